@@ -96,7 +96,7 @@ def test_a_server_without_drafts_is_not_evaluated(simulated, observe, tmp_path, 
     file.write_text(f"description: no drafts\n{load}\n")
     found = observe(simulated(str(file)), "--for", "3s")
     assert found.returncode == 3, found.stdout + found.stderr
-    assert "What is missing" in found.stdout
+    assert "Missing data" in found.stdout
 
 
 def test_a_server_that_is_not_there(e2e, simulated, observe):

@@ -121,7 +121,7 @@ FIGURES = """rows => rows.map(row => [
 
 async def opened(page, target):
     """Open the row of a target; return what is in it."""
-    row = page.locator("tbody", has=page.locator(f'.where bdi:text-is("{target}")'))
+    row = page.locator("tbody", has=page.locator(f'.context bdi:text-is("{target}")'))
     await row.locator("a.opener").click()
     await row.locator(".panel").wait_for()
     return row
@@ -352,8 +352,8 @@ async def test_what_one_was_about_stays_while_the_numbers_change(open_page):
         await fleet.advance(100)
         page = await open_page(fleet.url, viewport={"width": 1200, "height": 500})
         row = await opened(page, "steady")
-        await page.locator("nav a", has_text="What the words mean").click()
-        await page.evaluate("getSelection().selectAllChildren(document.querySelector('.says'))")
+        await page.locator("nav a", has_text="Glossary").click()
+        await page.evaluate("getSelection().selectAllChildren(document.querySelector('.statement'))")
         await row.locator(".panel .scrolls").evaluate("one => one.focus({preventScroll: true})")
         await page.evaluate("scrollTo(0, 300)")
         selected = await page.evaluate("getSelection().toString()")
@@ -495,7 +495,7 @@ async def test_requests_are_told_apart_by_who_gains_and_who_loses(open_page):
             == "creative\ntemperature up to 1"
         )
         said = await section.locator(".columns title").text_content()
-        assert "in two heaps: 4" in said
+        assert "with two modes: 4" in said
         known = {
             (name, labels): value
             for (name, _, labels), value in (await metrics_of(fleet.url)).items()

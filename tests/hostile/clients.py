@@ -9,7 +9,7 @@ from spec_decode_exporter.requests.request_batch import MAX_BATCH_REQUESTS, MAX_
 from spec_decode_exporter.web import application
 from spec_decode_exporter.web.api import event_stream, queries, request_ingest
 from spec_decode_exporter.web.page import page_query
-from spec_decode_exporter.web.page.page_content import MOST_ROWS
+from spec_decode_exporter.web.page.page_content import MAX_ROWS
 from spec_decode_exporter.web.server import listen
 from spec_decode_exporter.web.server.client_connection import HEAD_SECONDS, MOST_HEAD, MOST_RECEIVED
 from spec_decode_exporter.web.server.concurrency_limit import MOST, MOST_PER_CLIENT, WAIT_SECONDS
@@ -97,8 +97,8 @@ _PAGE_QUERY: Final = Row(
     name="query of the page",
     kind="socket",
     controlled_by="a client of the port",
-    bytes=f"{page_query._LONGEST} characters of the filter, {page_query._LONGEST_ID} of an engine's id",
-    items=f"{page_query._MOST_OPEN} open engines, {MOST_ROWS} rows; slots as for the API",
+    bytes=f"{page_query._MAX_FILTER} characters of the filter, {page_query._MAX_ID} of an engine's id",
+    items=f"{page_query._MAX_OPEN} open engines, {MAX_ROWS} rows; slots as for the API",
     time="one engine at a time",
     addresses="nothing; its text is escaped in the page",
     beyond_bounds="the rest is not read",

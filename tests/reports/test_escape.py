@@ -19,7 +19,7 @@ printable = st.text().map(escaped)
         ("é 名", "é 名"),
     ],
 )
-def test_what_a_terminal_would_act_on_is_written_out(text, shown):
+def test_control_characters_are_escaped(text, shown):
     assert escaped(text) == shown
 
 
@@ -27,7 +27,7 @@ def test_wide_characters_take_two_columns_and_marks_none():
     assert cells("a名e\u0301") == 4
 
 
-def test_what_is_left_out_of_a_name_is_its_middle():
+def test_a_name_is_clipped_in_the_middle():
     assert clipped("meta-llama/Llama-3.1-8B", 12, "…") == "meta-l….1-8B"
     assert clipped("名名名名", 5, "…") == "名…名"
 

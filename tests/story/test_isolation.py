@@ -197,7 +197,8 @@ INJECTIONS = {
     ),
     "requests: a group's row": failing("spec_decode_exporter.web.page.request_panel._row", bad_key),
     "requests: a model's section": failing(
-        "spec_decode_exporter.web.page.request_panel._heaps", lambda model, _: model.model_name == "bad"
+        "spec_decode_exporter.web.page.request_panel._distribution",
+        lambda model, _: model.model_name == "bad",
     ),
     "requests: events": failing(
         "spec_decode_exporter.monitor.request_receiver.RequestChangeNotifier.emit", lambda *_: True

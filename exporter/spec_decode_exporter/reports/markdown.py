@@ -42,7 +42,7 @@ def markdown_report(report: Report, paint: Paint) -> str:
     for section in report.requests:
         lines += [f"## {section.title}", "", *_parts(section.parts, paint)]
     if report.events:
-        lines += ["## What happened", "", *_parts(report.events, paint)]
+        lines += ["## Events", "", *_parts(report.events, paint)]
     lines += _parts(report.remarks, paint)
     return "\n".join(lines).rstrip("\n") + "\n"
 

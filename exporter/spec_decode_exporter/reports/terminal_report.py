@@ -44,7 +44,7 @@ def text_report(report: Report, paint: Paint) -> str:
     for section in report.requests:
         lines += ["", *_section(section, paint)]
     if report.events:
-        lines += ["", paint.bold("What happened"), *_parts(report.events, paint)]
+        lines += ["", paint.bold("Events"), *_parts(report.events, paint)]
     if report.remarks:
         lines += ["", *_parts(report.remarks, paint)]
     return "".join(f"{line}\n" for line in lines)

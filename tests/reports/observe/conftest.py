@@ -1,4 +1,4 @@
-"""Observations of simulated servers, by a clock that is moved by hand."""
+"""Observations of simulated servers with a manual clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.fixtures.simulated import Server
 
 
 def observe_scenarios(network, clock, *scenarios, **more):
-    """Do as the fixture ``observed`` does, where no event loop runs."""
+    """Run the fixture ``observed`` without an event loop."""
     return asyncio.run(observe_on(network, clock, *scenarios, **more))
 
 
@@ -36,7 +36,7 @@ async def observe_on(network, clock, *scenarios, seconds=30, running=60, cost=Tr
 
 @pytest.fixture
 def observed(network, clock):
-    """Observe scenarios, each at a host of its own; a scenario of None is a host where nobody answers."""
+    """Observe scenarios, each on its own host; a scenario of None is an unreachable host."""
 
     async def observe(*scenarios, **more):
         return await observe_on(network, clock, *scenarios, **more)

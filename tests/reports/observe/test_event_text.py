@@ -1,4 +1,4 @@
-"""What happened, in sentences."""
+"""Sentences about events."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from spec_decode_exporter.reports.observe.event_text import QUIET, SENTENCES, ev
 from spec_decode_exporter.views.models import EventView
 
 EVENTS = {event.word: event for event in LOG_EVENTS if event.about in (About.ENGINE, About.TARGET)}
-EVENTS.pop("engine_summary")  # it says of itself that it is no event
+EVENTS.pop("engine_summary")  # documented as no event
 
 
-def told(word, **fields):
+def reported(word, **fields):
     return event_note(
         EventView(
             id="a-1", time=3661.0, type=word, bad=False, target="a:1", model_name="m", engine="0",
@@ -23,17 +23,17 @@ def told(word, **fields):
 
 @pytest.mark.parametrize("word", sorted(EVENTS.keys() - QUIET))
 def test_every_event_has_a_sentence(word):
-    note = told(word, **dict.fromkeys(EVENTS[word].fields, "7"))
+    note = reported(word, **dict.fromkeys(EVENTS[word].fields, "7"))
     sentence, _, whose = note.text.rpartition(" (")
     assert sentence.endswith(".")
     assert word not in sentence
     assert (note.name, whose) == ("01:01:01", "a:1 m engine 0)")
 
 
-def test_nothing_has_a_sentence_that_is_not_told():
+def test_every_sentence_belongs_to_a_reported_event():
     assert SENTENCES.keys() == EVENTS.keys() - QUIET
 
 
-def test_a_state_is_told_with_the_one_before():
-    found = told("state_changed", state="active", before="disabled")
+def test_a_state_change_names_both_states():
+    found = reported("state_changed", state="active", before="disabled")
     assert found.text.startswith("Now it drafts; just before: it does not speculate.")

@@ -39,12 +39,12 @@ def status(view, *engines, targets=None):
         (Verdict.INSUFFICIENT, 2.0, ExitStatus.UNKNOWN),
     ],
 )
-def test_the_verdict_says_whether_it_pays(view, verdict, speedup, expected):
+def test_the_verdict_determines_the_status(view, verdict, speedup, expected):
     assert status(view, engine(view, verdict, speedup=speedup)) is expected
 
 
 @pytest.mark.parametrize("verdict", [Verdict.OPTIMAL, Verdict.POOR])
-def test_a_verdict_without_bounds_is_none_to_go_by(view, verdict):
+def test_a_verdict_without_bounds_is_unknown(view, verdict):
     one = engine(view, verdict, speedup=2.0)
     length = one.windows[-1].acceptance_length_tokens.model_copy(update={"lower": None, "upper": None})
     window = one.windows[-1].model_copy(update={"acceptance_length_tokens": length})
@@ -52,7 +52,7 @@ def test_a_verdict_without_bounds_is_none_to_go_by(view, verdict):
     assert status(view, one.model_copy(update={"windows": (window,)})) is ExitStatus.UNKNOWN
 
 
-def test_the_numbers_are_those_that_scripts_know():
+def test_the_numbers_of_the_statuses_are_stable():
     assert [
         int(each) for each in (ExitStatus.GOOD, ExitStatus.FAILED, ExitStatus.BAD, ExitStatus.UNKNOWN)
     ] == [
@@ -71,14 +71,14 @@ def test_the_worst_counts(view):
     assert status(view, good, unknown, gone, bad) is ExitStatus.BAD
 
 
-def test_a_server_that_was_not_seen_is_not_observed_whatever_the_others_do(view):
+def test_a_missing_server_fails_whatever_the_verdict_of_the_others(view):
     (target,) = view.targets
-    nobody = target.model_copy(update={"engines": ()})
-    assert status(view, engine(view), targets=(target, nobody)) is ExitStatus.FAILED
-    assert status(view, engine(view, Verdict.HARMFUL), targets=(target, nobody)) is ExitStatus.BAD
+    absent = target.model_copy(update={"engines": ()})
+    assert status(view, engine(view), targets=(target, absent)) is ExitStatus.FAILED
+    assert status(view, engine(view, Verdict.HARMFUL), targets=(target, absent)) is ExitStatus.BAD
 
 
-def test_an_engine_without_speculation_counts_only_where_no_other_speculates(view):
+def test_an_engine_without_speculation_counts_only_if_no_other_speculates(view):
     off = engine(view, Verdict.INSUFFICIENT, State.DISABLED)
     assert status(view, off, engine(view)) is ExitStatus.GOOD
     assert status(view, off) is ExitStatus.UNKNOWN

@@ -25,7 +25,7 @@ SEEN = {
 
 
 def is_golden(name: str, found: str) -> None:
-    """After a wanted change: ``UPDATE_GOLDEN=1 pytest tests/report``, then read the difference."""
+    """Compare with a golden file; ``UPDATE_GOLDEN=1 pytest tests/reports`` writes it."""
     file = GOLDEN / name
     if os.environ.get("UPDATE_GOLDEN"):
         file.write_text(found, encoding="utf-8")
@@ -41,14 +41,14 @@ async def test_the_report_is_the_golden_one(observed, name):
 
 
 @pytest.mark.parametrize(("width", "glyphs"), [(40, ASCII), (60, UNICODE), (120, UNICODE)])
-async def test_a_terminal_of_any_width_has_room_for_it(observed, width, glyphs):
+async def test_the_report_fits_a_terminal_of_any_width(observed, width, glyphs):
     text = text_report(report(await observed("harmful", seconds=60)), Paint(glyphs, width=width))
     is_golden(f"harmful.{width}.txt", text)
     assert max(map(len, text.splitlines())) <= width
     assert text.isascii() == (glyphs is ASCII)
 
 
-async def test_colors_are_all_that_is_added_for_a_terminal(observed):
+async def test_a_terminal_gets_only_colors_in_addition(observed):
     found = report(await observed("steady"))
     is_golden("steady.color.txt", text_report(found, Paint(color=True)))
 
@@ -59,7 +59,7 @@ async def test_markdown_is_the_golden_one(observed):
     )
 
 
-async def test_json_is_what_the_models_say(observed):
+async def test_json_is_the_serialized_model(observed):
     view = await observed("steady", None)
     assert ObservationView.model_validate_json(json_report(view)) == view
     line = json_report(view, indented=False)
@@ -67,6 +67,6 @@ async def test_json_is_what_the_models_say(observed):
     assert json.loads(line) == json.loads(json_report(view))
 
 
-def test_the_picture_in_the_documentation_is_what_it_prints():
+def test_the_sample_in_the_documentation_is_the_golden_report():
     page = (Path(__file__).parents[3] / "docs" / "observe.md").read_text(encoding="utf-8")
     assert (GOLDEN / "harmful.80.txt").read_text(encoding="utf-8").rstrip() in page

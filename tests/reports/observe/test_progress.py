@@ -17,7 +17,7 @@ from spec_decode_exporter.reports.observe.progress import (
 
 
 class Terminal(io.StringIO):
-    """A stream at which somebody sits."""
+    """Stream that is a terminal."""
 
     encoding = "utf-8"
 
@@ -47,7 +47,7 @@ def streams(out=None, err=None, **environ):
         ("markdown", 30, 2.0, streams(), RepeatedReports),
     ],
 )
-def test_how_it_is_shown_follows_from_who_looks(form, seconds, every, where, expected):
+def test_the_output_depends_on_the_streams_and_flags(form, seconds, every, where, expected):
     assert type(output_for(form, seconds, every, where)) is expected
 
 
@@ -64,13 +64,13 @@ async def test_a_pipe_gets_the_report_and_no_escapes(observed):
 @pytest.mark.parametrize(
     ("environ", "colored"), [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True)]
 )
-async def test_a_terminal_gets_colors_unless_it_wants_none(observed, environ, colored):
+async def test_a_terminal_gets_colors_unless_no_color_is_set(observed, environ, colored):
     where = streams(Terminal(), Terminal(), **environ)
     output_for("text", 30, None, where).report(await observed("steady"))
     assert ("\x1b[" in where.out.getvalue()) is colored
 
 
-async def test_progress_is_one_line_that_is_gone_at_the_end(observed):
+async def test_progress_is_one_line_that_is_erased_at_the_end(observed):
     where = streams(err=Terminal())
     shown = output_for("text", 30, None, where)
     shown.show(await observed("steady", None, seconds=12))
@@ -83,7 +83,7 @@ async def test_progress_is_one_line_that_is_gone_at_the_end(observed):
     assert not where.out.getvalue()
 
 
-async def test_as_json_each_report_is_a_line(observed):
+async def test_each_json_report_is_one_line(observed):
     where = streams()
     shown = output_for("json", 0, None, where)
     view = await observed("steady", seconds=12)
@@ -93,7 +93,7 @@ async def test_as_json_each_report_is_a_line(observed):
     assert json.loads(first) == json.loads(second) == view.model_dump(mode="json")
 
 
-async def test_live_it_is_drawn_on_another_screen_and_cut_to_its_height(observed, monkeypatch):
+async def test_a_live_report_uses_the_alternate_screen_and_its_height(observed, monkeypatch):
     monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((80, 20)))
     where = streams(Terminal(), Terminal())
     shown = output_for("text", 0, None, where)
@@ -109,7 +109,7 @@ async def test_live_it_is_drawn_on_another_screen_and_cut_to_its_height(observed
     assert "more lines" not in where.out.getvalue()[len(drawn) :]
 
 
-def test_a_screen_that_was_never_drawn_on_is_left_alone():
+def test_an_unused_screen_is_not_restored():
     where = streams(Terminal(), Terminal())
     output_for("text", 0, None, where).end()
     assert not where.out.getvalue()

@@ -1,4 +1,4 @@
-"""Every page that was recorded of a real server can be reported on, whatever it lacks."""
+"""Reports on every recorded page of a real server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGES = sorted(
 
 
 class Recording:
-    """A server that answers with the same page again and again."""
+    """Server that always returns the same page."""
 
     def __init__(self, page):
         self._page = page
@@ -37,7 +37,7 @@ class Recording:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-async def test_a_recorded_page_that_stands_still_is_reported_and_not_evaluated(page, clock, monkeypatch):
+async def test_a_constant_page_is_reported_and_not_evaluated(page, clock, monkeypatch):
     monkeypatch.setattr(
         "spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: Recording(page.read_bytes())
     )
@@ -50,4 +50,4 @@ async def test_a_recorded_page_that_stands_still_is_reported_and_not_evaluated(p
     for written in (text_report(found, Paint(width=60)), markdown_report(found, Paint()), json_report(view)):
         assert "nan" not in written.lower().replace("nano", "").split()
     assert observation_status(view) is ExitStatus.UNKNOWN
-    assert all(engine.sections[0].title == "What is missing" for engine in found.engines)
+    assert all(engine.sections[0].title == "Missing data" for engine in found.engines)

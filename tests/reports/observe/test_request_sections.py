@@ -28,7 +28,7 @@ def view(found):
 
 @pytest.fixture
 async def with_requests(observed):
-    """A function that observes a server and adds what requests say."""
+    """Return a function that observes a server and adds its requests."""
 
     async def observe(found):
         return (await observed("steady")).model_copy(update={"requests": view(found)})
@@ -36,26 +36,26 @@ async def with_requests(observed):
     return observe
 
 
-async def test_what_the_requests_say_is_below_the_engines(with_requests):
+async def test_requests_come_after_the_engines(with_requests):
     text = text_report(report(await with_requests(await mixed_requests())), Paint(UNICODE, width=80))
     is_golden("mixed_requests.80.txt", text[text.index("\nRequests\n") + 1 :])
 
 
-async def test_a_window_that_lacks_requests_says_over_which_time_it_has_them(with_requests):
-    """The exporter was young, or had no room."""
+async def test_a_partial_window_names_the_time_that_it_covers(with_requests):
+    """The exporter was young, or its store was full."""
     text = text_report(report(await with_requests(await mixed_requests(140.5))), Paint(UNICODE, width=100))
     (line,) = (line for line in text.splitlines() if " in 5m" in line)
     assert line.endswith(" in 5m, complete for the last 2m18s")
 
 
-async def test_those_that_lose_come_first_and_then_those_that_gain_most(with_requests):
+async def test_losing_groups_come_first_and_then_the_largest_gains(with_requests):
     text = text_report(report(await with_requests(await mixed_requests())), Paint(UNICODE, width=100))
     assert re.findall(r"(\w+), temperature [^:]+: (\w+)", text)[:3] == [
         ("creative", "loses"), ("code", "gains"), ("chat", "gains"),
     ]  # fmt: skip
 
 
-async def test_who_would_lose_by_a_guessed_cost_alone_is_unclear_and_it_says_why(with_requests):
+async def test_a_loss_by_a_typical_cost_alone_is_unclear_with_a_reason(with_requests):
     found = await mixed_requests()
     (losing,) = (each for each in found.windows["5m"].groups if each.effect is Effect.LOSES)
     window = replace(found.windows["5m"], groups=[replace(losing, effect=Effect.UNCLEAR)])
@@ -64,18 +64,18 @@ async def test_who_would_lose_by_a_guessed_cost_alone_is_unclear_and_it_says_why
     assert "unclear (the cost of drafting is only a default); 0.89 times as fast" in text
 
 
-async def test_a_terminal_of_any_width_has_room_for_it(with_requests):
+async def test_the_report_fits_a_terminal_of_any_width(with_requests):
     text = text_report(report(await with_requests(await mixed_requests())), Paint(ASCII, width=40))
     assert max(map(len, text.splitlines())) <= 40
     assert text.isascii()
 
 
-async def test_in_json_it_is_as_the_api_says_it(with_requests):
+async def test_json_has_the_requests_of_the_api(with_requests):
     seen = await with_requests(await mixed_requests())
     assert type(seen).model_validate_json(json_report(seen)) == seen
 
 
-async def test_what_strangers_call_their_requests_is_text(with_requests):
+async def test_untrusted_request_types_are_text(with_requests):
     name = "`|\x1b[31m<b>@you"
     seen = await with_requests(await mixed_requests(request_type=name, model_name=name))
     text, markdown = text_report(report(seen), Paint()), markdown_report(report(seen), Paint())
@@ -84,21 +84,21 @@ async def test_what_strangers_call_their_requests_is_text(with_requests):
 
 
 @pytest.mark.parametrize(("enabled", "says"), [(False, "`requests.ingest`"), (True, "None came lately.")])
-async def test_without_any_it_says_why(with_requests, enabled, says):
+async def test_absent_requests_have_a_reason(with_requests, enabled, says):
     text = text_report(report(await with_requests(RequestFindings(enabled=enabled))), Paint())
     assert says in text[text.index("\nRequests\n") :]
 
 
-async def test_where_nobody_was_asked_there_is_no_section(observed):
+async def test_without_an_exporter_there_is_no_section_of_requests(observed):
     assert "Requests" not in text_report(report(await observed("steady")), Paint())
 
 
-def test_every_effect_has_its_place():
+def test_every_effect_has_a_place_in_the_order():
     from spec_decode_exporter.reports.observe.request_sections import _TONES
 
     assert set(_TONES) == set(Effect)
 
 
-def test_the_picture_in_the_documentation_is_what_it_prints():
+def test_the_sample_in_the_documentation_is_the_golden_report():
     page = (Path(__file__).parents[3] / "docs" / "observe.md").read_text(encoding="utf-8")
     assert (GOLDEN / "mixed_requests.80.txt").read_text(encoding="utf-8").rstrip() in page

@@ -31,7 +31,7 @@ from tests.fixtures.simulated import Network, Server
 
 
 class HastyClock(FakeClock):
-    """A clock that goes by itself, by a hundredth of a second whenever somebody who sleeps looks at it."""
+    """Clock that advances by 0.01 s each time that a sleeper reads it."""
 
     async def sleep_until(self, moment: float) -> None:
         while self.now < moment:
@@ -39,13 +39,13 @@ class HastyClock(FakeClock):
             await asyncio.sleep(0)
 
 
-def told(scenario, host="a:1"):
-    """A target with what its operator knows of it."""
+def described(scenario, host="a:1"):
+    """Return a target with the settings that its operator knows."""
     return {"url": f"http://{host}", "name": host, **target_settings(load_scenario(scenario))}
 
 
 async def finished(clock, seconds, work):
-    """Let the time pass until ``work`` is done, and return what it returns."""
+    """Advance the clock until ``work`` is done, and return its result."""
     task = asyncio.ensure_future(work)
     await clock.advance(seconds)
     await settle(100)
@@ -65,42 +65,42 @@ def only(seen):
 
 async def test_thirty_seconds_are_enough_for_a_verdict_and_for_advice(network, clock):
     network.servers["a:1"] = Server(clock, "steady", running=60)
-    evaluation = only(await observed(clock, 30, told("steady"))).evaluation
+    evaluation = only(await observed(clock, 30, described("steady"))).evaluation
     assert evaluation.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}
     assert evaluation.action in {Action.KEEP, Action.INCREASE, Action.DECREASE}
     assert evaluation.recommended is not None
 
 
-async def test_a_slow_server_takes_longer_to_be_called_harmful(network, clock):
-    """In 30 s no more than four requests pass one after the other, and seven must."""
+async def test_a_slow_server_needs_more_time_for_the_verdict_harmful(network, clock):
+    """In 30 s four requests pass one after the other; the verdict needs seven."""
     network.servers["a:1"] = Server(clock, "harmful", running=60)
-    evaluation = only(await observed(clock, 30, told("harmful"))).evaluation
+    evaluation = only(await observed(clock, 30, described("harmful"))).evaluation
     assert (evaluation.verdict, evaluation.action) == (Verdict.POOR, Action.COLLECT)
     assert FindingName.FEW_REQUESTS in {finding.name for finding in evaluation.findings}
-    evaluation = only(await observed(clock, 60, told("harmful"))).evaluation
+    evaluation = only(await observed(clock, 60, described("harmful"))).evaluation
     assert evaluation.verdict is Verdict.HARMFUL
     assert evaluation.action in {Action.DISABLE, Action.DECREASE}
 
 
-async def test_the_window_is_the_whole_run_from_the_first_poll_to_the_last(network, clock):
+async def test_the_window_covers_the_run_from_the_first_poll_to_the_last(network, clock):
     server = network.servers["a:1"] = Server(clock, "steady", running=60)
     before = server.simulation.life.engines[0].counts.drafts
-    findings = only(await observed(clock, 30, told("steady")))
+    findings = only(await observed(clock, 30, described("steady")))
     (window,) = findings.windows
     assert window.length == 30
     assert window.seconds == pytest.approx(30)
     assert window[Counter.DRAFTS] == server.simulation.life.engines[0].counts.drafts - before
 
 
-async def test_a_longer_run_has_its_last_thirty_seconds_beside_it(network, clock):
+async def test_a_longer_run_has_a_second_window_of_thirty_seconds(network, clock):
     network.servers["a:1"] = Server(clock, "steady")
-    findings = only(await observed(clock, 90, told("steady")))
+    findings = only(await observed(clock, 90, described("steady")))
     assert [window.length for window in findings.windows] == [30, 90]
 
 
-async def test_a_run_that_ends_early_is_evaluated_by_what_it_had(network, clock):
+async def test_a_run_that_ends_early_is_evaluated_over_its_length(network, clock):
     network.servers["a:1"] = Server(clock, "steady", running=60)
-    observation = Observation(observed_config([told("steady")], 600), clock)
+    observation = Observation(observed_config([described("steady")], 600), clock)
     stop = asyncio.Event()
     polling = asyncio.ensure_future(observation.poll(stop.wait()))
     await clock.advance(40.3)
@@ -115,9 +115,9 @@ async def test_a_run_that_ends_early_is_evaluated_by_what_it_had(network, clock)
     assert findings.evaluation.action is not Action.COLLECT
 
 
-async def test_a_run_without_an_end_looks_back_on_its_last_hour(network, clock):
+async def test_a_run_without_an_end_has_a_window_of_one_hour(network, clock):
     network.servers["a:1"] = Server(clock, "idle")
-    config = observed_config([told("idle")], 0)
+    config = observed_config([described("idle")], 0)
     observation = Observation(config, clock)
     polling = asyncio.ensure_future(observation.poll(asyncio.Event().wait()))
     await clock.advance(MAX_WINDOW + 600)
@@ -127,17 +127,17 @@ async def test_a_run_without_an_end_looks_back_on_its_last_hour(network, clock):
     await asyncio.gather(polling, return_exceptions=True)
 
 
-async def test_a_server_that_cannot_be_reached_is_told_beside_those_that_can(network, clock):
+async def test_an_unreachable_server_is_reported_beside_reachable_ones(network, clock):
     network.servers["a:1"] = Server(clock, "steady")
-    seen = await observed(clock, 30, told("steady"), {"url": "http://nobody:1", "name": "b"})
+    seen = await observed(clock, 30, described("steady"), {"url": "http://absent:1", "name": "b"})
     assert [labels["target"] for labels, _ in seen.engines] == ["a:1"]
     assert [(target.target, target.up) for target in seen.targets] == [("a:1", True), ("b", False)]
     assert "refused" in seen.targets[1].error
 
 
-async def test_a_server_that_goes_away_is_evaluated_by_what_it_showed_and_no_longer_advised(network, clock):
+async def test_a_server_that_goes_away_keeps_its_evaluation_without_advice(network, clock):
     server = network.servers["a:1"] = Server(clock, "steady", running=60)
-    config = observed_config([told("steady")], 40)
+    config = observed_config([described("steady")], 40)
     task = asyncio.ensure_future(watch(config, 40, clock))
     await clock.advance(25)
     server.away = True
@@ -150,10 +150,10 @@ async def test_a_server_that_goes_away_is_evaluated_by_what_it_showed_and_no_lon
     assert seen.targets[0].up is False
 
 
-async def test_a_server_that_comes_late_fills_what_is_left_of_the_window(network, clock):
+async def test_a_late_server_fills_the_rest_of_the_window(network, clock):
     server = network.servers["a:1"] = Server(clock, "steady", running=60)
     server.away = True
-    task = asyncio.ensure_future(watch(observed_config([told("steady")], 60), 60, clock))
+    task = asyncio.ensure_future(watch(observed_config([described("steady")], 60), 60, clock))
     await clock.advance(20)
     server.away = False
     findings = only(await finished(clock, 40, task))
@@ -162,25 +162,25 @@ async def test_a_server_that_comes_late_fills_what_is_left_of_the_window(network
     assert findings.evaluation.action is Action.COLLECT
 
 
-async def test_a_restart_in_between_is_counted_and_only_the_outage_is_missing(network, clock):
+async def test_a_restart_is_counted_and_only_the_outage_is_missing(network, clock):
     network.servers["a:1"] = Server(clock, "restart", running=100)
-    findings = only(await observed(clock, 90, told("restart")))
+    findings = only(await observed(clock, 90, described("restart")))
     assert findings.totals.resets[Reset.RESTART] == 1
     assert findings.windows[-1].seconds == pytest.approx(70, abs=1.5)
     assert findings.evaluation.verdict is not Verdict.INSUFFICIENT
 
 
-async def test_several_engines_of_several_servers_are_all_there(network, clock):
+async def test_all_engines_of_all_servers_are_observed(network, clock):
     network.servers["a:1"] = Server(clock, "dp8")
     network.servers["b:1"] = Server(clock, "steady")
-    seen = await observed(clock, 12, told("dp8"), told("steady", "b:1"))
+    seen = await observed(clock, 12, described("dp8"), described("steady", "b:1"))
     assert len(seen.engines) == 9
     assert {labels["target"] for labels, _ in seen.engines} == {"a:1", "b:1"}
 
 
-async def test_an_idle_server_is_idle_and_nothing_is_advised(network, clock):
+async def test_an_idle_server_gets_no_advice(network, clock):
     network.servers["a:1"] = Server(clock, "idle", running=90)
-    evaluation = only(await observed(clock, 30, told("idle"))).evaluation
+    evaluation = only(await observed(clock, 30, described("idle"))).evaluation
     assert (evaluation.state, evaluation.verdict, evaluation.action) == (
         State.IDLE,
         Verdict.INSUFFICIENT,
@@ -194,26 +194,26 @@ async def test_short_runs_are_polled_more_often():
     assert config.windows == (3.0,)
 
 
-async def test_mistakes_are_told_as_those_of_a_configuration():
+async def test_mistakes_are_reported_like_those_of_a_configuration():
     with pytest.raises(ConfigError, match="targets"):
         observed_config([{"url": "ftp://a"}], 30)
 
 
-async def test_nothing_is_left_running(network, clock):
+async def test_no_task_is_left_running(network, clock):
     network.servers["a:1"] = Server(clock, "steady")
     before = asyncio.all_tasks()
-    await observed(clock, 5, told("steady"))
+    await observed(clock, 5, described("steady"))
     assert asyncio.all_tasks() == before
 
 
-# For programs.
+# The Python API.
 
 
-async def test_a_program_gets_what_was_seen_where_an_event_loop_runs(network, clock, monkeypatch):
+async def test_observe_async_returns_the_observation_within_an_event_loop(network, clock, monkeypatch):
     monkeypatch.setattr("spec_decode_exporter.reports.observe.session.SystemClock", lambda: clock)
     network.servers["a:1"] = Server(clock, "steady", running=60)
     view = await finished(
-        clock, 30, spec_decode_exporter.observe_async("a:1", told("steady", "b:1"), seconds=30)
+        clock, 30, spec_decode_exporter.observe_async("a:1", described("steady", "b:1"), seconds=30)
     )
     assert isinstance(view, SnapshotView)
     assert [engine.target for engine in view.engines] == ["a:1"]
@@ -221,12 +221,12 @@ async def test_a_program_gets_what_was_seen_where_an_event_loop_runs(network, cl
     assert view.engines[0].windows[-1].window == "30s"
 
 
-async def test_a_program_is_told_to_await_where_an_event_loop_runs():
+async def test_observe_raises_within_an_event_loop_and_names_observe_async():
     with pytest.raises(RuntimeError, match="observe_async"):
         spec_decode_exporter.observe("a:1")
 
 
-def test_a_program_without_an_event_loop_needs_none(monkeypatch):
+def test_observe_needs_no_event_loop(monkeypatch):
     clock = HastyClock()
     network = Network()
     monkeypatch.setattr("spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: network)
@@ -237,12 +237,12 @@ def test_a_program_without_an_event_loop_needs_none(monkeypatch):
 
 
 @pytest.mark.parametrize(("targets", "seconds"), [((), 30), (("a:1",), 0)])
-async def test_a_program_must_say_what_to_watch_and_for_how_long(targets, seconds):
+async def test_observe_needs_a_target_and_a_positive_length(targets, seconds):
     with pytest.raises(ValueError, match="at least"):
         await spec_decode_exporter.observe_async(*targets, seconds=seconds)
 
 
-def test_to_import_the_package_costs_next_to_nothing():
+def test_importing_the_package_imports_no_dependency():
     code = "import sys, spec_decode_exporter; print(sorted(name for name in sys.modules if 'pydantic' in name)); spec_decode_exporter.observe"
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
@@ -253,7 +253,7 @@ def test_to_import_the_package_costs_next_to_nothing():
 
 
 @pytest.mark.parametrize(
-    ("target", "error", "said"),
+    ("target", "error", "message"),
     [
         (
             {"url": "a:1", "foo": 1},
@@ -265,19 +265,19 @@ def test_to_import_the_package_costs_next_to_nothing():
         (5, TypeError, "a target is an address or a mapping with the keys of one, not 5"),
     ],
 )
-async def test_a_program_is_told_what_is_wrong_with_a_target(target, error, said):
-    with pytest.raises(error, match=said):
+async def test_observe_reports_an_invalid_target(target, error, message):
+    with pytest.raises(error, match=message):
         await spec_decode_exporter.observe_async(target)
 
 
 class TestInternalErrors:
-    """An engine that fails is missing, and the report says so; nothing raises."""
+    """A failing engine is omitted and reported; nothing raises."""
 
     @pytest.fixture(name="seen")
     async def seen_fixture(self, network, clock):
         for host in ("a:1", "b:1"):
             network.servers[host] = Server(clock, "steady", running=60)
-        return await observed(clock, 30, told("steady"), told("steady", "b:1"))
+        return await observed(clock, 30, described("steady"), described("steady", "b:1"))
 
     def fails(self, monkeypatch, place, is_bad):
         original = getattr(*place)
@@ -318,7 +318,7 @@ class TestInternalErrors:
             (EngineMonitor, "snapshot_over"),
             lambda engine, *_: watches.append(engine) or engine is not watches[0],
         )
-        seen = await observed(clock, 30, told("steady"), told("steady", "b:1"))
+        seen = await observed(clock, 30, described("steady"), described("steady", "b:1"))
         self.check(seen.view())
 
     async def test_in_a_section_about_events_and_requests(self, seen, monkeypatch):

@@ -1,4 +1,4 @@
-"""Whatever servers call themselves and their models, a report is made, and acts on no terminal."""
+"""Untrusted names: every report is written, and does not control the terminal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NAMES = st.text(min_size=1, max_size=120) | st.sampled_from(
 
 @pytest.fixture(scope="module")
 def seen():
-    """What was seen of two servers, one of which could not be reached."""
+    """Return an observation of two servers; one was unreachable."""
     with pytest.MonkeyPatch.context() as patch:
         network = Network()
         patch.setattr("spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: network)
@@ -45,7 +45,7 @@ def seen():
 
 
 def named(view, names):
-    """The same with other names."""
+    """Return the observation with other names."""
     target, model, engine, method, error = names
     engines = tuple(
         each.model_copy(
@@ -82,7 +82,7 @@ sometimes = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slo
     glyphs=st.sampled_from([ASCII, UNICODE]),
     color=st.booleans(),
 )
-def test_no_name_acts_on_a_terminal_or_leaves_its_lines(seen, names, width, glyphs, color):
+def test_no_name_controls_a_terminal_or_breaks_its_lines(seen, names, width, glyphs, color):
     text = COLOURS.sub("", text_report(report(named(seen, names)), Paint(glyphs, color, width)))
     assert not has_controls(text)
     assert max(map(cells, text.splitlines())) <= width
@@ -105,7 +105,7 @@ def test_no_name_is_markup(seen, names):
 
 @sometimes
 @given(names=st.tuples(NAMES, NAMES, NAMES, NAMES, NAMES))
-def test_json_holds_only_characters_that_every_terminal_takes(seen, names):
+def test_json_is_printable_ascii(seen, names):
     text = json_report(named(seen, names))
     assert text.isascii()
     assert not has_controls(text)

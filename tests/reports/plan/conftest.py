@@ -1,4 +1,4 @@
-"""Plans of models by their sizes, as the command line makes them."""
+"""Plans made by the command line."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ LLAMA_70B = {
 
 
 def planned(*words):
-    """Return the plan that the command makes of some arguments."""
+    """Return the plan of some arguments of the command."""
     return plan(wanted_of(parse(["plan", *words], {})))
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """Write a folder with a config.json, and whatever else it has."""
+    """Write a folder with a config.json and other files."""
 
     def write(name, config, **files):
         path = tmp_path / name

@@ -1,4 +1,4 @@
-"""What a local folder says of a model."""
+"""Models in local folders."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def test_a_folder_and_its_config_are_the_same(folder):
     assert model_of(path, None, None).name == "Llama"
 
 
-def test_without_weights_they_are_counted(folder):
+def test_without_files_the_weights_are_computed(folder):
     model = model_of(folder("m", LLAMA_8B), None, None)
     assert (model.weight_bytes, model.counted) == (2 * 8_030_261_248, True)
 
 
-def test_the_index_says_exactly_what_the_weights_take(folder):
+def test_the_index_has_the_size_of_the_weights(folder):
     path = folder(
         "m", LLAMA_8B, **{"model.safetensors.index.json": {"metadata": {"total_size": 16_060_522_496}}}
     )
@@ -40,7 +40,7 @@ def test_the_index_says_exactly_what_the_weights_take(folder):
     assert (model.weight_bytes, model.counted) == (16_060_522_496, False)
 
 
-def test_a_single_file_is_as_large_as_what_follows_its_header(folder):
+def test_the_size_of_a_single_file_excludes_its_header(folder):
     path = folder("m", LLAMA_8B)
     safetensors(Path(path) / "model.safetensors", 1000, b'{"a":1}')
     assert model_of(path, None, None).weight_bytes == 1000
@@ -56,12 +56,12 @@ def test_a_single_file_is_as_large_as_what_follows_its_header(folder):
         {"metadata": {"total_size": True}},
     ],
 )
-def test_an_index_without_a_size_says_nothing(folder, index):
+def test_an_index_without_a_size_is_ignored(folder, index):
     assert model_of(folder("m", LLAMA_8B, **{"model.safetensors.index.json": index}), None, None).counted
 
 
-def test_another_dtype_than_the_files_have_is_counted(folder):
-    """Embedding and output matrix stay as they are."""
+def test_another_dtype_than_that_of_the_files_is_computed(folder):
+    """Embedding and output matrix are not quantized."""
     path = folder("m", LLAMA_8B, **{"model.safetensors.index.json": {"metadata": {"total_size": 7}}})
     model = model_of(path, dtype_of("int8"), None)
     tables = 2 * 128256 * 4096
@@ -81,13 +81,13 @@ def test_another_dtype_than_the_files_have_is_counted(folder):
         ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "int8"),
     ],
 )  # fmt: skip
-def test_a_quantised_checkpoint_says_how(folder, quantised, dtype):
+def test_the_dtype_of_a_quantized_checkpoint_is_read(folder, quantised, dtype):
     assert (
         model_of(folder("m", {**LLAMA_8B, "quantization_config": quantised}), None, None).dtype.name == dtype
     )
 
 
-def test_mxfp4_is_of_the_experts_alone(folder):
+def test_mxfp4_applies_to_the_experts_only(folder):
     """The files of gpt-oss-20b have 13.8 GB, of which the attention, the embedding and the output are in 16 bits."""
     config = {
         "model_type": "gpt_oss",
@@ -118,7 +118,7 @@ def test_old_and_new_files_name_the_dtype_differently(folder, key):
         {"x": 1},
     ],
 )
-def test_what_is_quantised_in_an_unknown_way_is_asked_for(folder, quantised):
+def test_an_unknown_quantization_asks_for_the_dtype(folder, quantised):
     path = folder("m", {**LLAMA_8B, "quantization_config": quantised})
     with pytest.raises(ModelError, match=r"say it by --target.dtype or --draft.dtype"):
         model_of(path, None, None)
@@ -129,8 +129,8 @@ def tokenizer(tokens, **more):
     return {"model": {"type": "BPE", "vocab": tokens}, "added_tokens": [{"id": 9, "content": "<s>"}], **more}
 
 
-def test_tokens_are_what_makes_a_vocabulary(folder):
-    """Not how a text is prepared for them."""
+def test_the_digest_of_a_vocabulary_depends_on_its_tokens(folder):
+    """The preprocessing of the text does not matter."""
     a, b, c = (
         model_of(folder(name, LLAMA_8B, **{"tokenizer.json": content}), None, None).vocabulary
         for name, content in (
@@ -144,7 +144,7 @@ def test_tokens_are_what_makes_a_vocabulary(folder):
 
 
 @pytest.mark.parametrize("content", [{}, {"model": 1}, {"added_tokens": 5}, {"added_tokens": [1, None]}])
-def test_an_odd_tokenizer_is_read_as_far_as_it_goes(folder, content):
+def test_an_unusual_tokenizer_is_read_as_far_as_possible(folder, content):
     assert model_of(folder("m", LLAMA_8B, **{"tokenizer.json": content}), None, None).vocabulary
 
 
@@ -162,20 +162,20 @@ def test_an_odd_tokenizer_is_read_as_far_as_it_goes(folder, content):
         ("", "'' is neither a number of parameters"),
     ],
 )
-def test_what_is_no_model_is_refused(text, says, tmp_path, monkeypatch):
+def test_a_text_that_is_no_model_is_rejected(text, says, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ModelError, match=says):
         model_of(text, None, None)
 
 
-def test_what_a_stranger_wrote_is_cut(folder):
+def test_untrusted_values_are_truncated(folder):
     path = folder("m", {**LLAMA_8B, "quantization_config": {"quant_method": "gptq", "bits": [1] * 100_000}})
     with pytest.raises(ModelError) as refused:
         model_of(path, None, None)
     assert len(str(refused.value)) < 400
 
 
-def test_a_mistake_names_its_file_once(folder):
+def test_an_error_names_its_file_once(folder):
     path = folder("m", LLAMA_8B, **{"tokenizer.json": None})
     with pytest.raises(ModelError, match=r"^[^:]*/m/config\.json: tokenizer\.json is no JSON object"):
         model_of(path, None, None)
@@ -190,8 +190,8 @@ def test_a_file_that_is_no_config_is_named(tmp_path, content):
         model_of(str(tmp_path), None, None)
 
 
-def test_the_real_thing_is_read(tmp_path):
-    """As Hugging Face writes it today, keys that say nothing here included."""
+def test_a_real_checkpoint_is_read(tmp_path):
+    """As Hugging Face writes it today, with keys that are not used here."""
     config = {
         **LLAMA_8B,
         "rope_parameters": {"rope_type": "llama3"},

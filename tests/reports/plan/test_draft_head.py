@@ -19,7 +19,7 @@ def head(*words):
     return planned(*words).wanted.draft.model
 
 
-def test_an_eagle_head_is_a_layer_and_what_joins_it(folder):
+def test_an_eagle_head_is_a_layer_and_a_joining_matrix(folder):
     model = head("--target", folder("t", LLAMA_8B), "--method", "eagle", "--gpu-memory", "80GB")
     assert model.parameters.total == LAYER + 2 * HIDDEN**2 + HIDDEN
     assert model.parameters.borrowed == 128256 * HIDDEN
@@ -27,7 +27,7 @@ def test_an_eagle_head_is_a_layer_and_what_joins_it(folder):
 
 
 def test_an_eagle3_head_has_an_output_matrix_of_its_own(folder):
-    """By its own configuration, its attention sees the token beside the hidden state."""
+    """By its own config.json, its attention reads the token beside the hidden state."""
     target = folder("t", LLAMA_8B)
     by_target = head("--target", target, "--method", "eagle3")
     by_config = head("--target", target, "--method", "eagle3", "--draft", folder("e", EAGLE3))
@@ -44,12 +44,12 @@ def test_the_weights_of_a_head_are_those_of_its_files(folder):
     assert (model.weight_bytes, model.counted) == (850_000_000, False)
 
 
-def test_a_head_of_a_given_size_is_taken_at_its_word():
+def test_a_given_size_of_a_head_is_used():
     assert head("--target", "70B", "--method", "eagle3", "--draft", "900M").weight_bytes == 1_800_000_000
 
 
 def test_the_head_of_deepseek_has_all_the_experts_of_a_layer(folder):
-    """11.5B of its 671B published ones lie in the module beside; without embedding and output matrix here."""
+    """11.5B of its published weights are in the module, without embedding and output matrix."""
     target = folder("t", {"model_type": "deepseek_v3", **CASES["deepseek_v3"][0]})
     model = head("--target", target, "--method", "mtp", "--gpus", "8", "--gpu-memory", "141GB")
     assert model.parameters.total == pytest.approx(11.6e9, rel=0.02)
@@ -61,8 +61,8 @@ def test_the_head_of_deepseek_has_all_the_experts_of_a_layer(folder):
     [("mixtral", 6 * 4096), ("gpt_oss", 6 * 2880), ("qwen3_moe", 6144), ("deepseek_v3", 18432)],
 )
 @pytest.mark.parametrize("method", ["eagle", "eagle3"])
-def test_a_head_that_was_trained_apart_has_no_experts(folder, name, inner, method):
-    """17,280 within for gpt-oss, 6,144 for Qwen3-30B-A3B: as the heads of SpecForge have it."""
+def test_a_separately_trained_head_has_no_experts(folder, name, inner, method):
+    """Inner width 17,280 for gpt-oss and 6,144 for Qwen3-30B-A3B, as in the heads of SpecForge."""
     config = Configuration({"model_type": name, **CASES[name][0]})
     target = folder("t", {"model_type": name, **CASES[name][0]})
     model = head("--target", target, "--method", method, "--gpus", "8", "--gpu-memory", "141GB")
@@ -75,7 +75,7 @@ def test_a_head_that_was_trained_apart_has_no_experts(folder, name, inner, metho
 
 
 def test_a_module_of_the_checkpoint_has_its_dtype(folder):
-    """Unless another is said."""
+    """A given dtype overrides it."""
     deepseek = {
         "model_type": "deepseek_v3",
         **CASES["deepseek_v3"][0],
@@ -87,8 +87,8 @@ def test_a_module_of_the_checkpoint_has_its_dtype(folder):
 
 
 @pytest.mark.parametrize(("size", "of_target"), [(688_586_727_424, 673.3e9), (673_150_000_000, 673.15e9)])
-def test_modules_in_the_files_are_not_the_targets(folder, size, of_target):
-    """The index of DeepSeek-V3 says 688.6 GB: 673 of the model, 11.6 of the module, 3.7 of its two copies."""
+def test_modules_in_the_files_do_not_count_as_the_target(folder, size, of_target):
+    """The index of DeepSeek-V3 has 688.6 GB: 673 of the model, 11.6 of the module, 3.7 of its two copies."""
     deepseek = {
         "model_type": "deepseek_v3",
         **CASES["deepseek_v3"][0],
@@ -101,7 +101,7 @@ def test_modules_in_the_files_are_not_the_targets(folder, size, of_target):
     assert found.drafting.weight_bytes - found.alone.weight_bytes == pytest.approx(11.6e9, rel=0.01)
 
 
-def test_a_guess_is_said_to_be_one(folder):
+def test_a_guessed_size_is_marked(folder):
     words = ("--target", folder("t", LLAMA_8B), "--method", "eagle3")
     assert "The size of the eagle3 head is a guess" in str(report(planned(*words)))
     assert "is a guess" not in str(report(planned(*words, "--draft", folder("e", EAGLE3))))
@@ -117,10 +117,10 @@ def test_a_head_is_cheap(folder):
     ("words", "says"),
     [
         (("--method", "eagle3"), "has no size: give --draft"),
-        ((), "say what drafts: --draft 8B, or --method"),
+        ((), "give a draft model: --draft 8B, or --method"),
         (("--method", "ngram", "--draft", "1B"), "ngram searches the text and has no draft"),
     ],
 )
-def test_what_is_missing_or_too_much_is_said(words, says):
+def test_a_missing_or_superfluous_draft_is_an_error(words, says):
     with pytest.raises(ModelError, match=says):
         planned("--target", "70B", *words)

@@ -1,4 +1,4 @@
-"""What is left for the KV cache: the figures that operators quote, and what must hold of all others."""
+"""Memory for the KV cache: published figures, and invariants."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GB = 10**9
         ("int4", "int4", "80GB", 39, 121),
     ],
 )
-def test_a_70b_with_an_8b_takes_what_everybody_says(target, draft, gpu, weights, left):
+def test_a_70b_with_an_8b_takes_the_published_memory(target, draft, gpu, weights, left):
     found = planned(
         "--target", "70B", "--draft", "8B", "--target.dtype", target, "--draft.dtype", draft,
         "--gpus", "2", "--gpu-memory", gpu, "--utilisation", "1", "--overhead", "0",
@@ -40,7 +40,7 @@ def test_a_70b_with_an_8b_takes_what_everybody_says(target, draft, gpu, weights,
     assert found.alone.cache_bytes - found.drafting.cache_bytes == found.wanted.draft.model.weight_bytes
 
 
-def test_each_of_the_two_is_said_by_itself():
+def test_target_and_draft_have_their_own_size():
     found = planned("--target", "70B", "--draft", "8B")
     assert found.wanted.target.model.weight_bytes == 140 * GB
     assert found.wanted.draft.model.weight_bytes == 16 * GB
@@ -57,8 +57,8 @@ def test_a_llama_takes_the_cache_that_its_heads_need(llamas):
     assert found.drafting.sequences == left // (448 * 1024 * 8192)
 
 
-def test_a_real_vllm_holds_as_much(folder):
-    """vLLM 0.32 on the CPU, whose blocks have 128 tokens, with 1 GiB of KV cache, said at its start:
+def test_the_cache_holds_as_many_tokens_as_a_real_vllm(folder):
+    """vLLM 0.32 on the CPU, whose blocks have 128 tokens, with 1 GiB of KV cache, logged at its start:
 
     "CPU KV cache size: 262,144 tokens" of the target, "174,720 tokens" with a draft of half its layers.
     """
@@ -67,8 +67,8 @@ def test_a_real_vllm_holds_as_much(folder):
     target, draft = (folder(f"{layers} layers", {**config, "num_hidden_layers": layers}) for layers in (4, 2))
     found = planned("--target", target, "--draft", draft, "--overhead", "0", "--utilisation", "1",
                     "--gpu-memory", "80GB", "--context", "1024")  # fmt: skip
-    for seen, tokens in ((found.alone, 262_144), (found.drafting, 174_720)):
-        cache = replace(seen, cache_bytes=2**30)
+    for unwindowed, tokens in ((found.alone, 262_144), (found.drafting, 174_720)):
+        cache = replace(unwindowed, cache_bytes=2**30)
         assert cache.tokens // 128 * 128 == tokens
 
 
@@ -86,14 +86,14 @@ def test_heads_are_not_divided_and_a_latent_vector_is_whole_on_every_gpu():
     assert [latent.elements_on_a_gpu(gpus) for gpus in (1, 8)] == [576, 576]
 
 
-def test_a_window_holds_no_more_than_it_is_wide(folder):
+def test_a_sliding_window_limits_the_cache(folder):
     kinds = ["sliding_attention", "full_attention"]
     config = {**LLAMA_8B, "num_hidden_layers": 2, "layer_types": kinds, "sliding_window": 1024}
     found = planned("--target", folder("m", config), "--draft", "1M", "--context", "4096")
     assert found.alone.sequence_bytes == 2 * 2048 * (1024 + 4096)
 
 
-def test_without_a_config_the_bytes_are_all_there_is():
+def test_without_a_config_only_the_bytes_are_known():
     found = planned("--target", "8B", "--draft", "1B")
     assert (found.drafting.tokens, found.drafting.sequences, found.alone.bytes_per_token) == (
         None,
@@ -103,7 +103,7 @@ def test_without_a_config_the_bytes_are_all_there_is():
     assert found.drafting.cache_bytes == (72 - 2 - 18) * GB
 
 
-def test_what_a_token_takes_may_be_said():
+def test_the_bytes_of_a_token_can_be_given():
     words = ("--target", "8B", "--draft", "1B", "--context", "1000", "--target.kv-bytes-per-token", "131072")
     assert planned(*words).alone.tokens == (72 - 2 - 16) * GB // 131072
     assert planned(*words).drafting.tokens is None
@@ -116,7 +116,7 @@ def test_a_draft_on_fewer_gpus_has_a_copy_on_each():
     assert found.drafting.weight_bytes == (140 + 4 * 16) * GB
 
 
-def test_gpus_beyond_the_targets_hold_another_engine():
+def test_more_gpus_than_the_targets_hold_another_engine():
     found = planned("--target", "8B", "--draft", "1B", "--gpus", "8", "--target.tensor-parallel", "2")
     assert (found.wanted.engines, found.wanted.gpus.number) == (4, 2)
     assert found.drafting.weight_bytes == 18 * GB
@@ -132,12 +132,12 @@ def test_gpus_beyond_the_targets_hold_another_engine():
         (("--gpus", "2", "--gpu-memory", "92GB", "--utilisation", "0.9", "--context", "131072"), PlanOutcome.DOES_NOT_FIT),
     ],
 )  # fmt: skip
-def test_it_fits_if_a_whole_sequence_does(llamas, words, outcome):
+def test_models_fit_if_one_sequence_fits(llamas, words, outcome):
     assert planned(*llamas, *words).outcome is outcome
 
 
-def test_without_a_config_nobody_knows_whether_a_sequence_fits():
-    """However little is left; but if what is known is too large already, none does."""
+def test_without_a_config_the_size_of_a_sequence_is_unknown():
+    """Any free memory suffices, unless the known part of a sequence is larger."""
     words = ("--target", "70B", "--draft", "8B", "--gpus", "2", "--utilisation", "1", "--overhead", "0")
     assert planned(*words, "--gpu-memory", "78.000000001GB").outcome is PlanOutcome.WEIGHTS_FIT
     assert planned(*words, "--gpu-memory", "78GB").outcome is PlanOutcome.DOES_NOT_FIT
@@ -146,7 +146,7 @@ def test_without_a_config_nobody_knows_whether_a_sequence_fits():
     assert planned(*one_known, "--context", "12208").outcome is PlanOutcome.DOES_NOT_FIT
 
 
-def test_what_vllm_refuses_is_refused_if_there_is_room(llamas, folder):
+def test_models_that_vllm_refuses_are_refused_if_they_fit(llamas, folder):
     odd = folder("odd", {**LLAMA_8B, "num_attention_heads": 30, "head_dim": 128})
     assert planned(*llamas, "--draft.tensor-parallel", "1").outcome is PlanOutcome.REFUSED
     assert planned("--target", odd, "--draft", "1B", "--gpus", "4").outcome is PlanOutcome.REFUSED
@@ -167,7 +167,7 @@ dtypes = st.sampled_from(DTYPES)
 
 
 @given(sizes, sizes, st.integers(1, 8), st.floats(0.05, 1), st.floats(0.05, 1), st.integers(1, 10**7))
-def test_more_utilisation_is_never_less_cache(target, draft, gpus, one, other, per_token):
+def test_more_utilization_is_never_less_cache(target, draft, gpus, one, other, per_token):
     less, more = (
         room(
             Gpus(gpus, 80 * GB, share, 2 * GB),
@@ -195,7 +195,7 @@ def test_half_the_bits_are_half_the_weights(units):
 
 
 @given(sizes, sizes, st.integers(1, 8), dtypes, dtypes)
-def test_nothing_is_lost_between_the_parts(target, draft, gpus, of_target, of_draft):
+def test_the_parts_sum_up_to_the_memory(target, draft, gpus, of_target, of_draft):
     parts = [MemoryPart(counted_model("t", target, dtype_of(of_target), None), gpus),
              MemoryPart(counted_model("d", draft, dtype_of(of_draft), None), gpus)]  # fmt: skip
     found = room(Gpus(gpus, 80 * GB, 0.9, GB), parts, 1, 2)

@@ -1,4 +1,4 @@
-"""Plans with what ``observe`` measured of simulated servers of which the truth is known."""
+"""Plans by observations of simulated servers with a known truth."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAIR = ("--target", "8B", "--draft", "1B")
 
 @pytest.fixture
 def seen(observed, tmp_path):
-    """Observe scenarios; return the observation and the file that it was written to."""
+    """Observe scenarios; return the observation and its file."""
 
     async def write(*scenarios, **more):
         view = await observed(*scenarios, seconds=60, **more)
@@ -38,7 +38,7 @@ def seen(observed, tmp_path):
     return write
 
 
-async def test_what_was_accepted_and_what_it_cost_are_taken_from_it(seen):
+async def test_acceptance_and_cost_come_from_the_observation(seen):
     view, file = await seen("harmful")
     window = view.engines[0].windows[-1]
     found = planned(*PAIR, "--measured", file)
@@ -53,8 +53,8 @@ async def test_what_was_accepted_and_what_it_cost_are_taken_from_it(seen):
     assert found.best_tokens == view.engines[0].recommended_tokens == 1
 
 
-async def test_the_return_is_what_was_gained_for_the_memory(seen):
-    """(speed-up - 1) times the baseline, which is what was generated over the speed-up, for 2 GB."""
+async def test_the_return_is_the_gain_per_memory(seen):
+    """(speed-up - 1) times the baseline, which is the throughput over the speed-up, for 2 GB."""
     view, file = await seen("steady")
     window = view.engines[0].windows[-1]
     speedup, rate = window.estimated_speedup_ratio, window.generation_tokens_per_second
@@ -68,14 +68,14 @@ async def test_the_return_is_what_was_gained_for_the_memory(seen):
     assert low == pytest.approx(each * (speedup.lower - 1) / (speedup.value - 1))
 
 
-async def test_as_many_tokens_are_planned_as_were_drafted_unless_others_are_asked_for(seen):
+async def test_the_observed_number_of_tokens_is_the_default(seen):
     _, file = await seen("harmful")
     view, _ = await seen("harmful")
     assert planned(*PAIR, "--measured", file).wanted.tokens == view.engines[0].configured_tokens
     assert planned(*PAIR, "--measured", file, "--tokens", "2").depth.tokens == 2
 
 
-async def test_an_observation_of_another_method_is_warned_of(seen):
+async def test_an_observation_of_another_method_has_a_warning(seen):
     _, file = await seen("harmful")
     assert "other_method" not in {
         str(each.name) for each in plan_warnings(planned(*PAIR, "--measured", file))
@@ -84,14 +84,14 @@ async def test_an_observation_of_another_method_is_warned_of(seen):
     assert "The observation is not of ngram" in str(found)
 
 
-async def test_what_was_observed_is_said(seen):
+async def test_the_report_names_the_observation(seen):
     view, file = await seen("harmful", "harmful")
     window = view.engines[0].windows[-1]
     found = planned(*PAIR, "--measured", file)
-    said = " ".join(text_report(report(found), Paint()).split())
-    assert f"observed {view.engines[0].model_name}, draft_model, 4 tokens at a time, 0." in said
-    assert "of them accepted, 2 engines with " in said
-    assert " tokens a second each" in said
+    written = " ".join(text_report(report(found), Paint()).split())
+    assert f"observed {view.engines[0].model_name}, draft_model, 4 tokens at a time, 0." in written
+    assert "of them accepted, 2 engines with " in written
+    assert " tokens a second each" in written
     observation = json.loads(as_json(found))["observation"]
     assert observation["draft_acceptance_ratio"] == pytest.approx(
         window.draft_acceptance_ratio.value, rel=0.1
@@ -100,7 +100,7 @@ async def test_what_was_observed_is_said(seen):
     assert json.loads(as_json(planned(*PAIR)))["observation"] is None
 
 
-async def test_an_observation_that_does_not_say_its_method_is_warned_of(seen):
+async def test_an_observation_without_a_method_has_a_warning(seen):
     view, _ = await seen("harmful")
     engines = tuple(engine.model_copy(update={"method": ""}) for engine in view.engines)
     unknown = measured(view.model_copy(update={"engines": engines}))
@@ -111,33 +111,35 @@ async def test_an_observation_that_does_not_say_its_method_is_warned_of(seen):
     assert "method unknown" in text_report(report(found), Paint())
 
 
-async def test_the_return_is_of_as_many_tokens_as_were_observed(seen):
+async def test_the_return_has_the_observed_number_of_tokens(seen):
     _, file = await seen("steady")
     found = planned(*PAIR, "--measured", file, "--tokens", "2")
     assert "as observed, with 4 tokens" in text_report(report(found), Paint())
     assert "as estimated, with 4 tokens" in text_report(report(planned(*PAIR, "--throughput", "9")), Paint())
 
 
-async def test_short_drafts_are_said_to_show_another_rate(seen):
+async def test_short_drafts_have_a_note_about_the_rate(seen):
     view, file = await seen("ngram")
     words = ("--target", "8B", "--method", "ngram", "--measured", file)
     window = view.engines[0].windows[-1]
-    said = " ".join(text_report(report(planned(*words)), Paint()).split())
+    written = " ".join(text_report(report(planned(*words)), Paint()).split())
     rate, length = window.draft_acceptance_ratio.value, window.draft_length_tokens
-    assert f"Drafts had {length:.2f} tokens in the mean, so that the counters show {rate:.3f} at 4." in said
+    assert (
+        f"Drafts had {length:.2f} tokens in the mean, so that the counters show {rate:.3f} at 4." in written
+    )
 
 
-async def test_whole_drafts_are_not(seen):
+async def test_full_drafts_have_no_note_about_the_rate(seen):
     _, file = await seen("steady")
     assert "Drafts had" not in text_report(report(planned(*PAIR, "--measured", file)), Paint())
 
 
-async def test_a_harmful_draft_returns_less_than_nothing(seen):
+async def test_a_harmful_draft_has_a_negative_return(seen):
     _, file = await seen("harmful")
     assert planned(*PAIR, "--measured", file).payoff.tokens_per_second_per_gigabyte < 0
 
 
-async def test_where_the_cost_was_unknown_the_estimate_stands_in(seen):
+async def test_the_estimate_replaces_an_unknown_cost(seen):
     _, file = await seen("harmful", cost=False)
     found = planned(*PAIR, "--measured", file)
     assert found.costs.basis is CostBasis.ESTIMATED_BY_WEIGHTS
@@ -146,7 +148,7 @@ async def test_where_the_cost_was_unknown_the_estimate_stands_in(seen):
     assert not found.payoff.measured
 
 
-async def test_alike_engines_are_taken_together(seen):
+async def test_engines_of_one_model_are_merged(seen):
     one, _ = await seen("harmful")
     two, _ = await seen("harmful", "harmful")
     alone, both = measured(one), measured(two)
@@ -156,13 +158,13 @@ async def test_alike_engines_are_taken_together(seen):
     assert (both.lower, both.upper) == (None, None)
 
 
-async def test_engines_that_draft_differently_are_not(seen):
+async def test_engines_that_draft_differently_are_rejected(seen):
     view, _ = await seen("harmful", "ngram")
     with pytest.raises(ModelError, match="several models, methods or K"):
         measured(view)
 
 
-async def test_an_observation_of_nothing_is_refused(seen):
+async def test_an_observation_without_drafts_is_rejected(seen):
     _, file = await seen("idle", running=90)
     with pytest.raises(ModelError, match=r"observation\.json: nothing was drafted in it"):
         planned(*PAIR, "--measured", file)
@@ -180,14 +182,14 @@ async def test_of_several_reports_the_last_counts(seen, tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", "{", json.dumps({"engines": []}), "\n\n"])
-def test_another_file_is_no_observation(tmp_path, content):
+def test_another_file_is_rejected(tmp_path, content):
     file = tmp_path / "other.json"
     file.write_text(content, encoding="utf-8")
     with pytest.raises(ModelError, match=r"other\.json: it is nothing that spec-decode-exporter observe"):
         read(file)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
+def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(ModelError, match=r"gone\.json cannot be read: No such file"):
         read(tmp_path / "gone.json")
 
@@ -196,7 +198,7 @@ def test_without_numbers_there_is_no_return():
     assert planned(*PAIR).payoff is None
 
 
-def test_a_throughput_that_is_given_is_the_baseline():
+def test_a_given_throughput_is_the_baseline():
     """2 GB of weights and, with both caches known, the draft's share of the KV cache."""
     words = (*PAIR, "--throughput", "1000")
     found = planned(*words)
@@ -207,7 +209,7 @@ def test_a_throughput_that_is_given_is_the_baseline():
     assert cache.payoff.cache_bytes == pytest.approx(cache.drafting.cache_bytes / 4, rel=1e-9)
 
 
-def test_a_search_returns_something_for_nothing():
+def test_a_search_has_no_return_on_memory():
     found = planned("--target", "8B", "--method", "ngram", "--throughput", "1000").payoff
     assert found.memory_bytes == 0
     assert found.tokens_per_second_per_gigabyte is None

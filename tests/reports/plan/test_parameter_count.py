@@ -1,4 +1,4 @@
-"""The counts of weights and caches; the totals are those of transformers 5.19's own models, to the weight."""
+"""Counts of weights and caches; the totals equal those of the models in transformers 5.19."""
 
 from __future__ import annotations
 
@@ -85,20 +85,20 @@ def test_every_weight_is_counted(name):
     assert [(each.layers, each.elements, each.window) for each in shape.attention] == attention
 
 
-def test_every_family_is_held_against_a_model():
+def test_every_family_is_compared_with_a_model():
     assert FAMILIES.keys() - {"gemma3"} <= CASES.keys()
 
 
 @pytest.mark.parametrize(
     ("name", "active"), [("mixtral", 12.9e9), ("deepseek_v3", 37.6e9), ("gpt_oss", 4.19e9)]
 )
-def test_a_token_takes_part_in_some_experts(name, active):
+def test_a_token_uses_some_experts(name, active):
     shape = shape_of(Configuration({"model_type": name, **CASES[name][0]}))
     assert shape.parameters.active == pytest.approx(active, rel=0.01)
 
 
-def test_what_speaks_of_text_may_stand_inside():
-    """The rest of such a file is of the part that sees."""
+def test_text_config_overrides_the_outer_values():
+    """The rest of such a file describes the vision part."""
     inner = widths(2560, 10240, 34, 8, 4, 262208, head_dim=256, sliding_window=1024, model_type="gemma3_text")
     few = {
         key: inner[key] for key in ("hidden_size", "intermediate_size", "num_hidden_layers", "sliding_window")
@@ -109,25 +109,25 @@ def test_what_speaks_of_text_may_stand_inside():
     assert shape_of(Configuration(whole)).parameters.total == pytest.approx(3.88e9, rel=0.01)
 
 
-def test_layers_may_be_named_one_by_one():
+def test_layer_types_list_the_attention_of_each_layer():
     kinds = ["sliding_attention", "sliding_attention", "full_attention"]
     config = {**LLAMA_8B, "num_hidden_layers": 3, "layer_types": kinds, "sliding_window": 512}
     attention = shape_of(Configuration(config)).attention
     assert [(each.layers, each.window) for each in attention] == [(1, None), (2, 512)]
 
 
-def test_the_first_layers_of_a_qwen2_see_everything_where_the_others_have_a_window():
+def test_the_first_layers_of_qwen2_have_full_attention():
     config = {"model_type": "qwen2", **CASES["qwen2"][0], "use_sliding_window": True, "max_window_layers": 21}
     attention = shape_of(Configuration({**config, "sliding_window": 4096})).attention
     assert [(each.layers, each.window) for each in attention] == [(21, None), (7, 4096)]
 
 
-def test_so_many_layers_that_counting_them_would_take_long_are_none():
+def test_too_many_layers_are_rejected():
     with pytest.raises(ModelError, match="num_hidden_layers is 999999999, no number"):
         shape_of(Configuration({**LLAMA_8B, "num_hidden_layers": 999_999_999}))
 
 
-def test_a_layer_of_an_unknown_kind_is_not_guessed_at():
+def test_a_layer_of_an_unknown_kind_is_rejected():
     config = {**LLAMA_8B, "layer_types": ["linear_attention"] * 32, "sliding_window": 512}
     with pytest.raises(ModelError, match=r"linear_attention.*number of parameters"):
         shape_of(Configuration(config))
@@ -139,20 +139,20 @@ def test_a_head_has_at_least_one_number():
 
 
 @pytest.mark.parametrize("model_type", ["", None])
-def test_a_file_without_an_architecture_is_said_to_have_none(model_type):
+def test_a_file_without_an_architecture_is_rejected(model_type):
     with pytest.raises(ModelError, match=r"^it has no model_type; give the model's number of parameters"):
         Configuration({**LLAMA_8B, "model_type": model_type})
 
 
 @pytest.mark.parametrize("model_type", ["mamba2", 7])
-def test_an_unknown_architecture_is_refused_with_what_to_do(model_type):
+def test_an_unknown_architecture_is_rejected_with_a_remedy(model_type):
     with pytest.raises(ModelError, match="not known here; give the model's number of parameters"):
         Configuration({**LLAMA_8B, "model_type": model_type})
 
 
 @pytest.mark.parametrize("value", [None, -1, "many", 1.5, True, 10**12, [], 0])
 @pytest.mark.parametrize("key", ["hidden_size", "num_hidden_layers", "vocab_size", "num_attention_heads"])
-def test_a_number_that_no_model_has_is_named(key, value):
+def test_an_impossible_number_is_named(key, value):
     with pytest.raises(ModelError, match=rf"{key} is .*parameters instead"):
         shape_of(Configuration({**LLAMA_8B, key: value}))
 
@@ -165,7 +165,7 @@ anything = st.recursive(
 
 
 @given(st.sampled_from(sorted(CASES)), st.data())
-def test_whatever_a_file_says_it_is_counted_or_refused(name, data):
+def test_every_file_is_counted_or_rejected(name, data):
     config = {"model_type": name, **CASES[name][0]}
     for key in data.draw(st.lists(st.sampled_from(sorted(config)), max_size=4)):
         config[key] = data.draw(anything)

@@ -1,4 +1,4 @@
-"""What a plan says to people and to programs."""
+"""Reports of plans for terminals, Markdown and programs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DOCUMENTATION = Path(__file__).parents[3] / "docs" / "plan.md"
 
 
 def is_golden(name, found):
-    """After a wanted change: ``UPDATE_GOLDEN=1 pytest tests/plan``, then read the difference."""
+    """Compare with a golden file; ``UPDATE_GOLDEN=1 pytest tests/reports`` writes it."""
     file = GOLDEN / name
     if os.environ.get("UPDATE_GOLDEN"):
         file.write_text(found, encoding="utf-8")
@@ -44,21 +44,21 @@ def test_the_plan_of_a_pair_is_the_golden_one(llamas):
     is_golden("llamas.txt", text(planned(*llamas, "--batch", "16", "--throughput", "900")))
 
 
-def test_of_models_without_a_config_only_the_weights_are_said_to_fit():
+def test_without_a_config_only_the_weights_are_known_to_fit():
     found = text(planned("--target", "70B", "--draft", "8B", "--gpus", "2"), 120)
     assert "The weights would fit with the target in 8 bits." in found
     large = text(planned("--target", "70B", "--draft", "8B", "--gpus", "2", "--gpu-memory", "81559MiB"), 120)
     assert "The weights would fit with the draft in 8 bits. Without the draft the weights fit." in large
 
 
-def test_what_does_not_start_returns_nothing(llamas):
+def test_models_that_do_not_start_have_no_return(llamas):
     words = ("--throughput", "900")
     assert planned(*llamas, *words, "--gpus", "2").payoff is None
     assert planned(*llamas, *words, "--draft.tensor-parallel", "1").payoff is None
     assert json.loads(as_json(planned(*llamas, *words, "--gpus", "2")))["return_on_memory"] is None
 
 
-def test_a_return_at_fewer_sequences_says_what_fits_without_the_draft(llamas):
+def test_a_return_at_fewer_sequences_names_the_sequences_without_the_draft(llamas):
     tight, wide = (
         " ".join(text(planned(*llamas, "--throughput", "900", "--batch", b)).split()) for b in ("40", "32")
     )
@@ -67,7 +67,7 @@ def test_a_return_at_fewer_sequences_says_what_fits_without_the_draft(llamas):
     assert "Without the draft" not in wide + text(planned(*search))
 
 
-def test_one_of_something_is_no_several(llamas):
+def test_a_count_of_one_is_singular(llamas):
     found = text(planned(*llamas, "--context", "262144", "--batch", "1"), 120)
     assert "KV cache: 1 sequence of 262,144 tokens." in found
     assert "plain decode steps, at 1 sequence\n" in found
@@ -84,11 +84,11 @@ def test_one_of_something_is_no_several(llamas):
         (10**6, "1M"),
     ],
 )
-def test_parameters_are_written_in_the_unit_that_they_round_to(number, written):
+def test_parameters_have_the_unit_that_they_round_to(number, written):
     assert parameters(number) == written
 
 
-def test_what_does_not_fit_says_what_would():
+def test_models_that_do_not_fit_have_a_remedy():
     is_golden("too_large.txt", text(planned("--target", "70B", "--draft", "8B", "--gpus", "2")))
 
 
@@ -103,13 +103,13 @@ def test_markdown_is_the_golden_one(llamas):
 
 
 @pytest.mark.parametrize(("width", "glyphs"), [(40, ASCII), (60, UNICODE), (120, UNICODE)])
-def test_a_terminal_of_any_width_has_room_for_it(llamas, width, glyphs):
+def test_the_report_fits_a_terminal_of_any_width(llamas, width, glyphs):
     found = text(planned(*llamas), width, glyphs)
     assert max(map(len, found.splitlines())) <= width
     assert found.isascii() == (glyphs is ASCII)
 
 
-def test_the_picture_in_the_documentation_is_what_it_prints():
+def test_the_sample_in_the_documentation_is_the_golden_report():
     shown = (GOLDEN / "llamas.txt").read_text(encoding="utf-8").rstrip()
     assert shown in DOCUMENTATION.read_text(encoding="utf-8")
 
@@ -128,7 +128,7 @@ def test_the_figures_in_the_documentation_are_those_of_the_plan():
 
 
 @pytest.mark.parametrize("word", [*PlanWarningName, *PlanOutcome, *FAMILIES, *METHODS, *DTYPES])
-def test_every_word_is_explained(word):
+def test_every_outcome_is_documented(word):
     assert re.search(rf"\b{word}\b", DOCUMENTATION.read_text(encoding="utf-8"))
 
 
@@ -157,30 +157,30 @@ def test_the_verdict_comes_first(llamas, words, says):
     assert says in found.split("target model")[0]
 
 
-def test_the_cache_of_a_gpu_is_said_in_the_unit_of_vllms_log(llamas):
+def test_the_cache_of_a_gpu_has_the_unit_of_vllms_log(llamas):
     found = planned(*llamas)
     size = found.drafting.cache_bytes / 4 / 2**30
     assert f"GiB on a GPU {size:.1f} " in " ".join(text(found).split())
 
 
-def test_a_size_in_mebibytes_is_not_doubted(llamas):
+def test_a_size_in_mebibytes_has_no_note(llamas):
     assert "a GPU sold as 80 GB may have 7 % more" in " ".join(text(planned(*llamas)).split())
     assert "a GPU sold as" not in text(planned(*llamas, "--gpu-memory", "81559MiB"))
 
 
-def test_memory_that_is_lacking_is_no_size():
+def test_missing_memory_is_no_size():
     found = text(planned("--target", "70B", "--draft", "8B", "--gpus", "2", "--gpu-memory", "81559MiB"))
     assert "size  none  9.94 GB without the draft, 6.06 GB lacking" in found
 
 
-def test_what_pays_nowhere_is_not_green(llamas):
+def test_models_that_fit_and_never_pay_are_not_green(llamas):
     assert [report(planned(*llamas, *more)).engines[0].tone for more in ((), ("--acceptance", "0"))] == [
         Tone.GOOD,
         Tone.FAIR,
     ]
 
 
-def test_where_a_sequence_is_of_unknown_size_the_verdict_says_so():
+def test_the_verdict_names_an_unknown_size_of_a_sequence():
     words = ("--target", "70B", "--draft", "8B", "--gpus", "2", "--utilisation", "1", "--overhead", "0")
     found = text(planned(*words), 120)
     assert "[weights fit] 4.00 GB are left for the KV cache. The size of a sequence of 8,192 tokens" in found
@@ -194,7 +194,7 @@ def test_a_search_has_no_weights():
     assert "without the draft," not in found
 
 
-def test_a_search_says_that_its_return_is_for_nothing():
+def test_a_search_reports_that_it_takes_no_memory():
     words = ("--target", "8B", "--method", "ngram", "--throughput", "100")
     assert "It takes no memory of the GPUs" in " ".join(text(planned(*words)).split())
     assert "The weights would fit with the target in 8 bits." in text(
@@ -207,7 +207,7 @@ def test_a_search_does_not_find_a_draft_in_every_step():
     assert "A search finds one in a part of the steps only" in found
 
 
-def test_a_cost_says_what_it_rests_on():
+def test_a_cost_names_its_origin():
     pair = ("--target", "8B", "--draft", "1B")
     assert "It is as it was given." in text(planned(*pair, "--cost.draft-cost-ratio", "0.1"))
     assert "An estimate by the weights alone." in text(planned(*pair))
@@ -216,14 +216,14 @@ def test_a_cost_says_what_it_rests_on():
     )
 
 
-def test_what_is_missing_is_said_of_the_model_that_it_is_missing_of(folder):
+def test_missing_data_names_its_model(folder):
     target = folder("t", LLAMA_8B)
     found = " ".join(text(planned("--target", target, "--draft", "1B")).split())
     assert "unknown for the draft: a number of parameters does not determine it" in found
     assert "or --draft.kv-bytes-per-token." in found
 
 
-def test_json_says_what_the_plan_does(llamas):
+def test_json_has_the_values_of_the_plan(llamas):
     found = planned(*llamas, "--throughput", "900")
     assert PlanView.model_validate_json(as_json(found)) == view(found)
     said = json.loads(as_json(found))
@@ -239,13 +239,13 @@ def test_json_says_what_the_plan_does(llamas):
     assert as_json(found).isascii()
 
 
-def test_json_has_no_number_where_nothing_is_known():
+def test_unknown_values_are_null_in_json():
     said = json.loads(as_json(planned("--target", "8B", "--method", "ngram")))
     assert said["draft"] is said["draft_to_target_ratio"] is said["return_on_memory"] is None
     assert said["with_draft"]["kv_cache_tokens"] is said["lost"]["concurrent_sequences"] is None
 
 
-def test_a_name_that_a_stranger_chose_does_nothing_to_a_terminal(folder):
+def test_an_untrusted_name_does_not_control_a_terminal(folder):
     target = folder("\x1b[31m|red`", LLAMA_8B)
     found = planned("--target", target, "--draft", "1B")
     assert "\x1b" not in text(found) + markdown_report(report(found), Paint()) + as_json(found)

@@ -1,4 +1,4 @@
-"""What to beware of: each warning at its limit."""
+"""Warnings of a plan, each at its limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def warned(*words):
 QUIET = ("--target", "70B", "--draft", "7B", "--gpus", "2", "--gpu-memory", "141GB", "--batch", "8")
 
 
-def test_a_usual_pair_on_enough_memory_is_nothing_to_beware_of():
+def test_a_typical_pair_with_enough_memory_has_no_warnings():
     assert warned(*QUIET) == set()
 
 
@@ -40,7 +40,7 @@ def test_a_usual_pair_on_enough_memory_is_nothing_to_beware_of():
         (("--acceptance", "0.42"), None),
     ],
 )
-def test_each_has_its_limit(words, name):
+def test_each_warning_has_its_limit(words, name):
     assert (name in warned(*QUIET, *words)) if name else not warned(*QUIET, *words)
 
 
@@ -50,7 +50,7 @@ def test_a_draft_above_15_percent_of_the_memory_is_too_large(draft, says):
 
 
 @pytest.mark.parametrize(("size", "says"), [("82.1GB", True), ("82.2GB", False)])
-def test_little_memory_for_a_cache_of_unknown_use_is_warned_of(size, says):
+def test_a_small_cache_of_unknown_use_has_a_warning(size, says):
     words = ("--gpu-memory", size, "--utilisation", "1", "--overhead", "0")
     assert ("little_cache" in warned(*QUIET, "--draft", "8B", *words, "--batch", "8")) is says
 
@@ -65,18 +65,18 @@ def test_little_memory_for_a_cache_of_unknown_use_is_warned_of(size, says):
         (("--gpu-memory", "60GB"), None),
     ],
 )
-def test_gpus_have_more_memory_than_their_name_says(words, says):
-    """81559MiB are 85.5 GB: of two such GPUs a 70B is given 153.9 GB, of which 140 are weights and 4 overhead."""
+def test_gpus_have_more_memory_than_their_name_suggests(words, says):
+    """81559MiB are 85.5 GB: two such GPUs give a 70B 153.9 GB, of which 140 are weights and 4 overhead."""
     found = {each.name: each.text for each in plan_warnings(planned(*QUIET, "--draft", "8B", *words))}
     assert (says in found[PlanWarningName.GPU_MEMORY]) if says else PlanWarningName.GPU_MEMORY not in found
 
 
-def test_more_memory_may_be_room_for_the_wanted_sequences(llamas):
+def test_the_warning_names_the_fit_of_the_real_memory(llamas):
     for batch, says in ((32, False), (33, True), (37, True), (38, False)):
         assert ("gpu_memory" in warned(*llamas, "--batch", str(batch))) is says
 
 
-def test_a_pair_that_loses_says_what_to_do_instead():
+def test_a_losing_pair_has_an_alternative():
     worst, better = (
         str(plan_warnings(planned(*QUIET, "--tokens", "8", "--acceptance", share)))
         for share in ("0.1", "0.5")
@@ -86,31 +86,31 @@ def test_a_pair_that_loses_says_what_to_do_instead():
     assert "without: draft 2 tokens at a time." in better
 
 
-def test_a_target_that_lacks_a_sequence_is_not_told_to_have_fewer_bits(llamas):
+def test_a_target_without_room_for_a_sequence_needs_no_fewer_bits(llamas):
     found = str(plan_warnings(planned(*llamas, "--context", "1000000")))
     assert "Not one sequence of 1,000,000 tokens fits without a draft either: a shorter --context" in found
     assert "fewer bits a weight" not in found
 
 
-def test_swapped_models_are_asked_about(llamas):
+def test_swapped_models_have_a_warning(llamas):
     target, draft = llamas[1], llamas[3]
     assert "draft_larger" in warned("--target", draft, "--draft", target, "--gpus", "4")
 
 
-def test_heads_must_divide(folder):
+def test_attention_heads_must_divide_over_the_gpus(folder):
     odd = folder("odd", {**LLAMA_70B, "num_attention_heads": 60, "head_dim": 128})
     assert "heads" in warned("--target", odd, "--draft", "8B", "--gpus", "8")
     assert "heads" not in warned("--target", odd, "--draft", "8B", "--gpus", "4")
 
 
-def test_vocabularies_of_another_size_do_not_go_together(folder, llamas):
+def test_vocabulary_sizes_must_match(folder, llamas):
     other = folder("other", {**LLAMA_8B, "vocab_size": 32000})
     found = plan_warnings(planned("--target", llamas[1], "--draft", other, "--gpus", "4"))
     assert "The draft has 32,000 tokens and the target 128,256" in str(found)
     assert "vocabulary" not in warned(*llamas)
 
 
-def test_vocabularies_of_other_tokens_do_not_either(folder):
+def test_tokens_of_the_vocabularies_must_match(folder):
     target = folder("t", LLAMA_70B, **{"tokenizer.json": tokenizer({"a": 0, "b": 1})})
     for tokens, says in (({"a": 1, "b": 0}, True), ({"b": 1, "a": 0}, False)):
         draft = folder("d", LLAMA_8B, **{"tokenizer.json": tokenizer(tokens)})
@@ -118,13 +118,13 @@ def test_vocabularies_of_other_tokens_do_not_either(folder):
 
 
 @pytest.mark.parametrize(("more", "says"), [({}, True), ({"target_hidden_size": 4096}, False)])
-def test_a_head_of_another_width_is_another_models(folder, more, says):
+def test_a_head_of_another_width_has_a_warning(folder, more, says):
     head = folder("e", {**LLAMA_8B, "num_hidden_layers": 1, "hidden_size": 2048, **more})
     target = folder("t", LLAMA_8B)
     assert ("other_width" in warned("--target", target, "--draft", head, "--method", "eagle3")) is says
 
 
-def test_a_ratio_beyond_the_usual_is_not_written_as_the_usual():
+def test_a_ratio_outside_the_typical_range_is_not_rounded_into_it():
     assert "is 1:7.9 of" in str(plan_warnings(planned(*QUIET, "--draft", "8.76B")))
     assert "is 1:70.0 of" in str(plan_warnings(planned(*QUIET, "--draft", "1B")))
     assert "is 1:12.1 of" in str(plan_warnings(planned(*QUIET, "--draft", "5.833B")))
@@ -136,7 +136,7 @@ def test_a_head_may_have_fewer_tokens_than_its_target(folder):
     assert "vocabulary" not in warned("--target", target, "--draft", head, "--method", "eagle3")
 
 
-def test_a_batch_that_the_draft_crowds_out_is_said(llamas):
+def test_sequences_displaced_by_the_draft_have_a_warning(llamas):
     found = {each.name: each.text for each in plan_warnings(planned(*llamas, "--batch", "40"))}
     assert PlanWarningName.BATCH in found
     assert (

@@ -1,4 +1,4 @@
-"""What a draft token costs by the bytes that are read."""
+"""Cost of a draft token by the bytes read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ratio(*words):
     return found.costs.at(found.wanted.tokens).draft_cost_ratio
 
 
-def test_of_weights_alone_it_is_their_ratio_and_what_verifying_costs():
+def test_a_cost_by_weights_is_their_ratio_plus_verifying():
     found = planned("--target", "70B", "--draft", "8B", "--draft.dtype", "int8")
     assert found.costs.basis is CostBasis.ESTIMATED_BY_WEIGHTS
     assert ratio("--target", "70B", "--draft", "8B") == pytest.approx(8 / 70 + 0.03)
@@ -34,7 +34,7 @@ def test_of_weights_alone_it_is_their_ratio_and_what_verifying_costs():
 
 
 def test_the_cache_is_read_too(llamas):
-    """Of 32 sequences of 8192 tokens: 448 KiB for the draft's 128, and no embedding but the output matrix."""
+    """32 sequences of 8192 tokens: 448 KiB for the draft's 128; the output matrix instead of the embedding."""
     found = planned(*llamas)
     draft, target = (
         2 * (part.model.parameters.total - part.model.parameters.embedding)
@@ -46,19 +46,19 @@ def test_the_cache_is_read_too(llamas):
     assert found.costs.at(4).draft_cost_ratio == pytest.approx(expected)
 
 
-def test_no_more_sequences_are_read_than_fit(llamas):
+def test_a_step_reads_no_more_sequences_than_fit(llamas):
     found = planned(*llamas, "--batch", "100000")
     assert found.costs.reading.batch == found.drafting.sequences < 100_000
 
 
-def test_a_draft_on_one_gpu_is_read_by_that_one_alone():
+def test_a_draft_on_one_gpu_is_read_by_that_gpu_only():
     words = ("--target", "70B", "--draft", "8B", "--gpus", "4")
     alone = ratio(*words, "--draft.tensor-parallel", "1")
     assert alone - 0.03 == pytest.approx(4 * (ratio(*words) - 0.03))
 
 
-def test_verifying_makes_a_mixture_read_more_of_its_experts(folder):
-    """One sequence takes 2 of 8 experts; the five tokens of a draft take 1 - 0.75^5 of them."""
+def test_verifying_reads_more_experts_of_a_mixture(folder):
+    """One token uses 2 of 8 experts; the five tokens of a step use 1 - 0.75^5 of them."""
     target = folder("m", MIXTRAL)
     found = planned("--target", target, "--method", "ngram", "--batch", "1", "--context", "1")
     own, reading = found.wanted.target.model.parameters, found.costs.reading
@@ -72,7 +72,7 @@ def test_a_dense_model_reads_the_same_for_any_number_of_tokens(llamas):
     assert {planned(*llamas).costs.at(tokens).draft_cost_ratio for tokens in range(1, 9)} == {ratio(*llamas)}
 
 
-def test_what_is_given_holds():
+def test_a_given_cost_overrides_the_estimate():
     words = (
         "--target",
         "70B",
@@ -89,13 +89,13 @@ def test_what_is_given_holds():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_draft_costs_besides_what_the_method_usually_does(method):
+def test_a_draft_has_the_typical_fixed_cost_of_its_method(method):
     usual = method_cost(method)
     assert fixed_cost_ratio(method) == (usual.fixed_cost_ratio if usual else STARTING_COST_RATIO)
 
 
 @pytest.mark.parametrize("method", SEARCHES)
-def test_a_search_costs_what_is_usual_and_takes_nothing(method):
+def test_a_search_has_the_typical_cost_and_takes_no_memory(method):
     found = planned("--target", "8B", "--method", method)
     assert found.costs.at(4).draft_cost_ratio == VERIFY_COST_RATIO == method_cost(method).draft_cost_ratio
     assert found.drafting == found.alone
@@ -110,7 +110,7 @@ def test_a_larger_draft_is_never_cheaper(one, other, batch):
     assert less <= more
 
 
-def test_a_part_knows_its_cache_only_if_the_model_does():
+def test_the_cache_is_known_only_for_a_known_model():
     assert (
         MemoryPart(planned("--target", "8B", "--draft", "1B").wanted.target.model, 1).sequence_bytes(1, 8, 2)
         is None

@@ -1,4 +1,4 @@
-"""What a number of draft tokens would give, held against ``spec_decode_exporter.analysis``."""
+"""Expected speed-up by number of draft tokens, compared with ``spec_decode_exporter.analysis``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_draft_that_never_pays_is_not_drafted():
 
 
 @given(st.lists(st.integers(0, 1000), min_size=1, max_size=8), costs)
-def test_a_window_says_the_same(make_window, counts, cost):
+def test_a_window_gives_the_same_speedup(make_window, counts, cost):
     counts = sorted(counts, reverse=True)
     window = make_window(1000, 1000 * len(counts), sum(counts), positions=counts)
     seen = measured_depth.depths(window, cost)[: len(counts)]
@@ -53,7 +53,7 @@ def test_a_window_says_the_same(make_window, counts, cost):
 
 
 @given(st.integers(1, 1000), costs)
-def test_a_drafter_that_seldom_drafts_has_to_bring_in_what_every_step_pays(make_window, drafted, cost):
+def test_rare_drafts_must_compensate_the_fixed_cost_of_every_step(make_window, drafted, cost):
     window = make_window(
         drafted, 2 * drafted, drafted, positions=[drafted, 0],
         decode_steps=1000, generation_tokens=2000 + drafted, first_tokens=1000,
@@ -64,7 +64,7 @@ def test_a_drafter_that_seldom_drafts_has_to_bring_in_what_every_step_pays(make_
 
 
 @given(costs, st.integers(1, MAX_TOKENS))
-def test_it_breaks_even_where_it_is_neither_faster_nor_slower(cost, tokens):
+def test_the_speedup_at_break_even_is_one(cost, tokens):
     least = break_even_token_acceptance(tokens, cost)
     if least is None:
         assert geometric(1.0).speedup(tokens, cost) < 1

@@ -1,4 +1,4 @@
-"""References taken from simulated servers, whose time is moved by hand."""
+"""References of simulated servers with a manual clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.fixtures.simulated import Network, Server
 
 
 def changed(**acceptance):
-    """The scenario steady with another acceptance, or more: K, load, …"""
+    """Return the scenario steady with another acceptance, K or load."""
     steady = load_scenario("steady")
     parts = {name: getattr(steady, name) for name in acceptance}
     return steady.model_copy(
@@ -27,7 +27,7 @@ def changed(**acceptance):
 
 
 async def taken(network, clock, seconds=300, **servers):
-    """Measure servers, each of a scenario and a seed; every one has been running for a minute."""
+    """Measure servers, each of a scenario and a seed, that have been running for a minute."""
     network.servers = {
         f"{name}:1": Server(clock, scenario, running=60, seed=seed)
         for name, (scenario, seed) in servers.items()
@@ -41,7 +41,7 @@ async def taken(network, clock, seconds=300, **servers):
 
 @cache
 def measured():
-    """What was measured of some servers, each for five minutes; taken once for all tests."""
+    """Measure some servers for five minutes each, once for all tests."""
 
     async def all_of_them(network):
         return {

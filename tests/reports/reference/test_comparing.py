@@ -8,6 +8,7 @@ import re
 import pytest
 
 from spec_decode_exporter.analysis.comparison.comparison import Outcome, Reason
+from spec_decode_exporter.reports.escape import cells
 from spec_decode_exporter.reports.markdown import markdown_report
 from spec_decode_exporter.reports.reference.comparison_json import as_json
 from spec_decode_exporter.reports.reference.comparison_report import report
@@ -40,7 +41,7 @@ def against_fixture(references):
 
 
 def renamed(document, name):
-    """The same measured of a model of another name."""
+    """Return a reference with another model name."""
     return document.model_copy(
         update={
             key: tuple(each.model_copy(update={"model_name": name}) for each in getattr(document, key))
@@ -65,7 +66,7 @@ def test_what_changed_is_found(against, before, after, outcome):
     assert against(before, after).outcome is outcome
 
 
-def test_what_was_measured_says_of_what_and_how_long(references):
+def test_a_measurement_has_its_engines_and_its_length(references):
     document = references["two"]
     assert document.seconds == 300
     assert [(each.target, each.engine) for each in document.engines] == [("a", "0"), ("b", "0")]
@@ -88,18 +89,18 @@ def test_a_model_is_the_sum_of_its_engines(references):
     assert whole < max(parts)
 
 
-def test_engines_of_a_model_are_compared_one_by_one_too(against):
+def test_engines_of_a_model_are_also_compared_individually(against):
     (model,) = against("two", "one of two").models
     outcomes = {pair.after.target: pair.comparison.outcome for pair in model.engines}
     assert outcomes == {"a": Outcome.SAME, "b": Outcome.FELL}
 
 
-def test_the_only_engine_of_a_model_is_not_said_twice(against):
+def test_a_single_engine_of_a_model_is_not_repeated(against):
     (model,) = against("steady", "again").models
     assert model.engines == ()
 
 
-def test_engines_that_moved_to_other_servers_are_compared_as_a_sum(references):
+def test_engines_on_other_servers_are_compared_as_a_sum(references):
     moved = references["two"].model_copy(
         update={
             "engines": tuple(
@@ -121,13 +122,13 @@ def test_engines_that_moved_to_other_servers_are_compared_as_a_sum(references):
         ("other work", [Reason.OUTPUT_TOKENS]),
     ],
 )
-def test_what_is_not_alike_is_said(against, after, reasons):
+def test_different_conditions_are_reported(against, after, reasons):
     (model,) = against("steady", after).models
     assert [caution.reason for caution in model.comparison.cautions] == reasons
 
 
-def test_the_load_is_that_of_an_engine_and_not_of_the_model(against):
-    """Two engines at 16 each then, and now one at 32: as many requests, and each step has twice as many."""
+def test_the_load_is_compared_per_engine(against):
+    """Two engines with 16 requests each become one with 32: each step has twice as many."""
     (model,) = against("two", "busier").models
     (load,) = model.comparison.cautions
     assert load.reason is Reason.LOAD
@@ -135,13 +136,13 @@ def test_the_load_is_that_of_an_engine_and_not_of_the_model(against):
     assert "16.0 requests ran on an engine in the mean, and 32.0 do now" in prose(against("two", "busier"))
 
 
-def test_a_model_under_another_name_is_the_same_if_it_is_the_only_one(references):
+def test_a_single_renamed_model_is_matched(references):
     found = compared(references["steady"], renamed(references["worse"], "llama-awq"), 0.05)
     assert (len(found.models), found.gone, found.new) == (1, (), ())
     assert "Changed: model, from meta-llama/Llama-3.1-8B-Instruct to llama-awq." in prose(found)
 
 
-def test_models_that_are_not_there_on_either_side_are_named(references):
+def test_unmatched_models_are_named(references):
     def models(*names):
         documents = [renamed(references["steady"], name) for name in names]
         return documents[0].model_copy(
@@ -157,7 +158,7 @@ def test_models_that_are_not_there_on_either_side_are_named(references):
     assert "Not in the reference: e with 4 draft tokens." in written
 
 
-def test_of_a_model_that_is_gone_nobody_can_say_how_it_fared(references, against):
+def test_a_missing_model_makes_the_outcome_uncertain(references, against):
     after = references["again"]
     there = against("steady", "again")
     assert there.outcome is Outcome.SAME
@@ -170,27 +171,27 @@ def test_of_a_model_that_is_gone_nobody_can_say_how_it_fared(references, against
     assert worse.outcome is Outcome.FELL
 
 
-def test_nothing_in_common_is_no_result(references):
+def test_without_a_common_model_the_outcome_is_uncertain(references):
     steady = references["steady"]
     found = compared(steady, steady.model_copy(update={"models": (), "engines": ()}), 0.05)
     assert found.outcome is Outcome.UNCERTAIN
 
 
 VERDICTS = {
-    "again": "is the same as far as chance lets one see",
+    "again": "is the same within chance",
     "worse": "more than 5, and beyond chance.",
     "a little worse": "beyond chance, but certainly by no more than 5.",
-    "longer": "another number of tokens is drafted",
+    "longer": "the number of draft tokens differs",
 }
 
 
-@pytest.mark.parametrize(("after", "said"), VERDICTS.items())
+@pytest.mark.parametrize(("after", "verdict"), VERDICTS.items())
 @pytest.mark.parametrize("write", [prose, markdown, as_json])
-def test_the_verdict_is_a_plain_sentence(against, write, after, said):
-    assert said in write(against("steady", after))
+def test_the_verdict_is_a_plain_sentence(against, write, after, verdict):
+    assert verdict in write(against("steady", after))
 
 
-def test_a_fall_is_said_with_its_bounds_in_points(against):
+def test_a_fall_is_reported_with_its_bounds_in_points(against):
     (model,) = against("steady", "worse").models
     change = model.comparison.acceptance
     sentence = (
@@ -200,9 +201,16 @@ def test_a_fall_is_said_with_its_bounds_in_points(against):
     assert change.lower < -0.1 < -0.05
 
 
-def test_a_threshold_is_said_as_it_was_given(against):
+def test_a_threshold_is_written_as_given(against):
     assert "certainly no fall of more than 7.5." in prose(against("steady", "again", 0.075))
     assert against("steady", "worse", 0.3).outcome is Outcome.LOWER
+
+
+def test_the_report_fits_a_terminal_of_80_columns(against):
+    written = text_report(report(against("steady", "worse")), Paint(width=80))
+    assert max(map(cells, written.splitlines())) <= 80
+    assert written.count("position ") == 8
+    assert "time to first token p99\n" in written
 
 
 def test_the_text_has_a_row_for_every_position_and_latency(against):
@@ -214,8 +222,8 @@ def test_the_text_has_a_row_for_every_position_and_latency(against):
     assert " * " in row
 
 
-def test_what_lies_between_far_edges_of_a_bucket_is_not_said_to_three_digits(against):
-    """vLLM's first bucket of the queue ends at 300 ms, and nothing waited."""
+def test_a_quantile_in_a_wide_bucket_is_written_as_its_edges(against):
+    """vLLM's first bucket of the queue time ends at 300 ms, and no request waited."""
     written = text(against("steady", "worse"))
     (row,) = [line.split() for line in written.splitlines() if line.strip().startswith("queue p50")]
     assert row[:7] == ["queue", "p50", "<", "300", "ms", "<", "300"]
@@ -223,7 +231,7 @@ def test_what_lies_between_far_edges_of_a_bucket_is_not_said_to_three_digits(aga
     assert re.search(r"\d to [\d,]+ ms", row)
 
 
-def test_the_json_is_for_programs(against):
+def test_json_has_every_figure(against):
     found = json.loads(as_json(against("two", "one of two")))
     assert (found["outcome"], found["threshold"]) == ("fell", 0.05)
     (model,) = found["models"]
@@ -239,7 +247,7 @@ HOSTILE = "a|b`<script>*\x1b[31m\n# c\u202e"
 
 
 @pytest.mark.parametrize("write", [text, markdown, as_json])
-def test_names_of_strangers_stay_names(references, write):
+def test_untrusted_names_stay_text(references, write):
     after = renamed(references["two"], HOSTILE)
     after = after.model_copy(
         update={"engines": tuple(each.model_copy(update={"restarts": 1}) for each in after.engines)}
@@ -254,7 +262,7 @@ def test_names_of_strangers_stay_names(references, write):
         )
 
 
-def test_doubts_about_the_figures_themselves_are_told(references):
+def test_counter_resets_and_contradictions_are_reported(references):
     doubtful = references["steady"].model_copy(
         update={
             "engines": tuple(

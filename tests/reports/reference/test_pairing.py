@@ -1,4 +1,4 @@
-"""What a comparison of several models and engines comes to."""
+"""Outcome of a comparison of several models and engines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spec_decode_exporter.reports.reference.pairing import Compared
 
 
 def found(*models, gone=()):
-    """A comparison of models, each the outcome of the model and those of its engines."""
+    """Return a comparison of models, each with its outcome and those of its engines."""
     pairs = [
         SimpleNamespace(
             comparison=SimpleNamespace(outcome=outcome),
@@ -23,12 +23,12 @@ def found(*models, gone=()):
 
 
 @pytest.mark.parametrize("model", Outcome)
-def test_an_engine_that_certainly_fell_counts_whatever_its_model_did(model):
+def test_an_engine_that_fell_counts_whatever_its_model_did(model):
     assert found((model, [Outcome.SAME, Outcome.FELL])) is Outcome.FELL
 
 
 @pytest.mark.parametrize("engine", [outcome for outcome in Outcome if outcome is not Outcome.FELL])
-def test_nothing_else_of_an_engine_counts(engine):
+def test_other_outcomes_of_an_engine_do_not_count(engine):
     assert found((Outcome.SAME, [engine])) is Outcome.SAME
 
 
@@ -40,6 +40,6 @@ def test_the_worst_of_the_models_counts():
         assert all(found((other, []), (worst, [])) is worst for other in order[place:])
 
 
-def test_a_model_that_is_gone_leaves_it_open_at_best():
+def test_a_missing_model_makes_the_outcome_uncertain_at_best():
     assert found((Outcome.BETTER, []), gone=["model"]) is Outcome.UNCERTAIN
     assert found((Outcome.FELL, []), gone=["model"]) is Outcome.FELL

@@ -21,13 +21,13 @@ def path_fixture(tmp_path):
     return tmp_path / "reference.json"
 
 
-def test_what_was_written_is_read_again(path, document):
+def test_a_written_file_is_read_back(path, document):
     write(path, document, overwrite=False)
     assert read(path) == document
     assert [each.name for each in path.parent.iterdir()] == ["reference.json"]
 
 
-def test_a_file_is_json_that_says_what_it_is(path, document):
+def test_a_file_is_json_with_its_format_and_version(path, document):
     write(path, document, overwrite=False)
     written = json.loads(path.read_bytes())
     assert (written["format"], written["version"]) == ("spec-decode-exporter reference", 1)
@@ -35,7 +35,7 @@ def test_a_file_is_json_that_says_what_it_is(path, document):
     assert len(path.read_text().splitlines()) > 100
 
 
-def test_the_umask_decides_who_may_read_it(path, document):
+def test_the_umask_sets_the_permissions(path, document):
     before = os.umask(0o027)
     try:
         write(path, document, overwrite=False)
@@ -44,7 +44,7 @@ def test_the_umask_decides_who_may_read_it(path, document):
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
-def test_a_file_is_replaced_only_if_that_is_wanted(path, document):
+def test_a_file_is_replaced_only_with_overwrite(path, document):
     path.write_text("precious")
     for refused in (
         lambda: check_free(path, overwrite=False),
@@ -71,14 +71,14 @@ def test_without_links_a_file_is_not_replaced_either(path, document, monkeypatch
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_what_cannot_be_written_is_known_before_anything_is_measured(tmp_path, overwrite):
+def test_an_unwritable_file_is_known_before_the_measurement(tmp_path, overwrite):
     with pytest.raises(ReferenceFileError, match="cannot be written: No such file or directory"):
         check_free(tmp_path / "missing" / "reference.json", overwrite=overwrite)
     with pytest.raises(ReferenceFileError, match="is not a plain file"):
         check_free(tmp_path, overwrite=overwrite)
 
 
-def test_a_failure_leaves_what_was_there(path, document, monkeypatch):
+def test_a_failure_keeps_the_old_file(path, document, monkeypatch):
     write(path, document, overwrite=False)
 
     def full(_):
@@ -112,7 +112,7 @@ def sealed(data):
         (sealed({"seconds": -1}), "is not a usable reference: ended: Field required"),
     ],
 )
-def test_what_is_no_reference_is_refused_with_a_reason(path, content, reason):
+def test_another_file_is_rejected_with_a_reason(path, content, reason):
     path.write_bytes(content)
     with pytest.raises(ReferenceFileError, match=reason):
         read(path)
@@ -133,7 +133,7 @@ def test_what_is_no_reference_is_refused_with_a_reason(path, content, reason):
         (("engines", 0, "surprise"), 1),
     ],
 )
-def test_a_file_that_somebody_made_up_is_refused(path, document, where, value):
+def test_an_invented_file_is_rejected(path, document, where, value):
     data = document.model_dump(mode="json")
     *way, last = where
     place = data
@@ -145,20 +145,20 @@ def test_a_file_that_somebody_made_up_is_refused(path, document, where, value):
         read(path)
 
 
-def test_a_file_that_is_not_there_or_is_none_is_refused(tmp_path):
+def test_a_missing_file_or_a_folder_is_rejected(tmp_path):
     with pytest.raises(ReferenceFileError, match="cannot be read: No such file or directory"):
         read(tmp_path / "missing.json")
     with pytest.raises(ReferenceFileError, match="it is not a plain file"):
         read(tmp_path)
 
 
-def test_a_pipe_is_not_waited_for(tmp_path):
+def test_a_pipe_does_not_block(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ReferenceFileError, match="it is not a plain file"):
         read(tmp_path / "pipe")
 
 
-def test_a_file_without_end_is_not_read_to_it(path, monkeypatch):
+def test_an_endless_file_is_read_to_the_limit(path, monkeypatch):
     monkeypatch.setattr(reference_file, "MAX_BYTES", 10)
     path.write_bytes(b" " * 11)
     with pytest.raises(ReferenceFileError, match="it is larger than"):

@@ -13,7 +13,7 @@ from .conftest import changed, taken
 
 
 async def failed(clock, seconds, *urls):
-    """Measure for so many seconds, let the first ones pass, and return what was wrong."""
+    """Measure, advance the clock by ``seconds``, and return the error."""
     work = asyncio.ensure_future(take(observed_config([{"url": url} for url in urls], 300), 300, clock))
     await clock.advance(seconds)
     await settle(100)
@@ -23,12 +23,12 @@ async def failed(clock, seconds, *urls):
     return str(caught.value)
 
 
-async def test_a_server_that_does_not_answer_is_not_waited_for(network, clock):
+async def test_an_unreachable_server_ends_the_measurement_early(network, clock):
     network.servers["a:1"] = Server(clock, "steady", running=60)
-    said = await failed(clock, CHECKED_AFTER + 1, "http://a:1", "http://b:1")
-    assert said.startswith("b:1 does not answer: ")
-    assert "Connection refused" in said
-    assert "a:1 does not" not in said
+    message = await failed(clock, CHECKED_AFTER + 1, "http://a:1", "http://b:1")
+    assert message.startswith("b:1 does not answer: ")
+    assert "Connection refused" in message
+    assert "a:1 does not" not in message
 
 
 async def test_a_server_that_goes_away_leaves_no_reference(network, clock):
@@ -42,14 +42,14 @@ async def test_a_server_that_goes_away_leaves_no_reference(network, clock):
         await work
 
 
-async def test_a_page_without_engines_is_no_server(network, clock, monkeypatch):
+async def test_a_page_without_engines_is_an_error(network, clock, monkeypatch):
     network.servers["a:1"] = server = Server(clock, "steady", running=60)
     monkeypatch.setattr(server, "answer", lambda _: b"up 1\n")
-    said = await failed(clock, CHECKED_AFTER + 1, "http://a:1")
-    assert said == "a:1 shows no engine: is a:1/metrics the metrics page of a server?"
+    message = await failed(clock, CHECKED_AFTER + 1, "http://a:1")
+    assert message == "a:1 shows no engine: is a:1/metrics the metrics page of a server?"
 
 
-async def test_an_idle_server_has_nothing_to_be_sure_of(network, clock):
+async def test_an_idle_server_has_no_bounds(network, clock):
     document = await taken(network, clock, 60, a=("idle", 1))
     assert not any(model.has_bounds for model in document.models)
 
@@ -61,7 +61,7 @@ async def test_a_server_without_speculation_is_measured_too(network, clock):
     assert model.measurement.quantities["time_per_output_token_seconds"].lower is not None
 
 
-async def test_restarts_meanwhile_are_kept_with_what_was_measured(network, clock):
+async def test_restarts_are_kept_in_the_measurement(network, clock):
     config = observed_config([{"url": "http://a:1"}], 90)
     network.servers["a:1"] = Server(clock, "restart", running=100)
     work = asyncio.ensure_future(take(config, 90, clock))

@@ -21,10 +21,10 @@ async def watched():
 
 @pytest.fixture(scope="module")
 def engines():
-    """An engine that drafts, and one that does not."""
+    """Return an engine that drafts, and one that does not."""
     return asyncio.run(watched())
 
 
 def changed(engine, **update):
-    """An engine of which something else is known."""
+    """Return an engine with other values."""
     return ShownEngine(engine.view.model_copy(update=update), engine.trace)

@@ -1,4 +1,4 @@
-"""What the requests of the simulated mix say, on a board of their own: for the page and its pictures."""
+"""Requests of the simulated mix in a store, for the page and its pictures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spec_decode_exporter.simulator.simulation import Simulation
 
 
 def request(answer: Answer, **changes: object) -> RequestRecord:
-    """Return a simulated response as the exporter keeps it."""
+    """Return a simulated response as the exporter stores it."""
     metrics = answer["metrics"]
     said = metrics["speculative_decoding"]
     kept = {
@@ -31,7 +31,7 @@ def request(answer: Answer, **changes: object) -> RequestRecord:
 
 
 async def mixed_requests(seconds: float = 320.0, **changes: object) -> RequestFindings:
-    """Return what the requests of the scenario ``mixed`` say after some seconds."""
+    """Return the findings about requests of the scenario ``mixed`` after some seconds."""
     scenario = load_scenario("mixed")
     answers: list[tuple[float, Answer]] = []
     simulation = Simulation(scenario, 0, lambda answer: answers.append((simulation.now, answer)))

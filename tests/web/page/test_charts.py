@@ -17,7 +17,7 @@ def test_acceptance_is_drawn_from_left_to_right_and_from_the_bottom():
     assert "100.0\u202f% now, between 0.0\u202f% and 100.0\u202f%" in drawing
 
 
-def test_nothing_is_drawn_where_nothing_is_known():
+def test_unknown_values_are_not_drawn():
     ratios = (0.5, 0.5, None, 0.5, 0.5, None, 0.5)
     drawing = line_chart(Trace(300, tuple(Piece(300 - 50 * n, each) for n, each in enumerate(ratios))))
     assert paths(drawing)["line"] == "M0 50L100 50M300 50L400 50M600 50h0"  # the last one alone is a dot
@@ -25,19 +25,19 @@ def test_nothing_is_drawn_where_nothing_is_known():
     assert "Nothing was drafted in the last 5 min." in line_chart(Trace(300, (Piece(0, None),)))
 
 
-def test_now_is_said_only_of_what_is_known_now():
+def test_only_a_current_value_is_called_now():
     drawing = line_chart(Trace(300, (Piece(300, 0.5), Piece(150, 0.25), Piece(0, None))))
     assert "25.0\u202f% last, between" in drawing
 
 
-def test_what_happened_is_marked_where_it_was():
+def test_events_are_marked_at_their_time():
     marks = [ChartMark(75, "drop", "it < dropped"), ChartMark(301, "reset", "too long ago")]
     drawing = line_chart(Trace(300, ()), marks)
     assert 'class="event drop"><title>it &lt; dropped</title><line x1="450" x2="450"' in drawing
     assert "reset" not in drawing
 
 
-def test_a_bar_is_a_share_of_its_place():
+def test_a_bar_is_a_share_of_its_width():
     assert 'class="fill" width="25"' in bar(0.25, "fill")
     assert "fill" not in bar(None, "fill")
     assert 'x1="50"' in bar(0.25, "fill", mark=0.5)

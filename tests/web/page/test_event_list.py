@@ -39,18 +39,18 @@ def test_every_event_has_words_made_of_its_own_fields(row):
     assert asked <= {*row.fields, "error"}
 
 
-def test_no_words_are_for_events_that_are_no_more():
+def test_every_text_belongs_to_an_event():
     assert event_list._WORDINGS.keys() <= {row.word for row in LOG_EVENTS}
 
 
-def test_fields_are_written_for_people_and_missing_ones_are_dashes():
-    told = event_list.event_text(event(kind="sudden", acceptance_length=1.4567))
-    assert told == "Acceptance dropped (sudden): 1.46 tokens a draft; \u2013 is usual"
+def test_fields_are_rounded_and_missing_ones_are_dashes():
+    listed_event = event_list.event_text(event(kind="sudden", acceptance_length=1.4567))
+    assert listed_event == "Acceptance dropped (sudden): 1.46 tokens a draft; the baseline is \u2013"
     assert event_list.event_text(event("something_else")) == "Something else"
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("listed_event", "words"),
     [
         (news("verdict_changed", verdict="insufficient"), "Verdict: Too early"),
         (news("state_changed", state="disabled", before="unreachable"), "State: Off; it was Unreachable"),
@@ -65,12 +65,12 @@ def test_fields_are_written_for_people_and_missing_ones_are_dashes():
             news("recommendation_changed", recommendation="decrease", recommended_tokens=0),
             "Advice: try without speculation",
         ),
-        (news("engine_reset", cause="restart"), "The server's counters began anew: it was restarted"),
+        (news("engine_reset", cause="restart"), "The server's counters were reset: it was restarted"),
         (event("check_broken", check="one_server"), "The counters contradict each other: one server"),
     ],
 )  # fmt: skip
-def test_what_the_log_says_in_codes_is_said_in_words(told, words):
-    assert event_list.event_text(told) == words
+def test_codes_of_the_log_become_words(listed_event, words):
+    assert event_list.event_text(listed_event) == words
 
 
 def test_an_engine_has_its_own_events_and_those_of_its_target():
@@ -88,31 +88,31 @@ def test_an_engine_has_its_own_events_and_those_of_its_target():
     assert 'href="./api/v1/events?engine_id=e"' in listed
 
 
-def test_that_nothing_happened_is_said_only_where_it_is_known():
-    assert "Nothing happened since" in event_list.recent_events([], 0.0)
-    assert "Nothing is kept of what happened to it." in event_list.engine_events([], "e", 0.0)
+def test_an_empty_list_of_events_has_a_text():
+    assert "No events since" in event_list.recent_events([], 0.0)
+    assert "No recent events of this engine." in event_list.engine_events([], "e", 0.0)
 
 
-def test_not_all_that_happened_is_shown_but_all_of_it_is_linked():
+def test_the_list_is_limited_and_links_all_events():
     listed = event_list.recent_events([event() for _ in range(50)], 200.0)
     assert listed.count("<li") == 12
     assert 'href="./api/v1/events"' in listed
 
 
-def test_each_event_names_its_engine_and_leads_to_it():
+def test_each_event_links_its_engine():
     assert '<a href="./?engine=e#e-e"><bdi>llama</bdi> · <bdi>chat</bdi> · engine 0</a>' in (
         event_list.recent_events([event()], 200.0)
     )
 
 
-def test_news_of_many_engines_are_one_line():
+def test_equal_events_of_many_engines_share_one_row():
     listed = event_list.recent_events([news("engine_found", engine_id=f"e{n}") for n in range(50)], 200.0)
     assert listed.count("<li") == 1
     assert "Seen for the first time" in listed
     assert "50 engines" in listed
 
 
-def test_what_matters_is_not_lost_among_news():
+def test_important_events_come_before_others():
     dropped = event(time=90.0)
     back = news("state_changed", 95.0, state="active", before="unreachable")
     noise = [news("verdict_changed", 100.0 + 60 * n, verdict="healthy") for n in range(50)]
@@ -120,15 +120,15 @@ def test_what_matters_is_not_lost_among_news():
     assert shown == [*(each.id for each in reversed(noise[-10:])), back.id, dropped.id]
 
 
-def test_alarms_are_not_gathered():
+def test_alarms_are_not_grouped():
     failing = [event("target_failing", engine_id=None, error="refused") for _ in range(3)]
     assert event_list.recent_events(failing, 200.0).count("<li") == 3
 
 
-def test_what_happened_to_requests_names_their_model():
+def test_events_of_requests_name_their_model():
     mix = event("mixed_workload_began", engine_id=None, requests=120).model_copy(
         update={"target": "", "engine": None, "model_name": "<llama>"}
     )
     html = event_list.recent_events([mix], 100.0)
-    assert '<span class="who"><bdi>&lt;llama&gt;</bdi></span>' in html
-    assert "A mixed workload: 120 requests" in html
+    assert '<span class="subject"><bdi>&lt;llama&gt;</bdi></span>' in html
+    assert "Mixed workload: the mean of 120 requests" in html

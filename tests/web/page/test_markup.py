@@ -9,7 +9,7 @@ from spec_decode_exporter.web.page.markup import joined, name, tag
 
 
 class Reading(HTMLParser):
-    """What a browser makes of HTML."""
+    """HTML as a browser parses it."""
 
     def __init__(self, html):
         super().__init__()
@@ -25,7 +25,7 @@ class Reading(HTMLParser):
         self.text += data
 
 
-def test_what_is_html_already_stays_and_all_else_is_escaped():
+def test_markup_stays_and_text_is_escaped():
     assert tag("p", "a < b ", tag("b", "&")) == "<p>a &lt; b <b>&amp;</b></p>"
     assert joined(("<", tag("i"))) == "&lt;<i></i>"
 
@@ -39,12 +39,12 @@ def test_elements_without_children_close_themselves():
     assert tag("path", d="M0 0") == '<path d="M0 0"/>'
 
 
-def test_a_name_turns_no_other_text_around():
+def test_a_name_is_isolated_from_the_text_direction():
     assert name("\u202egnp") == "<bdi>\u202egnp</bdi>"
 
 
 @given(st.text())
-def test_no_text_breaks_out_of_its_place(text):
+def test_no_text_breaks_the_markup(text):
     reading = Reading(tag("p", text, title=text))
     assert reading.elements == ["p"]
     assert [key for key, _ in reading.attributes] == ["title"]

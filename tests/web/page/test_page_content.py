@@ -45,17 +45,17 @@ def target(name="chat", up=True, error=""):
         ),
     ],
 )
-def test_the_fleet_is_summed_up_in_a_sentence(standings, says):
+def test_the_fleet_is_summarized_in_a_sentence(standings, says):
     assert sentence(Counter(standings)) == says
 
 
-async def test_without_any_target_it_says_what_to_do():
+async def test_without_targets_the_page_has_instructions():
     html = await content(PageQuery(), PageData(100.0, iter(()), (), ()))
     assert "spec-decode-exporter --target http://localhost:8000/metrics" in html
     assert 'id="filter"' not in html
 
 
-async def test_targets_that_are_down_come_first_and_say_why():
+async def test_targets_that_are_down_come_first_with_their_error():
     targets = [target("up"), *(target(f"down-{number}", up=False, error="refused") for number in range(4))]
     html = await content(PageQuery(), PageData(100.0, iter(()), targets, ()))
     assert "4 targets are down." in html
@@ -65,7 +65,7 @@ async def test_targets_that_are_down_come_first_and_say_why():
     assert "last answered" in table
 
 
-async def test_only_the_engines_that_are_open_are_shown_whole(engines):
+async def test_only_open_engines_show_details(engines):
     page = PageData(100.0, iter(engines), [target()], ())
     closed = await content(PageQuery(), page)
     assert closed.count('class="panel"') == 0
@@ -76,21 +76,21 @@ async def test_only_the_engines_that_are_open_are_shown_whole(engines):
     assert 'aria-expanded="true"' in opened
 
 
-async def test_a_filter_leaves_the_counts_of_the_whole_fleet(engines):
+async def test_a_filter_keeps_the_counts_of_the_whole_fleet(engines):
     html = await content(PageQuery("method=eagle3"), PageData(100.0, iter(engines), [target()], ()))
     assert html.count('class="engine"') == 1
     assert "1 of 2</output>" in html
     assert "Speculation pays." in html
 
 
-async def test_of_a_large_fleet_so_many_are_shown(engines, monkeypatch):
-    monkeypatch.setattr(page_content, "MOST_ROWS", 3)
+async def test_the_rows_of_a_large_fleet_are_limited(engines, monkeypatch):
+    monkeypatch.setattr(page_content, "MAX_ROWS", 3)
     html = await content(PageQuery(), PageData(100.0, iter(engines * 4), [target()], ()))
     assert html.count('class="engine"') == 3
     assert "8, the first 3 shown" in html
 
 
-async def test_an_engine_that_is_gone_has_a_row_without_numbers(engines):
+async def test_an_unreachable_engine_has_a_row_without_numbers(engines):
     gone = engines[0].view.model_copy(update={"windows": (), "state": State.UNREACHABLE})
     html = await content(
         PageQuery("", (gone.id,)), PageData(100.0, iter([ShownEngine(gone, None)]), [target()], ())
@@ -100,7 +100,7 @@ async def test_an_engine_that_is_gone_has_a_row_without_numbers(engines):
 
 
 class Counted(list):
-    """Events that count how often all of them are gone through."""
+    """Events that count their iterations."""
 
     readings = 0
 
@@ -109,14 +109,14 @@ class Counted(list):
         return super().__iter__()
 
 
-async def test_events_are_not_gone_through_for_each_engine(engines):
+async def test_events_are_indexed_once(engines):
     events = Counted()
     rows = [changed(engines[0], id=str(number)) for number in range(20)]
     await content(PageQuery("", ("1", "2")), PageData(100.0, iter(rows), [target()], events))
     assert events.readings <= 2
 
 
-async def test_a_verdict_says_of_its_engine_what_it_rests_on(engines):
+async def test_a_verdict_explains_itself_in_its_tooltip(engines):
     text = "Speculation pays very well: a draft gives 3.10 tokens, at an unknown cost."
     chat = changed(engines[0], verdict=Verdict.OPTIMAL, verdict_text=text)
     html = await content(PageQuery(), PageData(100.0, iter([chat]), [target()], ()))
@@ -137,7 +137,7 @@ async def test_a_verdict_says_of_its_engine_what_it_rests_on(engines):
         ('action="is best"', [1, 2]),
     ],
 )
-async def test_the_filter_finds_what_is_shown(engines, text, found):
+async def test_the_filter_matches_the_shown_words(engines, text, found):
     chat, off = engines
     both = dict.fromkeys(DropKind, True)
     drops = chat.view.drops.model_copy(update={"dropped": both})
@@ -151,7 +151,7 @@ async def test_the_filter_finds_what_is_shown(engines, text, found):
     assert re.findall('<tbody id="e-(.)"', html) == [str(each) for each in found]
 
 
-async def test_an_engine_of_the_address_that_is_not_there_is_said_to_be_missing(engines):
+async def test_an_unknown_engine_in_the_address_has_a_notice(engines):
     asked = PageQuery("", (engines[0].view.id, "<gone>"))
     html = await content(asked, PageData(100.0, iter(engines), [target()], ()))
     assert "There is no engine <q><bdi>&lt;gone&gt;</bdi></q>" in html
@@ -159,15 +159,15 @@ async def test_an_engine_of_the_address_that_is_not_there_is_said_to_be_missing(
     assert f'href="./?engine={engines[0].view.id}" class="chip">Close' in html
 
 
-async def test_without_an_engine_one_thing_is_said_once_and_there_is_no_filter():
+async def test_without_engines_there_is_one_text_and_no_filter():
     html = await content(PageQuery(), PageData(100.0, iter(()), [target()], ()))
     assert html.count("No engine was seen yet.") == 1
     assert "a moment after its server's first answer" in unescape(html)
     assert 'id="filter"' not in html
 
 
-async def test_whoever_has_to_be_looked_at_comes_first(engines, monkeypatch):
-    monkeypatch.setattr(page_content, "MOST_ROWS", 3)
+async def test_alarming_engines_come_first(engines, monkeypatch):
+    monkeypatch.setattr(page_content, "MAX_ROWS", 3)
     chat = engines[0]
     slow = chat.view.drops.model_copy(update={"dropped": {DropKind.SLOW: True}})
     fine = [changed(chat, id=f"fine{number}") for number in range(9)]

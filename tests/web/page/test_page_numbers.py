@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from spec_decode_exporter.web.page import page_numbers
-from spec_decode_exporter.web.page.moments import ago, clock_time, moment
+from spec_decode_exporter.web.page.page_numbers import ago, clock_time, moment
 
 
 @pytest.mark.parametrize(
@@ -17,11 +17,11 @@ from spec_decode_exporter.web.page.moments import ago, clock_time, moment
         (page_numbers.duration, 1.5, "1.50\u202fs"),
     ],
 )
-def test_numbers_are_rounded_to_be_read(write, value, text):
+def test_numbers_are_rounded_for_reading(write, value, text):
     assert write(value) == text
 
 
-def test_the_exact_value_stands_beside_the_rounded_one():
+def test_the_element_has_the_exact_value():
     assert page_numbers.number(1 / 3, page_numbers.plain) == '<data value="0.3333333333333333">0.33</data>'
 
 
@@ -30,7 +30,7 @@ def test_no_value_is_not_0():
     assert page_numbers.between(None, None, page_numbers.plain) == ""
 
 
-def test_moments_are_told_from_now():
+def test_moments_are_written_as_an_age():
     assert [ago(seconds) for seconds in (0.4, 3, 59.9, 90, 7200, 200_000)] == [
         "just now",
         "3 s ago",

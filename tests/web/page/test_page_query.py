@@ -39,7 +39,7 @@ def test_an_engine_is_opened_and_closed():
     assert query.filtered("y") == PageQuery("y", ("a",))
 
 
-def test_only_so_many_engines_are_open_and_the_oldest_close():
+def test_the_oldest_open_engine_closes_at_the_limit():
     query = read("&".join(f"engine={number}" for number in range(20)))
     assert query.opened == tuple(map(str, range(12, 20)))
     assert len(read(f"q={'x' * 5000}").text) == 200
@@ -70,7 +70,7 @@ def test_every_word_of_a_filter_must_be_found(text, matches):
 
 
 @given(st.text(), st.lists(st.text(), max_size=5))
-def test_what_is_written_is_read_again(text, opened):
+def test_a_written_query_is_read_back(text, opened):
     query = PageQuery.read(MultiDict([("q", text), *(("engine", each) for each in opened)]))
     assert read(urlsplit(query.href).query) in {
         query,

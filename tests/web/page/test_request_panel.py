@@ -73,19 +73,19 @@ def rows(html):
     return re.findall(r'<th scope="row" role="rowheader"><bdi>([^<]*)', html)
 
 
-async def test_where_requests_are_not_taken_there_is_nothing():
+async def test_without_ingest_the_section_is_empty():
     assert await requests(RequestFindings()) == ""
     html = await content(PageQuery(), PageData(100.0, iter(()), (), ()))
     assert "requests-title" not in html
-    assert "requests.ingest" in html  # one line of the glossary says how to switch it on
+    assert "requests.ingest" in html  # the glossary names the option
 
 
-async def test_before_the_first_request_it_says_where_to_send_them():
+async def test_before_the_first_request_the_section_names_the_endpoint():
     html = await requests(RequestFindings(enabled=True))
-    assert "No request was taken yet. Send what vLLM's responses say" in Reading(html).text
+    assert "No request was received yet. Send the metrics of vLLM's responses" in Reading(html).text
 
 
-async def test_those_that_lose_come_first_and_then_the_largest():
+async def test_losing_groups_come_first_and_then_the_largest():
     html = await requests(
         found(group("few", Effect.GAINS, 5), group("many", Effect.GAINS, 50), group("lost", Effect.LOSES, 2))
     )
@@ -100,7 +100,7 @@ async def test_those_that_lose_come_first_and_then_the_largest():
         (Effect.UNCLEAR, "Unclear", "insufficient"),
     ],
 )
-async def test_the_effect_is_told_by_colour_sign_and_word(effect, word, kind):
+async def test_the_effect_has_a_color_a_sign_and_a_word(effect, word, kind):
     html = await requests(found(group("chat", effect)))
     assert f'class="verdict {kind}"' in html
     assert f'class="sign {kind}"' in html
@@ -108,7 +108,7 @@ async def test_the_effect_is_told_by_colour_sign_and_word(effect, word, kind):
 
 
 @pytest.mark.parametrize(
-    ("speed", "judged", "why"),
+    ("speed", "evaluated", "why"),
     [
         ((1.0, 0.9, 1.1), 10, "the bounds include 1"),
         ((0.91, 0.906, 0.91), 10, "the cost of drafting is only a default"),
@@ -116,7 +116,7 @@ async def test_the_effect_is_told_by_colour_sign_and_word(effect, word, kind):
         (None, 0, "the cost of drafting is unknown"),
     ],
 )
-async def test_why_it_is_unclear_is_said_in_sight(speed, evaluated, why):
+async def test_an_unclear_effect_has_a_visible_reason(speed, evaluated, why):
     unclear = GroupFindings(
         GroupKey("llama", "chat", "0"), summary(10, speed, evaluated=evaluated), Effect.UNCLEAR
     )
@@ -124,16 +124,16 @@ async def test_why_it_is_unclear_is_said_in_sight(speed, evaluated, why):
 
 
 @pytest.mark.parametrize("effect", [Effect.LOSES, Effect.GAINS])
-async def test_what_is_clear_has_no_excuse(effect):
+async def test_a_clear_effect_has_no_reason(effect):
     html = await requests(found(group("chat", effect)))
-    assert html.count('class="where"') == 1  # the temperature
+    assert html.count('class="context"') == 1  # the temperature
 
 
-async def test_a_bucket_of_temperatures_is_said_as_in_the_sentences():
+async def test_a_temperature_bucket_is_written_as_in_the_advice():
     assert "temperature up to 0.7" in Reading(await requests(found(group(temperature="to 0.7")))).text
 
 
-async def test_every_number_of_a_group_is_there_exactly():
+async def test_every_number_of_a_group_has_its_exact_value():
     html = await requests(found(group("chat", Effect.LOSES, 10)))
     (row,) = re.findall(r"<tbody.*</tbody>", html)
     values = re.findall(r'<data value="([^"]+)"', row)
@@ -149,7 +149,7 @@ async def test_the_range_is_drawn_from_p10_to_p90_with_p50_in_it():
     assert '<line class="mark" x1="50" x2="50" y1="0" y2="8"/>' in html
 
 
-async def test_what_has_no_value_is_not_0():
+async def test_an_absent_value_is_not_0():
     nothing = {
         "acceptance_ratio": None,
         "acceptance_length_tokens": None,
@@ -160,7 +160,7 @@ async def test_what_has_no_value_is_not_0():
     assert ">0.0" not in html
 
 
-async def test_a_mixed_workload_is_told_with_its_heaps_and_what_to_do():
+async def test_a_mixed_workload_shows_its_modes_and_advice():
     advice = ["Serve creative requests <elsewhere>."]
     modes = Modes(0.4, 0.38, 0.82)
     counts = [0] * 7 + [40] + [0] * 8 + [60, 0, 0, 0]
@@ -169,7 +169,7 @@ async def test_a_mixed_workload_is_told_with_its_heaps_and_what_to_do():
     assert "Mixed workload: " in text
     assert "Serve creative requests <elsewhere>." in text
     assert (
-        "100 requests in two heaps: 40.0\u202f% around 38.0\u202f%, 60.0\u202f% around 82.0\u202f%." in text
+        "100 requests with two modes: 40.0\u202f% around 38.0\u202f%, 60.0\u202f% around 82.0\u202f%." in text
     )
     columns = html[html.index('class="columns"') : html.index("</svg>")]
     assert columns.count('class="fill"') == 2
@@ -180,49 +180,49 @@ async def test_a_mixed_workload_is_told_with_its_heaps_and_what_to_do():
 async def test_without_a_finding_nothing_is_claimed():
     text = Reading(await requests(found(group(), counts=[0] * 19 + [7]))).text
     assert "Mixed" not in text
-    assert "7 requests by their acceptance rate, in one heap." in text
+    assert "7 requests by acceptance rate, with one mode." in text
 
 
-async def test_pathological_requests_are_told_in_their_row():
+async def test_pathological_requests_are_shown_in_their_row():
     text = Reading(await requests(found(group(rejected=3, repetitive=1200)))).text
     assert "3 had almost nothing accepted" in text
     assert "1\u202f200 had almost everything accepted" in text
 
 
-async def test_what_was_not_counted_or_not_told_apart_is_said():
+async def test_rejected_and_merged_requests_are_counted():
     refused = {Refusal.MALFORMED: 2, Refusal.RATE: 3000, Refusal.CONTRADICTORY: 0, Refusal.DROPPED: 7}
     html = await requests(
         found(group(), refused=refused, folded={"request_type": 7, "user": 0}, partial=True)
     )
     text = Reading(html).text
     assert text.endswith(
-        "Since the start 10 requests were taken; refused 2 malformed, 3\u202f000 above the rate, "
+        "Since the start 10 requests were received; rejected 2 malformed, 3\u202f000 above the rate, "
         "7 dropped by the sender;"
         " counted as other 7 by request_type."
     )
-    assert "Of the last 5m not every request is here" in text
+    assert "Some requests of the last 5m are missing" in text
 
 
-async def test_a_group_of_the_longest_window_alone_has_no_median_in_the_shorter():
+async def test_a_group_missing_in_the_shorter_window_has_no_median_there():
     both = found(group("chat"), group("gone"))
     short = replace(both.windows["30s"], groups=[group("chat")])
     html = await requests(replace(both, windows={**both.windows, "30s": short}))
     assert html.count('class="none"') == 1
 
 
-async def test_each_model_has_a_table_of_its_own():
+async def test_each_model_has_its_own_table():
     html = await requests(found(group(model="llama"), group(model="qwen")))
     assert html.count("<table") == 2
     assert 'aria-label="Requests of qwen by type and temperature"' in html
 
 
-async def test_the_mixed_workload_of_the_simulator_is_shown_as_it_is():
+async def test_the_mixed_workload_of_the_simulator_is_shown():
     html = await requests(await mixed_requests())
     text = Reading(html).text
     assert rows(html)[0] == "creative"
     assert "Mixed workload" in text
     assert "Serve creative requests at temperature up to 1" in text
-    assert "in two heaps: " in text
+    assert "with two modes: " in text
 
 
 @settings(max_examples=30)

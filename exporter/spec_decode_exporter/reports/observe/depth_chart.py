@@ -23,7 +23,7 @@ def depths(engine: EngineView, window: WindowView) -> Iterator[Part]:
         largest = max(depth.speedup_ratio for depth in shown)
         bars = (_depth(depth, engine, largest) for depth in shown)
         yield Chart("draft tokens", ("speed-up", "change"), tuple(bars))
-        yield Note("A hypothesis: what is accepted at one number of tokens is only near what is at another.")
+        yield Note("An estimate: acceptance at another number of draft tokens differs somewhat.")
         yield from _differs(engine, window)
     elif window.counts.drafts and engine.cost is None:
         yield Note(f"The cost of a draft token is unknown, so no gain can be estimated. {GIVE_COST}")
@@ -34,8 +34,8 @@ def _differs(engine: EngineView, window: WindowView) -> Iterator[Note]:
     present, speedup = _present(engine), window.estimated_speedup_ratio.value
     if present is not None and numbers.plain(present) != numbers.plain(speedup):
         yield Note(
-            f"{numbers.plain(present)} is made of the positions and the steps that had a draft, and "
-            f"{numbers.plain(speedup)} of all tokens and steps."
+            f"{numbers.plain(present)} uses the positions and the steps with a draft, and "
+            f"{numbers.plain(speedup)} all tokens and steps."
         )
 
 

@@ -142,7 +142,7 @@ def _finding(finding: FindingView) -> Note:
 _SECTIONS: Final[Mapping[str, Callable[[EngineView, WindowView], Iterator[Part]]]] = {
     "Acceptance": _acceptance,
     "Positions": _positions,
-    "Another number of draft tokens": depths,
+    "Speed-up by number of draft tokens": depths,
     "Findings": _findings,
     "Time": _times,
     "Waste": _waste,

@@ -50,11 +50,11 @@ def _in_the_window(engine: EngineView, window: WindowView, seconds: float) -> It
         yield Note("Nothing was drafted, so there is nothing to evaluate.")
     elif window.partial or window.seconds < WHOLE_WINDOW * seconds:
         yield Note(
-            f"It was seen for {window.seconds:.0f} of {seconds:.0f} s. A verdict takes half of an "
+            f"It was observed for {window.seconds:.0f} of {seconds:.0f} s. A verdict takes half of an "
             f"observation, and advice {100 * WHOLE_WINDOW:.0f} % of it: observe it again, or for longer."
         )
     elif engine.recommendation is Action.COLLECT and not doubts:
-        yield Note("Without knowing what drafting costs, there is no advice on this number of tokens.")
+        yield Note("The cost of drafting is unknown, so there is no advice on the number of draft tokens.")
 
 
 def _few_drafts(values: Values, window: WindowView) -> str:
@@ -69,7 +69,7 @@ def _few_requests(values: Values, window: WindowView) -> str:
     requests, enough = values["requests"], values["threshold"]
     return (
         f"{requests:.1f} requests passed one after the other. It takes {values['least']:g} for a verdict, "
-        f"and {enough:g} to say how sure the figures are, to call it harmful and to advise. "
+        f"and {enough:g} for bounds, for the verdict harmful and for advice. "
         f"{_longer(requests, enough, window)}"
     )
 

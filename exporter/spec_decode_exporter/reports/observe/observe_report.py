@@ -102,7 +102,7 @@ def _engine(engine: EngineView, seconds: float) -> EngineReport:
     word, tone = str(engine.verdict), _VERDICTS[engine.verdict]
     if engine.state in _STATES:
         word, tone = str(engine.state), _STATES[engine.state]
-    sections = (ReportSection("What is missing", tuple(needs(engine, seconds))), *engine_sections(engine))
+    sections = (ReportSection("Missing data", tuple(needs(engine, seconds))), *engine_sections(engine))
     return EngineReport(
         name=f"{engine.model_name}, engine {engine.engine}",
         place=engine.target,

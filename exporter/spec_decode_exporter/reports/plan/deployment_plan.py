@@ -175,7 +175,7 @@ def _outcome(wanted: Wanted, drafting: Room, refused: tuple[str, ...]) -> PlanOu
 
 
 def _costs(wanted: Wanted, drafting: Room) -> Costs:
-    """Return what drafting costs, from the surest source: said, observed, or estimated."""
+    """Return the cost of drafting: given, observed, or estimated."""
     sequences = wanted.batch if drafting.sequences is None else min(wanted.batch, drafting.sequences)
     reading = StepReads(wanted.target, wanted.draft, max(sequences, 1), wanted.context, wanted.element_bytes)
     observed = None if wanted.measured is None else wanted.measured.cost
@@ -194,15 +194,17 @@ def _costs(wanted: Wanted, drafting: Room) -> Costs:
 
 
 def _payoff(wanted: Wanted, drafting: Room, table: tuple[PlannedDepth, ...]) -> Payoff | None:
-    seen = wanted.measured
-    tokens = wanted.tokens if seen is None else min(seen.tokens, len(table))
+    observed = wanted.measured
+    tokens = wanted.tokens if observed is None else min(observed.tokens, len(table))
     speedup = table[tokens - 1].speedup
-    if seen is not None and seen.speedup is not None and wanted.draft_cost_ratio is None:
-        baseline = seen.tokens_per_second / seen.speedup
-        observed = _return(wanted, drafting, baseline, seen.speedup, tokens)
-        return replace(observed, measured=True, tokens=seen.tokens, lower=seen.lower, upper=seen.upper)
-    if seen is not None:
-        return _return(wanted, drafting, seen.tokens_per_second / speedup, speedup, tokens)
+    if observed is not None and observed.speedup is not None and wanted.draft_cost_ratio is None:
+        baseline = observed.tokens_per_second / observed.speedup
+        payoff = _return(wanted, drafting, baseline, observed.speedup, tokens)
+        return replace(
+            payoff, measured=True, tokens=observed.tokens, lower=observed.lower, upper=observed.upper
+        )
+    if observed is not None:
+        return _return(wanted, drafting, observed.tokens_per_second / speedup, speedup, tokens)
     if wanted.throughput is None:
         return None
     return _return(wanted, drafting, wanted.throughput, speedup, tokens)

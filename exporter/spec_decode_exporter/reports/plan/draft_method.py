@@ -38,7 +38,7 @@ def drafter_of(
     if method in HEADS:
         return head_of(target, method, model, dtype)
     if model is None:
-        raise ModelError("say what drafts: --draft 8B, or --method eagle3, mtp, ngram …")
+        raise ModelError("give a draft model: --draft 8B, or --method eagle3, mtp, ngram …")
     return model
 
 

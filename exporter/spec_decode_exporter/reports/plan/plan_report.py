@@ -80,7 +80,7 @@ def _described(part: MemoryPart) -> str:
 
 def _engines(wanted: Wanted) -> str:
     gpus = _gpus(wanted)
-    return gpus if wanted.engines == 1 else f"{wanted.engines} engines of {gpus}; what follows is of one"
+    return gpus if wanted.engines == 1 else f"{wanted.engines} engines of {gpus}; the figures are of one"
 
 
 def _gpus(wanted: Wanted) -> str:
@@ -93,12 +93,12 @@ def _cautions(plan: DeploymentPlan) -> Iterator[Note]:
 
 
 _SECTIONS: Final[Mapping[str, Callable[[DeploymentPlan], Iterator[ReportPart]]]] = {
-    "What is missing": memory_sections.missing,
-    "Beware": _cautions,
+    "Missing data": memory_sections.missing,
+    "Warnings": _cautions,
     "Weights": memory_sections.weights,
     "KV cache": memory_sections.cache,
     "Cost": speed_sections.cost,
-    "How many tokens to draft": speed_sections.depths,
-    "Return": speed_sections.payoff,
+    "Speed-up by number of draft tokens": speed_sections.depths,
+    "Return on memory": speed_sections.payoff,
 }
 """Title and builder of each section, in the order of the report."""

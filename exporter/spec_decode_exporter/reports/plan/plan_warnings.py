@@ -130,7 +130,7 @@ def _vocabulary(plan: DeploymentPlan) -> str:
     if draft is None or method != DRAFT_MODEL:
         return ""
     if len({draft.model.vocabulary, target.model.vocabulary} - {None}) > 1:
-        return "The tokenizers have different tokens: what the draft proposes means something else."
+        return "The tokenizers have different tokens: the target would misread the draft."
     return ""
 
 

@@ -12,9 +12,7 @@ from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.reports.reference.pairing import Compared
 from spec_decode_exporter.reports.reference.reference_document import MeasuredEngine, MeasuredModel
 
-_BY_CHANCE: Final = (
-    f"{MIN_BOUND_REQUESTS} requests must pass through one after the other to say how much is chance"
-)
+_BY_CHANCE: Final = f"{MIN_BOUND_REQUESTS} requests must pass one after the other for bounds"
 
 _OUTCOMES: Final[Mapping[Outcome, str]] = {
     Outcome.BETTER: "beyond chance",
@@ -33,14 +31,14 @@ def verdict(comparison: Comparison) -> str:
     threshold = f"{comparison.threshold * 100:g}"
     if comparison.outcome is Outcome.NOT_COMPARABLE:
         return (
-            f"Acceptance {moved} {levels}, but another number of tokens is drafted, and with it the rate is "
-            "another by itself: it cannot be compared. Look at the positions."
+            f"Acceptance {moved} {levels}, but the number of draft tokens differs, and the rate depends on "
+            "it: it cannot be compared. Compare the positions."
         )
     if difference.lower is None or difference.upper is None:
         return f"Acceptance {moved} {levels}, but {_BY_CHANCE}: measure for longer, or under more load."
     if comparison.outcome is Outcome.SAME:
         return (
-            f"Acceptance is the same as far as chance lets one see, {levels}: "
+            f"Acceptance is the same within chance, {levels}: "
             f"{difference.change * 100:+.1f} points "
             f"({difference.lower * 100:+.1f} to {difference.upper * 100:+.1f}), "
             f"certainly no fall of more than {threshold}."
@@ -58,20 +56,20 @@ def _range(difference: Difference) -> str:
 
 
 def _uncertain(difference: Difference) -> str:
-    known = "beyond chance" if difference.is_beyond_chance else "no more than chance may do"
+    known = "beyond chance" if difference.is_beyond_chance else "within chance"
     return known + (", but whether it is a fall of more than {threshold} is not certain; measure for longer")
 
 
-_OTHER_WORK: Final = "it is other work, and acceptance depends on the work."
+_OTHER_WORK: Final = "the work differs, and acceptance depends on the work."
 
 _CAUTIONS: Final[Mapping[Reason, str]] = {
     Reason.DRAFT_TOKENS: (
         "{before:.0f} tokens were drafted at a time, and {after:.0f} are now: the acceptance rate falls with "
-        "their number, and latency differs for that alone. Only positions can be compared."
+        "their number, and latency differs for that reason too. Only positions can be compared."
     ),
     Reason.LOAD: (
         "{before:.1f} requests ran on an engine in the mean, and {after:.1f} do now: latency and throughput "
-        "differ for that alone."
+        "differ for that reason."
     ),
     Reason.OUTPUT_TOKENS: (
         "Answers had {before:.0f} tokens in the mean, and have {after:.0f} now: " + _OTHER_WORK
@@ -81,7 +79,7 @@ _CAUTIONS: Final[Mapping[Reason, str]] = {
     ),
     Reason.PREFIX_CACHE: (
         "{before:.0f} % of the prompt tokens were in the prefix cache, and {after:.0f} % are now: the time "
-        "to the first token differs for that alone, and the work may be another."
+        "to the first token differs for that reason, and the work may differ."
     ),
     Reason.COVERAGE: (
         "{before:.0f} % of the steps had a draft, and {after:.0f} % have one now: compare the tokens per "

@@ -1,5 +1,5 @@
-"""The page at ``/``: what a person sees who opens the exporter's port.
+"""Page at ``/``: one renderer, the state of the page in its address.
 
-There is one renderer, and it is here: the HTML is whole without a script. The script asks for the same HTML
-again once a second and moves what is on the screen to it. All state of the page is in its address.
+The HTML is complete without JavaScript. The script requests the same HTML each second and updates the
+document.
 """

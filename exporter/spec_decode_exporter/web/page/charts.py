@@ -1,6 +1,6 @@
-"""Drawings in SVG. They stretch to their place, so that no text is in them: that stands beside them in HTML.
+"""Charts in SVG. They stretch to their container, so their labels are HTML beside them.
 
-Positions and sizes are attributes, since the page's security policy allows no style but the style sheet's.
+Positions and sizes are attributes: the security policy of the page allows no inline styles.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from spec_decode_exporter.web.page.markup import Markup, tag
 from spec_decode_exporter.web.page.page_numbers import percent
 
 _WIDTH, _HEIGHT = 600, 100
-"""Of a line chart, in units of its own."""
+"""Size of a line chart, in units of its view box."""
 
 
 class ChartMark(NamedTuple):
-    """Something that happened, on the time line."""
+    """Event on the time axis."""
 
     age: float
-    """Seconds ago."""
+    """Age in seconds."""
     kind: str
-    """A class of the style sheet."""
+    """Class of the style sheet."""
     text: str
 
 
 def line_chart(trace: Trace, marks: Iterable[ChartMark] = (), *, grid: bool = False) -> Markup:
-    """Draw the acceptance rate from 0 at the bottom to 1 at the top; now is at the right."""
+    """Draw the acceptance rate over time, from 0 to 1."""
     runs = [run for run in _runs(trace) if run]
     parts = [
         tag("title", _summary(trace)),
@@ -47,7 +47,7 @@ def line_chart(trace: Trace, marks: Iterable[ChartMark] = (), *, grid: bool = Fa
 
 
 def bar(share: float | None, kind: str, mark: float | None = None) -> Markup:
-    """Draw a bar of a share of its place, and a line across it at ``mark``, a share too."""
+    """Draw a bar as a share of its width, and a line at the share ``mark``."""
     parts = [tag("rect", class_="track", width=100, height=8)]
     if share is not None:
         parts.append(tag("rect", class_=kind, width=_unit(100 * share), height=8))
@@ -58,7 +58,7 @@ def bar(share: float | None, kind: str, mark: float | None = None) -> Markup:
 
 
 def range_bar(lower: float, middle: float, upper: float) -> Markup:
-    """Draw a range of shares of its place, and a line across it at ``middle``, a share too."""
+    """Draw a range between two shares of its width, and a line at ``middle``."""
     x = _unit(100 * middle)
     parts = (
         tag("rect", class_="track", width=100, height=8),
@@ -68,18 +68,18 @@ def range_bar(lower: float, middle: float, upper: float) -> Markup:
     return tag("svg", *parts, class_="bar", viewbox="0 0 100 8", aspect="none", aria_hidden="true")
 
 
-def columns(counts: Sequence[int], means: Iterable[float], says: str) -> Markup:
-    """Draw counts beside each other, from 0 at the left to 1 at the right; a line at each of ``means``."""
-    most, width = max(*counts, 1), _WIDTH / len(counts)
+def columns(counts: Sequence[int], means: Iterable[float], title: str) -> Markup:
+    """Draw a histogram over 0 to 1, and a line at each of ``means``."""
+    largest, width = max(*counts, 1), _WIDTH / len(counts)
     drawn = (
-        _column(_unit(place * width + 1), _unit(width - 2), _HEIGHT * count / most)
+        _column(_unit(place * width + 1), _unit(width - 2), _HEIGHT * count / largest)
         for place, count in enumerate(counts)
         if count
     )
     lines = (tag("line", class_="mark", x1=x, x2=x, y1=0, y2=_HEIGHT) for x in map(_place, means))
     return tag(
         "svg",
-        tag("title", says),
+        tag("title", title),
         *drawn,
         *lines,
         class_="columns",
@@ -98,7 +98,7 @@ def _place(share: float) -> str:
 
 
 def _runs(trace: Trace) -> Iterator[list[str]]:
-    """Yield the points of each line: there is none where nothing is known."""
+    """Yield the points of each line; unknown values interrupt it."""
     run: list[str] = []
     for age, ratio in trace.pieces:
         if ratio is not None:
@@ -110,7 +110,7 @@ def _runs(trace: Trace) -> Iterator[list[str]]:
 
 
 def _line(run: list[str]) -> str:
-    """Draw a run; one point alone becomes a dot, by the round ends of lines."""
+    """Draw a line; a single point becomes a dot by the round line ends."""
     return f"M{'L'.join(run)}" if len(run) > 1 else f"M{run[0]}h0"
 
 

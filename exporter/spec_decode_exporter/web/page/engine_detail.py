@@ -1,4 +1,4 @@
-"""One engine, open: what the verdict rests on, what to do, and the counts behind every number."""
+"""Details of an engine: verdict, advice, charts, events, figures and labels."""
 
 from __future__ import annotations
 
@@ -8,51 +8,48 @@ from typing import Final
 from spec_decode_exporter.analysis.finding import Severity
 from spec_decode_exporter.views.models import DepthView, EngineView, FindingView, WindowView
 from spec_decode_exporter.views.trace import Trace
-from spec_decode_exporter.web.page.advice import Advice, advice
 from spec_decode_exporter.web.page.charts import bar, line_chart
 from spec_decode_exporter.web.page.event_list import engine_events, marks
 from spec_decode_exporter.web.page.figure_table import figures
 from spec_decode_exporter.web.page.markup import Markup, joined, name, tag
 from spec_decode_exporter.web.page.page_data import PageData, ShownEngine
 from spec_decode_exporter.web.page.page_numbers import Format, number, percent, times, whole
-from spec_decode_exporter.web.page.words import verdict_sign
+from spec_decode_exporter.web.page.words import Advice, advice, verdict_sign
 
-_LEAST_SCALE: Final = 1.5
-"""The speed-up at the right end of its bars, at least: 1 then stands where it can be seen."""
+_MIN_SCALE: Final = 1.5
+"""Minimum speed-up at the right end of the bars: the line at 1 stays visible."""
 
 
 _REMARK: Final = {"recommended": "remark recommended"}
 
 
 def detail(engine: ShownEngine, page: PageData) -> Markup:
-    """Return everything that is known of an engine."""
+    """Return the panel of an open engine."""
     view = engine.view
     parts = [_headline(view), *_time_card(engine, page), *_findings(view.findings), *_charts(view)]
     parts += [
-        _card(
-            "What happened", engine_events(page.events_of(view.id, view.target), view.id, page.time), "wide"
-        )
+        _card("Events", engine_events(page.events_of(view.id, view.target), view.id, page.time), "wide")
     ]
     parts += [_numbers(view), _labels(view)]
     return tag("div", *parts, class_="panel")
 
 
 def _headline(view: EngineView) -> Markup:
-    says = tag("p", verdict_sign(view.verdict), tag("span", view.verdict_text), class_="says")
+    statement = tag("p", verdict_sign(view.verdict), tag("span", view.verdict_text), class_="statement")
     return tag(
         "div",
-        says,
+        statement,
         tag("p", view.recommendation_text, class_="advice-text"),
         class_=f"headline {view.verdict}",
     )
 
 
 def _findings(findings: Iterable[FindingView]) -> Iterator[Markup]:
-    """Yield what was found and what to do, faults first."""
+    """Yield the findings, faults first."""
     items = [
         tag(
             "li",
-            tag("strong", "Look at this: " if each.severity is Severity.WARNING else "Good to know: "),
+            tag("strong", "Warning: " if each.severity is Severity.WARNING else "Note: "),
             each.text,
             class_=str(each.severity),
             data_key=str(each.name),
@@ -86,13 +83,13 @@ def _card(title: str, content: str, kind: str = "") -> Markup:
 
 def _time_line(view: EngineView, trace: Trace, page: PageData) -> Markup:
     minutes = trace.seconds / 60
-    happened = list(marks(page.events_of(view.id, view.target), page.time))
+    events = list(marks(page.events_of(view.id, view.target), page.time))
     left = tag(
         "div", *(tag("span", text) for text in ("100 %", "50 %", "0 %")), class_="y", aria_hidden="true"
     )
     ages = (f"{minutes:g} min ago", f"{minutes / 2:g} min ago", "now")
     below = tag("div", *(tag("span", text) for text in ages), class_="x", aria_hidden="true")
-    drawn = tag("div", line_chart(trace, happened, grid=True), class_="plot")
+    drawn = tag("div", line_chart(trace, events, grid=True), class_="plot")
     return tag("div", left, drawn, below, class_="timeline")
 
 
@@ -124,15 +121,15 @@ def _positions(window: WindowView) -> Markup:
 
 
 def _depths(view: EngineView) -> Markup:
-    most = max(*(each.speedup_ratio for each in view.depths), _LEAST_SCALE)
-    rows = (_depth(each, most, view) for each in view.depths)
-    note = "The line is decoding without speculation. Other numbers than now are hypotheses to try."
+    largest = max(*(each.speedup_ratio for each in view.depths), _MIN_SCALE)
+    rows = (_depth(each, largest, view) for each in view.depths)
+    note = "The line marks decoding without speculation. Values for other numbers are estimates to verify."
     return joined(
-        (_table(("Draft tokens", "Speed-up", "Which"), rows, "depths"), tag("p", note, class_="note"))
+        (_table(("Draft tokens", "Speed-up", "Remark"), rows, "depths"), tag("p", note, class_="note"))
     )
 
 
-def _depth(depth: DepthView, most: float, view: EngineView) -> Markup:
+def _depth(depth: DepthView, largest: float, view: EngineView) -> Markup:
     kind = "fill hatched" if depth.extrapolated else "fill"
     is_as_good = advice(view) is Advice.AS_GOOD
     remarks = [
@@ -144,7 +141,7 @@ def _depth(depth: DepthView, most: float, view: EngineView) -> Markup:
     return tag(
         "tr",
         tag("th", str(depth.tokens), scope="row"),
-        _barred(speedup, speedup / most, kind, times, 1 / most),
+        _barred(speedup, speedup / largest, kind, times, 1 / largest),
         tag("td", *(tag("span", each, class_=_REMARK.get(each, "remark")) for each in remarks)),
     )
 
@@ -165,11 +162,11 @@ def _barred(
 
 
 def _numbers(view: EngineView) -> Markup:
-    return _card("Every number, and the counts behind it", figures(view), "wide numbers")
+    return _card("All figures and their counts", figures(view), "wide numbers")
 
 
 def _labels(view: EngineView) -> Markup:
-    """Return the labels, and where the same is to be had by programs."""
+    """Return the labels, and links to the API."""
     pairs = (tag("div", tag("dt", name(key)), tag("dd", name(value))) for key, value in view.labels.items())
     links = tag(
         "p",

@@ -1,4 +1,4 @@
-"""The fleet in a sentence, and how many engines stand how."""
+"""Summary of the fleet: one sentence, and the number of engines by verdict or state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spec_decode_exporter.web.page.page_query import PageQuery
 from spec_decode_exporter.web.page.words import VERDICTS, state_word, verdict_sign
 
 Standing = Verdict | State
-"""A verdict, or the state of an engine that does not draft."""
+"""Verdict, or the state of an engine that does not draft."""
 
 _ALL: Final[tuple[Standing, ...]] = (*Verdict, *State)
 _PAYS: Final = (Verdict.OPTIMAL, Verdict.HEALTHY, Verdict.MARGINAL)
@@ -23,18 +23,18 @@ _TOO_EARLY: Final = "Too early to say whether speculation pays."
 
 
 def standing(view: EngineView) -> Standing:
-    """Return what an engine is counted as."""
+    """Return the verdict or the state that an engine counts as."""
     drafts = view.state is State.ACTIVE or view.verdict is not Verdict.INSUFFICIENT
     return view.verdict if drafts else view.state
 
 
 def is_alarming(view: EngineView) -> bool:
-    """Return whether somebody should look at an engine before the others."""
+    """Return whether an engine needs attention: it comes first."""
     return any(view.drops.dropped.values()) or standing(view) in _ALARMING
 
 
 def sentence(standings: Counter[Standing]) -> str:
-    """Say in one sentence whether speculation pays; engines that do not draft are no part of it."""
+    """Summarize the engines that draft in one sentence."""
     pays = sum(standings[each] for each in _PAYS)
     does_not = sum(standings[each] for each in _DOES_NOT)
     drafting = pays + does_not + standings[Verdict.INSUFFICIENT]
@@ -53,37 +53,37 @@ def sentence(standings: Counter[Standing]) -> str:
 
 def _rest(does_not: int, standings: Counter[Standing]) -> str:
     unsure = standings[Verdict.INSUFFICIENT]
-    told = [f"hardly or not at all on {does_not}"] if does_not else []
-    told += [f"too early to say on {unsure}"] if unsure else []
-    return f"; {', '.join(told)}" if told else ""
+    parts = [f"hardly or not at all on {does_not}"] if does_not else []
+    parts += [f"too early to say on {unsure}"] if unsure else []
+    return f"; {', '.join(parts)}" if parts else ""
 
 
 def chips(standings: Counter[Standing], query: PageQuery) -> Markup:
-    """Return a link for each standing there is, which filters by it or, where it does, no longer."""
+    """Return a filter link for each verdict and state; an active filter's link removes it."""
     known = (each for each in _ALL if standings[each])
     return tag("ul", *(_chip(each, standings[each], query) for each in known), class_="chips")
 
 
-def _chip(one: Standing, count: int, query: PageQuery) -> Markup:
-    wanted = f"verdict={one} state=active" if one is Verdict.INSUFFICIENT else _filter(one)
+def _chip(shown: Standing, count: int, query: PageQuery) -> Markup:
+    wanted = f"verdict={shown} state=active" if shown is Verdict.INSUFFICIENT else _filter(shown)
     is_chosen = query.text == wanted
     link = tag(
         "a",
-        *_sign(one),
+        *_sign(shown),
         " ",
         tag("b", str(count)),
         href=query.filtered("" if is_chosen else wanted).href,
         class_="chip",
         aria_current="true" if is_chosen else None,
     )
-    return tag("li", link, data_key=str(one))
+    return tag("li", link, data_key=str(shown))
 
 
-def _filter(one: Standing) -> str:
-    return f"{'verdict' if isinstance(one, Verdict) else 'state'}={one}"
+def _filter(shown: Standing) -> str:
+    return f"{'verdict' if isinstance(shown, Verdict) else 'state'}={shown}"
 
 
-def _sign(one: Standing) -> tuple[Markup, ...]:
-    if isinstance(one, State):
-        return (state_word(one),)
-    return verdict_sign(one), tag("span", VERDICTS[one].text)
+def _sign(shown: Standing) -> tuple[Markup, ...]:
+    if isinstance(shown, State):
+        return (state_word(shown),)
+    return verdict_sign(shown), tag("span", VERDICTS[shown].text)

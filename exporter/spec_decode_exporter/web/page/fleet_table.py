@@ -1,4 +1,4 @@
-"""The fleet: a row for each engine. A row is a link that opens or closes it, so it works without a script."""
+"""Table of the fleet: a row for each engine, with a link that opens or closes its details."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.views.engine_view import id_of
 from spec_decode_exporter.views.models import EngineView, WindowView
-from spec_decode_exporter.web.page.advice import Advice, advice
 from spec_decode_exporter.web.page.charts import line_chart
 from spec_decode_exporter.web.page.engine_detail import detail
 from spec_decode_exporter.web.page.event_list import marks
@@ -25,23 +24,23 @@ from spec_decode_exporter.web.page.page_numbers import (
     times,
 )
 from spec_decode_exporter.web.page.page_query import PageQuery
-from spec_decode_exporter.web.page.words import NOT_SHOWN, VERDICTS, state_word, verdict_chip
+from spec_decode_exporter.web.page.words import NOT_SHOWN, VERDICTS, Advice, advice, state_word, verdict_chip
 
 _HEADS: Final = (
     ("Engine", False, ""),
     ("State", False, ""),
     ("Verdict", True, "With the estimated speed-up, where the cost of drafting is known"),
     ("Acceptance", False, "Accepted tokens over draft tokens, in each window and over the last minutes"),
-    ("Length", True, "Tokens that a draft gives, the bonus token included, with 95 % bounds"),
-    ("K", False, "Tokens that are drafted at a time, and how many are recommended"),
-    ("Tokens/step", True, "Tokens that a decode step gives, with a draft or without"),
+    ("Length", True, "Mean tokens of a draft, bonus token included, with 95 % bounds"),
+    ("K", False, "Number of draft tokens, and the recommended number"),
+    ("Tokens/step", True, "Mean tokens of a decode step, with a draft or without"),
     ("Time/token", True, "Mean time per output token"),
 )
-"""The title, whether it is of the longest window, and what it means."""
+"""Title, whether it shows the longest window, and tooltip."""
 
 
 def head(window: str) -> Markup:
-    """Return the head of the table; ``window`` is the name of the longest."""
+    """Return the head of the table; ``window`` is the name of the longest window."""
     cells = (
         tag(
             "th",
@@ -57,7 +56,7 @@ def head(window: str) -> Markup:
 
 
 def row(engine: ShownEngine, query: PageQuery, page: PageData) -> Markup:
-    """Return an engine's row and, where it is open, all of it."""
+    """Return the row of an engine and, if it is open, its details."""
     view = engine.view
     is_open = view.id in query.opened
     rows = [tag("tr", *_cells(engine, query, page), class_="engine", role="row")]
@@ -80,8 +79,8 @@ def row(engine: ShownEngine, query: PageQuery, page: PageData) -> Markup:
 def omitted_row(engine: OmittedEngine) -> Markup:
     """Return the row of an engine that could not be shown."""
     labels = engine.labels
-    where = (name(labels["target"]), " · ", f"engine {labels['engine']}")
-    title = joined((name(labels["model_name"]), tag("span", *where, class_="where")))
+    context = (name(labels["target"]), " · ", f"engine {labels['engine']}")
+    title = joined((name(labels["model_name"]), tag("span", *context, class_="context")))
     cells = (
         tag("th", title, scope="row", role="rowheader", class_="name"),
         tag("td", NOT_SHOWN, role="cell", colspan=len(_HEADS) - 1, class_="error"),
@@ -107,7 +106,7 @@ def _cells(engine: ShownEngine, query: PageQuery, page: PageData) -> Iterator[Ma
 
 
 def _cell(label: str, content: str, class_: str | None = None) -> Markup:
-    """Return a cell; on a narrow screen, where there is no head, it says itself what it is."""
+    """Return a cell; narrow screens show its label instead of the table head."""
     return tag("td", content, role="cell", class_=class_, data_label=label)
 
 
@@ -120,11 +119,11 @@ def _title(view: EngineView, query: PageQuery) -> Markup:
         class_="opener",
         aria_expanded="true" if is_open else "false",
     )
-    where = [name(view.target), f"engine {view.engine}", *([name(view.method)] if view.method else [])]
-    return joined((link, tag("span", *_apart(where), class_="where")))
+    context = [name(view.target), f"engine {view.engine}", *([name(view.method)] if view.method else [])]
+    return joined((link, tag("span", *_separated(context), class_="context")))
 
 
-def _apart(parts: list[str]) -> Iterator[str]:
+def _separated(parts: list[str]) -> Iterator[str]:
     for place, part in enumerate(parts):
         if place:
             yield " · "
@@ -132,7 +131,7 @@ def _apart(parts: list[str]) -> Iterator[str]:
 
 
 def _verdict(view: EngineView, last: WindowView | None) -> Markup:
-    """Return the verdict with the figure that it rests on, or what it does not know yet: a drop."""
+    """Return the verdict with its figure, or with a present drop."""
     if any(view.drops.dropped.values()):
         return joined(
             (verdict_chip(view.verdict, view.verdict_text), tag("span", "dropped now", class_="figure alarm"))
@@ -166,14 +165,14 @@ def _length(view: EngineView, last: WindowView | None) -> Markup:
 
 
 def _tokens(view: EngineView) -> Markup:
-    """Return K, and below it the number that is recommended."""
+    """Return K, and the recommended number below it."""
     if view.configured_tokens is None:
         return NOTHING
-    now, best, what = _count(view.configured_tokens), view.recommended_tokens, advice(view)
-    if best is None or what is None:
+    now, best, relation = _count(view.configured_tokens), view.recommended_tokens, advice(view)
+    if best is None or relation is None:
         return now
-    is_change = what is Advice.TRY
-    words = ("try ", _count(best)) if is_change else (_count(best), f" {what}")
+    is_change = relation is Advice.TRY
+    words = ("try ", _count(best)) if is_change else (_count(best), f" {relation}")
     kind = "advice change" if is_change else "advice"
     return joined((now, tag("small", *words, class_=kind, title=view.recommendation_text)))
 

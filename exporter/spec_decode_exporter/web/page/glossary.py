@@ -1,4 +1,4 @@
-"""What the words on the page mean, for whoever sees it for the first time."""
+"""Glossary: figures, verdicts and states of the page."""
 
 from __future__ import annotations
 
@@ -9,35 +9,37 @@ from spec_decode_exporter.web.page.markup import Markup, joined, tag
 from spec_decode_exporter.web.page.words import STATES, VERDICTS, state_word, verdict_chip
 
 _FIGURES: Final = (
-    ("Acceptance", "Of the tokens that were drafted, the share that the model accepted. It falls with K."),
-    ("Length", "Tokens that one draft gives, the one that the model always adds included."),
-    ("K", "Tokens drafted at a time (num_speculative_tokens)."),
+    ("Acceptance", "Share of the draft tokens that the model accepted. It falls with K."),
+    ("Length", "Mean tokens of a draft, bonus token included."),
+    ("K", "Number of draft tokens (num_speculative_tokens)."),
     (
         "Tokens/step",
-        "What a decode step really gives, with a draft or without: go by this, not by the length.",
+        "Mean tokens of a decode step, with a draft or without: compare engines by it, not by the length.",
     ),
     ("Time/token", "Mean time per output token after the first, weighted by tokens."),
     (
         "Requests",
-        "Which of them gain and which lose, by type and temperature: shown where requests.ingest is on.",
+        "Requests that gain or lose, by type and temperature; shown if requests.ingest is on.",
     ),
-    ("Small figures", "95 % bounds, where enough requests pass through the window to say."),
+    ("Small figures", "95 % bounds, if enough requests passed through the window."),
 )
 
 
 @cache
 def glossary() -> Markup:
-    """Return the verdicts, the states and the figures, each with its meaning."""
+    """Return the figures, verdicts and states, each with its meaning."""
     figures = [(tag("b", title), text) for title, text in _FIGURES]
     verdicts = [(verdict_chip(verdict, word.meaning), word.meaning) for verdict, word in VERDICTS.items()]
     states = [(state_word(state), word.meaning) for state, word in STATES.items()]
     lists = (_list("Figures", figures), _list("Verdicts", verdicts), _list("States", states))
     inside = tag("div", *lists, class_="glossary")
-    summary = tag("summary", tag("h2", "What the words mean"))
+    summary = tag("summary", tag("h2", "Glossary"))
     note = tag(
-        "p", "Verdicts and advice are of the longest window. Thresholds are configuration.", class_="note"
+        "p",
+        "Verdicts and advice use the longest window. The configuration sets the thresholds.",
+        class_="note",
     )
-    return tag("details", summary, inside, note, id="words", class_="other")
+    return tag("details", summary, inside, note, id="glossary", class_="other")
 
 
 def _list(title: str, pairs: list[tuple[Markup, str]]) -> Markup:

@@ -1,4 +1,4 @@
-"""What is served: the page, its content alone for its script, and its files."""
+"""Handlers of the page, of its content for the script, and of its files."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _FOLDER: Final = files("spec_decode_exporter.web.page")
 _TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _SLICE: Final = 64 * 1024
-"""Bytes that are packed in one go: less than a millisecond of work."""
+"""Bytes compressed without a cooperative yield: less than a millisecond of work."""
 _STYLES: Final = ("base", "summary", "fleet", "engine", "other", "narrow")
-"""The parts of the style sheet, in their order: the last, for small screens, overrides the others."""
+"""Parts of the style sheet in order: the last, for small screens, overrides the others."""
 STATIC: Final = ("style.css", "page.js", "icon.svg")
 
 
@@ -40,12 +40,12 @@ async def page(request: web.Request) -> web.Response:
 
 
 async def fragment(request: web.Request) -> web.Response:
-    """Serve what is in the page, as it is now."""
+    """Serve the current content of the page."""
     return await _html(request, await _content(request))
 
 
 async def static(request: web.Request) -> web.Response:
-    """Serve one of the page's files: its security policy allows no style and no script but these."""
+    """Serve a file of the page: its security policy allows no other styles and scripts."""
     name = request.path.rpartition("/")[2]
     return web.Response(text=_file(name), content_type=_TYPES[name.rpartition(".")[2]], charset="utf-8")
 

@@ -1,4 +1,4 @@
-"""HTML that cannot be broken: whatever is not made here is escaped, and names come from strangers."""
+"""Build HTML; every text is escaped, since names are untrusted."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from html import escape
 from typing import Final
 
 _VOID: Final = frozenset(("img", "input", "link", "meta", "path", "rect", "line", "circle", "use"))
-"""Elements without children; those of SVG close themselves."""
+"""Elements without children."""
 _NAMES: Final = {"class_": "class", "for_": "for", "viewbox": "viewBox", "aspect": "preserveAspectRatio"}
 
 Value = str | int | bool | None
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """Text that is already HTML."""
 
     __slots__ = ()
 
 
 def text(value: str) -> Markup:
-    """Return a text as HTML; what is HTML already stays as it is."""
+    """Escape a text; return markup unchanged."""
     return value if isinstance(value, Markup) else Markup(escape(value))
 
 
 def joined(parts: Iterable[str]) -> Markup:
-    """Return the parts one after the other."""
+    """Concatenate the parts."""
     return Markup("".join(map(text, parts)))
 
 
 def tag(element: str, *children: str, **attributes: Value) -> Markup:
-    """Return an element. An attribute of None or False is left out, one of True has no value.
+    """Return an element. Attributes of None or False are omitted, those of True have no value.
 
     ``class_`` is written ``class``, and ``aria_label`` as ``aria-label``.
     """
@@ -41,7 +41,7 @@ def tag(element: str, *children: str, **attributes: Value) -> Markup:
 
 
 def name(value: str) -> Markup:
-    """Return a stranger's name: whatever direction its letters run in, it turns no others around."""
+    """Return an untrusted name, isolated from the text direction around it."""
     return tag("bdi", value)
 
 

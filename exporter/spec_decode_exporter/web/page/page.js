@@ -1,12 +1,12 @@
-// The page in motion. The server renders; this asks for the page's content again, once a second, and moves what is
-// on the screen to it, so that focus, selection, scrolling and opened parts stay. All state is in the address.
+// Live updates: requests the content of the page each second and morphs the document to it, which keeps focus,
+// selection, scroll position and opened parts. The address holds all state.
 "use strict";
 
-const EVERY = 1000;
-const SLOWEST = 30000;
-const SHARE = 4; // of the time that an answer takes, until the next is asked for: large fleets are asked less often
-const LONGEST = 3600000; // that an answer's Retry-After is heeded for
-const SLICE = 6; // milliseconds of work between two frames
+const INTERVAL = 1000; // milliseconds
+const MAX_INTERVAL = 30000;
+const PAUSE_FACTOR = 4; // pause after a response, in response times: large fleets are polled less often
+const MAX_RETRY_AFTER = 3600000; // milliseconds
+const FRAME_BUDGET = 6; // milliseconds of work between two frames
 
 const content = document.getElementById("content");
 const live = document.getElementById("live");
@@ -14,20 +14,20 @@ const news = document.getElementById("news");
 
 let failures = 0;
 let timer = 0;
-let asking = null;
-let took = 0; // milliseconds, for the last answer
-let heldOff = 0; // milliseconds for which the last answer asked to be left alone
+let pending = null; // AbortController of the request in flight
+let responseTime = 0; // milliseconds, of the last response
+let retryAfter = 0; // milliseconds, by the last response
 
-// --- Moving what is on the screen to what should be.
+// --- Morphing the document.
 
 const keyOf = (node) => (node.nodeType === Node.ELEMENT_NODE ? node.id || node.dataset.key || "" : "");
-const isLike = (one, other) => one.nodeName === other.nodeName && !keyOf(one) && !keyOf(other);
+const isAlike = (left, right) => left.nodeName === right.nodeName && !keyOf(left) && !keyOf(right);
 const frame = () => new Promise((done) => (document.hidden ? setTimeout(done) : requestAnimationFrame(done)));
 
 function morphAttributes(old, fresh) {
   for (const { name } of [...old.attributes]) {
-    const isTheirs = name === "open" && old.nodeName === "DETAILS"; // who opened it keeps it open
-    if (!fresh.hasAttribute(name) && !isTheirs) old.removeAttribute(name);
+    const isUserState = name === "open" && old.nodeName === "DETAILS"; // the user opened it
+    if (!fresh.hasAttribute(name) && !isUserState) old.removeAttribute(name);
   }
   for (const { name, value } of fresh.attributes) {
     if (old.getAttribute(name) !== value) old.setAttribute(name, value);
@@ -45,14 +45,14 @@ function morph(old, fresh) {
   for (const step of morphChildren(old, fresh)) step();
 }
 
-// Yields a step for each child, so that a long list can be moved in slices.
+// Yields a step for each child: a long list is morphed over several frames.
 function* morphChildren(old, fresh) {
   const wanted = [...fresh.childNodes];
   const keys = new Set(wanted.map(keyOf).filter(Boolean));
   const keyed = new Map();
   for (const child of [...old.childNodes]) {
     const key = keyOf(child);
-    if (key && !keys.has(key)) child.remove(); // before the rest is placed, so that what stays is not moved
+    if (key && !keys.has(key)) child.remove(); // first, so that the remaining nodes stay in place
     else if (key) keyed.set(key, child);
   }
   let place = old.firstChild;
@@ -63,12 +63,12 @@ function* morphChildren(old, fresh) {
   };
   for (const next of wanted) {
     const key = keyOf(next);
-    while (keyed.has(key) && place && !keyOf(place)) drop(); // what has a key is not moved: it would lose the focus
+    while (keyed.has(key) && place && !keyOf(place)) drop(); // moving a keyed node would lose its focus
     if (place && keyed.has(key) && place.nextSibling === keyed.get(key)) {
-      old.append(place); // it went further down: it alone is moved, not all those that it was above
+      old.append(place); // it moved down: moving only this node is cheaper
       place = keyed.get(key);
     }
-    const match = key ? keyed.get(key) : place && isLike(place, next) ? place : null;
+    const match = key ? keyed.get(key) : place && isAlike(place, next) ? place : null;
     if (!match) old.insertBefore(next, place);
     else if (match === place) place = place.nextSibling;
     else old.insertBefore(match, place);
@@ -77,15 +77,16 @@ function* morphChildren(old, fresh) {
   while (place) drop();
 }
 
-// Moves what is on the screen. A row that changes its place keeps the focus and, if somebody reads it, its height.
+// Morphs the document. A row that moves keeps the focus and, at the center of the screen, its scroll position.
 async function show(fresh, turn) {
   const focused = document.activeElement;
-  const read = document.elementFromPoint(innerWidth / 2, innerHeight / 2)?.closest("tbody.open");
-  const place = read?.previousElementSibling;
-  const top = read?.getBoundingClientRect().top;
+  const central = document.elementFromPoint(innerWidth / 2, innerHeight / 2)?.closest("tbody.open");
+  const place = central?.previousElementSibling;
+  const top = central?.getBoundingClientRect().top;
   await move(fresh, turn);
   if (document.activeElement === document.body && focused.isConnected) focused.focus({ preventScroll: true });
-  if (read?.isConnected && read.previousElementSibling !== place) scrollBy(0, read.getBoundingClientRect().top - top);
+  if (!central?.isConnected || central.previousElementSibling === place) return;
+  scrollBy(0, central.getBoundingClientRect().top - top);
 }
 
 async function move(fresh, turn) {
@@ -95,7 +96,7 @@ async function move(fresh, turn) {
     let since = performance.now();
     for (const step of morphChildren(table, freshTable)) {
       step();
-      if (performance.now() - since < SLICE) continue;
+      if (performance.now() - since < FRAME_BUDGET) continue;
       await frame();
       if (turn.signal.aborted) return;
       since = performance.now();
@@ -107,7 +108,7 @@ async function move(fresh, turn) {
   morph(content, fresh);
 }
 
-// --- Asking.
+// --- Requests.
 
 function verdicts() {
   const rows = content.querySelectorAll("tbody[data-verdict]");
@@ -125,26 +126,26 @@ function announce(before) {
     .join(" ");
 }
 
-function say(state, text) {
-  if (live.dataset.state === state && live.textContent === text) return; // else it would be read out again
+function setStatus(state, text) {
+  if (live.dataset.state === state && live.textContent === text) return; // screen readers would repeat it
   live.dataset.state = state;
   live.textContent = text;
 }
 
-class Refused extends Error {}
+class RejectedError extends Error {}
 
-// The reason in words, if the answer is of a few plain ones; a proxy's may be a whole page.
+// Returns the first line of a plain-text response: a proxy may send an HTML page.
 async function reason(answer) {
   const isPlain = answer.headers.get("Content-Type")?.startsWith("text/plain");
   const text = isPlain ? await answer.text() : answer.statusText;
   return text.trim().split("\n")[0].slice(0, 120);
 }
 
-async function fetched(turn) {
+async function fetchContent(turn) {
   const limit = AbortSignal.any([turn.signal, AbortSignal.timeout(10000)]);
   const answer = await fetch(`./fragment${location.search}`, { signal: limit, cache: "no-store" });
-  heldOff = answer.ok ? 0 : Math.min(1000 * (Number(answer.headers.get("Retry-After")) || 0), LONGEST);
-  if (!answer.ok) throw new Refused(`it answered ${answer.status}: ${await reason(answer)}`);
+  retryAfter = answer.ok ? 0 : Math.min(1000 * (Number(answer.headers.get("Retry-After")) || 0), MAX_RETRY_AFTER);
+  if (!answer.ok) throw new RejectedError(`it answered ${answer.status}: ${await reason(answer)}`);
   const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
   const fresh = content.cloneNode(false);
   fresh.append(...parsed.body.childNodes);
@@ -153,37 +154,37 @@ async function fetched(turn) {
 
 async function refresh() {
   clearTimeout(timer);
-  asking?.abort();
-  const turn = (asking = new AbortController());
+  pending?.abort();
+  const turn = (pending = new AbortController());
   try {
     const before = verdicts();
     const begin = performance.now();
-    heldOff = 0;
-    const fresh = await fetched(turn);
-    took = performance.now() - begin;
+    retryAfter = 0;
+    const fresh = await fetchContent(turn);
+    responseTime = performance.now() - begin;
     await show(fresh, turn);
     if (turn.signal.aborted) return;
     announce(before);
     failures = 0;
-    say("live", "Live");
+    setStatus("live", "Live");
   } catch (error) {
     if (turn.signal.aborted) return;
     failures += 1;
-    const why = error instanceof Refused ? error.message : "the exporter does not answer";
-    say("stale", `Stale since ${content.querySelector(".asof time").textContent}: ${why}`);
+    const why = error instanceof RejectedError ? error.message : "the exporter does not answer";
+    setStatus("stale", `Stale since ${content.querySelector(".asof time").textContent}: ${why}`);
   }
   plan();
 }
 
 function plan() {
   clearTimeout(timer);
-  if (document.hidden) say("paused", "Paused");
-  else timer = setTimeout(refresh, Math.max(Math.min(EVERY * 2 ** failures, SLOWEST), SHARE * took, heldOff));
+  if (document.hidden) setStatus("paused", "Paused");
+  else timer = setTimeout(refresh, Math.max(Math.min(INTERVAL * 2 ** failures, MAX_INTERVAL), PAUSE_FACTOR * responseTime, retryAfter));
 }
 
 document.addEventListener("visibilitychange", () => (document.hidden ? plan() : refresh()));
 
-// --- Going somewhere within the page.
+// --- Navigation.
 
 function go(href, { replace = false } = {}) {
   history[replace ? "replaceState" : "pushState"](null, "", href);
@@ -193,7 +194,7 @@ function go(href, { replace = false } = {}) {
 addEventListener("popstate", refresh);
 
 document.addEventListener("click", (event) => {
-  if (event.target.closest('a[href="#words"]')) document.getElementById("words").open = true;
+  if (event.target.closest('a[href="#glossary"]')) document.getElementById("glossary").open = true;
   const link = event.target.closest("a.opener, a.chip, tr.engine");
   const isPlain = event.button === 0 && !(event.metaKey || event.ctrlKey || event.shiftKey || event.altKey);
   if (!link || !isPlain || event.defaultPrevented) return;
@@ -204,10 +205,10 @@ document.addEventListener("click", (event) => {
 });
 
 function filter(text) {
-  const asked = new URLSearchParams(location.search);
-  if (text) asked.set("q", text);
-  else asked.delete("q");
-  go(asked.size ? `./?${asked}` : "./", { replace: true });
+  const parameters = new URLSearchParams(location.search);
+  if (text) parameters.set("q", text);
+  else parameters.delete("q");
+  go(parameters.size ? `./?${parameters}` : "./", { replace: true });
 }
 
 let typing = 0;
@@ -222,7 +223,7 @@ document.addEventListener("submit", (event) => {
   filter(document.getElementById("filter").value.trim());
 });
 
-// --- Keys: / to the filter, arrows from row to row, Escape back.
+// --- Keys: / focuses the filter, arrows move between rows, Escape closes.
 
 const STEPS = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1 };
 
@@ -267,4 +268,4 @@ document.addEventListener("keydown", (event) => {
 });
 
 plan();
-say("live", "Live");
+setStatus("live", "Live");

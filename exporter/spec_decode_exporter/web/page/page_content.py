@@ -1,4 +1,4 @@
-"""The page's content: what the script asks for again, once a second."""
+"""Content of the page, which the script requests each second."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from spec_decode_exporter.web.page.event_list import recent_events
 from spec_decode_exporter.web.page.fleet_summary import Standing, chips, is_alarming, sentence, standing
 from spec_decode_exporter.web.page.glossary import glossary
 from spec_decode_exporter.web.page.markup import Markup, joined, name, tag
-from spec_decode_exporter.web.page.moments import clock_time
 from spec_decode_exporter.web.page.page_data import OmittedEngine, PageData, ShownEngine
+from spec_decode_exporter.web.page.page_numbers import clock_time
 from spec_decode_exporter.web.page.page_query import PageQuery
 from spec_decode_exporter.web.page.request_panel import requests
 from spec_decode_exporter.web.page.words import NOT_SHOWN
 
-MOST_ROWS: Final = 200
-"""Engines that are shown at a time; more are found by the filter."""
-_LONGEST_ID: Final = 64
-"""Characters that are repeated of an id that no engine has."""
+MAX_ROWS: Final = 200
+"""Maximum number of engines on the page; the filter finds the others."""
+_MAX_ID: Final = 64
+"""Maximum characters shown of an unknown id."""
 
 
 class _Ranked(NamedTuple):
-    """An engine whose row is shown, and its place: alarming ones have rank False."""
+    """Shown engine and its rank: alarming engines have rank False and come first."""
 
     rank: bool
     engine: ShownEngine
@@ -37,28 +37,28 @@ class _Ranked(NamedTuple):
 
 @dataclass(slots=True)
 class _Rows:
-    """The engines that the filter leaves."""
+    """Engines that match the filter."""
 
     query: PageQuery
     standings: Counter[Standing] = field(default_factory=Counter)
-    """Of all engines."""
+    """Verdicts and states of all engines."""
     unknown: set[str] = field(default_factory=set)
-    """The ids that the address asks for, and no engine has."""
+    """Requested ids without an engine."""
     matching: int = 0
     shown: list[_Ranked] = field(default_factory=list)
-    """Those whose rows are shown: whoever has to be looked at first, and otherwise as they come."""
+    """Engines with a row: alarming ones first, then in their order."""
     omitted: list[OmittedEngine] = field(default_factory=list)
-    """Those that could not be shown."""
+    """Engines that could not be shown."""
     window: str = ""
-    """The longest that an engine has."""
+    """Name of the longest window."""
 
     def __post_init__(self) -> None:
         self.unknown = set(self.query.opened)
 
     def add(self, engine: ShownEngine) -> bool:
-        """Count an engine, and keep it if it is to be shown; return whether it matches the filter."""
+        """Count an engine, and keep it if it is shown; return whether it matches the filter."""
         view = engine.view
-        # All that may fail comes first: an engine that does is not half counted.
+        # Calls that may fail come first, so that a failing engine is not counted.
         counted_as, matches, alarming = standing(view), self.query.matches(engine.words), is_alarming(view)
         self.standings[counted_as] += 1
         self.window = view.windows[-1].window if view.windows else self.window
@@ -66,25 +66,25 @@ class _Rows:
         if matches:
             self.matching += 1
             self.shown.append(_Ranked(not alarming, engine))
-            if len(self.shown) > 2 * MOST_ROWS:  # the rest of a large fleet is not kept in memory
+            if len(self.shown) > 2 * MAX_ROWS:  # bounds the memory of a large fleet
                 self.cut()
         return matches
 
     def omit(self, engine: OmittedEngine) -> None:
-        """Keep an engine that could not be shown, whatever the filter; no more than ``MOST_ROWS`` of them."""
+        """Keep an engine that could not be shown, regardless of the filter; at most ``MAX_ROWS``."""
         self.unknown.discard(id_of(engine.labels))
-        if len(self.omitted) < MOST_ROWS:
+        if len(self.omitted) < MAX_ROWS:
             self.omitted.append(engine)
 
     def cut(self) -> None:
-        """Leave as many as are shown, and the others that are open."""
+        """Drop the rows beyond ``MAX_ROWS`` that are not open."""
         self.shown.sort(key=lambda ranked: ranked.rank)
-        beyond = (each for each in self.shown[MOST_ROWS:] if each.engine.view.id in self.query.opened)
-        self.shown = [*self.shown[:MOST_ROWS], *beyond]
+        beyond = (each for each in self.shown[MAX_ROWS:] if each.engine.view.id in self.query.opened)
+        self.shown = [*self.shown[:MAX_ROWS], *beyond]
 
 
 async def content(query: PageQuery, page: PageData) -> Markup:
-    """Return the page's content. The event loop gets its turn after each engine."""
+    """Return the content of the page; yield to the event loop after each engine."""
     rows = _Rows(query)
     for engine in page.engines:
         if isinstance(engine, OmittedEngine):
@@ -119,26 +119,28 @@ def _assembled(rows: _Rows, drawn: Sequence[Markup], of_requests: Markup, page: 
     parts += [_section("Requests", "requests", of_requests)] if of_requests else []
     parts += [
         _section("Targets", "targets", safe(lambda: target_list.targets(page))),
-        _section("What happened", "events", safe(lambda: recent_events(page.events, page.time))),
+        _section("Events", "events", safe(lambda: recent_events(page.events, page.time))),
         glossary(),
     ]
     return joined(parts)
 
 
 def _not_found(rows: _Rows) -> Iterator[Markup]:
-    """Say which engines the address asks for that are not there: it may be an old link."""
+    """Yield a notice for each requested engine that does not exist, as of an old link."""
     for engine in (each for each in rows.query.opened if each in rows.unknown):
-        says = tag("p", "There is no engine ", tag("q", name(engine[:_LONGEST_ID])), ": it may be forgotten.")
+        text = tag("p", "There is no engine ", tag("q", name(engine[:_MAX_ID])), ": it may be evicted.")
         link = tag("a", "Close", href=rows.query.toggled(engine).href, class_="chip")
-        yield tag("div", says, link, class_="notice unknown", role="status", data_key=f"no-{engine}")
+        yield tag("div", text, link, class_="notice unknown", role="status", data_key=f"no-{engine}")
 
 
 def _summary(rows: _Rows, page: PageData) -> Markup:
-    told = tag("p", target_list.summary(page), ", as of ", tag("time", clock_time(page.time)), class_="asof")
+    targets = tag(
+        "p", target_list.summary(page), ", as of ", tag("time", clock_time(page.time)), class_="asof"
+    )
     return tag(
         "section",
         tag("h1", sentence(rows.standings) if rows.standings or not rows.omitted else NOT_SHOWN),
-        told,
+        targets,
         chips(rows.standings, rows.query) if rows.standings.total() > 1 else "",
         class_="summary",
         data_key="summary",
@@ -169,8 +171,8 @@ def _filter(rows: _Rows) -> Markup:
     query = rows.query
     total = rows.standings.total()
     shown = f"{total}" if rows.matching == total else f"{rows.matching} of {total}"
-    if rows.matching > MOST_ROWS:
-        shown += f", the first {MOST_ROWS} shown"
+    if rows.matching > MAX_ROWS:
+        shown += f", the first {MAX_ROWS} shown"
     opened = (tag("input", type="hidden", name="engine", value=each) for each in query.opened)
     return tag(
         "form",
@@ -198,10 +200,10 @@ def _filter(rows: _Rows) -> Markup:
 
 
 def _nothing(rows: _Rows) -> Markup:
-    """Say what to do where there is no row to show."""
+    """Return the text in place of an empty table."""
     if not rows.standings:
-        says = "An engine is here a moment after its server's first answer."
-        return tag("div", tag("p", says), class_="empty-state")
+        text = "An engine appears a moment after its server's first answer."
+        return tag("div", tag("p", text), class_="empty-state")
     link = tag("a", "Show all engines", href=rows.query.filtered("").href, class_="chip")
-    says = joined(("No engine matches ", tag("q", rows.query.text), "."))
-    return tag("div", tag("p", says), tag("p", link), class_="empty-state")
+    text = joined(("No engine matches ", tag("q", rows.query.text), "."))
+    return tag("div", tag("p", text), tag("p", link), class_="empty-state")

@@ -1,4 +1,4 @@
-"""What the page is made of: the API's own models, a trace for each engine, and where the other pages are."""
+"""Data of the page: the models of the API, and a trace of each engine."""
 
 from __future__ import annotations
 
@@ -13,42 +13,41 @@ from spec_decode_exporter.requests.request_findings import RequestFindings
 from spec_decode_exporter.views.engine_view import engine_view
 from spec_decode_exporter.views.models import EngineView, EventView, TargetView
 from spec_decode_exporter.views.trace import Trace, acceptance_trace
-from spec_decode_exporter.web.page.advice import advice
 from spec_decode_exporter.web.page.fleet_summary import standing
 from spec_decode_exporter.web.page.page_query import Words, folded
-from spec_decode_exporter.web.page.words import STATES, VERDICTS
+from spec_decode_exporter.web.page.words import STATES, VERDICTS, advice
 
-_Whose = tuple[str, str]
-"""An engine or a target: which, and its id or name."""
+_Subject = tuple[str, str]
+"""``engine`` or ``target``, and its id or name."""
 
 
 class OmittedEngine(NamedTuple):
-    """An engine that could not be shown: an internal error."""
+    """Engine that could not be shown because of an internal error."""
 
     labels: Mapping[str, str]
 
 
 class ShownEngine(NamedTuple):
-    """An engine, and what a line is drawn of; None where it was not seen for too long."""
+    """Engine and its acceptance over time; None without a window."""
 
     view: EngineView
     trace: Trace | None
 
     @classmethod
-    def of(cls, labels: Mapping[str, str], findings: EngineSnapshot, now: float) -> Self:
-        """Show an engine at ``now`` (monotonic); ``labels`` are those of its metrics."""
-        trace = acceptance_trace(findings.windows[-1], now) if findings.windows else None
-        return cls(engine_view(labels, findings), trace)
+    def of(cls, labels: Mapping[str, str], snapshot: EngineSnapshot, now: float) -> Self:
+        """Return an engine at ``now`` (monotonic) with the labels of its metrics."""
+        trace = acceptance_trace(snapshot.windows[-1], now) if snapshot.windows else None
+        return cls(engine_view(labels, snapshot), trace)
 
     @property
     def name(self) -> str:
-        """How people call it in a sentence."""
+        """Name of the engine in a sentence."""
         view = self.view
         return f"{view.model_name} on {view.target}, engine {view.engine}"
 
     @property
     def words(self) -> Words:
-        """What a filter looks at: the labels, and the words that the page and the API have for it."""
+        """Words that a filter matches: labels, and the terms of the page and the API."""
         return folded((*self.view.labels.items(), *_words(self.view)))
 
 
@@ -68,29 +67,29 @@ def _words(view: EngineView) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class PageData:
-    """Everything that the page shows, taken at one moment. Every text may come from a stranger."""
+    """Content of the page at one moment. Every text is untrusted."""
 
     time: float
     """Unix time."""
     engines: Iterator[ShownEngine | OmittedEngine]
-    """Made one by one, so that the polls have their turn in between."""
+    """Built one by one: polls run in between."""
     targets: Sequence[TargetView]
     events: Sequence[EventView]
-    """The newest last."""
+    """Events, the newest last."""
     requests: RequestFindings = field(default_factory=RequestFindings)
     errors: InternalErrors = field(default_factory=InternalErrors)
-    """Omits what cannot be shown, and logs it once."""
-    _places: Mapping[_Whose, list[int]] = field(init=False, repr=False, compare=False)
+    """Omits parts that cannot be shown, and logs each once."""
+    _places: Mapping[_Subject, list[int]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Note once whose each event is: every row asks."""
-        places: dict[_Whose, list[int]] = {}
+        """Index the events by engine and target: every row uses the index."""
+        places: dict[_Subject, list[int]] = {}
         for place, event in enumerate(self.events):
-            whose = ("target", event.target) if event.engine_id is None else ("engine", event.engine_id)
-            places.setdefault(whose, []).append(place)
+            subject = ("target", event.target) if event.engine_id is None else ("engine", event.engine_id)
+            places.setdefault(subject, []).append(place)
         object.__setattr__(self, "_places", places)
 
     def events_of(self, engine: str, target: str) -> list[EventView]:
-        """Return what happened to an engine, by its id, and to its target; the newest last."""
+        """Return the events of an engine, by its id, and of its target; the newest last."""
         places = [*self._places.get(("engine", engine), ()), *self._places.get(("target", target), ())]
         return [self.events[place] for place in sorted(places)]

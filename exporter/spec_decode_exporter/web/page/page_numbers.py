@@ -1,8 +1,9 @@
-"""Numbers of the page: the shared formats with thin spaces, and the exact value in the element."""
+"""Numbers and moments of the page: shared formats with thin spaces, exact values in the elements."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
 
 from spec_decode_exporter.core import number_formats
@@ -14,6 +15,7 @@ NOTHING: Final = tag("span", DASH, class_="none", title="no value")
 
 Format = Callable[[float], str]
 
+_AGE_UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _THIN_SPACES: Final = str.maketrans({" ": "\u202f", ",": "\u202f"})
 
 
@@ -63,4 +65,25 @@ def between(lower: float | None, upper: float | None, write: Format) -> Markup:
         joined((number(lower, write), DASH, number(upper, write))),
         class_="bounds",
         title="95 % bounds",
+    )
+
+
+def clock_time(unix: float) -> str:
+    """Write a moment as the time of day with its time zone."""
+    return f"{datetime.fromtimestamp(unix, UTC):%H:%M:%S} UTC"
+
+
+def ago(seconds: float) -> str:
+    """Write an age in whole numbers of its largest unit."""
+    for length, unit in _AGE_UNITS:
+        if seconds >= length:
+            return f"{seconds // length:.0f} {unit} ago"
+    return "just now"
+
+
+def moment(unix: float, now: float) -> Markup:
+    """Return a moment as its age, with the exact time in the element."""
+    exact = datetime.fromtimestamp(unix, UTC)
+    return tag(
+        "time", ago(now - unix), datetime=exact.isoformat(timespec="milliseconds"), title=f"{exact:%F %T} UTC"
     )

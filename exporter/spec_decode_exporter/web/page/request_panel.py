@@ -1,4 +1,4 @@
-"""What single requests say: who gains from speculation and who pays, by model, type and temperature."""
+"""Requests: gain or loss by speculation, by model, request type and temperature."""
 
 from __future__ import annotations
 
@@ -39,31 +39,37 @@ from spec_decode_exporter.web.page.page_numbers import (
 from spec_decode_exporter.web.page.words import NOT_SHOWN, Word, verdict_sign
 
 _EFFECTS: Final[Mapping[Effect, tuple[Word, Verdict]]] = {
-    Effect.LOSES: (Word("Loses", "Speculation makes these requests slower, beyond doubt."), Verdict.HARMFUL),
-    Effect.GAINS: (Word("Gains", "Speculation makes these requests faster, beyond doubt."), Verdict.HEALTHY),
+    Effect.LOSES: (
+        Word("Loses", "Speculation makes these requests slower, statistically significant (95 %)."),
+        Verdict.HARMFUL,
+    ),
+    Effect.GAINS: (
+        Word("Gains", "Speculation makes these requests faster, statistically significant (95 %)."),
+        Verdict.HEALTHY,
+    ),
     Effect.UNCLEAR: (
-        Word("Unclear", "Nobody can say whether speculation makes these requests faster or slower."),
+        Word("Unclear", "The data does not show a gain or a loss by speculation."),
         Verdict.INSUFFICIENT,
     ),
 }
-"""In the order of their rows, each with the verdict whose sign and colour it has."""
+"""Words in the order of the rows, each with the verdict of the same sign and color."""
 _ORDER: Final = list(_EFFECTS)
 
 _HEADS: Final = (
     ("Requests of", False, "The request type, and the bucket of the temperature"),
     ("Number", True, "Requests, and their share of all"),
     ("Acceptance", False, "Accepted over draft tokens, by request: p50 in each window, and p10 to p90"),
-    ("Length", True, "Tokens that a draft gives, the bonus token included: p50, and p10 to p90"),
-    ("Below break-even", True, "Requests that speculation made slower, of those of which that can be said"),
+    ("Length", True, "Mean tokens of a draft, bonus token included: p50, and p10 to p90"),
+    ("Below break-even", True, "Requests that speculation made slower, of those with a known cost"),
     (
         "Tokens saved",
         True,
-        "Accepted draft tokens: each came without a step of its own; what drafting cost is not taken off",
+        "Accepted draft tokens: each saved a decode step; the cost of drafting is not subtracted",
     ),
     ("Time/token", True, "Time per output token of a request: p50, and p10 to p90"),
-    ("Effect", False, "The speed-up of all their tokens together, with 95 % bounds"),
+    ("Effect", False, "Speed-up of all tokens, with 95 % bounds"),
 )
-"""The title, whether the column is of the longest window alone, and what it means."""
+"""Title, whether the column shows the longest window only, and tooltip."""
 
 _REFUSALS: Final[Mapping[Refusal, str]] = {
     Refusal.MALFORMED: "malformed",
@@ -77,7 +83,7 @@ _REFUSALS: Final[Mapping[Refusal, str]] = {
 
 
 async def requests(findings: RequestFindings, errors: InternalErrors) -> Markup:
-    """Return the section; nothing where none are taken. The event loop gets its turn after each row."""
+    """Return the section, or nothing if requests are not received; yield to the event loop after each row."""
     if not findings.enabled:
         return Markup("")
     longest = list(findings.windows.values())[-1] if findings.windows else WindowFindings(0.0, partial=True)
@@ -100,8 +106,8 @@ async def _model(
 ) -> Markup:
     label, longest = list(windows.items())[-1]
     title = tag("h3", name(model.model_name))
-    told = tag("div", *_advice(model.advice), *_heaps(model, label), class_="told")
-    parts = [title, *_finding(model), told]
+    overview = tag("div", *_advice(model.advice), *_distribution(model, label), class_="overview")
+    parts = [title, *_finding(model), overview]
     rows = []
     for group in _in_order(model.model_name, longest):
         row = errors.attempt("page", group.key.labels, partial(_row, group.key, group, model, windows))
@@ -112,15 +118,15 @@ async def _model(
 
 
 def _in_order(model_name: str, window: WindowFindings) -> list[GroupFindings]:
-    """Return the groups of a model: first those that lose, then the largest."""
+    """Return the groups of a model: losing ones first, then by size."""
     own = (group for group in window.groups if group.key.model_name == model_name)
     return sorted(own, key=lambda group: (_ORDER.index(group.effect), -group.summary.totals.requests))
 
 
 def _finding(model: ModelFindings) -> Iterator[Markup]:
     if model.mixed:
-        says = "Mixed workload: the average hides that some requests gain much less than others, or lose."
-        yield tag("p", tag("strong", says), class_="mixed")
+        text = "Mixed workload: the average hides that some requests gain much less than others, or lose."
+        yield tag("p", tag("strong", text), class_="mixed")
 
 
 def _advice(sentences: Sequence[str]) -> Iterator[Markup]:
@@ -128,8 +134,8 @@ def _advice(sentences: Sequence[str]) -> Iterator[Markup]:
         yield tag("ul", *(tag("li", name(each)) for each in sentences), class_="sentences")
 
 
-def _heaps(model: ModelFindings, label: str) -> Iterator[Markup]:
-    """Yield the requests by their acceptance, which shows whether there are two heaps."""
+def _distribution(model: ModelFindings, label: str) -> Iterator[Markup]:
+    """Yield the histogram of the requests' acceptance rates, with the means of two modes."""
     counts = model.acceptance_counts
     if not any(counts):
         return
@@ -137,16 +143,18 @@ def _heaps(model: ModelFindings, label: str) -> Iterator[Markup]:
     means = () if modes is None else (modes.low_mean, modes.high_mean)
     ends = tag("div", *(tag("span", end) for end in ("0 %", "50 %", "100 %")), class_="x", aria_hidden="true")
     caption = tag("figcaption", f"Requests by acceptance rate, {label}")
-    yield tag("figure", caption, columns(counts, means, _heaps_said(model)), ends, class_="heaps")
+    yield tag(
+        "figure", caption, columns(counts, means, _distribution_text(model)), ends, class_="distribution"
+    )
 
 
-def _heaps_said(model: ModelFindings) -> str:
+def _distribution_text(model: ModelFindings) -> str:
     modes, drafted = model.modes, sum(model.acceptance_counts)
     if modes is None:
-        return f"{whole(drafted)} requests by their acceptance rate, in one heap."
+        return f"{whole(drafted)} requests by acceptance rate, with one mode."
     low, high = percent(modes.low_share), percent(1 - modes.low_share)
     means = percent(modes.low_mean), percent(modes.high_mean)
-    return f"{whole(drafted)} requests in two heaps: {low} around {means[0]}, {high} around {means[1]}."
+    return f"{whole(drafted)} requests with two modes: {low} around {means[0]}, {high} around {means[1]}."
 
 
 def _table(rows: Sequence[Markup], model: ModelFindings, label: str) -> Markup:
@@ -164,23 +172,23 @@ def _table(rows: Sequence[Markup], model: ModelFindings, label: str) -> Markup:
     )
     head = tag("thead", tag("tr", *heads, role="row"), role="rowgroup")
     body = tag("tbody", *rows, role="rowgroup")
-    called = f"Requests of {model.model_name} by type and temperature"
-    return tag("table", head, body, class_="groups", role="table", aria_label=called)
+    title = f"Requests of {model.model_name} by type and temperature"
+    return tag("table", head, body, class_="groups", role="table", aria_label=title)
 
 
 def _row(
     key: GroupKey, group: GroupFindings, model: ModelFindings, windows: Mapping[str, WindowFindings]
 ) -> Markup:
-    said = group.summary
-    bucket = tag("span", "temperature ", name(temperature(key.temperature)), class_="where")
-    title = joined((name(key.request_type), bucket, *_pathological(said)))
+    summary = group.summary
+    bucket = tag("span", "temperature ", name(temperature(key.temperature)), class_="context")
+    title = joined((name(key.request_type), bucket, *_pathological(summary)))
     cells = (
-        _number(said, model.summary),
-        _acceptance(key, said, windows),
-        _percentiles(said.acceptance_length_tokens, plain),
-        _below(said),
-        number(said.totals.accepted_tokens, whole),
-        _percentiles(said.time_per_output_token_seconds, duration),
+        _number(summary, model.summary),
+        _acceptance(key, summary, windows),
+        _percentiles(summary.acceptance_length_tokens, plain),
+        _below(summary),
+        number(summary.totals.accepted_tokens, whole),
+        _percentiles(summary.time_per_output_token_seconds, duration),
         _effect(group),
     )
     head = tag("th", title, scope="row", role="rowheader")
@@ -190,61 +198,61 @@ def _row(
 
 def _omitted_row(key: GroupKey) -> Markup:
     """Return the row of a group that could not be shown."""
-    bucket = tag("span", "temperature ", name(key.temperature), class_="where")
+    bucket = tag("span", "temperature ", name(key.temperature), class_="context")
     title = joined((name(key.request_type), bucket))
     head = tag("th", title, scope="row", role="rowheader")
-    says = tag("td", NOT_SHOWN, role="cell", colspan=len(_HEADS) - 1, class_="error")
-    return tag("tr", head, says, role="row", data_key=f"{key.request_type}\0{key.temperature}")
+    text = tag("td", NOT_SHOWN, role="cell", colspan=len(_HEADS) - 1, class_="error")
+    return tag("tr", head, text, role="row", data_key=f"{key.request_type}\0{key.temperature}")
 
 
 def _cell(title: str, is_long: bool, meaning: str, value: Markup) -> Markup:  # noqa: FBT001 - a row of _HEADS
-    """Return a cell; on a narrow screen, where there is no head, it says itself what it is."""
+    """Return a cell; narrow screens show its label instead of the table head."""
     del meaning
     return tag("td", tag("div", value), class_="number" if is_long else None, role="cell", data_label=title)
 
 
-def _number(said: Summary, of_all: Summary) -> Markup:
-    share = said.totals.requests / of_all.totals.requests
+def _number(summary: Summary, of_all: Summary) -> Markup:
+    share = summary.totals.requests / of_all.totals.requests
     return joined(
-        (number(said.totals.requests, whole), tag("small", number(share, percent), class_="bounds"))
+        (number(summary.totals.requests, whole), tag("small", number(share, percent), class_="bounds"))
     )
 
 
-def _acceptance(key: GroupKey, said: Summary, windows: Mapping[str, WindowFindings]) -> Markup:
-    if said.acceptance_ratio is None:
+def _acceptance(key: GroupKey, summary: Summary, windows: Mapping[str, WindowFindings]) -> Markup:
+    if summary.acceptance_ratio is None:
         return NOTHING
     medians = (
         tag("span", tag("small", label), " ", number(_median(key, window), percent))
         for label, window in windows.items()
     )
-    found = said.acceptance_ratio
-    ends = ("p10 ", number(found.p10, percent), ", p90 ", number(found.p90, percent))
+    percentiles = summary.acceptance_ratio
+    ends = ("p10 ", number(percentiles.p10, percent), ", p90 ", number(percentiles.p90, percent))
     return joined(
         (
             tag("div", *medians, class_="figures"),
-            range_bar(found.p10, found.p50, found.p90),
+            range_bar(percentiles.p10, percentiles.p50, percentiles.p90),
             tag("small", *ends, class_="bounds"),
         )
     )
 
 
 def _median(key: GroupKey, window: WindowFindings) -> float | None:
-    found = next((group.summary.acceptance_ratio for group in window.groups if group.key == key), None)
-    return None if found is None else found.p50
+    percentiles = next((group.summary.acceptance_ratio for group in window.groups if group.key == key), None)
+    return None if percentiles is None else percentiles.p50
 
 
-def _percentiles(found: Percentiles | None, write: Format) -> Markup:
-    if found is None:
+def _percentiles(percentiles: Percentiles | None, write: Format) -> Markup:
+    if percentiles is None:
         return NOTHING
-    ends = (number(found.p10, write), DASH, number(found.p90, write))
-    return joined((number(found.p50, write), tag("small", *ends, class_="bounds", title="p10 to p90")))
+    ends = (number(percentiles.p10, write), DASH, number(percentiles.p90, write))
+    return joined((number(percentiles.p50, write), tag("small", *ends, class_="bounds", title="p10 to p90")))
 
 
-def _below(said: Summary) -> Markup:
-    if not said.evaluated:
+def _below(summary: Summary) -> Markup:
+    if not summary.evaluated:
         return NOTHING
-    of_them = f"{whole(said.below_break_even)} of {whole(said.evaluated)}"
-    share = number(said.below_break_even / said.evaluated, percent)
+    of_them = f"{whole(summary.below_break_even)} of {whole(summary.evaluated)}"
+    share = number(summary.below_break_even / summary.evaluated, percent)
     return joined((share, tag("small", of_them, class_="bounds")))
 
 
@@ -260,49 +268,49 @@ def _effect(group: GroupFindings) -> Markup:
     return joined((chip, *_speedup(group.summary), *_why(group)))
 
 
-def _speedup(said: Summary) -> Iterator[Markup]:
-    speedup = said.speedup_ratio
+def _speedup(summary: Summary) -> Iterator[Markup]:
+    speedup = summary.speedup_ratio
     if speedup is not None:
         yield tag("span", number(speedup.value, times), " as fast", class_="figure")
         yield between(speedup.lower, speedup.upper, times)
 
 
 def _why(group: GroupFindings) -> Iterator[Markup]:
-    """Say why it is unclear, in sight: who touches a screen sees no title."""
-    said, speedup = group.summary, group.summary.speedup_ratio
+    """Yield the reason of an unclear effect as text: touch screens show no tooltips."""
+    summary, speedup = group.summary, group.summary.speedup_ratio
     if group.effect is Effect.UNCLEAR:
         bounds = (speedup.lower, speedup.upper) if speedup else (None, None)
-        yield tag("small", why_unclear(said.totals.drafts, said.evaluated, *bounds), class_="where")
+        yield tag("small", why_unclear(summary.totals.drafts, summary.evaluated, *bounds), class_="context")
 
 
-def _pathological(said: Summary) -> Iterator[Markup]:
-    for count, what in ((said.rejected, "nothing"), (said.repetitive, "everything")):
+def _pathological(summary: Summary) -> Iterator[Markup]:
+    for count, what in ((summary.rejected, "nothing"), (summary.repetitive, "everything")):
         if count:
-            yield tag("span", number(count, whole), f" had almost {what} accepted", class_="where alarm")
+            yield tag("span", number(count, whole), f" had almost {what} accepted", class_="context alarm")
 
 
 def _partial(window: WindowFindings, label: str) -> Iterator[Markup]:
     if window.partial:
         yield tag(
             "p",
-            f"Of the last {label} not every request is here: the exporter is younger, or had no room.",
+            f"Some requests of the last {label} are missing: the exporter is younger, or its store was full.",
             class_="note",
         )
 
 
 def _none(findings: RequestFindings) -> Markup:
-    says = "None lately." if findings.taken else "No request was taken yet."
-    how = tag("code", "/api/v1/requests")
-    return tag("p", f"{says} Send what vLLM's responses say of themselves to ", how, ".", class_="empty")
+    text = "No recent requests." if findings.taken else "No request was received yet."
+    path = tag("code", "/api/v1/requests")
+    return tag("p", f"{text} Send the metrics of vLLM's responses to ", path, ".", class_="empty")
 
 
 def _counted(findings: RequestFindings) -> Markup:
-    """Say how many were taken since the start, how many were not, and what is not told apart."""
+    """Return the number of received, rejected and merged requests since the start."""
     refused = [f"{whole(count)} {_REFUSALS[reason]}" for reason, count in findings.refused.items() if count]
     folded = [f"{whole(count)} by {label}" for label, count in findings.folded.items() if count]
-    told = [
-        f"Since the start {whole(findings.taken)} requests were taken",
-        *([f"refused {', '.join(refused)}"] if refused else []),
+    parts = [
+        f"Since the start {whole(findings.taken)} requests were received",
+        *([f"rejected {', '.join(refused)}"] if refused else []),
         *([f"counted as other {', '.join(folded)}"] if folded else []),
     ]
-    return tag("p", f"{'; '.join(told)}.", class_="note")
+    return tag("p", f"{'; '.join(parts)}.", class_="note")

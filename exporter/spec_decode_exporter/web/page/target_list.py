@@ -1,4 +1,4 @@
-"""The targets: which are up, and why the others are not."""
+"""Table of the targets, and notices of those that are down."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.views.models import TargetView
 from spec_decode_exporter.web.page.markup import Markup, joined, name, tag
-from spec_decode_exporter.web.page.moments import moment
 from spec_decode_exporter.web.page.page_data import PageData
-from spec_decode_exporter.web.page.page_numbers import NOTHING, duration, number, whole
+from spec_decode_exporter.web.page.page_numbers import NOTHING, duration, moment, number, whole
 from spec_decode_exporter.web.page.words import NOT_SHOWN
 
-# The style class of a target's state and what it says.
+# Style class and text of a target's state.
 _STATES: Final = {True: ("up", "Up"), False: ("down", "Down"), None: ("unknown", "Not polled yet")}
 _HEADS: Final = (
     ("Target", ""),
@@ -24,11 +24,11 @@ _HEADS: Final = (
     ("Polled every", "number"),
     ("Failed polls", "number"),
 )
-_MOST_TOLD: Final = 3
+_MAX_LISTED: Final = 3
 
 
 def targets(page: PageData) -> Markup:
-    """Return the targets as a table, or what to do where there is none."""
+    """Return the targets as a table, or instructions without targets."""
     if not page.targets:
         return _none()
     heads = (
@@ -47,19 +47,19 @@ def targets(page: PageData) -> Markup:
 
 
 def summary(page: PageData) -> str:
-    """Return how many targets are up."""
+    """Return the number of targets that are up."""
     if not page.targets:
         return "No target"
     up = sum(each.up is True for each in page.targets)
-    return f"{up} of {len(page.targets)} {'target' if len(page.targets) == 1 else 'targets'} up"
+    return f"{up} of {plural(len(page.targets), 'target')} up"
 
 
 def problems(page: PageData) -> Iterator[Markup]:
-    """Yield a notice of the targets that cannot be polled."""
+    """Yield a notice of the targets that are down."""
     down = [each for each in page.targets if each.up is False]
     if down:
-        listed = joined(_problem(each) for each in down[:_MOST_TOLD])
-        more = f"… and {len(down) - _MOST_TOLD} more, below" if len(down) > _MOST_TOLD else ""
+        listed = joined(_problem(each) for each in down[:_MAX_LISTED])
+        more = f"… and {len(down) - _MAX_LISTED} more, below" if len(down) > _MAX_LISTED else ""
         yield tag(
             "div",
             tag("strong", _down(down)),
@@ -104,12 +104,12 @@ def _row(target: TargetView, now: float) -> Markup:
 def _omitted_row(target: TargetView) -> Markup:
     """Return the row of a target that could not be shown."""
     title = tag("th", name(target.target), scope="row", role="rowheader")
-    says = tag("td", NOT_SHOWN, role="cell", colspan=len(_HEADS) - 1, class_="error")
-    return tag("tr", title, says, role="row", data_key=target.target)
+    text = tag("td", NOT_SHOWN, role="cell", colspan=len(_HEADS) - 1, class_="error")
+    return tag("tr", title, text, role="row", data_key=target.target)
 
 
 def _cell(title: str, kind: str, value: str) -> Markup:
-    """Return a cell; on a narrow screen, where there is no head, it says itself what it is."""
+    """Return a cell; narrow screens show its label instead of the table head."""
     return tag("td", tag("div", value), class_=kind or None, role="cell", data_label=title)
 
 
@@ -122,7 +122,7 @@ def _none() -> Markup:
             "p",
             "or name them in the configuration, under ",
             tag("code", "targets"),
-            ", or let it find them in files, DNS or Kubernetes. To look at the page first: ",
+            ", or discover them by files, DNS or Kubernetes. To try the page with simulated servers: ",
             tag("code", "spec-decode-exporter run --simulate drop"),
             ".",
         ),

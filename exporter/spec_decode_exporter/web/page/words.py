@@ -1,36 +1,40 @@
-"""What the page calls things: ONE table for each kind of word, with the sign that is drawn beside it."""
+"""Words of the page: one table for verdicts, states, actions and advice, and their signs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.views import verdict_text
+from spec_decode_exporter.views.models import EngineView
 from spec_decode_exporter.web.page.markup import Markup, joined, tag
 
 NOT_SHOWN: Final = "Cannot be shown: an internal error of the exporter. Its log has the details."
-"""In the place of an engine, a target or a section that failed."""
+"""Shown in place of an engine, a target or a section that failed."""
 
 
 class Word(NamedTuple):
-    """What stands on the page, and what it means."""
+    """Word on the page, and its meaning."""
 
     text: str
     meaning: str
 
 
-_MADE_OF: Final = "by the speed-up or, where the cost of drafting is unknown, by the acceptance length."
+_BASIS: Final = "by the speed-up or, where the cost of drafting is unknown, by the acceptance length."
 
 VERDICTS: Final[Mapping[Verdict, Word]] = {
-    Verdict.OPTIMAL: Word("Optimal", f"Speculation pays very well, {_MADE_OF}"),
-    Verdict.HEALTHY: Word("Healthy", f"It pays, {_MADE_OF}"),
-    Verdict.MARGINAL: Word("Marginal", f"It pays a little, {_MADE_OF}"),
-    Verdict.POOR: Word("Poor", f"It hardly pays, if at all, {_MADE_OF}"),
-    Verdict.HARMFUL: Word("Harmful", "Decoding is slower than without speculation, beyond doubt."),
-    Verdict.INSUFFICIENT: Word("Too early", "Too little was drafted, or too unevenly, to say."),
+    Verdict.OPTIMAL: Word("Optimal", f"Speculation pays very well, {_BASIS}"),
+    Verdict.HEALTHY: Word("Healthy", f"It pays, {_BASIS}"),
+    Verdict.MARGINAL: Word("Marginal", f"It pays a little, {_BASIS}"),
+    Verdict.POOR: Word("Poor", f"It hardly pays, if at all, {_BASIS}"),
+    Verdict.HARMFUL: Word(
+        "Harmful", "Decoding is slower than without speculation, with statistical significance."
+    ),
+    Verdict.INSUFFICIENT: Word("Too early", "Too few drafts, or too uneven ones, for a verdict."),
 }
 
 _STATE_WORDS: Final[Mapping[State, str]] = {
@@ -52,9 +56,9 @@ ACTIONS: Final[Mapping[Action, str]] = {
     Action.DISABLE: "switch speculation off",
     Action.LIMIT_BATCH: "speculate only while few requests run",
     Action.SWITCH_METHOD: "draft by another engine's method",
-    Action.COLLECT: "none, too little is known",
+    Action.COLLECT: "none, the data does not suffice",
 }
-"""What the advice is, where no numbers are at hand."""
+"""Text of each action, without numbers."""
 
 _BARS: Final[Mapping[Verdict, int]] = {
     Verdict.OPTIMAL: 4,
@@ -67,7 +71,7 @@ _QUESTION: Final = "M3.5 8.5H5M7.5 8.5H9M11.5 8.5H13"
 
 
 def verdict_sign(verdict: Verdict) -> Markup:
-    """Draw a verdict so that it can be told without colours: as bars, a cross, or dots."""
+    """Draw a verdict as bars, a cross or dots: it is readable without colors."""
     bars = _BARS.get(verdict)
     if bars is None:
         stroke = _CROSS if verdict is Verdict.HARMFUL else _QUESTION
@@ -86,7 +90,7 @@ def _sign(drawing: Markup, verdict: Verdict) -> Markup:
 
 
 def verdict_chip(verdict: Verdict, meaning: str) -> Markup:
-    """Return a verdict as sign and word; ``meaning`` is what it says of one engine, or of any."""
+    """Return a verdict as sign and word; ``meaning`` is the tooltip."""
     word = tag("span", VERDICTS[verdict].text)
     return tag("span", verdict_sign(verdict), word, class_=f"verdict {verdict}", title=meaning)
 
@@ -95,3 +99,23 @@ def state_word(state: State) -> Markup:
     """Return a state as a word with a dot."""
     word = STATES[state]
     return tag("span", word.text, class_=f"state {state}", title=word.meaning)
+
+
+class Advice(StrEnum):
+    """Relation of the recommended number of draft tokens to the current one; the value is the text."""
+
+    BEST = "is best"
+    """The current number is recommended."""
+    AS_GOOD = "as good"
+    """Another number is recommended, without a gain that justifies a change."""
+    TRY = "try"
+    """Another number is recommended."""
+
+
+def advice(view: EngineView) -> Advice | None:
+    """Return the advice about K; None without a recommended number."""
+    if view.recommended_tokens is None or view.configured_tokens is None:
+        return None
+    if view.recommended_tokens == view.configured_tokens:
+        return Advice.BEST
+    return Advice.AS_GOOD if view.recommendation is Action.KEEP else Advice.TRY
