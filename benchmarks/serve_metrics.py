@@ -28,8 +28,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.aiohttp import make_aiohttp_handler
 
 from spec_decode_exporter.config.schema import Metrics
-from spec_decode_exporter.metrics.collector import Snapshot, SnapshotCollector, enabled_metrics
+from spec_decode_exporter.metrics.catalogue import enabled_metrics
+from spec_decode_exporter.metrics.collector import SnapshotCollector
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
+from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.monitor.target_status import TargetStatus
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets, Sample

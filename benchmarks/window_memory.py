@@ -18,9 +18,11 @@ from math import inf
 from spec_decode_exporter.analysis.evaluation import Assumptions
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.schema import Metrics
-from spec_decode_exporter.metrics.collector import Snapshot, SnapshotCollector, enabled_metrics
+from spec_decode_exporter.metrics.catalogue import enabled_metrics
+from spec_decode_exporter.metrics.collector import SnapshotCollector
 from spec_decode_exporter.monitor import engine_monitor as watching
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
+from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets, Sample
 

@@ -41,7 +41,7 @@ def test_the_documented_limits_are_those_of_the_code():
         MOST_LABELS,
     )
     from spec_decode_exporter.discovery.label_limits import MAX_NAME_CHARACTERS
-    from spec_decode_exporter.metrics.negotiation import MOST_CHARACTERS as MOST_OF_A_HEADER
+    from spec_decode_exporter.metrics.negotiation import MAX_CHARACTERS as MOST_OF_A_HEADER
     from spec_decode_exporter.requests.request_batch import MAX_RECORD_CHARACTERS
     from spec_decode_exporter.requests.request_record import MAX_NAME_CHARACTERS as MOST_REQUEST_NAME
     from spec_decode_exporter.scrape.page.layout_map import (

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.cost import CostCurve, CostSource
 from spec_decode_exporter.analysis.crossover import crossover_running_requests
-from spec_decode_exporter.analysis.speedup import estimated_speedup_ratio
 from spec_decode_exporter.config.cost_settings import LoadCost
+from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
 
 
 def curve(*points, fixed=0.0, fixed_tokens=0.0):

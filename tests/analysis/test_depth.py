@@ -22,7 +22,7 @@ from spec_decode_exporter.analysis.depth import (
     present_depth,
     recommended,
 )
-from spec_decode_exporter.analysis.speedup import estimated_speedup_ratio
+from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
 
 TOLERANCE = 0.03
 

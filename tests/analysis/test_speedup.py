@@ -9,15 +9,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.cost import Cost, CostSource
-from spec_decode_exporter.analysis.speedup import (
+from spec_decode_exporter.analysis.speedup import speedup_estimate
+from spec_decode_exporter.analysis.statistics.ratio_bounds import independent_variance
+from spec_decode_exporter.figures.acceptance import draft_acceptance_ratio, effective_tokens_per_step
+from spec_decode_exporter.figures.decode_work import (
     break_even_acceptance_ratio,
     estimated_speedup_ratio,
     speedup_ceiling_ratio,
-    speedup_estimate,
     work,
 )
-from spec_decode_exporter.analysis.statistics.ratio_bounds import independent_variance
-from spec_decode_exporter.figures.acceptance import draft_acceptance_ratio, effective_tokens_per_step
 from spec_decode_exporter.scrape.page.engine_table import Counter
 
 

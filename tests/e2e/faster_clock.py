@@ -22,7 +22,8 @@ from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.errors import Problem
 from spec_decode_exporter.config.load import ConfigError
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.metrics.collector import SnapshotCollector, enabled_metrics
+from spec_decode_exporter.metrics.catalogue import enabled_metrics
+from spec_decode_exporter.metrics.collector import SnapshotCollector
 from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
 from spec_decode_exporter.simulator.python_page import filtered_page, python_page

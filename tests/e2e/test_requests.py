@@ -59,7 +59,8 @@ def told(e2e, tmp_path_factory):
     )
     try:
         e2e.eventually(
-            lambda: "requests_below_break_even" in exporter.log and "mixed_workload_began" in exporter.log, 120
+            lambda: "requests_below_break_even" in exporter.log and "mixed_workload_began" in exporter.log,
+            120,
         )
         e2e.eventually(
             lambda: drafts(e2e, server) == samples(exporter)["spec_decode_request_drafts_total"], 60

@@ -1,4 +1,4 @@
-"""Acceptance: the worked examples of docs/semantics.md, a recorded page, and what has no value."""
+"""Acceptance: the worked examples of docs/semantics.md, a recorded page, and figures without a value."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_recorded_page_of_n_gram_drafts(recorded):
     assert positions.decay_ratio(recorded) == (18 + 14 + 13) / (29 + 18 + 14)
 
 
-def test_low_coverage_makes_the_length_flattering(make_window):
+def test_with_low_coverage_the_length_exceeds_the_effective_tokens(make_window):
     # Half the steps draft, each of those gives 3 tokens: a step gives 2.
     window = make_window(50, 200, 100, decode_steps=100, generation_tokens=202, first_tokens=2)
     assert acceptance.acceptance_length_tokens(window) == 3.0
@@ -75,7 +75,7 @@ def test_low_coverage_makes_the_length_flattering(make_window):
     assert acceptance.effective_tokens_per_step(window) == 2.0
 
 
-def test_with_full_coverage_and_nothing_cut_off_the_effective_tokens_are_the_length(make_window):
+def test_with_full_coverage_and_no_discarded_token_effective_tokens_equal_the_length(make_window):
     window = make_window(100, 400, 230, decode_steps=100, generation_tokens=335, first_tokens=5)
     assert acceptance.effective_tokens_per_step(window) == acceptance.acceptance_length_tokens(window)
 
@@ -91,11 +91,11 @@ def test_0_over_0_has_no_value(make_window, formula):
 
 
 @pytest.mark.parametrize("formula", [*FORMULAS, acceptance.rejected_tokens])
-def test_what_an_engine_does_not_tell_has_no_value(make_window, formula):
+def test_a_figure_of_an_unknown_counter_has_no_value(make_window, formula):
     assert formula(make_window()) is None
 
 
-def test_nothing_accepted_is_a_length_of_1(make_window):
+def test_without_accepted_tokens_the_length_is_1(make_window):
     window = make_window(10, 40, 0)
     assert acceptance.acceptance_length_tokens(window) == 1.0
     assert acceptance.draft_acceptance_ratio(window) == 0.0

@@ -1,4 +1,4 @@
-"""Latency under speculation, and quantiles as Prometheus has them."""
+"""Latency under speculation, and quantiles as in Prometheus."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_first_tokens_come_from_no_decode_step(make_window):
 
 
 @pytest.mark.parametrize("formula", [decode_seconds, step_seconds, time_per_output_token_seconds])
-def test_what_an_engine_does_not_tell_has_no_value(make_window, formula):
+def test_a_figure_of_an_unknown_counter_has_no_value(make_window, formula):
     assert formula(make_window()) is None
 
 
@@ -88,7 +88,7 @@ class TestQuantile:
         assert quantile(0.5, Buckets((0.0, 1.0, inf), (9, 10, 10))) == 0.0
         assert quantile(0.5, Buckets((-1.0, 1.0, inf), (9, 10, 10))) == -1.0
 
-    def test_empty_buckets_before_are_passed_over(self):
+    def test_empty_lower_buckets_are_skipped(self):
         assert quantile(0.5, Buckets((1.0, 2.0, 4.0, inf), (0, 0, 10, 10))) == pytest.approx(3.0)
 
     def test_decode_steps_of_a_recorded_page(self):
@@ -151,15 +151,13 @@ class TestServersThatCountTokensAsSteps:
             (0, 0, 0, False),
         ],
     )
-    def test_they_are_told_apart_by_the_tokens_that_steps_gave(
-        self, make_window, accepted, steps, tokens, expected
-    ):
+    def test_they_are_recognised_by_the_tokens_of_steps(self, make_window, accepted, steps, tokens, expected):
         assert counts_tokens_as_steps(self.window(make_window, accepted, steps, tokens)) is expected
 
     @pytest.mark.parametrize(
         "missing", ["accepted_tokens", "decode_steps", "generation_tokens", "first_tokens"]
     )
-    def test_what_is_unknown_tells_nothing(self, make_window, missing):
+    def test_they_are_not_recognised_by_unknown_counters(self, make_window, missing):
         known = {
             "accepted_tokens": 500,
             "decode_steps": 1000,

@@ -12,7 +12,7 @@ from spec_decode_exporter.figures.poll_spread import spread
 
 
 def polls(*counts):
-    """Increments of so many draft tokens, of which so many are accepted."""
+    """Return increments, each of draft tokens and accepted tokens."""
     return [{"draft_tokens": drafted, "accepted_tokens": accepted} for drafted, accepted in counts]
 
 
@@ -21,7 +21,7 @@ def test_a_window_without_draft_tokens_has_no_spread(make_window):
     assert spread(make_window(increments=polls((0, 0), (0, 0)))) is None
 
 
-def test_a_poll_weighs_as_much_as_it_drafted(make_window):
+def test_a_poll_is_weighted_by_its_draft_tokens(make_window):
     found = spread(make_window(increments=polls((80, 72), (10, 1), (0, 0), (10, 5))))
     assert (found.lowest, found.highest) == (0.1, 0.9)
     assert found.percentile(0.10) == 0.1
@@ -29,7 +29,7 @@ def test_a_poll_weighs_as_much_as_it_drafted(make_window):
     assert found.percentile(0.50) == 0.9
 
 
-def test_a_single_poll_has_no_scatter(make_window):
+def test_a_single_poll_has_no_standard_deviation(make_window):
     found = spread(make_window(increments=polls((10, 4))))
     assert found.lowest == found.highest == found.percentile(0.1) == found.percentile(0.9) == 0.4
     assert found.standard_deviation() == 0.0

@@ -1,4 +1,4 @@
-"""Positions: survival, conditional acceptance, decay, and how many tokens a draft gets accepted."""
+"""Positions: acceptance, conditional acceptance, decay, and accepted lengths of drafts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_position_s_ratio_is_of_all_drafts(worked):
     assert position_acceptance_ratios(worked) == [0.80, 0.65, 0.50, 0.35]
 
 
-def test_a_position_s_conditional_ratio_is_of_the_drafts_that_got_there(worked):
+def test_a_position_s_conditional_ratio_is_of_the_drafts_that_reached_it(worked):
     assert conditional_acceptance_ratios(worked) == [80 / 100, 65 / 80, 50 / 65, 35 / 50]
 
 
@@ -45,7 +45,7 @@ def test_one_position_cannot_decay(make_window):
     assert decay_ratio(make_window(10, 10, 5, positions=(5,))) is None
 
 
-def test_decay_of_nothing_has_no_value(make_window):
+def test_decay_without_accepted_tokens_has_no_value(make_window):
     assert decay_ratio(make_window(10, 30, 0, positions=(0, 0, 0))) is None
 
 
@@ -53,7 +53,7 @@ def test_the_accepted_lengths_of_the_example(worked):
     assert accepted_length_ratios(worked) == pytest.approx([0.20, 0.15, 0.15, 0.15, 0.35])
 
 
-def test_the_conditional_ratio_after_nothing_has_no_value(make_window):
+def test_the_conditional_ratio_after_an_unreached_position_has_no_value(make_window):
     window = make_window(10, 30, 4, positions=(4, 0, 0))
     assert position_acceptance_ratios(window) == [0.4, 0.0, 0.0]
     assert conditional_acceptance_ratios(window) == [0.4, 0.0, None]
@@ -79,7 +79,7 @@ def test_an_engine_without_drafts_has_no_lengths(make_window):
 
 
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=200), st.integers(1, 8))
-def test_they_are_what_counting_single_drafts_gives(make_window, lengths, tokens):
+def test_accepted_lengths_equal_those_of_counted_single_drafts(make_window, lengths, tokens):
     lengths = [min(length, tokens) for length in lengths]
     drafts = len(lengths)
     counts = [sum(length > place for length in lengths) for place in range(tokens)]
@@ -106,20 +106,20 @@ def test_the_pooled_acceptance_is_the_same_for_every_draft_length(make_window, t
     assert pooled_acceptance_ratio(window) == 0.25
 
 
-def test_a_token_that_was_not_drafted_was_not_tried(make_window):
+def test_only_drafted_tokens_are_trials(make_window):
     # Two of four tokens drafted, all accepted.
     assert pooled_acceptance_ratio(make_window(100, 200, 200, positions=(100, 100, 0, 0))) == 1.0
     assert pooled_acceptance_ratio(make_window(100, 250, 200, positions=(100, 100, 0, 0))) == 200 / 250
     assert pooled_acceptance_ratio(make_window(100, 400, 200, positions=(100, 100, 0, 0))) == 200 / 300
 
 
-def test_the_pooled_acceptance_of_nothing_has_no_value(make_window):
+def test_the_pooled_acceptance_without_drafts_has_no_value(make_window):
     assert pooled_acceptance_ratio(make_window(0, 0, 0, positions=(0, 0))) is None
     assert pooled_acceptance_ratio(make_window(positions=(0, 0))) is None
     assert pooled_acceptance_ratio(make_window(100, 200, 0, positions=(0, 0))) == 0.0
 
 
-def test_an_engine_that_does_not_tell_positions_has_no_pooled_acceptance(make_window):
+def test_an_engine_without_positions_has_no_pooled_acceptance(make_window):
     assert pooled_acceptance_ratio(make_window(100, 200, 50)) is None
     # K is known by T / D, so the window has positions, all of them 0.
     assert pooled_acceptance_ratio(make_window(100, 200, 50, positions=(0, 0))) is None
@@ -128,8 +128,8 @@ def test_an_engine_that_does_not_tell_positions_has_no_pooled_acceptance(make_wi
 @given(
     st.lists(st.tuples(st.integers(1, 8), st.integers(0, 8)), min_size=1, max_size=100), st.integers(8, 12)
 )
-def test_the_pooled_acceptance_is_at_most_what_counting_single_tokens_gives(make_window, drafts, tokens):
-    """And exactly that where every draft has K tokens."""
+def test_the_pooled_acceptance_is_at_most_that_of_counted_single_tokens(make_window, drafts, tokens):
+    """Equal if every draft has K tokens."""
     drafts = [(drafted, min(accepted, drafted)) for drafted, accepted in drafts]
     lengths = [accepted for _, accepted in drafts]
 
@@ -157,12 +157,12 @@ def test_the_pooled_acceptance_is_at_most_what_counting_single_tokens_gives(make
         (405, [100, 100, 100, 100]),  # torn
     ],
 )
-def test_so_many_drafts_at_least_reach_a_position(make_window, drafted, expected):
+def test_the_minimum_of_drafts_that_reach_a_position(make_window, drafted, expected):
     window = make_window(100, drafted, 0, positions=(0,) * 4)
     assert [least_drafted(window, position) for position in range(4)] == expected
 
 
 @given(st.lists(st.integers(1, 8), min_size=1, max_size=60), st.integers(0, 7))
-def test_no_fewer_drafts_reach_a_position(make_window, lengths, position):
+def test_the_minimum_of_drafts_holds_for_counted_single_drafts(make_window, lengths, position):
     window = make_window(len(lengths), sum(lengths), 0, positions=(0,) * 8)
     assert least_drafted(window, position) <= sum(length > position for length in lengths)

@@ -11,5 +11,5 @@ from spec_decode_exporter.figures.ratio import ratio
     ("numerator", "denominator", "expected"),
     [(1, 4, 0.25), (0, 4, 0.0), (0, 0, None), (3, 0, None), (None, 4, None), (1, None, None), (3, 0.0, None)],
 )
-def test_a_ratio_needs_both_sides_and_something_to_divide_by(numerator, denominator, expected):
+def test_a_ratio_needs_both_sides_and_a_denominator_other_than_0(numerator, denominator, expected):
     assert ratio(numerator, denominator) == expected

@@ -1,4 +1,4 @@
-"""What the server was busy with."""
+"""Server load."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def test_the_mean_of_a_gauge_is_the_window_s(make_window):
     assert mean(window, Gauge.KV_CACHE_USAGE) == 0.25
 
 
-def test_a_rate_is_by_the_time_covered_and_not_by_the_window_s_name(make_window):
+def test_a_rate_is_by_the_covered_time_and_not_by_the_window_s_length(make_window):
     assert per_second(make_window(seconds=12.0), 60) == 5.0
     assert per_second(make_window(seconds=12.0), 0) == 0.0
 
 
-def test_a_rate_over_no_time_or_of_nothing_known_has_no_value(make_window):
+def test_a_rate_over_no_time_or_of_an_unknown_count_has_no_value(make_window):
     assert per_second(make_window(seconds=0.0), 60) is None
     assert per_second(make_window(), None) is None
 
@@ -38,7 +38,7 @@ def test_prefix_cache_hits_are_a_share_of_the_tokens_looked_up(make_window, quer
 
 class TestTheLoadOfDrafts:
     def polls(self, *polls):
-        """Increments of so many draft tokens, at so many running requests."""
+        """Return increments, each of draft tokens and running requests."""
         return [{"draft_tokens": drafted, "gauges": (running, 0.0, 0.0)} for drafted, running in polls]
 
     def test_is_the_mean_over_draft_tokens_and_not_over_time(self, make_window):
@@ -46,9 +46,9 @@ class TestTheLoadOfDrafts:
         window = make_window(increments=polls, gauges=(16.0, 0.0, 0.0))
         assert drafting_requests(window) == (100 * 4 + 300 * 60) / 400
 
-    def test_is_the_mean_over_the_polls_where_nothing_is_drafted(self, make_window):
+    def test_is_the_mean_over_the_polls_without_drafts(self, make_window):
         window = make_window(increments=self.polls((0, 2.0), (0, 4.0)), gauges=(3.0, 0.0, 0.0))
         assert drafting_requests(window) == 3.0
 
-    def test_is_unknown_where_the_server_does_not_tell(self, make_window):
+    def test_is_unknown_without_the_gauge(self, make_window):
         assert drafting_requests(make_window(increments=self.polls((100, 0.0)))) is None

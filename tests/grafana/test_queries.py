@@ -7,14 +7,11 @@ import re
 import promql_parser as promql
 import pytest
 
-from spec_decode_exporter.metrics.engine_metrics import (
-    CATALOGUE,
-    ENGINE_LABELS,
-    EXPORTER_METRICS,
-    TARGET_METRICS,
-)
+from spec_decode_exporter.metrics.catalogue import CATALOGUE
+from spec_decode_exporter.metrics.engine_metrics import ENGINE_LABELS
 from spec_decode_exporter.metrics.experiment_metrics import ARM_LABELS, EXPERIMENT_METRICS
 from spec_decode_exporter.metrics.metric import MetricKind
+from spec_decode_exporter.metrics.own_metrics import EXPORTER_METRICS, TARGET_METRICS
 from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
 
 from .shipped import each_board, each_panel, each_target, interpolated, parse

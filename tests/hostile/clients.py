@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from spec_decode_exporter.metrics.negotiation import MOST_CHARACTERS as MOST_OF_A_HEADER
+from spec_decode_exporter.metrics.negotiation import MAX_CHARACTERS as MOST_OF_A_HEADER
 from spec_decode_exporter.requests.request_batch import MAX_BATCH_REQUESTS, MAX_RECORD_CHARACTERS
 from spec_decode_exporter.web import application
 from spec_decode_exporter.web.api import event_stream, queries, request_ingest

@@ -1,4 +1,4 @@
-"""From findings to a page: the golden page, switches, and what one failure costs."""
+"""Collect a page from a snapshot: the golden page, switches and failures."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.core.internal_errors import RECOVERED_AFTER, InternalErrors
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.metrics import collector as module
-from spec_decode_exporter.metrics.collector import Snapshot, SnapshotCollector, enabled_metrics
-from spec_decode_exporter.metrics.engine_metrics import CATALOGUE, ENGINE_METRICS, NAMES
+from spec_decode_exporter.metrics.catalogue import CATALOGUE, NAMES, enabled_metrics
+from spec_decode_exporter.metrics.collector import SnapshotCollector
+from spec_decode_exporter.metrics.engine_metrics import ENGINE_METRICS
 from spec_decode_exporter.metrics.exposition import Exposition
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
+from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.monitor.target_status import ExporterStatus, TargetStatus
 from spec_decode_exporter.scrape.page.sample import EngineName
@@ -57,7 +59,7 @@ def status_fixture():
 
 @pytest.fixture(name="recorded", scope="module")
 def recorded_fixture(status):
-    """What a page of ours says after the first 25 s of a recorded trace, seen by one target of two."""
+    """Snapshot after the first 25 s of a recorded trace, of one target of two."""
     with gzip.open(TESTS / "traces" / "restart_k3_k5.jsonl.gz", "rt") as lines:
         rows = [row for row in map(json.loads, lines) if row["t"] < 25]
     watch, reader = EngineMonitor((10.0, 300.0)), SampleReader()
@@ -93,7 +95,7 @@ def families_of(snapshot, enabled=None):
     ids=["defaults", "everything"],
 )
 async def test_the_page_of_a_recorded_trace_is_the_golden_one(recorded, name, enabled):
-    """After a wanted change: ``UPDATE_GOLDEN=1 pytest tests/export``, then read the difference."""
+    """After a wanted change: ``UPDATE_GOLDEN=1 pytest tests/metrics``, then read the difference."""
     found = await page_of(recorded, enabled)
     file = GOLDEN / f"restart_k3_k5.{name}.txt"
     if os.environ.get("UPDATE_GOLDEN"):
@@ -129,7 +131,7 @@ def test_every_series_of_a_family_has_the_same_labels(recorded):
         assert len({frozenset(sample.labels) - {"le"} for sample in family.samples}) == 1, family.name
 
 
-def test_a_family_without_samples_is_left_out(recorded):
+def test_a_family_without_samples_is_omitted(recorded):
     assert families_of(Snapshot()) == []
     names = {family.name for family in families_of(recorded)}
     assert "spec_decode_engine_reported_acceptance_ratio" not in names
@@ -170,7 +172,7 @@ def test_all_families_are_from_one_moment(busy):
 class TestSwitches:
     DEFAULT = frozenset(metric.name for metric in CATALOGUE if metric.default)
 
-    def test_the_default_is_all_but_those_marked_off(self):
+    def test_by_default_all_metrics_are_on_that_are_not_marked_off(self):
         assert enabled_metrics(Config().metrics) == self.DEFAULT
         assert frozenset() < NAMES - self.DEFAULT
 
@@ -185,7 +187,7 @@ class TestSwitches:
             metric.name for metric in CATALOGUE if metric.group is Group.DISTRIBUTION
         }
 
-    def test_enabling_a_group_enables_what_is_off_in_it(self):
+    def test_enabling_a_group_enables_its_metrics_that_are_off_by_default(self):
         found = enabled_metrics(Metrics(enable=("sums",)))
         assert found - self.DEFAULT == {"spec_decode_window_position_accepted_tokens"}
 
@@ -200,7 +202,7 @@ class TestSwitches:
             "spec_decode_poll_acceptance_ratio",
         }
 
-    def test_a_name_goes_before_its_group(self):
+    def test_a_name_takes_precedence_over_its_group(self):
         kept = enabled_metrics(Metrics(enable=("spec_decode_drafts_total",), disable=("counters",)))
         assert kept & {m.name for m in CATALOGUE if m.group is Group.COUNTERS} == {"spec_decode_drafts_total"}
         dropped = enabled_metrics(
@@ -209,7 +211,7 @@ class TestSwitches:
         assert "spec_decode_accepted_length_ratio" not in dropped
         assert "spec_decode_interval_acceptance_ratio" in dropped
 
-    async def test_what_is_off_is_not_on_the_page(self, recorded):
+    async def test_disabled_metrics_are_not_on_the_page(self, recorded):
         page = await page_of(recorded, enabled_metrics(Metrics(disable=("latency", "exporter"))))
         assert "spec_decode_latency_seconds" not in page
         assert "spec_decode_exporter_" not in page
@@ -219,7 +221,7 @@ class TestSwitches:
 class TestFailures:
     @pytest.fixture(name="fragile")
     def fragile_fixture(self, monkeypatch):
-        """A catalogue of which one metric's formula raises while the list is not empty."""
+        """Metric table with one metric that raises while the list is not empty."""
         failing = [True]
         row = next(one for one in ENGINE_METRICS if one.name == "spec_decode_acceptance_length_tokens")
 
@@ -236,7 +238,7 @@ class TestFailures:
         )
         return failing
 
-    def test_one_metric_that_fails_takes_no_other_with_it_and_is_logged_once(self, fragile, recorded):
+    def test_a_failing_metric_is_omitted_alone_and_logged_once(self, fragile, recorded):
         collector = SnapshotCollector(lambda: recorded, lambda: NAMES)
         with capture_logs() as logs:
             pages = [{family.name for family in collector.collect()} for _ in range(3)]
@@ -247,7 +249,7 @@ class TestFailures:
             ("internal_error", "metrics", "one")
         ]
 
-    def test_it_comes_back_and_a_failure_a_minute_later_is_logged_again(self, fragile, recorded, clock):
+    def test_it_recovers_and_a_failure_a_minute_later_is_logged_again(self, fragile, recorded, clock):
         errors = InternalErrors(clock.monotonic)
         collector = SnapshotCollector(lambda: recorded, lambda: NAMES, errors)
         with capture_logs() as logs:
@@ -260,7 +262,7 @@ class TestFailures:
         assert "spec_decode_acceptance_length_tokens" in names
         assert [log["event"] for log in logs] == ["internal_error", "internal_error_ended", "internal_error"]
 
-    def test_an_engine_that_a_metric_cannot_read_takes_no_other_engine_with_it(self, busy, recorded):
+    def test_an_engine_that_a_metric_cannot_read_is_omitted_alone(self, busy, recorded):
         broken = replace(busy, totals=None)
         snapshot = Snapshot([(LABELS, broken), (LABELS | {"engine": "1"}, busy)])
         collector = SnapshotCollector(lambda: snapshot, lambda: NAMES)
@@ -272,7 +274,7 @@ class TestFailures:
         assert [(log["event"], log["engine"]) for log in logs] == [("internal_error", "0")]
 
     @pytest.mark.parametrize("number", [inf, -inf, nan, 10**400])
-    def test_no_number_is_shown_that_is_not_finite(self, monkeypatch, recorded, number):
+    def test_infinite_numbers_are_omitted(self, monkeypatch, recorded, number):
         row = replace(ENGINE_METRICS[0], read=lambda _: [((), number)])
         monkeypatch.setattr(
             module, "_PARTS", (module._CollectorPart((row,), lambda snapshot: snapshot.engines),)
@@ -281,7 +283,7 @@ class TestFailures:
 
 
 class TestNamesOfEngines:
-    """As a target's watch gives them."""
+    """Labels as a target monitor yields them."""
 
     @pytest.fixture(name="labels_of")
     async def labels_of_fixture(self, clock):

@@ -35,7 +35,7 @@ PARSERS = {
 
 
 class Given:
-    """A collector of the families it was made of; an exception among them is raised in its turn."""
+    """A collector of given families; an exception among them is raised at its place."""
 
     def __init__(self, *families):
         self.families = families
@@ -82,7 +82,7 @@ def samples(text, format_):
 
 @pytest.mark.parametrize("format_", Format)
 @pytest.mark.parametrize("count", [0, 1, SLICE - 1, SLICE, SLICE + 1, 3 * SLICE, 3 * SLICE + 7])
-async def test_a_page_in_slices_is_the_page_in_one_go(format_, count):
+async def test_a_page_in_slices_equals_the_page_written_at_once(format_, count):
     families = [*every_kind(), gauge("big", count)]
     assert await page([Given(*families)], format_) == WRITERS[format_](Given(*families)).decode()
 
@@ -102,7 +102,7 @@ async def test_the_library_reads_back_what_was_served(format_):
     label=st.text(st.characters(exclude_categories=["Cs"])),
     value=st.floats(allow_nan=False),
 )
-def test_any_label_and_any_value_survive(format_, label, value):
+def test_any_label_and_any_value_is_escaped_and_read_back(format_, label, value):
     family = GaugeMetricFamily("g", label, labels=["model_name"])
     family.add_metric([label], value)
     text = asyncio.run(page([Given(family)], format_))
@@ -116,7 +116,7 @@ async def test_a_family_is_introduced_once_however_many_slices_it_takes():
 
 
 @pytest.mark.parametrize("format_", Format)
-async def test_the_time_of_creation_is_left_out(format_):
+async def test_the_creation_time_is_omitted(format_):
     counter = CounterMetricFamily("c", "Counts.", labels=["target"])
     counter.add_metric(["a"], 3, created=1e9)
     text = await page([Given(counter)], format_)
@@ -124,7 +124,7 @@ async def test_the_time_of_creation_is_left_out(format_):
     assert 'c_total{target="a"} 3.0' in text
 
 
-async def test_a_collector_that_raises_costs_only_its_own_families():
+async def test_a_failing_collector_omits_its_own_families_only():
     collectors = [
         Given(gauge("first")),
         Given(gauge("before"), ValueError("no"), gauge("after")),
@@ -140,7 +140,7 @@ async def test_a_collector_that_raises_costs_only_its_own_families():
 
 
 @pytest.mark.parametrize("format_", Format)
-async def test_a_family_that_cannot_be_written_is_left_out_whole(format_):
+async def test_a_family_that_cannot_be_written_is_omitted_as_a_whole(format_):
     bad = gauge("bad", 3 * SLICE)
     bad.add_metric([object()], 1.0)
     with capture_logs():
@@ -179,7 +179,7 @@ async def test_other_tasks_run_while_a_large_page_is_rendered():
     assert turns >= 100
 
 
-async def test_many_small_families_share_a_turn():
+async def test_many_small_families_share_a_cooperative_yield():
     turns = 0
 
     async def poll():

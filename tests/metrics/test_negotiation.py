@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.metrics import negotiation as module
-from spec_decode_exporter.metrics.negotiation import MOST_CHARACTERS, Format, choose_format, choose_gzip
+from spec_decode_exporter.metrics.negotiation import MAX_CHARACTERS, Format, choose_format, choose_gzip
 
 TEXT, TEXT_1, OPENMETRICS = Format.TEXT_0_0_4, Format.TEXT_1_0_0, Format.OPENMETRICS_1_0_0
 
@@ -86,7 +86,7 @@ CLIENTS = {
 
 
 @pytest.mark.parametrize(("accept", "expected"), CLIENTS.values(), ids=CLIENTS)
-def test_each_known_client_gets_what_it_likes_best(accept, expected):
+def test_each_known_client_gets_its_preferred_format(accept, expected):
     assert choose_format(accept) is expected
 
 
@@ -111,7 +111,7 @@ RULES = [
     ("text/plain;version=0.0.4;q=0,text/plain;q=0.5", TEXT_1),
     ("application/openmetrics-text;q=0,*/*;q=0.1", TEXT),
     ("text/plain;q=0.000,application/openmetrics-text;q=0.001", OPENMETRICS),
-    # Who accepts nothing of ours gets the oldest format all the same.
+    # A client that accepts none of the formats gets the oldest.
     ("*/*;q=0", TEXT),
     ("application/json", TEXT),
     ("application/openmetrics-text;version=2.0.0", TEXT),
@@ -195,7 +195,7 @@ ENCODINGS = [
 
 
 @pytest.mark.parametrize(("accept_encoding", "expected"), ENCODINGS)
-def test_gzip_is_chosen_only_where_it_is_liked(accept_encoding, expected):
+def test_gzip_is_chosen_only_if_the_client_prefers_it(accept_encoding, expected):
     assert choose_gzip(accept_encoding) is expected
 
 
@@ -207,10 +207,10 @@ def test_a_header_is_read_up_to_a_limit(element, monkeypatch):
     header = element * (500_000 // len(element))
     choose_format(header)
     choose_gzip(header)
-    assert sum(read) + len(read) <= 2 * (MOST_CHARACTERS + 2)
+    assert sum(read) + len(read) <= 2 * (MAX_CHARACTERS + 2)
 
 
-def test_an_element_that_the_limit_cuts_is_left_out():
-    header = "gzip;q=1," + " " * (MOST_CHARACTERS - 20) + "," + "gzip;q=0.5"
+def test_an_element_cut_by_the_limit_is_omitted():
+    header = "gzip;q=1," + " " * (MAX_CHARACTERS - 20) + "," + "gzip;q=0.5"
     assert choose_gzip(header)
-    assert not choose_gzip("identity," + " " * (MOST_CHARACTERS - 15) + ",gzip;q=0.999")
+    assert not choose_gzip("identity," + " " * (MAX_CHARACTERS - 15) + ",gzip;q=0.999")

@@ -1,4 +1,4 @@
-"""What the requests' findings look like on a page."""
+"""Metrics of requests on a page."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.schema import Metrics
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.metrics.collector import Snapshot, SnapshotCollector, enabled_metrics
-from spec_decode_exporter.metrics.engine_metrics import NAMES
+from spec_decode_exporter.metrics.catalogue import NAMES, enabled_metrics
+from spec_decode_exporter.metrics.collector import SnapshotCollector
 from spec_decode_exporter.metrics.exposition import Exposition
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
+from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.requests.group_totals import (
     ACCEPTANCE_LENGTH_BOUNDS,
     ACCEPTANCE_RATIO_BOUNDS,
@@ -107,7 +108,7 @@ def values_of(findings, name):
 
 
 async def test_the_page_is_the_golden_one():
-    """After a wanted change: ``UPDATE_GOLDEN=1 pytest tests/export``, then read the difference."""
+    """After a wanted change: ``UPDATE_GOLDEN=1 pytest tests/metrics``, then read the difference."""
     collector = SnapshotCollector(lambda: Snapshot(requests=found()), lambda: NAMES)
     pieces = [piece async for piece in Exposition([collector]).render(Format.TEXT_0_0_4)]
     page = b"".join(pieces).decode()
@@ -122,11 +123,11 @@ async def test_the_page_is_the_golden_one():
     }
 
 
-def test_nothing_at_all_is_said_where_no_requests_are_taken():
+def test_no_metric_is_exported_if_no_requests_are_received():
     assert families_of(found(enabled=False)) == []
 
 
-def test_every_metric_has_values_where_there_is_everything():
+def test_every_metric_has_values_if_the_findings_are_complete():
     names = {family.name for family in families_of(found())}
     assert names == {metric.family for metric in REQUEST_METRICS}
 
@@ -149,7 +150,7 @@ def test_buckets_are_cumulative_and_end_with_the_count():
     assert values_of(found(), f"{name}_sum") == {labels: 30.25}
 
 
-def test_what_has_no_value_is_absent_of_requests_that_drafted_nothing():
+def test_figures_of_requests_without_drafts_are_absent():
     findings = found(
         windows={"30s": WindowFindings(30.0, False, [GroupFindings(ODD, NOTHING, Effect.UNCLEAR)])}
     )
@@ -184,13 +185,13 @@ def test_what_has_no_value_is_absent_of_requests_that_drafted_nothing():
         ("spec_decode_exporter_requests_folded_total", ("request_type",), 7),
     ],
 )
-def test_a_number_stands_where_it_belongs(name, labels, value):
+def test_each_metric_has_the_number_of_its_finding(name, labels, value):
     assert values_of(found(), name)[labels] == pytest.approx(value)
 
 
 @pytest.mark.parametrize("effect", Effect)
-def test_the_effect_is_a_state_set_that_says_what_the_findings_say_whatever_the_bounds(effect):
-    """By a cost that is only usual it is unclear who loses, though the upper bound is below 1."""
+def test_the_effect_is_a_state_set_of_the_finding_whatever_the_bounds(effect):
+    """With the default cost a loss is unclear, though the upper bound is below 1."""
     losing = replace(SUMMARY, speedup_ratio=Estimate(0.91, 0.9, 0.92, 0.05))
     windows = {"30s": WindowFindings(30.0, False, [GroupFindings(CHAT, losing, effect)])}
     assert values_of(found(windows=windows), "spec_decode_request_effect") == {
@@ -203,12 +204,12 @@ def test_a_workload_of_one_kind_is_0_and_not_absent():
     assert values_of(found(windows=windows), "spec_decode_mixed_workload") == {("llama", "30s"): 0}
 
 
-class TestTheNumberOfSeries:
-    """The bounds of the configuration are the bounds of the page, whatever strangers send (decision 10)."""
+class TestNumberOfSeries:
+    """The limits of the configuration limit the page, for any untrusted text (decision 10)."""
 
     @pytest.fixture(name="board")
     def board_fixture(self):
-        """The board of the defaults, of which other models, types, temperatures and users come than it tells apart."""
+        """Request store with the default limits, after more models, types, temperatures and users than these."""
         board = RequestStore(RequestSettings(ingest=True))
         for model_name, kind, temperature in product(range(30), range(15), (None, 0, 0.2, 0.5, 0.9, 1.5)):
             request = RequestRecord(
@@ -229,7 +230,7 @@ class TestTheNumberOfSeries:
         assert len(of_users) <= 2 * 21 * 21 == 882
 
     def test_a_group_is_76_and_a_model_12(self):
-        """The defaults. Whoever adds a row looks at the decision about series of requests."""
+        """Limits of the defaults: a change of the table must consider decision 10."""
         windows = {
             label: WindowFindings(0.0, False, [GroupFindings(CHAT, SUMMARY, Effect.GAINS)], [model()])
             for label in ("30s", "5m")

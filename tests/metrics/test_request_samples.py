@@ -1,16 +1,17 @@
-"""Findings of single groups, models and users: together they are all of them."""
+"""Split of request findings into groups, models and users."""
 
 from __future__ import annotations
 
-from spec_decode_exporter.metrics.collector import Snapshot, SnapshotCollector
-from spec_decode_exporter.metrics.engine_metrics import NAMES
+from spec_decode_exporter.metrics.catalogue import NAMES
+from spec_decode_exporter.metrics.collector import SnapshotCollector
 from spec_decode_exporter.metrics.request_samples import single_parts
+from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.requests.request_findings import RequestFindings
 from tests.web.page.mixed_requests import mixed_requests
 
 
 def series(found):
-    """What a page says of the requests, by name and labels; what is about all of them left aside."""
+    """Return the samples of groups, models and users by name and labels."""
     families = SnapshotCollector(lambda: Snapshot(requests=found), lambda: NAMES).collect()
     return {
         (sample.name, *sorted(sample.labels.items())): sample.value
@@ -20,7 +21,7 @@ def series(found):
     }
 
 
-async def test_the_parts_say_together_what_the_whole_says_and_nothing_twice():
+async def test_the_parts_have_all_samples_of_the_whole_and_none_twice():
     whole = await mixed_requests()
     parts = [series(part) for _, part in single_parts(whole)]
     assert sum(map(len, parts)) == len(series(whole)) > 100

@@ -8,10 +8,10 @@ from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.evaluation import Assumptions
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.speedup import estimated_speedup_ratio
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.simulator.ground_truth import draft_cost_ratio, speedup, target_settings

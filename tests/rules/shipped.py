@@ -14,14 +14,11 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.parser import text_string_to_metric_families
 
 from config.prometheus.generate.settings import load
-from spec_decode_exporter.metrics.engine_metrics import (
-    CATALOGUE,
-    ENGINE_LABELS,
-    EXPORTER_METRICS,
-    TARGET_METRICS,
-)
+from spec_decode_exporter.metrics.catalogue import CATALOGUE
+from spec_decode_exporter.metrics.engine_metrics import ENGINE_LABELS
 from spec_decode_exporter.metrics.experiment_metrics import ARM_LABELS, EXPERIMENT_METRICS
 from spec_decode_exporter.metrics.metric import MetricKind
+from spec_decode_exporter.metrics.own_metrics import EXPORTER_METRICS, TARGET_METRICS
 from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
 
 ROOT = Path(__file__).parents[2]

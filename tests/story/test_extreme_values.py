@@ -19,8 +19,8 @@ from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.discovery.target import Target
+from spec_decode_exporter.metrics.catalogue import NAMES
 from spec_decode_exporter.metrics.collector import SnapshotCollector
-from spec_decode_exporter.metrics.engine_metrics import NAMES
 from spec_decode_exporter.metrics.exposition import Exposition
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.monitor.event_log import EventLog

@@ -1,4 +1,4 @@
-"""What is said of an engine as JSON."""
+"""JSON model of an engine."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from spec_decode_exporter.analysis.evaluation import UNREACHABLE, Evaluation
 from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.metrics.collector import Snapshot
 from spec_decode_exporter.metrics.engine_metrics import ENGINE_METRICS
 from spec_decode_exporter.metrics.metric import MetricKind
+from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.views.engine_view import engine_id, engine_view, snapshot_view
 from spec_decode_exporter.views.models import EngineView, SnapshotView, TotalsView, WindowView
 
@@ -25,7 +25,7 @@ def view(busy):
 
 
 def values(findings):
-    """What the metrics say of an engine: by name without its prefix, window and further labels."""
+    """Return the values of an engine's metrics by name without prefix, window and further labels."""
     return {
         (metric.name.removeprefix("spec_decode_"), *own): number
         for metric in ENGINE_METRICS
@@ -98,7 +98,7 @@ def test_a_window_is_shown_with_its_bounds(view):
     assert view.latency_seconds["queue"].p50 == pytest.approx(0.1)
 
 
-def test_what_is_unknown_is_null(findings_of, make_sample):
+def test_unknown_values_are_null(findings_of, make_sample):
     found = findings_of([make_sample(n, 4 * n, n, positions=(n, 0, 0, 0)) for n in range(5)])
     view = engine_view(LABELS, found)
     assert (view.cost, view.recommended_tokens, view.crossover_running_requests) == (None,) * 3
@@ -119,20 +119,20 @@ def test_an_engine_that_is_gone_has_no_windows_but_its_totals(findings_of, busy_
 
 
 @pytest.mark.parametrize("evaluation", [UNREACHABLE, Evaluation(State.ACTIVE)])
-def test_windows_without_a_evaluation_are_shown_without_bounds(busy, evaluation):
+def test_windows_without_an_evaluation_have_no_bounds(busy, evaluation):
     view = engine_view(LABELS, replace(busy, evaluation=evaluation))
     assert [window.acceptance_length_tokens.lower for window in view.windows] == [None, None]
     assert view.windows[1].acceptance_length_tokens.value == pytest.approx(4.3)
 
 
-def test_an_engine_keeps_its_id_for_as_long_as_it_keeps_its_labels(busy, view):
+def test_an_engine_with_the_same_labels_keeps_its_id(busy, view):
     assert view.id == engine_view({**LABELS, "team": "b"}, busy).id == engine_id("one", "m", "0")
     assert len({engine_id("a", "b", "0"), engine_id("a", "b", "1"), engine_id("ab", "", "0"), view.id}) == 4
     assert engine_id('a","b', "", "0") != engine_id("a", 'b",', "0")
     assert engine_id("one", "m", "0") == "f06f443b2f90", "an id that changes breaks links that people keep"
 
 
-def test_a_view_comes_through_json_and_back(view):
+def test_a_view_is_equal_after_json_and_back(view):
     assert EngineView.model_validate_json(view.model_dump_json()) == view
     with pytest.raises(ValidationError):
         EngineView.model_validate({**view.model_dump(), "colour": "red"})
@@ -140,7 +140,7 @@ def test_a_view_comes_through_json_and_back(view):
         view.state = State.IDLE
 
 
-def test_a_snapshot_holds_every_engine_and_says_when_it_was_taken(busy):
+def test_a_snapshot_holds_every_engine_and_its_time(busy):
     whole = snapshot_view(
         Snapshot([(LABELS, busy), ({**LABELS, "engine": "1"}, busy)]), 1_790_000_000.5, "1.2.3"
     )
@@ -149,7 +149,7 @@ def test_a_snapshot_holds_every_engine_and_says_when_it_was_taken(busy):
     assert SnapshotView.model_validate_json(whole.model_dump_json()) == whole
 
 
-def test_every_field_says_what_it_is_or_is_a_model_that_does():
+def test_every_field_has_a_description_or_is_a_model_with_one():
     schema = SnapshotView.model_json_schema()
     plain = {"p50", "p95", "p99", "tokens"}
     for name, model in {"SnapshotView": schema, **schema["$defs"]}.items():

@@ -5,8 +5,9 @@ from spec_decode_exporter.analysis.experiments.arm_speedup import ArmSpeedup
 from spec_decode_exporter.analysis.experiments.comparability import Condition
 from spec_decode_exporter.analysis.experiments.experiment import ArmFindings, ArmWindow
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.metrics.collector import Snapshot, SnapshotCollector
+from spec_decode_exporter.metrics.collector import SnapshotCollector
 from spec_decode_exporter.metrics.experiment_metrics import EXPERIMENT_METRICS
+from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.views.engine_view import snapshot_view
 from spec_decode_exporter.views.experiment_models import ExperimentView
 from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of
@@ -51,7 +52,7 @@ def samples():
     }
 
 
-def test_a_page_has_what_has_a_value_and_nothing_else():
+def test_a_page_has_exactly_the_known_values():
     off, eagle = ("drafter", "off", "off"), ("drafter", "eagle", "off")
     assert samples() == {
         ("speedup_ratio", *eagle, "5m", "time_per_output_token"): 2.0,
@@ -77,7 +78,7 @@ def test_a_page_has_what_has_a_value_and_nothing_else():
     }
 
 
-def test_json_says_the_same():
+def test_json_has_the_same_values():
     (view,) = experiment_views(ARMS)
     assert (view.experiment, view.baseline, [arm.arm for arm in view.arms]) == (
         "drafter",
@@ -99,7 +100,7 @@ def test_json_says_the_same():
     assert ExperimentView.model_validate_json(view.model_dump_json()) == view
 
 
-def test_experiments_stay_apart():
+def test_arms_are_grouped_by_experiment():
     others = [({**labels, "experiment": "other"}, findings) for labels, findings in ARMS]
     assert [view.experiment for view in experiment_views([*ARMS, *others])] == ["drafter", "other"]
 

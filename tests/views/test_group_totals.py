@@ -1,4 +1,4 @@
-"""Groups of engines: every ratio is a ratio of sums, of the engines that tell both."""
+"""Groups of engines: every ratio is a ratio of sums, of the engines with both counters."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.figures.figure import Unit
+from spec_decode_exporter.figures.table import FIGURES
 from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.views.engine_view import RATES, engine_view, id_of
+from spec_decode_exporter.views.engine_view import engine_view, id_of
 from spec_decode_exporter.views.group_totals import group_view, grouped
 from spec_decode_exporter.window.ledger import MEAN_GAUGES, Window
 
@@ -27,12 +29,12 @@ def labels(engine, **more):
 
 @pytest.fixture(scope="module")
 def with_window(busy):
-    """A function that gives findings of one window."""
+    """Return a function that makes a snapshot with the given windows."""
     return lambda *windows: replace(busy, windows=windows, evaluation=Evaluation(State.ACTIVE))
 
 
 def window(counters, positions=(), seconds=30.0, running=None):
-    """A window of 30 s; counters that are not named are not told."""
+    """Return a window of 30 s; counters that are not named are unknown."""
     told = tuple(counters.get(counter.name.lower()) for counter in Counter)
     gauges = (running, *(None,) * (len(MEAN_GAUGES) - 1))
     return Window(30.0, seconds, 30, told, tuple(positions), gauges)
@@ -54,6 +56,7 @@ RATIOS = {
     "draft_length_tokens": ("draft_tokens", "drafts", 0),
     "coverage_ratio": ("drafts", "decode_steps", 0),
 }
+RATES = {figure.key for figure in FIGURES if figure.unit is Unit.PER_SECOND}
 SPECULATION = ("drafts", "draft_tokens", "accepted_tokens")
 
 
@@ -81,7 +84,9 @@ def test_counts_and_rates_of_a_group_are_sums(with_window, windows):
     for name in COUNTS:
         counted = [told(each, name) for each in windows if told(each, name) is not None]
         assert getattr(shown.counts, name) == (sum(counted) if counted else None)
-    for name in RATES.keys() & type(shown).model_fields.keys():
+    grouped_rates = RATES & type(shown).model_fields.keys()
+    assert len(grouped_rates) == 5
+    for name in grouped_rates:
         rates = [
             getattr(engine_view(*engine).windows[0], name)
             for engine in engines
@@ -101,7 +106,7 @@ def test_every_engine_is_in_exactly_one_group(with_window, windows, zones):
     assert sum(sum(group.verdicts.values()) for group in groups) == len(windows)
 
 
-def test_a_group_of_one_engine_says_what_the_engine_says(busy):
+def test_a_group_of_one_engine_has_the_engine_s_values(busy):
     (group,) = group_views([(labels(0), busy)], ["engine"])
     for shown, own in zip(group.windows, engine_view(labels(0), busy).windows, strict=True):
         for name in type(shown).model_fields.keys() - {"window", "engines"}:

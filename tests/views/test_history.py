@@ -1,4 +1,4 @@
-"""What the ledgers hold, in steps of time."""
+"""Histories of engines in steps of time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.views.history import MOST_STEPS, history_view, least_step, usual_step
+from spec_decode_exporter.views.history import MAX_STEPS, default_step, history_view, min_step
 from spec_decode_exporter.window.engine_history import EngineHistory
 
 LABELS = {"target": "one", "model_name": "m", "engine": "0"}
@@ -16,7 +16,7 @@ OFFSET = 1_790_000_000.25
 
 @pytest.fixture(scope="module")
 def polled(make_sample):
-    """A function that gives the longest window of an engine that was polled at these moments."""
+    """Return a function that makes the longest window of an engine, polled at the given moments."""
 
     def polled(moments, **more):
         history = EngineHistory(300.0)
@@ -49,13 +49,13 @@ def test_increments_are_added_up_in_steps(polled):
     assert view.running_requests[1] == pytest.approx((1 + 2 + 3 + 0 + 1) / 5)
 
 
-def test_a_step_without_a_poll_is_left_out(polled):
+def test_a_step_without_a_poll_is_absent(polled):
     view = history_view(LABELS, polled([1.0, 2.0, 3.0, 31.0, 32.0]), 0.0, 5.0)
     assert view.time == (0.0, 30.0)
     assert (view.polls, view.seconds) == ((3, 1), (30.0, 1.0)), "an increment counts where it begins"
 
 
-def test_steps_begin_at_multiples_of_unix_time_whoever_asks_when(polled):
+def test_steps_begin_at_multiples_of_unix_time_at_every_request(polled):
     moments = [float(second) for second in range(1, 40)]
     earlier = history_view(LABELS, polled(moments[:30]), OFFSET, 5.0)
     later = history_view(LABELS, polled(moments), OFFSET, 5.0)
@@ -64,7 +64,7 @@ def test_steps_begin_at_multiples_of_unix_time_whoever_asks_when(polled):
     assert later.drafts[: len(earlier.time) - 1] == earlier.drafts[:-1]
 
 
-def test_what_the_engine_does_not_tell_is_null(polled, make_sample):
+def test_counters_that_the_engine_lacks_are_null(polled, make_sample):
     history = EngineHistory(300.0)
     for second in range(5):
         history.observe(make_sample(generation_tokens=second), float(second), OFFSET + second, 1.0)
@@ -84,7 +84,7 @@ def test_an_engine_that_was_polled_once_has_no_steps_yet(polled):
     step=st.floats(0.5, 60.0),
     offset=st.floats(0, 2e9),
 )
-def test_nothing_is_lost_or_counted_twice(polled, gaps, step, offset):
+def test_every_increment_is_counted_once(polled, gaps, step, offset):
     moments = [sum(gaps[: n + 1]) for n in range(len(gaps))]
     window = polled(moments)
     view = history_view(LABELS, window, offset, step)
@@ -97,6 +97,6 @@ def test_nothing_is_lost_or_counted_twice(polled, gaps, step, offset):
 
 
 @pytest.mark.parametrize(("longest", "step"), [(30.0, 1.0), (300.0, 5.0), (3600.0, 60.0), (100.0, 2.0)])
-def test_the_usual_step_gives_about_sixty(longest, step):
-    assert usual_step(longest) == step
-    assert least_step(longest) == longest / MOST_STEPS < step
+def test_the_default_step_gives_about_sixty_steps(longest, step):
+    assert default_step(longest) == step
+    assert min_step(longest) == longest / MAX_STEPS < step

@@ -1,4 +1,4 @@
-"""What JSON says of single requests is what the metrics and the page say."""
+"""JSON of single requests agrees with the metrics and the page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_a_histogram_is_that_of_the_metrics(name):
         assert said.sum == values_of(findings, f"spec_decode_request_{name}_sum")[labels]
 
 
-def test_what_is_above_the_last_bound_is_counted_too():
+def test_values_above_the_last_bound_are_counted():
     (group,) = lists(found(), InternalErrors())["since_start"]
     assert group.request_type == CHAT.request_type
     said = group.acceptance_length_tokens_histogram
@@ -38,7 +38,7 @@ def test_what_is_above_the_last_bound_is_counted_too():
     assert sum(said.counts) == SINCE.totals.requests
 
 
-async def test_the_heaps_of_a_window_are_those_of_the_page():
+async def test_the_modes_of_a_window_are_those_of_the_page():
     findings = await mixed_requests()
     for said in lists(findings, InternalErrors())["models"]:
         (drawn,) = (

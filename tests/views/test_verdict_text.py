@@ -1,4 +1,4 @@
-"""What is said of a verdict and of advice in one sentence."""
+"""Sentences for verdicts and advice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.views.verdict_text import recommendation_text, verdict_text
 
 
-def test_a_verdict_names_the_speedup_it_rests_on(busy):
+def test_a_verdict_names_its_speedup(busy):
     text = verdict_text(replace(busy, evaluation=replace(busy.evaluation, verdict=Verdict.HEALTHY)))
     sure = busy.evaluation.bounds[-1].speedup
     between = f"({sure.lower:.2f} to {sure.upper:.2f})"
@@ -30,7 +30,7 @@ def test_a_verdict_without_a_cost_names_the_length(busy):
 
 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.ACTIVE])
-def test_a_state_that_leaves_nothing_to_evaluate_is_said_instead(busy, state):
+def test_a_state_without_an_evaluation_replaces_the_verdict(busy, state):
     text = verdict_text(replace(busy, evaluation=Evaluation(state), windows=()))
     assert text.endswith(".")
     assert "paying" not in text
@@ -103,7 +103,7 @@ def test_every_advice_has_a_sentence(busy, action):
         assert recommendation_text(replace(busy, evaluation=evaluation, tokens=tokens)).endswith(".")
 
 
-def test_a_verdict_that_nobody_can_be_sure_of_says_so(busy):
+def test_a_verdict_without_bounds_gives_the_reason(busy):
     def said(first_tokens):
         window = busy.windows[-1]
         counters = [*window.counters]
@@ -114,8 +114,8 @@ def test_a_verdict_that_nobody_can_be_sure_of_says_so(busy):
         windows = (*busy.windows[:-1], replace(window, counters=tuple(counters)))
         return verdict_text(replace(busy, windows=windows, evaluation=unsure))
 
-    assert said(1).endswith("(too few requests passed to say how sure that is).")
-    assert said(None).endswith("(how sure that is cannot be said).")
+    assert said(1).endswith("(too few requests passed for bounds).")
+    assert said(None).endswith("(its bounds are unknown).")
 
 
 @pytest.mark.parametrize(
@@ -123,10 +123,10 @@ def test_a_verdict_that_nobody_can_be_sure_of_says_so(busy):
     [
         (State.DISABLED, "it does not speculate"),
         (State.IDLE, "nothing runs"),
-        (State.UNREACHABLE, "it is not seen"),
+        (State.UNREACHABLE, "it is absent"),
         (State.ACTIVE, "too little is known"),
     ],
 )
-def test_why_there_is_no_advice_follows_from_the_state(busy, state, said):
+def test_the_reason_for_no_advice_follows_from_the_state(busy, state, said):
     evaluation = replace(busy.evaluation, action=Action.COLLECT, state=state)
     assert said in recommendation_text(replace(busy, evaluation=evaluation))

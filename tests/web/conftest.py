@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from prometheus_client.core import GaugeMetricFamily
 
-from spec_decode_exporter.metrics.collector import Snapshot
 from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.views.history import Histories
 from spec_decode_exporter.web.page.page_data import PageData
 from spec_decode_exporter.web.state import AppState

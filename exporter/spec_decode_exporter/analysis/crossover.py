@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from spec_decode_exporter.analysis.cost import Cost, CostCurve
-from spec_decode_exporter.analysis.speedup import DecodeWork, work
+from spec_decode_exporter.figures.decode_work import DecodeWork, work
 from spec_decode_exporter.window.ledger import Window
 
 

@@ -17,7 +17,7 @@ from operator import sub
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.statistics.ratio_bounds import cosines, grouped, standard_error
-from spec_decode_exporter.figures.acceptance import coverage_ratio, draft_length_tokens
+from spec_decode_exporter.figures.acceptance import acceptance_length, coverage_ratio, draft_length_tokens
 from spec_decode_exporter.figures.latency import decoded_tokens
 from spec_decode_exporter.figures.positions import decay_ratio, tells_positions
 from spec_decode_exporter.scrape.page.engine_table import Counter
@@ -71,7 +71,7 @@ class _Drafts:
 
     def speedup(self, cost: Cost, tokens: int) -> float:
         """Return S(k)."""
-        return (1 + self.coverage * self._accepted[tokens]) / self.plain_steps(cost, tokens)
+        return acceptance_length(self.coverage * self._accepted[tokens]) / self.plain_steps(cost, tokens)
 
     def pays(self, depth: Depth) -> bool:
         """Return whether a depth is at least as fast as none, without the share of discarded tokens."""

@@ -22,7 +22,7 @@ from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.recommendation import Action, recommendation
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import State, is_whole, state
-from spec_decode_exporter.analysis.speedup import estimated_speedup_ratio, speedup_estimate
+from spec_decode_exporter.analysis.speedup import speedup_estimate
 from spec_decode_exporter.analysis.statistics.ratio_bounds import (
     acceptance_length_estimate,
     acceptance_ratio_estimate,
@@ -32,6 +32,7 @@ from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.config.reference_settings import ReferenceSettings
 from spec_decode_exporter.figures.acceptance import acceptance_length_tokens
+from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.server_load import drafting_requests, mean
 from spec_decode_exporter.scrape.page.engine_table import Gauge, Latency

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.internal_errors import InternalErrors
-from spec_decode_exporter.metrics.collector import Snapshot
 from spec_decode_exporter.metrics.engine_metrics import ENGINE_LABELS
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver
+from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.monitor.target_status import ExporterStatus
 from spec_decode_exporter.requests.request_findings import RequestFindings
 from spec_decode_exporter.views.event_view import event_view

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from spec_decode_exporter.config.load import load
-from spec_decode_exporter.metrics.engine_metrics import NAMES
+from spec_decode_exporter.metrics.catalogue import NAMES
 from spec_decode_exporter.reports.reference.reference_rates import read_rates
 from spec_decode_exporter.scrape.http.credentials_check import credential_mistakes
 

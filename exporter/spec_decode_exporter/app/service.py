@@ -26,7 +26,8 @@ from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.core.single_flight import SingleFlight
 from spec_decode_exporter.core.version import REVISION, __version__
 from spec_decode_exporter.discovery.discoverer import Discoverer
-from spec_decode_exporter.metrics.collector import SnapshotCollector, enabled_metrics
+from spec_decode_exporter.metrics.catalogue import enabled_metrics
+from spec_decode_exporter.metrics.collector import SnapshotCollector
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet

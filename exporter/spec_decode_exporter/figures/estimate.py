@@ -1,4 +1,4 @@
-"""A value, and how sure it is."""
+"""Estimate: a value with its error and bounds."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ class Estimate:
     lower: float
     upper: float
     standard_error: float
-    """Never below that of independent drafts."""
+    """At least that of independent drafts."""
     degrees: int = field(default=0, compare=False)
-    """The degrees of freedom of the error: of how many cosines it is the mean. 0 where nobody said."""
+    """Degrees of freedom of the error: the cosines that it is the mean of; 0 if unknown."""

@@ -1,8 +1,8 @@
 """Latency under speculation.
 
 vLLM observes its inter-token latency once a decode *step*, however many tokens the step gave: its
-quantiles rise when speculation works. So it is called ``decode_step`` here, and the time per output
-token is the same sum of time over the tokens that came out of it.
+quantiles rise when speculation works. So its name here is ``decode_step``. The time per output token is the
+same sum of time, divided by the tokens of the steps.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.window.ledger import NANO, Window
 
 FAR_APART = 1.5
-"""Edges of a bucket are far apart of which one is more than so many times the other."""
+"""Edges of a bucket are far apart if their ratio exceeds this factor."""
 
 
 def decode_seconds(window: Window) -> float | None:
@@ -31,7 +31,7 @@ def step_seconds(window: Window) -> float | None:
 
 
 def decoded_tokens(window: Window) -> int | None:
-    """Return the tokens that decode steps gave: all but the first of each request, G - F."""
+    """Return the tokens of decode steps: all but the first of each request, G - F."""
     generated, first = window[Counter.GENERATION_TOKENS], window[Counter.FIRST_TOKENS]
     return None if generated is None or first is None else generated - first
 
@@ -48,8 +48,8 @@ def time_per_output_token_seconds(window: Window) -> float | None:
 def quantile(share: float, buckets: Buckets) -> float | None:
     """Estimate a quantile as Prometheus' ``histogram_quantile`` does; None for an empty histogram.
 
-    Linear within a bucket, the first of which begins at 0; a quantile that falls into the last
-    bucket is the highest finite bound. ``share`` is between 0 and 1, the result has the bounds' unit.
+    Linear within a bucket. The first bucket begins at 0; a quantile in the last bucket is the highest finite
+    bound. ``share`` is between 0 and 1, the result has the bounds' unit.
     """
     total = buckets.counts[-1] if buckets.counts else 0
     finite = [bound for bound in buckets.bounds if bound < inf]
@@ -68,19 +68,19 @@ def quantile(share: float, buckets: Buckets) -> float | None:
 
 
 class Edges(NamedTuple):
-    """Of the bucket that a quantile was interpolated in: all that is certain is that it lies between them."""
+    """Edges of the bucket that holds a quantile: the quantile is certain to be between them."""
 
     lower: float
     upper: float
 
     @property
     def are_far_apart(self) -> bool:
-        """Whether the three digits of the quantile between them would be made up."""
+        """Return whether three digits of the interpolated quantile would be meaningless."""
         return self.upper > FAR_APART * self.lower
 
 
 def edges(share: float, buckets: Buckets) -> Edges | None:
-    """Return between which bounds a quantile lies; None for an empty histogram.
+    """Return the edges of the bucket that holds a quantile; None for an empty histogram.
 
     The first bucket begins at 0, and the last one ends at infinity.
     """
@@ -98,8 +98,8 @@ PER_TOKEN_SHARE = 0.05
 def counts_tokens_as_steps(window: Window) -> bool:
     """Return whether the server observes its inter-token latency once a token, not once a step.
 
-    Then S is G - F; with an observation a step it would be lower by about A. Judged only where
-    enough was accepted to tell the two apart: A ≥ 100 and A ≥ 0.05 S, on a whole long window.
+    Then S is G - F; with an observation a step it would be lower by about A. It is decided only with enough
+    accepted tokens to distinguish both: A ≥ 100 and A ≥ 0.05 S, on a whole long window.
     """
     accepted, steps, tokens = (
         window[Counter.ACCEPTED_TOKENS],

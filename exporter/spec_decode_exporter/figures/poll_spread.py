@@ -1,7 +1,7 @@
-"""How a window's polls differ: acceptance rates of single increments, weighted by draft tokens.
+"""Spread over polls: acceptance rates of single increments, weighted by draft tokens.
 
-This is the spread over *polls*, each a mean over all requests running then. It is narrower than
-the spread over requests, which the counters do not show.
+Each poll is a mean over all requests that run at the time. The spread is narrower than the spread over
+requests, which the counters do not show.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Spread:
         return self.rates[-1][0]
 
     def percentile(self, share: float) -> float:
-        """Return the lowest rate at or below which ``share`` (0 to 1) of the draft tokens are."""
+        """Return the lowest rate that is not exceeded by ``share`` (0 to 1) of the draft tokens."""
         below = list(accumulate(weight for _, weight in self.rates))
         place = next(place for place, weight in enumerate(below) if weight >= share * below[-1])
         return self.rates[place][0]

@@ -1,4 +1,4 @@
-"""How acceptance decays over the draft positions: a_i tokens accepted at position i of D drafts."""
+"""Acceptance by draft position: a_i tokens accepted at position i of D drafts."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from spec_decode_exporter.window.ledger import Window
 
 
 def position_acceptance_ratios(window: Window) -> list[float | None]:
-    """Return p_i = a_i / D for every position: the share of drafts of which i + 1 tokens survive."""
+    """Return p_i = a_i / D for every position: the share of drafts with at least i + 1 accepted tokens."""
     return [ratio(accepted, window[Counter.DRAFTS]) for accepted in window.positions]
 
 
 def conditional_acceptance_ratios(window: Window) -> list[float | None]:
-    """Return q_i = a_i / a_{i-1}, with q_0 = p_0: how good the drafter is, given that it got so far."""
+    """Return q_i = a_i / a_{i-1}, with q_0 = p_0: the acceptance of drafts that reach the position."""
     before = (window[Counter.DRAFTS], *window.positions)
     return [ratio(accepted, reached) for accepted, reached in zip(window.positions, before, strict=False)]
 
 
 def tells_positions(window: Window) -> bool:
-    """Return whether the engine says at which positions it accepts; a window has K of them anyway."""
+    """Return whether the engine exports its positions; a window has K of them in any case."""
     return any(window.positions) or window[Counter.ACCEPTED_TOKENS] == 0
 
 
 def least_drafted(window: Window, position: int) -> float:
-    """Return how many drafts had a token at a position, at least: (T - i·D) / (K - i).
+    """Return the minimum number of drafts with a token at a position: (T - i·D) / (K - i).
 
     Drafts may be shorter than K. One that ends before position i lacks all K - i tokens from there on, so
     no more than (K·D - T) / (K - i) drafts do.
@@ -38,9 +38,9 @@ def least_drafted(window: Window, position: int) -> float:
 def pooled_acceptance_ratio(window: Window) -> float | None:
     """Return the conditional acceptance pooled over all positions: A / min(T, D + A - a_{K-1}).
 
-    The share of drafted tokens that survive among those whose predecessors all did; unlike the acceptance
-    rate it does not fall with K. A draft is tried once, and once more after each accepted token but the
-    K-th. Drafts may be shorter than K; then that counts trials which never were, but no more than T.
+    The share of accepted tokens among those whose predecessors were all accepted. Unlike the acceptance rate
+    it does not fall with K. A draft is one trial, and one more after each accepted token except the K-th. If
+    drafts are shorter than K, the formula counts trials that did not happen, but at most T.
     """
     drafts, drafted = window[Counter.DRAFTS], window[Counter.DRAFT_TOKENS]
     accepted = window[Counter.ACCEPTED_TOKENS]
@@ -54,7 +54,7 @@ def pooled_acceptance_ratio(window: Window) -> float | None:
 def decay_ratio(window: Window) -> float | None:
     """Return the pooled decay (a_1 + … + a_{K-1}) / (a_0 + … + a_{K-2}); 1 is no decay.
 
-    Absent for K = 1, where nothing can decay.
+    None for K = 1, which has no decay.
     """
     positions = window.positions
     return ratio(sum(positions[1:]), sum(positions[:-1])) if len(positions) > 1 else None

@@ -1,4 +1,4 @@
-"""What the server was busy with over a window."""
+"""Server load over a window."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def mean(window: Window, gauge: Gauge) -> float | None:
 
 
 def drafting_requests(window: Window) -> float | None:
-    """Return the running requests that a draft token usually has beside it.
+    """Return the mean running requests, weighted by draft tokens.
 
-    It is the mean over draft tokens, not over time: what a draft token costs depends on the load at which
-    it is drafted, and most are drafted while most requests run. Where the cost is a straight line of the
-    load, the cost at this one is exact for the window. Without drafts it is the mean over the polls.
+    The cost of a draft token depends on the load at which it is drafted, and most are drafted while most
+    requests run. If the cost is linear in the load, the cost at this load is exact for the window. Without
+    drafts it is the mean over the polls.
     """
     running = mean(window, Gauge.RUNNING_REQUESTS)
     if running is None:
@@ -34,10 +34,10 @@ def drafting_requests(window: Window) -> float | None:
 
 
 def per_second(window: Window, count: float | None) -> float | None:
-    """Return a count of the window for each second that the window covers."""
+    """Return a count of the window per second that the window covers."""
     return ratio(count, window.seconds)
 
 
 def prefix_cache_hit_ratio(window: Window) -> float | None:
-    """Return the share of prompt tokens looked up in the prefix cache that were found there."""
+    """Return the share of looked-up prompt tokens that the prefix cache held."""
     return ratio(window[Counter.PREFIX_CACHE_HITS], window[Counter.PREFIX_CACHE_QUERIES])

@@ -1,1 +1,1 @@
-"""From findings to metric families: one table of metrics."""
+"""Metrics: tables of rows, collector and renderer."""

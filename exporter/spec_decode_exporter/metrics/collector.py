@@ -1,4 +1,4 @@
-"""From findings to metric families: one pass over the catalogue's rows."""
+"""Collect the metric families of a snapshot: one pass over the metric tables."""
 
 from __future__ import annotations
 
@@ -14,50 +14,27 @@ from prometheus_client import Metric as Family
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from spec_decode_exporter.analysis.experiments.experiment import ArmFindings
-from spec_decode_exporter.config.schema import Metrics
 from spec_decode_exporter.core.internal_errors import InternalErrors
-from spec_decode_exporter.metrics.engine_metrics import (
-    CATALOGUE,
-    ENGINE_METRICS,
-    EXPORTER_METRICS,
-    TARGET_METRICS,
-)
+from spec_decode_exporter.metrics.engine_metrics import ENGINE_METRICS
 from spec_decode_exporter.metrics.experiment_metrics import EXPERIMENT_METRICS
 from spec_decode_exporter.metrics.metric import Metric, MetricKind, View
+from spec_decode_exporter.metrics.own_metrics import EXPORTER_METRICS, TARGET_METRICS
 from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
 from spec_decode_exporter.metrics.request_samples import single_parts
-from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
-from spec_decode_exporter.monitor.target_status import ExporterStatus, TargetStatus
-from spec_decode_exporter.requests.request_findings import RequestFindings
+from spec_decode_exporter.monitor.snapshot import Snapshot
 
 Views = Iterable[tuple[Mapping[str, str], View]]
 """The inputs of the rows of a part, each with the labels of its samples."""
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """Everything that one page of ours says, taken at one moment."""
-
-    engines: Sequence[tuple[Mapping[str, str], EngineSnapshot]] = ()
-    targets: Sequence[tuple[Mapping[str, str], TargetStatus]] = ()
-    exporter: Sequence[tuple[Mapping[str, str], ExporterStatus]] = ()
-    experiments: Sequence[tuple[Mapping[str, str], ArmFindings]] = ()
-    """One for each arm, the baseline too."""
-    last_event: str | None = None
-    """The identifier of the newest event before any of it was taken down."""
-    requests: RequestFindings = field(default_factory=RequestFindings)
-    """What single requests say."""
-
-
-@dataclass(frozen=True, slots=True)
 class _CollectorPart(Generic[View]):
-    """Some rows of the catalogue, and which part of a snapshot they read."""
+    """Rows of one metric table, and the part of a snapshot that they read."""
 
     metrics: Sequence[Metric[View]]
     views: Callable[[Snapshot], Views[View]] = field(repr=False)
     split: Callable[[View], Iterable[tuple[Mapping[str, str], View]]] | None = None
-    """Splits a view that holds many items, each named for the log, if a row cannot read it as a whole."""
+    """Function that splits a view of many items, each named for the log, if a row cannot read the whole."""
 
 
 _PARTS: tuple[_CollectorPart[Any], ...] = (
@@ -74,11 +51,11 @@ _PARTS: tuple[_CollectorPart[Any], ...] = (
 
 
 _SPLIT: Final = "request metrics"
-"""The part of the log that is about single groups, models and users of requests."""
+"""The part of the log for single groups, models and users of requests."""
 
 
 class SnapshotCollector(Collector):
-    """Gives the families of every metric that is switched on."""
+    """Collector of every metric that is switched on."""
 
     def __init__(
         self,
@@ -86,7 +63,7 @@ class SnapshotCollector(Collector):
         enabled: Callable[[], frozenset[str]],
         errors: InternalErrors | None = None,
     ) -> None:
-        """Read what ``snapshot`` returns, once a page, and show the metrics that ``enabled`` names."""
+        """Read ``snapshot`` once a page, and yield the metrics that ``enabled`` names."""
         self._snapshot = snapshot
         self._enabled = enabled
         self._errors = errors or InternalErrors()
@@ -94,7 +71,7 @@ class SnapshotCollector(Collector):
     def collect(self) -> Iterator[Family]:
         """Yield the families that have samples, all from the same snapshot.
 
-        An engine, target, arm or group of requests that a row cannot read is missing in that family only.
+        If a row cannot read an engine, target, arm or request group, only that family lacks it.
         """
         enabled = self._enabled()
         snapshot = self._snapshot()
@@ -111,7 +88,7 @@ class SnapshotCollector(Collector):
     def _samples(
         self, part: _CollectorPart[View], metric: Metric[View], labels: Mapping[str, str], view: View
     ) -> Iterable[Sample]:
-        """Return a row's samples of one view; if it cannot be read as a whole, item by item."""
+        """Return a row's samples of one view; item by item if the row cannot read the whole."""
         if part.split is None or "model_name" not in metric.labels:
             return self._errors.attempt("metrics", labels, partial(_samples, metric, labels, view)) or ()
         if not self._errors.is_failing(_SPLIT):
@@ -143,22 +120,3 @@ def _samples(metric: Metric[View], labels: Mapping[str, str], view: View) -> lis
             own = dict(zip(metric.labels, values, strict=True))
             samples.append(Sample(metric.name, {**labels, **own}, number))
     return samples
-
-
-def enabled_metrics(settings: Metrics) -> frozenset[str]:
-    """Return the names of the metrics that a configuration switches on.
-
-    ``disable`` goes before ``enable``, so that a single metric of a disabled group can be kept; a
-    name goes before its group.
-    """
-    enable, disable = set(settings.enable), set(settings.disable)
-
-    def is_on(metric: Metric[Any]) -> bool:
-        for key in (metric.name, str(metric.group)):
-            if key in enable:
-                return True
-            if key in disable:
-                return False
-        return metric.default
-
-    return frozenset(metric.name for metric in CATALOGUE if is_on(metric))

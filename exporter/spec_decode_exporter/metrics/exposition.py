@@ -1,7 +1,7 @@
-"""Metric families to the bytes of a page, without ever holding up the polls.
+"""Render metric families as a page, without delaying polls.
 
-prometheus_client writes the lines above a family, ``sample_lines`` those of its samples, slice by slice. The
-page yields to the event loop after each slice, so that no poll waits for more than a millisecond or two.
+prometheus_client writes the header of a family, ``sample_lines`` its samples, slice by slice. Rendering
+yields to the event loop after each slice, so that polls wait for at most two milliseconds.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 
 SLICE: Final = 128
-"""Samples that are written in one go: less than a millisecond of work."""
+"""Samples of a slice: less than a millisecond of work."""
 
 _PACKED: Final = 64 * 1024
-"""Bytes that are compressed in one go: less than a millisecond of work."""
+"""Bytes that are compressed at once: less than a millisecond of work."""
 
 PIECE: Final = 64 * 1024
-"""Bytes that are sent in one go."""
+"""Bytes that are sent at once."""
 
 _END: Final = b"# EOF\n"
 
@@ -38,7 +38,7 @@ _log = structlog.get_logger()
 
 
 class _Single(Collector):
-    """A registry of one family without samples, which is what prometheus_client's writers take."""
+    """A registry of one family without samples, the argument of prometheus_client's writers."""
 
     def __init__(self, family: Metric) -> None:
         self._family = Metric(family.name, family.documentation, family.type, family.unit)
@@ -47,8 +47,7 @@ class _Single(Collector):
         yield self._family
 
 
-# Our names are valid in every scheme. This is the one that does not escape them letter by letter, which takes
-# a third of the whole time.
+# The names are valid in every scheme. Escaping them letter by letter would take a third of the time.
 def _as_text(single: _Single) -> bytes:
     return write_text(single, escaping=ALLOWUTF8)
 
@@ -66,15 +65,15 @@ _WRITERS: Final[dict[Format, tuple[Callable[[_Single], bytes], bytes]]] = {
 
 
 def same_page(format_: Format) -> Format:
-    """Return the first format with the same bytes: the versions of a format may differ in headers alone."""
+    """Return the first format with the same bytes: versions may differ in headers alone."""
     return next(each for each, writer in _WRITERS.items() if writer == _WRITERS[format_])
 
 
 class Exposition:
-    """Renders what a fixed set of collectors gives, and remembers which of them fail.
+    """Renderer of a fixed set of collectors, which remembers those that fail.
 
-    A collector should be a generator: it is asked for one family at a time, and the polls run in between. One
-    whose families must agree with each other takes what it needs before it yields the first.
+    A collector should be a generator: polls run between its families. If its families must be consistent, it
+    takes a snapshot before it yields the first.
     """
 
     def __init__(self, collectors: Sequence[Collector]) -> None:
@@ -82,9 +81,9 @@ class Exposition:
         self._failing: set[str] = set()
 
     async def render(self, format_: Format) -> AsyncIterator[bytes]:
-        """Yield the page in pieces. What fails is left out and logged once, the rest of the page stands.
+        """Yield the page in pieces; omit a collector or family that fails, and log it once.
 
-        The pieces are not kept: who packs each as it comes never has the whole of a large page in memory.
+        The pieces are not kept, so that a large page is never in memory as a whole.
         """
         write, end = _WRITERS[format_]
         pace = Pace(SLICE)
@@ -98,13 +97,13 @@ class Exposition:
     def _collect(self, name: str, collector: Collector) -> Iterator[Metric]:
         try:
             yield from collector.collect()
-        except Exception as error:  # noqa: BLE001  whatever one collector does, the others are served
+        except Exception as error:  # noqa: BLE001  the others are served
             self._note(name, error)
         else:
             self._failing.discard(name)
 
     async def _write(self, family: Metric, write: Callable[[_Single], bytes], pace: Pace) -> list[bytes]:
-        """Return a family in slices, all of it or nothing."""
+        """Return all slices of a family, or none if one fails."""
         created = f"{family.name}_created"
         samples = [sample for sample in family.samples if sample.name != created]
         pieces: list[bytes] = []
@@ -114,7 +113,7 @@ class Exposition:
                 part = samples[start : start + SLICE]
                 pieces.append(sample_lines(part).encode())
                 await pace.done(len(part) + 1)
-        except Exception as error:  # noqa: BLE001  a family that cannot be written is no reason to serve none
+        except Exception as error:  # noqa: BLE001  the others are served
             self._note(family.name, error)
             return []
         self._failing.discard(family.name)
@@ -127,13 +126,13 @@ class Exposition:
 
 
 async def each(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield pieces that are all there already."""
+    """Yield existing pieces asynchronously."""
     for piece in pieces:
         yield piece
 
 
 async def compressed(page: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield the page as one gzip stream, at the fastest level: the others cost much more than they save."""
+    """Yield the page as one gzip stream, at the fastest level: others cost more than they save."""
     stream = zlib.compressobj(level=1, wbits=31)
     async for piece in page:
         for start in range(0, len(piece), _PACKED):
@@ -150,7 +149,7 @@ async def compress(page: AsyncIterable[bytes]) -> bytes:
 
 
 async def joined(page: AsyncIterable[bytes]) -> AsyncIterable[bytes]:
-    """Yield the pieces joined to some that are worth a system call each."""
+    """Join pieces to larger ones, for fewer system calls."""
     parts: list[bytes] = []
     size = 0
     async for piece in page:

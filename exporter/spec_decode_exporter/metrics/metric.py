@@ -1,4 +1,4 @@
-"""One row of the catalogue: a metric, and where its values come from."""
+"""Row type of the metric tables: a metric, its source and its reader."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 from spec_decode_exporter.config.schema import Group
+from spec_decode_exporter.figures.figure import Stability
 
 View = TypeVar("View")
 
@@ -16,37 +17,31 @@ Values = Iterable[tuple[tuple[str, ...], float | None]]
 
 
 class MetricKind(StrEnum):
-    """The type of a metric, as the exposition formats call it."""
+    """The type of a metric in the exposition formats."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"
 
 
-class Stability(StrEnum):
-    """What users may rely on."""
-
-    STABLE = "stable"
-    """The name, the labels and the meaning stay within a major version."""
-    EXPERIMENTAL = "experimental"
-    """May change with a minor version; the changelog says so."""
-
-
 @dataclass(frozen=True, slots=True)
 class Metric(Generic[View]):
-    """A metric: its name is the contract, its help is written for whoever reads the page."""
+    """A metric: its name, labels and meaning are a contract with users."""
 
     name: str
-    """As it stands on the page; a counter's with ``_total``, a histogram's without suffix."""
+    """Name on the page; a counter's with ``_total``, a histogram's without suffix."""
     kind: MetricKind
     group: Group
     help: str
+    """One sentence of at most 120 characters: what, over what, unit."""
     read: Callable[[View], Values]
     labels: tuple[str, ...] = ()
     """Labels beyond those of the engine or target."""
     default: bool = True
-    """Whether it is on when its group is not mentioned in the configuration."""
+    """Whether it is on if the configuration does not mention its group."""
     stability: Stability = Stability.STABLE
+    source: tuple[str, ...] = ()
+    """Series, fields or settings that it is computed from; empty: the exporter's own observation."""
 
     @property
     def family(self) -> str:

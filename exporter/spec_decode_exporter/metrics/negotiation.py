@@ -1,8 +1,8 @@
-"""Which format and which encoding a client gets, from its Accept headers.
+"""Choose format and encoding of the page from the Accept headers of a client.
 
 The rules are RFC 9110's: the most specific range that matches a format decides its quality, and quality 0
-excludes it. A page is always sent: whoever accepts none of the formats gets the oldest, as Prometheus asks of
-its targets. Nothing that a client sends is ever sent back; the content types below are all there are.
+excludes it. A client that accepts none of the formats gets the oldest, as Prometheus demands of targets. The
+response repeats nothing of the request; it has one of the content types below.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 
 class Format(IntEnum):
-    """The formats of the page; of two that a client likes equally, the greater is the more capable one."""
+    """Formats of the page; of two with equal quality, the greater is the more capable."""
 
     TEXT_0_0_4 = 0
     TEXT_1_0_0 = 1
@@ -32,10 +32,10 @@ class _Offer:
     version: str
     content_type: str
     other_names: frozenset[str]
-    """Ranges without a version that mean this version of the format, rather than merely allow it."""
+    """Ranges without a version that name this version, instead of only allowing it."""
 
 
-# Our names are the same in every escaping scheme; the formats of version 1.0.0 must name one.
+# The names are equal in every escaping scheme; the formats of version 1.0.0 must name one.
 _OFFERS: Final = {
     Format.TEXT_0_0_4: _Offer(
         "text/plain",
@@ -54,8 +54,8 @@ _OFFERS: Final = {
     ),
 }
 
-MOST_CHARACTERS: Final = 2_000
-"""Characters of a header that are read, the commas included; Prometheus sends about 400."""
+MAX_CHARACTERS: Final = 2_000
+"""Maximum of characters read of a header, commas included; Prometheus sends about 400."""
 
 _QUALITY: Final = re.compile(r"0?\.\d+|[01](\.\d*)?", re.ASCII)
 
@@ -68,20 +68,20 @@ class _Range(NamedTuple):
     quality: float
 
     def specificity(self, offer: _Offer) -> int:
-        """How exactly this range matches the offer: 3 its version, 2 its type, 1 ``type/*``, 0 ``*/*``."""
+        """Return the precision of the match: 3 version, 2 type, 1 ``type/*``, 0 ``*/*``, -1 no match."""
         if self.name == offer.media_type:
             return {None: 2, offer.version: 3}.get(self.version, -1)
         return {f"{offer.media_type.partition('/')[0]}/*": 1, "*/*": 0}.get(self.name, -1)
 
     def means(self, offer: _Offer) -> bool:
-        """Whether the client speaks of this very version."""
+        """Return whether the range names this version."""
         if self.version is None:
             return self.name in offer.other_names
         return (self.name, self.version) == (offer.media_type, offer.version)
 
 
 def choose_format(accept: str) -> Format:
-    """Return the format to answer with; any text at all is a valid argument."""
+    """Return the format of the response; any text is a valid argument."""
     ranges = [parsed for element in _elements(accept) if (parsed := _parse(element))]
     ranked = [(*_preference(ranges, offer), format_) for format_, offer in _OFFERS.items()]
     quality, _, best = max(ranked)
@@ -89,7 +89,7 @@ def choose_format(accept: str) -> Format:
 
 
 def choose_gzip(accept_encoding: str) -> bool:
-    """Return whether to compress: only if gzip is accepted, and liked no less than the plain page."""
+    """Return whether to compress: gzip is accepted, with at least the quality of the plain page."""
     qualities: dict[str, float] = {}
     for parsed in map(_parse, _elements(accept_encoding)):
         if parsed:
@@ -99,14 +99,14 @@ def choose_gzip(accept_encoding: str) -> bool:
 
 
 def _elements(header: str) -> list[str]:
-    """Return the elements of a header; those beyond the characters that are read are left out."""
-    if len(header) <= MOST_CHARACTERS:
+    """Return the elements of a header within the maximum of characters."""
+    if len(header) <= MAX_CHARACTERS:
         return header.split(",")
-    return header[: MOST_CHARACTERS + 1].split(",")[:-1]
+    return header[: MAX_CHARACTERS + 1].split(",")[:-1]
 
 
 def _preference(ranges: list[_Range], offer: _Offer) -> tuple[float, bool]:
-    """Return the quality of an offer and whether the client means it; both are the larger, the better."""
+    """Return the quality of an offer, and whether the client names it; larger is better."""
     matches = [
         (specificity, range_.quality, range_.means(offer))
         for range_ in ranges
@@ -117,7 +117,7 @@ def _preference(ranges: list[_Range], offer: _Offer) -> tuple[float, bool]:
 
 
 def _parse(element: str) -> _Range | None:
-    """Read one element; None for one that is empty or whose quality cannot be read."""
+    """Parse one element; None if it is empty or its quality is invalid."""
     name, *parameters = (part.strip().lower() for part in element.split(";"))
     values = {
         key.strip(): value.strip().strip('"') for key, _, value in (p.partition("=") for p in parameters)

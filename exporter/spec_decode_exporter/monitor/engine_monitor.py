@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from math import inf
 from typing import Any
 
@@ -23,6 +24,7 @@ from spec_decode_exporter.analysis.speculation_state import WHOLE_WINDOW, State,
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.throttle import Throttle
 from spec_decode_exporter.figures.latency import counts_tokens_as_steps
+from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.monitor.analysis_errors import AnalysisErrors
 from spec_decode_exporter.monitor.engine_events import (
     EngineChangeNotifier,
@@ -62,6 +64,15 @@ class EngineSnapshot:
     drops: DropStatus
     reference_acceptance_ratio: float | None
     """Acceptance rate of the reference at this K."""
+    figures: tuple[WindowFigures, ...] = field(init=False, repr=False, compare=False)
+    """The figures of each window, computed once for all readers."""
+
+    def __post_init__(self) -> None:
+        parts = zip_longest(self.windows, self.evaluation.costs, self.evaluation.bounds)
+        figures = (
+            WindowFigures(window, cost, bounds) for window, cost, bounds in parts if window is not None
+        )
+        object.__setattr__(self, "figures", tuple(figures))
 
 
 class EngineMonitor:

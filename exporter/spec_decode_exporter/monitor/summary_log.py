@@ -16,14 +16,13 @@ from typing import Final
 
 import structlog
 
-from spec_decode_exporter.analysis.speedup import estimated_speedup_ratio
-from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.internal_errors import InternalErrors
-from spec_decode_exporter.figures.acceptance import acceptance_length_tokens, draft_acceptance_ratio
-from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.figures.latency import time_per_output_token_seconds
+from spec_decode_exporter.figures.acceptance import (
+    mean_acceptance_length,
+)
 from spec_decode_exporter.figures.ratio import ratio
+from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.engine_history import EngineTotals
@@ -127,11 +126,10 @@ def _since(before: _LastLine | None, snapshot: EngineSnapshot) -> Fields:
     drafts = _increase(before, totals, Counter.DRAFTS)
     drafted = _increase(before, totals, Counter.DRAFT_TOKENS)
     accepted = _increase(before, totals, Counter.ACCEPTED_TOKENS)
-    extra = ratio(accepted, drafts)
     return _known(
         seconds=seconds,
         drafts=drafts,
-        mean_acceptance_length=None if extra is None else 1 + extra,
+        mean_acceptance_length=mean_acceptance_length(accepted, drafts),
         accepted_throughput=ratio(accepted, seconds),
         drafted_throughput=ratio(drafted, seconds),
         accepted_tokens=accepted,
@@ -175,34 +173,22 @@ def _window(snapshot: EngineSnapshot) -> Fields:
     )
     if not snapshot.windows:
         return fields
-    window, cost = snapshot.windows[-1], evaluation.cost
-    bounds = evaluation.bounds[-1] if evaluation.bounds else None
+    window = snapshot.figures[-1]
     return {
         **fields,
-        "window": format_duration(window.length),
-        **_bounded(
-            "acceptance_length_tokens",
-            acceptance_length_tokens(window),
-            bounds.acceptance_length if bounds else None,
-        ),
-        **_bounded(
-            "draft_acceptance_ratio",
-            draft_acceptance_ratio(window),
-            bounds.acceptance_ratio if bounds else None,
-        ),
-        **_bounded(
-            "estimated_speedup_ratio",
-            None if cost is None else estimated_speedup_ratio(window, cost),
-            bounds.speedup if bounds else None,
-        ),
-        **_known(time_per_output_token_seconds=time_per_output_token_seconds(window)),
+        "window": window.label,
+        **_bounded("acceptance_length_tokens", window),
+        **_bounded("draft_acceptance_ratio", window),
+        **_bounded("estimated_speedup_ratio", window),
+        **_known(time_per_output_token_seconds=window.value("time_per_output_token_seconds")),
     }
 
 
-def _bounded(name: str, value: float | None, estimate: Estimate | None) -> Fields:
-    """Return a value and its 95 % bounds, if known."""
+def _bounded(key: str, window: WindowFigures) -> Fields:
+    """Return a figure and its 95 % bounds, if it has some."""
+    estimate = window.estimate(key)
     lower, upper = (estimate.lower, estimate.upper) if estimate else (None, None)
-    return _known(**{name: value, f"{name}_lower": lower, f"{name}_upper": upper})
+    return _known(**{key: window.value(key), f"{key}_lower": lower, f"{key}_upper": upper})
 
 
 def _known(**fields: object) -> Fields:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from spec_decode_exporter.figures.acceptance import acceptance_length
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.requests.request_aggregate import RequestSums
 from spec_decode_exporter.requests.request_findings import OTHER, UNKNOWN, Effect, GroupKey, Modes, Summary
@@ -175,7 +176,7 @@ def _one_token_speedup(sums: RequestSums) -> float:
     verified = totals.drafts + totals.accepted_tokens
     if not speedup.drafts or not verified or totals.draft_tokens <= totals.drafts:
         return 0.0
-    return (1 + totals.accepted_tokens / verified) / (1 + _mean_cost(speedup))
+    return acceptance_length(totals.accepted_tokens / verified) / (1 + _mean_cost(speedup))
 
 
 def _mean_cost(sums: SpeedupSums) -> float:

@@ -13,6 +13,7 @@ from math import nan
 from typing import Final, TypeVar
 
 from spec_decode_exporter.analysis.cost import Cost
+from spec_decode_exporter.figures.acceptance import acceptance_length
 from spec_decode_exporter.requests.below_break_even import MIN_TOKENS, InformativeRow
 from spec_decode_exporter.requests.pathology import Pathology
 from spec_decode_exporter.requests.request_findings import Percentiles, RequestTotals, Summary
@@ -59,7 +60,7 @@ def sums(rows: RequestRows, cost_of: CostOf) -> RequestSums:
         RequestTotals(len(rows), sum(rows.drafts), sum(rows.draft_tokens), sum(rows.accepted_tokens)),
         sorted(accepted / tokens for _, tokens, accepted in counts if tokens),
         _informative(rows, costs),
-        sorted(1 + accepted / drafts for drafts, _, accepted in counts if drafts),
+        sorted(acceptance_length(accepted / drafts) for drafts, _, accepted in counts if drafts),
         sorted(seconds for seconds in rows.seconds_per_token if seconds == seconds),  # noqa: PLR0124  # not NaN
         rows.pathologies.count(Pathology.REJECTED),
         rows.pathologies.count(Pathology.REPETITIVE),

@@ -19,9 +19,11 @@ MAX_STEPS: Final = 10_000_000
 """D and G: several times the context length of any model."""
 MAX_SECONDS: Final = 1e6
 """From the first token to the last: eleven days."""
-MAX_MILLISECONDS: Final = 1e12
-"""``generation_time_ms`` above this is malformed; above ``MAX_SECONDS``, it is contradictory."""
+MAX_MILLISECONDS: Final = 1000 * MAX_SECONDS
+"""Limit of ``generation_time_ms``; the API documents the same."""
 _MAX_COUNT: Final = 2**63
+_MAX_NUMBER: Final = 1e12
+"""A number above this is malformed."""
 _MAX_TEMPERATURE: Final = 100.0
 _SPECULATION: Final = "metrics.speculative_decoding"
 
@@ -98,10 +100,10 @@ def parse_record(record: object, hash_user: Callable[[str], str]) -> RequestReco
     metrics = _member(record, "metrics", "metrics") or _raise_without_metrics()
     speculation = _member(metrics, "speculative_decoding", _SPECULATION) or _raise_without_metrics()
     usage = _member(record, "usage", "usage")
-    milliseconds = _number(metrics, "generation_time_ms", "metrics.generation_time_ms", MAX_MILLISECONDS)
+    milliseconds = _number(metrics, "generation_time_ms", "metrics.generation_time_ms", _MAX_NUMBER)
     completion_tokens = _count(usage, "completion_tokens", "usage.completion_tokens") if usage else None
     _check_possible("usage.completion_tokens", completion_tokens, MAX_STEPS)
-    _check_possible("metrics.generation_time_ms", milliseconds, 1000 * MAX_SECONDS)
+    _check_possible("metrics.generation_time_ms", milliseconds, MAX_MILLISECONDS)
     return RequestRecord(
         model_name=model_name,
         **_counts(speculation),

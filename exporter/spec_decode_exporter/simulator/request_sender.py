@@ -10,6 +10,7 @@ from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientTime
 from yarl import URL
 
 from spec_decode_exporter.core.clock import Clock, SystemClock
+from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +41,7 @@ class RequestSender:
         self._on_failure = on_failure
         self._clock = clock or SystemClock()
         self._waiting: deque[bytes] = deque(maxlen=_MAX_WAITING)
-        self._failure = ""
+        self._failures = OnceUntilRecovered()
 
     def take(self, answer: Answer) -> None:
         """Queue one request for the next batch."""
@@ -66,18 +67,19 @@ class RequestSender:
         except (ClientError, TimeoutError) as error:
             if isinstance(error, ClientConnectorError):
                 self._waiting.extendleft(reversed(batch))
-            self._note(str(error) or "no answer in time")
+            self._failed(str(error) or "no answer in time")
             return False
         if status in _RETRY_STATUSES:
             self._waiting.extendleft(reversed(batch))
-        is_taken = status < _MIN_ERROR_STATUS
-        self._note("" if is_taken else f"it answered {status}")
-        return is_taken
+        if status >= _MIN_ERROR_STATUS:
+            self._failed(f"it answered {status}")
+            return False
+        self._failures.recovered()
+        return True
 
-    def _note(self, failure: str) -> None:
-        if failure and not self._failure:
-            self._on_failure(f"requests cannot be delivered: {failure}")
-        self._failure = failure
+    def _failed(self, reason: str) -> None:
+        if self._failures.failed():
+            self._on_failure(f"requests cannot be delivered: {reason}")
 
 
 async def _answer(session: ClientSession, url: URL, body: bytes) -> int:

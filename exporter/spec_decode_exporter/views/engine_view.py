@@ -1,23 +1,25 @@
-"""From an engine's findings to what JSON says of it. The formulas are those of the catalogue's rows."""
+"""Build the JSON models of engines from their snapshots."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import zip_longest
 from json import dumps
 from math import inf
 from typing import Final
 
-from spec_decode_exporter.analysis import speedup
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.drops.drop import DropStatus
-from spec_decode_exporter.analysis.evaluation import Bounds, Evaluation
-from spec_decode_exporter.figures import acceptance, latency, poll_spread, positions, server_load
+from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.figures import latency
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.metrics.collector import Snapshot
-from spec_decode_exporter.metrics.reads import PERCENTILES, SPREAD_PERCENTILES, window_label
+from spec_decode_exporter.figures.figure import Figure, ListFigure
+from spec_decode_exporter.figures.poll_spread import Spread
+from spec_decode_exporter.figures.table import shown
+from spec_decode_exporter.figures.window_figures import PERCENTILES, SPREAD_PERCENTILES, WindowFigures
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
+from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of
@@ -39,34 +41,25 @@ from spec_decode_exporter.views.models import (
 from spec_decode_exporter.views.verdict_text import recommendation_text, verdict_text
 from spec_decode_exporter.window.ledger import Window
 
-_NO_BOUNDS: Final = Bounds(None, None, None)
-
+_FIGURES: Final = shown()
 _COUNTERS: Final = {
     counter.name.lower(): counter for counter in Counter if counter.name.lower() in CountsView.model_fields
-}
-RATES: Final[Mapping[str, Callable[[Window], int | None]]] = {
-    "drafts_per_second": lambda window: window[Counter.DRAFTS],
-    "draft_tokens_per_second": lambda window: window[Counter.DRAFT_TOKENS],
-    "accepted_tokens_per_second": lambda window: window[Counter.ACCEPTED_TOKENS],
-    "rejected_tokens_per_second": acceptance.rejected_tokens,
-    "generation_tokens_per_second": lambda window: window[Counter.GENERATION_TOKENS],
-    "preemptions_per_second": lambda window: window[Counter.PREEMPTIONS],
 }
 
 
 def engine_id(target: str, model_name: str, engine: str) -> str:
-    """Return what names an engine in URLs: 12 hexadecimal digits, the same for the same three labels."""
+    """Return the engine's identifier in URLs: 12 hexadecimal digits, equal for equal labels."""
     return blake2b(dumps([target, model_name, engine]).encode(), digest_size=6).hexdigest()
 
 
 def id_of(labels: Mapping[str, str]) -> str:
-    """Return the id of an engine by the labels of its metrics."""
+    """Return the identifier of an engine by the labels of its metrics."""
     return engine_id(labels["target"], labels["model_name"], labels["engine"])
 
 
-def engine_view(labels: Mapping[str, str], findings: EngineSnapshot) -> EngineView:
-    """Return what is to be said of one engine; ``labels`` are those of its metrics."""
-    evaluation, known = findings.evaluation, findings.speculation
+def engine_view(labels: Mapping[str, str], snapshot: EngineSnapshot) -> EngineView:
+    """Return the JSON model of an engine; ``labels`` are those of its metrics."""
+    evaluation, known = snapshot.evaluation, snapshot.speculation
     return EngineView(
         id=id_of(labels),
         target=labels["target"],
@@ -75,13 +68,13 @@ def engine_view(labels: Mapping[str, str], findings: EngineSnapshot) -> EngineVi
         labels=dict(labels),
         state=evaluation.state,
         verdict=evaluation.verdict,
-        verdict_text=verdict_text(findings),
+        verdict_text=verdict_text(snapshot),
         recommendation=evaluation.action,
-        recommendation_text=recommendation_text(findings),
+        recommendation_text=recommendation_text(snapshot),
         method=known.method,
         method_source=known.source,
         draft_model=known.draft_model,
-        configured_tokens=findings.tokens or None,
+        configured_tokens=snapshot.tokens or None,
         recommended_tokens=evaluation.recommended.tokens if evaluation.recommended else None,
         cost=_cost(evaluation.cost),
         crossover_running_requests=evaluation.crossover,
@@ -90,26 +83,26 @@ def engine_view(labels: Mapping[str, str], findings: EngineSnapshot) -> EngineVi
             FindingView(name=each.name, severity=each.severity, values=dict(each.values), text=each.text)
             for each in evaluation.findings
         ),
-        drops=_drops(findings.drops),
-        broken_checks=tuple(sorted(findings.broken)),
-        windows=tuple(_windows(findings)),
-        latency_seconds={name: _quantiles(buckets) for name, buckets in findings.latencies.items()},
-        engine_reported_acceptance_ratio=_reported(findings, Gauge.REPORTED_ACCEPTANCE_RATIO),
-        engine_reported_acceptance_length_tokens=_reported(findings, Gauge.REPORTED_ACCEPTANCE_LENGTH),
-        totals=_totals(findings),
-        resets=findings.totals.resets,
+        drops=_drops(snapshot.drops),
+        broken_checks=tuple(sorted(snapshot.broken)),
+        windows=tuple(map(_window, snapshot.figures)),
+        latency_seconds={name: _quantiles(buckets) for name, buckets in snapshot.latencies.items()},
+        engine_reported_acceptance_ratio=_reported(snapshot, Gauge.REPORTED_ACCEPTANCE_RATIO),
+        engine_reported_acceptance_length_tokens=_reported(snapshot, Gauge.REPORTED_ACCEPTANCE_LENGTH),
+        totals=_totals(snapshot),
+        resets=snapshot.totals.resets,
     )
 
 
 def snapshot_view(snapshot: Snapshot, now: float, version: str) -> SnapshotView:
-    """Return what is to be said of every engine at ``now`` (Unix time)."""
-    engines = tuple(engine_view(labels, findings) for labels, findings in snapshot.engines)
+    """Return the JSON model of every engine and experiment at ``now`` (Unix time)."""
+    engines = tuple(engine_view(labels, engine) for labels, engine in snapshot.engines)
     experiments = tuple(experiment_view(*each) for each in experiments_of(snapshot.experiments))
     return SnapshotView(time=now, version=version, engines=engines, experiments=experiments)
 
 
 def counts_view(window: Window) -> CountsView:
-    """Return the integers behind every number of a window."""
+    """Return the integers that every number of a window is computed from."""
     return CountsView(**_counts(window.counters), position_accepted_tokens=window.positions)
 
 
@@ -117,8 +110,8 @@ def _counts(counters: tuple[int | None, ...]) -> dict[str, int | None]:
     return {name: counters[counter] for name, counter in _COUNTERS.items()}
 
 
-def _totals(findings: EngineSnapshot) -> TotalsView:
-    totals = findings.totals
+def _totals(snapshot: EngineSnapshot) -> TotalsView:
+    totals = snapshot.totals
     return TotalsView(
         **_counts(totals.counters),
         position_accepted_tokens=totals.positions,
@@ -126,48 +119,28 @@ def _totals(findings: EngineSnapshot) -> TotalsView:
     )
 
 
-def _windows(findings: EngineSnapshot) -> Iterator[WindowView]:
-    """Show every window, also where a defect of ours left it without a judgement."""
-    evaluation = findings.evaluation
-    parts = zip_longest(findings.windows, evaluation.bounds, evaluation.costs)
-    for window, bounds, cost in parts:
-        if window is not None:
-            yield _window(window, bounds or _NO_BOUNDS, cost)
-
-
-def _window(window: Window, bounds: Bounds, cost: Cost | None) -> WindowView:
-    length = acceptance.acceptance_length_tokens(window)
-    estimated = None if cost is None else speedup.estimated_speedup_ratio(window, cost)
-    return WindowView(
-        window=window_label(window),
-        seconds=window.seconds,
-        polls=window.polls,
-        partial=window.partial,
-        counts=counts_view(window),
-        draft_acceptance_ratio=_sure(acceptance.draft_acceptance_ratio(window), bounds.acceptance_ratio),
-        acceptance_length_tokens=_sure(length, bounds.acceptance_length),
-        estimated_speedup_ratio=_sure(estimated, bounds.speedup),
-        speedup_ceiling_ratio=speedup.speedup_ceiling_ratio(window),
-        break_even_acceptance_ratio=cost and speedup.break_even_acceptance_ratio(window, cost),
-        position_acceptance_ratio=tuple(positions.position_acceptance_ratios(window)),
-        position_conditional_acceptance_ratio=tuple(positions.conditional_acceptance_ratios(window)),
-        acceptance_decay_ratio=positions.decay_ratio(window),
-        accepted_length_ratio=tuple(positions.accepted_length_ratios(window)),
-        draft_length_tokens=acceptance.draft_length_tokens(window),
-        coverage_ratio=acceptance.coverage_ratio(window),
-        effective_tokens_per_step=acceptance.effective_tokens_per_step(window),
-        **{name: server_load.per_second(window, count(window)) for name, count in RATES.items()},
-        step_seconds=latency.step_seconds(window),
-        time_per_output_token_seconds=latency.time_per_output_token_seconds(window),
-        running_requests=server_load.mean(window, Gauge.RUNNING_REQUESTS),
-        waiting_requests=server_load.mean(window, Gauge.WAITING_REQUESTS),
-        kv_cache_usage_ratio=server_load.mean(window, Gauge.KV_CACHE_USAGE),
-        prefix_cache_hit_ratio=server_load.prefix_cache_hit_ratio(window),
-        interval_acceptance_ratio=_spread(window),
+def _window(window: WindowFigures) -> WindowView:
+    return WindowView.model_validate(
+        {
+            "window": window.label,
+            "seconds": window.window.seconds,
+            "polls": window.window.polls,
+            "partial": window.window.partial,
+            "counts": counts_view(window.window),
+            **{figure.key: _value(window, figure) for figure in _FIGURES},
+            "interval_acceptance_ratio": _spread(window.spread()),
+        }
     )
 
 
-def _sure(value: float | None, estimate: Estimate | None) -> Estimated:
+def _value(window: WindowFigures, figure: Figure) -> Estimated | Sequence[float | None] | float | None:
+    if isinstance(figure, ListFigure):
+        return window.numbers(figure)
+    value = window.number(figure)
+    return value if figure.bounds is None else _estimated(value, window.bounds(figure))
+
+
+def _estimated(value: float | None, estimate: Estimate | None) -> Estimated:
     return Estimated(
         value=value,
         lower=estimate.lower if estimate else None,
@@ -175,12 +148,13 @@ def _sure(value: float | None, estimate: Estimate | None) -> Estimated:
     )
 
 
-def _spread(window: Window) -> SpreadView | None:
-    found = poll_spread.spread(window)
-    if found is None:
+def _spread(spread: Spread | None) -> SpreadView | None:
+    if spread is None:
         return None
-    percentiles = {name: found.percentile(share) for name, share in SPREAD_PERCENTILES}
-    return SpreadView(**percentiles, min=found.lowest, max=found.highest, stddev=found.standard_deviation())
+    percentiles = {name: spread.percentile(share) for name, share in SPREAD_PERCENTILES}
+    return SpreadView(
+        **percentiles, min=spread.lowest, max=spread.highest, stddev=spread.standard_deviation()
+    )
 
 
 def _cost(cost: Cost | None) -> CostView | None:
@@ -216,10 +190,10 @@ def _drops(drops: DropStatus) -> DropsView:
 
 
 def _quantiles(buckets: Buckets) -> QuantilesView:
-    found = {name: latency.edges(share, buckets) for name, share in PERCENTILES}
+    edges_of = {name: latency.edges(share, buckets) for name, share in PERCENTILES}
     return QuantilesView(
         **{name: latency.quantile(share, buckets) for name, share in PERCENTILES},
-        buckets={name: _bucket(edges) for name, edges in found.items() if edges is not None},
+        buckets={name: _bucket(edges) for name, edges in edges_of.items() if edges is not None},
     )
 
 
@@ -227,8 +201,8 @@ def _bucket(edges: latency.Edges) -> BucketView:
     return BucketView(lower=edges.lower, upper=edges.upper if edges.upper < inf else None)
 
 
-def _reported(findings: EngineSnapshot, gauge: Gauge) -> float | None:
-    """Return what the engine itself reports, where it has no counters that can be used."""
-    sample = findings.reported
+def _reported(snapshot: EngineSnapshot, gauge: Gauge) -> float | None:
+    """Return a ratio that the engine itself reports, if it has no counters that can be used."""
+    sample = snapshot.reported
     usable = sample is not None and sample[Counter.DRAFTS] is not None
     return None if sample is None or usable else sample.gauge(gauge)

@@ -1,4 +1,4 @@
-"""What the exporter says of experiments in JSON."""
+"""JSON models of experiments."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from pydantic import Field
 
 from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis
 from spec_decode_exporter.analysis.experiments.comparability import Condition
-from spec_decode_exporter.views.engine_models import Estimated, View
+from spec_decode_exporter.views.window_models import Estimated, View
 
 
 class ArmWindowView(View):
     """An arm over one window, beside the baseline."""
 
-    window: str = Field(description="Its name and length, as in the label `window`.")
-    engines: int = Field(description="How many engines of the arm were seen in it.")
-    requests: int | None = Field(description="How many requests began on them.")
+    window: str = Field(description="Name and length of the window, as in the label `window`.")
+    engines: int = Field(description="Number of engines of the arm in the window.")
+    requests: int | None = Field(description="Number of requests that began on them.")
     acceptance_length_tokens: float | None = Field(
         description="Mean tokens that a draft gives, the bonus token included; null without drafts."
     )
     comparable: dict[Condition, bool] = Field(
-        description="Whether the arm does the same work as the baseline, condition by condition; empty of "
-        "the baseline itself. What the server does not tell is left out."
+        description="True if the arm does the same work as the baseline, by condition; empty for the "
+        "baseline itself. Conditions that the server has no series for are absent."
     )
     speedup_ratio: dict[SpeedupBasis, Estimated] = Field(
-        description="How many times as fast as the baseline, by basis; empty where they are not comparable."
+        description="Speed relative to the baseline, by basis; empty if they are not comparable."
     )
 
 
@@ -32,15 +32,15 @@ class ArmView(View):
 
     arm: str = Field(description="Its name, the label `arm`.")
     winner: dict[SpeedupBasis, bool] = Field(
-        description="Whether it is the fastest beyond doubt over the longest window, and was for at least "
-        "as long without interruption, by basis."
+        description="True if it is the fastest, statistically significant (95 %), over the longest window "
+        "and for at least as long without interruption, by basis."
     )
     windows: tuple[ArmWindowView, ...] = Field(description="Ascending by length.")
 
 
 class ExperimentView(View):
-    """Arms that serve the same work in different ways."""
+    """Arms that serve the same work with different settings."""
 
     experiment: str = Field(description="Its name, the label `experiment`.")
-    baseline: str = Field(description="The arm that the others are held against.")
+    baseline: str = Field(description="The arm that the others are compared with.")
     arms: tuple[ArmView, ...] = Field(description="In the order of the configuration, the baseline too.")

@@ -1,4 +1,4 @@
-"""From what came of experiments to what JSON says of them."""
+"""Build the JSON models of experiments."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from itertools import groupby
 from spec_decode_exporter.analysis.experiments.arm_speedup import ArmSpeedup
 from spec_decode_exporter.analysis.experiments.experiment import ArmFindings, ArmWindow
 from spec_decode_exporter.config.units import format_duration
-from spec_decode_exporter.views.engine_models import Estimated
 from spec_decode_exporter.views.experiment_models import ArmView, ArmWindowView, ExperimentView
+from spec_decode_exporter.views.window_models import Estimated
 
 Arms = Sequence[tuple[Mapping[str, str], ArmFindings]]
 

@@ -1,4 +1,4 @@
-"""What JSON says of single requests, and what is taken of them: see ``models`` for the rules."""
+"""JSON models of single requests, sent to the exporter and reported by it; rules as in ``models``."""
 
 from __future__ import annotations
 
@@ -8,76 +8,76 @@ from pydantic import BaseModel, Field
 
 from spec_decode_exporter.requests.request_findings import Effect
 from spec_decode_exporter.requests.request_record import MAX_MILLISECONDS, MAX_NAME_CHARACTERS, Refusal
-from spec_decode_exporter.views.engine_models import Estimated, View
+from spec_decode_exporter.views.window_models import Estimated, View
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Name = Annotated[str, Field(max_length=MAX_NAME_CHARACTERS)]
 
 
 class SentSpeculation(BaseModel):
-    """vLLM's own `metrics.speculative_decoding` of a response. Other keys are passed over."""
+    """vLLM's own `metrics.speculative_decoding` of a response. Other keys are ignored."""
 
     num_spec_steps: Count = Field(description="Decode steps that drafted.")
     num_draft_tokens: Count
     num_accepted_draft_tokens: Count = Field(description="At most `num_draft_tokens`.")
-    num_spec_tokens: Count = Field(description="The most tokens drafted in one step.")
+    num_spec_tokens: Count = Field(description="Maximum of tokens drafted in one step.")
     acceptance_histogram: list[Count] | None = Field(
-        default=None, description="Steps by how many tokens they accepted; its sums must be the counts."
+        default=None, description="Steps by their accepted tokens; its sums must equal the counts."
     )
 
 
 class SentMetrics(BaseModel):
-    """vLLM's own `metrics` of a response. Other keys are passed over."""
+    """vLLM's own `metrics` of a response. Other keys are ignored."""
 
     generation_time_ms: Annotated[float, Field(ge=0, le=MAX_MILLISECONDS)] | None = Field(
         default=None, description="From the first token to the last."
     )
     speculative_decoding: SentSpeculation | None = Field(
-        default=None, description="A request without it is refused as `without_metrics`."
+        default=None, description="A request without it is rejected as `without_metrics`."
     )
 
 
 class SentUsage(BaseModel):
-    """The `usage` of a response. Other keys are passed over."""
+    """The `usage` of a response. Other keys are ignored."""
 
     completion_tokens: Count | None = None
 
 
 class SentRequest(BaseModel):
-    """One request that a server has answered. Other keys are passed over and not kept: send no texts."""
+    """One completed request. Other keys are ignored and not kept: send no texts."""
 
     model: Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARACTERS)]
     metrics: SentMetrics
     usage: SentUsage | None = None
-    request_type: Name | None = Field(default=None, description="What you call this kind of work.")
+    request_type: Name | None = Field(default=None, description="The sender's name of this kind of work.")
     temperature: Annotated[float, Field(ge=0, le=100)] | None = None
     n: Count | None = Field(default=None, description="Sequences of the request.")
     stream: bool | None = None
-    target: Name | None = Field(default=None, description="The server, as the exporter calls it.")
+    target: Name | None = Field(default=None, description="Name of the server in the exporter.")
     user: str | None = Field(
-        default=None, description="Hashed at once; not looked at unless `requests.users` is configured."
+        default=None, description="Hashed immediately; ignored unless `requests.users` is configured."
     )
 
 
 class MistakeView(View):
-    """Why one request was not taken."""
+    """Reason for which one request was rejected."""
 
-    index: int = Field(description="Its place in the body, from 0.")
-    detail: str = Field(description="What is wrong; it never repeats what was sent.")
+    index: int = Field(description="Index in the body, from 0.")
+    detail: str = Field(description="The mistake; it never repeats the request.")
 
 
 class TakenView(View):
-    """What became of the requests of a body."""
+    """Result of a body of requests."""
 
-    taken: int = Field(description="How many were counted.")
+    taken: int = Field(description="Number of counted requests.")
     refused: dict[Refusal, int] = Field(
-        description="How many were not, by each reason. Senders count `dropped` and `too_costly`."
+        description="Rejected requests by every reason. Senders count `dropped` and `too_costly`."
     )
-    mistakes: tuple[MistakeView, ...] = Field(description="The first ten that are malformed, or the like.")
+    mistakes: tuple[MistakeView, ...] = Field(description="The first ten mistakes.")
 
 
 class PercentilesView(View):
-    """Of a number over requests, each counting once."""
+    """Percentiles of a number over requests, each with weight 1."""
 
     p10: float
     p50: float
@@ -85,15 +85,15 @@ class PercentilesView(View):
 
 
 class HistogramView(View):
-    """Requests that drafted, by a number."""
+    """Histogram of requests that drafted, by a number."""
 
     upper_bounds: tuple[float, ...] = Field(
-        description="Ascending; a number on a bound is below it. They are the label `le` of the metric."
+        description="Ascending; a number equal to a bound is below it. The label `le` of the metric."
     )
     counts: tuple[int, ...] = Field(
-        description="Requests between two bounds, not cumulative; the last are those above every bound."
+        description="Requests between two bounds, not cumulative; the last above every bound."
     )
-    sum: float = Field(description="Of the numbers.")
+    sum: float = Field(description="Sum of the numbers.")
 
 
 class RequestTotalsView(View):
@@ -102,24 +102,24 @@ class RequestTotalsView(View):
     requests: int
     drafts: int = Field(description="Decode steps that drafted.")
     draft_tokens: int
-    accepted_tokens: int = Field(description="Tokens saved: none needed a step of the target of its own.")
+    accepted_tokens: int = Field(description="Saved tokens: each saves a decode step of the target model.")
     draft_acceptance_ratio: float | None = Field(
-        description="Accepted tokens over draft tokens, as the server's counters weigh it."
+        description="Accepted tokens over draft tokens, weighted as the server's counters are."
     )
 
 
 class RequestSummaryView(RequestTotalsView):
-    """What requests of one window have in common."""
+    """Summary of requests of one window."""
 
-    mean_acceptance_ratio: float | None = Field(description="The mean over requests, each counting once.")
+    mean_acceptance_ratio: float | None = Field(description="Mean over requests, each with weight 1.")
     acceptance_ratio: PercentilesView | None
     acceptance_length_tokens: PercentilesView | None
     time_per_output_token_seconds: PercentilesView | None
-    speedup_ratio: Estimated | None = Field(description="Of all their tokens, at what drafting costs.")
+    speedup_ratio: Estimated | None = Field(description="Speed-up of their tokens, at the cost of drafting.")
     below_break_even: int = Field(description="Requests that speculation made slower.")
-    judged: int = Field(description="Requests of which that can be said.")
-    rejected: int = Field(description="Requests of whose draft tokens almost none was accepted.")
-    repetitive: int = Field(description="Requests of whose draft tokens almost all were.")
+    judged: int = Field(description="Requests whose effect can be computed.")
+    rejected: int = Field(description="Requests with almost no accepted draft token.")
+    repetitive: int = Field(description="Requests with almost all draft tokens accepted.")
 
 
 class RequestGroupView(RequestSummaryView):
@@ -129,7 +129,7 @@ class RequestGroupView(RequestSummaryView):
     model_name: str
     request_type: str
     temperature: str = Field(description="The bucket: `0`, `to 0.7`, `above 1`, `unknown`.")
-    effect: Effect = Field(description="What speculation surely does to them.")
+    effect: Effect = Field(description="Statistically significant (95 %) effect of speculation.")
 
 
 class RequestModelView(RequestSummaryView):
@@ -137,18 +137,18 @@ class RequestModelView(RequestSummaryView):
 
     window: str
     model_name: str
-    mixed: bool = Field(description="Whether the mean hides two kinds of requests.")
+    mixed: bool = Field(description="True if the mean hides two kinds of requests.")
     low_share: float | None = Field(
-        description="The share of requests in the lower of two heaps; null, as the next, where there is one."
+        description="Share of requests in the lower of two modes; null, as the next, if there is one mode."
     )
     low_mean_acceptance_ratio: float | None
     high_mean_acceptance_ratio: float | None
     advice: tuple[str, ...] = Field(description="The most useful first.")
     acceptance_bounds: tuple[float, ...] = Field(
-        description="Of `acceptance_counts`: from each bound to below the next; 1 belongs to the last."
+        description="Bounds of `acceptance_counts`: from each bound to below the next; 1 is in the last."
     )
     acceptance_counts: tuple[int, ...] = Field(
-        description="Requests that drafted, by their acceptance ratio: it shows whether there are two heaps."
+        description="Requests that drafted, by their acceptance ratio; shows one mode or two."
     )
 
 
@@ -165,28 +165,28 @@ class RequestSinceStartView(RequestTotalsView):
 class RequestUserView(RequestSummaryView):
     """One user in the longest window."""
 
-    user: str = Field(description="A hash.")
+    user: str = Field(description="Hash of the user.")
     model_name: str
 
 
 class RequestWindowView(View):
     """One window."""
 
-    window: str = Field(description="Its name and length, as in the label `window`.")
+    window: str = Field(description="Name and length of the window, as in the label `window`.")
     seconds: float
-    partial: bool = Field(description="Whether requests of it are missing.")
+    partial: bool = Field(description="True if requests of it are missing.")
     covered_seconds: float = Field(
-        description="The time of it of which every request is here; less than `seconds` where it is partial."
+        description="Time of which every request is kept; less than `seconds` if it is partial."
     )
 
 
 class RequestsView(View):
-    """What single requests say at one moment."""
+    """Single requests at one moment."""
 
-    time: float = Field(description="When it was taken, in Unix time.")
-    enabled: bool = Field(description="Whether requests are taken: `requests.ingest` of the configuration.")
+    time: float = Field(description="Unix time of the snapshot.")
+    enabled: bool = Field(description="True if requests are received (`requests.ingest`).")
     taken: int = Field(description="Requests counted since the start.")
-    refused: dict[Refusal, int] = Field(description="Requests refused since the start, by reason.")
+    refused: dict[Refusal, int] = Field(description="Requests rejected since the start, by reason.")
     folded: dict[str, int] = Field(description="Requests counted as `other` since the start, by label.")
     windows: tuple[RequestWindowView, ...]
     groups: tuple[RequestGroupView, ...]

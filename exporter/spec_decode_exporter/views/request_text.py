@@ -1,23 +1,23 @@
-"""What is said of single requests in words, on the page and in reports alike."""
+"""Sentences about single requests, for the page and reports."""
 
 from __future__ import annotations
 
 
-def why_unclear(drafts: int, judged: int, lower: float | None, upper: float | None) -> str:
-    """Return why nobody can say whether some requests gain or lose.
+def why_unclear(drafts: int, evaluated: int, lower: float | None, upper: float | None) -> str:
+    """Return the reason for which the effect on some requests is unclear.
 
     Args:
-        drafts: Of them all.
-        judged: Requests of which the cost of drafting is known.
-        lower: The lower bound of their speed-up; None where too few were judged.
-        upper: The upper one.
+        drafts: Drafts of all requests.
+        evaluated: Requests with a known cost of drafting.
+        lower: The lower bound of their speed-up; None if too few were evaluated.
+        upper: The upper bound.
     """
     if not drafts:
         return "nothing was drafted"
-    if not judged:
-        return "what drafting costs is not known"
+    if not evaluated:
+        return "the cost of drafting is unknown"
     if lower is None or upper is None:
         return "too few requests"
     if lower <= 1 <= upper:
-        return "the bounds lie on both sides of 1"
-    return "what drafting costs is only a guess"
+        return "the bounds include 1"
+    return "the cost of drafting is only a default"

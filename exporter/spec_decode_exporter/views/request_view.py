@@ -1,4 +1,4 @@
-"""From what the requests say to what JSON says of it."""
+"""Build the JSON models of single requests."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from spec_decode_exporter.core.internal_errors import NO_ITEM, InternalErrors
 from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.requests.model_findings import BOUNDS
 from spec_decode_exporter.requests.request_findings import (
     GroupFindings,
@@ -22,7 +23,6 @@ from spec_decode_exporter.requests.request_findings import (
     WindowFindings,
 )
 from spec_decode_exporter.requests.request_record import Refusal
-from spec_decode_exporter.views.engine_models import Estimated, View
 from spec_decode_exporter.views.request_models import (
     HistogramView,
     PercentilesView,
@@ -32,26 +32,27 @@ from spec_decode_exporter.views.request_models import (
     RequestUserView,
     RequestWindowView,
 )
+from spec_decode_exporter.views.window_models import Estimated, View
 
 
 def refused_view(refused: Mapping[Refusal, int]) -> dict[Refusal, int]:
-    """Return how many were refused, by each reason that there is."""
+    """Return the number of rejected requests by every reason."""
     return {reason: refused.get(reason, 0) for reason in Refusal}
 
 
-def head(found: RequestFindings) -> dict[str, Any]:
-    """Return what is said of all requests together."""
+def head(findings: RequestFindings) -> dict[str, Any]:
+    """Return the part that concerns all requests."""
     return {
-        "enabled": found.enabled,
-        "taken": found.taken,
-        "refused": refused_view(found.refused),
-        "folded": dict(found.folded),
+        "enabled": findings.enabled,
+        "taken": findings.taken,
+        "refused": refused_view(findings.refused),
+        "folded": dict(findings.folded),
     }
 
 
-def lists(found: RequestFindings, errors: InternalErrors) -> dict[str, Iterator[View]]:
-    """Return the lists, whose members are made as they are asked for; one that fails is omitted."""
-    windows = found.windows
+def lists(findings: RequestFindings, errors: InternalErrors) -> dict[str, Iterator[View]]:
+    """Return the lists, whose members are built lazily; one that fails is omitted."""
+    windows = findings.windows
     groups = [(name, group) for name, window in windows.items() for group in window.groups]
     models = [(name, model) for name, window in windows.items() for model in window.models]
     return {
@@ -64,12 +65,12 @@ def lists(found: RequestFindings, errors: InternalErrors) -> dict[str, Iterator[
         ),
         "since_start": errors.each(
             "requests",
-            found.since_start.items(),
+            findings.since_start.items(),
             lambda each: each[0].labels,
             lambda each: _since_start(*each),
         ),
         "users": errors.each(
-            "requests", found.users, lambda each: {"model_name": each.model_name, "user": each.user}, _user
+            "requests", findings.users, lambda each: {"model_name": each.model_name, "user": each.user}, _user
         ),
     }
 
@@ -130,9 +131,7 @@ def _totals(totals: RequestTotals) -> dict[str, Any]:
         "drafts": totals.drafts,
         "draft_tokens": totals.draft_tokens,
         "accepted_tokens": totals.accepted_tokens,
-        "draft_acceptance_ratio": (
-            totals.accepted_tokens / totals.draft_tokens if totals.draft_tokens else None
-        ),
+        "draft_acceptance_ratio": (ratio(totals.accepted_tokens, totals.draft_tokens)),
     }
 
 
@@ -151,13 +150,23 @@ def _summary(summary: Summary) -> dict[str, Any]:
     }
 
 
-def _histogram(found: RequestHistogram) -> HistogramView:
-    return HistogramView(upper_bounds=tuple(found.upper_bounds), counts=tuple(found.counts), sum=found.sum)
+def _histogram(histogram: RequestHistogram) -> HistogramView:
+    return HistogramView(
+        upper_bounds=tuple(histogram.upper_bounds), counts=tuple(histogram.counts), sum=histogram.sum
+    )
 
 
-def _percentiles(found: Percentiles | None) -> PercentilesView | None:
-    return None if found is None else PercentilesView(p10=found.p10, p50=found.p50, p90=found.p90)
+def _percentiles(percentiles: Percentiles | None) -> PercentilesView | None:
+    return (
+        None
+        if percentiles is None
+        else PercentilesView(p10=percentiles.p10, p50=percentiles.p50, p90=percentiles.p90)
+    )
 
 
-def _estimated(found: Estimate | None) -> Estimated | None:
-    return None if found is None else Estimated(value=found.value, lower=found.lower, upper=found.upper)
+def _estimated(estimate: Estimate | None) -> Estimated | None:
+    return (
+        None
+        if estimate is None
+        else Estimated(value=estimate.value, lower=estimate.lower, upper=estimate.upper)
+    )

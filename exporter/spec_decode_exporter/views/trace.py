@@ -1,4 +1,4 @@
-"""How acceptance went over the last minutes: what the page draws a line of."""
+"""Acceptance trace: the acceptance rate over the last minutes, for the line on the page."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ TRACE_PIECES: Final = 60
 
 
 class Piece(NamedTuple):
-    """Some increments, added up."""
+    """Sum of some increments."""
 
     age: float
-    """How many seconds ago its middle was."""
+    """Seconds since its middle."""
     acceptance_ratio: float | None
-    """None where nothing was drafted, or nothing seen."""
+    """None without draft tokens."""
 
 
 class Trace(NamedTuple):
@@ -31,8 +31,8 @@ class Trace(NamedTuple):
 def acceptance_trace(window: Window, now: float) -> Trace:
     """Return the last five minutes of a window, or all of a shorter one; ``now`` is monotonic, in seconds.
 
-    The pieces begin at the same moments whenever this is asked, so that a line of them moves and does not
-    tremble. An increment counts where it begins.
+    Pieces begin at multiples of their length, so that the line moves without jitter. An increment belongs to
+    the piece in which it begins.
     """
     seconds = min(TRACE_SECONDS, window.length)
     step = seconds / TRACE_PIECES

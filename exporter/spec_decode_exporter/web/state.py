@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from prometheus_client.registry import Collector
 
-    from spec_decode_exporter.metrics.collector import Snapshot
     from spec_decode_exporter.monitor.event_log import EventLog
     from spec_decode_exporter.monitor.request_receiver import RequestReceiver
+    from spec_decode_exporter.monitor.snapshot import Snapshot
     from spec_decode_exporter.views.history import Histories
     from spec_decode_exporter.views.models import TargetView
     from spec_decode_exporter.web.page.page_data import PageData

@@ -1,4 +1,4 @@
-"""Two measurements against each other."""
+"""Comparison of two measurements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from spec_decode_exporter.analysis.comparison.measurement import (
     MeasuredFigure,
     MeasuredHistogram,
     Measurement,
-    Quantity,
 )
 from spec_decode_exporter.scrape.page.engine_table import Latency
 
@@ -21,14 +20,13 @@ def exactly(value, half=0.0):
 
 
 def measurement(rate=None, half=0.0, tokens=4, **more):
-    """What was measured, by the names of the quantities; each is a value, or a value and its half-width."""
+    """Return a measurement by the keys of figures; each is a value, or a value and its half-width."""
     quantities = {
-        Quantity(name): exactly(*(value if isinstance(value, tuple) else (value,)))
-        for name, value in more.items()
+        name: exactly(*(value if isinstance(value, tuple) else (value,))) for name, value in more.items()
     }
     if rate is not None:
         found = MeasuredFigure(value=rate) if half is None else exactly(rate, half)
-        quantities[Quantity.DRAFT_ACCEPTANCE_RATIO] = found
+        quantities["draft_acceptance_ratio"] = found
     shares = tuple(exactly(0.8 - 0.1 * place) for place in range(tokens))
     return Measurement(
         seconds=300.0, polls=300, counts={}, position_accepted_tokens=(1,) * tokens, quantities=quantities,
@@ -37,7 +35,7 @@ def measurement(rate=None, half=0.0, tokens=4, **more):
 
 
 def outcome(after, half, threshold=0.05, before=0.7):
-    """The outcome when only the later rate is uncertain."""
+    """Return the outcome if only the later rate has an error."""
     return compare(measurement(before), measurement(after, half), threshold).outcome
 
 
@@ -57,16 +55,16 @@ def outcome(after, half, threshold=0.05, before=0.7):
         (None, None, Outcome.UNCERTAIN),
     ],
 )
-def test_a_fall_counts_that_is_certain(after, half, expected):
+def test_only_a_certain_fall_counts(after, half, expected):
     assert outcome(after, half) is expected
 
 
-def test_the_threshold_may_be_nothing():
+def test_the_threshold_may_be_0():
     assert outcome(0.69, 0.001, threshold=0.0) is Outcome.FELL
     assert outcome(0.70, 0.001, threshold=0.0) is Outcome.UNCERTAIN
 
 
-def test_another_number_of_draft_tokens_has_another_rate_by_itself():
+def test_another_number_of_draft_tokens_is_not_comparable():
     found = compare(measurement(0.7, tokens=4), measurement(0.5, tokens=6), 0.05)
     assert found.outcome is Outcome.NOT_COMPARABLE
     assert found.cautions[0].reason is Reason.DRAFT_TOKENS
@@ -74,7 +72,7 @@ def test_another_number_of_draft_tokens_has_another_rate_by_itself():
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.3), st.floats(0, 0.5))
-def test_an_outcome_is_what_its_bounds_say(before, after, half, threshold):
+def test_an_outcome_follows_from_the_bounds(before, after, half, threshold):
     found = compare(measurement(before), measurement(after, half), threshold)
     change = found.acceptance
     assert (found.outcome is Outcome.FELL) is (change.upper < -threshold)
@@ -106,7 +104,7 @@ def test_a_higher_threshold_never_makes_a_fall(before, after, half, threshold, m
         (Reason.COVERAGE, "coverage_ratio", 0.5, 0.41, 0.39),
     ],
 )
-def test_measurements_that_are_not_alike_are_said_to_be_so(reason, quantity, before, alike, other):
+def test_unlike_measurements_have_a_caution(reason, quantity, before, alike, other):
     def cautions(after):
         found = compare(measurement(0.7, **{quantity: before}), measurement(0.7, **{quantity: after}), 0.05)
         return [(caution.reason, caution.before, caution.after) for caution in found.cautions]
@@ -115,7 +113,7 @@ def test_measurements_that_are_not_alike_are_said_to_be_so(reason, quantity, bef
     assert cautions(other) == [(reason, before, other)]
 
 
-def test_what_chance_explains_is_no_reason_for_doubt():
+def test_differences_by_chance_are_no_caution():
     found = compare(
         measurement(0.7, output_tokens_per_request=(200.0, 40.0)),
         measurement(0.7, output_tokens_per_request=(260.0, 50.0)),
@@ -124,14 +122,14 @@ def test_what_chance_explains_is_no_reason_for_doubt():
     assert found.cautions == ()
 
 
-def test_figures_that_one_side_lacks_are_left_out():
+def test_figures_of_one_side_only_are_omitted():
     quiet = measurement(0.7)
     busy = measurement(0.7, running_requests=4.0)
-    assert Quantity.RUNNING_REQUESTS not in compare(quiet, busy, 0.05).quantities
-    assert Quantity.RUNNING_REQUESTS not in compare(busy, quiet, 0.05).quantities
+    assert "running_requests" not in compare(quiet, busy, 0.05).quantities
+    assert "running_requests" not in compare(busy, quiet, 0.05).quantities
 
 
-def test_quantiles_are_compared_that_both_have():
+def test_quantiles_of_both_sides_are_compared():
     def with_queue(latency, p50):
         histogram = MeasuredHistogram(bounds=(0.5,), counts=(3, 3), p50=p50, p95=exactly(0.4), p99=None)
         return measurement(0.7).model_copy(update={"latency_seconds": {latency: histogram}})

@@ -17,7 +17,7 @@ DEGREES = st.integers(2, 12)
 
 
 def sure(value, error, degrees=12):
-    """A figure with an error, and bounds that would be its own."""
+    """Return a figure with an error and its bounds."""
     half = t_quantile(degrees) * error
     return MeasuredFigure(
         value=value, lower=value - half, upper=value + half, standard_error=error, degrees=degrees
@@ -25,7 +25,7 @@ def sure(value, error, degrees=12):
 
 
 def between(value, below, above):
-    """A figure of which the bounds alone are known."""
+    """Return a figure with bounds and without an error."""
     return MeasuredFigure(value=value, lower=value - below, upper=value + above)
 
 
@@ -45,8 +45,8 @@ def test_equal_errors_of_few_degrees_have_twice_as_many():
     assert found.upper == pytest.approx(2.447 * sqrt(2))
 
 
-def test_of_two_quantiles_the_distances_add_up_each_in_its_own_direction():
-    """A rise is as large as it can be where what was is lowest and what is is highest."""
+def test_distances_of_two_quantiles_add_up_each_in_its_own_direction():
+    """A rise is largest from the lower bound before to the upper bound after."""
     found = difference(between(10.0, 3.0, 1.0), between(20.0, 2.0, 4.0))
     assert (found.change, found.lower, found.upper) == (10.0, 10 - sqrt(4 + 1), 10 + 5.0)
 
@@ -73,14 +73,14 @@ def test_bounds_contain_the_change(before, after):
 
 
 @given(FIGURES, FIGURES)
-def test_the_other_way_round_it_is_the_same_with_another_sign(before, after):
+def test_swapped_measurements_have_the_opposite_difference(before, after):
     one, two = difference(before, after), difference(after, before)
     assert one.change == -two.change
     assert one.lower == pytest.approx(-two.upper, abs=1e-6)
 
 
 @given(FIGURES, FIGURES)
-def test_a_difference_is_less_sure_than_either_figure_and_surer_than_both_together(before, after):
+def test_the_error_of_a_difference_is_between_the_larger_error_and_the_sum(before, after):
     found = difference(before, after)
     widths = [each.upper - each.lower for each in (before, after)]
     assume(all(each.degrees in (12, None) for each in (before, after)))

@@ -14,10 +14,10 @@ from spec_decode_exporter.analysis.comparison.measurement import (
     MeasuredFigure,
     MeasuredHistogram,
     Measurement,
-    Quantity,
 )
 from spec_decode_exporter.analysis.statistics import ratio_bounds
 from spec_decode_exporter.figures.latency import quantile
+from spec_decode_exporter.figures.table import measured
 from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.window.increments import Increment
@@ -60,8 +60,8 @@ def window_fixture(make_window):
 def test_the_acceptance_rate_and_length_are_those_of_the_gauges(window):
     found = measure(window, {}).quantities
     for quantity, estimate in (
-        (Quantity.DRAFT_ACCEPTANCE_RATIO, ratio_bounds.acceptance_ratio_estimate(window)),
-        (Quantity.ACCEPTANCE_LENGTH, ratio_bounds.acceptance_length_estimate(window)),
+        ("draft_acceptance_ratio", ratio_bounds.acceptance_ratio_estimate(window)),
+        ("acceptance_length_tokens", ratio_bounds.acceptance_length_estimate(window)),
     ):
         one = found[quantity]
         assert (one.value, one.lower, one.upper) == (estimate.value, estimate.lower, estimate.upper)
@@ -71,19 +71,19 @@ def test_the_acceptance_rate_and_length_are_those_of_the_gauges(window):
 @pytest.mark.parametrize(
     ("quantity", "value"),
     [
-        (Quantity.DRAFT_LENGTH, 2.0),
-        (Quantity.COVERAGE, 1.0),
-        (Quantity.STEP, 0.04),
-        (Quantity.DRAFTS, 100.0),
-        (Quantity.DRAFT_TOKENS, 200.0),
-        (Quantity.REQUESTS, 2.0),
-        (Quantity.RUNNING_REQUESTS, 4.0),
-        (Quantity.WAITING_REQUESTS, 1.0),
-        (Quantity.KV_CACHE_USAGE, 0.5),
-        (Quantity.PREFIX_CACHE_HITS, 0.25),
+        ("draft_length_tokens", 2.0),
+        ("coverage_ratio", 1.0),
+        ("step_seconds", 0.04),
+        ("drafts_per_second", 100.0),
+        ("draft_tokens_per_second", 200.0),
+        ("requests_per_second", 2.0),
+        ("running_requests", 4.0),
+        ("waiting_requests", 1.0),
+        ("kv_cache_usage_ratio", 0.5),
+        ("prefix_cache_hit_ratio", 0.25),
     ],
 )
-def test_what_never_changed_is_certain(window, quantity, value):
+def test_constant_figures_have_no_error(window, quantity, value):
     one = measure(window, {}).quantities[quantity]
     assert [one.value, one.lower, one.upper] == pytest.approx([value] * 3)
     assert one.standard_error == pytest.approx(0, abs=1e-9)
@@ -103,24 +103,24 @@ def gauged(engine, missed, number=300):
 
 @pytest.mark.parametrize("missed", [(), (100, 101)])
 @pytest.mark.parametrize("engines", [1, 2])
-def test_a_gauge_that_never_changed_is_certain_however_the_polls_came(engines, missed):
+def test_a_constant_gauge_has_no_error_with_uneven_polls(engines, missed):
     windows = [gauged(engine, missed if engine else ()) for engine in range(2 - engines, 2)]
-    running = measure(merge_windows(windows), {}).quantities[Quantity.RUNNING_REQUESTS]
+    running = measure(merge_windows(windows), {}).quantities["running_requests"]
     assert [running.value, running.lower, running.upper] == pytest.approx([16 * engines] * 3)
 
 
 def test_every_figure_is_there_with_bounds_around_it(window):
     found = measure(window, {}).quantities
-    assert found.keys() == set(Quantity)
+    assert found.keys() == {figure.key for figure in measured()}
     assert all(one.lower <= one.value <= one.upper for one in found.values())
-    varying = found[Quantity.PROMPT_TOKENS]
+    varying = found["prompt_tokens_per_request"]
     assert varying.lower < varying.value < varying.upper
-    assert found[Quantity.TIME_PER_OUTPUT_TOKEN].value == pytest.approx(
-        0.04 / found[Quantity.TOKENS_PER_STEP].value
+    assert found["time_per_output_token_seconds"].value == pytest.approx(
+        0.04 / found["effective_tokens_per_step"].value
     )
 
 
-def test_positions_are_no_surer_than_independent_drafts(window):
+def test_errors_of_positions_are_at_least_those_of_independent_drafts(window):
     found = measure(window, {})
     for place, one in enumerate(found.position_acceptance_ratio):
         share = window.positions[place] / 6000
@@ -133,12 +133,12 @@ def test_positions_are_no_surer_than_independent_drafts(window):
 
 def test_a_window_without_requests_has_figures_and_no_bounds(make_window):
     found = measure(make_window(100, 200, 90, positions=(60, 30)), {})
-    assert found.quantities.keys() >= {Quantity.DRAFT_ACCEPTANCE_RATIO, Quantity.DRAFTS}
+    assert found.quantities.keys() >= {"draft_acceptance_ratio", "drafts_per_second"}
     assert all(one.lower is None for one in found.quantities.values())
     assert [one.value for one in found.position_acceptance_ratio] == [0.6, 0.3]
 
 
-def test_what_the_engine_does_not_tell_is_absent(make_window):
+def test_unknown_figures_are_absent(make_window):
     found = measure(make_window(None), {})
     assert (dict(found.quantities), dict(found.counts), found.tokens) == ({}, {}, 0)
 
@@ -148,8 +148,8 @@ def test_a_server_that_does_not_speculate_has_bounds_of_its_speed(make_window):
     totals = {name: sum(one[name] for one in increments) for name in ("generation_tokens", "first_tokens", "decode_steps", "decode_nanoseconds")}  # fmt: skip
     window = make_window(0, 0, 0, gauges=(4.0, 0.0, 0.0), length=60.0, seconds=60.0, increments=increments, **totals)  # fmt: skip
     found = measure(window, {}).quantities
-    assert found[Quantity.TIME_PER_OUTPUT_TOKEN].lower is not None
-    assert Quantity.DRAFT_ACCEPTANCE_RATIO not in found
+    assert found["time_per_output_token_seconds"].lower is not None
+    assert "draft_acceptance_ratio" not in found
 
 
 HUNDREDS = Buckets((0.1, 0.2, 0.4, inf), (400, 600, 1000, 1000))
@@ -176,7 +176,7 @@ def test_steps_of_a_request_depend_on_one_another_and_have_no_bounds(make_window
     assert found.p50 == MeasuredFigure(value=quantile(0.5, HUNDREDS))
 
 
-def test_nothing_observed_has_no_quantiles(make_window):
+def test_an_empty_histogram_has_no_quantiles(make_window):
     empty = Buckets((0.1, inf), (0, 0))
     assert measure(make_window(), {Latency.QUEUE: empty}).latency_seconds[Latency.QUEUE].p50 is None
 
@@ -193,14 +193,14 @@ def test_ranks_hold_a_quantile_in_95_of_100_samples(make_window):
     assert 0.92 <= held / 400 <= 0.99
 
 
-def test_histograms_of_engines_add_up_where_they_have_the_same_buckets():
+def test_histograms_of_engines_add_up_if_they_have_the_same_buckets():
     other = Buckets((0.1, 0.2, 0.4, inf), (1, 2, 3, 4))
     strange = Buckets((0.3, inf), (1, 2))
     engines = [{Latency.QUEUE: HUNDREDS, Latency.END_TO_END: HUNDREDS}, {Latency.QUEUE: other, Latency.END_TO_END: strange}]  # fmt: skip
     assert added(engines) == {Latency.QUEUE: Buckets(HUNDREDS.bounds, (401, 602, 1003, 1004))}
 
 
-def test_what_was_measured_is_the_same_after_it_was_written_and_read(window):
+def test_a_measurement_is_equal_after_json_and_back(window):
     found = measure(window, {Latency.QUEUE: HUNDREDS})
     assert Measurement.model_validate_json(found.model_dump_json()) == found
 
@@ -219,12 +219,12 @@ def test_what_was_measured_is_the_same_after_it_was_written_and_read(window):
         (MeasuredHistogram, {"bounds": [0.1], "counts": [3, 2], "p50": None, "p95": None, "p99": None}),
     ],
 )
-def test_what_cannot_have_been_measured_is_refused(model, fields):
+def test_impossible_measurements_are_rejected(model, fields):
     with pytest.raises(ValidationError):
         model.model_validate(fields)
 
 
-def test_positions_that_do_not_belong_together_are_refused(window):
+def test_positions_of_different_lengths_are_rejected(window):
     written = json.loads(measure(window, {}).model_dump_json())
     with pytest.raises(ValidationError, match="positions"):
         Measurement.model_validate({**written, "position_accepted_tokens": [1]})

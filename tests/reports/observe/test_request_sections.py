@@ -61,7 +61,7 @@ async def test_a_loss_by_a_typical_cost_alone_is_unclear_with_a_reason(with_requ
     window = replace(found.windows["5m"], groups=[replace(losing, effect=Effect.UNCLEAR)])
     seen = await with_requests(replace(found, windows={"5m": window}))
     text = " ".join(text_report(report(seen), Paint()).split())
-    assert "unclear (what drafting costs is only a guess); 0.89 times as fast" in text
+    assert "unclear (the cost of drafting is only a default); 0.89 times as fast" in text
 
 
 async def test_the_report_fits_a_terminal_of_any_width(with_requests):

@@ -10,7 +10,7 @@ import pytest
 from spec_decode_exporter.monitor.event_log import MAX_EVENTS, EventLog, run_name
 from spec_decode_exporter.monitor.log_events import EVENT_TYPES
 from spec_decode_exporter.requests.request_batch import MAX_BATCH_REQUESTS
-from spec_decode_exporter.views.history import MOST_STEPS, USUAL_STEPS
+from spec_decode_exporter.views.history import DEFAULT_STEPS, MAX_STEPS
 from spec_decode_exporter.web.api.openapi import document
 from spec_decode_exporter.web.api.problems import ProblemView
 from spec_decode_exporter.web.api.queries import MAX_PARAMETERS
@@ -72,7 +72,7 @@ def test_documented_limits_are_those_that_the_code_checks(described):
     step = next(
         each for each in described["paths"]["/api/v1/history"]["get"]["parameters"] if each["name"] == "step"
     )
-    assert f"about {USUAL_STEPS} steps; the maximum is {MOST_STEPS} steps" in step["description"]
+    assert f"about {DEFAULT_STEPS} steps; the maximum is {MAX_STEPS} steps" in step["description"]
     ingest = described["paths"]["/api/v1/requests"]["post"]
     assert (
         ingest["requestBody"]["content"]["application/json"]["schema"]["anyOf"][1]["maxItems"]

@@ -110,10 +110,10 @@ async def test_the_effect_has_a_color_a_sign_and_a_word(effect, word, kind):
 @pytest.mark.parametrize(
     ("speed", "evaluated", "why"),
     [
-        ((1.0, 0.9, 1.1), 10, "the bounds lie on both sides of 1"),
-        ((0.91, 0.906, 0.91), 10, "what drafting costs is only a guess"),
+        ((1.0, 0.9, 1.1), 10, "the bounds include 1"),
+        ((0.91, 0.906, 0.91), 10, "the cost of drafting is only a default"),
         (None, 10, "too few requests"),
-        (None, 0, "what drafting costs is not known"),
+        (None, 0, "the cost of drafting is unknown"),
     ],
 )
 async def test_an_unclear_effect_has_a_visible_reason(speed, evaluated, why):

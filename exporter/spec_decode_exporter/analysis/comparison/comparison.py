@@ -1,4 +1,4 @@
-"""Two measurements held against each other: whether acceptance fell, and whether the two can be compared."""
+"""Compare two measurements: the change of acceptance, and conditions that make the comparison unfair."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from math import inf
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.comparison.difference import Difference, difference
-from spec_decode_exporter.analysis.comparison.measure import PERCENTILES
-from spec_decode_exporter.analysis.comparison.measurement import MeasuredFigure, Measurement, Quantity
+from spec_decode_exporter.analysis.comparison.measurement import MeasuredFigure, Measurement
 from spec_decode_exporter.figures.latency import Edges, edges
+from spec_decode_exporter.figures.window_figures import PERCENTILES
 from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
 
 COMPARABLE_LOAD: Final = 1.5
 """Latency is compared where the later load is between this many times the earlier one and its inverse."""
 COMPARABLE_REQUESTS: Final = 1.25
-"""Requests are alike whose mean lengths differ by no more than this factor, or by no more than chance."""
+"""Requests are alike if their mean lengths differ by at most this factor, or by chance."""
 COMPARABLE_SHARE: Final = 0.1
-"""Shares, of a cache or of steps with a draft, are alike that differ by no more than this."""
+"""Shares, of a cache or of steps with a draft, are alike if they differ by at most this."""
 
 
 class Outcome(StrEnum):
-    """What became of the acceptance rate."""
+    """Change of the acceptance rate."""
 
     BETTER = "better"
-    """It rose, beyond chance."""
+    """It rose, statistically significant (95 %)."""
     SAME = "same"
-    """Chance explains the difference, and it certainly fell by no more than the threshold."""
+    """Chance explains the difference, and it certainly fell by at most the threshold."""
     LOWER = "lower"
-    """It fell beyond chance, and certainly by no more than the threshold."""
+    """It fell, statistically significant (95 %), and certainly by at most the threshold."""
     FELL = "fell"
     """It certainly fell by more than the threshold."""
     UNCERTAIN = "uncertain"
-    """Whether it fell by more than the threshold cannot be said: too few requests, or too near."""
+    """A fall by more than the threshold is neither certain nor excluded: too few requests, or too near."""
     NOT_COMPARABLE = "not_comparable"
-    """The number of draft tokens is another, and with it the acceptance rate by itself."""
+    """The number of draft tokens differs, which changes the acceptance rate by itself."""
 
 
 class Reason(StrEnum):
-    """Why a comparison is not quite fair."""
+    """Reason for which a comparison is not quite fair."""
 
     DRAFT_TOKENS = "draft_tokens"
     LOAD = "load"
@@ -53,7 +53,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caution:
-    """Something that differs between the measurements, and with it more than what was changed on purpose."""
+    """A difference between the measurements beside the intended change."""
 
     reason: Reason
     before: float
@@ -62,41 +62,41 @@ class Caution:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What changed between two measurements."""
+    """Changes between two measurements."""
 
     outcome: Outcome
     threshold: float
-    """By how much the acceptance rate may fall, between 0 and 1."""
-    quantities: Mapping[Quantity, Difference]
-    """Those that both have."""
+    """Tolerated fall of the acceptance rate, between 0 and 1."""
+    quantities: Mapping[str, Difference]
+    """Figures that both have, by key."""
     positions: tuple[Difference | None, ...]
     conditional: tuple[Difference | None, ...]
     latencies: Mapping[tuple[Latency, str], Difference]
     """Quantiles, by latency and percentile."""
     latency_edges: Mapping[tuple[Latency, str], tuple[Edges | None, Edges | None]]
-    """Between which edges of a bucket each of these lay, and lies now."""
+    """Edges of the bucket of each quantile, before and after."""
     cautions: tuple[Caution, ...]
 
     @property
     def acceptance(self) -> Difference | None:
-        """The acceptance rates, where both drafted."""
-        return self.quantities.get(Quantity.DRAFT_ACCEPTANCE_RATIO)
+        """The acceptance rates, if both drafted."""
+        return self.quantities.get("draft_acceptance_ratio")
 
 
 def compare(
     before: Measurement, after: Measurement, threshold: float, engines: tuple[int, int] = (1, 1)
 ) -> Comparison:
-    """Hold ``after`` against ``before``; the acceptance rate may fall by ``threshold``, between 0 and 1.
+    """Compare ``after`` with ``before``; the acceptance rate may fall by ``threshold``, between 0 and 1.
 
-    ``engines`` says of how many engines each is the sum: a batch, and with it latency, is that of one.
+    ``engines`` is the number of engines that each one sums: load is compared per engine.
     """
     quantities = {
-        quantity: difference(found, after.quantities[quantity])
-        for quantity, found in before.quantities.items()
-        if quantity in after.quantities
+        key: difference(figure, after.quantities[key])
+        for key, figure in before.quantities.items()
+        if key in after.quantities
     }
     return Comparison(
-        outcome=_outcome(before, after, quantities.get(Quantity.DRAFT_ACCEPTANCE_RATIO), threshold),
+        outcome=_outcome(before, after, quantities.get("draft_acceptance_ratio"), threshold),
         threshold=threshold,
         quantities=quantities,
         positions=_each(before.position_acceptance_ratio, after.position_acceptance_ratio),
@@ -133,7 +133,7 @@ def _each(
     before: Sequence[MeasuredFigure | None], after: Sequence[MeasuredFigure | None]
 ) -> tuple[Difference | None, ...]:
     pairs = zip(before, after, strict=False)
-    return tuple(None if one is None or two is None else difference(one, two) for one, two in pairs)
+    return tuple(None if then is None or now is None else difference(then, now) for then, now in pairs)
 
 
 def _latencies(before: Measurement, after: Measurement) -> Iterator[tuple[tuple[Latency, str], Difference]]:
@@ -141,10 +141,10 @@ def _latencies(before: Measurement, after: Measurement) -> Iterator[tuple[tuple[
         if latency not in after.latency_seconds:
             continue
         later = after.latency_seconds[latency].quantiles
-        for percentile, found in histogram.quantiles.items():
+        for percentile, figure in histogram.quantiles.items():
             other = later[percentile]
-            if found is not None and other is not None:
-                yield (latency, percentile), difference(found, other)
+            if figure is not None and other is not None:
+                yield (latency, percentile), difference(figure, other)
 
 
 def _edges(measurement: Measurement, latency: Latency, share: float) -> Edges | None:
@@ -153,42 +153,42 @@ def _edges(measurement: Measurement, latency: Latency, share: float) -> Edges | 
 
 
 class _Rule(NamedTuple):
-    """When a quantity differs by so much that two measurements are not alike."""
+    """Limit beyond which a figure makes two measurements unlike."""
 
     reason: Reason
-    quantity: Quantity
+    key: str
     factor: float | None = None
     share: float | None = None
 
 
 _RULES: Final = (
-    _Rule(Reason.LOAD, Quantity.RUNNING_REQUESTS, factor=COMPARABLE_LOAD),
-    _Rule(Reason.OUTPUT_TOKENS, Quantity.OUTPUT_TOKENS, factor=COMPARABLE_REQUESTS),
-    _Rule(Reason.PROMPT_TOKENS, Quantity.PROMPT_TOKENS, factor=COMPARABLE_REQUESTS),
-    _Rule(Reason.PREFIX_CACHE, Quantity.PREFIX_CACHE_HITS, share=COMPARABLE_SHARE),
-    _Rule(Reason.COVERAGE, Quantity.COVERAGE, share=COMPARABLE_SHARE),
+    _Rule(Reason.LOAD, "running_requests", factor=COMPARABLE_LOAD),
+    _Rule(Reason.OUTPUT_TOKENS, "output_tokens_per_request", factor=COMPARABLE_REQUESTS),
+    _Rule(Reason.PROMPT_TOKENS, "prompt_tokens_per_request", factor=COMPARABLE_REQUESTS),
+    _Rule(Reason.PREFIX_CACHE, "prefix_cache_hit_ratio", share=COMPARABLE_SHARE),
+    _Rule(Reason.COVERAGE, "coverage_ratio", share=COMPARABLE_SHARE),
 )
 
 
 def _cautions(
     before: Measurement,
     after: Measurement,
-    quantities: Mapping[Quantity, Difference],
+    quantities: Mapping[str, Difference],
     engines: tuple[int, int],
 ) -> Iterator[Caution]:
     if before.tokens and after.tokens and before.tokens != after.tokens:
         yield Caution(Reason.DRAFT_TOKENS, before.tokens, after.tokens)
     for rule in _RULES:
-        found = quantities.get(rule.quantity)
-        if found is not None and rule.reason is Reason.LOAD:
+        moved = quantities.get(rule.key)
+        if moved is not None and rule.reason is Reason.LOAD:
             then, now = engines
-            found = difference(found.before.divided(then), found.after.divided(now))
-        if found is not None and not _are_alike(found, rule):
-            yield Caution(rule.reason, found.before.value, found.after.value)
+            moved = difference(moved.before.divided(then), moved.after.divided(now))
+        if moved is not None and not _are_alike(moved, rule):
+            yield Caution(rule.reason, moved.before.value, moved.after.value)
 
 
-def _are_alike(found: Difference, rule: _Rule) -> bool:
-    """Return whether a quantity is the same within the rule's limits, or as far as chance lets one see."""
-    low, high = sorted((found.before.value, found.after.value))
+def _are_alike(moved: Difference, rule: _Rule) -> bool:
+    """Return whether a figure is the same within the rule's limits, or within chance."""
+    low, high = sorted((moved.before.value, moved.after.value))
     near = high <= low * rule.factor if rule.factor else high - low <= (rule.share or 0.0)
-    return near or (found.lower is not None and not found.is_beyond_chance)
+    return near or (moved.lower is not None and not moved.is_beyond_chance)

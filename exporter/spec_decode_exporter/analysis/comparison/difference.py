@@ -1,10 +1,10 @@
-"""How far a figure moved between two measurements that do not depend on one another, and how sure that is.
+"""Difference of a figure between two independent measurements, with its 95 % bounds.
 
 The variance of a difference is the sum of both variances, whose degrees of freedom B are Welch's (``welch``):
 
     bounds = difference ± t_B(0.975) · √(v1 + v2)
 
-Where only bounds are known, as of a
+If only bounds are known, as of a
 quantile, the distances to them take the place of t times the errors, each in its own direction (Zou and
 Donner, *Construction of confidence limits about effect measures*, Statistics in Medicine 27, 2008):
 
@@ -27,14 +27,14 @@ class Difference:
     before: MeasuredFigure
     after: MeasuredFigure
     change: float
-    """After less before."""
+    """After minus before."""
     lower: float | None
-    """Null, as is ``upper``, where one of the two has no bounds."""
+    """Null, as is ``upper``, if one of the two has no bounds."""
     upper: float | None
 
     @property
     def is_beyond_chance(self) -> bool:
-        """Whether it is so large that chance does not explain it."""
+        """Return whether it is statistically significant (95 %)."""
         return self.lower is not None and self.upper is not None and not self.lower <= 0 <= self.upper
 
     @property
@@ -44,7 +44,7 @@ class Difference:
 
 
 def difference(before: MeasuredFigure, after: MeasuredFigure) -> Difference:
-    """Return how far a figure has moved."""
+    """Return the difference of a figure."""
     change = after.value - before.value
     distances = _by_errors(before, after) or _by_bounds(before, after)
     if distances is None:

@@ -1,60 +1,49 @@
-"""What was measured of an engine over one window, each figure with its 95 % bounds and the counts behind it.
+"""Measurement of an engine over one window: each figure with its 95 % bounds, and the counts of the window.
 
-It is what is kept of a server before it is changed, to be held against the same server afterwards.
+A reference file keeps it from before a change of the server, for a comparison afterwards.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from spec_decode_exporter.analysis.statistics.ratio_bounds import MAX_COSINES
 from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.figures.table import measured
 from spec_decode_exporter.scrape.page.engine_table import Latency
 
 Count = Annotated[int, Field(ge=0)]
 
 
-class Quantity(StrEnum):
-    """A figure; named as its metric, where there is one."""
+def _is_measured(key: str) -> str:
+    """Check that the key names a figure that references measure."""
+    if key not in _KEYS:
+        raise ValueError(f"is none of the figures that references measure: {', '.join(sorted(_KEYS))}")
+    return key
 
-    DRAFT_ACCEPTANCE_RATIO = "draft_acceptance_ratio"
-    ACCEPTANCE_LENGTH = "acceptance_length_tokens"
-    DRAFT_LENGTH = "draft_length_tokens"
-    COVERAGE = "coverage_ratio"
-    TOKENS_PER_STEP = "effective_tokens_per_step"
-    TIME_PER_OUTPUT_TOKEN = "time_per_output_token_seconds"  # noqa: S105 - a token of text
-    STEP = "step_seconds"
-    DRAFTS = "drafts_per_second"
-    DRAFT_TOKENS = "draft_tokens_per_second"
-    ACCEPTED_TOKENS = "accepted_tokens_per_second"
-    GENERATION_TOKENS = "generation_tokens_per_second"
-    REQUESTS = "requests_per_second"
-    RUNNING_REQUESTS = "running_requests"
-    WAITING_REQUESTS = "waiting_requests"
-    KV_CACHE_USAGE = "kv_cache_usage_ratio"
-    OUTPUT_TOKENS = "output_tokens_per_request"
-    PROMPT_TOKENS = "prompt_tokens_per_request"
-    PREFIX_CACHE_HITS = "prefix_cache_hit_ratio"
+
+_KEYS: Final = frozenset(figure.key for figure in measured())
+FigureKey = Annotated[str, AfterValidator(_is_measured)]
+"""Key of a measured figure."""
 
 
 class MeasurementPart(BaseModel):
-    """A part of what was measured: frozen, complete, and of finite numbers."""
+    """Base of a measurement's parts: frozen, complete, with finite numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class MeasuredFigure(MeasurementPart):
-    """A figure. Its bounds are null where too few requests passed through the window to say."""
+    """A figure. Its bounds are null if too few requests passed through the window."""
 
     value: float
     lower: float | None = None
     upper: float | None = None
     standard_error: Annotated[float, Field(ge=0)] | None = None
-    """Null of a quantile too."""
+    """Null for a quantile too."""
     degrees: Annotated[int, Field(ge=1, le=MAX_COSINES)] | None = None
     """The degrees of freedom of the error."""
 
@@ -72,7 +61,7 @@ class MeasuredFigure(MeasurementPart):
         )
 
     def divided(self, number: int) -> MeasuredFigure:
-        """Return the same for one of so many engines that it is the sum of."""
+        """Return the figure of one engine, if this is the sum of ``number`` engines."""
         return MeasuredFigure(
             value=self.value / number,
             lower=None if self.lower is None else self.lower / number,
@@ -96,9 +85,9 @@ class MeasuredHistogram(MeasurementPart):
     """One of the server's own histograms, and its quantiles in seconds."""
 
     bounds: tuple[float, ...]
-    """The upper bounds of the buckets; that of the last bucket, which is infinite, is left out."""
+    """The upper bounds of the buckets, without the infinite bound of the last."""
     counts: tuple[Count, ...]
-    """How many observations were no greater than each bound, and how many there were."""
+    """Number of observations up to each bound, and of all observations."""
     p50: MeasuredFigure | None
     p95: MeasuredFigure | None
     p99: MeasuredFigure | None
@@ -116,17 +105,17 @@ class MeasuredHistogram(MeasurementPart):
 
 
 class Measurement(MeasurementPart):
-    """Everything that was measured of one engine, or of several as one."""
+    """Measurement of one engine, or of several as one."""
 
     seconds: Annotated[float, Field(ge=0)]
-    """The time that was covered."""
+    """Covered time in seconds."""
     polls: Count
     counts: Mapping[str, Count]
-    """How far each counter moved; one that the engine does not have is absent."""
+    """Increase of each counter; a counter that the engine does not have is absent."""
     position_accepted_tokens: tuple[Count, ...]
-    """The draft tokens that were accepted at each of the K draft positions."""
-    quantities: Mapping[Quantity, MeasuredFigure]
-    """The figures that there are."""
+    """Accepted draft tokens at each of the K draft positions."""
+    quantities: Mapping[FigureKey, MeasuredFigure]
+    """The figures that have a value, by key."""
     position_acceptance_ratio: tuple[MeasuredFigure | None, ...]
     position_conditional_acceptance_ratio: tuple[MeasuredFigure | None, ...]
     latency_seconds: Mapping[Latency, MeasuredHistogram]

@@ -20,9 +20,11 @@ from spec_decode_exporter.analysis.statistics.ratio_bounds import (
     cosines_of,
     ratio_estimate,
 )
+from spec_decode_exporter.figures.acceptance import mean_acceptance_length
 from spec_decode_exporter.figures.latency import decoded_tokens
 from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.figures.server_load import mean
+from spec_decode_exporter.figures.terms import DECODED_TOKENS
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.window.ledger import MIN_INCREMENTS, Increments, Window
 
@@ -90,8 +92,7 @@ class Arm:
     @property
     def acceptance_length(self) -> float | None:
         """Mean tokens per draft, the bonus token included: 1 + A / D."""
-        accepted = ratio(self.total(Counter.ACCEPTED_TOKENS), self.total(Counter.DRAFTS))
-        return None if accepted is None else 1 + accepted
+        return mean_acceptance_length(self.total(Counter.ACCEPTED_TOKENS), self.total(Counter.DRAFTS))
 
     @property
     def running_requests(self) -> float | None:
@@ -173,9 +174,7 @@ def _decoding(engine: _Cells) -> _Columns | None:
     window, cells = engine.window, engine.increments
     if window[Counter.DECODE_NANOSECONDS] is None or decoded_tokens(window) is None:
         return None
-    generated, first = cells.counter(Counter.GENERATION_TOKENS), cells.counter(Counter.FIRST_TOKENS)
-    tokens = [count - begun for count, begun in zip(generated, first, strict=True)]
-    return _Columns(cells.counter(Counter.DECODE_NANOSECONDS), tokens)
+    return _Columns(cells.counter(Counter.DECODE_NANOSECONDS), DECODED_TOKENS.column(window, cells))
 
 
 def _end_to_end(engine: _Cells) -> _Columns | None:

@@ -19,7 +19,11 @@ from math import cos, inf, pi, sqrt
 from operator import mul
 
 from spec_decode_exporter.analysis.statistics.student_t import t_quantile
-from spec_decode_exporter.figures.acceptance import acceptance_length_tokens, draft_acceptance_ratio
+from spec_decode_exporter.figures.acceptance import (
+    acceptance_length,
+    acceptance_length_tokens,
+    draft_acceptance_ratio,
+)
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.figures.server_load import mean
@@ -165,7 +169,12 @@ def acceptance_length_estimate(window: Window) -> Estimate | None:
     )
     if accepted is None:
         return None
-    return replace(accepted, value=length, lower=1 + accepted.lower, upper=1 + accepted.upper)
+    return replace(
+        accepted,
+        value=length,
+        lower=acceptance_length(accepted.lower),
+        upper=acceptance_length(accepted.upper),
+    )
 
 
 def acceptance_ratio_estimate(window: Window) -> Estimate | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import exp
 
+from spec_decode_exporter.figures.acceptance import acceptance_length
 from spec_decode_exporter.monitor.drops.interval import Amount, Interval
 
 
@@ -36,7 +37,7 @@ class Baseline:
     @property
     def length(self) -> float:
         """Acceptance length in tokens, 1 + A / D."""
-        return 1 + self.mean
+        return acceptance_length(self.mean)
 
     @property
     def independent_variance(self) -> float:

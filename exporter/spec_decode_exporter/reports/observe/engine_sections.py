@@ -11,6 +11,7 @@ from spec_decode_exporter.analysis.finding import FindingName, Severity
 from spec_decode_exporter.core import number_formats as numbers
 from spec_decode_exporter.figures.latency import Edges
 from spec_decode_exporter.reports.observe.depth_chart import GIVE_COST, depths
+from spec_decode_exporter.reports.observe.figure_lines import figure_lines
 from spec_decode_exporter.reports.observe.needs import DOUBTS
 from spec_decode_exporter.reports.parts import Bar, Chart, Figure, Note, Part, ReportSection, Tone
 from spec_decode_exporter.scrape.page.engine_table import Latency
@@ -49,22 +50,8 @@ def _acceptance(engine: EngineView, window: WindowView) -> Iterator[Figure]:
     yield from _engine_reported(engine)
     if not window.counts.drafts:
         return
-    rate, length = window.draft_acceptance_ratio, window.acceptance_length_tokens
-    yield Figure(
-        "acceptance rate",
-        numbers.share(rate.value),
-        numbers.bounds(rate.lower, rate.upper, 3),
-        "of the draft tokens",
-    )
-    yield Figure(
-        "acceptance length",
-        numbers.plain(length.value),
-        numbers.bounds(length.lower, length.upper),
-        "tokens, bonus included",
-    )
-    if window.effective_tokens_per_step is not None:
-        coverage = "" if window.coverage_ratio is None else f"{window.coverage_ratio:.3f} of steps drafted"
-        yield Figure("tokens per step", numbers.plain(window.effective_tokens_per_step), "", coverage)
+    coverage = "" if window.coverage_ratio is None else f"{window.coverage_ratio:.3f} of steps drafted"
+    yield from figure_lines("Acceptance", window, {"effective_tokens_per_step": coverage})
     yield from _speedup(engine, window)
 
 
@@ -101,9 +88,7 @@ def _positions(_: EngineView, window: WindowView) -> Iterator[Part]:
 
 
 def _times(engine: EngineView, window: WindowView) -> Iterator[Figure]:
-    if window.time_per_output_token_seconds is not None:
-        mean = numbers.duration(window.time_per_output_token_seconds)
-        yield Figure("time per output token", mean, "", "mean, by token")
+    yield from figure_lines("Time", window, {})
     for latency, name in _LATENCIES.items():
         quantiles = engine.latency_seconds.get(latency)
         if quantiles is not None and quantiles.p50 is not None:
@@ -123,10 +108,8 @@ def _waste(_: EngineView, window: WindowView) -> Iterator[Figure]:
     rate = window.draft_acceptance_ratio.value
     if not window.counts.draft_tokens or rate is None:
         return
-    yield Figure("drafted", numbers.rate(window.draft_tokens_per_second), "", "tokens a second")
-    yield Figure("accepted", numbers.rate(window.accepted_tokens_per_second), "", "tokens a second")
     wasted = f"tokens a second, {max(1 - rate, 0.0):.3f} of the drafted"
-    yield Figure("wasted", numbers.rate(window.rejected_tokens_per_second), "", wasted)
+    yield from figure_lines("Waste", window, {"rejected_tokens_per_second": wasted})
 
 
 def _cost(engine: EngineView, window: WindowView) -> Iterator[Part]:

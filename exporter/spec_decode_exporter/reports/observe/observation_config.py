@@ -61,7 +61,8 @@ def observed_config(
         values["targets"] = _named(
             [{"url": each} if isinstance(each, str) else dict(each) for each in targets]
         )
-    return load(path, environ=environ, overrides=values, checks=(credential_mistakes,), read_rates=read_rates)
+    checks = (credential_mistakes,)
+    return load(path, environ=environ, overrides=values, checks=checks, read_rates=read_rates)
 
 
 def seconds_of(interval: object) -> float:

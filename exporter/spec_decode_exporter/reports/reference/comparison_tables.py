@@ -1,4 +1,4 @@
-"""Tables of what was and what is, each number in a unit that suits people."""
+"""Tables of a comparison: each figure before and after, in a unit that is easy to read."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Final
 
 from spec_decode_exporter.analysis.comparison.comparison import Comparison
 from spec_decode_exporter.analysis.comparison.difference import Difference
-from spec_decode_exporter.analysis.comparison.measurement import Quantity
 from spec_decode_exporter.core.number_formats import within
+from spec_decode_exporter.figures.figure import ReportLine, Unit
 from spec_decode_exporter.figures.latency import Edges
+from spec_decode_exporter.figures.table import measured
 from spec_decode_exporter.scrape.page.engine_table import Latency
 
 NOTE: Final = "* beyond chance: the 95 % bounds of the change do not reach 0."
@@ -20,13 +21,13 @@ _MILLISECOND: Final = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A figure, then and now."""
+    """A figure before and after."""
 
     name: str
     before: str
     after: str
     change: str
-    """With a star where it is beyond chance."""
+    """With a star if it is statistically significant (95 %)."""
     bounds: str
     """Of the change, 95 %."""
 
@@ -38,7 +39,7 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Figures that belong together."""
+    """A table of related figures."""
 
     title: str
     rows: tuple[TableRow, ...]
@@ -77,8 +78,8 @@ def _more_time(value: float) -> str:
 
 
 def _digits(value: float) -> int:
-    """Return how many digits after the point make three in all."""
-    return next((digits for digits, least in enumerate((100, 10)) if abs(value) >= least), 2)
+    """Return the digits after the point for three digits in all."""
+    return next((digits for digits, limit in enumerate((100, 10)) if abs(value) >= limit), 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class _Unit:
     value: Callable[[float], str]
     change: Callable[[float], str]
     relative: bool = False
-    """Whether the change is also written in percent of what was."""
+    """Whether the change is also written in percent of the value before."""
 
 
 _SHARE = _Unit(_share, _points)
@@ -94,29 +95,13 @@ _TOKENS = _Unit(_tokens, _more_tokens)
 _TIME = _Unit(_time, _more_time, relative=True)
 _NUMBER = _Unit(_number, _more, relative=True)
 
-_FIGURES: Final[dict[str, dict[Quantity, tuple[str, _Unit]]]] = {
-    "Acceptance": {
-        Quantity.DRAFT_ACCEPTANCE_RATIO: ("acceptance rate", _SHARE),
-        Quantity.ACCEPTANCE_LENGTH: ("acceptance length", _TOKENS),
-        Quantity.TOKENS_PER_STEP: ("tokens per step", _TOKENS),
-        Quantity.DRAFT_LENGTH: ("draft length", _TOKENS),
-        Quantity.COVERAGE: ("steps with a draft", _SHARE),
-    },
-    "Speed": {
-        Quantity.TIME_PER_OUTPUT_TOKEN: ("time per output token", _TIME),
-        Quantity.STEP: ("time per step", _TIME),
-        Quantity.GENERATION_TOKENS: ("tokens per second", _NUMBER),
-    },
-    "Load and work": {
-        Quantity.RUNNING_REQUESTS: ("running requests", _NUMBER),
-        Quantity.WAITING_REQUESTS: ("waiting requests", _NUMBER),
-        Quantity.REQUESTS: ("requests per second", _NUMBER),
-        Quantity.PROMPT_TOKENS: ("tokens per prompt", _NUMBER),
-        Quantity.OUTPUT_TOKENS: ("tokens per answer", _NUMBER),
-        Quantity.PREFIX_CACHE_HITS: ("prompt tokens from the cache", _SHARE),
-        Quantity.KV_CACHE_USAGE: ("KV cache in use", _SHARE),
-    },
+_UNITS: Final = {
+    Unit.SHARE: _SHARE,
+    Unit.TOKENS: _TOKENS,
+    Unit.SECONDS: _TIME,
+    Unit.FACTOR: _TOKENS,
 }
+"""Formats by unit; other units are plain numbers."""
 
 _LATENCIES: Final = {
     Latency.TIME_TO_FIRST_TOKEN: "time to first token",
@@ -124,13 +109,13 @@ _LATENCIES: Final = {
     Latency.END_TO_END: "end to end",
     Latency.QUEUE: "queue",
 }
-"""Those that users feel; a decode step is none."""
+"""Latencies that users notice, without that of a decode step."""
 
 
 def tables(comparison: Comparison) -> Iterator[Table]:
-    """Yield what can be said of a comparison in numbers, the most important first."""
+    """Yield the tables of a comparison, the most important first."""
     acceptance, *others = (
-        Table(title, tuple(_quantities(comparison, figures))) for title, figures in _FIGURES.items()
+        Table(title, tuple(_figures(comparison, figures))) for title, figures in _sections().items()
     )
     yield acceptance
     yield Table("Accepted up to and including each position", tuple(_positions(comparison.positions)))
@@ -141,31 +126,41 @@ def tables(comparison: Comparison) -> Iterator[Table]:
     yield Table("Latency of requests, by the server's histograms", tuple(_latencies(comparison)))
 
 
-def _quantities(comparison: Comparison, figures: dict[Quantity, tuple[str, _Unit]]) -> Iterator[TableRow]:
-    for quantity, (name, unit) in figures.items():
-        if quantity in comparison.quantities:
-            yield _row(name, comparison.quantities[quantity], unit)
+def _sections() -> dict[str, list[tuple[str, ReportLine, Unit]]]:
+    """Return key, line and unit of the figures of each table, tables and lines in their order."""
+    sections: dict[str, list[tuple[str, ReportLine, Unit]]] = {}
+    for figure in measured():
+        if figure.comparison is not None and figure.comparison.section:
+            row = (figure.key, figure.comparison, figure.unit)
+            sections.setdefault(figure.comparison.section, []).append(row)
+    return {title: sorted(rows, key=lambda row: row[1].place) for title, rows in sections.items()}
+
+
+def _figures(comparison: Comparison, figures: list[tuple[str, ReportLine, Unit]]) -> Iterator[TableRow]:
+    for key, line, unit in figures:
+        if key in comparison.quantities:
+            yield _row(line.name, comparison.quantities[key], _UNITS.get(unit, _NUMBER))
 
 
 def _positions(differences: tuple[Difference | None, ...]) -> Iterator[TableRow]:
-    for position, found in enumerate(differences):
-        if found is not None:
-            yield _row(f"position {position}", found, _SHARE)
+    for position, difference in enumerate(differences):
+        if difference is not None:
+            yield _row(f"position {position}", difference, _SHARE)
 
 
 def _latencies(comparison: Comparison) -> Iterator[TableRow]:
-    for (latency, percentile), found in comparison.latencies.items():
+    for (latency, percentile), difference in comparison.latencies.items():
         if latency in _LATENCIES:
-            row = _row(f"{_LATENCIES[latency]} {percentile}", found, _TIME)
-            yield _within(row, found, comparison.latency_edges[latency, percentile])
+            row = _row(f"{_LATENCIES[latency]} {percentile}", difference, _TIME)
+            yield _within(row, difference, comparison.latency_edges[latency, percentile])
 
 
-def _within(row: TableRow, found: Difference, edges: tuple[Edges | None, Edges | None]) -> TableRow:
-    """Write the edges of buckets that are far apart instead of what was interpolated between them."""
+def _within(row: TableRow, difference: Difference, edges: tuple[Edges | None, Edges | None]) -> TableRow:
+    """Write the edges of buckets that are far apart instead of the interpolated quantile."""
     then, now = (each if each is not None and each.are_far_apart else None for each in edges)
     if then is None and now is None:
         return row
-    moved = f"{'more' if found.change > 0 else 'less'} *" if found.is_beyond_chance else NONE
+    moved = f"{'more' if difference.change > 0 else 'less'} *" if difference.is_beyond_chance else NONE
     return replace(
         row,
         before=row.before if then is None else within(*then, _MILLISECOND, "ms"),
@@ -174,18 +169,20 @@ def _within(row: TableRow, found: Difference, edges: tuple[Edges | None, Edges |
     )
 
 
-def _row(name: str, found: Difference, unit: _Unit) -> TableRow:
+def _row(name: str, difference: Difference, unit: _Unit) -> TableRow:
     return TableRow(
         name,
-        unit.value(found.before.value),
-        unit.value(found.after.value),
-        unit.change(found.change) + _percent(found, unit) + (" *" if found.is_beyond_chance else ""),
+        unit.value(difference.before.value),
+        unit.value(difference.after.value),
+        unit.change(difference.change)
+        + _percent(difference, unit)
+        + (" *" if difference.is_beyond_chance else ""),
         NONE
-        if found.lower is None or found.upper is None
-        else f"{unit.change(found.lower)} to {unit.change(found.upper)}",
+        if difference.lower is None or difference.upper is None
+        else f"{unit.change(difference.lower)} to {unit.change(difference.upper)}",
     )
 
 
-def _percent(found: Difference, unit: _Unit) -> str:
-    ratio = found.ratio if unit.relative else None
+def _percent(difference: Difference, unit: _Unit) -> str:
+    ratio = difference.ratio if unit.relative else None
     return "" if ratio is None else f" ({(ratio - 1) * 100:+.0f} %)"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, Field
 
-from spec_decode_exporter.analysis.comparison.measurement import Count, Measurement, MeasurementPart, Quantity
+from spec_decode_exporter.analysis.comparison.measurement import Count, Measurement, MeasurementPart
 
 Text = Annotated[str, Field(max_length=4096)]
 
@@ -42,13 +42,13 @@ class MeasuredModel(MeasurementPart):
     @property
     def acceptance_ratio(self) -> float | None:
         """Acceptance rate, or None if it is unknown."""
-        rate = self.measurement.quantities.get(Quantity.DRAFT_ACCEPTANCE_RATIO)
+        rate = self.measurement.quantities.get("draft_acceptance_ratio")
         return None if rate is None else rate.value
 
     @property
     def has_bounds(self) -> bool:
         """Return whether the acceptance rate has bounds."""
-        rate = self.measurement.quantities.get(Quantity.DRAFT_ACCEPTANCE_RATIO)
+        rate = self.measurement.quantities.get("draft_acceptance_ratio")
         return rate is not None and rate.lower is not None
 
 

@@ -23,7 +23,7 @@ from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.units import DURATION_PATTERN, parse_duration
 from spec_decode_exporter.monitor.event_log import EVENT_ID, MAX_EVENTS
 from spec_decode_exporter.monitor.log_events import EVENT_TYPES
-from spec_decode_exporter.views.history import MOST_STEPS, USUAL_STEPS
+from spec_decode_exporter.views.history import DEFAULT_STEPS, MAX_STEPS
 from spec_decode_exporter.views.models import EventView
 from spec_decode_exporter.web.api.problems import RequestError
 
@@ -137,7 +137,7 @@ class HistoryQuery(EngineQuery):
     step: Step | None = Field(
         default=None,
         description=f"Duration of a step, at least {_MIN_STEP * 1000:.0f} ms. The default makes about"
-        f" {USUAL_STEPS} steps; the maximum is {MOST_STEPS} steps.",
+        f" {DEFAULT_STEPS} steps; the maximum is {MAX_STEPS} steps.",
         examples=["5s"],
     )
 

@@ -18,7 +18,7 @@ from spec_decode_exporter.views.engine_view import engine_view, id_of
 from spec_decode_exporter.views.event_view import event_view
 from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of
 from spec_decode_exporter.views.group_totals import group_view, grouped
-from spec_decode_exporter.views.history import MOST_STEPS, history_view, least_step, usual_step
+from spec_decode_exporter.views.history import MAX_STEPS, default_step, history_view, min_step
 from spec_decode_exporter.views.models import View
 from spec_decode_exporter.web.api.problems import RequestError, wrong_parameter
 from spec_decode_exporter.web.api.queries import (
@@ -104,10 +104,10 @@ async def history(request: web.Request, query: HistoryQuery) -> web.StreamRespon
     state = request.app[STATE]
     _check_labels(query, state.labels())
     histories = state.histories()
-    step = usual_step(histories.longest) if query.step is None else query.step
-    if step < least_step(histories.longest):
-        least = least_step(histories.longest)
-        raise wrong_parameter("step", f"makes more than {MOST_STEPS} steps; the shortest is {least:.3g} s")
+    step = default_step(histories.longest) if query.step is None else query.step
+    if step < min_step(histories.longest):
+        least = min_step(histories.longest)
+        raise wrong_parameter("step", f"makes more than {MAX_STEPS} steps; the shortest is {least:.3g} s")
     views = state.errors.each(
         "history",
         (engine for engine in histories.engines if query.selects(engine[0])),
