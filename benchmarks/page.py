@@ -20,6 +20,7 @@ import structlog
 from multidict import MultiDict
 
 from spec_decode_exporter.metrics.exposition import compress, each
+from spec_decode_exporter.web.page.handlers import page_data
 from spec_decode_exporter.web.page.page_content import content
 from spec_decode_exporter.web.page.page_data import ShownEngine
 from spec_decode_exporter.web.page.page_query import PageQuery
@@ -66,7 +67,7 @@ async def refreshes(fleet: MovedFleet, opened: int, rounds: int) -> None:
     """Make the page's content again and again, as one viewer does."""
     state = fleet.state
     await state.prepare()
-    ids = [one.view.id for one in state.page().engines if isinstance(one, ShownEngine)]
+    ids = [one.view.id for one in page_data(state).engines if isinstance(one, ShownEngine)]
     query = PageQuery.read(MultiDict(("engine", one) for one in ids[:opened]))
     seconds, longest = [], []
     for _ in range(rounds):
@@ -75,7 +76,7 @@ async def refreshes(fleet: MovedFleet, opened: int, rounds: int) -> None:
         loop = Loop()
         watching = asyncio.create_task(loop.watch())
         begin = time.perf_counter()
-        page = state.page()
+        page = page_data(state)
         text = (await content(query, page)).encode()
         seconds.append(time.perf_counter() - begin)
         await asyncio.sleep(0)

@@ -86,7 +86,7 @@ def comparison_report(engine):
     from spec_decode_exporter.analysis.comparison.measure import measure
     from spec_decode_exporter.reports.reference.comparison_report import report
     from spec_decode_exporter.reports.reference.pairing import compared
-    from spec_decode_exporter.reports.reference.reference_document import MeasuredModel, ReferenceDocument
+    from spec_decode_exporter.reports.reference_document import MeasuredModel, ReferenceDocument
     from spec_decode_exporter.reports.terminal import Paint
     from spec_decode_exporter.reports.terminal_report import text_report
 

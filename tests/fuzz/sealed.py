@@ -9,7 +9,7 @@ from spec_decode_exporter.core.checksummed_file import UnusableError
 from spec_decode_exporter.monitor.drops.drop_detector import DropDetector
 from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.persistence.state_file import _SEAL, MAX_VALUES
-from spec_decode_exporter.reports.reference import reference_file
+from spec_decode_exporter.reports import reference_file
 from tests.fuzz.harness import Harness, file_of, sane
 
 

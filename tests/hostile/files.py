@@ -19,9 +19,9 @@ from spec_decode_exporter.core.checksummed_file import ChecksummedFile
 from spec_decode_exporter.monitor.persistence.state_file import MAX_BYTES as LARGEST_STATE
 from spec_decode_exporter.monitor.persistence.state_file import MAX_VALUES as MOST_STATE_VALUES
 from spec_decode_exporter.monitor.persistence.state_file import StateFile
+from spec_decode_exporter.reports import reference_file as reference
 from spec_decode_exporter.reports.plan import checkpoint
 from spec_decode_exporter.reports.plan.model_config import ModelError
-from spec_decode_exporter.reports.reference import reference_file as reference
 from spec_decode_exporter.scrape.http.credentials import headers
 from spec_decode_exporter.scrape.poll_errors import PollError
 from spec_decode_exporter.web.security.load_web_config import read_web_config

@@ -6,6 +6,7 @@ import asyncio
 import json
 from itertools import accumulate, cycle, islice
 from math import isfinite
+from types import SimpleNamespace
 from unittest.mock import patch
 
 from hypothesis import HealthCheck, example, given, settings
@@ -46,6 +47,7 @@ from spec_decode_exporter.views.history import history_view
 from spec_decode_exporter.views.models import ObservationView
 from spec_decode_exporter.views.request_view import lists
 from spec_decode_exporter.views.target_view import target_view
+from spec_decode_exporter.web.page.handlers import page_data
 from spec_decode_exporter.web.page.page_content import content
 from spec_decode_exporter.web.page.page_query import PageQuery
 from spec_decode_exporter.window.merge import merge_windows
@@ -258,7 +260,15 @@ class Chain:
 
     async def _check_page(self, taken):
         opened = tuple(engine_view(*engine).id for engine in taken.engines)
-        html = str(await content(PageQuery("", opened), self.overview.page()))
+        state = SimpleNamespace(
+            now=self.clock.wall,
+            monotonic=self.clock.monotonic,
+            snapshot=self.overview.snapshot,
+            targets=self.overview.targets,
+            events=self.events,
+            errors=self.errors,
+        )
+        html = str(await content(PageQuery("", opened), page_data(state)))
         assert "Cannot be shown" not in html
         for word in ('"nan"', '"inf"', '"-inf"', ">nan", ">inf", "NaN", "Infinity"):
             assert word not in html, word

@@ -6,7 +6,6 @@ from prometheus_client.core import GaugeMetricFamily
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.views.history import Histories
-from spec_decode_exporter.web.page.page_data import PageData
 from spec_decode_exporter.web.state import AppState
 
 
@@ -32,6 +31,7 @@ def plain_state(series=1, **overrides):
     defaults = {
         "version": "1.2.3",
         "now": lambda: 1_790_000_000.0,
+        "monotonic": lambda: 1_000.0,
         "prepare": prepare_nothing,
         "snapshot": Snapshot,
         "collectors": [Gauges(series)],
@@ -40,7 +40,6 @@ def plain_state(series=1, **overrides):
         "targets": tuple,
         "histories": lambda: Histories(0.0, 300.0, ()),
         "events": EventLog("a1"),
-        "page": lambda: PageData(1_790_000_000.0, iter(()), (), ()),
         "config_text": lambda: "poll:\n  interval: 1s\n",
     }
     return AppState(**{**defaults, **overrides})

@@ -176,7 +176,7 @@ async def test_an_unexpected_error_stays_in_the_log(client_of, make_state):
     def fail():
         raise RuntimeError("password=secret")
 
-    client = await client_of(make_state(page=fail))
+    client = await client_of(make_state(targets=fail))
     with capture_logs() as logs:
         answer = await client.get("/")
     assert answer.status == 500

@@ -17,11 +17,9 @@ from spec_decode_exporter.monitor.request_receiver import RequestReceiver
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.monitor.target_status import ExporterStatus
 from spec_decode_exporter.requests.request_findings import RequestFindings
-from spec_decode_exporter.views.event_view import event_view
 from spec_decode_exporter.views.history import Histories
 from spec_decode_exporter.views.models import TargetView
 from spec_decode_exporter.views.target_view import target_view
-from spec_decode_exporter.web.page.page_data import OmittedEngine, PageData, ShownEngine
 
 
 class FleetSnapshots:
@@ -90,24 +88,6 @@ class FleetSnapshots:
     def receiver(self) -> RequestReceiver | None:
         """Return the receiver of single requests; None if the configuration disables it."""
         return self._receiver if self._receiver.is_open else None
-
-    def page(self) -> PageData:
-        """Return the data of the page at ``/``."""
-        now = self._clock.monotonic()
-        return PageData(
-            self._clock.wall(),
-            (self._shown(*engine, now) for engine in self._newest.engines),
-            self.targets(),
-            [event_view(event) for event in self._events.since().events],
-            self._newest.requests,
-            self._errors,
-        )
-
-    def _shown(
-        self, labels: Mapping[str, str], snapshot: EngineSnapshot, now: float
-    ) -> ShownEngine | OmittedEngine:
-        shown = self._errors.attempt("page", labels, lambda: ShownEngine.of(labels, snapshot, now))
-        return shown or OmittedEngine(labels)
 
     def targets(self) -> list[TargetView]:
         """Return the view of every target."""

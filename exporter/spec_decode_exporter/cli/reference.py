@@ -26,9 +26,9 @@ from spec_decode_exporter.reports.markdown import markdown_report
 from spec_decode_exporter.reports.reference.comparison_json import as_json
 from spec_decode_exporter.reports.reference.comparison_report import report
 from spec_decode_exporter.reports.reference.pairing import Compared, compared
-from spec_decode_exporter.reports.reference.reference_document import ReferenceDocument
-from spec_decode_exporter.reports.reference.reference_file import ReferenceFileError, check_free, read, write
 from spec_decode_exporter.reports.reference.taking import NotMeasuredError, take
+from spec_decode_exporter.reports.reference_document import ReferenceDocument
+from spec_decode_exporter.reports.reference_file import ReferenceFileError, check_free, read, write
 from spec_decode_exporter.reports.terminal import Paint, paint_for
 from spec_decode_exporter.reports.terminal_report import text_report
 

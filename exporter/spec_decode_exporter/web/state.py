@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from spec_decode_exporter.monitor.snapshot import Snapshot
     from spec_decode_exporter.views.history import Histories
     from spec_decode_exporter.views.models import TargetView
-    from spec_decode_exporter.web.page.page_data import PageData
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +30,14 @@ class AppState:
     version: str
     now: Callable[[], float]
     """Return the Unix time."""
+    monotonic: Callable[[], float]
+    """Return the monotonic time of the windows."""
     prepare: Callable[[], Awaitable[int]]
     """Take a new snapshot, at most once a second; return its number."""
     snapshot: Callable[[], Snapshot]
     """Return every engine and experiment, taken at one moment."""
     collectors: Sequence[Collector]
     """Collectors of ``/metrics``. They read the snapshot."""
-    page: Callable[[], PageData]
-    """Return the content of the page at ``/``."""
     labels: Callable[[], Sequence[str]]
     """Return the label names of engines."""
     windows: Callable[[], Sequence[str]]

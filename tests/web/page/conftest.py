@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from spec_decode_exporter.web.page.handlers import page_data
 from spec_decode_exporter.web.page.page_data import ShownEngine
 from tests.e2e.faster_clock import Server
 from tests.e2e.moved_fleet import moved_fleet
@@ -16,7 +17,7 @@ async def watched():
     async with moved_fleet(servers) as fleet:
         await fleet.advance(310)
         await fleet.state.prepare()
-        return list(fleet.state.page().engines)
+        return list(page_data(fleet.state).engines)
 
 
 @pytest.fixture(scope="module")

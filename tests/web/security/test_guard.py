@@ -56,7 +56,7 @@ EVERY_PAGE = [
 
 @pytest.mark.parametrize(("method", "path"), EVERY_PAGE)
 async def test_no_page_is_served_without_credentials(client_of, users, method, path):
-    client = await client_of(users, page=lambda: pytest.fail("the page was made"))
+    client = await client_of(users, snapshot=lambda: pytest.fail("the page was made"))
     answer = await client.request(method, path)
     assert answer.status == 401
     assert answer.headers["WWW-Authenticate"] == 'Basic realm="spec-decode-exporter", charset="UTF-8"'

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.units import parse_duration
-from spec_decode_exporter.reports.reference.reference_rates import read_rates
+from spec_decode_exporter.reports.reference_rates import read_rates
 from spec_decode_exporter.scrape.http.credentials_check import credential_mistakes
 
 MAX_WINDOW: Final = 3600.0

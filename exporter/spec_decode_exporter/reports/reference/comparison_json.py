@@ -10,7 +10,7 @@ from spec_decode_exporter.analysis.comparison.comparison import Comparison
 from spec_decode_exporter.analysis.comparison.difference import Difference
 from spec_decode_exporter.reports.reference import comparison_text
 from spec_decode_exporter.reports.reference.pairing import Compared, ModelPair
-from spec_decode_exporter.reports.reference.reference_document import (
+from spec_decode_exporter.reports.reference_document import (
     MeasuredEngine,
     MeasuredModel,
     ReferenceDocument,

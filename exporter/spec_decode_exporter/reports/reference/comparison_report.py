@@ -20,7 +20,7 @@ from spec_decode_exporter.reports.parts import (
 from spec_decode_exporter.reports.reference import comparison_text
 from spec_decode_exporter.reports.reference.comparison_tables import NOTE, tables
 from spec_decode_exporter.reports.reference.pairing import Compared, EnginePair, ModelPair
-from spec_decode_exporter.reports.reference.reference_document import MeasuredModel, ReferenceDocument
+from spec_decode_exporter.reports.reference_document import MeasuredModel, ReferenceDocument
 
 _COLUMNS: Final = ("", "reference", "now", "change", "95 % of it")
 

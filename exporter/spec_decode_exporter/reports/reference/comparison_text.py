@@ -10,7 +10,7 @@ from spec_decode_exporter.analysis.comparison.difference import Difference
 from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQUESTS
 from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.reports.reference.pairing import Compared
-from spec_decode_exporter.reports.reference.reference_document import MeasuredEngine, MeasuredModel
+from spec_decode_exporter.reports.reference_document import MeasuredEngine, MeasuredModel
 
 _BY_CHANCE: Final = f"{MIN_BOUND_REQUESTS} requests must pass one after the other for bounds"
 

@@ -9,7 +9,7 @@ from spec_decode_exporter.analysis.comparison.measure import added, measure
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.reports.observe.session import ObservedFleet
-from spec_decode_exporter.reports.reference.reference_document import (
+from spec_decode_exporter.reports.reference_document import (
     MeasuredEngine,
     MeasuredModel,
     ReferenceDocument,

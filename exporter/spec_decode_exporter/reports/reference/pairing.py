@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from spec_decode_exporter.analysis.comparison.comparison import Comparison, Outcome, compare
-from spec_decode_exporter.reports.reference.reference_document import (
+from spec_decode_exporter.reports.reference_document import (
     MeasuredEngine,
     MeasuredModel,
     ReferenceDocument,

@@ -9,7 +9,7 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.reports.observe.session import Observation, ObservedFleet
 from spec_decode_exporter.reports.reference.measuring import measured
-from spec_decode_exporter.reports.reference.reference_document import ReferenceDocument
+from spec_decode_exporter.reports.reference_document import ReferenceDocument
 
 CHECKED_AFTER: Final = 10.0
 """Seconds after which a missing server ends the measurement early."""

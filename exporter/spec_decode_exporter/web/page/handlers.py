@@ -13,11 +13,13 @@ from aiohttp import hdrs, web
 from spec_decode_exporter.metrics.exposition import compress, each
 from spec_decode_exporter.metrics.negotiation import choose_gzip
 from spec_decode_exporter.web.page.page_content import content
+from spec_decode_exporter.web.page.page_data import PageData, shown
 from spec_decode_exporter.web.page.page_query import PageQuery
-from spec_decode_exporter.web.state import STATE
+from spec_decode_exporter.web.state import STATE, AppState
 
 if TYPE_CHECKING:
-    from spec_decode_exporter.web.page.markup import Markup
+    from spec_decode_exporter.views.event_view import event_view
+from spec_decode_exporter.web.page.markup import Markup
 
 _FOLDER: Final = files("spec_decode_exporter.web.page")
 _TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -60,7 +62,20 @@ def _file(name: str) -> str:
 async def _content(request: web.Request) -> Markup:
     state = request.app[STATE]
     await state.prepare()
-    return await content(PageQuery.read(request.query), state.page())
+    return await content(PageQuery.read(request.query), page_data(state))
+
+
+def page_data(state: AppState) -> PageData:
+    """Return the content of the page at this moment."""
+    snapshot, now = state.snapshot(), state.monotonic()
+    return PageData(
+        state.now(),
+        (shown(*engine, now, state.errors) for engine in snapshot.engines),
+        state.targets(),
+        [event_view(event) for event in state.events.since().events],
+        snapshot.requests,
+        state.errors,
+    )
 
 
 async def _html(request: web.Request, text: str) -> web.Response:

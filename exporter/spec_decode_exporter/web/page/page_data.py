@@ -65,6 +65,15 @@ def _words(view: EngineView) -> Iterator[tuple[str, str]]:
     yield from (("dropped", kind) for kind in (*dropped, *(["dropped now"] if dropped else [])))
 
 
+def shown(
+    labels: Mapping[str, str], snapshot: EngineSnapshot, now: float, errors: InternalErrors
+) -> ShownEngine | OmittedEngine:
+    """Return an engine at ``now`` (monotonic), or its labels if an internal error omits it."""
+    return errors.attempt("page", labels, lambda: ShownEngine.of(labels, snapshot, now)) or OmittedEngine(
+        labels
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class PageData:
     """Content of the page at one moment. Every text is untrusted."""

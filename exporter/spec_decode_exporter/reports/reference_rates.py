@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spec_decode_exporter.reports.reference.reference_file import ReferenceFileError, read
+from spec_decode_exporter.reports.reference_file import ReferenceFileError, read
 
 
 def read_rates(path: Path, model_name: str | None) -> dict[int | None, float]:

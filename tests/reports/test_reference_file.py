@@ -7,8 +7,8 @@ import stat
 import pytest
 
 from spec_decode_exporter.core.checksummed_file import ChecksummedFile
-from spec_decode_exporter.reports.reference import reference_file
-from spec_decode_exporter.reports.reference.reference_file import ReferenceFileError, check_free, read, write
+from spec_decode_exporter.reports import reference_file
+from spec_decode_exporter.reports.reference_file import ReferenceFileError, check_free, read, write
 
 
 @pytest.fixture(name="document")
