@@ -12,7 +12,7 @@ from spec_decode_exporter.cli import reference
 from spec_decode_exporter.cli.flags import UsageError
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.reports.reference_file import read
-from tests.reports.reference.conftest import references
+from tests.reports.conftest import references
 
 __all__ = ("references",)
 

@@ -12,14 +12,14 @@ from aiohttp import hdrs, web
 
 from spec_decode_exporter.metrics.exposition import compress, each
 from spec_decode_exporter.metrics.negotiation import choose_gzip
+from spec_decode_exporter.views.event_view import event_view
 from spec_decode_exporter.web.page.page_content import content
-from spec_decode_exporter.web.page.page_data import PageData, shown
+from spec_decode_exporter.web.page.page_data import PageData, shown_engine
 from spec_decode_exporter.web.page.page_query import PageQuery
 from spec_decode_exporter.web.state import STATE, AppState
 
 if TYPE_CHECKING:
-    from spec_decode_exporter.views.event_view import event_view
-from spec_decode_exporter.web.page.markup import Markup
+    from spec_decode_exporter.web.page.markup import Markup
 
 _FOLDER: Final = files("spec_decode_exporter.web.page")
 _TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -70,7 +70,7 @@ def page_data(state: AppState) -> PageData:
     snapshot, now = state.snapshot(), state.monotonic()
     return PageData(
         state.now(),
-        (shown(*engine, now, state.errors) for engine in snapshot.engines),
+        (shown_engine(*engine, now, state.errors) for engine in snapshot.engines),
         state.targets(),
         [event_view(event) for event in state.events.since().events],
         snapshot.requests,

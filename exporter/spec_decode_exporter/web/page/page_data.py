@@ -65,7 +65,7 @@ def _words(view: EngineView) -> Iterator[tuple[str, str]]:
     yield from (("dropped", kind) for kind in (*dropped, *(["dropped now"] if dropped else [])))
 
 
-def shown(
+def shown_engine(
     labels: Mapping[str, str], snapshot: EngineSnapshot, now: float, errors: InternalErrors
 ) -> ShownEngine | OmittedEngine:
     """Return an engine at ``now`` (monotonic), or its labels if an internal error omits it."""
