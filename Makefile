@@ -51,7 +51,7 @@ lint: $(READY) ## check style, types, layers and words
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.words
 
-format: $(READY) ## format the code and mend what can be mended
+format: $(READY) ## format the code and apply automatic fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -63,7 +63,7 @@ e2e: $(READY) chart-files ## the installed program, the simulator, a real Promet
 chart-files: ## copy dashboards, rules and middleware into the chart: `helm install` from a checkout needs them
 	$(PYTHON) helm/chart_files.py
 
-chart: $(READY) chart-files ## lint and render the chart with Helm's own engine, and hold every object against Kubernetes' schemas
+chart: $(READY) chart-files ## render the chart with Helm's engine and check every object with Kubernetes' schemas
 	$(BIN)/pip install --quiet --disable-pip-version-check --group helm
 	$(BIN)/pytest tests/helm --ignore=tests/helm/cluster
 
@@ -84,22 +84,22 @@ image: ## build the container image: IMAGE, BASE and BUILDER say under what name
 	$(BUILDER) build $(BUILD_FLAGS) --build-arg BASE=$(BASE) --build-arg VERSION=$(VERSION) \
 	  --build-arg REVISION=$(REVISION) --build-arg SOURCE=$(SOURCE) --tag $(IMAGE) .
 
-lock: $(READY) ## write anew what the image is built from and what CI installs: each package's version and digests
+lock: $(READY) ## write the locks of the image and of CI: version and digests of each package
 	$(BIN)/pip install --quiet --disable-pip-version-check 'uv>=0.7,<1'
 	PATH=$(abspath $(BIN)):$$PATH image/lock
 
-sbom: $(READY) ## write the bill of materials of what the image's lock holds, as CycloneDX: SBOM says where
+sbom: $(READY) ## write the bill of materials of the image as CycloneDX to SBOM
 	$(BIN)/pip install --quiet --disable-pip-version-check --group supply-chain
 	PATH=$(abspath $(BIN)):$$PATH image/sbom $(SBOM)
 
-audit: $(READY) ## hold the locks against the advisories, and the workflows against the rules; fails without a network
+audit: $(READY) ## compare the locks with the advisories and the workflows with their rules; needs a network
 	$(BIN)/pip install --quiet --disable-pip-version-check --group supply-chain
 	$(BIN)/zizmor --offline --quiet .github
 	for lock in $(LOCKS); do \
 	  $(BIN)/pip-audit --strict --disable-pip --require-hashes --requirement $$lock || exit; \
 	done
 
-wheels: $(READY) ## ask the registry whether what is installed with the exporter needs a compiler anywhere
+wheels: $(READY) ## check that every dependency has a wheel for every platform
 	$(BIN)/pip install --quiet --disable-pip-version-check --group supply-chain
 	$(BIN)/pytest tests/e2e/test_wheels.py -m e2e
 
@@ -107,11 +107,11 @@ bench: $(READY) ## run every benchmark that the README quotes
 	$(BIN)/pip install --quiet --disable-pip-version-check --group bench --group page
 	$(BIN)/python -m benchmarks
 
-fuzz: $(READY) ## attack the parsers: FUZZ_SECONDS each, by default a minute; FUZZ names some of them
+fuzz: $(READY) ## fuzz the parsers for FUZZ_SECONDS each (default 60); FUZZ selects some
 	$(BIN)/pip install --quiet --disable-pip-version-check --group fuzz
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(FUZZ)
 
-docs: $(READY) ## generate what is generated: docs, the schema, rules and alerts
+docs: $(READY) ## generate docs, the schema, rules and alerts
 	$(BIN)/python -m docs.generate.metrics docs/metrics.md
 	$(BIN)/python -m docs.generate.configuration docs/configuration.md docs/configuration.schema.json
 	$(BIN)/python -m docs.generate.log docs/log.md
@@ -129,5 +129,5 @@ page-pictures: $(READY) ## take the pictures of the page: needs Chromium and fon
 	$(BIN)/pip install --quiet --disable-pip-version-check --group page
 	$(BIN)/python -m tests.e2e.page_pictures
 
-clean: ## remove what was built here
+clean: ## remove build results
 	rm -rf $(VENV) .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .fuzz

@@ -35,7 +35,7 @@ REPLACEMENTS: Final = {
     r"make(?:s)? up for": "compensate",
     r"meanwhile": "during this time",
     r"valley|teller|keeper|sighting": "the term of design/language.md",
-    r"judgements?|judged?|judges": "evaluation, evaluate",
+    r"judgements?|judged?(?!: int)|judges": "evaluation, evaluate",
 }
 """Phrase, as a regular expression in lower case, to the term or the remedy."""
 
@@ -46,6 +46,8 @@ SUFFIXES: Final = frozenset(
     {".css", ".html", ".js", ".json", ".md", ".py", ".sh", ".toml", ".tpl", ".yaml", ".yml"}
 )
 
+NAMES: Final = frozenset({"Dockerfile", "Makefile", "run"})
+
 EXCLUDED: Final = (
     "CHANGELOG.md",  # names what was renamed
     "docs/decisions/",  # as they were decided
@@ -54,7 +56,7 @@ EXCLUDED: Final = (
 )
 
 _PHRASES: Final = re.compile(
-    r"(?<![\w-])(?:" + "|".join(f"({each})" for each in REPLACEMENTS) + r")(?![\w-])", re.IGNORECASE
+    r"(?<![\w.-])(?:" + "|".join(f"({each})" for each in REPLACEMENTS) + r")(?![\w-])", re.IGNORECASE
 )
 _KEY: Final = re.compile(r'"[a-z_]+"')
 """A key of JSON, such as a field of the API or of a state file, which keeps its name."""
@@ -85,7 +87,9 @@ def tracked() -> list[str]:
     return [
         name
         for name in listed.stdout.splitlines()
-        if Path(name).suffix in SUFFIXES and not name.startswith(EXCLUDED) and (CHECKOUT / name).is_file()
+        if (Path(name).suffix in SUFFIXES or Path(name).name in NAMES)
+        and not name.startswith(EXCLUDED)
+        and (CHECKOUT / name).is_file()
     ]
 
 

@@ -99,7 +99,7 @@ GAUGE_VALUES = {
     "no number": ("NaN", "+Inf", "-Inf"),
     "impossible": (-5, 1e300, 1.7976931348623157e308),
     "hardly": (1e-320, 5e-324),
-    "the most": (GAUGES[Gauge.RUNNING_REQUESTS].most, 1.0),
+    "the most": (GAUGES[Gauge.RUNNING_REQUESTS].max_value, 1.0),
 }
 CREATED = (None, 0.0, -1e308, 1e308, 1_789_999_999.0, 1_790_000_003.5)
 PASSED = {

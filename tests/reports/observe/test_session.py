@@ -258,7 +258,7 @@ def test_importing_the_package_imports_no_dependency():
         (
             {"url": "a:1", "foo": 1},
             ConfigError,
-            r"spec_decode_exporter\.observe: targets\[0\]\.foo is not a key",
+            r"spec_decode_exporter\.observe: targets\[0\]\.foo is not a known key",
         ),
         ({}, ConfigError, r"spec_decode_exporter\.observe: targets\[0\]\.url .*missing"),
         ({"url": 5}, ConfigError, r"spec_decode_exporter\.observe: targets\[0\]\.url "),

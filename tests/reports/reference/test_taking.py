@@ -8,8 +8,7 @@ from spec_decode_exporter.reports.observe.observation_config import observed_con
 from spec_decode_exporter.reports.reference.taking import CHECKED_AFTER, NotMeasuredError, take
 from tests.conftest import settle
 from tests.fixtures.simulated import Server
-
-from .conftest import changed, taken
+from tests.reports.conftest import changed, taken
 
 
 async def failed(clock, seconds, *urls):
