@@ -112,7 +112,7 @@ def outputs():
     """Return the outputs by name."""
     from docs.generate.metrics import markdown
     from spec_decode_exporter.views.engine_view import engine_view
-    from spec_decode_exporter.views.group_totals import group_view
+    from spec_decode_exporter.views.group_view import group_view
     from spec_decode_exporter.web.page.figure_table import figures
 
     engine = snapshot()

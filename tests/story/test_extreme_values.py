@@ -42,7 +42,7 @@ from spec_decode_exporter.scrape.page.sample_reader import GAUGES, MAX_COUNT
 from spec_decode_exporter.scrape.poll_errors import PollError
 from spec_decode_exporter.views.engine_view import engine_view, snapshot_view
 from spec_decode_exporter.views.event_view import event_view
-from spec_decode_exporter.views.group_totals import group_view, grouped
+from spec_decode_exporter.views.group_view import group_view, grouped
 from spec_decode_exporter.views.history import history_view
 from spec_decode_exporter.views.models import ObservationView
 from spec_decode_exporter.views.request_view import lists

@@ -27,7 +27,7 @@ class Format(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Offer:
+class _AcceptedType:
     media_type: str
     version: str
     content_type: str
@@ -37,16 +37,16 @@ class _Offer:
 
 # The names are equal in every escaping scheme; the formats of version 1.0.0 must name one.
 _OFFERS: Final = {
-    Format.TEXT_0_0_4: _Offer(
+    Format.TEXT_0_0_4: _AcceptedType(
         "text/plain",
         "0.0.4",
         "text/plain; version=0.0.4; charset=utf-8",
         frozenset({"text/plain", "text/*", "*/*"}),
     ),
-    Format.TEXT_1_0_0: _Offer(
+    Format.TEXT_1_0_0: _AcceptedType(
         "text/plain", "1.0.0", "text/plain; version=1.0.0; charset=utf-8; escaping=underscores", frozenset()
     ),
-    Format.OPENMETRICS_1_0_0: _Offer(
+    Format.OPENMETRICS_1_0_0: _AcceptedType(
         "application/openmetrics-text",
         "1.0.0",
         "application/openmetrics-text; version=1.0.0; charset=utf-8; escaping=underscores",
@@ -67,13 +67,13 @@ class _Range(NamedTuple):
     version: str | None
     quality: float
 
-    def specificity(self, offer: _Offer) -> int:
+    def specificity(self, offer: _AcceptedType) -> int:
         """Return the precision of the match: 3 version, 2 type, 1 ``type/*``, 0 ``*/*``, -1 no match."""
         if self.name == offer.media_type:
             return {None: 2, offer.version: 3}.get(self.version, -1)
         return {f"{offer.media_type.partition('/')[0]}/*": 1, "*/*": 0}.get(self.name, -1)
 
-    def means(self, offer: _Offer) -> bool:
+    def means(self, offer: _AcceptedType) -> bool:
         """Return whether the range names this version."""
         if self.version is None:
             return self.name in offer.other_names
@@ -105,7 +105,7 @@ def _elements(header: str) -> list[str]:
     return header[: MAX_CHARACTERS + 1].split(",")[:-1]
 
 
-def _preference(ranges: list[_Range], offer: _Offer) -> tuple[float, bool]:
+def _preference(ranges: list[_Range], offer: _AcceptedType) -> tuple[float, bool]:
     """Return the quality of an offer, and whether the client names it; larger is better."""
     matches = [
         (specificity, range_.quality, range_.means(offer))

@@ -9,11 +9,10 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from inside import FLAGS, PLAIN_FLAGS, TAPPED_FLAGS, Receiver, counted, sample
 from process import HOST, get, until
 from truth import PROMPTS, Load, drive, of_response, total
 from vllm_server import MODEL, ngram, vllm
-
-from inside import FLAGS, PLAIN_FLAGS, TAPPED_FLAGS, Receiver, counted, sample
 
 VOLATILE = re.compile(
     rb'"(?:id|created|time_to_first_token_ms|generation_time_ms|queue_time_ms|mean_itl_ms|tokens_per_second)":'

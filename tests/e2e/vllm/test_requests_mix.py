@@ -26,12 +26,11 @@ from typing import Any
 import pytest
 import yaml
 from compare import check_counters, check_vllm
+from inside import FLAGS
 from process import HOST, Server, get, until
 from truth import Load, Truth, drive
 from vllm_server import MODEL, QUIET, draft_model, vllm
 from watch import Page, Watch, watch
-
-from inside import FLAGS
 
 ALERTS = Path(__file__).parents[3] / "config" / "prometheus" / "alerts" / "requests.yml"
 ALERT = "SpecDecodeMixedWorkload"

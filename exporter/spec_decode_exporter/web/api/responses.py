@@ -17,7 +17,7 @@ from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.views.engine_view import engine_view, id_of
 from spec_decode_exporter.views.event_view import event_view
 from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of
-from spec_decode_exporter.views.group_totals import group_view, grouped
+from spec_decode_exporter.views.group_view import group_view, grouped
 from spec_decode_exporter.views.history import MAX_STEPS, default_step, history_view, min_step
 from spec_decode_exporter.views.models import View
 from spec_decode_exporter.web.api.problems import RequestError, wrong_parameter

@@ -15,7 +15,7 @@ from spec_decode_exporter.figures.figure import Unit
 from spec_decode_exporter.figures.table import FIGURES
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.views.engine_view import engine_view, id_of
-from spec_decode_exporter.views.group_totals import group_view, grouped
+from spec_decode_exporter.views.group_view import group_view, grouped
 from spec_decode_exporter.window.ledger import MEAN_GAUGES, Window
 
 
