@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.metrics.engine_metrics import ENGINE_LABELS
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
@@ -60,7 +60,7 @@ class FleetSnapshots:
         engines: list[tuple[Mapping[str, str], EngineSnapshot]] = []
         for engine in self._fleet.engines():
             engines.append(engine)
-            await asyncio.sleep(0)
+            await yield_to_event_loop()
         names = self._own_labels()
         # All series of a metric have the same label names; a target without such a label has it empty.
         empty = dict.fromkeys(names, "")

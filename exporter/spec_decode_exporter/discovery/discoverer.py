@@ -11,6 +11,7 @@ import structlog
 
 from spec_decode_exporter.config.kubernetes_settings import POD_LABELS
 from spec_decode_exporter.core.cooperative_yield import Pausing, cooperatively
+from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
 from spec_decode_exporter.core.token_bucket import TokenBucket
 from spec_decode_exporter.discovery.dns_sd import DnsNameDiscovery
 from spec_decode_exporter.discovery.file_sd import FileDiscovery
@@ -80,7 +81,7 @@ class Discoverer:
         self._discoveries = discoveries(config)
         self._labels = FleetLabels(self._static, _configured_names(config))
         self._publishing = asyncio.Lock()
-        self._logged: defaultdict[str, str] = defaultdict(str)
+        self._failures: defaultdict[str, OnceUntilRecovered] = defaultdict(OnceUntilRecovered)
         self._lines = {
             discovery.key: TokenBucket(_MAX_LINES, _LINE_INTERVAL, clock.monotonic)
             for discovery in self._discoveries
@@ -129,12 +130,14 @@ class Discoverer:
 
         A server may fail with another text each time: beyond the line limit, the next refresh tries again.
         """
-        if reason == self._logged[discovery.key] or not self._lines[discovery.key].take():
+        failure = self._failures[discovery.key]
+        if reason == failure.reason or not self._lines[discovery.key].take():
             return
-        self._logged[discovery.key] = reason
         if reason:
+            failure.failed(reason)
             _log.warning("discovery_failed", discovery=discovery.name, reason=reason)
         else:
+            failure.recovered()
             _log.info("discovery_recovered", discovery=discovery.name)
 
     async def _publish(self, changed: Mapping[str, Sequence[Target]] = _NO_RESULTS) -> None:

@@ -17,11 +17,13 @@ from prometheus_client.openmetrics.exposition import generate_latest as write_op
 from prometheus_client.registry import Collector
 
 from spec_decode_exporter.core.cooperative_yield import Pace, yield_to_event_loop
+from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.sample_lines import sample_lines
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+    from collections import defaultdict
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 
 SLICE: Final = 128
 """Samples of a slice: less than a millisecond of work."""
@@ -78,7 +80,7 @@ class Exposition:
 
     def __init__(self, collectors: Sequence[Collector]) -> None:
         self._collectors = {f"{type(each).__name__} {n}": each for n, each in enumerate(collectors, 1)}
-        self._failing: set[str] = set()
+        self._failures: defaultdict[str, OnceUntilRecovered] = defaultdict(OnceUntilRecovered)
 
     async def render(self, format_: Format) -> AsyncIterator[bytes]:
         """Yield the page in pieces; omit a collector or family that fails, and log it once.
@@ -100,7 +102,7 @@ class Exposition:
         except Exception as error:  # noqa: BLE001  the others are served
             self._note(name, error)
         else:
-            self._failing.discard(name)
+            self._failures[name].recovered()
 
     async def _write(self, family: Metric, write: Callable[[_Single], bytes], pace: Pace) -> list[bytes]:
         """Return all slices of a family, or none if one fails."""
@@ -116,12 +118,11 @@ class Exposition:
         except Exception as error:  # noqa: BLE001  the others are served
             self._note(family.name, error)
             return []
-        self._failing.discard(family.name)
+        self._failures[family.name].recovered()
         return pieces
 
     def _note(self, name: str, error: Exception) -> None:
-        if name not in self._failing:
-            self._failing.add(name)
+        if self._failures[name].failed():
             _log.error("metrics_left_out", source=name, exc_info=error)
 
 

@@ -6,7 +6,6 @@ better method.
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +22,7 @@ from spec_decode_exporter.analysis.experiments.experiment import (
 )
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod, faster_method
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
+from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.internal_errors import NO_ITEM, InternalErrors
 from spec_decode_exporter.core.persistence_filter import PersistenceFilter
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
@@ -101,7 +101,7 @@ class ExperimentMonitor:
             )
             if experiment is not None:
                 results[tracker.settings.name] = experiment
-            await asyncio.sleep(0)
+            await yield_to_event_loop()
         if trackers is self._trackers:  # else others were adopted during the comparison
             self._results = results
             self._errors.attempt("experiment results", NO_ITEM, lambda: self._inform(engines))

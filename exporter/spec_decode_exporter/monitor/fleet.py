@@ -15,6 +15,7 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.background_tasks import Background, cancel, keep_running, spawn
 from spec_decode_exporter.core.capacity import Capacity, container_memory, engines_that_fit, shared_evenly
 from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.core.token_bucket import TokenBucket
 from spec_decode_exporter.discovery.target import Target
@@ -124,7 +125,7 @@ class Fleet:
                 await self._errors.attempt_async(
                     "target", partial(self._follow_one, key, target), _item(target)
                 )
-                await asyncio.sleep(0)  # a list may bring ten thousand targets at once
+                await yield_to_event_loop()  # a list may bring ten thousand targets at once
             self._note_changed(len(wanted), len(added), len(gone))
 
     async def _leave(self, key: Key) -> None:

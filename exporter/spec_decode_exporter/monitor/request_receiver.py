@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -16,7 +15,9 @@ import structlog
 from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.internal_errors import NO_ITEM, InternalErrors
+from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
 from spec_decode_exporter.core.token_bucket import TokenBucket
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
@@ -55,7 +56,7 @@ class RequestReceiver:
         self._bodies = 0
         self._status: int | None = None
         self._logged_at = -inf
-        self._failing = False
+        self._failure = OnceUntilRecovered()
         self._settings = settings
         self._store = RequestStore(settings, self._errors)
         self._bucket = self._new_bucket()
@@ -114,11 +115,10 @@ class RequestReceiver:
         try:
             findings = await self._evaluate()
         except Exception:  # noqa: BLE001  an internal error here must not affect the engines' pages
-            if not self._failing:
+            if self._failure.failed():
                 _log.exception("requests_failed")
-            self._failing = True
             return replace(self._store.last, bodies=self._bodies)
-        self._failing = False
+        self._failure.recovered()
         return findings
 
     async def _evaluate(self) -> RequestFindings:
@@ -145,7 +145,7 @@ class RequestReceiver:
                 break
             store.take(_with_known_target(request, targets), self._clock.monotonic())
             if number % _SLICE == _SLICE - 1:
-                await asyncio.sleep(0)
+                await yield_to_event_loop()
 
     def _log_refused(self, refused: Counter[Refusal]) -> None:
         """Log the refused requests at most once a minute: a sender may repeat its mistake."""

@@ -8,7 +8,6 @@ the exporter's metrics.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +16,7 @@ from typing import Final
 import structlog
 
 from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.figures.acceptance import (
     mean_acceptance_length,
@@ -65,7 +65,7 @@ class SummaryLog:
             for labels, snapshot in self._engines():
                 present.add(_key(labels))
                 self._errors.attempt("summary", labels, partial(self._write, labels, snapshot))
-                await asyncio.sleep(0)
+                await yield_to_event_loop()
             self._summaries.keep_only(present)
 
     def _write(self, labels: Mapping[str, str], snapshot: EngineSnapshot) -> None:

@@ -6,13 +6,13 @@ event loop after slices of about a millisecond.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import nan
 from typing import Final, TypeVar
 
 from spec_decode_exporter.analysis.cost import Cost
+from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.figures.acceptance import acceptance_length
 from spec_decode_exporter.requests.below_break_even import MIN_TOKENS, InformativeRow
 from spec_decode_exporter.requests.pathology import Pathology
@@ -115,7 +115,7 @@ async def indices_by(keys: Iterable[Key | None]) -> dict[Key, list[int]]:
         if key is not None:
             indices.setdefault(key, []).append(index)
         if index % SLICE_INDEXED == SLICE_INDEXED - 1:
-            await asyncio.sleep(0)
+            await yield_to_event_loop()
     return indices
 
 
@@ -124,7 +124,7 @@ async def sums_at(rows: RequestRows, indices: Sequence[int], cost_of: CostOf) ->
     parts = []
     for first in range(0, len(indices), SLICE_SUMMED):
         parts.append(sums(rows.at(indices[first : first + SLICE_SUMMED]), cost_of))
-        await asyncio.sleep(0)
+        await yield_to_event_loop()
     return parts
 
 

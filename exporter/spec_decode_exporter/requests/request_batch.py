@@ -6,7 +6,6 @@ a field, never its value: it may be a prompt. docs/requests.md describes the for
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
+from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.json_reader import MOST_CHARACTERS as MAX_RECORD_CHARACTERS
 from spec_decode_exporter.core.json_reader import JsonError, JsonReader
 from spec_decode_exporter.requests.request_record import (
@@ -135,7 +135,7 @@ async def _with_yields(records: Iterator[_Record]) -> AsyncIterator[tuple[int, _
     for index, record in enumerate(records):
         if record.end - done >= _SLICE_CHARACTERS or index % _SLICE_RECORDS == 0:
             done = record.end
-            await asyncio.sleep(0)
+            await yield_to_event_loop()
         yield index, record
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from functools import partial
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.config.units import format_duration
+from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.requests.model_findings import model_findings
 from spec_decode_exporter.requests.request_aggregate import (
@@ -98,13 +98,13 @@ async def _window(
     findings = []
     for each in inputs.errors.each("requests", groups.items(), lambda item: item[0].labels, group):
         findings.append(each)
-        await asyncio.sleep(0)
+        await yield_to_event_loop()
     models = []
     for model_name in dict.fromkeys(key.model_name for key in groups):
         own = {key: part for key, part in groups.items() if key.model_name == model_name}
         model = partial(_model, model_name, own, inputs.harmful_length)
         models.append(await inputs.errors.attempt_async("requests", model, {"model_name": model_name}))
-        await asyncio.sleep(0)
+        await yield_to_event_loop()
     evaluated = [model for model in models if model is not None]
     return WindowFindings(length, covered < length, findings, evaluated, covered)
 
@@ -118,7 +118,7 @@ async def _model(
     model_name: str, groups: Mapping[GroupKey, RequestSums], harmful_length: float
 ) -> ModelFindings:
     total = add_sums(list(groups.values()))
-    await asyncio.sleep(0)
+    await yield_to_event_loop()
     return model_findings(model_name, total, groups, harmful_length)
 
 

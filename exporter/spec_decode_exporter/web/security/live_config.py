@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, get_args
 import structlog
 
 from spec_decode_exporter.config.errors import ConfigError, Problem
+from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
 from spec_decode_exporter.web.security.load_web_config import WebConfig, read_web_config
 from spec_decode_exporter.web.security.schema import ClientAuth
 from spec_decode_exporter.web.security.tls import allows
@@ -45,13 +46,13 @@ class LiveWebConfig:
         """
         self._path = path
         self._clock = clock
-        self._problems = ""
+        self._failure = OnceUntilRecovered()
         self.current, self._stamps = _read(path)
 
     @property
     def successful(self) -> bool:
         """True if the files are active as they are."""
-        return not self._problems
+        return not self._failure.is_failing
 
     def context(self) -> ssl.SSLContext | None:
         """Return the TLS context of a new connection; None without TLS."""
@@ -78,13 +79,13 @@ class LiveWebConfig:
         except ConfigError as error:
             self._log_problems("; ".join(map(str, error.problems)))
         else:
-            self.current, self._stamps, self._problems = read, stamps, ""
+            self.current, self._stamps = read, stamps
+            self._failure.recovered()
             _log.info("web_config_reloaded", file=str(self._path))
 
     def _log_problems(self, problems: str) -> None:
-        if problems != self._problems:
+        if self._failure.failed(problems):
             _log.error("web_config_reload_failed", problems=problems)
-        self._problems = problems
 
     def _reject_weaker(self, read: WebConfig) -> None:
         """Reject a version with less protection, such as a file that is not yet written completely.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from spec_decode_exporter.core.background_tasks import spawn
+from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.web.server.client_address import counted_address
 from spec_decode_exporter.web.server.client_connection import RECEIVE_BUFFER_BYTES, ClientConnection
 from spec_decode_exporter.web.server.connection_table import ConnectionTable
@@ -90,7 +91,7 @@ class ConnectionLimiter:
                 await self._handle_accept_error(error)
             except Exception as error:  # noqa: BLE001  it is logged with its traceback
                 await self._handle_internal_error(error)
-            await asyncio.sleep(0)  # a flood of connections must not block other tasks
+            await yield_to_event_loop()  # a flood of connections must not block other tasks
 
     async def _handle_accept_error(self, error: OSError) -> None:
         if error.errno in _BROKEN:
