@@ -7,6 +7,7 @@ yields to the event loop after each slice, so that polls wait for at most two mi
 from __future__ import annotations
 
 import zlib
+from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -22,8 +23,7 @@ from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.sample_lines import sample_lines
 
 if TYPE_CHECKING:
-    from collections import defaultdict
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+    from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 
 SLICE: Final = 128
 """Samples of a slice: less than a millisecond of work."""
