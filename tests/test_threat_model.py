@@ -33,15 +33,15 @@ def test_port_files_and_labels_each_have_a_part():
 
 def test_the_documented_limits_are_those_of_the_code():
     from spec_decode_exporter.config.labels import (
-        MOST_LABEL_CHARACTERS,
-        MOST_LABEL_NAME,
-        MOST_LABEL_VALUE,
-        MOST_LABELS,
+        MAX_LABEL_CHARACTERS,
+        MAX_LABEL_NAME,
+        MAX_LABEL_VALUE,
+        MAX_LABELS,
     )
     from spec_decode_exporter.discovery.label_limits import MAX_NAME_CHARACTERS
-    from spec_decode_exporter.metrics.negotiation import MAX_CHARACTERS as MOST_OF_A_HEADER
+    from spec_decode_exporter.metrics.negotiation import MAX_CHARACTERS as MAX_HEADER_CHARACTERS
     from spec_decode_exporter.requests.request_batch import MAX_RECORD_CHARACTERS
-    from spec_decode_exporter.requests.request_record import MAX_NAME_CHARACTERS as MOST_REQUEST_NAME
+    from spec_decode_exporter.requests.request_record import MAX_NAME_CHARACTERS as MAX_REQUEST_NAME
     from spec_decode_exporter.scrape.page.layout_map import (
         MAX_ENGINES,
         MAX_NAME,
@@ -70,10 +70,10 @@ def test_the_documented_limits_are_those_of_the_code():
 
     assert f"{MAX_ENGINES} engines a target, {MAX_POSITIONS} positions, names of {MAX_NAME:,} " in TEXT
     assert f"{MAX_POSITIONS_TOTAL:,} positions and {MAX_NAMES_TOTAL:,} characters of names together" in TEXT
-    assert f"{MOST_LABEL_VALUE:,} printable characters per value, {MOST_LABEL_NAME} per name" in TEXT
-    assert f"per name, {MOST_LABELS} labels per target" in TEXT
-    assert f"| {MOST_LABELS} names of all targets together with {MAX_NAME_CHARACTERS:,} characters" in TEXT
-    assert f"{MOST_LABEL_CHARACTERS:,} characters of discovered labels per target" in TEXT
+    assert f"{MAX_LABEL_VALUE:,} printable characters per value, {MAX_LABEL_NAME} per name" in TEXT
+    assert f"per name, {MAX_LABELS} labels per target" in TEXT
+    assert f"| {MAX_LABELS} names of all targets together with {MAX_NAME_CHARACTERS:,} characters" in TEXT
+    assert f"{MAX_LABEL_CHARACTERS:,} characters of discovered labels per target" in TEXT
     assert f"of {MAX_CONNECTIONS} the longest waiting one" in TEXT
     assert f"{MAX_CONCURRENT} at a time, {MAX_CONCURRENT_PER_CLIENT} per address" in TEXT
     assert f"{MAX_SCRAPES} at a time, {MAX_SCRAPES_PER_CLIENT} per address, the others" in TEXT
@@ -82,11 +82,11 @@ def test_the_documented_limits_are_those_of_the_code():
         f"have {MAX_RENDERED_BYTES // 2**20} MiB in total, the oldest is closed; {SEND_SECONDS:.0f} s in total"
         in TEXT
     )
-    assert f"{MAX_HEAD_BYTES // 2**10} KiB of head, {MOST_OF_A_HEADER:,} characters" in TEXT
+    assert f"{MAX_HEAD_BYTES // 2**10} KiB of head, {MAX_HEADER_CHARACTERS:,} characters" in TEXT
     assert f"and {MAX_PARAMETERS} parameters are read" in TEXT
     assert (
         f"| {MAX_BODY_BYTES // 2**20} MiB, {BODY_SECONDS:.0f} s, {MAX_BODIES} at a time, {MAX_BODIES_PER_CLIENT} per"
         in TEXT
     )
     assert f"reads {MAX_RECORD_CHARACTERS // 2**10} KiB at a time" in TEXT
-    assert f"names of {MOST_REQUEST_NAME} printable characters" in TEXT
+    assert f"names of {MAX_REQUEST_NAME} printable characters" in TEXT

@@ -13,7 +13,7 @@ from pydantic_core import PydanticUndefined
 
 from spec_decode_exporter.config.explain import models_in
 from spec_decode_exporter.config.http_settings import HttpSettings, Section
-from spec_decode_exporter.config.labels import MOST_LABEL_CHARACTERS, MOST_LABEL_VALUE, MOST_LABELS
+from spec_decode_exporter.config.labels import MAX_LABEL_CHARACTERS, MAX_LABEL_VALUE, MAX_LABELS
 from spec_decode_exporter.config.schema import Config
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ Rules for discovered servers:
 - If a list cannot be fetched or read, its targets stay. The log reports the beginning and the end.
 - Credentials are sent only to the host of the list entry, the DNS record or the pod. A scheme other than
   `http` and `https`, or a path that leads to another host, rejects the list or omits the pod.
-- A target has {MOST_LABELS} labels at most. A value has {MOST_LABEL_VALUE:,} printable characters at most.
-  The labels that discovery gives to a target have {MOST_LABEL_CHARACTERS:,} characters together.
-  All targets together have {MOST_LABELS} label names; configured names come first. Other labels are dropped
+- A target has {MAX_LABELS} labels at most. A value has {MAX_LABEL_VALUE:,} printable characters at most.
+  The labels that discovery gives to a target have {MAX_LABEL_CHARACTERS:,} characters together.
+  All targets together have {MAX_LABELS} label names; configured names come first. Other labels are dropped
   with a warning.
 """
 

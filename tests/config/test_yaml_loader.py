@@ -16,10 +16,10 @@ def items(text: str):
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    monkeypatch.setattr(yaml_loader, "MOST_NODES", 200)
-    monkeypatch.setattr(yaml_loader, "MOST_NODES_OF_AN_ITEM", 50)
-    monkeypatch.setattr(yaml_loader, "MOST_NODES_OF_A_LIST", 200)
-    monkeypatch.setattr(yaml_loader, "MOST_TEXT", 5000)
+    monkeypatch.setattr(yaml_loader, "MAX_NODES", 200)
+    monkeypatch.setattr(yaml_loader, "MAX_ITEM_NODES", 50)
+    monkeypatch.setattr(yaml_loader, "MAX_LIST_NODES", 200)
+    monkeypatch.setattr(yaml_loader, "MAX_TEXT", 5000)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_what_is_not_a_list_has_no_items(text):
 
 
 def test_no_more_flaws_are_collected_than_the_limit(monkeypatch):
-    monkeypatch.setattr(yaml_loader, "MOST_NODES", 10**6)
+    monkeypatch.setattr(yaml_loader, "MAX_NODES", 10**6)
     reader = TreeReader()
     reader.read(parse(b"[" + b"!x a," * (MAX_FLAWS + 5) + b"]"))
     assert len(reader.flaws) == len(reader.broken) == MAX_FLAWS

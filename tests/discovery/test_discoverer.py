@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from spec_decode_exporter.config.labels import MOST_LABELS
+from spec_decode_exporter.config.labels import MAX_LABELS
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.schema import (
     Config,
@@ -134,7 +134,7 @@ async def test_one_list_cannot_take_the_labels_of_another(start, clock, log):
     await discoverer._publish()
     (found,) = [one for one in lists[-1] if one.name == "b"]
     assert found.labels == (("zone", "b"),)
-    assert len({name for one in lists[-1] for name, _ in one.labels}) == MOST_LABELS
+    assert len({name for one in lists[-1] for name, _ in one.labels}) == MAX_LABELS
     assert [entry["discovery"] for entry in log if entry["event"] == "discovered_label_dropped"] == ["all"]
 
 

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.config.labels import (
-    MOST_LABEL_CHARACTERS,
-    MOST_LABEL_NAME,
-    MOST_LABEL_VALUE,
-    MOST_LABELS,
+    MAX_LABEL_CHARACTERS,
+    MAX_LABEL_NAME,
+    MAX_LABEL_VALUE,
+    MAX_LABELS,
     label_problem,
     value_problem,
 )
@@ -35,7 +35,7 @@ def size(labels: dict[str, str]) -> int:
 
 def test_the_longest_name_and_value_are_kept_and_longer_ones_dropped(log):
     labels = LabelFilter("http a")
-    name, value = "n" * MOST_LABEL_NAME, "v" * MOST_LABEL_VALUE
+    name, value = "n" * MAX_LABEL_NAME, "v" * MAX_LABEL_VALUE
     assert labels.kept({name: value, name + "n": "x", "a": value + "v"}) == ((name, value),)
     assert [(entry["event"], entry["discovery"], entry["label"][:2]) for entry in log] == [
         ("discovered_label_dropped", "http a", "nn"),
@@ -53,10 +53,10 @@ def test_unprintable_labels_are_dropped_without_repeating_them(log):
 
 def test_of_too_many_labels_the_first_by_name_are_kept_with_one_warning(log):
     labels = LabelFilter("http a")
-    given_ = {f"l{number:03}": "x" for number in reversed(range(MOST_LABELS + 50))}
+    given_ = {f"l{number:03}": "x" for number in reversed(range(MAX_LABELS + 50))}
     for _ in range(3):
-        assert [name for name, _ in labels.kept(given_)] == [f"l{number:03}" for number in range(MOST_LABELS)]
-    assert [entry["label"] for entry in log] == [f"l{MOST_LABELS:03}"]
+        assert [name for name, _ in labels.kept(given_)] == [f"l{number:03}" for number in range(MAX_LABELS)]
+    assert [entry["label"] for entry in log] == [f"l{MAX_LABELS:03}"]
     assert "beyond the 64 labels" in log[0]["reason"]
 
 
@@ -72,24 +72,24 @@ def test_any_labels_give_labels_within_the_limits(labels):
 def test_label_names_of_all_targets_beyond_the_limit_are_dropped_with_one_warning(log):
     labels = FleetLabels([], [])
     found = limited(labels, *(target(number, **{f"l{number:04}": "x"}) for number in range(1, 1000)))
-    assert len({name for one in found for name in one}) == MOST_LABELS
+    assert len({name for one in found for name in one}) == MAX_LABELS
     assert found[0] == {"l0001": "x"}
-    assert [(entry["discovery"], entry["label"]) for entry in log] == [("all", f"l{MOST_LABELS + 1:04}")]
+    assert [(entry["discovery"], entry["label"]) for entry in log] == [("all", f"l{MAX_LABELS + 1:04}")]
     limited(labels, *(target(number, **{f"m{number:04}": "x"}) for number in range(1, 1000)))
     assert len(log) == 1
 
 
 def test_label_names_have_a_limit_of_characters_in_total(log):
-    names = [f"l{number}".ljust(MOST_LABEL_NAME, "n") for number in range(MOST_LABELS)]
+    names = [f"l{number}".ljust(MAX_LABEL_NAME, "n") for number in range(MAX_LABELS)]
     found = limited(FleetLabels([], ["namespace"]), target(1, **dict.fromkeys(names, "x"), namespace="n"))
-    assert len(found[0]) == MAX_NAME_CHARACTERS // MOST_LABEL_NAME + 1
+    assert len(found[0]) == MAX_NAME_CHARACTERS // MAX_LABEL_NAME + 1
     assert found[0]["namespace"] == "n"
     assert len(log) == 1
 
 
 def test_a_name_without_targets_is_evicted():
     labels = FleetLabels([], [])
-    limited(labels, *(target(number, **{f"a{number}": "x"}) for number in range(MOST_LABELS)))
+    limited(labels, *(target(number, **{f"a{number}": "x"}) for number in range(MAX_LABELS)))
     assert limited(labels, target(1, b="x")) == [{"b": "x"}]
 
 
@@ -108,11 +108,11 @@ def test_names_in_use_stay_when_an_earlier_list_invents_others(log):
     assert limited(labels, good) == [{"zone": "b"}]
     flood = [target(number, "file", **{f"a{number:04}": "x"}) for number in range(200)]
     assert limited(labels, *flood, good)[-1] == {"zone": "b"}
-    assert limited(labels, *flood)[MOST_LABELS - 1] != {}
+    assert limited(labels, *flood)[MAX_LABELS - 1] != {}
 
 
 def test_a_page_that_is_configured_keeps_its_labels_and_gets_no_more_than_a_target_may_have(log):
-    own = {f"own{number:02}": "x" for number in range(MOST_LABELS - 1)}
+    own = {f"own{number:02}": "x" for number in range(MAX_LABELS - 1)}
     static = target(1, "static", **own)
     labels = FleetLabels([static], ["b", "c"])
     (found,) = limited(labels, target(1, "static", **own, b="1", c="2"))
@@ -122,25 +122,25 @@ def test_a_page_that_is_configured_keeps_its_labels_and_gets_no_more_than_a_targ
 
 def test_of_labels_that_are_too_long_together_the_shortest_are_kept_with_one_warning(log):
     labels = LabelFilter("kubernetes x")
-    long = {f"l{number:02}": "x" * MOST_LABEL_VALUE for number in range(MOST_LABELS - 2)}
+    long = {f"l{number:02}": "x" * MAX_LABEL_VALUE for number in range(MAX_LABELS - 2)}
     for _ in range(3):
         kept = labels.kept({**long, "namespace": "inference", "pod": "p" * 100})
         assert dict(kept).keys() == {"l00", "namespace", "pod"}
         assert kept == tuple(sorted(kept))
     assert [entry["label"] for entry in log] == ["l01"]
-    assert size(dict(kept)) <= MOST_LABEL_CHARACTERS
+    assert size(dict(kept)) <= MAX_LABEL_CHARACTERS
 
 
 def test_labels_at_the_character_limit_are_kept_and_longer_ones_are_not(log):
-    fitting = {"a": "x" * 1000, "b": "x" * 1000, "c": "x" * (MOST_LABEL_CHARACTERS - 2003)}
-    assert size(fitting) == MOST_LABEL_CHARACTERS
+    fitting = {"a": "x" * 1000, "b": "x" * 1000, "c": "x" * (MAX_LABEL_CHARACTERS - 2003)}
+    assert size(fitting) == MAX_LABEL_CHARACTERS
     assert dict(LabelFilter("x").kept(fitting)) == fitting
     assert len(LabelFilter("x").kept({**fitting, "c": fitting["c"] + "x"})) == 2
     assert len(log) == 1
 
 
 def test_a_page_that_several_lists_label_has_no_longer_labels_than_that_of_one(log):
-    own = {"own": "x" * MOST_LABEL_VALUE}
+    own = {"own": "x" * MAX_LABEL_VALUE}
     given_ = {name: name * 1000 for name in "abcd"}
     (found,) = limited(FleetLabels([target(1, "static", **own)], []), target(1, "static", **own, **given_))
     assert found.keys() == {"own", "a", "b"}

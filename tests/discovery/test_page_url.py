@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.schema import Scrape
-from spec_decode_exporter.config.url import MOST_PATH
+from spec_decode_exporter.config.url import MAX_PATH
 from spec_decode_exporter.discovery import page_url as module
 from spec_decode_exporter.discovery.kubernetes.pod import Pod
 from spec_decode_exporter.discovery.kubernetes.pod_reader import PodReader, UnusablePodError
@@ -192,7 +192,7 @@ def test_a_path_and_its_parameters_are_the_request_target(path, parameters, targ
         ("/m\u00fc", "unusable path"),
         ("/m#x", "unusable path"),
         ("/\\evil.example", "unusable path"),
-        ("/" + "m" * MOST_PATH, "more than 2,048 characters"),
+        ("/" + "m" * MAX_PATH, "more than 2,048 characters"),
     ],
 )
 def test_a_misleading_path_is_rejected_without_repeating_it(path, complaint):
@@ -202,7 +202,7 @@ def test_a_misleading_path_is_rejected_without_repeating_it(path, complaint):
 
 
 def test_the_longest_path_and_the_most_parameters_are_taken():
-    assert len(request_target("m" * (MOST_PATH - 1))) == MOST_PATH
+    assert len(request_target("m" * (MAX_PATH - 1))) == MAX_PATH
     many = [(f"p{number}", "") for number in range(MAX_PARAMETERS)]
     assert request_target("/m", many).count("=") == MAX_PARAMETERS
     with pytest.raises(ValueError, match=f"more than {MAX_PARAMETERS} parameters"):

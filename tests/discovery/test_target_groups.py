@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.config.labels import MOST_LABEL_VALUE
+from spec_decode_exporter.config.labels import MAX_LABEL_VALUE
 from spec_decode_exporter.config.schema import HeaderValues, Scrape
 from spec_decode_exporter.discovery.group_reader import MAX_GROUPS, MAX_LIST_LABELS, MAX_TARGETS
 from spec_decode_exporter.discovery.target import Target
@@ -182,7 +182,7 @@ def test_any_list_gives_targets_or_an_error(groups):
 
 def test_a_name_or_method_that_is_no_label_value_is_dropped_with_one_warning(log):
     listing = Listing("file x", "file", Scrape())
-    labels = {"target": "\ud800", "method": "m" * (MOST_LABEL_VALUE + 1)}
+    labels = {"target": "\ud800", "method": "m" * (MAX_LABEL_VALUE + 1)}
     for _ in range(2):
         (target,) = listing.targets([{"targets": ["a:1"], "labels": labels}])
         assert (target.name, target.method_label, target.labels) == ("a:1", "", ())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.config.labels import MOST_LABEL_VALUE, MOST_LABELS
+from spec_decode_exporter.config.labels import MAX_LABEL_VALUE, MAX_LABELS
 from spec_decode_exporter.discovery import target_merge as module
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.discovery.target_merge import hash_modulus, merge, shard_of
@@ -35,7 +35,7 @@ def test_a_page_that_a_list_repeats_without_end_has_bounded_labels_and_those_of_
     ]
     good = target("http://a:1/metrics", "pod", "kubernetes", zone="b")
     ((one,), (other,)) = merge([flood]), merge([flood, [good]])
-    assert len(one.labels) == MOST_LABELS + 1
+    assert len(one.labels) == MAX_LABELS + 1
     assert set(other.labels) == {*one.labels, ("zone", "b")}
     assert list(other.labels) == sorted(other.labels)
 
@@ -46,7 +46,7 @@ def test_a_page_that_a_list_repeats_costs_the_same_each_time(monkeypatch):
         module, "sorted", lambda labels: sorted_labels.append(len(labels)) or sorted(labels), raising=False
     )
     merge([[target("http://a:1/metrics", "a", **{f"l{number}": "x"}) for number in range(1_000)]])
-    assert 0 < sum(sorted_labels) <= (MOST_LABELS + 1) ** 2
+    assert 0 < sum(sorted_labels) <= (MAX_LABELS + 1) ** 2
 
 
 def test_a_configured_page_gets_the_speculation_settings_of_its_pod():
@@ -90,7 +90,7 @@ def test_a_name_of_a_long_path_is_no_longer_than_a_label_may_be():
     pages = [Target(f"http://b:1/{path}?part={part}", "n") for part in range(20)]
     names = [target.name for target in merge([pages])]
     assert len(set(names)) == 20
-    assert max(map(len, names)) <= MOST_LABEL_VALUE
+    assert max(map(len, names)) <= MAX_LABEL_VALUE
     assert names[3].endswith("p#2")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from spec_decode_exporter.metrics.negotiation import MAX_CHARACTERS as MOST_OF_A_HEADER
+from spec_decode_exporter.metrics.negotiation import MAX_CHARACTERS as MAX_HEADER_CHARACTERS
 from spec_decode_exporter.requests.request_batch import MAX_BATCH_REQUESTS, MAX_RECORD_CHARACTERS
 from spec_decode_exporter.web import application
 from spec_decode_exporter.web.api import event_stream, queries, request_ingest
@@ -58,8 +58,8 @@ _ACCEPT: Final = Row(
     name="Accept and Accept-Encoding",
     kind="header",
     controlled_by="a client of the port",
-    bytes=f"{MOST_OF_A_HEADER:,} characters",
-    items=f"{MOST_OF_A_HEADER // 2:,} elements",
+    bytes=f"{MAX_HEADER_CHARACTERS:,} characters",
+    items=f"{MAX_HEADER_CHARACTERS // 2:,} elements",
     time="1 ms in one go",
     addresses="nothing; it chooses among the exporter's own formats",
     beyond_bounds="the rest is not read",

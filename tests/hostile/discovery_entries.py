@@ -12,13 +12,13 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.config.explain import explain
 from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.labels import (
-    MOST_LABEL_CHARACTERS,
-    MOST_LABEL_NAME,
-    MOST_LABEL_VALUE,
-    MOST_LABELS,
+    MAX_LABEL_CHARACTERS,
+    MAX_LABEL_NAME,
+    MAX_LABEL_VALUE,
+    MAX_LABELS,
 )
 from spec_decode_exporter.config.schema import DnsDiscovery, Scrape, TargetSettings
-from spec_decode_exporter.config.url import HIGHEST_PORT, MOST_PATH
+from spec_decode_exporter.config.url import MAX_PATH, MAX_PORT
 from spec_decode_exporter.core.cooperative_yield import cooperatively, finish
 from spec_decode_exporter.discovery.dns_sd import DnsNameDiscovery
 from spec_decode_exporter.discovery.kubernetes.api_access import Access
@@ -158,7 +158,7 @@ async def _environment(data: bytes) -> object:
         raise RejectedError(str(error)) from None
 
 
-def _labels(number: int, value: str = "x" * MOST_LABEL_VALUE, prefix: str = "l") -> dict[str, str]:
+def _labels(number: int, value: str = "x" * MAX_LABEL_VALUE, prefix: str = "l") -> dict[str, str]:
     return {f"{prefix}{count:05}": value for count in range(number)}
 
 
@@ -172,10 +172,10 @@ def _engines(*names: str) -> Callable[[], bytes]:
 
 
 def _numbers(number: int) -> str:
-    return ",".join(map(str, range(HIGHEST_PORT - number + 1, HIGHEST_PORT + 1)))
+    return ",".join(map(str, range(MAX_PORT - number + 1, MAX_PORT + 1)))
 
 
-_FITTING = "x" * (MOST_LABEL_CHARACTERS // MOST_LABELS - len("l00000"))
+_FITTING = "x" * (MAX_LABEL_CHARACTERS // MAX_LABELS - len("l00000"))
 _PARAMETERS = {f"__param_{number}": "" for number in range(MAX_PARAMETERS)}
 _LONG_HOST = ".".join(["a" * 63] * 3 + ["a" * 61])
 _FOREIGN: Final = {
@@ -195,7 +195,7 @@ _FOREIGN: Final = {
     "a Kelvin sign": "\u212aevin.test",
     "a line end": "host.test\r\nHost: evil.example",
     "port 0": "host.test:0",
-    "a port beyond the highest": f"host.test:{HIGHEST_PORT + 1}",
+    "a port beyond the highest": f"host.test:{MAX_PORT + 1}",
     "a signed port": "host.test:+80",
     "an underscore in a port": "host.test:8_0",
     "other digits": "host.test:\u0668\u0660",
@@ -216,8 +216,8 @@ ROWS: tuple[Row, ...] = (
         beyond_bounds=_NO_LIST,
         read=_list_address,
         worst={
-            "the longest name": _written(f"{_LONG_HOST}:{HIGHEST_PORT}"),
-            "an IPv6 address": _written(f"[ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255]:{HIGHEST_PORT}"),
+            "the longest name": _written(f"{_LONG_HOST}:{MAX_PORT}"),
+            "an IPv6 address": _written(f"[ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255]:{MAX_PORT}"),
         },
         beyond={
             "a longer name": _written(f"{_LONG_HOST}a.a:1"),
@@ -228,14 +228,14 @@ ROWS: tuple[Row, ...] = (
         name="`__scheme__`, `__metrics_path__` and `__param_*` of a list entry",
         kind="label",
         controlled_by="the author of a list of `discovery.files` or the server of one of `discovery.http`",
-        bytes=f"{MOST_PATH:,} characters of a path, {MAX_PARAMETER_CHARACTERS:,} of parameters",
+        bytes=f"{MAX_PATH:,} characters of a path, {MAX_PARAMETER_CHARACTERS:,} of parameters",
         items=f"{MAX_PARAMETERS} parameters",
         time="read once for each group of a list",
         addresses=_ADDRESSED,
         beyond_bounds=_NO_LIST,
         read=_list_labels,
         worst={
-            "the longest path": _written({"__metrics_path__": "/" + "m" * (MOST_PATH - 1)}),
+            "the longest path": _written({"__metrics_path__": "/" + "m" * (MAX_PATH - 1)}),
             "the most parameters": _written(_PARAMETERS),
             "the longest parameter": _written({"__param_x": "x" * (MAX_PARAMETER_CHARACTERS - 2)}),
             "only what is percent-encoded": _written(
@@ -249,7 +249,7 @@ ROWS: tuple[Row, ...] = (
             "a path of a URL": _written({"__metrics_path__": "http://evil.example/"}),
             "a fragment": _written({"__metrics_path__": "/m#x"}),
             "a line end": _written({"__metrics_path__": "/m HTTP/1.1\r\nHost: evil.example"}),
-            "a longer path": _written({"__metrics_path__": "/" + "m" * MOST_PATH}),
+            "a longer path": _written({"__metrics_path__": "/" + "m" * MAX_PATH}),
             "one more parameter": _written({**_PARAMETERS, "__param_more": ""}),
             "a longer parameter": _written({"__param_x": "x" * (MAX_PARAMETER_CHARACTERS - 1)}),
             "a parameter of 1 MiB": _written({"__param_x": "x" * 2**20}),
@@ -259,35 +259,35 @@ ROWS: tuple[Row, ...] = (
         name="labels of a list entry",
         kind="label",
         controlled_by="the author of a list of `discovery.files` or the server of one of `discovery.http`",
-        bytes=f"{MOST_LABEL_VALUE:,} printable characters of a value, {MOST_LABEL_NAME} of a name, "
-        f"{MOST_LABEL_CHARACTERS:,} of all labels of a target",
-        items=f"{MOST_LABELS} labels of a target",
+        bytes=f"{MAX_LABEL_VALUE:,} printable characters of a value, {MAX_LABEL_NAME} of a name, "
+        f"{MAX_LABEL_CHARACTERS:,} of all labels of a target",
+        items=f"{MAX_LABELS} labels of a target",
         time="read once for each group of a list",
         addresses="nothing",
         beyond_bounds=_NO_LABEL,
         read=_list_labels,
         worst={
-            "the most of the longest": _written(_labels(MOST_LABELS, _FITTING)),
-            "the longest value": _written({"zone": "x" * MOST_LABEL_VALUE}),
+            "the most of the longest": _written(_labels(MAX_LABELS, _FITTING)),
+            "the longest value": _written({"zone": "x" * MAX_LABEL_VALUE}),
             "the longest names": _written(
-                _labels(MOST_LABEL_CHARACTERS // MOST_LABEL_NAME, "", "l" * (MOST_LABEL_NAME - 5))
+                _labels(MAX_LABEL_CHARACTERS // MAX_LABEL_NAME, "", "l" * (MAX_LABEL_NAME - 5))
             ),
-            "four bytes a character": _written(_labels(MOST_LABELS, "\N{ROCKET}" * len(_FITTING))),
-            "characters that are escaped": _written(_labels(MOST_LABELS, '"' * len(_FITTING))),
+            "four bytes a character": _written(_labels(MAX_LABELS, "\N{ROCKET}" * len(_FITTING))),
+            "characters that are escaped": _written(_labels(MAX_LABELS, '"' * len(_FITTING))),
             "labels for the service discovery alone": _written(_labels(20_000, "x", "__meta_")),
             "the longest name and method": _written(
-                {"target": "t" * MOST_LABEL_VALUE, "method": "m" * MOST_LABEL_VALUE}
+                {"target": "t" * MAX_LABEL_VALUE, "method": "m" * MAX_LABEL_VALUE}
             ),
         },
         beyond={
-            "a longer value": _written({"zone": "x" * (MOST_LABEL_VALUE + 1)}),
+            "a longer value": _written({"zone": "x" * (MAX_LABEL_VALUE + 1)}),
             "a value of 1 MiB": _written({"zone": "x" * 2**20}),
-            "a longer name": _written({"n" * (MOST_LABEL_NAME + 1): "x"}),
-            "longer labels together": _written(_labels(MOST_LABELS, _FITTING + "x")),
-            "one more label": _written(_labels(MOST_LABELS + 1, "")),
+            "a longer name": _written({"n" * (MAX_LABEL_NAME + 1): "x"}),
+            "longer labels together": _written(_labels(MAX_LABELS, _FITTING + "x")),
+            "one more label": _written(_labels(MAX_LABELS + 1, "")),
             "100,000 labels": _written(_labels(100_000, "x")),
-            "a longer name of the target": _written({"target": "x" * (MOST_LABEL_VALUE + 1)}),
-            "a longer method": _written({"method": "x" * (MOST_LABEL_VALUE + 1)}),
+            "a longer name of the target": _written({"target": "x" * (MAX_LABEL_VALUE + 1)}),
+            "a longer method": _written({"method": "x" * (MAX_LABEL_VALUE + 1)}),
             **{f"a value with {text!r}": _written({"zone": f"a{text}"}) for text in _NOT_PRINTABLE},
         },
     ),
@@ -295,7 +295,7 @@ ROWS: tuple[Row, ...] = (
         name="annotations `port`, `path` and `scheme` of a pod",
         kind="annotation",
         controlled_by="users who may create pods in a watched namespace",
-        bytes=f"{MOST_PATH:,} characters of a path",
+        bytes=f"{MAX_PATH:,} characters of a path",
         items=f"{MAX_PORTS} ports of a pod",
         time=_BY_POD,
         addresses="ports of the pod's own IP address; credentials reach no other host",
@@ -303,7 +303,7 @@ ROWS: tuple[Row, ...] = (
         read=_pod,
         worst={
             "the most ports with the longest path": _annotated(
-                port=_numbers(MAX_PORTS), path="m" * (MOST_PATH - 1), scheme="https"
+                port=_numbers(MAX_PORTS), path="m" * (MAX_PATH - 1), scheme="https"
             ),
         },
         beyond={
@@ -311,7 +311,7 @@ ROWS: tuple[Row, ...] = (
             "256 KiB of commas": _annotated(port="," * 2**18),
             "an invalid port": _annotated(port="80@evil.example"),
             "a URL as a scheme": _annotated(scheme="https://evil.example/?x="),
-            "a longer path": _annotated(path="m" * MOST_PATH),
+            "a longer path": _annotated(path="m" * MAX_PATH),
             "a path of a host": _annotated(path="//evil.example/"),
             "a fragment": _annotated(path="/m#x"),
             "a line end": _annotated(path="/m HTTP/1.1\r\nHost: evil.example"),
@@ -356,7 +356,7 @@ ROWS: tuple[Row, ...] = (
             "a port beyond the highest": _written(
                 {
                     "annotations": {"prometheus.io/port": "http"},
-                    "ports": [{"name": "http", "containerPort": HIGHEST_PORT + 1}],
+                    "ports": [{"name": "http", "containerPort": MAX_PORT + 1}],
                 }
             ),
         },
@@ -365,8 +365,8 @@ ROWS: tuple[Row, ...] = (
         name="labels and annotations of a pod as labels",
         kind="label",
         controlled_by="users who may create pods in a watched namespace",
-        bytes=f"{MOST_LABEL_VALUE:,} printable characters of a value, {MOST_LABEL_CHARACTERS:,} of all labels",
-        items=f"{MOST_LABELS} labels of a target, with names from the configuration alone",
+        bytes=f"{MAX_LABEL_VALUE:,} printable characters of a value, {MAX_LABEL_CHARACTERS:,} of all labels",
+        items=f"{MAX_LABELS} labels of a target, with names from the configuration alone",
         time=_BY_POD,
         addresses="nothing",
         beyond_bounds=_NO_LABEL,
@@ -375,13 +375,13 @@ ROWS: tuple[Row, ...] = (
             "the most of the longest": _written(
                 {
                     "annotations": {
-                        f"x/{name}": value for name, value in _labels(MOST_LABELS - 2, _FITTING).items()
+                        f"x/{name}": value for name, value in _labels(MAX_LABELS - 2, _FITTING).items()
                     }
                 }
             )
         },
         beyond={
-            "a longer value": _written({"annotations": {"x/zone": "x" * (MOST_LABEL_VALUE + 1)}}),
+            "a longer value": _written({"annotations": {"x/zone": "x" * (MAX_LABEL_VALUE + 1)}}),
             "longer labels together": _written(
                 {"annotations": {f"x/{name}": value for name, value in _labels(3, "x" * 1_000).items()}}
             ),
@@ -395,21 +395,21 @@ ROWS: tuple[Row, ...] = (
         name="labels of all discovered targets together",
         kind="label",
         controlled_by="discovery of every kind",
-        bytes=f"{MOST_LABEL_CHARACTERS:,} characters for each target, {MAX_NAME_CHARACTERS:,} of all names",
-        items=f"{MOST_LABELS} names: configured ones and those in use first",
+        bytes=f"{MAX_LABEL_CHARACTERS:,} characters for each target, {MAX_NAME_CHARACTERS:,} of all names",
+        items=f"{MAX_LABELS} names: configured ones and those in use first",
         time=_SLICED,
         addresses="nothing",
         beyond_bounds="the label is dropped: `discovered_label_dropped` with `discovery=all`, once by limit",
         read=_all_labels,
         worst={
-            "10,000 targets of one group": _written([[10_000, _labels(MOST_LABELS - 2, _FITTING)]]),
-            "1,000 groups": _written([[10, _labels(MOST_LABELS - 2, _FITTING)]] * 1_000),
+            "10,000 targets of one group": _written([[10_000, _labels(MAX_LABELS - 2, _FITTING)]]),
+            "1,000 groups": _written([[10, _labels(MAX_LABELS - 2, _FITTING)]] * 1_000),
         },
         beyond={
             "one more name": _written(
-                [[1, {name: value}] for name, value in _labels(MOST_LABELS - 1, "x").items()]
+                [[1, {name: value}] for name, value in _labels(MAX_LABELS - 1, "x").items()]
             ),
-            "longer names": _written([[1, _labels(MOST_LABELS - 2, "x", "l" * (MOST_LABEL_NAME - 5))]]),
+            "longer names": _written([[1, _labels(MAX_LABELS - 2, "x", "l" * (MAX_LABEL_NAME - 5))]]),
             "10,000 names": _written([[1, {name: value}] for name, value in _labels(10_000, "x").items()]),
             "longer labels of 10,000 targets": _written([[10_000, _labels(3, "x" * 1_000)]]),
         },
@@ -418,17 +418,17 @@ ROWS: tuple[Row, ...] = (
         name="`targets[].labels` of the configuration",
         kind="file",
         controlled_by="the author of the configuration",
-        bytes=f"{MOST_LABEL_VALUE:,} printable characters of a value, {MOST_LABEL_NAME} of a name",
-        items=f"{MOST_LABELS} labels of a target",
+        bytes=f"{MAX_LABEL_VALUE:,} printable characters of a value, {MAX_LABEL_NAME} of a name",
+        items=f"{MAX_LABELS} labels of a target",
         time="read in a thread at a start and a reload",
         addresses="nothing",
         beyond_bounds="the configuration is rejected with the place: an error at the start, `reload_failed` later",
         read=_configured_labels,
-        worst={"the most of the longest": _written(_labels(MOST_LABELS))},
+        worst={"the most of the longest": _written(_labels(MAX_LABELS))},
         beyond={
-            "a longer value": _written({"zone": "x" * (MOST_LABEL_VALUE + 1)}),
-            "a longer name": _written({"n" * (MOST_LABEL_NAME + 1): "x"}),
-            "one more label": _written(_labels(MOST_LABELS + 1)),
+            "a longer value": _written({"zone": "x" * (MAX_LABEL_VALUE + 1)}),
+            "a longer name": _written({"n" * (MAX_LABEL_NAME + 1): "x"}),
+            "one more label": _written(_labels(MAX_LABELS + 1)),
             **{f"a value with {text!r}": _written({"zone": f"a{text}"}) for text in _NOT_PRINTABLE[:-1]},
         },
     ),
@@ -457,7 +457,7 @@ ROWS: tuple[Row, ...] = (
         read=_services,
         worst={
             "2,000 records": _text("\n".join(f"h{n}.test:{n + 1}" for n in range(2_000))),
-            "the longest name": _text(f"{_LONG_HOST}:{HIGHEST_PORT}"),
+            "the longest name": _text(f"{_LONG_HOST}:{MAX_PORT}"),
         },
         beyond={
             "an escaped space": _text("evil\\032.example:80"),
@@ -505,13 +505,13 @@ ROWS: tuple[Row, ...] = (
         beyond_bounds="no request to the API, the targets stay: `discovery_failed`, once by reason",
         read=_environment,
         worst={
-            "the longest name": _text(f"{_LONG_HOST} {HIGHEST_PORT}"),
+            "the longest name": _text(f"{_LONG_HOST} {MAX_PORT}"),
             "an IPv6 address": _text("fd00::1 443"),
         },
         beyond={
             "userinfo": _text("host@evil.example 443"),
             "a path": _text("host 443/evil.example"),
-            "a port beyond the highest": _text(f"host {HIGHEST_PORT + 1}"),
+            "a port beyond the highest": _text(f"host {MAX_PORT + 1}"),
         },
     ),
 )

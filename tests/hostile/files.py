@@ -13,7 +13,7 @@ from spec_decode_exporter.app.load_config import load_config
 from spec_decode_exporter.config.errors import ConfigError
 from spec_decode_exporter.config.http_settings import Authorization, HttpSettings
 from spec_decode_exporter.config.values import MAX_SECRET_BYTES
-from spec_decode_exporter.config.yaml_loader import MOST_NODES, MOST_TEXT
+from spec_decode_exporter.config.yaml_loader import MAX_NODES, MAX_TEXT
 from spec_decode_exporter.config.yaml_tree import MAX_BYTES as LARGEST_YAML
 from spec_decode_exporter.core.checksummed_file import ChecksummedFile
 from spec_decode_exporter.monitor.persistence.state_file import MAX_BYTES as LARGEST_STATE
@@ -69,11 +69,11 @@ def _users(number: int) -> bytes:
 
 _TREE_BEYOND: Final = {
     "bytes": filled(b"# ", b"x", b"", LARGEST_YAML + 1),
-    "values": lambda: b"targets: [" + b"{}," * MOST_NODES + b"]",
-    "a text": lambda: b"a: '" + b"x " * MOST_TEXT + b"'",
+    "values": lambda: b"targets: [" + b"{}," * MAX_NODES + b"]",
+    "a text": lambda: b"a: '" + b"x " * MAX_TEXT + b"'",
     "nesting": filled(b"", b"[", b""),
-    "mistakes": lambda: b"targets: [" + b"x," * (MOST_NODES // 2) + b"]",
-    "unknown keys": lambda: b"".join(b"k%d: x\n" % number for number in range(MOST_NODES // 2 - 1)),
+    "mistakes": lambda: b"targets: [" + b"x," * (MAX_NODES // 2) + b"]",
+    "unknown keys": lambda: b"".join(b"k%d: x\n" % number for number in range(MAX_NODES // 2 - 1)),
 }
 
 _REFERENCE: Final = ChecksummedFile("spec-decode-exporter reference", 1, "")
@@ -112,8 +112,8 @@ def _learned(engines: int, values: int) -> bytes:
 
 
 def _rows_of_configuration() -> Iterator[Row]:
-    sizes = f"{LARGEST_YAML // MIB} MiB; {MOST_TEXT // 2**10} KiB of one text"
-    items = f"{MOST_NODES:,} values, 50 levels, 100 mistakes reported"
+    sizes = f"{LARGEST_YAML // MIB} MiB; {MAX_TEXT // 2**10} KiB of one text"
+    items = f"{MAX_NODES:,} values, 50 levels, 100 mistakes reported"
     yield Row(
         name="configuration",
         kind="file",

@@ -11,7 +11,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from spec_decode_exporter.config.schema import HttpDiscovery, Scrape
-from spec_decode_exporter.config.yaml_loader import MOST_NODES_OF_A_LIST, MOST_NODES_OF_AN_ITEM, MOST_TEXT
+from spec_decode_exporter.config.yaml_loader import MAX_ITEM_NODES, MAX_LIST_NODES, MAX_TEXT
 from spec_decode_exporter.discovery.file_sd import MAX_FILES, MAX_PATTERN_BYTES, FileDiscovery
 from spec_decode_exporter.discovery.group_reader import (
     MAX_GROUP_LABELS,
@@ -135,7 +135,7 @@ _YAML_WORST: Final = {
     "a comment": filled(b"# ", b"x ", b""),
     "empty lines": filled(b"", b"\n", b"[]"),
     "anchors": lambda: b"".join(b"- &a%d {}\n" % number for number in range(MAX_GROUPS)),
-    "a long text": lambda: b"- {labels: {a: '" + b"x " * (MOST_TEXT // 2 - 2100) + b"'}}",
+    "a long text": lambda: b"- {labels: {a: '" + b"x " * (MAX_TEXT // 2 - 2100) + b"'}}",
 }
 
 _YAML_BEYOND: Final = {
@@ -143,11 +143,11 @@ _YAML_BEYOND: Final = {
     "groups": repeated("- {}\n", MAX_GROUPS + 1),
     "bytes full of empty groups": filled(b"", b"- {}\n", b""),
     "bytes full of empty lists": filled(b"[", b"[],", b"[]]"),
-    "values of a group": repeated("- [" + "x," * MOST_NODES_OF_AN_ITEM + "]", 1),
+    "values of a group": repeated("- [" + "x," * MAX_ITEM_NODES + "]", 1),
     "values in groups with anchors": lambda: b"".join(
         b"- &a%d {targets: [%s]}\n" % (number, b"a:1," * 900) for number in range(18)
     ),
-    "values of a list": lambda: _yaml_groups(_groups_of_one(MOST_NODES_OF_A_LIST // MAX_GROUPS // 2)),
+    "values of a list": lambda: _yaml_groups(_groups_of_one(MAX_LIST_NODES // MAX_GROUPS // 2)),
     "targets that aliases repeat": repeated("- &g {targets: [" + "a:1," * 500 + "]}\n" + "- *g\n" * 50, 1),
     "values that merges repeat": lambda: (
         b"- &g {labels: {"
@@ -199,8 +199,8 @@ def _rows_of_lists() -> Iterator[Row]:
         name="file_sd list in YAML",
         kind="file",
         controlled_by=_HOLDER,
-        bytes=f"{MAX_LIST_BYTES // MIB} MiB; {MOST_TEXT // 2**10} KiB of one text{files}",
-        items=f"{_LIST_ITEMS}; {MOST_NODES_OF_AN_ITEM:,} values of a group and {MOST_NODES_OF_A_LIST:,} of all",
+        bytes=f"{MAX_LIST_BYTES // MIB} MiB; {MAX_TEXT // 2**10} KiB of one text{files}",
+        items=f"{_LIST_ITEMS}; {MAX_ITEM_NODES:,} values of a group and {MAX_LIST_NODES:,} of all",
         time=f"{_THREAD}; then a pause of ten times as long",
         addresses=_ENTRIES,
         beyond_bounds=NO_LIST,

@@ -12,7 +12,7 @@ from spec_decode_exporter.config.http_settings import Section
 from spec_decode_exporter.config.labels import printable
 from spec_decode_exporter.config.values import Parameters, Quantity
 
-MOST_TOKENS: Final = 128
+MAX_DRAFT_TOKENS: Final = 128
 """The number of draft positions that the exporter tracks."""
 
 _WAYS: Final = {
@@ -35,7 +35,7 @@ class SpeculativeSettings(Section):
         default=None,
         description="The method by its name in vLLM, such as `eagle3`, `mtp`, `draft_model`, `ngram`.",
     )
-    tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] | None = Field(
+    tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] | None = Field(
         default=None,
         description="The number of draft tokens, vLLM's `num_speculative_tokens`.",
     )

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.labels import LabelName
-from spec_decode_exporter.config.url import HIGHEST_PORT
+from spec_decode_exporter.config.url import MAX_PORT
 from spec_decode_exporter.config.values import Endpoint, NotEmpty, excludes, matches, written_as
 
 POD_LABELS: Final = frozenset({"namespace", "pod"})
@@ -48,7 +48,7 @@ PodKey = Annotated[
 
 def port_problem(port: str) -> str | None:
     """Return the mistake in a pod's port, a number or a name; None if it is valid."""
-    if not _PORT.fullmatch(port) or (port.isdecimal() and not 0 < int(port) <= HIGHEST_PORT):
+    if not _PORT.fullmatch(port) or (port.isdecimal() and not 0 < int(port) <= MAX_PORT):
         return "is neither the number of a port, such as 8000, nor the name of one, such as http"
     return None
 

@@ -8,13 +8,13 @@ from typing import Annotated, Final, TypeVar
 
 from pydantic import AfterValidator, WithJsonSchema
 
-MOST_LABELS: Final = 64
+MAX_LABELS: Final = 64
 """Labels of one target, and label names of all targets together: each series has every name."""
-MOST_LABEL_NAME: Final = 128
+MAX_LABEL_NAME: Final = 128
 """Characters of a label's name."""
-MOST_LABEL_VALUE: Final = 1_024
+MAX_LABEL_VALUE: Final = 1_024
 """Characters of a label's value: every series of a target repeats it."""
-MOST_LABEL_CHARACTERS: Final = 2_048
+MAX_LABEL_CHARACTERS: Final = 2_048
 """Characters of the names and values of all labels that discovery gives to a target."""
 
 _NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", flags=re.ASCII)
@@ -70,8 +70,8 @@ RESERVED_LABELS: Final = frozenset(
 
 def label_problem(name: str) -> str | None:
     """Return the mistake in a label's name and the remedy; None if it is valid."""
-    if len(name) > MOST_LABEL_NAME:
-        return f"has a name of more than {MOST_LABEL_NAME} characters; choose a shorter one"
+    if len(name) > MAX_LABEL_NAME:
+        return f"has a name of more than {MAX_LABEL_NAME} characters; choose a shorter one"
     if not _NAME.fullmatch(name):
         return "is not a label name; use letters, digits and underscores, and no digit first"
     if name.startswith("__"):
@@ -95,8 +95,8 @@ LabelName = Annotated[str, AfterValidator(_checked)]
 
 def value_problem(value: str) -> str | None:
     """Return the mistake in a label's value and the remedy; None if it is valid."""
-    if len(value) > MOST_LABEL_VALUE:
-        return f"has a value of more than {MOST_LABEL_VALUE:,} characters; shorten it"
+    if len(value) > MAX_LABEL_VALUE:
+        return f"has a value of more than {MAX_LABEL_VALUE:,} characters; shorten it"
     # Half a surrogate pair is not printable either: it cannot be encoded.
     if not value.isprintable():
         return "has a value with a character that cannot be printed, such as a line break; remove it"
@@ -114,7 +114,7 @@ def printable(value: str) -> str:
 LabelValue = Annotated[
     str,
     AfterValidator(printable),
-    WithJsonSchema({"type": ["string", "number", "boolean"], "maxLength": MOST_LABEL_VALUE, "title": "text"}),
+    WithJsonSchema({"type": ["string", "number", "boolean"], "maxLength": MAX_LABEL_VALUE, "title": "text"}),
 ]
 """Printable text. A number in YAML keeps its text: 1.10 stays 1.10."""
 
@@ -122,8 +122,8 @@ Value = TypeVar("Value")
 
 
 def _not_too_many(labels: Mapping[str, Value]) -> Mapping[str, Value]:
-    if len(labels) > MOST_LABELS:
-        raise ValueError(f"has {len(labels)} labels; a target may have {MOST_LABELS}, so remove some")
+    if len(labels) > MAX_LABELS:
+        raise ValueError(f"has {len(labels)} labels; a target may have {MAX_LABELS}, so remove some")
     return labels
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
-from spec_decode_exporter.config.cost_settings import MOST_TOKENS, ModelText
+from spec_decode_exporter.config.cost_settings import MAX_DRAFT_TOKENS, ModelText
 from spec_decode_exporter.config.errors import MistakesError
 from spec_decode_exporter.config.http_settings import Section
 from spec_decode_exporter.config.values import LocatedFile, ReadRates, Share, context_of
@@ -22,7 +22,7 @@ class ReferenceSettings(Section):
     acceptance_ratio: Share | None = Field(
         default=None, description="The acceptance rate, accepted tokens over draft tokens, between 0 and 1."
     )
-    tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] | None = Field(
+    tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] | None = Field(
         default=None,
         description="The number of draft tokens at which `acceptance_ratio` was measured. An engine that "
         "drafts another number is not compared, because the rate falls with that number.",

@@ -21,8 +21,8 @@ from spec_decode_exporter.config.errors import MistakesError
 from spec_decode_exporter.config.http_settings import HttpSettings, Section
 from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.labels import (
-    MOST_LABEL_VALUE,
-    MOST_LABELS,
+    MAX_LABEL_VALUE,
+    MAX_LABELS,
     AtMostLabels,
     LabelName,
     LabelValue,
@@ -58,8 +58,8 @@ class TargetSettings(HttpSettings):
     )
     labels: Annotated[Mapping[LabelName, LabelValue], AtMostLabels] = Field(
         default_factory=dict,
-        description=f"Labels of all its metrics, {MOST_LABELS} at most, with values of up to "
-        f"{MOST_LABEL_VALUE:,} printable characters. Not `instance`, `job`, `le`, `quantile`, nor a label of "
+        description=f"Labels of all its metrics, {MAX_LABELS} at most, with values of up to "
+        f"{MAX_LABEL_VALUE:,} printable characters. Not `instance`, `job`, `le`, `quantile`, nor a label of "
         "the exporter's own metrics.",
     )
     speculative: SpeculativeSettings | None = Field(

@@ -9,10 +9,10 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 PORTS: Final = {"http": 80, "https": 443}
 """Schemes of pages, each with its port."""
-HIGHEST_PORT: Final = 65_535
-MOST_PATH: Final = 2_048
+MAX_PORT: Final = 65_535
+MAX_PATH: Final = 2_048
 """Characters of the path and query of a discovered page."""
-PATH: Final = rf"/(?!/)[\x21\x22\x24-\x5b\x5d-\x7e]{{0,{MOST_PATH - 1}}}"
+PATH: Final = rf"/(?!/)[\x21\x22\x24-\x5b\x5d-\x7e]{{0,{MAX_PATH - 1}}}"
 """A path with its query: visible ASCII without ``#`` and backslash. Two slashes could begin a host."""
 _MAX_HOST: Final = 253
 """Characters of a host name, as in DNS."""
@@ -71,7 +71,7 @@ def host_and_port(text: str) -> tuple[str, int | None]:
     if match is None or len(host) > _MAX_HOST or not (match["name"] or _is_ipv6(host)):
         raise ValueError("has no valid host; write `host:port`, and an IPv6 address as `[address]:port`")
     port = int(match["port"]) if match["port"] else None
-    if port is not None and not 0 < port <= HIGHEST_PORT:
+    if port is not None and not 0 < port <= MAX_PORT:
         raise ValueError("has no usable port; a port is a number from 1 to 65535")
     return host, port
 

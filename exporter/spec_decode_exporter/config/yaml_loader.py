@@ -14,15 +14,15 @@ import yaml
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MOST_NODES: Final = 50_000
+MAX_NODES: Final = 50_000
 """Keys and values of a document that is kept as a whole: about 13 MB."""
-MOST_NODES_OF_A_LIST: Final = 300_000
+MAX_LIST_NODES: Final = 300_000
 """Keys and values of a list that is read item by item: about 6 s of work beside the event loop."""
-MOST_NODES_OF_AN_ITEM: Final = 15_000
+MAX_ITEM_NODES: Final = 15_000
 """Keys and values of one item of such a list, and of all items with anchors, which are kept."""
-MOST_TEXT: Final = 64 * 1024
+MAX_TEXT: Final = 64 * 1024
 """Characters of one text."""
-MOST_DIRECTIVES: Final = 10
+MAX_DIRECTIVES: Final = 10
 """Lines that begin with ``%``."""
 _MAX_DEPTH: Final = 100
 """Levels of mappings and lists: twice the limit of a configuration."""
@@ -44,7 +44,7 @@ class BoundedLoader(yaml.BaseLoader):
 
     def __init__(self, data: bytes) -> None:
         self._nodes = self._depth = self._directives = 0
-        self._max_nodes = MOST_NODES
+        self._max_nodes = MAX_NODES
         self._text_begin: int | None = None
         self._mark: yaml.Mark | None = None
         # A stream is decoded in parts, a text in one call that holds the GIL.
@@ -67,14 +67,14 @@ class BoundedLoader(yaml.BaseLoader):
         total = anchored = 0
         while not self.check_event(yaml.SequenceEndEvent):
             self._nodes, anchors = 0, len(self.anchors)
-            self._max_nodes = min(MOST_NODES_OF_AN_ITEM, MOST_NODES_OF_A_LIST - total)
+            self._max_nodes = min(MAX_ITEM_NODES, MAX_LIST_NODES - total)
             node = self.compose_node(None, None)
             if node is not None:
                 yield node
             total += self._nodes
             anchored += self._nodes if len(self.anchors) > anchors else 0
-            if anchored > MOST_NODES_OF_AN_ITEM:
-                raise self._beyond(f"has more than {MOST_NODES_OF_AN_ITEM} values in items with anchors")
+            if anchored > MAX_ITEM_NODES:
+                raise self._beyond(f"has more than {MAX_ITEM_NODES} values in items with anchors")
         for _ in ("the end of the list", "the end of the document"):
             self._event()
         if not self.check_event(yaml.StreamEndEvent):
@@ -108,15 +108,15 @@ class BoundedLoader(yaml.BaseLoader):
     def update(self, length: int) -> None:
         """Read more of the stream, at least every 4,096 characters."""
         begin = self.index if self._text_begin is None else self._text_begin
-        if length > MOST_TEXT or self.index - begin > MOST_TEXT:
-            raise self._beyond(f"has a text of more than {MOST_TEXT} characters")
+        if length > MAX_TEXT or self.index - begin > MAX_TEXT:
+            raise self._beyond(f"has a text of more than {MAX_TEXT} characters")
         super().update(length)
 
     def fetch_directive(self) -> None:
         """Read a line that begins with ``%``."""
         self._directives += 1
-        if self._directives > MOST_DIRECTIVES:
-            raise self._beyond(f"has more than {MOST_DIRECTIVES} directives")
+        if self._directives > MAX_DIRECTIVES:
+            raise self._beyond(f"has more than {MAX_DIRECTIVES} directives")
         super().fetch_directive()
 
     def scan_plain(self) -> yaml.ScalarToken:

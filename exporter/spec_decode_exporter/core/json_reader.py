@@ -1,7 +1,7 @@
 """Incremental JSON reader: decode a document value by value, without building the whole of it.
 
 The decoder of the standard library is one C call that holds the GIL, and a document of ``{},`` takes 100
-times its size. Here it sees at most ``MOST_CHARACTERS`` at a time, and the caller bounds the items.
+times its size. Here it sees at most ``MAX_VALUE_CHARACTERS`` at a time, and the caller bounds the items.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 if TYPE_CHECKING:
     from spec_decode_exporter.core.cooperative_yield import Pausing
 
-MOST_CHARACTERS: Final = 64 * 1024
+MAX_VALUE_CHARACTERS: Final = 64 * 1024
 """Characters of one decoded value by default: some milliseconds of work for the decoder."""
 MAX_MEMBERS: Final = 10_000
 """Members of one object that is read member by member."""
@@ -60,7 +60,7 @@ class JsonReader:
     def __init__(
         self,
         source: bytes | str,
-        max_characters: int = MOST_CHARACTERS,
+        max_characters: int = MAX_VALUE_CHARACTERS,
         pairs: Callable[[list[tuple[str, Any]]], object] | None = None,
     ) -> None:
         """Read UTF-8 bytes, with or without a byte-order mark, or a text.

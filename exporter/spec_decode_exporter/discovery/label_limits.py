@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from spec_decode_exporter.config.labels import (
-    MOST_LABEL_CHARACTERS,
-    MOST_LABELS,
+    MAX_LABEL_CHARACTERS,
+    MAX_LABELS,
     label_problem,
     value_problem,
 )
@@ -34,13 +34,13 @@ _MAX_SHOWN: Final = 200
 _SLICE: Final = 64
 """Targets between two cooperative yields."""
 
-_TOO_MANY: Final = f"is beyond the {MOST_LABELS} labels that a target may have; remove some"
+_TOO_MANY: Final = f"is beyond the {MAX_LABELS} labels that a target may have; remove some"
 _TOO_MANY_NAMES: Final = (
-    f"is beyond the {MOST_LABELS} label names of {MAX_NAME_CHARACTERS:,} characters of all targets together; "
+    f"is beyond the {MAX_LABELS} label names of {MAX_NAME_CHARACTERS:,} characters of all targets together; "
     "use fewer or shorter names"
 )
 _TOO_LONG: Final = (
-    f"is beyond the {MOST_LABEL_CHARACTERS:,} characters of all labels of a target; shorten values"
+    f"is beyond the {MAX_LABEL_CHARACTERS:,} characters of all labels of a target; shorten values"
 )
 
 _log = structlog.get_logger(__name__)
@@ -58,17 +58,17 @@ class LabelFilter:
         """Return the usable labels; beyond the limit, the first by name."""
         usable = (pair for pair in labels.items() if self._is_usable(*pair))
         # Not sorted(): it would sort a hundred thousand labels without a cooperative yield.
-        first = heapq.nsmallest(MOST_LABELS + 1, usable)
-        for name, _ in first[MOST_LABELS:]:
+        first = heapq.nsmallest(MAX_LABELS + 1, usable)
+        for name, _ in first[MAX_LABELS:]:
             self.drop(name, _TOO_MANY, once=_TOO_MANY)
-        return tuple(self.fitting(first[:MOST_LABELS]))
+        return tuple(self.fitting(first[:MAX_LABELS]))
 
     def fitting(self, labels: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
         """Return the labels within the character limit, the shortest first to stay; sorted by name."""
-        if sum(map(_size, labels)) <= MOST_LABEL_CHARACTERS:
+        if sum(map(_size, labels)) <= MAX_LABEL_CHARACTERS:
             return labels
         shortest = sorted(labels, key=lambda pair: (_size(pair), pair))
-        room = sum(used <= MOST_LABEL_CHARACTERS for used in accumulate(map(_size, shortest)))
+        room = sum(used <= MAX_LABEL_CHARACTERS for used in accumulate(map(_size, shortest)))
         self.drop(shortest[room][0], _TOO_LONG, once=_TOO_LONG)
         return sorted(shortest[:room])
 
@@ -141,7 +141,7 @@ class FleetLabels:
             for name, _ in pairs:
                 if name in known:
                     present.add(name)
-                elif len(fresh) < MOST_LABELS:
+                elif len(fresh) < MAX_LABELS:
                     fresh[name] = None
             if number % _SLICE == _SLICE - 1:
                 yield
@@ -151,7 +151,7 @@ class FleetLabels:
 
     def _fitting(self, names: Iterable[str]) -> Iterator[str]:
         """Yield the first names within the limits that the configured ones leave."""
-        room, characters = MOST_LABELS - len(self._configured), MAX_NAME_CHARACTERS
+        room, characters = MAX_LABELS - len(self._configured), MAX_NAME_CHARACTERS
         for name in names:
             characters -= len(name)
             room -= 1
@@ -161,7 +161,7 @@ class FleetLabels:
 
     def _discovered(self, labels: Labels, own: Labels, admitted: frozenset[str]) -> list[tuple[str, str]]:
         """Return a target's discovered labels of admitted names, without its own configured ones."""
-        room = MOST_LABELS - len(own)
+        room = MAX_LABELS - len(own)
         discovered: list[tuple[str, str]] = []
         for pair in labels:
             if pair in own:

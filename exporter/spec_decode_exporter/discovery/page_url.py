@@ -7,7 +7,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
-from spec_decode_exporter.config.url import HIGHEST_PORT, MOST_PATH, PATH, PORTS, host_and_port
+from spec_decode_exporter.config.url import MAX_PATH, MAX_PORT, PATH, PORTS, host_and_port
 from spec_decode_exporter.scrape.http.origin import Origin, split
 from spec_decode_exporter.scrape.poll_errors import PollError
 
@@ -33,8 +33,8 @@ def ip_and_port(ip: str, port: int) -> str:
         raise ValueError("is not an IP address") from None
     if isinstance(parsed, IPv6Address) and parsed.scope_id is not None:
         raise ValueError("is an IP address with a zone, which no other host knows")
-    if not 0 < port <= HIGHEST_PORT:
-        raise ValueError(f"has no usable port; a port is a number from 1 to {HIGHEST_PORT}")
+    if not 0 < port <= MAX_PORT:
+        raise ValueError(f"has no usable port; a port is a number from 1 to {MAX_PORT}")
     return f"[{parsed}]:{port}" if isinstance(parsed, IPv6Address) else f"{parsed}:{port}"
 
 
@@ -49,8 +49,8 @@ def request_target(path: str, parameters: Sequence[tuple[str, str]] = ()) -> str
         ValueError: The path or a parameter is unusable or too long. The message does not repeat it.
     """
     target = f"/{path.removeprefix('/')}"
-    if len(target) > MOST_PATH:
-        raise ValueError(f"has a path of more than {MOST_PATH:,} characters")
+    if len(target) > MAX_PATH:
+        raise ValueError(f"has a path of more than {MAX_PATH:,} characters")
     if not _PATH.fullmatch(target) or "://" in target.partition("?")[0]:
         raise ValueError("has an unusable path; write it after one `/`, percent-encoded and without a host")
     if not parameters:

@@ -9,7 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from spec_decode_exporter.config.labels import MOST_LABEL_VALUE, MOST_LABELS
+from spec_decode_exporter.config.labels import MAX_LABEL_VALUE, MAX_LABELS
 from spec_decode_exporter.config.url import address, identity
 from spec_decode_exporter.core.cooperative_yield import Pausing, finish
 
@@ -22,7 +22,7 @@ SLICE: Final = 64
 """Targets between two cooperative yields: about a millisecond of work."""
 _MAX_NUMBER: Final = 8
 """Maximum characters of ``#`` and the number that distinguish targets of the same path."""
-_MAX_JOINED: Final = MOST_LABELS + 1
+_MAX_JOINED: Final = MAX_LABELS + 1
 """Maximum labels of one page from one result. The one beyond the limit makes the excess visible in the log.
 
 Without this limit, a list with other labels at each repetition of a page takes quadratic time.
@@ -114,6 +114,6 @@ def _with_unique_names(targets: Iterable[Target]) -> Iterator[Target]:
 def _names(target: Target, numbers: Mapping[str, Iterator[int]]) -> Iterator[str]:
     """Yield candidate names of a target, best first, without end."""
     host = address(target.url)
-    path = (host + urlsplit(target.url).path)[: MOST_LABEL_VALUE - _MAX_NUMBER]
+    path = (host + urlsplit(target.url).path)[: MAX_LABEL_VALUE - _MAX_NUMBER]
     yield from (target.name, host, path)
     yield from (f"{path}#{number}" for number in numbers[path])

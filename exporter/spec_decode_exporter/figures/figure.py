@@ -45,7 +45,7 @@ class MetricWindows(Enum):
 
     EACH = auto()
     LONGEST = auto()
-    LONGEST_UNLABELLED = auto()
+    MAX_UNLABELED = auto()
     """The longest window, without the label ``window``."""
 
 

@@ -83,7 +83,7 @@ SPECULATION_FIGURES: Final[tuple[Figure, ...]] = (
         unit=Unit.SHARE,
         source=(series.DRAFTS, series.DRAFT_TOKENS, series.STEPS),
         group=Group.PAY,
-        windows=MetricWindows.LONGEST_UNLABELLED,
+        windows=MetricWindows.MAX_UNLABELED,
         formula=at_cost(decode_work.break_even_acceptance_ratio),
     ),
     ListFigure(

@@ -49,7 +49,7 @@ def _has_bounds(figure: Figure) -> bool:
 
 
 def _metric(figure: Figure, group: Group) -> Metric[EngineSnapshot]:
-    window = () if figure.windows is MetricWindows.LONGEST_UNLABELLED else ("window",)
+    window = () if figure.windows is MetricWindows.MAX_UNLABELED else ("window",)
     read: Callable[[EngineSnapshot], Values] = (
         partial(_read_list, figure) if isinstance(figure, ListFigure) else partial(_read_scalar, figure)
     )
@@ -72,7 +72,7 @@ def _windows(figure: Figure, snapshot: EngineSnapshot) -> Sequence[WindowFigures
 
 
 def _read_scalar(figure: ScalarFigure, snapshot: EngineSnapshot) -> Values:
-    labelled = figure.windows is not MetricWindows.LONGEST_UNLABELLED
+    labelled = figure.windows is not MetricWindows.MAX_UNLABELED
     return [
         ((window.label,) if labelled else (), window.number(figure)) for window in _windows(figure, snapshot)
     ]

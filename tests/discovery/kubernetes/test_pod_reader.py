@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
-from spec_decode_exporter.config.labels import MOST_LABEL_VALUE
+from spec_decode_exporter.config.labels import MAX_LABEL_VALUE
 from spec_decode_exporter.config.schema import Scrape
 from spec_decode_exporter.discovery.kubernetes.pod import MAX_ARGUMENTS, Pod
 from spec_decode_exporter.discovery.kubernetes.pod_reader import MAX_PORTS, PodReader, UnusablePodError
@@ -157,7 +157,7 @@ def test_a_label_that_is_too_long_or_cannot_be_printed_is_dropped_with_one_warni
         Scrape(),
         "kubernetes x",
     )
-    annotations = {"team": "a" * (MOST_LABEL_VALUE + 1), "tier": "a\x1b[2J", "note": "n" * MOST_LABEL_VALUE}
+    annotations = {"team": "a" * (MAX_LABEL_VALUE + 1), "tier": "a\x1b[2J", "note": "n" * MAX_LABEL_VALUE}
     for _ in range(3):
         (target,) = reader.targets(pod(annotations=annotations))
         assert set(dict(target.labels)) == {"namespace", "pod", "note"}
