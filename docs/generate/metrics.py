@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis
 from spec_decode_exporter.analysis.experiments.comparability import Condition

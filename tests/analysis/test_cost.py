@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import Cost, CostSource, cost_curve, cost_of, fixed_tokens
+from spec_decode_exporter.analysis.cost import Cost, cost_curve, cost_of, fixed_tokens
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
 
 
@@ -35,7 +36,7 @@ class TestWhereItComesFrom:
         assert (cost.source, cost.draft_cost_ratio) == (CostSource.MEASURED, pytest.approx(0.15))
 
     def test_the_typical_cost_of_the_method_is_the_default(self):
-        assert cost_of(None, (), "eagle3", 20.0) == Cost(0.07, 0.10, CostSource.DEFAULT, None)
+        assert cost_of(None, (), "eagle3", 20.0) == Cost(0.07, 0.10, CostSource.TYPICAL, None)
 
     @pytest.mark.parametrize("method", ["", "draft_model", "custom_class"])
     def test_unknown_stays_unknown(self, method):
@@ -43,7 +44,7 @@ class TestWhereItComesFrom:
 
     def test_a_cost_measured_by_load_needs_a_load(self):
         assert cost_of(None, BY_LOAD, "", None) is None
-        assert cost_of(None, BY_LOAD, "eagle3", None).source is CostSource.DEFAULT
+        assert cost_of(None, BY_LOAD, "eagle3", None).source is CostSource.TYPICAL
 
     @pytest.mark.parametrize("method", ["", "eagle3"])
     def test_without_a_load_a_configured_cost_is_that_of_the_lowest_load(self, method):

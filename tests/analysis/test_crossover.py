@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import CostCurve, CostSource
+from spec_decode_exporter.analysis.cost import CostCurve
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.crossover import crossover_running_requests
 from spec_decode_exporter.config.cost_settings import LoadCost
 from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.acceptance_conditions import accepting
-from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.analysis.cost import Cost
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.depth import Depth
 from spec_decode_exporter.analysis.drops.drop import DropKind, DropStatus
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
@@ -148,7 +149,7 @@ EDGES = {
     "room_for_longer_draft": ({"positions": (800, 301)}, {"positions": (800, 300)}),
     "low_rate": ({"accepted": 1599}, {"accepted": 1600}),
     "high_rate": ({"accepted": 2401}, {"accepted": 2400}),
-    "default_cost": ({"cost": cost(CostSource.DEFAULT)}, {"cost": cost(CostSource.MEASURED)}),
+    "default_cost": ({"cost": cost(CostSource.TYPICAL)}, {"cost": cost(CostSource.MEASURED)}),
     "cost_out_of_range": ({"cost": BAD_COST, "running": 7.9}, {"cost": BAD_COST, "running": 8.0}),
     "few_drafts": ({"drafts": 99}, {"drafts": 100}),
     "few_requests": ({"estimate": None, **BUSY}, {"estimate": None, **BUSY, "first_tokens": 56}),

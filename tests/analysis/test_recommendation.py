@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.analysis.cost import Cost
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.depth import Depth, depths, present_depth, recommended
 from spec_decode_exporter.analysis.recommendation import Action, is_better, recommendation
 from spec_decode_exporter.analysis.verdict import Verdict

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.analysis.cost import Cost
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.speedup import speedup_estimate
 from spec_decode_exporter.analysis.statistics.ratio_bounds import independent_variance
 from spec_decode_exporter.figures.acceptance import draft_acceptance_ratio, effective_tokens_per_step

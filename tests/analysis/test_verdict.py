@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.analysis.cost import Cost
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.verdict import Verdict, insufficient, verdict
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.figures.estimate import Estimate
@@ -73,7 +74,7 @@ class TestWhereTheCostIsKnown:
         assert evaluated(speedup_value=0.1, cost=cost_from()) is Verdict.POOR
 
     def test_a_default_cost_is_never_harmful(self, evaluated):
-        cost = cost_from(CostSource.DEFAULT)
+        cost = cost_from(CostSource.TYPICAL)
         assert evaluated(speedup_value=0.8, speedup=estimate(0.8, 0.7, 0.9), cost=cost) is Verdict.POOR
         assert evaluated(speedup_value=2.8, speedup=estimate(2.8, 2.7, 2.9), cost=cost) is Verdict.OPTIMAL
 
@@ -93,7 +94,7 @@ class TestWhereTheCostIsKnown:
             "length": None if length is None else estimate(1.004, 1.0, length),
             "speedup": None if speedup is None else estimate(0.9, 0.8, speedup),
         }
-        assert evaluated((4,), speedup_value=0.9, cost=cost_from(CostSource.DEFAULT), **more) is expected
+        assert evaluated((4,), speedup_value=0.9, cost=cost_from(CostSource.TYPICAL), **more) is expected
         elsewhere = cost_from(CostSource.CONFIGURED, 16.0)
         assert evaluated((4,), running=33.0, speedup_value=0.9, cost=elsewhere, **more) is Verdict.POOR
 

@@ -7,7 +7,8 @@ import json
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.analysis.cost import Cost
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.config.policy import AcceptancePolicy, Policy
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.schema import Config
@@ -212,7 +213,7 @@ def test_a_cost_is_that_of_the_target_or_the_mean_of_all_with_the_model():
 def test_a_cost_for_another_load_is_as_reliable_as_a_typical_one():
     elsewhere = Cost(0.4, 0.1, CostSource.CONFIGURED, 1.0)
     costs = costs_of(Fleet([Monitor("one", ("llama", elsewhere)), Monitor("two", ("llama", cost(0.2)))]))
-    assert costs("llama", "one") == Cost(0.4, 0.1, CostSource.DEFAULT, None)
+    assert costs("llama", "one") == Cost(0.4, 0.1, CostSource.TYPICAL, None)
     assert costs("llama", "") == cost(0.2)
 
 
@@ -232,7 +233,7 @@ async def test_the_target_of_a_request_is_kept_only_if_it_is_monitored(clock, ev
 
 def test_the_most_reliable_source_is_used():
     monitors = [
-        Monitor("one", ("llama", cost(0.9, CostSource.DEFAULT)), ("llama", cost(0.2, CostSource.CONFIGURED)))
+        Monitor("one", ("llama", cost(0.9, CostSource.TYPICAL)), ("llama", cost(0.2, CostSource.CONFIGURED)))
     ]
     assert costs_of(Fleet(monitors))("llama", "one") == cost(0.2, CostSource.CONFIGURED)
 

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.analysis.cost import Cost
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.requests.request_record import RequestRecord
 from spec_decode_exporter.requests.request_store import RequestStore

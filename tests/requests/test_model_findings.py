@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.requests.below_break_even import InformativeRequest
 from spec_decode_exporter.requests.model_findings import BOUNDS, acceptance_histogram, hides_slow_requests
 from spec_decode_exporter.requests.request_aggregate import RequestSums, summary
@@ -165,7 +165,7 @@ def test_without_a_known_cost_no_requests_are_hidden(make_store, make_request, e
 
 
 def test_a_typical_cost_does_not_prove_hidden_requests(make_store, make_request, evaluate, make_cost):
-    store, cost = make_store(), make_cost(0.4, 0.1, CostSource.DEFAULT)
+    store, cost = make_store(), make_cost(0.4, 0.1, CostSource.TYPICAL)
     for number in range(100):
         store.take(make_request(**(WELL if number % 20 else BADLY)), 1000.0)
     (model,) = evaluate(store, 1000.0, costs=lambda *_: cost).windows["5m"].models

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.requests.request_advice import name, temperature
 from spec_decode_exporter.requests.request_findings import GroupKey
 
@@ -79,7 +79,7 @@ def test_pathological_requests_are_to_be_checked(advice):
 
 def test_a_group_that_is_slower_at_a_typical_cost_is_named_but_not_to_be_routed(advice, make_cost):
     # 1.9 tokens a draft in 2.1 plain steps.
-    found = advice({"prose": (40, 100, 90)}, cost=make_cost(0.25, 0.1, CostSource.DEFAULT))
+    found = advice({"prose": (40, 100, 90)}, cost=make_cost(0.25, 0.1, CostSource.TYPICAL))
     (sentence,) = found
     assert sentence == (
         "At a typical cost of drafting, speculation slows down prose requests at temperature 0 (0.90 times "
@@ -89,7 +89,7 @@ def test_a_group_that_is_slower_at_a_typical_cost_is_named_but_not_to_be_routed(
 
 
 def test_a_typical_cost_is_to_be_measured_first(advice, make_cost):
-    found = advice({"prose": (40, 100, 10)}, cost=make_cost(0.25, 0.1, CostSource.DEFAULT))
+    found = advice({"prose": (40, 100, 10)}, cost=make_cost(0.25, 0.1, CostSource.TYPICAL))
     assert (
         found[-1]
         == "The cost of drafting is not measured, only typical: measure it, or configure `cost`, before you act on this."

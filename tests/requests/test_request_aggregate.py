@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.analysis.cost import Cost
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.requests.group_totals import RequestGroup
 from spec_decode_exporter.requests.request_aggregate import RequestSums, add_sums, percentiles, sums
 from spec_decode_exporter.requests.request_findings import GroupKey
@@ -20,7 +21,7 @@ from spec_decode_exporter.requests.stored_requests import StoredRequests
 
 COSTS = {
     "": Cost(0.2, 0.1, CostSource.CONFIGURED, None),
-    "a": Cost(0.05, 0.0, CostSource.DEFAULT, None),
+    "a": Cost(0.05, 0.0, CostSource.TYPICAL, None),
     "b": None,
 }
 

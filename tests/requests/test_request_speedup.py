@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.analysis.cost import Cost
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.requests.group_totals import RequestGroup
 from spec_decode_exporter.requests.request_aggregate import sums
@@ -119,12 +120,12 @@ def test_the_effect_of_too_few_requests_is_unclear(pay):
     ("accepted", "expected"), [(15, Effect.LOSES), (25, Effect.UNCLEAR), (99, Effect.GAINS)]
 )
 def test_at_a_typical_cost_requests_lose_only_below_the_harmful_length(pay, accepted, expected):
-    assert effect(pay([(100, accepted)] * 40, source=CostSource.DEFAULT)) is expected
+    assert effect(pay([(100, accepted)] * 40, source=CostSource.TYPICAL)) is expected
 
 
 @pytest.mark.parametrize(("harmful_length", "expected"), [(1.1, Effect.UNCLEAR), (1.3, Effect.LOSES)])
 def test_the_harmful_length_is_a_parameter(pay, harmful_length, expected):
-    sums = pay([(100, 20)] * 40, source=CostSource.DEFAULT)  # 1.2 tokens a draft
+    sums = pay([(100, 20)] * 40, source=CostSource.TYPICAL)  # 1.2 tokens a draft
     assert effect(sums, harmful_length) is expected
 
 

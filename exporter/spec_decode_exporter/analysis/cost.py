@@ -10,22 +10,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.typical_costs import method_cost
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
-
-
-class CostSource(StrEnum):
-    """Source of a cost, the most certain first; the value is the ``source`` label."""
-
-    CONFIGURED = "configured"
-    """Configuration."""
-    MEASURED = "measured"
-    """Step times of this engine at the same load with and without drafts, or of the baseline of its
-    experiment: see ``StepTimes``."""
-    DEFAULT = "default"
-    """Typical cost of the method, independent of the models: see ``typical_costs``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +101,7 @@ def cost_of(
     typical = method_cost(method)
     if typical is None:
         return None
-    return Cost(typical.draft_cost_ratio, typical.fixed_cost_ratio, CostSource.DEFAULT, None)
+    return Cost(typical.draft_cost_ratio, typical.fixed_cost_ratio, CostSource.TYPICAL, None)
 
 
 def fixed_tokens(method: str) -> float:

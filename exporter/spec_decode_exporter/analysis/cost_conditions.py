@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.depth import present_depth
 from spec_decode_exporter.analysis.finding_context import FindingContext, Values
 from spec_decode_exporter.analysis.recommendation import is_above, is_change
@@ -43,7 +43,7 @@ def above_crossover(context: FindingContext) -> Values | None:
 def default_cost(context: FindingContext) -> Values | None:
     """Condition: the cost is the method's typical one."""
     cost = context.cost
-    if cost is None or cost.source is not CostSource.DEFAULT:
+    if cost is None or cost.source is not CostSource.TYPICAL:
         return None
     return {"draft_cost": cost.draft_cost_ratio, "fixed_cost": cost.fixed_cost_ratio}
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.analysis.cost import Cost
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.statistics.ratio_bounds import passing_requests
 from spec_decode_exporter.config.policy import AcceptancePolicy, Policy, SpeedupPolicy
 from spec_decode_exporter.figures.acceptance import acceptance_length_tokens
@@ -82,7 +83,7 @@ def half_width(estimate: Estimate) -> float:
 
 def is_sure(cost: Cost, window: Window) -> bool:
     """Return whether a cost is certain enough, and valid at the present load, for ``harmful``."""
-    return cost.source is not CostSource.DEFAULT and cost.speaks_for(drafting_requests(window))
+    return cost.source is not CostSource.TYPICAL and cost.speaks_for(drafting_requests(window))
 
 
 def _is_harmful_at_any_cost(cost: Cost, length: Estimate | None, policy: AcceptancePolicy) -> bool:
@@ -91,7 +92,7 @@ def _is_harmful_at_any_cost(cost: Cost, length: Estimate | None, policy: Accepta
     With an unknown cost the verdict would be harmful too.
     """
     short = length is not None and length.upper < policy.harmful_length
-    return short and cost.source is CostSource.DEFAULT
+    return short and cost.source is CostSource.TYPICAL
 
 
 def _by_speedup(value: float, upper: float | None, policy: SpeedupPolicy) -> Verdict:

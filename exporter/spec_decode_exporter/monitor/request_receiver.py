@@ -12,7 +12,8 @@ from typing import Final
 
 import structlog
 
-from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.analysis.cost import Cost
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
@@ -177,7 +178,7 @@ def costs_of(fleet: Fleet) -> Costs:
     costs: defaultdict[tuple[str, str], list[Cost]] = defaultdict(list)
     for monitor in fleet:
         for model_name, cost, is_reliable in monitor.costs():
-            own = cost if is_reliable else replace(cost, source=CostSource.DEFAULT, running_requests=None)
+            own = cost if is_reliable else replace(cost, source=CostSource.TYPICAL, running_requests=None)
             costs[model_name, monitor.target.name].append(own)
             costs[model_name, ""].append(own)
     means = {key: _mean(own) for key, own in costs.items()}

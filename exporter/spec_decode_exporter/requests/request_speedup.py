@@ -18,7 +18,8 @@ from math import sqrt
 from operator import mul
 from typing import Final
 
-from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.analysis.cost import Cost
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.statistics.student_t import t_quantile
 from spec_decode_exporter.config.policy import AcceptancePolicy
 from spec_decode_exporter.figures.estimate import Estimate
@@ -97,7 +98,7 @@ def _sums_at(requests: Sequence[Counts], cost: Cost) -> SpeedupSums:
         drafts=drafts,
         costs=drafts * cost.draft_cost_ratio,
         fixed_costs=drafts * cost.fixed_cost_ratio,
-        default_costs=len(pairs) if cost.source is CostSource.DEFAULT else 0,
+        default_costs=len(pairs) if cost.source is CostSource.TYPICAL else 0,
     )
 
 

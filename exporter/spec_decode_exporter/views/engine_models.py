@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.analysis.finding import FindingName, Severity
 from spec_decode_exporter.analysis.integrity import Check

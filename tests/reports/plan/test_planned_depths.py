@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis import depth as measured_depth
-from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.analysis.cost import Cost
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.figures.decode_work import break_even_acceptance_ratio
 from spec_decode_exporter.reports.plan.planned_depths import (
     MAX_TOKENS,

@@ -47,7 +47,7 @@ PAY: Final = (
           < @margin * avg_over_time(spec_decode_break_even_acceptance_ratio[30m])
         and increase(spec_decode_drafts_total[30m]) >= @drafts
         # A cost that is only the method's default is a guess: it never fires the alert.
-        and ignoring (source) last_over_time(spec_decode_draft_cost_ratio{source!="default"}[30m])
+        and ignoring (source) last_over_time(spec_decode_draft_cost_ratio{source!="typical"}[30m])
         """,
     ),
     Alert(
@@ -62,7 +62,7 @@ PAY: Final = (
         # Not if drafting is known to be cheap enough to pay even then.
         unless ignoring (window) (
           min_over_time(spec_decode_estimated_speedup_ratio_lower{window="@long"}[10m]) > 1
-          and ignoring (window, source) last_over_time(spec_decode_draft_cost_ratio{source!="default"}[10m])
+          and ignoring (window, source) last_over_time(spec_decode_draft_cost_ratio{source!="typical"}[10m])
         )
         """,
     ),

@@ -90,7 +90,7 @@ _BREAK_EVEN: Final = (
     AlertCase(
         "SpecDecodeAcceptanceBelowBreakEven",
         "is silent when the cost is only the default of the method",
-        _accepting(160, 62, source="default"),
+        _accepting(160, 62, source="typical"),
         at=62,
     ),
     AlertCase(
@@ -151,7 +151,7 @@ _LENGTH: Final = (
         {
             **_short(30, 50),
             of("spec_decode_estimated_speedup_ratio_lower", window="5m"): gauge((50, 1.04)),
-            of("spec_decode_draft_cost_ratio", source="default"): gauge((50, 0.01)),
+            of("spec_decode_draft_cost_ratio", source="typical"): gauge((50, 0.01)),
         },
         at=50,
         fires=(_SHORT,),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import Final
 
-from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.finding import FindingName, Severity
 from spec_decode_exporter.core import number_formats as numbers
 from spec_decode_exporter.figures.latency import Edges
@@ -26,7 +26,7 @@ _LATENCIES: Final[Mapping[Latency, str]] = {
 _SOURCES: Final[Mapping[CostSource, str]] = {
     CostSource.CONFIGURED: "as it was given",
     CostSource.MEASURED: "as measured on this engine, with drafts and without",
-    CostSource.DEFAULT: "the method's typical cost",
+    CostSource.TYPICAL: "the method's typical cost",
 }
 _SHOWN_ELSEWHERE: Final = frozenset({*DOUBTS, FindingName.DEFAULT_COST})
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.core.bounded_file import read_bounded
 from spec_decode_exporter.core.bounded_json import TooManyValuesError, check_values
 from spec_decode_exporter.reports.plan.model_config import ModelError
@@ -132,7 +132,7 @@ def _decay(accepted: Sequence[int], drafts: int) -> float:
 
 def _cost(engines: Sequence[EngineView]) -> CostView | None:
     """Return the cost of the first engine, if it is measured or configured for all."""
-    known = [engine.cost for engine in engines if engine.cost and engine.cost.source != CostSource.DEFAULT]
+    known = [engine.cost for engine in engines if engine.cost and engine.cost.source != CostSource.TYPICAL]
     return known[0] if len(known) == len(engines) else None
 
 
