@@ -1,110 +1,248 @@
 """Cost of drafting: c for each draft token and c0 for each step, in plain decode steps of the target model.
 
-c is the cost of one more draft token, drafted and verified. c0 is the additional cost of a step, independent
-of its draft tokens. A decode step that drafts t tokens takes 1 + c0 + c·t plain steps. docs/semantics.md
-states the sources of c and their limits.
+c is the cost of one more draft token, drafted and verified. c0 is the additional cost of a step that drafts,
+independent of its draft tokens. S steps with D drafts of T tokens take S + c0·D + c·T plain steps, or
+S·(1 + c0) + c·T if the drafter searches in every step.
+
+A cost is an interval: verdicts and bounds hold for all costs within it. docs/semantics.md states the sources
+and the interval of each.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from spec_decode_exporter.analysis.cost_curve import (
+    CostCurve,
+    LoadRange,
+    around,
+    configured_curve,
+    measured_curves,
+)
 from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.typical_costs import method_cost
-from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
+from spec_decode_exporter.analysis.measured_cost import MeasuredCost
+from spec_decode_exporter.analysis.step_cost import StepCost
+from spec_decode_exporter.analysis.typical_costs import (
+    UNKNOWN_METHOD,
+    Range,
+    drafter_cost,
+    drafting,
+    undrafted_steps_are_plain,
+    verifying,
+)
+from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
+
+UNSTATED_LOAD = 4.0
+"""Load of a cost that is configured without one: people measure with few requests."""
+VALID_FACTOR = 2.0
+"""A cost is valid from its load divided by this to its load times this."""
+_UNKNOWN_LOADS = (1.0, 64.0)
+"""Loads whose costs together are the typical cost at an unknown load."""
+_SIZES_DRAFTER = (0.8, 2.5, 0.08)
+"""Drafting costs at least 0.8 and at most 2.5 times the ratio of the parameters, plus 0.08: a small model has
+nearly as many layers to launch as a large one."""
+_FULL_STEP = 1.0
+"""Verifying one token never costs more than a plain step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Cost of speculation at one load."""
+    """Cost of speculation at one load: the best guess, and its interval."""
 
     draft_cost_ratio: float
-    """c: one more draft token, drafted and verified, in plain decode steps."""
+    """Best guess of c."""
     fixed_cost_ratio: float
-    """c0: a step that drafts, independent of its draft tokens, in plain decode steps."""
+    """Best guess of c0."""
     source: CostSource
     running_requests: float | None
-    """Load of the cost; None if it is known without one."""
+    """Load at which it is known; None: at the present one."""
+    interval: tuple[StepCost, StepCost] | None = None
+    """Lowest and highest cost; None: exact."""
+    fixed_in_every_step: bool = False
+    """Whether steps without a draft pay c0 too."""
+
+    @property
+    def low(self) -> StepCost:
+        """Lowest possible cost."""
+        return self._guess if self.interval is None else self.interval[0]
+
+    @property
+    def high(self) -> StepCost:
+        """Highest possible cost."""
+        return self._guess if self.interval is None else self.interval[1]
+
+    @property
+    def _guess(self) -> StepCost:
+        return StepCost(self.draft_cost_ratio, self.fixed_cost_ratio, self.fixed_in_every_step)
 
     def speaks_for(self, running_requests: float | None) -> bool:
-        """Return whether the cost is valid at a load: between half and twice its own load.
-
-        A cost without a load is valid at every load.
-        """
+        """Return whether it is known for a load: from half to twice its own load."""
         known = self.running_requests
         if known is None:
             return True
-        return running_requests is not None and known / 2 <= running_requests <= 2 * known
+        return running_requests is not None and is_near(known, running_requests)
 
 
 @dataclass(frozen=True, slots=True)
-class CostCurve:
-    """Cost of speculation by load, interpolated linearly between known loads."""
+class CostKnowledge:
+    """Everything that is known of an engine's cost."""
 
-    loads: tuple[LoadCost, ...]
-    """Known costs, ascending by load; at least one."""
-    source: CostSource
-    fixed_cost_ratio: float = 0.0
-    """Part of c0 that is the same at every load."""
-    fixed_tokens: float = 0.0
-    """Part of c0 that is proportional to c, in draft tokens."""
-
-    def at(self, running_requests: float) -> Cost:
-        """Return the cost at a load; beyond the known loads that of the nearest, with its load."""
-        load, ratio = self._between(running_requests)
-        return Cost(ratio, self.fixed_cost_ratio + self.fixed_tokens * ratio, self.source, load)
-
-    def _between(self, running_requests: float) -> tuple[float, float]:
-        loads = self.loads
-        above = bisect_left(loads, running_requests, key=lambda load: load.running_requests)
-        if above in {0, len(loads)}:
-            end = loads[0 if above == 0 else -1]
-            return end.running_requests, end.draft_cost_ratio
-        begin, end = loads[above - 1], loads[above]
-        share = (running_requests - begin.running_requests) / (end.running_requests - begin.running_requests)
-        rise = end.draft_cost_ratio - begin.draft_cost_ratio
-        return running_requests, begin.draft_cost_ratio + share * rise
+    settings: CostSettings | None = None
+    measured: Sequence[MeasuredCost] = ()
+    method: str = ""
+    """Method in vLLM's spelling; empty if unknown."""
+    architecture: Architecture | None = None
+    """Architecture of the target model; None if unknown."""
 
 
-def cost_curve(settings: CostSettings | None, measured: Sequence[LoadCost], method: str) -> CostCurve | None:
-    """Return the configured or else the measured cost by load; None if it is not known by load.
-
-    ``measured`` is the result of ``StepTimes.costs`` for the same method.
-    """
-    if settings is not None:
-        known = settings.loads
-        return CostCurve(known, CostSource.CONFIGURED, settings.fixed_cost_ratio) if known else None
-    if not measured:
-        return None
-    return CostCurve(tuple(measured), CostSource.MEASURED, fixed_tokens=fixed_tokens(method))
-
-
-def cost_of(
-    settings: CostSettings | None, measured: Sequence[LoadCost], method: str, running_requests: float | None
-) -> Cost | None:
+def cost_of(known: CostKnowledge, running_requests: float | None, tokens: float) -> Cost | None:
     """Return the cost of speculation at a load, from the most certain source; None if unknown.
 
-    At an unknown load, a cost configured by load is that of the lowest load, and is not valid for the present
-    one.
+    Args:
+        known: What is known of the cost.
+        running_requests: Present load; None if unknown.
+        tokens: Draft tokens of a draft, which verifying at a high load depends on.
     """
-    if settings is not None and settings.ratio is not None:
-        return Cost(
-            settings.ratio, settings.fixed_cost_ratio, CostSource.CONFIGURED, settings.running_requests
-        )
-    curve = cost_curve(settings, measured, method)
-    if curve is not None and running_requests is not None:
-        return curve.at(running_requests)
-    if curve is not None and curve.source is CostSource.CONFIGURED:
-        return curve.at(curve.loads[0].running_requests)
-    typical = method_cost(method)
-    if typical is None:
+    curves = measured_curves(known.measured, known.method)
+    if running_requests is not None:
+        for curve in curves:
+            if _covers(curve, running_requests):
+                return _by_curve(curve, running_requests, known)
+    configured = _configured(known, running_requests, tokens)
+    if configured is not None:
+        return configured
+    if curves and running_requests is not None:
+        return _by_curve(curves[0], running_requests, known)
+    return None if drafter_cost(known.method) is None else typical_cost(known, running_requests, tokens)
+
+
+def typical_cost(known: CostKnowledge, running_requests: float | None, tokens: float) -> Cost:
+    """Return what drafting by the method usually costs; that of any drafter if the method is unknown."""
+    drafter = drafting(drafter_cost(known.method) or UNKNOWN_METHOD, known.architecture)
+    return _ranged(
+        CostSource.TYPICAL,
+        drafter.token.plus(_verifying(known.architecture, running_requests, tokens)),
+        drafter.step,
+        known,
+    )
+
+
+def is_near(known: float, running_requests: float) -> bool:
+    """Return whether a cost known at one load is valid at another."""
+    return known / VALID_FACTOR <= running_requests <= VALID_FACTOR * known
+
+
+def _covers(curve: CostCurve, running_requests: float) -> bool:
+    return is_near(curve.at(running_requests).running_requests, running_requests)
+
+
+def _configured(known: CostKnowledge, running_requests: float | None, tokens: float) -> Cost | None:
+    settings = known.settings
+    if settings is None:
         return None
-    return Cost(typical.draft_cost_ratio, typical.fixed_cost_ratio, CostSource.TYPICAL, None)
+    if settings.draft_parameters is not None and settings.target_parameters is not None:
+        return _by_sizes(settings, known, running_requests, tokens)
+    curve = configured_curve(settings, known.method) or _single(settings, known.method)
+    return (
+        _at_any_load(curve, known) if running_requests is None else _by_curve(curve, running_requests, known)
+    )
 
 
-def fixed_tokens(method: str) -> float:
-    """Return the typical fixed cost of a method in draft tokens, or 0: it splits a measured cost."""
-    typical = method_cost(method)
-    return 0.0 if typical is None else typical.fixed_tokens
+def _single(settings: CostSettings, method: str) -> CostCurve:
+    """Return the curve of one configured cost."""
+    load = settings.running_requests or UNSTATED_LOAD
+    point = LoadRange(load, around(settings.draft_cost_ratio or 0.0))
+    every_step = not undrafted_steps_are_plain(method)
+    return CostCurve(
+        (point,), CostSource.CONFIGURED, settings.fixed_cost_ratio, fixed_in_every_step=every_step
+    )
+
+
+def _at_any_load(curve: CostCurve, known: CostKnowledge) -> Cost:
+    """Return the cost at an unknown load: that of all known loads together."""
+    costs = [point.cost for point in curve.points]
+    cost = Range(min(each.low for each in costs), costs[0].guess, max(each.high for each in costs))
+    lowest = curve.points[0].running_requests
+    return _ranged(curve.source, cost, around(curve.fixed_cost_ratio), known, lowest)
+
+
+def _by_curve(curve: CostCurve, running_requests: float, known: CostKnowledge) -> Cost:
+    """Return the cost at a load by the nearest known ones."""
+    return _at_load(curve, curve.at(running_requests), running_requests, known)
+
+
+def _at_load(curve: CostCurve, point: LoadRange, running_requests: float, known: CostKnowledge) -> Cost:
+    """Return the cost of a curve's point at the present load, widened if that is another one."""
+    own = point.running_requests
+    factor = 1.0 if is_near(own, running_requests) else max(running_requests, 1.0) / own
+    low, guess, high = (curve.fixed(value) for value in point.cost)
+    if curve.source is CostSource.CONFIGURED:
+        low, guess, high = around(curve.fixed_cost_ratio)
+    fixed = Range(low * min(factor, 1 / factor), guess, high)  # longer steps wait less for the host
+    return _ranged(curve.source, _widened(point.cost, factor, known.architecture), fixed, known, own)
+
+
+def _widened(cost: Range, factor: float, architecture: Architecture | None) -> Range:
+    """Return c at ``factor`` times the load at which it is known.
+
+    It lies between c and c times the ratio of the loads: a verified token costs the same while memory limits
+    decoding, and in proportion to the load beyond. That of a mixture of experts may also fall with the load.
+    """
+    low, guess, high = cost
+    lower, higher = min(factor, 1.0), max(factor, 1.0)
+    if architecture is not Architecture.DENSE:
+        lower, higher = min(factor, 1 / factor), max(factor, 1 / factor)
+    return Range(low * lower, guess, high * higher)
+
+
+def _by_sizes(
+    settings: CostSettings, known: CostKnowledge, running_requests: float | None, tokens: float
+) -> Cost:
+    """Return the cost by the sizes of the models: those of drafting, and a typical cost of verifying."""
+    ratio = (settings.draft_parameters or 0.0) / (settings.target_parameters or 1.0)
+    lowest, highest, launches = _SIZES_DRAFTER
+    drafter = Range(lowest * ratio, ratio, highest * ratio + launches)
+    verified = (
+        around(settings.verify_cost_ratio)
+        if settings.verify_cost_ratio
+        else _verifying(known.architecture, running_requests, tokens)
+    )
+    step = around(settings.fixed_cost_ratio) if settings.fixed_cost_ratio else _sizes_step()
+    return _ranged(CostSource.SIZES, drafter.plus(verified), step, known)
+
+
+def _sizes_step() -> Range:
+    return Range(UNKNOWN_METHOD.step.low, 0.0, UNKNOWN_METHOD.step.high)
+
+
+def _verifying(architecture: Architecture | None, running_requests: float | None, tokens: float) -> Range:
+    if running_requests is not None:
+        return verifying(architecture, running_requests, tokens)
+    few, many = (verifying(architecture, load, tokens) for load in _UNKNOWN_LOADS)
+    return Range(min(few.low, many.low), few.guess, max(few.high, many.high))
+
+
+def _ranged(
+    source: CostSource,
+    token: Range,
+    step: Range,
+    known: CostKnowledge,
+    running_requests: float | None = None,
+) -> Cost:
+    """Return a cost of ranges, within what is physically possible."""
+    drafter = drafter_cost(known.method)
+    every_step = not undrafted_steps_are_plain(known.method)
+    most = _FULL_STEP + drafting(drafter or UNKNOWN_METHOD, known.architecture).token.high
+    high = max(token.guess, min(token.high, most))
+    return Cost(
+        token.guess,
+        step.guess,
+        source,
+        running_requests,
+        (
+            StepCost(min(token.low, token.guess), min(step.low, step.guess), every_step),
+            StepCost(high, max(step.high, step.guess), every_step),
+        ),
+        every_step,
+    )

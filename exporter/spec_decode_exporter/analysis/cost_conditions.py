@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from spec_decode_exporter.analysis.cost import UNSTATED_LOAD, Cost, is_near
 from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.depth import present_depth
+from spec_decode_exporter.analysis.depth import depths, pays, present_depth
 from spec_decode_exporter.analysis.finding_context import FindingContext, Values
 from spec_decode_exporter.analysis.recommendation import is_above, is_change
+from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.figures.decode_work import break_even_cost_ratio
 
 
 def another_depth(context: FindingContext) -> Values | None:
@@ -25,11 +29,13 @@ def another_depth(context: FindingContext) -> Values | None:
 
 
 def no_depth_pays(context: FindingContext) -> Values | None:
-    """Condition: no number of draft tokens is faster than no speculation."""
-    cost = context.cost
+    """Condition: no number of draft tokens is faster than none, even at the lowest cost."""
+    cost, window = context.cost, context.window
     if cost is None or context.depth is None or context.depth.tokens:
         return None
-    return {"draft_cost": cost.draft_cost_ratio, "fixed_cost": cost.fixed_cost_ratio}
+    if any(pays(window, cost.low, depth.tokens) for depth in depths(window, cost.low)):
+        return None
+    return {"draft_cost": cost.low.draft_cost_ratio, "fixed_cost": cost.low.fixed_cost_ratio}
 
 
 def above_crossover(context: FindingContext) -> Values | None:
@@ -40,12 +46,47 @@ def above_crossover(context: FindingContext) -> Values | None:
     return {"running": running, "crossover": crossover}
 
 
-def default_cost(context: FindingContext) -> Values | None:
+def unclear_cost(context: FindingContext) -> Values | None:
+    """Condition: whether speculation pays depends on a cost that is not known well enough."""
+    cost, speedup, even = context.assumed_cost, context.speedup, context.break_even_cost
+    if context.verdict is not Verdict.UNCLEAR or cost is None or speedup is None:
+        return None
+    value = break_even_cost_ratio(context.window, cost) if even is None else even.value
+    if value is None:
+        return None
+    return {
+        "lower": speedup.estimate.lower,
+        "upper": speedup.estimate.upper,
+        "break_even": value,
+        "lowest_cost": cost.low.draft_cost_ratio,
+        "highest_cost": cost.high.draft_cost_ratio,
+    }
+
+
+def unknown_cost(context: FindingContext) -> Values | None:
+    """Condition: the cost is unknown, and the verdict is that at the cost of any drafter."""
+    assumed = context.assumed_cost
+    if context.cost is not None or assumed is None or context.state is State.DISABLED:
+        return None
+    return {"lowest_cost": assumed.low.draft_cost_ratio, "highest_cost": assumed.high.draft_cost_ratio}
+
+
+def typical_cost(context: FindingContext) -> Values | None:
     """Condition: the cost is the method's typical one."""
     cost = context.cost
     if cost is None or cost.source is not CostSource.TYPICAL:
         return None
-    return {"draft_cost": cost.draft_cost_ratio, "fixed_cost": cost.fixed_cost_ratio}
+    return _interval(cost)
+
+
+def cost_without_load(context: FindingContext) -> Values | None:
+    """Condition: the configuration states a cost without its load."""
+    settings, running = context.cost_settings, context.running
+    if settings is None or settings.draft_cost_ratio is None or settings.running_requests is not None:
+        return None
+    if running is None or context.cost is None or is_near(UNSTATED_LOAD, running):
+        return None
+    return {"running": running, "assumed_load": UNSTATED_LOAD, **_interval(context.cost)}
 
 
 def cost_out_of_range(context: FindingContext) -> Values | None:
@@ -53,7 +94,18 @@ def cost_out_of_range(context: FindingContext) -> Values | None:
     cost, running = context.cost, context.running
     if cost is None or cost.running_requests is None or running is None or cost.speaks_for(running):
         return None
-    return {"running": running, "known_at": cost.running_requests}
+    if cost_without_load(context) is not None:
+        return None
+    return {"running": running, "known_at": cost.running_requests, **_interval(cost)}
+
+
+def _interval(cost: Cost) -> Values:
+    return {
+        "draft_cost": cost.draft_cost_ratio,
+        "lowest_cost": cost.low.draft_cost_ratio,
+        "highest_cost": cost.high.draft_cost_ratio,
+        "fixed_cost": cost.fixed_cost_ratio,
+    }
 
 
 def faster_method(context: FindingContext) -> Values | None:

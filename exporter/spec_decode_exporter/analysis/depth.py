@@ -3,7 +3,9 @@
 With p_i the share of drafts accepted up to position i, cov the share of steps that draft (1 if unknown) and
 t_k the mean tokens of a draft of at most k,
 
-    S(k) = (1 + cov·(p_0 + … + p_{k-1})) / (1 + c0 + c·cov·t_k)
+    S(k) = (1 + cov·(p_0 + … + p_{k-1})) / (1 + cov·(c0 + c·t_k))
+
+where a drafter that searches in every step pays c0 instead of cov·c0.
 
 Another depth is a hypothesis: p_i was measured at this K, and differs slightly at another.
 """
@@ -15,9 +17,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from operator import sub
 
-from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.statistics.ratio_bounds import cosines, grouped, standard_error
 from spec_decode_exporter.figures.acceptance import acceptance_length, coverage_ratio, draft_length_tokens
+from spec_decode_exporter.figures.decode_work import DraftCost
 from spec_decode_exporter.figures.latency import decoded_tokens
 from spec_decode_exporter.figures.positions import decay_ratio, tells_positions
 from spec_decode_exporter.scrape.page.engine_table import Counter
@@ -64,12 +66,16 @@ class _Drafts:
         self._length = draft_length_tokens(window) or self.known
         self._kept = _kept(window)
 
-    def plain_steps(self, cost: Cost, tokens: int) -> float:
+    def plain_steps(self, cost: DraftCost, tokens: int) -> float:
         """Return the plain decode steps that a step takes; an upper limit if drafts differ in length."""
         drafted = tokens if tokens > self.known else min(tokens, self._length)
-        return 1 + cost.fixed_cost_ratio + cost.draft_cost_ratio * self.coverage * drafted
+        return 1 + self.fixed_cost(cost) + cost.draft_cost_ratio * self.coverage * drafted
 
-    def speedup(self, cost: Cost, tokens: int) -> float:
+    def fixed_cost(self, cost: DraftCost) -> float:
+        """Return the mean fixed cost of a step."""
+        return cost.fixed_cost_ratio * (1.0 if cost.fixed_in_every_step else self.coverage)
+
+    def speedup(self, cost: DraftCost, tokens: int) -> float:
         """Return S(k)."""
         return acceptance_length(self.coverage * self._accepted[tokens]) / self.plain_steps(cost, tokens)
 
@@ -77,7 +83,7 @@ class _Drafts:
         """Return whether a depth is at least as fast as none, without the share of discarded tokens."""
         return depth.speedup * self._kept >= 1
 
-    def weights(self, cost: Cost, tokens: int) -> tuple[float, float]:
+    def weights(self, cost: DraftCost, tokens: int) -> tuple[float, float]:
         """Return the derivative of S(k) by each of the first k known p_i, and additionally by p_{K-1}.
 
         The decay is taken as exact.
@@ -86,7 +92,7 @@ class _Drafts:
         return gain, gain * sum(self.decay**more for more in range(1, tokens - self.known + 1))
 
 
-def depths(window: Window, cost: Cost) -> tuple[Depth, ...]:
+def depths(window: Window, cost: DraftCost) -> tuple[Depth, ...]:
     """Return S(1) … S(K), and up to ``MAX_EXTRAPOLATED`` more.
 
     Empty without drafts or positions.
@@ -100,7 +106,7 @@ def depths(window: Window, cost: Cost) -> tuple[Depth, ...]:
     )
 
 
-def recommended(window: Window, cost: Cost, known: Sequence[Depth], tolerance: float) -> Depth | None:
+def recommended(window: Window, cost: DraftCost, known: Sequence[Depth], tolerance: float) -> Depth | None:
     """Return the smallest depth that pays and is as fast as the best of ``known``; None if none is known.
 
     As fast: within ``tolerance`` (a share of the best), or within one standard error of their difference. The
@@ -124,20 +130,30 @@ def recommended(window: Window, cost: Cost, known: Sequence[Depth], tolerance: f
     )
 
 
-def is_faster(window: Window, cost: Cost, depth: Depth, tolerance: float) -> bool:
-    """Return whether a depth is sufficiently faster than the present one for a change.
+def is_faster(window: Window, cost: DraftCost, tokens: int, tolerance: float) -> bool:
+    """Return whether a number of tokens is sufficiently faster than the present one for a change.
 
     By more than ``tolerance`` (a share of its speed-up), and by more than one standard error of the
-    difference. ``recommended`` requires the same to prefer more tokens to fewer.
+    difference. ``recommended`` requires the same to prefer more tokens to fewer. False for more tokens than
+    can be extrapolated.
     """
     present, drafts = present_depth(window, cost), _drafts(window)
-    if present is None or drafts is None or present.speedup >= (1 - tolerance) * depth.speedup:
+    depth = _depth(window, cost, tokens)
+    if present is None or drafts is None or depth is None:
+        return False
+    if present.speedup >= (1 - tolerance) * depth.speedup:
         return False
     error = _DepthErrors(window, drafts).of_difference(cost, present, depth)
     return present.speedup < depth.speedup - error
 
 
-def present_depth(window: Window, cost: Cost) -> Depth | None:
+def pays(window: Window, cost: DraftCost, tokens: int) -> bool:
+    """Return whether a number of tokens is at least as fast as none; False if it is unknown."""
+    drafts, depth = _drafts(window), _depth(window, cost, tokens)
+    return drafts is not None and depth is not None and drafts.pays(depth)
+
+
+def present_depth(window: Window, cost: DraftCost) -> Depth | None:
     """Return S(K), the present depth; None without drafts or positions."""
     drafts = _drafts(window)
     if drafts is None:
@@ -145,7 +161,7 @@ def present_depth(window: Window, cost: Cost) -> Depth | None:
     return Depth(drafts.known, drafts.speedup(cost, drafts.known), extrapolated=False)
 
 
-def marginal_benefits(window: Window, cost: Cost, known: Sequence[Depth]) -> tuple[float, ...]:
+def marginal_benefits(window: Window, cost: DraftCost, known: Sequence[Depth]) -> tuple[float, ...]:
     """Return p_k / (c·S(k)) for every position of ``known``: above 1, drafting it makes decoding faster.
 
     S(0) is that of a step with the fixed cost and no draft. With shorter drafts it is a lower limit: the
@@ -154,10 +170,14 @@ def marginal_benefits(window: Window, cost: Cost, known: Sequence[Depth]) -> tup
     drafts, price = _drafts(window), cost.draft_cost_ratio
     if drafts is None or not price:
         return ()
-    before = (1 / (1 + cost.fixed_cost_ratio), *(depth.speedup for depth in known))
+    before = (1 / (1 + drafts.fixed_cost(cost)), *(depth.speedup for depth in known))
     return tuple(
         reached / (price * speedup) for reached, speedup in zip(drafts.reached, before, strict=False)
     )
+
+
+def _depth(window: Window, cost: DraftCost, tokens: int) -> Depth | None:
+    return next((depth for depth in depths(window, cost) if depth.tokens == tokens), None)
 
 
 def _drafts(window: Window) -> _Drafts | None:
@@ -214,13 +234,13 @@ class _DepthErrors:
         With the sums, comparing K depths takes K steps per increment instead of K².
         """
 
-    def of_difference(self, cost: Cost, depth: Depth, best: Depth) -> float:
+    def of_difference(self, cost: DraftCost, depth: Depth, best: Depth) -> float:
         """Return the standard error of S(best) - S(k); 0 if the window has no bounds."""
         more, less = self._changes(cost, best), self._changes(cost, depth)
         error = standard_error(list(map(sub, more, less)), self._cosines)
         return 0.0 if error is None else error / self._drafts.number
 
-    def _changes(self, cost: Cost, depth: Depth) -> list[float]:
+    def _changes(self, cost: DraftCost, depth: Depth) -> list[float]:
         """Return the contribution of each increment to S(k)."""
         gain, last_gain = self._drafts.weights(cost, depth.tokens)
         known = min(depth.tokens, self._drafts.known)

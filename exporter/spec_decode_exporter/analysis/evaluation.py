@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from spec_decode_exporter.analysis.cost import Cost, cost_curve, cost_of
+from spec_decode_exporter.analysis.cost import Cost, CostKnowledge, cost_of, typical_cost
+from spec_decode_exporter.analysis.cost_curve import best_curve
 from spec_decode_exporter.analysis.crossover import crossover_running_requests
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth, depths, marginal_benefits, recommended
 from spec_decode_exporter.analysis.drops.drop import DropStatus
@@ -19,21 +20,27 @@ from spec_decode_exporter.analysis.finding import Finding
 from spec_decode_exporter.analysis.finding_context import FindingContext
 from spec_decode_exporter.analysis.finding_rules import findings
 from spec_decode_exporter.analysis.integrity import Check
+from spec_decode_exporter.analysis.measured_cost import MeasuredCost
 from spec_decode_exporter.analysis.recommendation import Action, recommendation
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.speculation_state import State, is_whole, state
-from spec_decode_exporter.analysis.speedup import speedup_estimate
+from spec_decode_exporter.analysis.speculation_state import State, drafts_what_it_finds, is_whole, state
+from spec_decode_exporter.analysis.speedup import (
+    SpeedupRange,
+    break_even_cost_estimate,
+    speedup_estimate,
+    speedup_range,
+)
 from spec_decode_exporter.analysis.statistics.ratio_bounds import (
     acceptance_length_estimate,
     acceptance_ratio_estimate,
 )
-from spec_decode_exporter.analysis.verdict import Verdict, is_sure, verdict
-from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
+from spec_decode_exporter.analysis.verdict import Verdict, verdict
+from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.config.reference_settings import ReferenceSettings
-from spec_decode_exporter.figures.acceptance import acceptance_length_tokens
-from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
+from spec_decode_exporter.figures.acceptance import acceptance_length_tokens, draft_length_tokens
 from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.figures.latency import decoded_tokens
 from spec_decode_exporter.figures.server_load import drafting_requests, mean
 from spec_decode_exporter.scrape.page.engine_table import Gauge, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
@@ -61,7 +68,7 @@ class EvaluationInputs:
     speculates: bool
     drafted_before: bool
     """Whether the engine drafted since the server's process began."""
-    costs: Sequence[LoadCost]
+    costs: Sequence[MeasuredCost]
     """Measured cost of a draft token, by load."""
     drops: DropStatus = field(default_factory=DropStatus)
     faster: FasterMethod | None = None
@@ -75,6 +82,8 @@ class Bounds:
     acceptance_ratio: Estimate | None
     acceptance_length: Estimate | None
     speedup: Estimate | None
+    """With the interval of the cost."""
+    break_even_cost: Estimate | None
 
 
 class EngineAdvice(NamedTuple):
@@ -107,8 +116,8 @@ class Evaluation:
     findings: tuple[Finding, ...] = ()
     faster: FasterMethod | None = None
     """Better method, as long as an experiment shows one."""
-    is_cost_sure: bool = False
-    """Whether the cost of the longest window is certain enough, at its load, for ``harmful``."""
+    speedup: SpeedupRange | None = None
+    """Speed-up in the longest window at the possible costs; of any drafter's if the cost is unknown."""
 
     @property
     def cost(self) -> Cost | None:
@@ -124,6 +133,7 @@ class Assessment:
     """First half of an evaluation: all but the findings and the final advice."""
 
     context: FindingContext
+    speedup: SpeedupRange | None
     costs: tuple[Cost | None, ...]
     bounds: tuple[Bounds, ...]
     depths: tuple[Depth, ...]
@@ -145,26 +155,41 @@ def evaluate(windows: tuple[Window, ...], inputs: EvaluationInputs) -> Evaluatio
 def assess(windows: tuple[Window, ...], inputs: EvaluationInputs) -> Assessment:
     """Return the first half of the evaluation of ``windows``, ascending by length."""
     window, assumptions = windows[-1], inputs.assumptions
-    costs = tuple(_cost(each, inputs) for each in windows)
-    bounds = tuple(map(_bounds, windows, costs))
+    known = _knowledge(inputs)
+    costs = tuple(_cost(each, known, inputs) for each in windows)
+    assumed = tuple(cost or _assumed(each, known) for each, cost in zip(windows, costs, strict=True))
+    bounds = tuple(
+        _bounds(each, cost, some) for each, cost, some in zip(windows, costs, assumed, strict=True)
+    )
     cost = costs[-1]
+    speedup = _speedup(window, assumed[-1], bounds[-1], known, assumptions.policy)
     context = FindingContext(
         window,
         assumptions.policy,
         _state(window, inputs),
-        _verdict(window, bounds[-1], cost, assumptions.policy),
+        verdict(
+            window,
+            length=bounds[-1].acceptance_length,
+            speedup=speedup,
+            is_cost_known=cost is not None,
+            policy=assumptions.policy,
+        ),
         bounds[-1].acceptance_length,
         cost,
-        crossover=_crossover(window, inputs),
+        crossover=_crossover(window, known),
         latencies=inputs.latencies,
         broken=inputs.broken,
         speculation=assumptions.speculation,
         drops=inputs.drops,
         recent_length=acceptance_length_tokens(windows[0]),
         faster=inputs.faster,
+        speedup=speedup,
+        assumed_cost=assumed[-1],
+        break_even_cost=bounds[-1].break_even_cost,
+        cost_settings=assumptions.cost,
     )
-    known = () if cost is None else depths(window, cost)
-    return Assessment(context, costs, bounds, known, _advice(context, known))
+    possible = () if cost is None else depths(window, cost)
+    return Assessment(context, speedup, costs, bounds, possible, _advice(context, possible))
 
 
 def conclude(assessment: Assessment, advice: EngineAdvice) -> Evaluation:
@@ -184,22 +209,43 @@ def conclude(assessment: Assessment, advice: EngineAdvice) -> Evaluation:
         depth,
         findings(replace(context, depth=depth)),
         context.faster,
-        is_cost_sure=cost is not None and is_sure(cost, context.window),
+        assessment.speedup,
     )
 
 
-def _cost(window: Window, inputs: EvaluationInputs) -> Cost | None:
+def _knowledge(inputs: EvaluationInputs) -> CostKnowledge:
+    assumptions, speculation = inputs.assumptions, inputs.assumptions.speculation
+    return CostKnowledge(assumptions.cost, inputs.costs, speculation.method, speculation.architecture)
+
+
+def _cost(window: Window, known: CostKnowledge, inputs: EvaluationInputs) -> Cost | None:
     if not inputs.speculates:
         return None
-    assumptions = inputs.assumptions
-    method = assumptions.speculation.method
-    return cost_of(assumptions.cost, inputs.costs, method, drafting_requests(window))
+    return cost_of(known, drafting_requests(window), draft_length_tokens(window) or len(window.positions))
 
 
-def _crossover(window: Window, inputs: EvaluationInputs) -> float | None:
-    assumptions = inputs.assumptions
-    curve = cost_curve(assumptions.cost, inputs.costs, assumptions.speculation.method)
+def _assumed(window: Window, known: CostKnowledge) -> Cost:
+    """Return the cost of any drafter, for the verdict of an engine whose cost is unknown."""
+    return typical_cost(known, drafting_requests(window), draft_length_tokens(window) or 0.0)
+
+
+def _crossover(window: Window, known: CostKnowledge) -> float | None:
+    curve = best_curve(known.settings, known.measured, known.method)
     return None if curve is None else crossover_running_requests(window, curve)
+
+
+def _speedup(
+    window: Window, assumed: Cost, bounds: Bounds, known: CostKnowledge, policy: Policy
+) -> SpeedupRange | None:
+    """Return the speed-up at the possible costs.
+
+    A search that drafts in few steps has an upper limit alone, if the engine does not count its steps.
+    """
+    estimate = bounds.speedup or speedup_estimate(window, assumed)
+    found = speedup_range(window, assumed, estimate, policy.max_half_width)
+    if found is None or decoded_tokens(window) is not None or not drafts_what_it_finds(known.method):
+        return found
+    return replace(found, estimate=replace(found.estimate, lower=0.0), at_highest_cost=0.0)
 
 
 def _state(window: Window, inputs: EvaluationInputs) -> State:
@@ -215,22 +261,12 @@ def _state(window: Window, inputs: EvaluationInputs) -> State:
     )
 
 
-def _bounds(window: Window, cost: Cost | None) -> Bounds:
+def _bounds(window: Window, cost: Cost | None, assumed: Cost) -> Bounds:
     return Bounds(
         acceptance_ratio_estimate(window),
         acceptance_length_estimate(window),
         None if cost is None else speedup_estimate(window, cost),
-    )
-
-
-def _verdict(window: Window, bounds: Bounds, cost: Cost | None, policy: Policy) -> Verdict:
-    return verdict(
-        window,
-        length=bounds.acceptance_length,
-        speedup_value=None if cost is None else estimated_speedup_ratio(window, cost),
-        speedup=bounds.speedup,
-        cost=cost,
-        policy=policy,
+        break_even_cost_estimate(window, assumed.low, assumed.high),
     )
 
 

@@ -12,7 +12,9 @@ from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.speedup import SpeedupRange
 from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.positions import tells_positions
@@ -49,6 +51,12 @@ class FindingContext:
     """Acceptance length over the shortest window."""
     faster: FasterMethod | None = None
     """Another method that is significantly faster (95 %), by an experiment."""
+    speedup: SpeedupRange | None = None
+    """Speed-up at the possible costs."""
+    assumed_cost: Cost | None = None
+    """The cost, or that of any drafter if it is unknown."""
+    break_even_cost: Estimate | None = None
+    cost_settings: CostSettings | None = None
 
     @property
     def drafts(self) -> int:

@@ -44,6 +44,12 @@ _COVERAGE = (
     "{coverage:.3f} of the decode steps had a draft, less than {threshold:g}. The acceptance length of "
     "{length:.2f} covers only these steps. Use the effective {effective_tokens:.2f} tokens per step instead."
 )
+_WAYS_TO_MEASURE = (
+    "To know it, cheapest first: wait until the engine does not draft for ten minutes under load, or restart "
+    "it without speculation for ten minutes, and the exporter measures it; run `vllm bench forward`; serve "
+    "one replica without speculation as the baseline of an experiment; or configure the step times with and "
+    "without speculation at this load (cost.loads)."
+)
 _TRY = "It is a hypothesis: try it and compare."
 
 RULES = (
@@ -268,22 +274,50 @@ RULES = (
         "the cost of drafting {tokens:.0f} tokens, which may still be slower: rely on the verdict.",
     ),
     Rule(
-        FindingName.DEFAULT_COST,
+        FindingName.UNCLEAR_COST,
+        Severity.WARNING,
+        drafting,
+        cost.unclear_cost,
+        "The speed-up is between {lower:.2f} and {upper:.2f}, and the cost of drafting decides on which side "
+        "of 1. Speculation pays if a draft token costs less than {break_even:.3g} decode steps; it costs "
+        f"{{lowest_cost:.3g}} to {{highest_cost:.3g}}. {_WAYS_TO_MEASURE}",
+    ),
+    Rule(
+        FindingName.UNKNOWN_COST,
         Severity.INFO,
         drafting,
-        cost.default_cost,
-        "The verdict assumes the method's typical cost: {draft_cost:.3g} decode steps for a draft token, and "
-        "{fixed_cost:.3g} for a draft. Configure the real cost: cost.draft_cost_ratio, or "
-        "cost.draft_parameters and cost.target_parameters.",
+        cost.unknown_cost,
+        "The cost of drafting is unknown. The verdict allows for every usual drafter: {lowest_cost:.3g} to "
+        "{highest_cost:.3g} decode steps for a draft token. Configure the method (speculative.method), the "
+        "sizes of the models (cost.draft_parameters and cost.target_parameters), or the cost itself.",
+    ),
+    Rule(
+        FindingName.TYPICAL_COST,
+        Severity.INFO,
+        drafting,
+        cost.typical_cost,
+        "The cost of drafting is the range that is typical of the method at this load: {lowest_cost:.3g} to "
+        "{highest_cost:.3g} decode steps for a draft token, and about {fixed_cost:.3g} for a step that "
+        "drafts. A measured cost narrows the bounds of the speed-up.",
+    ),
+    Rule(
+        FindingName.COST_WITHOUT_LOAD,
+        Severity.INFO,
+        drafting,
+        cost.cost_without_load,
+        "The configured cost has no load, so that of {assumed_load:g} running requests is assumed; "
+        "{running:.1f} run. A draft token may cost {lowest_cost:.3g} to {highest_cost:.3g} decode steps "
+        "here. Add the load at which it was measured (cost.running_requests), or the cost at several loads "
+        "(cost.loads).",
     ),
     Rule(
         FindingName.COST_OUT_OF_RANGE,
         Severity.INFO,
         drafting,
         cost.cost_out_of_range,
-        "The cost of drafting is known for {known_at:.1f} running requests, and {running:.1f} run. It is "
-        "valid between half and twice its load, so the verdict is never harmful: measure it at this load too "
-        "(cost.loads).",
+        "The cost of drafting is known for {known_at:.1f} running requests, and {running:.1f} run. Beyond "
+        "half and twice its load it is widened to {lowest_cost:.3g} to {highest_cost:.3g} decode steps for "
+        "a draft token: measure it at this load too (cost.loads).",
     ),
     Rule(
         FindingName.FEW_DRAFTS,

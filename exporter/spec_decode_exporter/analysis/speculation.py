@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spec_decode_exporter.config.cost_settings import SpeculativeSettings
+from spec_decode_exporter.analysis.model_architecture import architecture_of
+from spec_decode_exporter.config.cost_settings import Architecture, SpeculativeSettings
 from spec_decode_exporter.scrape.poll.batch_schedule import NO_SCHEDULE, BatchSchedule
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 
@@ -24,6 +25,8 @@ class Speculation:
     tokens: int | None = None
     """K, the maximum of draft tokens at a time."""
     schedule: BatchSchedule = NO_SCHEDULE
+    architecture: Architecture | None = None
+    """Architecture of the target model; None if unknown."""
 
     def scheduled_off(self, running_requests: float | None) -> bool:
         """Return whether the schedule has no drafts for a batch of this many requests."""
@@ -35,6 +38,7 @@ def resolve(
     method_label: str,
     served: ServedSpeculation | None,
     pod_arguments: ServedSpeculation | None = None,
+    model_name: str = "",
 ) -> Speculation:
     """Return the speculation, each field from its most certain source.
 
@@ -43,6 +47,7 @@ def resolve(
         method_label: Label ``method`` of the target, from discovery.
         served: Report of the server.
         pod_arguments: Command line of the server's pod.
+        model_name: Name of the served model.
     """
     configured = settings or _NOTHING_SET
     ordered, reported = pod_arguments or _NOTHING_SERVED, served or _NOTHING_SERVED
@@ -59,4 +64,5 @@ def resolve(
         draft_model=configured.draft_model or ordered.draft_model or reported.draft_model,
         tokens=configured.tokens or ordered.tokens or reported.tokens,
         schedule=ordered.schedule or reported.schedule,
+        architecture=configured.architecture or architecture_of(model_name),
     )

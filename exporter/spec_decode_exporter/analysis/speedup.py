@@ -1,8 +1,11 @@
-"""Bounds of the estimated speed-up, from the spread of the window's increments: see ``decode_work``."""
+"""Bounds of the estimated speed-up and of the break-even cost: see ``decode_work`` for the formulas."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import inf, sqrt
+from operator import add, sub
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.statistics.ratio_bounds import (
@@ -12,22 +15,81 @@ from spec_decode_exporter.analysis.statistics.ratio_bounds import (
     ratio_estimate,
 )
 from spec_decode_exporter.figures.acceptance import acceptance_length
-from spec_decode_exporter.figures.decode_work import DecodeWork, knows_steps, work
+from spec_decode_exporter.figures.decode_work import DecodeWork, DraftCost, work
 from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.figures.latency import decoded_tokens
 from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.window.ledger import Increments, Window
+from spec_decode_exporter.window.ledger import Window
 
 
 def speedup_estimate(window: Window, cost: Cost) -> Estimate | None:
-    """Return the speed-up with its bounds; None if the window has none."""
+    """Return the speed-up with its bounds; None if the window has none.
+
+    The bounds contain the sampling error and the interval of the cost: the lower one is that of the highest
+    cost, the upper one that of the lowest. The standard error is that of sampling alone.
+    """
+    guess = _estimate_at(window, cost)
+    slow, fast = _estimate_at(window, cost.high), _estimate_at(window, cost.low)
+    if guess is None or slow is None or fast is None:
+        return None
+    return replace(guess, lower=min(guess.lower, slow.lower), upper=max(guess.upper, fast.upper))
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedupRange:
+    """Speed-up at the possible costs, for the verdict."""
+
+    estimate: Estimate
+    """Best guess and bounds."""
+    at_highest_cost: float
+    """Speed-up at the highest cost, without the sampling error."""
+    at_lowest_cost: float
+    is_bounded: bool = True
+    """Whether the sampling error is known."""
+
+
+def speedup_range(
+    window: Window, cost: Cost, bounds: Estimate | None, assumed_half_width: float
+) -> SpeedupRange | None:
+    """Return the speed-up at the possible costs; None without decode steps.
+
+    Args:
+        window: Window of the speed-up.
+        cost: Cost with its interval.
+        bounds: Result of ``speedup_estimate``.
+        assumed_half_width: Relative sampling error of a window without bounds.
+    """
     decoded = work(window)
     if decoded is None:
         return None
-    increments = grouped(window)
+    low, value, high = (decoded.tokens / decoded.plain_steps(each) for each in (cost.high, cost, cost.low))
+    if bounds is not None:
+        return SpeedupRange(bounds, low, high)
+    lower, upper = (1 - assumed_half_width) * low, (1 + assumed_half_width) * high
+    return SpeedupRange(Estimate(value, lower, upper, 0.0), low, high, is_bounded=False)
+
+
+def break_even_cost_estimate(window: Window, low: DraftCost, high: DraftCost) -> Estimate | None:
+    """Return the break-even cost of a draft token, (G - F - S - c0·D)/T, with its bounds; None without.
+
+    ``low`` and ``high`` are the limits of c0. The value is that of their mean.
+    """
+    cheap, dear = _break_even_at(window, low), _break_even_at(window, high)
+    if cheap is None or dear is None:
+        return None
+    return replace(cheap, value=(cheap.value + dear.value) / 2, lower=dear.lower, upper=cheap.upper)
+
+
+def _estimate_at(window: Window, cost: DraftCost) -> Estimate | None:
+    """Return the speed-up at one cost, with the bounds of sampling."""
+    decoded = work(window)
+    if decoded is None:
+        return None
+    columns = _columns(window)
     lowest, highest = _possible(len(window.positions), cost)
     return ratio_estimate(
-        _tokens(window, increments),
-        _plain_steps(window, increments, cost),
+        columns.tokens,
+        columns.plain_steps(cost),
         cosines(window),
         min_error=_min_error(window, decoded, cost),
         lowest=lowest,
@@ -35,37 +97,59 @@ def speedup_estimate(window: Window, cost: Cost) -> Estimate | None:
     )
 
 
-def _tokens(window: Window, increments: Increments) -> list[int]:
-    """Return ``DecodeWork.tokens`` of each increment."""
-    column = increments.counter
-    if knows_steps(window):
-        pairs = zip(column(Counter.GENERATION_TOKENS), column(Counter.FIRST_TOKENS), strict=True)
-        return [generated - first for generated, first in pairs]
-    pairs = zip(column(Counter.DRAFTS), column(Counter.ACCEPTED_TOKENS), strict=True)
-    return [drafts + accepted for drafts, accepted in pairs]
+def _break_even_at(window: Window, cost: DraftCost) -> Estimate | None:
+    columns, fixed = _columns(window), cost.fixed_cost_ratio
+    gains = zip(columns.tokens, columns.steps, columns.fixed_steps(cost), strict=True)
+    return ratio_estimate(
+        [tokens - steps - fixed * paying for tokens, steps, paying in gains],
+        columns.draft_tokens,
+        cosines(window),
+        lowest=-inf,
+        highest=inf,
+    )
 
 
-def _plain_steps(window: Window, increments: Increments, cost: Cost) -> list[float]:
-    """Return ``DecodeWork.plain_steps`` of each increment."""
-    column = increments.counter
-    steps = column(Counter.DECODE_STEPS if knows_steps(window) else Counter.DRAFTS)
-    step, token = 1 + cost.fixed_cost_ratio, cost.draft_cost_ratio
-    return [
-        step * count + token * drafted
-        for count, drafted in zip(steps, column(Counter.DRAFT_TOKENS), strict=True)
-    ]
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """``DecodeWork`` of each increment."""
+
+    tokens: Sequence[int]
+    steps: Sequence[int]
+    drafts: Sequence[int]
+    draft_tokens: Sequence[int]
+
+    def fixed_steps(self, cost: DraftCost) -> Sequence[int]:
+        return self.steps if cost.fixed_in_every_step else self.drafts
+
+    def plain_steps(self, cost: DraftCost) -> list[float]:
+        fixed, token = cost.fixed_cost_ratio, cost.draft_cost_ratio
+        rows = zip(self.steps, self.fixed_steps(cost), self.draft_tokens, strict=True)
+        return [steps + fixed * paying + token * drafted for steps, paying, drafted in rows]
 
 
-def _possible(positions: int, cost: Cost) -> tuple[float, float]:
+def _columns(window: Window) -> _Columns:
+    """Return the columns of the window's increments for bounds, with the steps as ``work`` takes them."""
+    column = grouped(window).counter
+    drafts, draft_tokens = column(Counter.DRAFTS), column(Counter.DRAFT_TOKENS)
+    accepted = column(Counter.ACCEPTED_TOKENS)
+    if decoded_tokens(window) is None:
+        return _Columns(list(map(add, drafts, accepted)), drafts, drafts, draft_tokens)
+    tokens = list(map(sub, column(Counter.GENERATION_TOKENS), column(Counter.FIRST_TOKENS)))
+    known = window[Counter.DECODE_STEPS] is not None
+    steps = column(Counter.DECODE_STEPS) if known else list(map(sub, tokens, accepted))
+    return _Columns(tokens, steps, drafts, draft_tokens)
+
+
+def _possible(positions: int, cost: DraftCost) -> tuple[float, float]:
     """Return the minimum and the maximum speed-up of a step that drafts up to K tokens."""
     if not positions:
         return 0.0, inf
     step = 1 + cost.fixed_cost_ratio
     longest = step + cost.draft_cost_ratio * positions
-    return 1 / longest, max(1 / step, acceptance_length(positions) / longest)
+    return 1 / longest, max(1.0, acceptance_length(positions) / longest)
 
 
-def _min_error(window: Window, decoded: DecodeWork, cost: Cost) -> float:
+def _min_error(window: Window, decoded: DecodeWork, cost: DraftCost) -> float:
     """Return the minimum standard error of the speed-up, that of independent drafts.
 
     It is that of a - m·c·t, summed over drafts of t tokens of which a are accepted, with m the speed-up. The

@@ -1,12 +1,24 @@
-"""Typical costs of methods, for servers with neither a configured nor a measured cost.
+"""Typical costs of drafting, for servers with neither a configured nor a measured cost: ranges, not values.
 
-The figures are in plain decode steps, for a target model of 8B to 70B parameters with memory-bound decoding.
-They are rather too high than too low. They depend neither on the models nor on the load, so they never make a
-verdict ``harmful``. Sources:
+A cost has two parts, both in plain decode steps of the target model: what a method's *drafter* needs, and
+what *verifying* a drafted token needs. The second depends on the load and on the target model's architecture:
 
-- *Verifying* one more token: 0.03. Its share of attention, logits and rejection sampling; the weights are
-  read by a plain step too. (vLLM #24343, Llama-3.1-8B on an A100, EAGLE with a quarter of the vocabulary:
-  0.07 to 0.08 for each of 32 draft tokens, of which the drafter's own weights are 0.05.)
+- *Dense, memory-bound*: the weights are read once for all tokens, so one more costs its share of attention,
+  logits and sampling: 0.01 to 0.03 (vLLM #24343, Llama-3.1-8B on an A100: 0.07 to 0.08 for each of 32 draft
+  tokens, of which the drafter's own weights are 0.05).
+- *Dense, compute-bound*: beyond a number of tokens in a step its time is proportional to them, and a drafted
+  token costs as much as a decoded one. This ridge is the ratio of a GPU's arithmetic to its bandwidth
+  (Williams, Waterman and Patterson, *Roofline*, 2009): 156 operations a byte for an A100, 206 for an H200,
+  295 for an H100, 419 for an L40S at two bytes a weight; less at the arithmetic that kernels reach. The upper
+  limit takes 100, the lower one 400. Reading the KV cache of long contexts lowers the cost, so it is
+  quartered there.
+- *Mixture of experts*: n tokens reach 1 - (1 - 1/r)^n of the experts, with r the number of experts over those
+  of a token: 4 (Mixtral), 8 to 16 (Qwen3), 32 (DeepSeek-V3, gpt-oss-120b), 48 (Kimi K2). In small batches
+  each drafted token activates more of them. Of a step with one token, the experts are 10 to 70 % (the rest:
+  attention, shared weights, host). (*MoESD*, arXiv 2505.19645.)
+
+Drafters, by measurements:
+
 - *A lost overlap*: 0.10. vLLM has no asynchronous scheduling with methods that draft on the host or were not
   adapted to it (in 0.32: ngram, suffix, medusa, mlp_speculator); a step then waits for the host. The same
   n-gram search with and without it: 33 and 39 ms a token for a 14B model (vllm-ascend #9008), 20 to 39 % more
@@ -19,57 +31,110 @@ verdict ``harmful``. Sources:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from spec_decode_exporter.config.cost_settings import Architecture
+
+
+class Range(NamedTuple):
+    """Best guess of a ratio, between its lowest and its highest plausible value."""
+
+    low: float
+    guess: float
+    high: float
+
+    def plus(self, other: Range) -> Range:
+        """Return the range of the sum."""
+        return Range(self.low + other.low, self.guess + other.guess, self.high + other.high)
 
 
 @dataclass(frozen=True, slots=True)
-class MethodCost:
-    """Typical cost of a method; see ``Cost`` for the two ratios."""
+class DrafterCost:
+    """Typical cost of a method's drafter, without verifying."""
 
-    draft_cost_ratio: float
-    fixed_cost_ratio: float
+    token: Range
+    """For each draft token."""
+    step: Range
+    """For each step that drafts, independent of its tokens."""
     paid_by_every_step: bool = False
-    """Whether steps that draft nothing pay the fixed cost too, as those of an n-gram search do."""
-
-    @property
-    def fixed_tokens(self) -> float:
-        """The fixed cost, in draft tokens."""
-        return self.fixed_cost_ratio / self.draft_cost_ratio
+    """Whether steps that draft nothing pay it too, as those of an n-gram search do."""
 
 
-_METHOD_COSTS: Final = {
+_MEMORY_BOUND: Final = Range(0.0, 0.02, 0.03)
+"""Verifying a token while decoding is bound by memory."""
+_RIDGE: Final = Range(100.0, 200.0, 400.0)
+"""Tokens of a step at which a dense model becomes bound by arithmetic."""
+_LONG_CONTEXT: Final = 0.25
+"""Share of the cost that remains where long contexts dominate a step."""
+_EXPERTS_RATIOS: Final = (4.0, 8.0, 16.0, 32.0, 48.0)
+"""Experts over the experts of a token, of published models."""
+_GUESSED_RATIO: Final = 16.0
+_EXPERTS_SHARE: Final = Range(0.1, 0.4, 0.7)
+"""Share of the experts in the time of a step with one token."""
+_MIXTURE_DRAFTER: Final = 1.5
+"""Drafters of mixtures of experts are larger, relative to what a step reads of the target."""
+
+UNKNOWN_METHOD: Final = DrafterCost(Range(0.0, 0.12, 0.5), Range(0.0, 0.10, 0.35))
+"""Any drafter: a draft model costs 0.01 to 0.5, by its size."""
+
+_DRAFTERS: Final = {
     # Nothing but verifying, and the overlap that is lost to searching on the host.
-    "ngram": MethodCost(0.03, 0.10, paid_by_every_step=True),
+    "ngram": DrafterCost(Range(0.0, 0.0, 0.01), Range(0.0, 0.10, 0.40), paid_by_every_step=True),
     # The same search as a kernel, so that scheduling stays asynchronous.
-    "ngram_gpu": MethodCost(0.03, 0.03, paid_by_every_step=True),
+    "ngram_gpu": DrafterCost(Range(0.0, 0.0, 0.01), Range(0.0, 0.03, 0.15), paid_by_every_step=True),
     # A tree instead of a search, on the host as well; it is felt at high loads (ArcticInference #204).
-    "suffix": MethodCost(0.03, 0.10, paid_by_every_step=True),
+    "suffix": DrafterCost(Range(0.0, 0.0, 0.01), Range(0.0, 0.10, 0.40), paid_by_every_step=True),
     # A head is one small matrix and, in vLLM, an output matrix of its own. They run side by side.
-    "medusa": MethodCost(0.06, 0.10, paid_by_every_step=True),
+    "medusa": DrafterCost(Range(0.005, 0.04, 0.10), Range(0.02, 0.10, 0.30), paid_by_every_step=True),
     # Likewise, one after the other. (An LSTM drafter is 5 to 10 % of a step, ArcticInference #150.)
-    "mlp_speculator": MethodCost(0.06, 0.10, paid_by_every_step=True),
+    "mlp_speculator": DrafterCost(Range(0.01, 0.04, 0.12), Range(0.02, 0.10, 0.30), paid_by_every_step=True),
     # One layer and the whole output matrix for each token. (#24343: 0.09 with all of the vocabulary.)
-    "eagle": MethodCost(0.08, 0.10),
+    "eagle": DrafterCost(Range(0.02, 0.06, 0.16), Range(0.0, 0.10, 0.30)),
     # A quarter of the vocabulary. (vLLM #24243, MiniCPM-4B, six tokens: 0.43 to 0.53 for all, 0.52 here.)
-    "eagle3": MethodCost(0.07, 0.10),
+    "eagle3": DrafterCost(Range(0.015, 0.05, 0.14), Range(0.0, 0.10, 0.30)),
     # One layer of the target and its output matrix. (A 27B model, two and four tokens: 0.44 and 0.46.)
-    "mtp": MethodCost(0.07, 0.10),
+    "mtp": DrafterCost(Range(0.015, 0.05, 0.14), Range(0.0, 0.10, 0.30)),
     # All tokens in one pass of about five of 36 layers: the pass is fixed, a token is verified only.
-    "dflash": MethodCost(0.03, 0.20),
+    "dflash": DrafterCost(Range(0.0, 0.01, 0.03), Range(0.05, 0.20, 0.45)),
     # Likewise, with a small head that goes over the tokens one after the other.
-    "dspark": MethodCost(0.04, 0.20),
-    # None: draft_model (0.01 to 0.5, by its size), custom_class (anything), extract_hidden_states (nothing).
+    "dspark": DrafterCost(Range(0.0, 0.02, 0.05), Range(0.05, 0.20, 0.45)),
+    # None: draft_model (by its size), custom_class (anything), extract_hidden_states (nothing).
 }
 
 
-def method_cost(method: str) -> MethodCost | None:
-    """Return the typical cost of a method in vLLM's spelling; None if there is none.
+def drafter_cost(method: str) -> DrafterCost | None:
+    """Return the typical cost of a method's drafter, in vLLM's spelling; None if there is none.
 
     vLLM's older names are accepted: ``[ngram]``, and names that end with ``_mtp``.
     """
     name = method.strip("[] ").lower()
-    return _METHOD_COSTS.get("mtp" if name.endswith("_mtp") else name)
+    return _DRAFTERS.get("mtp" if name.endswith("_mtp") else name)
+
+
+def drafting(drafter: DrafterCost, architecture: Architecture | None) -> DrafterCost:
+    """Return the cost of a drafter beside a target model of this architecture; None is unknown."""
+    if architecture is Architecture.DENSE:
+        return drafter
+    low, guess, high = drafter.token
+    return replace(drafter, token=Range(low, guess, _MIXTURE_DRAFTER * high))
+
+
+def verifying(architecture: Architecture | None, running_requests: float, tokens: float) -> Range:
+    """Return the cost of verifying one draft token, in plain decode steps.
+
+    Args:
+        architecture: That of the target model; None if unknown, which means either.
+        running_requests: Requests in a step.
+        tokens: Draft tokens of each request in a step that drafts.
+    """
+    running, drafted = max(running_requests, 1.0), max(tokens, 1.0)
+    if architecture is Architecture.DENSE:
+        return _dense(running, drafted)
+    if architecture is Architecture.MIXTURE_OF_EXPERTS:
+        return _mixture(running, drafted)
+    dense, mixture = _dense(running, drafted), _mixture(running, drafted)
+    return Range(min(dense.low, mixture.low), dense.guess, max(dense.high, mixture.high))
 
 
 def undrafted_steps_are_plain(method: str) -> bool:
@@ -78,5 +143,46 @@ def undrafted_steps_are_plain(method: str) -> bool:
     It does if the drafter does not run then. It does not if every step searches for a draft. An unknown
     method is assumed to have plain steps.
     """
-    cost = method_cost(method)
+    cost = drafter_cost(method)
     return cost is None or not cost.paid_by_every_step
+
+
+def fixed_tokens(method: str) -> float:
+    """Return the typical fixed cost of a method in draft tokens, or 0: it splits a measured cost."""
+    drafter = drafter_cost(method)
+    return 0.0 if drafter is None else drafter.step.guess / (drafter.token.guess + _MEMORY_BOUND.guess)
+
+
+def _dense(running: float, tokens: float) -> Range:
+    sharp = max(0.0, running * (tokens + 1) - _RIDGE.high) / (tokens * max(running, _RIDGE.high))
+    smooth = running / (running + _RIDGE.guess)
+    return Range(
+        _LONG_CONTEXT * sharp,
+        _MEMORY_BOUND.guess + 0.8 * smooth,
+        min(1.0, _MEMORY_BOUND.high + running / _RIDGE.low),
+    )
+
+
+def _mixture(running: float, tokens: float) -> Range:
+    low = min(_experts(ratio, running, tokens, _EXPERTS_SHARE.low) for ratio in _EXPERTS_RATIOS)
+    high = max(_experts(ratio, running, tokens, _EXPERTS_SHARE.high) for ratio in _EXPERTS_RATIOS)
+    guess = _experts(_GUESSED_RATIO, running, tokens, _EXPERTS_SHARE.guess)
+    bound_later = running / min(_EXPERTS_RATIOS)
+    return Range(
+        _LONG_CONTEXT * low,
+        guess + _MEMORY_BOUND.guess,
+        min(1.0, high + _MEMORY_BOUND.high + bound_later / _RIDGE.low),
+    )
+
+
+def _experts(ratio: float, running: float, tokens: float, share: float) -> float:
+    """Return the cost of the experts that one more token of each request activates.
+
+    A step with n tokens takes 1 - share + share·r·(1 - (1 - 1/r)^n) of one with a single token.
+    """
+
+    def step(number: float) -> float:
+        reached: float = 1 - (1 - 1 / ratio) ** number
+        return 1 - share + share * ratio * reached
+
+    return (step(running * (tokens + 1)) / step(running) - 1) / tokens

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import StrEnum
 from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -28,6 +29,13 @@ _PAIR: Final = {"draft_parameters": "target_parameters", "target_parameters": "d
 ModelText = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(printable)]
 
 
+class Architecture(StrEnum):
+    """Architecture of a target model."""
+
+    DENSE = "dense"
+    MIXTURE_OF_EXPERTS = "mixture_of_experts"
+
+
 class SpeculativeSettings(Section):
     """Speculation of a server, for servers whose metrics do not include it."""
 
@@ -40,6 +48,11 @@ class SpeculativeSettings(Section):
         description="The number of draft tokens, vLLM's `num_speculative_tokens`.",
     )
     draft_model: ModelText | None = Field(default=None, description="The name of the draft model.")
+    architecture: Architecture | None = Field(
+        default=None,
+        description="The architecture of the served model: `dense` or `mixture_of_experts`. The typical cost "
+        "of drafting depends on it. Without it, known names of models decide; an unknown name means either.",
+    )
 
 
 class LoadCost(Section):

@@ -11,63 +11,25 @@ from pydantic import Field
 from spec_decode_exporter.config.http_settings import Section
 from spec_decode_exporter.config.values import Duration, Quantity, Share
 
-Length = Annotated[float, Field(ge=1, allow_inf_nan=False)]
-"""Acceptance length, the bonus token included: 1 if no draft token is accepted."""
-
 AnySection = TypeVar("AnySection", bound=Section)
 
-_ASCENDING: Final = (
-    ("speedup", ("harmful", "poor", "marginal", "healthy")),
-    ("acceptance", ("harmful_length", "poor_length", "healthy_length", "optimal_length")),
-    ("acceptance", ("healthy_length_per_token", "optimal_length_per_token")),
-    ("acceptance", ("poor_ratio", "healthy_ratio", "optimal_ratio")),
-    ("depth", ("decrease_below", "increase_above")),
-)
+_ASCENDING: Final = (("speedup", ("harmful", "poor", "marginal", "healthy")),)
 """Sections, and keys of theirs whose values must not decrease."""
 
 
 class SpeedupPolicy(Section):
-    """Verdict by the estimated speed-up, if the cost of drafting is known."""
+    """Verdict by the bounds of the estimated speed-up, which contain the interval of the cost."""
 
     harmful: Quantity = Field(
-        default=1.0, description="Harmful if even the upper bound of the speed-up is below this."
+        default=1.0,
+        description="Harmful if even the upper bound is below this; speculation pays if the lower bound is "
+        "at least this.",
     )
-    poor: Quantity = Field(default=1.1, description="Poor below this.")
-    marginal: Quantity = Field(default=1.3, description="Marginal below this.")
-    healthy: Quantity = Field(default=2.0, description="Healthy below this, optimal from it.")
-
-
-class AcceptancePolicy(Section):
-    """Verdict by acceptance length and pooled ratio, if the cost of drafting is unknown.
-
-    The pooled ratio is the share of draft tokens that are accepted, among those whose predecessors were.
-    """
-
-    harmful_length: Length = Field(
-        default=1.2, description="Harmful if even the upper bound of the length is below this."
+    poor: Quantity = Field(default=1.1, description="Poor if the best guess is below this.")
+    marginal: Quantity = Field(default=1.3, description="Marginal if the lower bound is below this.")
+    healthy: Quantity = Field(
+        default=2.0, description="Healthy if the lower bound is below this, optimal from it."
     )
-    poor_length: Length = Field(
-        default=1.3, description="Poor if the length is below this, or the ratio below `poor_ratio`."
-    )
-    poor_ratio: Share = Field(default=0.40, description="Poor if the pooled ratio is below this.")
-    healthy_length: Length = Field(
-        default=1.5,
-        description="Healthy if the length is at least this, and the ratio at least `healthy_ratio`.",
-    )
-    healthy_length_per_token: Share = Field(
-        default=0.5,
-        description="One plus this for each draft token replaces `healthy_length` if it is less.",
-    )
-    healthy_ratio: Share = Field(default=0.60, description="Healthy if the pooled ratio is at least this.")
-    optimal_length: Length = Field(
-        default=2.0,
-        description="Optimal if the length is above this, and the ratio above `optimal_ratio`.",
-    )
-    optimal_length_per_token: Share = Field(
-        default=0.7,
-        description="One plus this for each draft token replaces `optimal_length` if it is less.",
-    )
-    optimal_ratio: Share = Field(default=0.70, description="Optimal if the pooled ratio is above this.")
 
 
 class DepthPolicy(Section):
@@ -80,13 +42,8 @@ class DepthPolicy(Section):
     )
     increase_above: Share = Field(
         default=0.30,
-        description="If the cost is unknown: more tokens if the last position is accepted in more than this "
-        "share of the drafts.",
-    )
-    decrease_below: Share = Field(
-        default=0.10,
-        description="If the cost is unknown: fewer tokens if the last position is accepted in less than this "
-        "share of the drafts.",
+        description="The last position is accepted in more than this share of the drafts: one more token may "
+        "pay.",
     )
 
 
@@ -146,10 +103,7 @@ class Policy(Section):
         description="The maximum half-width of the acceptance length's bounds for them, relative to it.",
     )
     speedup: SpeedupPolicy = Field(
-        default_factory=SpeedupPolicy, description="The verdict if the cost of drafting is known."
-    )
-    acceptance: AcceptancePolicy = Field(
-        default_factory=AcceptancePolicy, description="The verdict if it is unknown."
+        default_factory=SpeedupPolicy, description="The verdict by the estimated speed-up."
     )
     depth: DepthPolicy = Field(
         default_factory=DepthPolicy, description="The recommended number of draft tokens."

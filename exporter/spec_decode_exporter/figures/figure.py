@@ -73,6 +73,10 @@ class WindowBounds(Protocol):
     def speedup(self) -> Estimate | None:
         """Bounds of the estimated speed-up."""
 
+    @property
+    def break_even_cost(self) -> Estimate | None:
+        """Bounds of the break-even cost."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReportLine:

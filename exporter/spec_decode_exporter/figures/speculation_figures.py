@@ -86,6 +86,17 @@ SPECULATION_FIGURES: Final[tuple[Figure, ...]] = (
         windows=MetricWindows.MAX_UNLABELED,
         formula=at_cost(decode_work.break_even_acceptance_ratio),
     ),
+    ScalarFigure(
+        key="break_even_cost_ratio",
+        label="Break-even cost of a draft token",
+        description="Cost of a draft token in plain decode steps below which speculation pays in the window.",
+        unit=Unit.NUMBER,
+        source=(series.GENERATED, series.FIRST, series.STEPS, series.DRAFTS, series.DRAFT_TOKENS),
+        group=Group.PAY,
+        windows=MetricWindows.MAX_UNLABELED,
+        formula=decode_work.break_even_cost_ratio,
+        bounds=lambda bounds: bounds.break_even_cost,
+    ),
     ListFigure(
         key="position_acceptance_ratio",
         label="Acceptance up to the position",

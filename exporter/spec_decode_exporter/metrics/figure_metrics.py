@@ -33,7 +33,7 @@ def bound_metrics(group: Group) -> tuple[Metric[EngineSnapshot], ...]:
             group,
             f"The {side} 95 % bound of {figure.metric} in the window.",
             partial(_read_bound, figure, side),
-            labels=("window",),
+            labels=_window_labels(figure),
             default=figure.default,
             stability=figure.stability,
             source=figure.source,
@@ -49,7 +49,6 @@ def _has_bounds(figure: Figure) -> bool:
 
 
 def _metric(figure: Figure, group: Group) -> Metric[EngineSnapshot]:
-    window = () if figure.windows is MetricWindows.MAX_UNLABELED else ("window",)
     read: Callable[[EngineSnapshot], Values] = (
         partial(_read_list, figure) if isinstance(figure, ListFigure) else partial(_read_scalar, figure)
     )
@@ -60,7 +59,7 @@ def _metric(figure: Figure, group: Group) -> Metric[EngineSnapshot]:
         group,
         figure.description,
         read,
-        labels=(*window, *index),
+        labels=(*_window_labels(figure), *index),
         default=figure.default,
         stability=figure.stability,
         source=figure.source,
@@ -71,8 +70,12 @@ def _windows(figure: Figure, snapshot: EngineSnapshot) -> Sequence[WindowFigures
     return snapshot.figures if figure.windows is MetricWindows.EACH else snapshot.figures[-1:]
 
 
+def _window_labels(figure: Figure) -> tuple[str, ...]:
+    return () if figure.windows is MetricWindows.MAX_UNLABELED else ("window",)
+
+
 def _read_scalar(figure: ScalarFigure, snapshot: EngineSnapshot) -> Values:
-    labelled = figure.windows is not MetricWindows.MAX_UNLABELED
+    labelled = _window_labels(figure)
     return [
         ((window.label,) if labelled else (), window.number(figure)) for window in _windows(figure, snapshot)
     ]
@@ -87,6 +90,8 @@ def _read_list(
 
 
 def _read_bound(figure: ScalarFigure, side: str, snapshot: EngineSnapshot) -> Values:
+    labelled = _window_labels(figure)
     return [
-        ((window.label,), getattr(window.bounds(figure), side, None)) for window in _windows(figure, snapshot)
+        ((window.label,) if labelled else (), getattr(window.bounds(figure), side, None))
+        for window in _windows(figure, snapshot)
     ]

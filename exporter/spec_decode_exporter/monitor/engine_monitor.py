@@ -197,11 +197,6 @@ class EngineMonitor:
         return self._evaluation.cost
 
     @property
-    def is_cost_sure(self) -> bool:
-        """Return whether that cost is certain enough, at the present load, for ``harmful``."""
-        return self._evaluation.is_cost_sure
-
-    @property
     def method(self) -> str:
         """Method of speculation; ``off`` of an engine that does not speculate, empty if unknown."""
         history, known = self.history, self._assumptions.speculation.method

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from spec_decode_exporter.analysis.cost import fixed_tokens
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropStatus
 from spec_decode_exporter.analysis.evaluation import Assumptions
+from spec_decode_exporter.analysis.measured_cost import MeasuredCost
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.typical_costs import undrafted_steps_are_plain
-from spec_decode_exporter.config.cost_settings import LoadCost
+from spec_decode_exporter.analysis.typical_costs import fixed_tokens, undrafted_steps_are_plain
 from spec_decode_exporter.monitor.drops.drop_detector import DropDetector
 from spec_decode_exporter.monitor.step_times import StepTimes
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
@@ -87,7 +86,7 @@ class LearnedState:
             increment.positions,
         )
 
-    def costs(self, baseline: Sequence[StepTimes] = ()) -> tuple[LoadCost, ...]:
+    def costs(self, baseline: Sequence[StepTimes] = ()) -> tuple[MeasuredCost, ...]:
         """Return the measured cost of a draft token by load; ``baseline`` as in ``StepTimes.costs``."""
         return self._step_times.costs(fixed_tokens(self._method), baseline)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from math import inf
@@ -14,6 +14,7 @@ import structlog
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.step_cost import StepCost
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
@@ -124,8 +125,7 @@ class RequestReceiver:
 
     async def _evaluate(self) -> RequestFindings:
         now, config = self._clock.monotonic(), self._fleet.config
-        harmful_length = config.policy.acceptance.harmful_length
-        findings = await self._store.findings(config.windows, now, costs_of(self._fleet), harmful_length)
+        findings = await self._store.findings(config.windows, now, costs_of(self._fleet))
         self._errors.attempt("request events", NO_ITEM, lambda: self._record_changes(findings, now))
         return replace(findings, enabled=True, bodies=self._bodies)
 
@@ -172,15 +172,13 @@ def costs_of(fleet: Fleet) -> Costs:
     """Return the cost of drafting by model and target, from the last evaluation of each engine.
 
     An unknown target, or one without an engine of that model, counts as any: a gateway may use other names.
-    The cost of several engines is the mean of those with the most reliable source. A cost for a load other
-    than the present one is as reliable as the method's typical cost.
+    The cost of several engines is the mean of those with the most certain source, within all their intervals.
     """
     costs: defaultdict[tuple[str, str], list[Cost]] = defaultdict(list)
     for monitor in fleet:
-        for model_name, cost, is_reliable in monitor.costs():
-            own = cost if is_reliable else replace(cost, source=CostSource.TYPICAL, running_requests=None)
-            costs[model_name, monitor.target.name].append(own)
-            costs[model_name, ""].append(own)
+        for model_name, cost in monitor.costs():
+            costs[model_name, monitor.target.name].append(cost)
+            costs[model_name, ""].append(cost)
     means = {key: _mean(own) for key, own in costs.items()}
     return lambda model_name, target: means.get((model_name, target)) or means.get((model_name, ""))
 
@@ -190,11 +188,27 @@ def _mean(costs: Sequence[Cost]) -> Cost:
     chosen = [cost for cost in costs if cost.source is source]
     if len(chosen) == 1:
         return chosen[0]
+    every_step = all(cost.fixed_in_every_step for cost in chosen)
     return Cost(
         sum(cost.draft_cost_ratio for cost in chosen) / len(chosen),
         sum(cost.fixed_cost_ratio for cost in chosen) / len(chosen),
         source,
         running_requests=None,
+        interval=(
+            _corner(min, [cost.low for cost in chosen], every_step=every_step),
+            _corner(max, [cost.high for cost in chosen], every_step=every_step),
+        ),
+        fixed_in_every_step=every_step,
+    )
+
+
+def _corner(
+    extreme: Callable[[Iterable[float]], float], costs: Sequence[StepCost], *, every_step: bool
+) -> StepCost:
+    return StepCost(
+        extreme(cost.draft_cost_ratio for cost in costs),
+        extreme(cost.fixed_cost_ratio for cost in costs),
+        every_step,
     )
 
 

@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from math import exp2, log2
 from typing import Final
 
-from spec_decode_exporter.config.cost_settings import LoadCost
+from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.measured_cost import MeasuredCost
 from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.increments import Increment
@@ -126,7 +127,9 @@ class StepTimes:
         """Reset the steps with drafts after a change of the method or its models; keep the plain ones."""
         self._drafting.clear()
 
-    def costs(self, fixed_tokens: float = 0.0, baseline: Sequence[StepTimes] = ()) -> tuple[LoadCost, ...]:
+    def costs(
+        self, fixed_tokens: float = 0.0, baseline: Sequence[StepTimes] = ()
+    ) -> tuple[MeasuredCost, ...]:
         """Return c at every load with enough steps with and without drafts, ascending by load.
 
         The load is the mean while drafting. c is 0 if steps with drafts take no longer than those without.
@@ -138,7 +141,7 @@ class StepTimes:
         costs = (self._cost(bucket, fixed_tokens, baseline) for bucket in sorted(self._drafting))
         return tuple(cost for cost in costs if cost is not None)
 
-    def _cost(self, bucket: int, fixed_tokens: float, baseline: Sequence[StepTimes]) -> LoadCost | None:
+    def _cost(self, bucket: int, fixed_tokens: float, baseline: Sequence[StepTimes]) -> MeasuredCost | None:
         drafting, own = self._drafting[bucket], self._plain.get(bucket, _Steps())
         cost = _cost(drafting, own, fixed_tokens, self._now)
         if cost is not None or not baseline:
@@ -179,9 +182,10 @@ def _merged(bucket: int, engines: Sequence[StepTimes], now: float) -> _Steps:
     return merged
 
 
-def _cost(drafting: _Steps, plain: _Steps, fixed_tokens: float, now: float) -> LoadCost | None:
+def _cost(drafting: _Steps, plain: _Steps, fixed_tokens: float, now: float) -> MeasuredCost | None:
     longer = ratio(drafting.nanoseconds, plain.nanoseconds)
     drafted = fixed_tokens + drafting.draft_tokens
     if longer is None or not drafted or min(drafting.batches(now), plain.batches(now)) < MIN_STEPS:
         return None
-    return LoadCost(running_requests=drafting.load, draft_cost_ratio=max(0.0, longer - 1) / drafted)
+    ratio_ = max(0.0, longer - 1) / drafted
+    return MeasuredCost(drafting.load, ratio_, 0.9 * ratio_, 1.1 * ratio_, CostSource.MEASURED)

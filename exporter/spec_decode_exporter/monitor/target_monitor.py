@@ -107,10 +107,10 @@ class TargetMonitor:
         await self._client.close()
         windows_differ = config.windows != self._config.windows
         self._configure(target, config)
-        for engine in self._engines.monitors.values():
+        for name, engine in self._engines.monitors.items():
             if windows_differ:
                 engine.keep(config.windows)
-            engine.assume(self._assumptions())
+            engine.assume(self._assumptions(name.model_name))
 
     async def run(self) -> None:
         """Poll until cancelled."""
@@ -132,11 +132,11 @@ class TargetMonitor:
         """Yield the same over the last ``seconds`` alone: see ``EngineMonitor.snapshot_over``."""
         return self._each("findings", lambda engine: engine.snapshot_over(seconds, now))
 
-    def costs(self) -> Iterator[tuple[str, Cost, bool]]:
-        """Yield ``model_name``, cost, and whether it is certain, of each engine with a known cost."""
-        for labels, (cost, is_sure) in self._each("costs", lambda engine: (engine.cost, engine.is_cost_sure)):
+    def costs(self) -> Iterator[tuple[str, Cost]]:
+        """Yield ``model_name`` and cost of each engine with a known cost."""
+        for labels, cost in self._each("costs", lambda engine: engine.cost):
             if cost is not None:
-                yield labels["model_name"], cost, is_sure
+                yield labels["model_name"], cost
 
     def members(self, now: float) -> Iterator[ExperimentMember]:
         """Yield every engine as a member of experiments at ``now`` (monotonic)."""
@@ -225,11 +225,17 @@ class TargetMonitor:
         if unused is not None:
             self._record_event(unused)
 
-    def _assumptions(self) -> Assumptions:
-        """Return the knowledge of the target's engines besides their counters."""
+    def _assumptions(self, model_name: str = "") -> Assumptions:
+        """Return the knowledge of the target's engines of a model besides their counters."""
         target, config = self.target, self._config
         return Assumptions(
-            resolve(target.speculative, target.method_label, self._record.speculation, target.pod_arguments),
+            resolve(
+                target.speculative,
+                target.method_label,
+                self._record.speculation,
+                target.pod_arguments,
+                model_name,
+            ),
             target.cost or config.cost,
             target.policy or config.policy,
             target.reference or config.reference,
@@ -240,8 +246,8 @@ class TargetMonitor:
         if self._record.speculation == self._served:
             return
         self._served = self._record.speculation
-        for engine in self._engines.monitors.values():
-            engine.assume(self._assumptions())
+        for name, engine in self._engines.monitors.items():
+            engine.assume(self._assumptions(name.model_name))
 
     def _receive(self, polled: Polled) -> Pausing[bool]:
         """Take a page; return whether the counters of any engine were reset."""
@@ -280,7 +286,7 @@ class TargetMonitor:
 
     def _add(self, name: EngineName, polled: Polled) -> EngineMonitor:
         own_phase = self._phase(f"evaluation of {name} at {self.target.url}")
-        engine = EngineMonitor(self._config.windows, self._assumptions(), own_phase)
+        engine = EngineMonitor(self._config.windows, self._assumptions(name.model_name), own_phase)
         learned = self._remembered.known(self._key(name))
         if learned is not None:
             engine.remember(learned)

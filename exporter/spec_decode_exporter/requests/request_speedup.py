@@ -21,14 +21,13 @@ from typing import Final
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.statistics.student_t import t_quantile
-from spec_decode_exporter.config.policy import AcceptancePolicy
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.requests.request_findings import Effect
 
 MIN_REQUESTS: Final = 30
 """Below, the error of a ratio estimator is itself unknown (Cochran, section 6.8)."""
-DEFAULT_HARMFUL_LENGTH: Final = AcceptancePolicy().harmful_length
-"""Acceptance length below which speculation is harmful if its cost is unknown: the policy's default."""
+DEFAULT_HARMFUL_LENGTH: Final = 1.2
+"""Acceptance length below which speculation is harmful if its cost is typical."""
 
 Counts = tuple[int, int, int]
 """D, T and A of a request."""

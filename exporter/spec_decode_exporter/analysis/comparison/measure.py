@@ -51,6 +51,10 @@ class _Bounds(NamedTuple):
     def speedup(self) -> None:
         return None
 
+    @property
+    def break_even_cost(self) -> None:
+        return None
+
 
 def measure(window: Window, latencies: Mapping[Latency, Buckets]) -> Measurement:
     """Return the measurement of a window and of the histograms over it."""

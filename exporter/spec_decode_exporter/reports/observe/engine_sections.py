@@ -28,7 +28,7 @@ _SOURCES: Final[Mapping[CostSource, str]] = {
     CostSource.MEASURED: "as measured on this engine, with drafts and without",
     CostSource.TYPICAL: "the method's typical cost",
 }
-_SHOWN_ELSEWHERE: Final = frozenset({*DOUBTS, FindingName.DEFAULT_COST})
+_SHOWN_ELSEWHERE: Final = frozenset({*DOUBTS, FindingName.TYPICAL_COST})
 
 
 def engine_sections(engine: EngineView) -> Iterator[ReportSection]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from spec_decode_exporter.analysis.typical_costs import method_cost
+from spec_decode_exporter.analysis.typical_costs import drafter_cost
 from spec_decode_exporter.reports.plan.checkpoint import model_of
 from spec_decode_exporter.reports.plan.draft_head import HEADS, head_of
 from spec_decode_exporter.reports.plan.model_config import ModelError
@@ -44,5 +44,5 @@ def drafter_of(
 
 def fixed_cost_ratio(method: str) -> float:
     """Return the fixed cost of speculation in a step, in plain decode steps."""
-    typical = method_cost(method)
-    return STARTING_COST_RATIO if typical is None else typical.fixed_cost_ratio
+    typical = drafter_cost(method)
+    return STARTING_COST_RATIO if typical is None else typical.step.guess

@@ -1,0 +1,40 @@
+"""Architecture of a served model by its name: dense, or a mixture of experts.
+
+A mixture of experts reads more weights for each more token of a small batch, so verifying costs more there.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from spec_decode_exporter.config.cost_settings import Architecture
+
+_MIXTURES: Final = re.compile(
+    r"""
+    (?<![a-z]) (?: \d+x\d | \d+b-a\d | a\d+b (?![a-z]) )    # Mixtral-8x7B, Qwen3-30B-A3B, GLM-4.5-106B-A12B
+    | mixtral | moe | (?<![a-z]) dbrx | (?<![a-z]) grok
+    | deepseek-? (?: v[2-9] | r1 (?!-distill) | coder-v2 | chat-v [2-9] )
+    | kimi-?k2 | gpt-?oss | minimax | llama-?4 | (?<![a-z]) glm-?[45](?:\.\d)?(?!-?\d*b|-9b|-32b)
+    | qwen3-(?:next|coder-480b|coder-next) | jamba | arctic | longcat
+    | ernie-4\.5-(?:21b|300b) | hunyuan-(?:a13b|large)
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_DENSE: Final = re.compile(
+    r"""
+    llama-?[23] | codellama | vicuna | tinyllama | (?<![a-z]) opt-\d | (?<![a-z]) yi-\d
+    | qwen-?2(?:\.5)?-\d | qwen3-(?:0\.6|1\.7|4|8|14|32)b | qwq | -distill-
+    | mistral-(?:7b|nemo|small|large) | codestral | ministral | devstral
+    | gemma | (?<![a-z]) phi-?[234](?!\.5-moe) | falcon | starcoder | granite-3
+    | olmo-?2 | (?<![a-z]) gpt2 | smollm
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def architecture_of(model_name: str) -> Architecture | None:
+    """Return the architecture of a model by patterns of published names; None if no pattern matches."""
+    if _MIXTURES.search(model_name):
+        return Architecture.MIXTURE_OF_EXPERTS
+    return Architecture.DENSE if _DENSE.search(model_name) else None
