@@ -42,6 +42,7 @@ Words = Sequence[Word]
 
 VERDICTS: Words = (
     Word("insufficient", "too little to say", Colour.UNKNOWN),
+    Word("unclear", "depends on the cost", Colour.UNKNOWN),
     Word("optimal", "optimal", Colour.BETTER),
     Word("healthy", "healthy", Colour.GOOD),
     Word("marginal", "marginal", Colour.WATCH),
@@ -58,6 +59,7 @@ STATES: Words = (
 ACTIONS: Words = (
     Word("collect", "wait for data", Colour.UNKNOWN),
     Word("keep", "keep", Colour.GOOD),
+    Word("measure_cost", "measure the cost", Colour.WATCH),
     Word("increase", "draft more", Colour.WATCH),
     Word("decrease", "draft fewer", Colour.WATCH),
     Word("switch_method", "switch method", Colour.BAD),

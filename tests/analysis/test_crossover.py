@@ -6,16 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import CostCurve
+from spec_decode_exporter.analysis.cost_curve import CostCurve, LoadRange, around
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.crossover import crossover_running_requests
-from spec_decode_exporter.config.cost_settings import LoadCost
 from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
 
 
 def curve(*points, fixed=0.0, fixed_tokens=0.0):
-    loads = tuple(LoadCost(running_requests=load, draft_cost_ratio=ratio) for load, ratio in points)
-    return CostCurve(loads, CostSource.CONFIGURED, fixed, fixed_tokens)
+    known = tuple(LoadRange(load, around(ratio)) for load, ratio in points)
+    return CostCurve(known, CostSource.CONFIGURED, fixed, fixed_tokens)
 
 
 @pytest.fixture(name="window", scope="module")
@@ -73,4 +72,4 @@ def test_at_the_crossover_speculation_neither_pays_nor_costs(window, points, fix
     known = curve(*points, fixed=fixed)
     crossover = crossover_running_requests(window, known)
     if crossover is not None:
-        assert estimated_speedup_ratio(window, known.at(crossover)) == pytest.approx(1)
+        assert estimated_speedup_ratio(window, known.guess(crossover)) == pytest.approx(1)

@@ -23,6 +23,7 @@ from spec_decode_exporter.analysis.depth import (
     present_depth,
     recommended,
 )
+from spec_decode_exporter.analysis.step_cost import StepCost
 from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
 
 TOLERANCE = 0.03
@@ -107,7 +108,7 @@ class TestWhetherAChangeIsWorthIt:
     )
     def test_only_if_it_is_faster_than_the_present_one(self, drafted, tokens, tolerance, expected):
         window = drafted(80, 60, 40, 20)
-        assert is_faster(window, at(0.1), depths(window, at(0.1))[tokens - 1], tolerance) is expected
+        assert is_faster(window, at(0.1), tokens, tolerance) is expected
 
     def test_the_present_depth_is_the_last_known_one(self, good):
         assert present_depth(good, at(0.1)) == depths(good, at(0.1))[3]
@@ -134,13 +135,13 @@ class TestWhetherAChangeIsWorthIt:
         cost = at(0.3)
         one = depths(window, cost)[0]
         assert present_depth(window, cost).speedup < one.speedup
-        assert is_faster(window, cost, one, 0.0) is expected
+        assert is_faster(window, cost, one.tokens, 0.0) is expected
 
     def test_not_without_drafts_or_positions(self, drafted, make_window):
         for window in (drafted(0, 0, drafts=0), make_window(100, 200, 80, positions=(0, 0))):
             assert present_depth(window, at(0.1)) is None
             assert depths(window, at(0.1)) == ()
-            assert not is_faster(window, at(0.1), Depth(1, 2.0, extrapolated=False), 0.0)
+            assert not is_faster(window, at(0.1), 1, 0.0)
 
 
 class TestTokensPastTheEndOfAnAnswer:
@@ -170,14 +171,20 @@ class TestCoverage:
     def test_steps_without_a_draft_give_one_token_and_cost_none(self, drafted):
         window = drafted(80, 65, 50, 35, **self.COUNTERS)
         assert speedups(window, at(0.1, 0.05))[:4] == pytest.approx(
-            [1.4 / 1.10, 1.725 / 1.15, 1.975 / 1.20, 2.15 / 1.25]
+            [1.4 / 1.075, 1.725 / 1.125, 1.975 / 1.175, 2.15 / 1.225]
         )
 
-    def test_the_present_depth_has_the_estimated_speedup(self, drafted):
-        window = drafted(80, 65, 50, 35, **{**self.COUNTERS, "generation_tokens": 200 + 230 + 10})
-        assert speedups(window, at(0.1, 0.05))[3] == pytest.approx(
-            estimated_speedup_ratio(window, at(0.1, 0.05))
+    def test_a_drafter_that_searches_in_every_step_costs_then_too(self, drafted):
+        window = drafted(80, 65, 50, 35, **self.COUNTERS)
+        assert speedups(window, StepCost(0.1, 0.05, fixed_in_every_step=True))[:2] == pytest.approx(
+            [1.4 / 1.10, 1.725 / 1.15]
         )
+
+    @pytest.mark.parametrize("every_step", [False, True])
+    def test_the_present_depth_has_the_estimated_speedup(self, drafted, every_step):
+        window = drafted(80, 65, 50, 35, **{**self.COUNTERS, "generation_tokens": 200 + 230 + 10})
+        cost = StepCost(0.1, 0.05, every_step)
+        assert speedups(window, cost)[3] == pytest.approx(estimated_speedup_ratio(window, cost))
 
 
 class TestDraftsThatDifferInLength:

@@ -23,7 +23,10 @@ from spec_decode_exporter.analysis.finding_rules import RULES, findings
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.speedup import SpeedupRange
+from spec_decode_exporter.analysis.step_cost import StepCost
 from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.core.number_formats import fill
 from spec_decode_exporter.figures.estimate import Estimate
@@ -41,8 +44,14 @@ BUSY = {"first_tokens": 55, "increments": [{"generation_tokens": 103}] * 30}
 GAUGES = ("running", "waiting", "kv_cache_usage")
 
 
-def cost(source=CostSource.CONFIGURED, running=None):
-    return Cost(0.1, 0.05, source, running)
+def cost(source=CostSource.CONFIGURED, running=None, ratio=0.1):
+    return Cost(ratio, 0.05, source, running)
+
+
+WIDE = Cost(0.3, 0.05, CostSource.TYPICAL, None, (StepCost(0.05, 0.0), StepCost(0.8, 0.3)))
+SPEEDUP = SpeedupRange(Estimate(1.3, 0.7, 2.2, 0.02), 0.75, 2.1)
+UNSTATED = CostSettings(draft_cost_ratio=0.1)
+STATED = CostSettings(draft_cost_ratio=0.1, running_requests=4)
 
 
 def depth(tokens, speedup=2.25):
@@ -80,6 +89,9 @@ def context_fixture(make_window):
             "state": State.ACTIVE,
             "verdict": Verdict.HEALTHY,
             "estimate": SURE,
+            "cost": cost(CostSource.MEASURED),
+            "assumed_cost": cost(),
+            "speedup": SPEEDUP,
             **more,
         }
         return FindingContext(window, length=rest.pop("estimate"), **rest)
@@ -116,7 +128,18 @@ EDGES = {
     "repetition": ({"positions": (980, 300)}, {"positions": (979, 300)}),
     "cliff": ({"positions": (800, 319)}, {"positions": (800, 320)}),
     "above_crossover": ({"crossover": 7.9}, {"crossover": 8.0}),
-    "no_depth_pays": ({"cost": cost(), "depth": depth(0)}, {"cost": cost(), "depth": depth(4)}),
+    "no_depth_pays": (
+        {"cost": cost(ratio=0.9), "depth": depth(0)},
+        {
+            "cost": replace(cost(ratio=0.9), interval=(StepCost(0.1, 0.0), StepCost(1.0, 0.1))),
+            "depth": depth(0),
+        },
+    ),
+    "unclear_cost": (
+        {"verdict": Verdict.UNCLEAR, "cost": WIDE, "assumed_cost": WIDE},
+        {"verdict": Verdict.POOR, "cost": WIDE, "assumed_cost": WIDE},
+    ),
+    "unknown_cost": ({"cost": None, "assumed_cost": WIDE}, {"cost": WIDE, "assumed_cost": WIDE}),
     "kv_pressure": (
         {"kv_cache_usage": 0.901, "preemptions": 1},
         {"kv_cache_usage": 0.9, "preemptions": 1},
@@ -142,14 +165,21 @@ EDGES = {
         {"faster": FasterMethod("x", "a", "mtp", Estimate(2.0, 1.8, 2.2, 0.1), Estimate(1.5, 1.3, 1.7, 0.1))},
         {},
     ),
-    "another_depth": ({"cost": cost(), "depth": depth(3)}, {"cost": cost(), "depth": depth(3, 2.1)}),
+    "another_depth": (
+        {"cost": cost(ratio=0.3), "depth": depth(2, 1.5)},
+        {"cost": cost(ratio=0.1), "depth": depth(3, 2.074)},
+    ),
     "low_first_position": ({"positions": (699, 600, 400, 200)}, {"positions": (700, 600, 400, 200)}),
     "high_first_position": ({"positions": (901, 500, 250)}, {"positions": (900, 500, 250)}),
     "wasted_last_position": ({"positions": (800, 600, 99)}, {"positions": (800, 600, 100)}),
     "room_for_longer_draft": ({"positions": (800, 301)}, {"positions": (800, 300)}),
     "low_rate": ({"accepted": 1599}, {"accepted": 1600}),
     "high_rate": ({"accepted": 2401}, {"accepted": 2400}),
-    "default_cost": ({"cost": cost(CostSource.TYPICAL)}, {"cost": cost(CostSource.MEASURED)}),
+    "typical_cost": ({"cost": cost(CostSource.TYPICAL)}, {"cost": cost(CostSource.MEASURED)}),
+    "cost_without_load": (
+        {"cost_settings": UNSTATED, "running": 8.1},
+        {"cost_settings": UNSTATED, "running": 8.0},
+    ),
     "cost_out_of_range": ({"cost": BAD_COST, "running": 7.9}, {"cost": BAD_COST, "running": 8.0}),
     "few_drafts": ({"drafts": 99}, {"drafts": 100}),
     "few_requests": ({"estimate": None, **BUSY}, {"estimate": None, **BUSY, "first_tokens": 56}),
@@ -228,8 +258,8 @@ def test_a_text_has_all_its_numbers_and_a_remedy(found, name):
         ),
         (
             "another_depth",
-            {"tokens": 4, "recommended_tokens": 3, "speedup": 2.25, "present_speedup": 3.0 / 1.45},
-            "3 draft tokens instead of 4 should make decoding 2.25 times as fast as without speculation, ",
+            {"tokens": 4, "recommended_tokens": 2, "speedup": 1.5, "present_speedup": 3.0 / 2.25},
+            "2 draft tokens instead of 4 should make decoding 1.50 times as fast as without speculation, ",
         ),
         (
             "faster_method",
@@ -331,22 +361,43 @@ class TestCliff:
 
 class TestDepths:
     def test_no_speculation_is_not_another_depth(self, found):
-        assert set(found(cost=cost(), depth=depth(0))) == {"no_depth_pays"}
-        assert set(found(cost=cost(), depth=depth(1))) == {"another_depth"}
+        assert set(found(cost=cost(ratio=0.9), depth=depth(0))) == {"no_depth_pays"}
+        assert set(found(cost=cost(ratio=0.9), depth=depth(1))) == {"another_depth"}
 
     def test_the_present_depth_is_named_too(self, found):
-        text = found(cost=cost(), depth=depth(3))["another_depth"].text
-        assert "as without speculation, instead of 2.07 times (num_speculative_tokens)." in text
+        text = found(cost=cost(ratio=0.3), depth=depth(2))["another_depth"].text
+        assert "as without speculation, instead of 1.33 times (num_speculative_tokens)." in text
 
     def test_an_equally_fast_depth_is_not_worth_a_change(self, found):
-        # 3.0 / 1.45 = 2.069 as it runs; 2.133 is 3 % more.
-        assert found(cost=cost(), depth=depth(3, 2.132)) == {}
-        assert set(found(cost=cost(), depth=depth(3, 2.134))) == {"another_depth"}
+        # 3.0 / 1.45 = 2.069 as it runs, 2.8 / 1.35 = 2.074 with three.
+        assert found(cost=cost(), depth=depth(3)) == {}
 
     def test_any_depth_that_pays_is_worth_leaving_a_harmful_one(self, found):
         harmful = {"positions": (600, 200, 100, 50), "verdict": Verdict.HARMFUL}
         assert "another_depth" in found(**harmful, cost=cost(), depth=depth(1, 1.01))
         assert "another_depth" not in found(**harmful, cost=cost(), depth=depth(4, 1.01))
+
+
+class TestCosts:
+    def test_a_stated_load_is_not_asked_for(self, found):
+        far = {"cost": cost(CostSource.CONFIGURED, 4.0), "running": 80.0}
+        assert set(found(**far, cost_settings=STATED)) == {"cost_out_of_range"}
+        assert set(found(**far, cost_settings=UNSTATED)) == {"cost_without_load"}
+
+    def test_ways_to_measure_are_listed_cheapest_first(self, found):
+        text = found(**EDGES["unclear_cost"][0])["unclear_cost"].text
+        ways = [
+            "wait until",
+            "without speculation for ten minutes",
+            "`vllm bench forward`",
+            "experiment",
+            "cost.loads",
+        ]
+        places = [text.index(way) for way in ways]
+        assert places == sorted(places)
+
+    def test_an_engine_without_speculation_has_no_unknown_cost(self, found):
+        assert "unknown_cost" not in found(cost=None, assumed_cost=WIDE, state=State.DISABLED)
 
 
 class TestCoverage:

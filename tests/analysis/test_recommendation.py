@@ -10,6 +10,7 @@ from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.depth import Depth, depths, present_depth, recommended
 from spec_decode_exporter.analysis.recommendation import Action, is_better, recommendation
+from spec_decode_exporter.analysis.step_cost import StepCost
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.policy import DepthPolicy
 from spec_decode_exporter.figures.estimate import Estimate
@@ -67,7 +68,7 @@ class TestByTheRecommendedTokens:
     @pytest.mark.parametrize("verdict", [Verdict.POOR, Verdict.MARGINAL, Verdict.HEALTHY, Verdict.OPTIMAL])
     @pytest.mark.parametrize(
         ("cost", "expected"),
-        [(0.3, Action.DECREASE), (0.06, Action.KEEP), (1.0, Action.DECREASE)],
+        [(0.3, Action.DECREASE), (0.06, Action.KEEP), (1.0, Action.KEEP)],
     )
     def test_it_changes_if_that_is_faster(self, advised, verdict, cost, expected):
         assert advised(verdict, cost=at(cost)) is expected
@@ -92,9 +93,36 @@ class TestByTheRecommendedTokens:
         strict = DepthPolicy(tolerance=0.005)
         assert advised(Verdict.OPTIMAL, cost=cost, policy=strict) is Action.DECREASE
 
-    @pytest.mark.parametrize("positions", [(200,), (200, 0), (0, 0, 0)])
-    def test_no_speculation_is_fewer_tokens_than_any(self, advised, positions):
-        assert advised(Verdict.POOR, positions, cost=at(0.9)) is Action.DECREASE
+    def test_no_speculation_is_advised_by_a_harmful_verdict_alone(self, advised):
+        for positions in ((200,), (200, 0), (0, 0, 0)):
+            assert advised(Verdict.POOR, positions, cost=at(0.9)) is Action.KEEP
+            assert advised(Verdict.HARMFUL, positions, cost=at(0.9)) is Action.DISABLE
+
+
+class TestWithinAnInterval:
+    """S(3) and S(4) of the drafts: 2.154 and 2.143 at c = .1, 1.474 and 1.364 at .3."""
+
+    @staticmethod
+    def within(low, guess, high):
+        interval = (StepCost(low, 0.0), StepCost(high, 0.0))
+        return Cost(guess, 0.0, CostSource.TYPICAL, None, interval)
+
+    def test_a_change_must_be_faster_at_the_lowest_and_at_the_highest_cost(self, advised):
+        assert advised(Verdict.HEALTHY, cost=self.within(0.25, 0.3, 0.4)) is Action.DECREASE
+        assert advised(Verdict.HEALTHY, cost=self.within(0.05, 0.3, 0.4)) is Action.KEEP
+        more = (900, 850)
+        assert advised(Verdict.HEALTHY, more, cost=self.within(0.01, 0.05, 0.1)) is Action.INCREASE
+        assert advised(Verdict.HEALTHY, more, cost=self.within(0.01, 0.05, 0.8)) is Action.KEEP
+
+    def test_where_it_hurts_another_depth_must_pay_at_both(self, advised):
+        positions = (400, 150, 50, 10)
+        assert advised(Verdict.HARMFUL, positions, cost=self.within(0.25, 0.3, 0.35)) is Action.DECREASE
+        assert advised(Verdict.HARMFUL, positions, cost=self.within(0.25, 0.3, 0.5)) is Action.DISABLE
+
+    def test_an_unclear_verdict_asks_for_the_cost_unless_a_change_is_certain(self, advised):
+        assert advised(Verdict.UNCLEAR, cost=self.within(0.0, 0.1, 1.0)) is Action.MEASURE_COST
+        assert advised(Verdict.UNCLEAR, cost=self.within(0.25, 0.3, 0.7)) is Action.DECREASE
+        assert advised(Verdict.UNCLEAR) is Action.MEASURE_COST
 
 
 class TestHarmful:
@@ -106,7 +134,7 @@ class TestHarmful:
         # p = .40 .15 .05 .01 at c = .3: one token pays, four are harmful.
         positions = (400, 150, 50, 10)
         assert advised(Verdict.HARMFUL, positions, cost=at(0.3)) is Action.DECREASE
-        assert advised(Verdict.HARMFUL, positions, cost=at(0.3), depth=depth(5)) is Action.INCREASE
+        assert advised(Verdict.HARMFUL, (900, 850), cost=at(0.3), depth=depth(3)) is Action.INCREASE
 
     def test_any_depth_that_pays_is_better(self, advised):
         # S(1) = 1.0 and S(2) = 0.98: within the tolerance.
@@ -143,45 +171,12 @@ def test_only_a_harmful_verdict_is_disabled(advised):
                 assert found is not Action.DISABLE
 
 
-def test_no_speculation_is_not_advised_without_a_cost(advised):
-    assert advised(Verdict.POOR, (99,)) is Action.COLLECT
-
-
-class TestWhereTheCostIsUnknown:
-    @pytest.mark.parametrize(
-        ("last", "expected"),
-        [
-            (301, Action.INCREASE),
-            (300, Action.KEEP),
-            (100, Action.KEEP),
-            (99, Action.DECREASE),
-            (0, Action.DECREASE),
-        ],
-    )
-    def test_it_depends_on_the_last_position(self, advised, last, expected):
-        assert advised(Verdict.MARGINAL, (800, 600, 400, last)) is expected
-
-    def test_more_tokens_are_not_advised_where_they_are_poor(self, advised):
-        assert advised(Verdict.POOR, (800, 600, 400, 301)) is Action.KEEP
-        assert advised(Verdict.POOR, (800, 600, 400, 99)) is Action.DECREASE
-
-    def test_the_policy_has_the_thresholds(self, advised):
-        policy = DepthPolicy(increase_above=0.5, decrease_below=0.4)
-        found = [advised(Verdict.HEALTHY, (800, last), policy=policy) for last in (501, 500, 400, 399)]
-        assert found == [Action.INCREASE, Action.KEEP, Action.KEEP, Action.DECREASE]
-
-    @pytest.mark.parametrize("positions", [(), (0, 0, 0)])
-    def test_without_positions_it_stays(self, make_window, positions):
-        window = make_window(1000, 3000, 500, positions=positions)
-        known = {"length": None, "cost": None, "depth": None, "crossover": None, "better_method": False}
-        known["policy"] = DepthPolicy()
-        assert recommendation(window, verdict=Verdict.MARGINAL, **known) is Action.KEEP
-
-    def test_a_position_that_is_hardly_ever_drafted_is_not_wasted(self, advised):
-        # Of 3100 tokens, at least 100 were a fourth one; of those, 10 accepted are a tenth.
-        assert advised(Verdict.HEALTHY, (800, 600, 400, 10), draft_tokens=3100) is Action.KEEP
-        assert advised(Verdict.HEALTHY, (800, 600, 400, 10), draft_tokens=3101) is Action.DECREASE
-        assert advised(Verdict.HEALTHY, (800, 600, 400, 0), draft_tokens=3000) is Action.KEEP
+@pytest.mark.parametrize("positions", [(), (0, 0, 0), (800, 600, 400, 400), (99,)])
+def test_at_an_unknown_cost_it_stays_as_it_is(make_window, positions):
+    window = make_window(1000, 3000, 500, positions=positions)
+    known = {"length": None, "cost": None, "depth": None, "crossover": None, "better_method": False}
+    for verdict in (Verdict.POOR, Verdict.MARGINAL, Verdict.HEALTHY):
+        assert recommendation(window, verdict=verdict, policy=DepthPolicy(), **known) is Action.KEEP
 
 
 class TestLimitBatch:
@@ -240,14 +235,14 @@ def test_advice_contradicts_neither_the_verdict_nor_the_recommended_tokens(
     more = {"cost": cost, "depth": best, "running": running, "crossover": crossover}
     advice = advised(verdict, positions, **more)
     assert (advice is Action.DISABLE) <= (verdict is Verdict.HARMFUL)
+    assert (advice is Action.MEASURE_COST) <= (verdict is Verdict.UNCLEAR)
     assert (verdict is Verdict.INSUFFICIENT) <= (advice is Action.COLLECT)
     assert (advice is Action.KEEP) <= (verdict is not Verdict.HARMFUL)
     if best is None:
-        assert (advice is Action.DECREASE) <= (len(positions) > 1)
+        assert advice not in (Action.INCREASE, Action.DECREASE)
     elif verdict is not Verdict.INSUFFICIENT:
         now = present_depth(window, cost)
         assert advice is not Action.COLLECT
-        assert (advice is Action.KEEP) <= (best.tokens > 0)
         assert (advice is Action.INCREASE) <= (best.tokens > now.tokens)
         assert (advice is Action.DECREASE) <= (best.tokens < now.tokens)
         if best.tokens and verdict is not Verdict.HARMFUL and advice in (Action.INCREASE, Action.DECREASE):

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.speedup import speedup_estimate
+from spec_decode_exporter.analysis.speedup import break_even_cost_estimate, speedup_estimate, speedup_range
 from spec_decode_exporter.analysis.statistics.ratio_bounds import independent_variance
+from spec_decode_exporter.analysis.step_cost import StepCost
 from spec_decode_exporter.figures.acceptance import draft_acceptance_ratio, effective_tokens_per_step
 from spec_decode_exporter.figures.decode_work import (
     break_even_acceptance_ratio,
+    break_even_cost_ratio,
     estimated_speedup_ratio,
     speedup_ceiling_ratio,
     work,
@@ -57,7 +59,7 @@ def test_a_poor_drafter_is_as_far_as_it_is_cheap(poor, cost, expected):
     assert estimated_speedup_ratio(poor, at(cost)) == pytest.approx(expected, abs=5e-4)
 
 
-def test_a_fixed_cost_is_paid_by_every_step(good):
+def test_a_fixed_cost_is_paid_by_every_step_that_drafts(good):
     assert estimated_speedup_ratio(good, at(0.1, 0.2)) == pytest.approx(3.30 / 1.6)
     # 0.2 of a step, over four draft tokens a step
     assert break_even_acceptance_ratio(good, at(0.1, 0.2)) == pytest.approx(0.15)
@@ -68,11 +70,35 @@ def test_steps_without_a_draft_make_the_speed_up_smaller(make_window):
     window = make_window(50, 200, 100, decode_steps=100, generation_tokens=202, first_tokens=2)
     assert estimated_speedup_ratio(window, at(0.1)) == pytest.approx(2.0 / 1.2)
     assert speedup_ceiling_ratio(window) == 2.0
-    assert break_even_acceptance_ratio(window, at(0.1, 0.1)) == pytest.approx(0.1 + 0.1 * 100 / 200)
+    # 50 drafts, and no step without one, pay a fixed cost.
+    assert estimated_speedup_ratio(window, at(0.1, 0.1)) == pytest.approx(2.0 / 1.25)
+    assert break_even_acceptance_ratio(window, at(0.1, 0.1)) == pytest.approx(0.1 + 0.1 * 50 / 200)
+    assert break_even_cost_ratio(window, at(0.1, 0.1)) == pytest.approx((200 - 100 - 5) / 200)
 
 
-def test_with_unknown_steps_every_step_is_assumed_to_draft(make_window):
+def test_a_search_in_every_step_is_paid_by_all(make_window):
+    window = make_window(50, 200, 100, decode_steps=100, generation_tokens=202, first_tokens=2)
+    search = StepCost(0.1, 0.1, fixed_in_every_step=True)
+    assert estimated_speedup_ratio(window, search) == pytest.approx(2.0 / 1.3)
+    assert break_even_acceptance_ratio(window, search) == pytest.approx(0.1 + 0.1 * 100 / 200)
+    assert break_even_cost_ratio(window, search) == pytest.approx((200 - 100 - 10) / 200)
+
+
+def test_a_break_even_cost_needs_no_cost_of_a_token(make_window):
+    window = make_window(50, 200, 100, decode_steps=100, generation_tokens=202, first_tokens=2)
+    assert break_even_cost_ratio(window, None) == pytest.approx(0.5)
+    assert estimated_speedup_ratio(window, at(0.5)) == pytest.approx(1)
+    assert break_even_cost_ratio(make_window(), None) is None
+
+
+def test_unknown_steps_are_the_tokens_less_the_accepted_ones(make_window):
     window = make_window(50, 200, 100, generation_tokens=202, first_tokens=2)
+    assert estimated_speedup_ratio(window, at(0.1, 0.1)) == pytest.approx(2.0 / 1.25)
+    assert speedup_ceiling_ratio(window) == 2.0
+
+
+def test_with_unknown_tokens_every_step_is_assumed_to_draft(make_window):
+    window = make_window(50, 200, 100)
     assert estimated_speedup_ratio(window, at(0.1, 0.1)) == pytest.approx(3.0 / 1.5)
     assert speedup_ceiling_ratio(window) == 3.0
     assert break_even_acceptance_ratio(window, at(0.1, 0.1)) == pytest.approx(0.1 + 0.1 * 50 / 200)
@@ -80,7 +106,9 @@ def test_with_unknown_steps_every_step_is_assumed_to_draft(make_window):
 
 def test_an_engine_that_finds_nothing_to_propose_only_pays(make_window):
     window = make_window(0, 0, 0, decode_steps=100, generation_tokens=102, first_tokens=2)
-    assert estimated_speedup_ratio(window, at(0.03, 0.1)) == pytest.approx(1 / 1.1)
+    search = StepCost(0.03, 0.1, fixed_in_every_step=True)
+    assert estimated_speedup_ratio(window, search) == pytest.approx(1 / 1.1)
+    assert estimated_speedup_ratio(window, at(0.03, 0.1)) == 1
     assert break_even_acceptance_ratio(window, at(0.03, 0.1)) is None
 
 
@@ -141,9 +169,10 @@ counts = st.integers(1, 10**9)
     share=st.floats(0, 1),
     c=st.floats(0, 2),
     c0=st.floats(0, 2),
+    every_step=st.booleans(),
 )
 def test_it_pays_where_the_acceptance_rate_is_above_break_even(
-    make_window, steps, drafts, length, share, c, c0
+    make_window, steps, drafts, length, share, c, c0, every_step
 ):
     drafts = min(drafts, steps)
     drafted = drafts * length
@@ -151,12 +180,14 @@ def test_it_pays_where_the_acceptance_rate_is_above_break_even(
     window = make_window(
         drafts, drafted, accepted, decode_steps=steps, generation_tokens=steps + accepted, first_tokens=0
     )
-    speedup = estimated_speedup_ratio(window, at(c, c0))
-    rate, break_even = draft_acceptance_ratio(window), break_even_acceptance_ratio(window, at(c, c0))
+    cost = StepCost(c, c0, every_step)
+    speedup = estimated_speedup_ratio(window, cost)
+    rate, break_even = draft_acceptance_ratio(window), break_even_acceptance_ratio(window, cost)
     assume(abs(rate - break_even) > 1e-9 * max(1, break_even))
     assert (speedup > 1) == (rate > break_even)
-    # and the other way to say it
-    assert (speedup > 1) == (accepted / steps > c0 + c * drafted / steps)
+    # and the other ways to say it
+    assert (speedup > 1) == (accepted > c0 * (steps if every_step else drafts) + c * drafted)
+    assert (speedup > 1) == (c < break_even_cost_ratio(window, cost))
 
 
 def _run(seed, seconds, *, shows_steps=True):
@@ -252,3 +283,42 @@ class TestHowSure:
         assert window.positions == ()
         estimate = speedup_estimate(window, at(0.1))
         assert 0 < estimate.lower < estimate.value < estimate.upper
+
+
+class TestBoundsContainTheCost:
+    COST = Cost(0.1, 0.1, CostSource.TYPICAL, None, (StepCost(0.05, 0.0), StepCost(0.3, 0.2)))
+
+    def test_they_are_those_of_the_highest_and_the_lowest_cost(self, make_window):
+        window = summed(make_window, _run(3, 300), seconds=300.0)
+        exact = {
+            cost: speedup_estimate(
+                window, Cost(cost.draft_cost_ratio, cost.fixed_cost_ratio, CostSource.MEASURED, None)
+            )
+            for cost in (self.COST.low, self.COST.high)
+        }
+        found = speedup_estimate(window, self.COST)
+        assert found.value == pytest.approx(estimated_speedup_ratio(window, self.COST))
+        assert found.lower == pytest.approx(exact[self.COST.high].lower)
+        assert found.upper == pytest.approx(exact[self.COST.low].upper)
+
+    def test_the_range_tells_what_the_cost_and_what_sampling_decides(self, make_window):
+        window = summed(make_window, _run(3, 300), seconds=300.0)
+        bounds = speedup_estimate(window, self.COST)
+        found = speedup_range(window, self.COST, bounds, 0.25)
+        assert found.is_bounded
+        assert found.estimate is bounds
+        assert bounds.lower < found.at_highest_cost < bounds.value < found.at_lowest_cost < bounds.upper
+
+    def test_without_bounds_a_sampling_error_is_assumed(self, make_window):
+        window = summed(make_window, _run(3, 300), seconds=300.0)
+        found = speedup_range(window, self.COST, None, 0.25)
+        assert not found.is_bounded
+        assert found.estimate.lower == pytest.approx(0.75 * found.at_highest_cost)
+        assert found.estimate.upper == pytest.approx(1.25 * found.at_lowest_cost)
+
+    def test_the_break_even_cost_needs_no_cost_but_the_range_of_the_fixed_one(self, make_window):
+        window = summed(make_window, _run(3, 300), seconds=300.0)
+        found = break_even_cost_estimate(window, self.COST.low, self.COST.high)
+        cheap, dear = (break_even_cost_ratio(window, cost) for cost in (self.COST.low, self.COST.high))
+        assert found.lower < dear < found.value < cheap < found.upper
+        assert found.value == pytest.approx((cheap + dear) / 2)

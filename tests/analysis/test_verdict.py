@@ -1,4 +1,4 @@
-"""The verdict: by speed-up, or by length and acceptance, and when there is none."""
+"""The verdict: by the bounds of the speed-up, and when there is none."""
 
 from __future__ import annotations
 
@@ -6,49 +6,46 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import Cost
-from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.verdict import Verdict, insufficient, verdict
+from spec_decode_exporter.analysis.speedup import SpeedupRange
+from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, Verdict, insufficient, verdict
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.figures.estimate import Estimate
 
-BETTER = [Verdict.HARMFUL, Verdict.POOR, Verdict.MARGINAL, Verdict.HEALTHY, Verdict.OPTIMAL]
+BETTER = [
+    Verdict.HARMFUL,
+    Verdict.POOR,
+    Verdict.UNCLEAR,
+    Verdict.MARGINAL,
+    Verdict.HEALTHY,
+    Verdict.OPTIMAL,
+]
 """From bad to good."""
 
 
-def estimate(value, lower=None, upper=None):
-    return Estimate(value, value if lower is None else lower, value if upper is None else upper, 0.0)
-
-
-def cost_from(source=CostSource.CONFIGURED, running=None):
-    return Cost(0.1, 0.0, source, running)
+def between(lower, value, upper, at_costs=None, *, is_bounded=True):
+    """A speed-up with its bounds; by default its cost is exact."""
+    low, high = at_costs or (value, value)
+    return SpeedupRange(Estimate(value, lower, upper, 0.0), low, high, is_bounded=is_bounded)
 
 
 @pytest.fixture(scope="module", name="evaluated")
 def evaluated_fixture(make_window):
-    """The verdict over 1000 full drafts with the given positions, by whatever else is known."""
+    """The verdict over 1000 drafts at a speed-up."""
 
-    def evaluated(positions=(800, 650, 500, 350), *, running=None, **more):
-        window = make_window(
-            1000,
-            1000 * len(positions),
-            sum(positions),
-            positions=positions,
-            gauges=(running, None, None),
+    def evaluated(speedup, *, length=None, is_cost_known=True, policy=None, drafts=1000):
+        window = make_window(drafts, 4 * drafts, 2 * drafts, positions=(drafts, drafts, 0, 0))
+        return verdict(
+            window, length=length, speedup=speedup, is_cost_known=is_cost_known, policy=policy or Policy()
         )
-        known = {"length": None, "speedup_value": None, "speedup": None, "cost": None, "policy": Policy()}
-        return verdict(window, **{**known, **more})
 
     return evaluated
 
 
-class TestWhereTheCostIsKnown:
+class TestWhereItPays:
     @pytest.mark.parametrize(
-        ("speedup", "expected"),
+        ("lower", "expected"),
         [
-            (0.5, Verdict.POOR),
-            (1.0999, Verdict.POOR),
-            (1.1, Verdict.MARGINAL),
+            (1.0, Verdict.MARGINAL),
             (1.2999, Verdict.MARGINAL),
             (1.3, Verdict.HEALTHY),
             (1.9999, Verdict.HEALTHY),
@@ -56,189 +53,75 @@ class TestWhereTheCostIsKnown:
             (2.8, Verdict.OPTIMAL),
         ],
     )
-    def test_it_depends_on_the_speedup(self, evaluated, speedup, expected):
-        assert evaluated(speedup_value=speedup, cost=cost_from()) is expected
-        assert evaluated(speedup_value=speedup, speedup=estimate(speedup, 0, 3), cost=cost_from()) is expected
+    def test_the_lower_bound_says_how_well(self, evaluated, lower, expected):
+        assert evaluated(between(lower, 3.0, 3.5)) is expected
 
-    def test_a_long_draft_at_a_low_rate_can_be_optimal(self, evaluated):
-        assert evaluated((300, 300, 300), speedup_value=2.8, cost=cost_from()) is Verdict.OPTIMAL
+    def test_a_gain_below_a_tenth_is_poor_however_sure(self, evaluated):
+        assert evaluated(between(1.05, 1.0999, 1.15)) is Verdict.POOR
+        assert evaluated(between(1.05, 1.1, 1.15)) is Verdict.MARGINAL
 
-    def test_it_is_harmful_only_if_even_the_upper_bound_is_below_1(self, evaluated):
-        assert (
-            evaluated(speedup_value=0.8, speedup=estimate(0.8, 0.7, 0.9999), cost=cost_from())
-            is Verdict.HARMFUL
-        )
-        assert evaluated(speedup_value=0.8, speedup=estimate(0.8, 0.7, 1.0), cost=cost_from()) is Verdict.POOR
-
-    def test_without_bounds_it_is_never_harmful(self, evaluated):
-        assert evaluated(speedup_value=0.1, cost=cost_from()) is Verdict.POOR
-
-    def test_a_default_cost_is_never_harmful(self, evaluated):
-        cost = cost_from(CostSource.TYPICAL)
-        assert evaluated(speedup_value=0.8, speedup=estimate(0.8, 0.7, 0.9), cost=cost) is Verdict.POOR
-        assert evaluated(speedup_value=2.8, speedup=estimate(2.8, 2.7, 2.9), cost=cost) is Verdict.OPTIMAL
-
-    @pytest.mark.parametrize(
-        ("length", "speedup", "expected"),
-        [
-            (1.1999, 0.9999, Verdict.HARMFUL),
-            (1.2, 0.9999, Verdict.POOR),
-            # So cheap that even hardly more than a token pays.
-            (1.1999, 1.0, Verdict.POOR),
-            (None, 0.9999, Verdict.POOR),
-            (1.1999, None, Verdict.POOR),
-        ],
-    )
-    def test_except_with_drafts_too_short_to_pay_at_any_cost(self, evaluated, length, speedup, expected):
-        more = {
-            "length": None if length is None else estimate(1.004, 1.0, length),
-            "speedup": None if speedup is None else estimate(0.9, 0.8, speedup),
-        }
-        assert evaluated((4,), speedup_value=0.9, cost=cost_from(CostSource.TYPICAL), **more) is expected
-        elsewhere = cost_from(CostSource.CONFIGURED, 16.0)
-        assert evaluated((4,), running=33.0, speedup_value=0.9, cost=elsewhere, **more) is Verdict.POOR
-
-    @pytest.mark.parametrize("source", [CostSource.CONFIGURED, CostSource.MEASURED])
-    @pytest.mark.parametrize(
-        ("running", "expected"),
-        [
-            (7.9, Verdict.POOR),
-            (8.0, Verdict.HARMFUL),
-            (32.0, Verdict.HARMFUL),
-            (32.1, Verdict.POOR),
-            (None, Verdict.POOR),
-        ],
-    )
-    def test_a_cost_of_another_load_is_never_harmful(self, evaluated, source, running, expected):
-        cost = cost_from(source, 16.0)
-        found = evaluated(running=running, speedup_value=0.8, speedup=estimate(0.8, 0.7, 0.9), cost=cost)
-        assert found is expected
-
-    def test_thresholds_are_those_of_the_policy(self, evaluated):
-        policy = Policy.model_validate(
-            {"speedup": {"harmful": 1.05, "poor": 1.2, "marginal": 1.5, "healthy": 3}}
-        )
-
-        def found(value, upper):
-            return evaluated(
-                speedup_value=value, speedup=estimate(value, 0, upper), cost=cost_from(), policy=policy
-            )
-
-        assert found(1.0, 1.04) is Verdict.HARMFUL
-        assert [found(value, 4) for value in (1.19, 1.49, 2.99, 3.0)] == BETTER[1:]
-
-    @given(
-        speedups=st.tuples(st.floats(0, 4), st.floats(0, 4)), wide=st.floats(0, 2), has_bounds=st.booleans()
-    )
-    def test_a_higher_speedup_is_never_worse(self, evaluated, speedups, wide, has_bounds):
-        low, high = (
-            evaluated(
-                speedup_value=value,
-                speedup=estimate(value, value - wide, value + wide) if has_bounds else None,
-                cost=cost_from(),
-            )
-            for value in sorted(speedups)
-        )
-        assert BETTER.index(low) <= BETTER.index(high)
+    def test_at_an_unknown_cost_it_is_healthy_at_most(self, evaluated):
+        assert evaluated(between(2.5, 3.0, 3.5), is_cost_known=False) is Verdict.HEALTHY
+        assert evaluated(between(1.1, 3.0, 3.5), is_cost_known=False) is Verdict.MARGINAL
 
 
-class TestWhereTheCostIsUnknown:
-    @pytest.mark.parametrize(
-        ("positions", "expected"),
-        [
-            # K = 1: length = 1 + pooled; healthy from 1.5, optimal above 1.7
-            ((299,), Verdict.POOR),
-            ((399,), Verdict.POOR),
-            ((400,), Verdict.MARGINAL),
-            ((599,), Verdict.MARGINAL),
-            ((600,), Verdict.HEALTHY),
-            ((700,), Verdict.HEALTHY),
-            ((701,), Verdict.OPTIMAL),
-            # K = 2: healthy from 1.5, optimal above 2
-            ((600, 360), Verdict.HEALTHY),
-            ((702, 298), Verdict.MARGINAL),  # length 2.0, pooled .588
-            ((750, 563), Verdict.OPTIMAL),
-            ((800, 460), Verdict.HEALTHY),  # length 2.26, pooled .7
-            ((800, 461), Verdict.OPTIMAL),
-            ((750, 300), Verdict.HEALTHY),  # length 2.05, pooled .6
-            ((750, 299), Verdict.MARGINAL),
-            # The examples of docs/semantics.md: length 3.30 and 1.61, pooled .780 and .378
-            ((800, 650, 500, 350), Verdict.OPTIMAL),
-            ((400, 150, 50, 10), Verdict.POOR),
-            # Long enough, but each token less likely than not
-            ((500, 250, 125, 62), Verdict.MARGINAL),
-            # Only the first of four tokens is ever good: pooled .44
-            ((800, 0, 0, 0), Verdict.MARGINAL),
-        ],
-    )
-    def test_it_depends_on_length_and_pooled_acceptance(self, evaluated, positions, expected):
-        assert evaluated(positions) is expected
-        assert evaluated(positions, length=estimate(1 + sum(positions) / 1000)) is expected
+class TestWhereItHurts:
+    def test_even_the_upper_bound_is_below_1(self, evaluated):
+        assert evaluated(between(0.7, 0.8, 0.9999)) is Verdict.HARMFUL
+        assert evaluated(between(0.7, 0.8, 1.0)) is Verdict.POOR
 
-    @pytest.mark.parametrize(
-        ("positions", "expected"),
-        [
-            # 1.5 is the bar of every draft, since 1 + .5 K is that at K = 1
-            ((500, 0), Verdict.HEALTHY),
-            ((499, 0), Verdict.MARGINAL),
-            # 2 is the bar from K = 2 on
-            ((900, 100), Verdict.HEALTHY),
-            ((900, 101), Verdict.OPTIMAL),
-        ],
-    )
-    def test_the_length_has_an_edge_of_its_own(self, evaluated, positions, expected):
-        policy = Policy.model_validate(
-            {"acceptance": {"poor_ratio": 0.0, "healthy_ratio": 0.0, "optimal_ratio": 0.0}}
-        )
-        assert evaluated(positions, policy=policy) is expected
+    def test_not_without_bounds_of_sampling(self, evaluated):
+        assert evaluated(between(0.1, 0.2, 0.3, is_bounded=False)) is Verdict.POOR
 
-    def test_the_required_length_is_lower_for_short_drafts(self, evaluated):
-        policy = Policy.model_validate(
-            {"acceptance": {"healthy_length": 2.5, "optimal_length": 3.0, "healthy_length_per_token": 0.6}}
-        )
-        assert evaluated((701,), policy=policy) is Verdict.OPTIMAL
-        assert evaluated((600,), policy=policy) is Verdict.HEALTHY
-        assert evaluated((620, 600, 0, 0), policy=policy) is Verdict.MARGINAL
 
-    def test_a_length_below_1_3_is_poor_however_good_the_drafter(self, make_window):
-        # 99 of 100 tokens are accepted, and every fourth draft has one at all.
-        window = make_window(1000, 302, 299, positions=(299, 0))
-        policy = Policy()
-        known = {"length": None, "speedup_value": None, "speedup": None, "cost": None, "policy": policy}
-        assert verdict(window, **known) is Verdict.POOR
+class TestWhereTheBoundsHold1:
+    def test_it_is_unclear_if_the_cost_decides(self, evaluated):
+        assert evaluated(between(0.8, 1.4, 1.9, (0.85, 1.8))) is Verdict.UNCLEAR
 
-    def test_it_is_harmful_only_if_even_the_upper_bound_of_the_length_is_below_1_2(self, evaluated):
-        assert evaluated((100,), length=estimate(1.1, 1.0, 1.1999)) is Verdict.HARMFUL
-        assert evaluated((100,), length=estimate(1.1, 1.0, 1.2)) is Verdict.POOR
-        assert evaluated((100,)) is Verdict.POOR
+    def test_it_is_poor_if_sampling_alone_decides(self, evaluated):
+        assert evaluated(between(0.9, 1.12, 1.3, (1.05, 1.2))) is Verdict.POOR
+        assert evaluated(between(0.7, 0.9, 1.1, (0.85, 0.95))) is Verdict.POOR
 
-    def test_a_speedup_without_a_value_leaves_length_and_acceptance(self, evaluated):
-        assert evaluated((600,), cost=cost_from()) is Verdict.HEALTHY
+    def test_it_is_poor_if_the_gain_is_small_at_every_cost(self, evaluated):
+        assert evaluated(between(0.95, 1.02, 1.0999, (0.96, 1.09))) is Verdict.POOR
+        assert evaluated(between(0.95, 1.02, 1.1, (0.96, 1.09))) is Verdict.UNCLEAR
 
-    @pytest.mark.parametrize(
-        ("accepted", "expected"),
-        [(299, Verdict.POOR), (300, Verdict.MARGINAL), (500, Verdict.HEALTHY), (1001, Verdict.OPTIMAL)],
-    )
-    @pytest.mark.parametrize("positions", [(), (0, 0)])
-    def test_without_positions_the_length_decides(self, make_window, accepted, expected, positions):
-        window = make_window(1000, 2000, accepted, positions=positions)
-        known = {"length": None, "speedup_value": None, "speedup": None, "cost": None, "policy": Policy()}
-        assert verdict(window, **known) is expected
 
-    @given(
-        lengths=st.tuples(st.integers(0, 1000), st.integers(0, 1000)),
-        wide=st.floats(0, 0.2),
-        tokens=st.integers(1, 6),
-    )
-    def test_more_at_every_position_is_never_worse(self, evaluated, lengths, wide, tokens):
-        low, high = (
-            evaluated(
-                positions := [first // 2**place for place in range(tokens)],
-                length=estimate(value := 1 + sum(positions) / 1000, value - wide, value + wide),
-            )
-            for first in sorted(lengths)
-        )
-        assert BETTER.index(low) <= BETTER.index(high)
+def test_thresholds_are_those_of_the_policy(evaluated):
+    policy = Policy.model_validate({"speedup": {"harmful": 1.05, "poor": 1.2, "marginal": 1.5, "healthy": 3}})
+    assert evaluated(between(0.9, 1.0, 1.04), policy=policy) is Verdict.HARMFUL
+    assert evaluated(between(1.1, 1.19, 1.3), policy=policy) is Verdict.POOR
+    found = [evaluated(between(lower, 4.0, 5.0), policy=policy) for lower in (1.05, 1.49, 1.5, 2.99, 3.0)]
+    assert found == [*[Verdict.MARGINAL] * 2, *[Verdict.HEALTHY] * 2, Verdict.OPTIMAL]
+
+
+@given(
+    lower=st.floats(0, 4),
+    above=st.floats(0, 2),
+    beyond=st.floats(0, 2),
+    shares=st.tuples(st.floats(0, 1), st.floats(0, 1)),
+    is_bounded=st.booleans(),
+)
+def test_it_pays_only_by_the_lower_bound_and_hurts_only_by_the_upper(
+    evaluated, lower, above, beyond, shares, is_bounded
+):
+    value = lower + above
+    at_costs = (value - shares[0] * above, value + shares[1] * beyond)
+    found = evaluated(between(lower, value, value + beyond, at_costs, is_bounded=is_bounded))
+    assert (found in PAYING) <= (lower >= 1)
+    assert (found is Verdict.HARMFUL) <= (value + beyond < 1)
+    assert (found is Verdict.UNCLEAR) <= (at_costs[0] < 1 <= at_costs[1])
+    assert (value + beyond < 1) <= (found in NOT_PAYING)
+
+
+@given(
+    lowers=st.tuples(st.floats(0, 4), st.floats(0, 4)),
+    above=st.floats(0, 2),
+    beyond=st.floats(0, 2),
+)
+def test_a_higher_speedup_is_never_worse(evaluated, lowers, above, beyond):
+    low, high = (evaluated(between(lower, lower + above, lower + above + beyond)) for lower in sorted(lowers))
+    assert BETTER.index(low) <= BETTER.index(high)
 
 
 class TestInsufficient:
@@ -288,12 +171,13 @@ class TestInsufficient:
         of = {"first_tokens": 0, "gauges": (1.0, None, None), "increments": [{"drafts": 33}] * 30}
         assert not says_too_little(**{**of, **unknown})
 
-    def test_then_there_is_no_verdict(self, make_window):
-        known = {"length": None, "speedup_value": 2.5, "speedup": None, "policy": Policy()}
-        window = make_window(99, 99, 99, positions=(99,))
-        assert verdict(window, cost=cost_from(), **known) is Verdict.INSUFFICIENT
-        assert verdict(window, cost=None, **known) is Verdict.INSUFFICIENT
+    def test_then_there_is_no_verdict(self, evaluated):
+        assert evaluated(between(2.4, 2.5, 2.6), drafts=99) is Verdict.INSUFFICIENT
+
+    def test_without_decode_steps_there_is_none_either(self, evaluated):
+        assert evaluated(None) is Verdict.INSUFFICIENT
 
     def test_without_counters_there_is_none_either(self, make_window):
-        known = {"length": None, "speedup_value": None, "speedup": None, "policy": Policy()}
-        assert verdict(make_window(), cost=None, **known) is Verdict.INSUFFICIENT
+        window = make_window()
+        known = {"length": None, "speedup": between(2.4, 2.5, 2.6), "is_cost_known": True}
+        assert verdict(window, policy=Policy(), **known) is Verdict.INSUFFICIENT

@@ -29,7 +29,7 @@ def test_a_target_overrides_the_general_policy_key_by_key_at_any_depth():
     assert (whole.min_drafts, whole.max_half_width) == (7, 0.1)
     assert (whole.speedup.poor, whole.speedup.marginal, whole.speedup.healthy) == (1.05, 1.4, 2.0)
     assert (whole.drops.ratio, whole.drops.warm_up) == (0.3, 60.0)
-    assert whole.acceptance == Policy().acceptance
+    assert whole.findings == Policy().findings
 
 
 def test_a_target_can_return_to_a_default_that_the_general_policy_overrides():
@@ -44,9 +44,6 @@ policies = st.fixed_dictionaries(
         "min_drafts": st.integers(1, 1000),
         "speedup": st.fixed_dictionaries(
             {}, optional=dict.fromkeys(("harmful", "poor", "marginal", "healthy"), st.floats(0, 5))
-        ),
-        "acceptance": st.fixed_dictionaries(
-            {}, optional=dict.fromkeys(("poor_ratio", "healthy_ratio", "optimal_ratio"), st.floats(0, 1))
         ),
     },
 ).map(Policy.model_validate)
@@ -81,13 +78,7 @@ def test_invalid_thresholds_are_reported_at_their_key(own, general):
         ("{speedup: {poor: 0.9}}", "2: policy.speedup.poor is less than `harmful`, 1; raise it, or lower `harmful`"),
         ("{speedup: {poor: 1.5}}", "2: policy.speedup.poor is more than `marginal`, 1.3; lower it, or raise `marginal`"),
         ("{speedup: {marginal: 2, healthy: 1.5}}", "2: policy.speedup.healthy is less than `marginal`, 2; raise it, or lower `marginal`"),
-        ("{acceptance: {optimal_length: 1.4}}", "2: policy.acceptance.optimal_length is less than `healthy_length`, 1.5; raise it, or lower `healthy_length`"),
-        ("{acceptance: {harmful_length: 1.31}}", "2: policy.acceptance.harmful_length is more than `poor_length`, 1.3; lower it, or raise `poor_length`"),
-        ("{acceptance: {healthy_length_per_token: 0.8}}", "2: policy.acceptance.healthy_length_per_token is more than `optimal_length_per_token`, 0.7; lower it, or raise `optimal_length_per_token`"),
-        ("{acceptance: {poor_ratio: 0.61}}", "2: policy.acceptance.poor_ratio is more than `healthy_ratio`, 0.6; lower it, or raise `healthy_ratio`"),
-        ("{depth: {increase_above: 0.05}}", "2: policy.depth.increase_above is less than `decrease_below`, 0.1; raise it, or lower `decrease_below`"),
-        ("{acceptance: {healthy_length: 0.9}}", "2: policy.acceptance.healthy_length must be at least 1"),
-        ("{acceptance: {poor_ratio: 1.1}}", "2: policy.acceptance.poor_ratio must be at most 1"),
+        ("{acceptance: {poor_ratio: 0.4}}", "2: policy.acceptance is not a known key here; there are `min_drafts`, `max_half_width`, `speedup`, `depth`, `findings`, `drops`"),
         ("{depth: {tolerance: 1}}", "2: policy.depth.tolerance must be less than 1"),
         ("{findings: {tail_ratio: 0.5}}", "2: policy.findings.tail_ratio must be at least 1"),
         ("{findings: {low_coverage: nan}}", "2: policy.findings.low_coverage must be at most 1"),
@@ -109,7 +100,7 @@ def test_equal_thresholds_are_in_order(read):
 
 def test_a_targets_thresholds_are_checked_together_with_the_general_ones(mistakes):
     text = """\
-        policy: {speedup: {marginal: 1.5}, acceptance: {healthy_ratio: 0.5}}
+        policy: {speedup: {marginal: 1.5}}
         targets:
           - url: http://a
             policy: {speedup: {poor: 1.4}}
@@ -117,13 +108,12 @@ def test_a_targets_thresholds_are_checked_together_with_the_general_ones(mistake
             policy:
               speedup:
                 poor: 1.6
-              acceptance: {poor_ratio: 0.55, optimal_ratio: 0.4}
+                healthy: 1.4
           - url: http://c
     """
     assert mistakes(text) == [
         "8: targets[1].policy.speedup.poor is more than `marginal`, 1.5; lower it, or raise `marginal`",
-        "9: targets[1].policy.acceptance.poor_ratio is more than `healthy_ratio`, 0.5; lower it, or raise `healthy_ratio`",
-        "9: targets[1].policy.acceptance.optimal_ratio is less than `healthy_ratio`, 0.5; raise it, or lower `healthy_ratio`",
+        "9: targets[1].policy.speedup.healthy is less than `marginal`, 1.5; raise it, or lower `marginal`",
     ]
 
 

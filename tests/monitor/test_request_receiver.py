@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.config.policy import AcceptancePolicy, Policy
+from spec_decode_exporter.analysis.step_cost import StepCost
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.monitor.event_log import EventLog
@@ -210,11 +210,16 @@ def test_a_cost_is_that_of_the_target_or_the_mean_of_all_with_the_model():
     assert costs("qwen", "one") is None
 
 
-def test_a_cost_for_another_load_is_as_reliable_as_a_typical_one():
-    elsewhere = Cost(0.4, 0.1, CostSource.CONFIGURED, 1.0)
-    costs = costs_of(Fleet([Monitor("one", ("llama", elsewhere)), Monitor("two", ("llama", cost(0.2)))]))
-    assert costs("llama", "one") == Cost(0.4, 0.1, CostSource.TYPICAL, None)
-    assert costs("llama", "") == cost(0.2)
+def test_the_mean_of_several_costs_is_within_all_their_intervals():
+    one, two = (
+        Cost(
+            0.1 * each, 0.0, CostSource.TYPICAL, None, (StepCost(0.05 * each, 0.0), StepCost(0.3, 0.1 * each))
+        )
+        for each in (1, 3)
+    )
+    found = costs_of(Fleet([Monitor("one", ("llama", one)), Monitor("two", ("llama", two))]))("llama", "")
+    assert found.draft_cost_ratio == pytest.approx(0.2)
+    assert (found.low, found.high) == (StepCost(0.05, 0.0), StepCost(0.3, pytest.approx(0.3)))
 
 
 async def test_the_target_of_a_request_is_kept_only_if_it_is_monitored(clock, events, monkeypatch):
@@ -236,21 +241,6 @@ def test_the_most_reliable_source_is_used():
         Monitor("one", ("llama", cost(0.9, CostSource.TYPICAL)), ("llama", cost(0.2, CostSource.CONFIGURED)))
     ]
     assert costs_of(Fleet(monitors))("llama", "one") == cost(0.2, CostSource.CONFIGURED)
-
-
-async def test_the_harmful_length_is_that_of_the_policy(receiver, monkeypatch):
-    arguments = []
-
-    async def recorded(_store, *values):
-        await asyncio.sleep(0)
-        arguments.append(values)
-        return RequestFindings()
-
-    policy = Policy(acceptance=AcceptancePolicy(harmful_length=1.25))
-    monkeypatch.setattr(Fleet, "config", Config(policy=policy))
-    monkeypatch.setattr(RequestStore, "findings", recorded)
-    await receiver.findings()
-    assert arguments[0][-1] == 1.25
 
 
 async def test_a_mixed_workload_is_an_event_of_its_model(receiver, clock, events, monkeypatch):

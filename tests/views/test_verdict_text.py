@@ -6,12 +6,18 @@ from dataclasses import replace
 
 import pytest
 
+from spec_decode_exporter.analysis.cost import Cost
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
 from spec_decode_exporter.analysis.evaluation import Bounds, Evaluation
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.speedup import SpeedupRange
+from spec_decode_exporter.analysis.step_cost import StepCost
 from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.figures.decode_work import break_even_cost_ratio
+from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.views.verdict_text import recommendation_text, verdict_text
 
@@ -23,10 +29,28 @@ def test_a_verdict_names_its_speedup(busy):
     assert text == f"Speculation pays: {sure.value:.2f} times as fast as without it {between}."
 
 
-def test_a_verdict_without_a_cost_names_the_length(busy):
-    unknown = replace(busy.evaluation, costs=(None, None), verdict=Verdict.OPTIMAL)
+def test_a_verdict_without_a_cost_names_the_tokens_of_a_step(busy):
+    unknown = replace(busy.evaluation, costs=(None, None), verdict=Verdict.HEALTHY)
     text = verdict_text(replace(busy, evaluation=unknown))
-    assert text == "Speculation pays very well: a draft gives 4.30 tokens (4.28 to 4.32), at an unknown cost."
+    tokens = busy.figures[-1].value("speedup_ceiling_ratio")
+    assert (
+        text == f"Speculation pays: a decode step gives {tokens:.2f} tokens, at an unknown cost of drafting."
+    )
+
+
+def test_an_unclear_verdict_names_the_cost_that_decides(busy):
+    speedup = SpeedupRange(Estimate(1.4, 0.9, 2.5, 0.1), 0.95, 2.4)
+    cost = Cost(0.1, 0.0, CostSource.TYPICAL, None, (StepCost(0.02, 0.0), StepCost(0.6, 0.1)))
+    unclear = replace(busy.evaluation, verdict=Verdict.UNCLEAR, speedup=speedup)
+    text = verdict_text(replace(busy, evaluation=replace(unclear, costs=(cost, cost))))
+    even = busy.figures[-1].window
+    assert text.startswith(
+        "Whether speculation pays depends on its cost: 0.90 to 2.50 times as fast. It pays if "
+    )
+    assert f"less than {break_even_cost_ratio(even, cost):.2g} of a decode step" in text
+    assert text.endswith("; it costs 0.02 to 0.6 here (typical of the method).")
+    text = verdict_text(replace(busy, evaluation=replace(unclear, costs=(None, None))))
+    assert text.endswith("; what it costs is unknown.")
 
 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.ACTIVE])
@@ -109,7 +133,9 @@ def test_a_verdict_without_bounds_gives_the_reason(busy):
         counters = [*window.counters]
         counters[Counter.FIRST_TOKENS] = first_tokens
         unsure = replace(
-            busy.evaluation, verdict=Verdict.OPTIMAL, bounds=(Bounds(None, None, None),) * len(busy.windows)
+            busy.evaluation,
+            verdict=Verdict.OPTIMAL,
+            bounds=(Bounds(None, None, None, None),) * len(busy.windows),
         )
         windows = (*busy.windows[:-1], replace(window, counters=tuple(counters)))
         return verdict_text(replace(busy, windows=windows, evaluation=unsure))

@@ -8,7 +8,7 @@ from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.analysis.finding_context import FindingContext, Values, above, below, drafting
 from spec_decode_exporter.analysis.speculation_state import is_whole
 from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQUESTS, passing_requests
-from spec_decode_exporter.analysis.verdict import MIN_VERDICT_REQUESTS, Verdict, half_width
+from spec_decode_exporter.analysis.verdict import MIN_VERDICT_REQUESTS, NOT_PAYING, half_width
 from spec_decode_exporter.figures.acceptance import draft_acceptance_ratio
 from spec_decode_exporter.figures.positions import least_drafted, tells_positions
 from spec_decode_exporter.figures.ratio import ratio
@@ -141,7 +141,7 @@ def wasted_last_position(context: FindingContext) -> Values | None:
 def room_for_longer_draft(context: FindingContext) -> Values | None:
     """Condition: the last position is accepted often, and the cost does not rule out another token."""
     last, tokens = context.survival(-1), context.tokens
-    depth, bad = context.depth, context.verdict in (Verdict.POOR, Verdict.HARMFUL)
+    depth, bad = context.depth, context.verdict in NOT_PAYING
     is_open = not bad if depth is None else depth.tokens > tokens
     values = above("acceptance", last, context.policy.depth.increase_above) if is_open else None
     return values and {**values, "tokens": tokens}

@@ -57,9 +57,8 @@ def unclear_cost(context: FindingContext) -> Values | None:
     return {
         "lower": speedup.estimate.lower,
         "upper": speedup.estimate.upper,
-        "break_even": value,
-        "lowest_cost": cost.low.draft_cost_ratio,
-        "highest_cost": cost.high.draft_cost_ratio,
+        "break_even": max(value, 0.0),
+        **_interval(cost),
     }
 
 
@@ -68,7 +67,7 @@ def unknown_cost(context: FindingContext) -> Values | None:
     assumed = context.assumed_cost
     if context.cost is not None or assumed is None or context.state is State.DISABLED:
         return None
-    return {"lowest_cost": assumed.low.draft_cost_ratio, "highest_cost": assumed.high.draft_cost_ratio}
+    return _interval(assumed)
 
 
 def typical_cost(context: FindingContext) -> Values | None:
@@ -76,7 +75,7 @@ def typical_cost(context: FindingContext) -> Values | None:
     cost = context.cost
     if cost is None or cost.source is not CostSource.TYPICAL:
         return None
-    return _interval(cost)
+    return {**_interval(cost), "fixed_cost": cost.fixed_cost_ratio}
 
 
 def cost_without_load(context: FindingContext) -> Values | None:
@@ -100,12 +99,7 @@ def cost_out_of_range(context: FindingContext) -> Values | None:
 
 
 def _interval(cost: Cost) -> Values:
-    return {
-        "draft_cost": cost.draft_cost_ratio,
-        "lowest_cost": cost.low.draft_cost_ratio,
-        "highest_cost": cost.high.draft_cost_ratio,
-        "fixed_cost": cost.fixed_cost_ratio,
-    }
+    return {"lowest_cost": cost.low.draft_cost_ratio, "highest_cost": cost.high.draft_cost_ratio}
 
 
 def faster_method(context: FindingContext) -> Values | None:

@@ -37,6 +37,7 @@ class FindingName(StrEnum):
     CLIFF = "cliff"
     ABOVE_CROSSOVER = "above_crossover"
     NO_DEPTH_PAYS = "no_depth_pays"
+    UNCLEAR_COST = "unclear_cost"
     KV_PRESSURE = "kv_pressure"
     TOKEN_TIME_TAIL = "token_time_tail"  # noqa: S105 - a token of text
     DECODE_STEP_TAIL = "decode_step_tail"
@@ -51,7 +52,6 @@ class FindingName(StrEnum):
     ROOM_FOR_LONGER_DRAFT = "room_for_longer_draft"
     LOW_RATE = "low_rate"
     HIGH_RATE = "high_rate"
-    UNCLEAR_COST = "unclear_cost"
     UNKNOWN_COST = "unknown_cost"
     TYPICAL_COST = "typical_cost"
     COST_WITHOUT_LOAD = "cost_without_load"

@@ -153,6 +153,15 @@ RULES = (
         "number of draft tokens is faster than none. If these costs are right, disable speculation.",
     ),
     Rule(
+        FindingName.UNCLEAR_COST,
+        Severity.WARNING,
+        drafting,
+        cost.unclear_cost,
+        "The speed-up is between {lower:.2f} and {upper:.2f}, and the cost of drafting decides on which side "
+        "of 1. Speculation pays if a draft token costs less than {break_even:.3g} decode steps; it costs "
+        f"{{lowest_cost:.3g}} to {{highest_cost:.3g}}. {_WAYS_TO_MEASURE}",
+    ),
+    Rule(
         FindingName.KV_PRESSURE,
         Severity.WARNING,
         covered,
@@ -272,15 +281,6 @@ RULES = (
         acceptance.high_rate,
         "The acceptance rate is {rate:.3f}; above {threshold:g} operators call it good. It does not include "
         "the cost of drafting {tokens:.0f} tokens, which may still be slower: rely on the verdict.",
-    ),
-    Rule(
-        FindingName.UNCLEAR_COST,
-        Severity.WARNING,
-        drafting,
-        cost.unclear_cost,
-        "The speed-up is between {lower:.2f} and {upper:.2f}, and the cost of drafting decides on which side "
-        "of 1. Speculation pays if a draft token costs less than {break_even:.3g} decode steps; it costs "
-        f"{{lowest_cost:.3g}} to {{highest_cost:.3g}}. {_WAYS_TO_MEASURE}",
     ),
     Rule(
         FindingName.UNKNOWN_COST,

@@ -61,8 +61,9 @@ class DrafterCost:
     """Whether steps that draft nothing pay it too, as those of an n-gram search do."""
 
 
-_MEMORY_BOUND: Final = Range(0.0, 0.02, 0.03)
-"""Verifying a token while decoding is bound by memory."""
+_MEMORY_BOUND: Final = Range(0.002, 0.02, 0.03)
+"""Verifying a token while decoding is bound by memory. It is never free, so a drafter of which nothing is
+accepted always costs time."""
 _RIDGE: Final = Range(100.0, 200.0, 400.0)
 """Tokens of a step at which a dense model becomes bound by arithmetic."""
 _LONG_CONTEXT: Final = 0.25
@@ -75,26 +76,26 @@ _EXPERTS_SHARE: Final = Range(0.1, 0.4, 0.7)
 _MIXTURE_DRAFTER: Final = 1.5
 """Drafters of mixtures of experts are larger, relative to what a step reads of the target."""
 
-UNKNOWN_METHOD: Final = DrafterCost(Range(0.0, 0.12, 0.5), Range(0.0, 0.10, 0.35))
+UNKNOWN_METHOD: Final = DrafterCost(Range(0.0, 0.12, 0.5), Range(0.01, 0.10, 0.35))
 """Any drafter: a draft model costs 0.01 to 0.5, by its size."""
 
 _DRAFTERS: Final = {
     # Nothing but verifying, and the overlap that is lost to searching on the host.
-    "ngram": DrafterCost(Range(0.0, 0.0, 0.01), Range(0.0, 0.10, 0.40), paid_by_every_step=True),
+    "ngram": DrafterCost(Range(0.0, 0.0, 0.01), Range(0.01, 0.10, 0.40), paid_by_every_step=True),
     # The same search as a kernel, so that scheduling stays asynchronous.
-    "ngram_gpu": DrafterCost(Range(0.0, 0.0, 0.01), Range(0.0, 0.03, 0.15), paid_by_every_step=True),
+    "ngram_gpu": DrafterCost(Range(0.0, 0.0, 0.01), Range(0.005, 0.03, 0.15), paid_by_every_step=True),
     # A tree instead of a search, on the host as well; it is felt at high loads (ArcticInference #204).
-    "suffix": DrafterCost(Range(0.0, 0.0, 0.01), Range(0.0, 0.10, 0.40), paid_by_every_step=True),
+    "suffix": DrafterCost(Range(0.0, 0.0, 0.01), Range(0.01, 0.10, 0.40), paid_by_every_step=True),
     # A head is one small matrix and, in vLLM, an output matrix of its own. They run side by side.
     "medusa": DrafterCost(Range(0.005, 0.04, 0.10), Range(0.02, 0.10, 0.30), paid_by_every_step=True),
     # Likewise, one after the other. (An LSTM drafter is 5 to 10 % of a step, ArcticInference #150.)
     "mlp_speculator": DrafterCost(Range(0.01, 0.04, 0.12), Range(0.02, 0.10, 0.30), paid_by_every_step=True),
     # One layer and the whole output matrix for each token. (#24343: 0.09 with all of the vocabulary.)
-    "eagle": DrafterCost(Range(0.02, 0.06, 0.16), Range(0.0, 0.10, 0.30)),
+    "eagle": DrafterCost(Range(0.02, 0.06, 0.16), Range(0.01, 0.10, 0.30)),
     # A quarter of the vocabulary. (vLLM #24243, MiniCPM-4B, six tokens: 0.43 to 0.53 for all, 0.52 here.)
-    "eagle3": DrafterCost(Range(0.015, 0.05, 0.14), Range(0.0, 0.10, 0.30)),
+    "eagle3": DrafterCost(Range(0.015, 0.05, 0.14), Range(0.01, 0.10, 0.30)),
     # One layer of the target and its output matrix. (A 27B model, two and four tokens: 0.44 and 0.46.)
-    "mtp": DrafterCost(Range(0.015, 0.05, 0.14), Range(0.0, 0.10, 0.30)),
+    "mtp": DrafterCost(Range(0.015, 0.05, 0.14), Range(0.01, 0.10, 0.30)),
     # All tokens in one pass of about five of 36 layers: the pass is fixed, a token is verified only.
     "dflash": DrafterCost(Range(0.0, 0.01, 0.03), Range(0.05, 0.20, 0.45)),
     # Likewise, with a small head that goes over the tokens one after the other.
@@ -157,7 +158,7 @@ def _dense(running: float, tokens: float) -> Range:
     sharp = max(0.0, running * (tokens + 1) - _RIDGE.high) / (tokens * max(running, _RIDGE.high))
     smooth = running / (running + _RIDGE.guess)
     return Range(
-        _LONG_CONTEXT * sharp,
+        max(_LONG_CONTEXT * sharp, _MEMORY_BOUND.low),
         _MEMORY_BOUND.guess + 0.8 * smooth,
         min(1.0, _MEMORY_BOUND.high + running / _RIDGE.low),
     )
@@ -169,7 +170,7 @@ def _mixture(running: float, tokens: float) -> Range:
     guess = _experts(_GUESSED_RATIO, running, tokens, _EXPERTS_SHARE.guess)
     bound_later = running / min(_EXPERTS_RATIOS)
     return Range(
-        _LONG_CONTEXT * low,
+        max(_LONG_CONTEXT * low, _MEMORY_BOUND.low),
         guess + _MEMORY_BOUND.guess,
         min(1.0, high + _MEMORY_BOUND.high + bound_later / _RIDGE.low),
     )

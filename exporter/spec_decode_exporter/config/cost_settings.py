@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, Final, Self
+from typing import Annotated, Any, Final, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from spec_decode_exporter.config.errors import MistakesError
 from spec_decode_exporter.config.http_settings import Section
@@ -36,6 +36,9 @@ class Architecture(StrEnum):
     MIXTURE_OF_EXPERTS = "mixture_of_experts"
 
 
+_ARCHITECTURES: Final[dict[str, Any]] = {"type": "string", "enum": [*map(str, Architecture)]}
+
+
 class SpeculativeSettings(Section):
     """Speculation of a server, for servers whose metrics do not include it."""
 
@@ -48,7 +51,7 @@ class SpeculativeSettings(Section):
         description="The number of draft tokens, vLLM's `num_speculative_tokens`.",
     )
     draft_model: ModelText | None = Field(default=None, description="The name of the draft model.")
-    architecture: Architecture | None = Field(
+    architecture: Annotated[Architecture, WithJsonSchema(_ARCHITECTURES)] | None = Field(
         default=None,
         description="The architecture of the served model: `dense` or `mixture_of_experts`. The typical cost "
         "of drafting depends on it. Without it, known names of models decide; an unknown name means either.",

@@ -14,11 +14,10 @@ from spec_decode_exporter.analysis.evaluation import (
     conclude,
 )
 from spec_decode_exporter.analysis.recommendation import Action
-from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.verdict import NOT_PAYING
 from spec_decode_exporter.core.debounce import Debounce
 from spec_decode_exporter.window.ledger import Window
 
-_BAD = (Verdict.POOR, Verdict.HARMFUL)
 _NEEDS_A_BAD_VERDICT = (Action.DISABLE, Action.LIMIT_BATCH)
 
 
@@ -52,7 +51,7 @@ class Evaluator:
             return NO_ADVICE
         self._advised_at = now
         advice = self._debounce.offer(assessment.advice, now)
-        if advice.action in _NEEDS_A_BAD_VERDICT and assessment.context.verdict not in _BAD:
+        if advice.action in _NEEDS_A_BAD_VERDICT and assessment.context.verdict not in NOT_PAYING:
             self._debounce = Debounce(self._longest)
             advice = self._debounce.offer(assessment.advice, now)
         return advice

@@ -8,7 +8,7 @@ from typing import Final
 
 from spec_decode_exporter.analysis.comparison.comparison import Outcome
 from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.verdict import PAYING, Verdict
 from spec_decode_exporter.reports.plan.deployment_plan import PlanOutcome
 from spec_decode_exporter.views.models import EngineView, ObservationView
 
@@ -47,7 +47,6 @@ COMPARISON: Final[Mapping[Outcome, ExitStatus]] = {
 }
 
 _WORST_FIRST: Final = (ExitStatus.BAD, ExitStatus.FAILED, ExitStatus.UNKNOWN)
-_PAYING: Final = frozenset({Verdict.OPTIMAL, Verdict.HEALTHY, Verdict.MARGINAL})
 
 
 def observation_status(view: ObservationView) -> ExitStatus:
@@ -70,7 +69,7 @@ def _engine_status(engine: EngineView) -> ExitStatus:
         return ExitStatus.FAILED
     if not _has_bounds(engine):
         return ExitStatus.UNKNOWN
-    if engine.verdict in _PAYING or (engine.verdict is Verdict.POOR and _is_faster(engine)):
+    if engine.verdict in PAYING or (engine.verdict is Verdict.POOR and _is_faster(engine)):
         return ExitStatus.GOOD
     return ExitStatus.UNKNOWN
 

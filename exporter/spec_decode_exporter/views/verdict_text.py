@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQUESTS, passing_requests
@@ -33,6 +34,16 @@ _VERDICTS: Final = {
     Verdict.HARMFUL: "Speculation makes decoding slower",
 }
 
+_SOURCES: Final = {
+    CostSource.EXPERIMENT: "by the experiment's step times",
+    CostSource.MEASURED: "measured on this engine",
+    CostSource.BASELINE: "by its step times without speculation",
+    CostSource.IMPORTED: "imported",
+    CostSource.CONFIGURED: "configured",
+    CostSource.SIZES: "by the sizes of the models",
+    CostSource.TYPICAL: "typical of the method",
+}
+
 
 def verdict_text(snapshot: EngineSnapshot) -> str:
     """Return the state, or else the verdict with its figure."""
@@ -41,18 +52,44 @@ def verdict_text(snapshot: EngineSnapshot) -> str:
         return STATES[evaluation.state]
     if evaluation.verdict is Verdict.INSUFFICIENT:
         return "Too little was drafted, or too unevenly, to say whether speculation pays."
+    if evaluation.verdict is Verdict.UNCLEAR:
+        return _unclear(snapshot)
     return f"{_VERDICTS[evaluation.verdict]}: {_figure(snapshot)}."
 
 
+def _unclear(snapshot: EngineSnapshot) -> str:
+    """Write the bounds of the speed-up, and the cost below which speculation pays."""
+    speedup, figures = snapshot.evaluation.speedup, snapshot.figures[-1]
+    span = (
+        ""
+        if speedup is None
+        else f" {speedup.estimate.lower:.2f} to {speedup.estimate.upper:.2f} times as fast."
+    )
+    even = figures.value("break_even_cost_ratio")
+    pays = (
+        ""
+        if even is None
+        else f" It pays if a draft token costs less than {max(even, 0.0):.2g} of a decode step"
+    )
+    return f"Whether speculation pays depends on its cost:{span}{pays}{_assumed(snapshot)}"
+
+
+def _assumed(snapshot: EngineSnapshot) -> str:
+    cost = snapshot.evaluation.cost
+    if cost is None:
+        return "; what it costs is unknown."
+    span = f"{cost.low.draft_cost_ratio:.2g} to {cost.high.draft_cost_ratio:.2g}"
+    return f"; it costs {span} here ({_SOURCES[cost.source]})."
+
+
 def _figure(snapshot: EngineSnapshot) -> str:
-    """Write the speed-up or, if the cost is unknown, the acceptance length."""
+    """Write the speed-up or, if the cost is unknown, the tokens of a decode step."""
     figures = snapshot.figures[-1]
-    speedup, length = (figures.value(key) for key in ("estimated_speedup_ratio", "acceptance_length_tokens"))
+    speedup, tokens = (figures.value(key) for key in ("estimated_speedup_ratio", "speedup_ceiling_ratio"))
     if speedup is not None:
         span = _between(figures.estimate("estimated_speedup_ratio"), figures.window)
         return f"{speedup:.2f} times as fast as without it{span}"
-    span = _between(figures.estimate("acceptance_length_tokens"), figures.window)
-    return f"a draft gives {length:.2f} tokens{span}, at an unknown cost"
+    return f"a decode step gives {tokens:.2f} tokens, at an unknown cost of drafting"
 
 
 def _between(estimate: Estimate | None, window: Window) -> str:
@@ -125,5 +162,8 @@ _RECOMMENDATIONS: Final[Mapping[Action, Callable[[EngineSnapshot], str]]] = {
     Action.DISABLE: lambda _: "Switch speculation off: no number of draft tokens is known to pay.",
     Action.LIMIT_BATCH: _limit_batch,
     Action.SWITCH_METHOD: _switch_method,
+    Action.MEASURE_COST: lambda _: (
+        "Measure the cost of drafting first: the findings list how, cheapest first."
+    ),
     Action.COLLECT: lambda snapshot: _COLLECT.get(snapshot.evaluation.state, _UNKNOWN),
 }

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.typical_costs import method_cost
+from spec_decode_exporter.analysis.typical_costs import drafter_cost
 from spec_decode_exporter.reports.plan.draft_method import (
     METHODS,
     SEARCHES,
@@ -90,14 +90,14 @@ def test_a_given_cost_overrides_the_estimate():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_draft_has_the_typical_fixed_cost_of_its_method(method):
-    usual = method_cost(method)
+    usual = drafter_cost(method)
     assert fixed_cost_ratio(method) == (usual.fixed_cost_ratio if usual else STARTING_COST_RATIO)
 
 
 @pytest.mark.parametrize("method", SEARCHES)
 def test_a_search_has_the_typical_cost_and_takes_no_memory(method):
     found = planned("--target", "8B", "--method", method)
-    assert found.costs.at(4).draft_cost_ratio == VERIFY_COST_RATIO == method_cost(method).draft_cost_ratio
+    assert found.costs.at(4).draft_cost_ratio == VERIFY_COST_RATIO == drafter_cost(method).draft_cost_ratio
     assert found.drafting == found.alone
     assert found.draft_ratio is None
 

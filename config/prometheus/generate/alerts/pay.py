@@ -46,8 +46,8 @@ PAY: Final = (
         rate(spec_decode_accepted_tokens_total[30m]) / rate(spec_decode_draft_tokens_total[30m])
           < @margin * avg_over_time(spec_decode_break_even_acceptance_ratio[30m])
         and increase(spec_decode_drafts_total[30m]) >= @drafts
-        # A cost that is only the method's default is a guess: it never fires the alert.
-        and ignoring (source) last_over_time(spec_decode_draft_cost_ratio{source!="typical"}[30m])
+        # A cost that is only typical, or by sizes, is a guess: it never fires the alert.
+        and ignoring (source) last_over_time(spec_decode_draft_cost_ratio{source!~"typical|sizes"}[30m])
         """,
     ),
     Alert(
@@ -59,11 +59,8 @@ PAY: Final = (
         expr="""
         1 + rate(spec_decode_accepted_tokens_total[30m]) / rate(spec_decode_drafts_total[30m]) < @length
         and increase(spec_decode_drafts_total[30m]) >= @drafts
-        # Not if drafting is known to be cheap enough to pay even then.
-        unless ignoring (window) (
-          min_over_time(spec_decode_estimated_speedup_ratio_lower{window="@long"}[10m]) > 1
-          and ignoring (window, source) last_over_time(spec_decode_draft_cost_ratio{source!="typical"}[10m])
-        )
+        # Not if drafting is cheap enough to pay even then, at every possible cost.
+        unless ignoring (window) min_over_time(spec_decode_estimated_speedup_ratio_lower{window="@long"}[10m]) > 1
         """,
     ),
     Alert(

@@ -22,7 +22,7 @@ GENERATED: Final = 665.0
 DECODING: Final = 6.0
 
 STATES: Final = ("disabled", "idle", "active", "stalled", "unreachable")
-VERDICTS: Final = ("optimal", "healthy", "marginal", "poor", "harmful", "insufficient")
+VERDICTS: Final = ("optimal", "healthy", "marginal", "poor", "harmful", "unclear", "insufficient")
 ACTIONS: Final = ("keep", "increase", "decrease", "disable", "limit_batch", "switch_method", "collect")
 CHECKS: Final = (
     "positions_add_up",

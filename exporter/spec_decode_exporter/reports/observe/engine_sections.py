@@ -24,9 +24,13 @@ _LATENCIES: Final[Mapping[Latency, str]] = {
     Latency.END_TO_END: "end to end",
 }
 _SOURCES: Final[Mapping[CostSource, str]] = {
-    CostSource.CONFIGURED: "as it was given",
+    CostSource.EXPERIMENT: "by step times with drafts here and without drafts in the baseline",
     CostSource.MEASURED: "as measured on this engine, with drafts and without",
-    CostSource.TYPICAL: "the method's typical cost",
+    CostSource.BASELINE: "by step times with drafts, and earlier without",
+    CostSource.IMPORTED: "as vllm bench forward measured",
+    CostSource.CONFIGURED: "as it was given",
+    CostSource.SIZES: "by the sizes of the models",
+    CostSource.TYPICAL: "what the method usually costs",
 }
 _SHOWN_ELSEWHERE: Final = frozenset({*DOUBTS, FindingName.TYPICAL_COST})
 

@@ -7,7 +7,6 @@ from math import ceil
 from typing import Final
 
 from spec_decode_exporter.analysis.finding import FindingName
-from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import WHOLE_WINDOW, State
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.reports.parts import Note
@@ -53,8 +52,6 @@ def _in_the_window(engine: EngineView, window: WindowView, seconds: float) -> It
             f"It was observed for {window.seconds:.0f} of {seconds:.0f} s. A verdict takes half of an "
             f"observation, and advice {100 * WHOLE_WINDOW:.0f} % of it: observe it again, or for longer."
         )
-    elif engine.recommendation is Action.COLLECT and not doubts:
-        yield Note("The cost of drafting is unknown, so there is no advice on the number of draft tokens.")
 
 
 def _few_drafts(values: Values, window: WindowView) -> str:

@@ -28,6 +28,7 @@ _VERDICTS: Final[Mapping[Verdict, Tone]] = {
     Verdict.MARGINAL: Tone.FAIR,
     Verdict.POOR: Tone.FAIR,
     Verdict.HARMFUL: Tone.BAD,
+    Verdict.UNCLEAR: Tone.FAIR,
     Verdict.INSUFFICIENT: Tone.NEUTRAL,
 }
 _STATES: Final[Mapping[State, Tone]] = {

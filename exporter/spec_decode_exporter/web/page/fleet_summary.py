@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Final
 
 from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, Verdict
 from spec_decode_exporter.views.models import EngineView
 from spec_decode_exporter.web.page.markup import Markup, tag
 from spec_decode_exporter.web.page.page_query import PageQuery
@@ -16,10 +16,9 @@ Standing = Verdict | State
 """Verdict, or the state of an engine that does not draft."""
 
 _ALL: Final[tuple[Standing, ...]] = (*Verdict, *State)
-_PAYS: Final = (Verdict.OPTIMAL, Verdict.HEALTHY, Verdict.MARGINAL)
-_DOES_NOT: Final = (Verdict.POOR, Verdict.HARMFUL)
 _ALARMING: Final = (Verdict.HARMFUL, State.STALLED, State.UNREACHABLE)
 _TOO_EARLY: Final = "Too early to say whether speculation pays."
+_UNCLEAR: Final = "Whether speculation pays depends on its cost, which is not known well enough."
 
 
 def standing(view: EngineView) -> Standing:
@@ -35,15 +34,18 @@ def is_alarming(view: EngineView) -> bool:
 
 def sentence(standings: Counter[Standing]) -> str:
     """Summarize the engines that draft in one sentence."""
-    pays = sum(standings[each] for each in _PAYS)
-    does_not = sum(standings[each] for each in _DOES_NOT)
-    drafting = pays + does_not + standings[Verdict.INSUFFICIENT]
+    pays = sum(standings[each] for each in PAYING)
+    does_not = sum(standings[each] for each in NOT_PAYING)
+    unclear = standings[Verdict.UNCLEAR]
+    drafting = pays + does_not + unclear + standings[Verdict.INSUFFICIENT]
     if not standings:
         return "No engine was seen yet."
     if not drafting:
         return "No engine drafts anything now."
-    if not pays + does_not:
+    if not pays + does_not + unclear:
         return _TOO_EARLY
+    if not pays + does_not:
+        return _UNCLEAR
     if drafting == 1:
         return "Speculation pays." if pays else "Speculation hardly pays, if at all."
     if pays == drafting:
@@ -52,8 +54,9 @@ def sentence(standings: Counter[Standing]) -> str:
 
 
 def _rest(does_not: int, standings: Counter[Standing]) -> str:
-    unsure = standings[Verdict.INSUFFICIENT]
+    unclear, unsure = standings[Verdict.UNCLEAR], standings[Verdict.INSUFFICIENT]
     parts = [f"hardly or not at all on {does_not}"] if does_not else []
+    parts += [f"depending on an unknown cost on {unclear}"] if unclear else []
     parts += [f"too early to say on {unsure}"] if unsure else []
     return f"; {', '.join(parts)}" if parts else ""
 

@@ -24,15 +24,18 @@ class Word(NamedTuple):
     meaning: str
 
 
-_BASIS: Final = "by the speed-up or, where the cost of drafting is unknown, by the acceptance length."
+_BASIS: Final = "by the lower bound of the speed-up, which allows for an uncertain cost of drafting."
 
 VERDICTS: Final[Mapping[Verdict, Word]] = {
     Verdict.OPTIMAL: Word("Optimal", f"Speculation pays very well, {_BASIS}"),
     Verdict.HEALTHY: Word("Healthy", f"It pays, {_BASIS}"),
     Verdict.MARGINAL: Word("Marginal", f"It pays a little, {_BASIS}"),
-    Verdict.POOR: Word("Poor", f"It hardly pays, if at all, {_BASIS}"),
+    Verdict.POOR: Word("Poor", "It hardly pays, if at all, by the bounds of the speed-up."),
     Verdict.HARMFUL: Word(
-        "Harmful", "Decoding is slower than without speculation, with statistical significance."
+        "Harmful", "Decoding is slower than without speculation, at every possible cost of drafting."
+    ),
+    Verdict.UNCLEAR: Word(
+        "Unclear", "Whether it pays depends on a cost of drafting that is not known well enough."
     ),
     Verdict.INSUFFICIENT: Word("Too early", "Too few drafts, or too uneven ones, for a verdict."),
 }
@@ -56,6 +59,7 @@ ACTIONS: Final[Mapping[Action, str]] = {
     Action.DISABLE: "switch speculation off",
     Action.LIMIT_BATCH: "speculate only while few requests run",
     Action.SWITCH_METHOD: "draft by another engine's method",
+    Action.MEASURE_COST: "measure the cost of drafting",
     Action.COLLECT: "none, the data does not suffice",
 }
 """Text of each action, without numbers."""
