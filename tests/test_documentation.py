@@ -10,7 +10,7 @@ from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.analysis.finding import FindingName
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.analysis.typical_costs import _METHOD_COSTS
+from spec_decode_exporter.analysis.typical_costs import _DRAFTERS
 from spec_decode_exporter.analysis.verdict import Verdict
 
 CHECKOUT = Path(__file__).parents[1]
@@ -23,11 +23,13 @@ def test_every_term_is_explained(word):
     assert f"`{word}`" in SEMANTICS
 
 
-@pytest.mark.parametrize(("method", "cost"), _METHOD_COSTS.items())
-def test_every_default_cost_is_in_the_table(method, cost):
+@pytest.mark.parametrize(("method", "cost"), _DRAFTERS.items())
+def test_every_typical_cost_is_in_the_table_with_its_range(method, cost):
     (row,) = [line for line in SEMANTICS.splitlines() if line.startswith("|") and f"`{method}`" in line]
     _, _, per_token, fixed, *_ = (cell.strip() for cell in row.split("|"))
-    assert (float(per_token), float(fixed)) == (cost.draft_cost_ratio, cost.fixed_cost_ratio)
+    for cell, expected in ((per_token, cost.token), (fixed, cost.step)):
+        low, guess, high = map(float, cell.split(" · "))
+        assert (low, guess, high) == expected
 
 
 def test_every_picture_is_shown_somewhere():

@@ -59,19 +59,14 @@ def verdict_text(snapshot: EngineSnapshot) -> str:
 
 def _unclear(snapshot: EngineSnapshot) -> str:
     """Write the bounds of the speed-up, and the cost below which speculation pays."""
-    speedup, figures = snapshot.evaluation.speedup, snapshot.figures[-1]
-    span = (
-        ""
-        if speedup is None
-        else f" {speedup.estimate.lower:.2f} to {speedup.estimate.upper:.2f} times as fast."
-    )
-    even = figures.value("break_even_cost_ratio")
-    pays = (
-        ""
-        if even is None
-        else f" It pays if a draft token costs less than {max(even, 0.0):.2g} of a decode step"
-    )
-    return f"Whether speculation pays depends on its cost:{span}{pays}{_assumed(snapshot)}"
+    speedup, even = snapshot.evaluation.speedup, snapshot.figures[-1].value("break_even_cost_ratio")
+    parts = ["Whether speculation pays depends on its cost:"]
+    if speedup is not None:
+        bounds = speedup.estimate
+        parts.append(f"{bounds.lower:.2f} to {bounds.upper:.2f} times as fast.")
+    if even is not None:
+        parts.append(f"It pays if a draft token costs less than {max(even, 0.0):.2g} of a decode step")
+    return f"{' '.join(parts)}{_assumed(snapshot)}"
 
 
 def _assumed(snapshot: EngineSnapshot) -> str:

@@ -42,15 +42,12 @@ def sentence(standings: Counter[Standing]) -> str:
         return "No engine was seen yet."
     if not drafting:
         return "No engine drafts anything now."
-    if not pays + does_not + unclear:
-        return _TOO_EARLY
     if not pays + does_not:
-        return _UNCLEAR
+        return _UNCLEAR if unclear else _TOO_EARLY
     if drafting == 1:
         return "Speculation pays." if pays else "Speculation hardly pays, if at all."
-    if pays == drafting:
-        return f"Speculation pays on all {pays} engines that draft."
-    return f"Speculation pays on {pays} of the {drafting} engines that draft{_rest(does_not, standings)}."
+    where = f"all {pays} engines" if pays == drafting else f"{pays} of the {drafting} engines"
+    return f"Speculation pays on {where} that draft{_rest(does_not, standings)}."
 
 
 def _rest(does_not: int, standings: Counter[Standing]) -> str:
