@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from benchmarks.truth.cells import Cell, cells
 from benchmarks.truth.sources import SOURCES, NotAvailableError, Recording, Reported, Source
+from benchmarks.truth.tables import percent, table
 
 PAYS = frozenset({"marginal", "healthy", "optimal"})
 HURTS = frozenset({"harmful"})
@@ -144,11 +145,6 @@ def score(source: Source, recordings: Sequence[Recording]) -> Score:
     return Score(source, tuple(outcomes), elsewhere)
 
 
-def percent(share: float | None) -> str:
-    """Return a share in percent."""
-    return "-" if share is None else f"{100 * share:.1f}"
-
-
 HEADS = (
     "source of the cost",
     "cells",
@@ -209,19 +205,6 @@ def _line(outcome: Outcome) -> str:
     figures = (found.value, found.lower, found.upper)
     value, lower, upper = ("-" if each is None else f"{each:.2f}" for each in figures)
     return f"truth {outcome.truth:.2f}, {found.verdict} {value} [{lower}, {upper}], {found.action}: {outcome.cell}"
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, markdown: bool) -> str:
-    """Return a table: Markdown, or columns of equal width."""
-    lines = [list(heads), *map(list, rows)]
-    if markdown:
-        lines.insert(1, ["---", *["--:"] * (len(heads) - 1)])
-        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    widths = [max(len(line[place]) for line in lines) for place in range(len(heads))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import exp, log
 from random import Random
@@ -31,8 +31,6 @@ SERVED_BYTES = 1.08
 """Memory of a model over its weights without the embedding: the embedding, and what CUDA takes."""
 OVERLAPPED_SHARE = 0.7
 """Assumed share of servers with asynchronous scheduling: vLLM's default since 0.14."""
-SAMPLE = 8000
-"""Requests whose mean stands for an endless run."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +64,11 @@ class Cell:
 
     def pace_at(self, running: int) -> Pace:
         """Return the mean state at another load of the same requests."""
-        return pace(Random(self.seed), self.server, self.mix, running, requests=SAMPLE)
+        return pace(self.server, self.mix, running)
 
     def plain_at(self, running: int, *, speculates: bool = False) -> float:
         """Return the mean time of a step without drafts at another load."""
-        return plain_seconds(
-            Random(self.seed), self.server, self.mix, running, speculates=speculates, requests=SAMPLE
-        )
+        return plain_seconds(self.server, self.mix, running, speculates=speculates)
 
     def cost_at(self, running: int) -> float:
         """Return the cost of a draft token in plain steps at a load, all that speculation costs included."""
@@ -85,7 +81,7 @@ class Cell:
         return Traffic(Random(self.seed * 1009 + salt), self.server, self.mix, self.running)
 
     def __str__(self) -> str:
-        """Return a line for a table."""
+        """Return its description, for a list."""
         server, mix = self.server, self.mix
         return (
             f"{server.target.name} on {server.gpu.name}, {server.drafter.name} K={server.tokens}, "
@@ -160,7 +156,3 @@ def _fitting(
         fits *= 2
     return running, max(min(context, fits), MIN_CONTEXT / 2)
 
-
-def with_prompts(cell: Cell, prompt_tokens: float) -> Cell:
-    """Return the cell with other uncached tokens of a prompt."""
-    return replace(cell, mix=replace(cell.mix, prompt_tokens=prompt_tokens))

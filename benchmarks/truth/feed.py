@@ -20,40 +20,20 @@ START = 1_000.0
 """Monotonic time of the first poll."""
 WALL = 1_790_000_000.0
 
-_COUNTERS = {
-    Counter.GENERATION_TOKENS: "generation_tokens",
-    Counter.FIRST_TOKENS: "first_tokens",
-    Counter.DECODE_STEPS: "decode_steps",
-    Counter.DECODE_NANOSECONDS: "decode_nanoseconds",
-    Counter.PREFIX_CACHE_QUERIES: "prefix_queries",
-    Counter.PREFIX_CACHE_HITS: "prefix_hits",
-    Counter.PROMPT_TOKENS: "prompt_tokens",
-    Counter.FINISHED_REQUESTS: "finished_requests",
-    Counter.END_TO_END_NANOSECONDS: "end_to_end_nanoseconds",
-}
-_SPECULATION = {
-    Counter.DRAFTS: "drafts",
-    Counter.DRAFT_TOKENS: "draft_tokens",
-    Counter.ACCEPTED_TOKENS: "accepted_tokens",
-}
+_OF_DRAFTS = frozenset({Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS})
 
 
 def sample(counts: Counts, *, created: float, speculates: bool = True) -> Sample:
     """Return the page of a server; one that does not speculate has no counters of drafts."""
-    names = {**_COUNTERS, **(_SPECULATION if speculates else {}), Counter.PREEMPTIONS: None}
-    values = [_value(counts, names, counter) for counter in Counter]
+    values = tuple(
+        getattr(counts, counter.name.lower()) if speculates or counter not in _OF_DRAFTS else None
+        for counter in Counter
+    )
     gauges: list[float | None] = [None] * len(Gauge)
-    gauges[Gauge.RUNNING_REQUESTS] = float(counts.running)
-    gauges[Gauge.WAITING_REQUESTS] = float(counts.waiting)
+    gauges[Gauge.RUNNING_REQUESTS] = float(counts.running_requests)
+    gauges[Gauge.WAITING_REQUESTS] = float(counts.waiting_requests)
     gauges[Gauge.KV_CACHE_USAGE] = 0.5
-    return Sample(tuple(values), tuple(counts.positions) if speculates else (), tuple(gauges), created)
-
-
-def _value(counts: Counts, names: dict[Counter, str | None], counter: Counter) -> int | None:
-    if counter not in names:
-        return None
-    name = names[counter]
-    return 0 if name is None else int(getattr(counts, name))
+    return Sample(values, tuple(counts.positions) if speculates else (), tuple(gauges), created)
 
 
 class FedEngine:

@@ -7,9 +7,10 @@ exporter does not have the source.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
+from typing import Any
 
 from benchmarks.truth.cells import Cell
 from benchmarks.truth.feed import LENGTHS, FedEngine, windows
@@ -17,6 +18,7 @@ from benchmarks.truth.shapes import Method
 from benchmarks.truth.traffic import Counts
 from spec_decode_exporter.analysis.evaluation import Assumptions, Evaluation, EvaluationInputs, evaluate
 from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.config import cost_settings
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
 from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
 from spec_decode_exporter.window.ledger import Window
@@ -66,7 +68,7 @@ class Recording:
     def drafting(self) -> list[Counts]:
         """Polls while it drafts, for a whole longest window."""
         step = self.cell.pace.step_seconds
-        return list(self.cell.traffic(0).seconds(DRAFTING_SECONDS, seconds_per_step=step))
+        return list(self.cell.traffic(0).seconds(DRAFTING_SECONDS, lambda _: step))
 
     @cached_property
     def windows(self) -> tuple[Window, ...]:
@@ -77,7 +79,7 @@ class Recording:
         """Return polls without drafts; ``factor`` multiplies the time of a step."""
         step = factor * self.cell.plain_at(self.cell.running, speculates=speculates)
         traffic = self.cell.traffic(1)
-        return list(traffic.seconds(PLAIN_SECONDS, drafts=False, seconds_per_step=step))
+        return list(traffic.seconds(PLAIN_SECONDS, lambda _: step, drafts=False))
 
     def assumptions(self, cost: CostSettings | None = None) -> Assumptions:
         """Return the exporter's knowledge of the engine."""
@@ -86,8 +88,12 @@ class Recording:
 
     def by_settings(self, cost: CostSettings | None) -> Reported:
         """Return the evaluation with a configured cost, or with none."""
+        return self.by(self.assumptions(cost))
+
+    def by(self, assumptions: Assumptions) -> Reported:
+        """Return the evaluation with these assumptions, and nothing measured."""
         inputs = EvaluationInputs(
-            assumptions=self.assumptions(cost),
+            assumptions=assumptions,
             latencies={},
             broken=frozenset(),
             speculates=True,
@@ -128,7 +134,7 @@ def measured(recording: Recording) -> Reported | None:
     engine = FedEngine(recording.assumptions())
     pause = recording.plain(speculates=True)
     engine.poll(pause)
-    engine.poll(_after(pause[-1], recording.drafting))
+    engine.poll(counts.after(pause[-1]) for counts in recording.drafting)
     return _monitored(engine)
 
 
@@ -193,22 +199,13 @@ def typical(recording: Recording) -> Reported:
 
 def typical_by_kind(recording: Recording) -> Reported:
     """Evaluate with the method, and with the knowledge that the model is dense or a mixture of experts."""
-    raise NotAvailableError(f"no setting for dense or mixture of experts: {recording.cell.server.target.name}")
-
-
-def _after(last: Counts, polls: list[Counts]) -> list[Counts]:
-    """Return the polls of a process that has counted ``last`` already."""
-    following = []
-    for counts in polls:
-        later = counts.copy()
-        for name in Counts.__slots__:
-            before = getattr(last, name)
-            if name == "positions":
-                later.positions = [one + other for one, other in zip(before, later.positions, strict=True)]
-            elif name not in {"running", "waiting"}:
-                setattr(later, name, before + getattr(later, name))
-        following.append(later)
-    return following
+    kinds = getattr(cost_settings, "Architecture", None)
+    if kinds is None:
+        raise NotAvailableError("no setting for dense or mixture of experts")
+    kind = kinds("dense" if recording.cell.server.target.is_dense else "mixture_of_experts")
+    assumptions = recording.assumptions()
+    known: dict[str, Any] = {"architecture": kind}
+    return recording.by(replace(assumptions, speculation=replace(assumptions.speculation, **known)))
 
 
 def _monitored(engine: FedEngine) -> Reported:
