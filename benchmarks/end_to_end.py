@@ -196,7 +196,9 @@ def trials(seed: int, *, smoke: bool) -> Iterator[Trial]:
     """Yield every scenario on every server; for the smoke test one server and three scenarios."""
     servers = list(product(TARGETS, ACCEPTANCES, LOADS))
     for place, scenario in enumerate(SCENARIOS[:3] if smoke else SCENARIOS):
-        for number, ((target, method, tokens), acceptance, running) in enumerate(servers[:1] if smoke else servers):
+        for number, ((target, method, tokens), acceptance, running) in enumerate(
+            servers[:1] if smoke else servers
+        ):
             cell = _cell(target, method, tokens, acceptance, running, scenario)
             yield Trial(scenario, replace(cell, seed=seed * 1000 + place * 100 + number))
 
@@ -289,7 +291,11 @@ def main() -> None:
     rows = [
         row(scenario.name, among)
         for scenario, known in product(SCENARIOS, (False, True))
-        if (among := [each for each in outcomes if (each.trial.scenario, each.with_baseline) == (scenario, known)])
+        if (
+            among := [
+                each for each in outcomes if (each.trial.scenario, each.with_baseline) == (scenario, known)
+            ]
+        )
     ]
     print("Speed-up of whole requests; errors and shares in %.\n")
     print(table(HEADS, rows, markdown=options.markdown), flush=True)

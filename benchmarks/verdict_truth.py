@@ -172,9 +172,7 @@ def row(scored: Score) -> list[str]:
 KINDS: dict[str, Callable[[Cell], str]] = {
     "model": lambda cell: cell.server.target.name,
     "method": lambda cell: cell.method.value,
-    "running": lambda cell: next(
-        f"up to {limit}" for limit in (4, 32, 256) if cell.running <= limit
-    ),
+    "running": lambda cell: next(f"up to {limit}" for limit in (4, 32, 256) if cell.running <= limit),
 }
 
 
@@ -231,6 +229,11 @@ def main() -> None:
     slower = sum(recording.cell.truth < SLOWER for recording in recordings)
     print(f"{number} cells, {slower} of them slower with speculation; shares in %.\n")
     print(table(HEADS, map(row, scores), markdown=options.markdown), flush=True)
+    known = [inside for recording in recordings if (inside := recording.length_is_inside) is not None]
+    inside = percent(sum(known) / len(known) if known else None)
+    print(
+        f"\nControl: the acceptance length, which needs no cost, is inside its bounds in {inside} of {len(known)}."
+    )
     if options.kinds:
         heads = ("source", "kind", "of", "cells", *HEADS[2:6])
         print(f"\n{table(heads, kinds_table(scores), markdown=options.markdown)}")

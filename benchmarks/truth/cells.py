@@ -138,9 +138,7 @@ def _host(random: Random, drafter: Drafter) -> Host:
     )
 
 
-def _fitting(
-    target: Target, drafter: Drafter, gpu: Gpu, running: int, context: float
-) -> tuple[int, float]:
+def _fitting(target: Target, drafter: Drafter, gpu: Gpu, running: int, context: float) -> tuple[int, float]:
     """Return the load and the context that fit into memory: a shorter context, then fewer requests."""
     shape = target.shape
     gpus = target.tensor_parallel
@@ -155,4 +153,3 @@ def _fitting(
         running //= 2
         fits *= 2
     return running, max(min(context, fits), MIN_CONTEXT / 2)
-

@@ -15,9 +15,10 @@ from typing import Any
 from benchmarks.truth.cells import Cell
 from benchmarks.truth.feed import LENGTHS, FedEngine, windows
 from benchmarks.truth.shapes import Method
-from benchmarks.truth.traffic import Counts
+from benchmarks.truth.traffic import Counts, population
 from spec_decode_exporter.analysis.evaluation import Assumptions, Evaluation, EvaluationInputs, evaluate
 from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.analysis.statistics.ratio_bounds import acceptance_length_estimate
 from spec_decode_exporter.config import cost_settings
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
 from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
@@ -74,6 +75,18 @@ class Recording:
     def windows(self) -> tuple[Window, ...]:
         """Windows of the exporter while it drafts."""
         return windows(self.drafting)
+
+    @property
+    def length_is_inside(self) -> bool | None:
+        """Return whether the bounds of the acceptance length contain the truth; None without bounds.
+
+        They depend on no cost, so they are the control of all sources: no bounds of a speed-up can be better.
+        """
+        bounds = acceptance_length_estimate(self.windows[-1])
+        if bounds is None:
+            return None
+        cell = self.cell
+        return bounds.lower <= population(cell.mix, cell.server.tokens).acceptance_length <= bounds.upper
 
     def plain(self, factor: float = 1.0, *, speculates: bool = False) -> list[Counts]:
         """Return polls without drafts; ``factor`` multiplies the time of a step."""

@@ -181,7 +181,9 @@ class Counts:
 
 
 COUNTERS = tuple(
-    each.name for each in fields(Counts) if each.name not in {"positions", "running_requests", "waiting_requests"}
+    each.name
+    for each in fields(Counts)
+    if each.name not in {"positions", "running_requests", "waiting_requests"}
 )
 """Names of the counters among the fields of ``Counts``."""
 
@@ -347,6 +349,8 @@ class Population(NamedTuple):
     tokens_per_step: float
     coverage: float
     draft_length: float
+    acceptance_length: float
+    """Tokens that a draft gives, the bonus token included."""
     steps: float
     """Of a request."""
 
@@ -354,7 +358,7 @@ class Population(NamedTuple):
 @lru_cache(maxsize=4096)
 def population(mix: Mix, positions: int) -> Population:
     """Return the means by the distributions of the requests, without drawing any."""
-    steps = drafts = drafted = 0.0
+    steps = drafts = drafted = accepted = 0.0
     answer = mix.mean_answer_tokens
     for request, weight in _requests(mix, positions):
         # The steps are linear in the answer's tokens, which do not depend on the rest.
@@ -362,7 +366,8 @@ def population(mix: Mix, positions: int) -> Population:
         steps += each
         drafts += each * request.coverage
         drafted += each * request.coverage * len(request.conditional)
-    return Population((answer - 1) / steps, drafts / steps, drafted / drafts, steps)
+        accepted += each * request.coverage * request.accepted
+    return Population((answer - 1) / steps, drafts / steps, drafted / drafts, 1 + accepted / drafts, steps)
 
 
 def _requests(mix: Mix, positions: int) -> Iterator[tuple[Request, float]]:
@@ -419,7 +424,8 @@ def binomial(random: Random, number: int, probability: float) -> int:
     # Gaps between successes are geometric.
     successes, place, scale = 0, 0, log1p(-probability)
     while True:
-        place += int(log(1.0 - random.random()) / scale) + 1
-        if place > number:
+        gap = log(1.0 - random.random()) / scale
+        if place + gap >= number:
             return successes
+        place += int(gap) + 1
         successes += 1
