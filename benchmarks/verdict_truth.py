@@ -2,10 +2,10 @@
 
     python -m benchmarks.verdict_truth [--smoke] [--cells 144] [--seed 1] [--worst 10] [--markdown]
 
-``benchmarks/truth/`` has the model: step times of dense and mixture-of-experts targets with five kinds of drafters
-on four GPUs, and requests whose counters the exporter's own code gets once a second. The truth is the decode time
-per token without speculation over that with it, at the same running requests. The exit status is 1 if a goal is
-missed.
+``benchmarks/truth/`` has the model: step times of dense and mixture-of-experts targets with five kinds of
+drafters on four GPUs, and requests whose counters the exporter's own code gets once a second. The truth is
+the decode time per token without speculation over that with it, at the same running requests. The exit status
+is 1 if a goal is missed.
 """
 
 from __future__ import annotations
@@ -202,7 +202,15 @@ def _line(outcome: Outcome) -> str:
     found = outcome.reported
     figures = (found.value, found.lower, found.upper)
     value, lower, upper = ("-" if each is None else f"{each:.2f}" for each in figures)
-    return f"truth {outcome.truth:.2f}, {found.verdict} {value} [{lower}, {upper}], {found.action}: {outcome.cell}"
+    reported = f"{found.verdict} {value} [{lower}, {upper}], {found.action}"
+    return f"truth {outcome.truth:.2f}, {reported}: {outcome.cell}"
+
+
+def control(recordings: Iterable[Recording]) -> str:
+    """Return the sentence about the bounds that need no cost."""
+    known = [inside for each in recordings if (inside := each.length_is_inside) is not None]
+    share = percent(sum(known) / len(known) if known else None)
+    return f"Control, which needs no cost: the length is inside its bounds in {share} of {len(known)}."
 
 
 def main() -> None:
@@ -229,11 +237,7 @@ def main() -> None:
     slower = sum(recording.cell.truth < SLOWER for recording in recordings)
     print(f"{number} cells, {slower} of them slower with speculation; shares in %.\n")
     print(table(HEADS, map(row, scores), markdown=options.markdown), flush=True)
-    known = [inside for recording in recordings if (inside := recording.length_is_inside) is not None]
-    inside = percent(sum(known) / len(known) if known else None)
-    print(
-        f"\nControl: the acceptance length, which needs no cost, is inside its bounds in {inside} of {len(known)}."
-    )
+    print(f"\n{control(recordings)}")
     if options.kinds:
         heads = ("source", "kind", "of", "cells", *HEADS[2:6])
         print(f"\n{table(heads, kinds_table(scores), markdown=options.markdown)}")

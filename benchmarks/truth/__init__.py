@@ -1,4 +1,4 @@
-"""Model of a GPU server with speculative decoding, and its traffic: the truth that verdicts are compared with.
+"""Model of a GPU server with speculative decoding, and of its traffic: the truth for the verdicts.
 
-Independent of the exporter's own table of costs: nothing in here is read from it, and nothing is fitted to it.
+It is independent of the exporter's own table of costs: it reads nothing from it, and is not fitted to it.
 """

@@ -17,7 +17,7 @@ LOADS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 DEPTHS = (1, 8)
 ACCEPTANCES = (0.3, 0.9)
 SPREADS = (0.05, 0.20)
-"""Standard deviation of the acceptance over requests: published per-request lengths differ by as much."""
+"""Standard deviation of the acceptance over requests. Assumed, from requests of one kind to a mix of kinds."""
 COVERAGES = (0.2, 0.8)
 """Of n-gram, in steps with a draft: from chat to code editing."""
 CONTEXTS = (512, 16_384)
@@ -30,7 +30,7 @@ MIN_CONTEXT = 256
 SERVED_BYTES = 1.08
 """Memory of a model over its weights without the embedding: the embedding, and what CUDA takes."""
 OVERLAPPED_SHARE = 0.7
-"""Assumed share of servers with asynchronous scheduling: vLLM's default since 0.14."""
+"""Assumed share of servers with asynchronous scheduling, now vLLM's default (pull request 31998)."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""GPUs, and what a kernel reaches of their data sheets."""
+"""GPUs, and the shares of their data sheets that kernels reach."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ L40S = Gpu("L40S", 0.864 * TERA, 362 * TERA, 733 * TERA, 32 * GIGA, 48 * GIGA)
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """What kernels reach; each server draws its own from the ranges below."""
+    """Shares of the data sheet that kernels reach; each server draws its own from the ranges below."""
 
     bandwidth: float
     """Share of the memory bandwidth."""
@@ -50,8 +50,8 @@ request 16937); copy kernels reach about 90 %."""
 COMPUTE_SHARES = (0.45, 0.70)
 """Model FLOP utilisation of large prefills in BF16 on A100 and H100; cuBLAS alone reaches 70 to 80 %."""
 SHARPNESSES = (2.5, 6.0)
-"""Assumed. Loads and multiplications of a tile overlap only in part near the ridge point. 2.5 is 32 % over the
-sharp bend there, 6 is 12 %."""
+"""Assumed. Loads and multiplications of a tile overlap only in part near the ridge point. 2.5 is 32 % over
+the sharp bend there, 6 is 12 %."""
 
 
 def roofline(efficiency: Efficiency, memory_seconds: float, compute_seconds: float) -> float:

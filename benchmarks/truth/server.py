@@ -1,8 +1,8 @@
 """Time of the steps of one server: passes of target and drafter, sampler, host.
 
-A pass over n tokens of b requests reads the weights once, the experts that n tokens activate, and the key-value
-cache of every request once; it computes 2 FLOP for each active parameter and token. Memory and compute overlap
-by a smooth roofline. Kernels that are neither, collectives and the host come on top.
+A pass over n tokens of b requests reads the weights once, the experts that n tokens activate, and the
+key-value cache of every request once; it computes 2 FLOP for each active parameter and token. Memory and
+compute overlap by a smooth roofline. Kernels that are neither, collectives and the host come on top.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ MICRO = 1e-6
 MILLI = 1e-3
 
 CAPTURE_SIZES = (1, 2, 4, *range(8, 256, 8), *range(256, 513, 16))
-"""Tokens of the CUDA graphs that vLLM captures by default (its compilation config: 1, 2, 4, then multiples of 8,
-from 256 of 16, at most 512). A batch is padded to the next one."""
+"""Tokens of the CUDA graphs that vLLM captures by default (its compilation config: 1, 2, 4, then multiples of
+8, from 256 of 16, at most 512). A batch is padded to the next one."""
 LAYER_SECONDS = 15 * MICRO
 """Norms, rotary embedding, cache writes and gaps of a layer in a CUDA graph: about 6 kernels of 2.5 µs."""
 EAGER_LAYER_SECONDS = 60 * MICRO
 """A layer launched by the host, beyond the largest graph: 12 kernels of 5 µs. It overlaps with the GPU."""
 ROUTING_SECONDS = 40 * MICRO
-"""Gating, sorting and combining of the experts of a layer: the part of fused_moe that is not multiplication."""
+"""Gating, sorting and combining of the experts of a layer: the part of fused_moe that is not multiplication.
+"""
 REDUCE_SECONDS = 10 * MICRO
 """Latency of an all-reduce of a few kilobytes over NVLink: 5 to 15 µs with vLLM's custom kernel."""
 REDUCES_PER_LAYER = 2
@@ -38,18 +39,19 @@ LOGIT_PASSES = 3
 REJECTION_SECONDS = 200 * MICRO
 """Metadata of drafts, rejection sampler, preparation of the drafter: vLLM's runner without the passes."""
 DRAFT_PASS_SECONDS = 200 * MICRO
-"""A drafter's pass besides its kernels: metadata, launch and argmax. EAGLE on an H100 with an 8B: a draft token
-takes about 1 ms, of which the weights are 0.6 ms (vLLM pull request 16937: 133, 202, 198 and 170 tokens per
-second with 0, 2, 4 and 7 draft tokens)."""
+"""A drafter's pass besides its kernels: metadata, launch and argmax. EAGLE on an H100 with an 8B: a draft
+token takes about 1 ms, of which the weights are 0.6 ms (vLLM pull request 16937: 133, 202, 198 and 170 tokens
+per second with 0, 2, 4 and 7 draft tokens)."""
 OVERLAPPED_HOST_SECONDS = 100 * MICRO
 """Rest of the host's time with asynchronous scheduling."""
 SEARCH_SECONDS = 10 * MICRO
-"""n-gram proposer for one request on the host: copies of its tokens and the call (vLLM pull request 13365)."""
+"""n-gram proposer for one request on the host: copies of its tokens and the call (vLLM pull request 13365).
+"""
 SEARCH_TOKEN_SECONDS = 2e-9
 """And for each token of its context; it grows with batch and context (vLLM pull request 24986)."""
 EXPERT_OVERLAP = (0.25, 0.45)
-"""Share of a token's experts that the token before it used too. 0.38 measured by Cohere, *Why MoE models get more
-from speculative decoding* (2026); independent routing would be 0.03 to 0.06."""
+"""Share of a token's experts that the token before it used too. 0.38 measured by Cohere, *Why MoE models get
+more from speculative decoding* (2026); independent routing would be 0.03 to 0.06."""
 HOST_SECONDS = (0.5 * MILLI, 1.5 * MILLI)
 """Scheduling and preparation of a step without asynchronous scheduling: on an H100 about 1 of 8 ms for an 8B;
 published 1 to 5 ms a step over engines."""
@@ -66,7 +68,7 @@ class Host:
     is_plain_overlapped: bool
     """Whether the server schedules asynchronously without speculation."""
     is_drafting_overlapped: bool
-    """And with it: vLLM does for EAGLE, MTP, draft models and parallel drafters since 0.14, not for n-gram."""
+    """And with it: vLLM does for EAGLE, MTP and draft models (pull request 31998), not for n-gram."""
 
     def of_step(self, requests: float, *, overlapped: bool) -> float:
         """Return the seconds that the host adds to a step."""
@@ -153,7 +155,7 @@ class Server:
         return seconds if captured else max(seconds, self.target.shape.layers * EAGER_LAYER_SECONDS)
 
     def _pass_seconds(self, shape: Shape, tokens: float, requests: float) -> float:
-        """Return the time of one pass over ``tokens`` of ``requests``; the kernels of all GPUs run at once."""
+        """Return the time of a pass over ``tokens`` of ``requests``; all GPUs run at once."""
         gpus = self.target.tensor_parallel
         experts = shape.experts
         read, active = shape.parameters, shape.parameters
@@ -209,7 +211,7 @@ def padded_tokens(tokens: float, multiple: int = 1) -> tuple[float, bool]:
 
 
 def _drafting_counts(requests: int, coverage: float) -> list[tuple[float, float]]:
-    """Return numbers of requests with a draft and their probabilities: binomial, of many five points of it."""
+    """Return numbers of requests with a draft, and their probabilities: binomial, or five points of it."""
     if requests <= 8:
         return [
             (count, comb(requests, count) * coverage**count * (1 - coverage) ** (requests - count))

@@ -29,7 +29,8 @@ class Experts:
 
     def distinct(self, tokens: float) -> float:
         """Return the experts of a layer that independent tokens activate together, evenly routed."""
-        return self.number * (1 - (1 - self.active / self.number) ** tokens)
+        missed: float = (1 - self.active / self.number) ** tokens
+        return self.number * (1 - missed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +179,8 @@ MOE_30B = Target(
     ),
 )
 
-# DeepSeek-V3 (arXiv 2412.19437): 61 layers of which 58 have 256 experts of 3 x 7168 x 2048, 8 active; 37 B active
-# in all, so 16.6 B besides; latent attention of 576 values a token and layer; weights in FP8.
+# DeepSeek-V3 (arXiv 2412.19437): 61 layers of which 58 have 256 experts of 3 x 7168 x 2048, 8 active; 37 B
+# active in all, so 16.6 B besides; latent attention of 576 values a token and layer; weights in FP8.
 _EXPERT = 3 * 7168 * 2048
 _DEEPSEEK = Shape(
     16.6 * BILLION, 61, 7168, 16_384, 70_272, 129_280, 1.0, Experts(58, 256, 8, _EXPERT), kv_is_sharded=False

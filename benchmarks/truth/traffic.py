@@ -1,8 +1,8 @@
 """Traffic of a server, and the counters that it shows every second.
 
 A fixed number of requests run: when one ends, the next begins in its place. Each request has its own length,
-acceptance, coverage and draft length, so drafts of one request are alike. Decode steps are drawn in groups of one
-request and one second.
+acceptance, coverage and draft length, so drafts of one request are alike. Decode steps are drawn in groups of
+one request and one second.
 """
 
 from __future__ import annotations
@@ -207,14 +207,14 @@ StepSeconds = Callable[[int], float]
 class Traffic:
     """Requests on a server, and its counters.
 
-    Without a rate the loop is closed: each place always has a request. With one, requests arrive at random and
-    wait for a free place.
+    Without a rate the loop is closed: each place always has a request. With one, requests arrive at random
+    and wait for a free place.
     """
 
     def __init__(
         self, random: Random, server: Server, mix: Mix, places: int, *, rate: float | None = None
     ) -> None:
-        """Start with a request in every place, in the middle of its answer; with ``rate`` per second, empty."""
+        """Start with a request in the middle of its answer in every place; with ``rate`` a second, empty."""
         self._random, self._server, self._mix = random, server, mix
         self._rate = rate
         self._drafts = True
@@ -284,7 +284,7 @@ class Traffic:
         return place
 
     def _safe_steps(self, place: _Place) -> int:
-        """Return a number of steps that hardly ends the request too late: drawn together, none can be left out."""
+        """Return a number of steps that ends no request too late: steps drawn together all count."""
         if not self._drafts:
             return place.left
         needed = place.left / place.request.tokens_per_step
