@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from benchmarks.truth import trade_off
 from benchmarks.truth.cells import Cell, cells
 from benchmarks.truth.sources import SOURCES, NotAvailableError, Recording, Reported, Source
 from benchmarks.truth.tables import percent, table
@@ -223,6 +224,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--worst", type=int, default=0, help="worst cells of each source")
     parser.add_argument("--kinds", action="store_true", help="scores by model, method and load")
+    parser.add_argument("--trade-off", action="store_true", help="limits of a typical cost")
     parser.add_argument("--only", nargs="*", default=[], help="beginnings of the names of sources")
     parser.add_argument("--markdown", action="store_true", help="tables for docs/verdicts.md")
     options = parser.parse_args()
@@ -241,6 +243,9 @@ def main() -> None:
     if options.kinds:
         heads = ("source", "kind", "of", "cells", *HEADS[2:6])
         print(f"\n{table(heads, kinds_table(scores), markdown=options.markdown)}")
+    if options.trade_off:
+        rows = trade_off.rows(options.seed, [recording.cell for recording in recordings])
+        print(f"\n{table(trade_off.HEADS, rows, markdown=options.markdown)}")
     for scored in scores if options.worst else ():
         print(f"\n{scored.source.name}:", *worst(scored, options.worst), sep="\n")
     if not options.smoke and any(scored.missed() for scored in scores):

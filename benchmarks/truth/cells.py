@@ -17,7 +17,7 @@ LOADS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 DEPTHS = (1, 8)
 ACCEPTANCES = (0.3, 0.9)
 SPREADS = (0.05, 0.20)
-"""Standard deviation of the acceptance over requests. Assumed, from requests of one kind to a mix of kinds."""
+"""Standard deviation of the acceptance over requests. Assumed: from one kind of request to a mix of kinds."""
 COVERAGES = (0.2, 0.8)
 """Of n-gram, in steps with a draft: from chat to code editing."""
 CONTEXTS = (512, 16_384)

@@ -6,10 +6,13 @@ exporter does not have the source.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.truth.cells import Cell
@@ -163,7 +166,25 @@ def imported(recording: Recording) -> Reported:
     """Evaluate with the results of ``vllm bench forward``."""
     if "bench" not in CostSettings.model_fields:
         raise NotAvailableError("no `cost: {bench: FILE}`")
-    raise NotAvailableError(f"no adapter for {recording.cell.method}")
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "bench.json"
+        path.write_text(json.dumps(bench_results(recording.cell)))
+        return recording.by_settings(CostSettings.model_validate({"bench": str(path)}))
+
+
+def bench_results(cell: Cell) -> list[dict[str, float]]:
+    """Return results of ``vllm bench forward``: passes of target and drafter by batch, without and with K."""
+    server = cell.server
+    return [
+        {
+            "batch_size": requests,
+            "context_len": round(server.context),
+            "num_speculative_tokens": server.tokens if drafts else 0,
+            "median_us": server.forward_seconds(requests, drafts=drafts) * 1e6,
+        }
+        for requests in KNOWN_LOADS
+        for drafts in (False, True)
+    ]
 
 
 def configured_without_load(recording: Recording) -> Reported:
@@ -253,5 +274,5 @@ SOURCES = (
     _source("configured, by loads", configured_by_loads, "configured", decided=0.6),
     _source("sizes", sizes, "sizes", "configured"),
     _source("typical", typical, "typical", "", decided=0.3),
-    _source("typical, dense or MoE known", typical_by_kind, "typical", decided=0.3),
+    _source("typical, dense or MoE known", typical_by_kind, "typical", "", decided=0.3),
 )
