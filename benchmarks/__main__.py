@@ -12,7 +12,17 @@ from collections.abc import Iterator
 
 import benchmarks
 
-_NOT_HERE = {"clients", "counted", "hostile", "inside_limits", "page_server", "process", "soak", "soak_day"}
+_NOT_HERE = {
+    "clients",
+    "counted",
+    "hostile",
+    "inside_limits",
+    "page_server",
+    "process",
+    "soak",
+    "soak_day",
+    "truth",
+}
 """Parts of other benchmarks, and benchmarks that take 20 minutes or more each."""
 
 

@@ -24,14 +24,16 @@ CHECKOUT = Path(__file__).parents[2]
 MODULES = [module.name for module in pkgutil.iter_modules(benchmarks.__path__) if module.name != "__main__"]
 NUMPY = find_spec("numpy") is not None
 WITH_NUMPY = {"coverage", "drops", "experiments", "modes", "references"}
-PARTS = {"counted", "inside_limits", "page_server", "process"}
+PARTS = {"counted", "inside_limits", "page_server", "process", "truth"}
 """Parts of other benchmarks, without options of their own."""
 CHEAPEST = {
+    "end_to_end": ["--smoke"],
     "inside": ["--smoke"],
     "page": ["--engines=1", "--minutes=1", "--rounds=1"],
     "read_page": ["--rounds=1"],
     "serve_metrics": ["--targets=1", "--scrapes=1"],
     "soak_day": ["--hours=1", "--targets=1", "--interval=10"],
+    "verdict_truth": ["--smoke"],
     "window_memory": ["--positions=1", "--longest=30"],
 }
 """Arguments of the benchmarks whose cheapest form takes a second or two."""

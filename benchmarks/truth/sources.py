@@ -1,0 +1,278 @@
+"""Sources of a cost, one adapter each: a cell and its polls to the exporter's own evaluation.
+
+An adapter returns None where the source does not apply to a cell, and raises ``NotAvailableError`` where the
+exporter does not have the source.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.truth.cells import Cell
+from benchmarks.truth.feed import LENGTHS, FedEngine, windows
+from benchmarks.truth.shapes import Method
+from benchmarks.truth.traffic import Counts, population
+from spec_decode_exporter.analysis.evaluation import Assumptions, Evaluation, EvaluationInputs, evaluate
+from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.analysis.statistics.ratio_bounds import acceptance_length_estimate
+from spec_decode_exporter.config import cost_settings
+from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
+from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
+from spec_decode_exporter.window.ledger import Window
+
+DRAFTING_SECONDS = int(LENGTHS[-1]) + 10
+PLAIN_SECONDS = 120
+"""Of the pause, of the time before speculation, and of the baseline of the experiment."""
+KNOWN_LOAD = 4
+"""Load at which the operator measured one cost."""
+KNOWN_LOADS = (1, 4, 16, 64, 256)
+OPERATOR_ERROR = 0.10
+"""Largest error of the operator's number."""
+REPLICA_ERROR = 0.015
+"""Standard deviation of the step time between replicas: clocks and neighbours."""
+DAY_ERROR = 0.04
+"""The same between days on one server: driver, clocks, prompts."""
+
+
+class NotAvailableError(Exception):
+    """The exporter does not have this source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """Evaluation of a cell by the exporter."""
+
+    verdict: str
+    action: str
+    value: float | None
+    lower: float | None
+    upper: float | None
+    source: str
+    """Source of the cost that the exporter used; empty without one."""
+
+
+class Recording:
+    """A cell with its polls; the adapters share them."""
+
+    def __init__(self, cell: Cell) -> None:
+        self.cell = cell
+        self._random = Random(cell.seed + 1)
+        self.operator_error = 1 + self._random.uniform(-OPERATOR_ERROR, OPERATOR_ERROR)
+        self.replica_error = 1 + self._random.gauss(0, REPLICA_ERROR)
+        self.day_error = 1 + self._random.gauss(0, DAY_ERROR)
+
+    @cached_property
+    def drafting(self) -> list[Counts]:
+        """Polls while it drafts, for a whole longest window."""
+        step = self.cell.pace.step_seconds
+        return list(self.cell.traffic(0).seconds(DRAFTING_SECONDS, lambda _: step))
+
+    @cached_property
+    def windows(self) -> tuple[Window, ...]:
+        """Windows of the exporter while it drafts."""
+        return windows(self.drafting)
+
+    @property
+    def length_is_inside(self) -> bool | None:
+        """Return whether the bounds of the acceptance length contain the truth; None without bounds.
+
+        They depend on no cost, so they are the control of all sources: no bounds of a speed-up can be better.
+        """
+        bounds = acceptance_length_estimate(self.windows[-1])
+        if bounds is None:
+            return None
+        cell = self.cell
+        return bounds.lower <= population(cell.mix, cell.server.tokens).acceptance_length <= bounds.upper
+
+    def plain(self, factor: float = 1.0, *, speculates: bool = False) -> list[Counts]:
+        """Return polls without drafts; ``factor`` multiplies the time of a step."""
+        step = factor * self.cell.plain_at(self.cell.running, speculates=speculates)
+        traffic = self.cell.traffic(1)
+        return list(traffic.seconds(PLAIN_SECONDS, lambda _: step, drafts=False))
+
+    def assumptions(self, cost: CostSettings | None = None) -> Assumptions:
+        """Return the exporter's knowledge of the engine."""
+        speculation = Speculation(method=self.cell.method.value, tokens=self.cell.server.tokens)
+        return Assumptions(speculation=speculation, cost=cost)
+
+    def by_settings(self, cost: CostSettings | None) -> Reported:
+        """Return the evaluation with a configured cost, or with none."""
+        return self.by(self.assumptions(cost))
+
+    def by(self, assumptions: Assumptions) -> Reported:
+        """Return the evaluation with these assumptions, and nothing measured."""
+        inputs = EvaluationInputs(
+            assumptions=assumptions,
+            latencies={},
+            broken=frozenset(),
+            speculates=True,
+            drafted_before=True,
+            costs=(),
+        )
+        return reported(evaluate(self.windows, inputs), self.windows[-1])
+
+
+def reported(evaluation: Evaluation, window: Window) -> Reported:
+    """Return the figures of an evaluation."""
+    cost = evaluation.cost
+    bounds = evaluation.bounds[-1].speedup if evaluation.bounds else None
+    return Reported(
+        verdict=str(evaluation.verdict.value),
+        action=str(evaluation.action.value),
+        value=None if cost is None else estimated_speedup_ratio(window, cost),
+        lower=None if bounds is None else bounds.lower,
+        upper=None if bounds is None else bounds.upper,
+        source="" if cost is None else str(cost.source.value),
+    )
+
+
+def experiment(recording: Recording) -> Reported:
+    """Evaluate with the step times of a replica that serves the same model without speculation."""
+    plain = FedEngine(Assumptions())
+    plain.poll(recording.plain(recording.replica_error), speculates=False)
+    engine = FedEngine(recording.assumptions())
+    engine.monitor.use_experiments([plain.monitor.step_times], None)
+    engine.poll(recording.drafting)
+    return _monitored(engine)
+
+
+def measured(recording: Recording) -> Reported | None:
+    """Evaluate after a pause of drafting at the same load; searches on the host go on in a pause."""
+    if recording.cell.method is Method.NGRAM:
+        return None
+    engine = FedEngine(recording.assumptions())
+    pause = recording.plain(speculates=True)
+    engine.poll(pause)
+    engine.poll(counts.after(pause[-1]) for counts in recording.drafting)
+    return _monitored(engine)
+
+
+def baseline(recording: Recording) -> Reported:
+    """Evaluate after the target served the model without speculation, on another day."""
+    engine = FedEngine(recording.assumptions())
+    engine.poll(recording.plain(recording.day_error), speculates=False)
+    engine.poll(recording.drafting, process=PLAIN_SECONDS)
+    return _monitored(engine)
+
+
+def imported(recording: Recording) -> Reported:
+    """Evaluate with the results of ``vllm bench forward``."""
+    if "bench" not in CostSettings.model_fields:
+        raise NotAvailableError("no `cost: {bench: FILE}`")
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "bench.json"
+        path.write_text(json.dumps(bench_results(recording.cell)))
+        return recording.by_settings(CostSettings.model_validate({"bench": str(path)}))
+
+
+def bench_results(cell: Cell) -> list[dict[str, float]]:
+    """Return results of ``vllm bench forward``: passes of target and drafter by batch, without and with K."""
+    server = cell.server
+    return [
+        {
+            "batch_size": requests,
+            "context_len": round(server.context),
+            "num_speculative_tokens": server.tokens if drafts else 0,
+            "median_us": server.forward_seconds(requests, drafts=drafts) * 1e6,
+        }
+        for requests in KNOWN_LOADS
+        for drafts in (False, True)
+    ]
+
+
+def configured_without_load(recording: Recording) -> Reported:
+    """Evaluate with the operator's number, measured at load 4, without its load."""
+    ratio = max(0.0, recording.cell.cost_at(KNOWN_LOAD)) * recording.operator_error
+    return recording.by_settings(CostSettings(draft_cost_ratio=ratio))
+
+
+def configured_with_load(recording: Recording) -> Reported:
+    """Evaluate with the operator's number and its load, 4."""
+    ratio = max(0.0, recording.cell.cost_at(KNOWN_LOAD)) * recording.operator_error
+    return recording.by_settings(CostSettings(draft_cost_ratio=ratio, running_requests=KNOWN_LOAD))
+
+
+def configured_by_loads(recording: Recording) -> Reported:
+    """Evaluate with the operator's numbers at five loads."""
+    random = Random(recording.cell.seed + 2)
+    loads = tuple(
+        LoadCost(
+            running_requests=load,
+            draft_cost_ratio=max(0.0, recording.cell.cost_at(load))
+            * (1 + random.uniform(-OPERATOR_ERROR, OPERATOR_ERROR)),
+        )
+        for load in KNOWN_LOADS
+    )
+    return recording.by_settings(CostSettings(loads=loads))
+
+
+def sizes(recording: Recording) -> Reported | None:
+    """Evaluate with the numbers of parameters of drafter and target, as their cards name them."""
+    server = recording.cell.server
+    if server.drafter.shape is None or server.drafter.is_parallel:
+        return None
+    return recording.by_settings(
+        CostSettings(
+            draft_parameters=server.drafter.shape.total_parameters,
+            target_parameters=server.target.shape.total_parameters,
+        )
+    )
+
+
+def typical(recording: Recording) -> Reported:
+    """Evaluate with the method alone."""
+    return recording.by_settings(None)
+
+
+def typical_by_kind(recording: Recording) -> Reported:
+    """Evaluate with the method, and with the knowledge that the model is dense or a mixture of experts."""
+    kinds = getattr(cost_settings, "Architecture", None)
+    if kinds is None:
+        raise NotAvailableError("no setting for dense or mixture of experts")
+    kind = kinds("dense" if recording.cell.server.target.is_dense else "mixture_of_experts")
+    assumptions = recording.assumptions()
+    known: dict[str, Any] = {"architecture": kind}
+    return recording.by(replace(assumptions, speculation=replace(assumptions.speculation, **known)))
+
+
+def _monitored(engine: FedEngine) -> Reported:
+    return reported(engine.monitor.evaluate(), engine.monitor.history.window(LENGTHS[-1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A source with its goals."""
+
+    name: str
+    adapter: Callable[[Recording], Reported | None]
+    labels: frozenset[str]
+    """``source`` labels under which the exporter may report it."""
+    decided_goal: float | None = None
+    """Least share of cells with a verdict other than ``unclear`` and ``insufficient``."""
+
+
+def _source(
+    name: str, adapter: Callable[[Recording], Reported | None], *labels: str, decided: float | None = None
+) -> Source:
+    return Source(name, adapter, frozenset(labels), decided)
+
+
+SOURCES = (
+    _source("experiment", experiment, "experiment", "measured", decided=0.6),
+    _source("measured", measured, "measured", decided=0.6),
+    _source("baseline", baseline, "baseline", "measured", decided=0.6),
+    _source("imported", imported, "imported"),
+    _source("configured, no load", configured_without_load, "configured"),
+    _source("configured, its load", configured_with_load, "configured"),
+    _source("configured, by loads", configured_by_loads, "configured", decided=0.6),
+    _source("sizes", sizes, "sizes", "configured"),
+    _source("typical", typical, "typical", "", decided=0.3),
+    _source("typical, dense or MoE known", typical_by_kind, "typical", "", decided=0.3),
+)

@@ -1,0 +1,23 @@
+"""Tables of the benchmarks, for a terminal or for a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def percent(share: float | None) -> str:
+    """Return a share in percent."""
+    return "-" if share is None else f"{100 * share:.1f}"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, markdown: bool) -> str:
+    """Return a table: Markdown, or columns of equal width."""
+    lines = [list(heads), *map(list, rows)]
+    if markdown:
+        lines.insert(1, ["---", *["--:"] * (len(heads) - 1)])
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    widths = [max(len(line[place]) for line in lines) for place in range(len(heads))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )

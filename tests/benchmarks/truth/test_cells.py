@@ -1,0 +1,66 @@
+"""Cells cover what is served, fit into memory, and know their truth."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.truth.cells import LOADS, cells
+from benchmarks.truth.feed import LENGTHS, windows
+from benchmarks.truth.shapes import TARGETS, Method
+from benchmarks.truth.sources import Recording
+from spec_decode_exporter.figures.acceptance import effective_tokens_per_step
+from spec_decode_exporter.scrape.page.engine_table import Counter
+
+
+@pytest.fixture(name="drawn", scope="module")
+def fixture_drawn():
+    return list(cells(1, 144))
+
+
+def test_cells_have_all_targets_methods_and_loads(drawn):
+    assert {cell.server.target for cell in drawn} == set(TARGETS)
+    assert {cell.method for cell in drawn} == set(Method)
+    assert {cell.running for cell in drawn} == set(LOADS)
+
+
+def test_the_same_seed_draws_the_same_cells():
+    assert list(cells(2, 8)) == list(cells(2, 8)) != list(cells(3, 8))
+
+
+def test_the_truth_is_the_ratio_of_the_decode_times_per_token(drawn):
+    for cell in drawn[:20]:
+        kappa = cell.pace.step_seconds / cell.plain_step_seconds
+        assert cell.truth == pytest.approx(cell.pace.tokens_per_step / kappa)
+        drafted = cell.pace.coverage * cell.pace.draft_length
+        assert 1 + drafted * cell.cost_at(cell.running) == pytest.approx(kappa)
+
+
+def test_some_cells_are_slower_with_speculation_and_most_are_faster(drawn):
+    slower = sum(cell.truth < 0.97 for cell in drawn)
+    assert 0.1 < slower / len(drawn) < 0.5
+    assert all(0.1 < cell.truth < 6 for cell in drawn)
+
+
+def test_weights_and_cache_fit_into_memory(drawn):
+    for cell in drawn:
+        server, shape = cell.server, cell.server.target.shape
+        copies = 1 if shape.kv_is_sharded else server.target.tensor_parallel
+        needed = shape.total_parameters * shape.weight_bytes
+        needed += cell.running * server.context * shape.kv_bytes * copies
+        assert needed < server.gpu.memory * server.target.tensor_parallel
+
+
+def test_the_exporter_reads_the_windows_that_were_drawn(drawn):
+    cell = next(cell for cell in drawn if cell.running == 4)
+    recording = Recording(cell)
+    short, long = recording.windows
+    assert (short.length, long.length) == LENGTHS
+    assert long.seconds == LENGTHS[-1]
+    before, last = recording.drafting[-301], recording.drafting[-1]
+    assert long[Counter.DRAFTS] == last.drafts - before.drafts
+    assert sum(long.positions) == long[Counter.ACCEPTED_TOKENS]
+    assert effective_tokens_per_step(long) == pytest.approx(cell.pace.tokens_per_step, rel=0.2)
+
+
+def test_windows_of_no_traffic_are_empty():
+    assert [window.polls for window in windows([])] == [0, 0]

@@ -1,0 +1,124 @@
+"""The step-time model has the limits and the monotony of a real server."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.truth.hardware import H100, H200, Efficiency, roofline
+from benchmarks.truth.server import Host, Server, padded_tokens
+from benchmarks.truth.shapes import DENSE_8B, DENSE_70B, MOE_30B, NGRAM, TARGETS, Experts, Method
+
+EFFICIENCY = Efficiency(0.75, 0.6, 4.0)
+HOST = Host(1e-3, 8e-6, is_plain_overlapped=True, is_drafting_overlapped=True)
+
+
+def server_of(target, drafter=None, *, tokens=4, context=1000.0, gpu=H200, host=HOST):
+    return Server(target, drafter or target.drafters[0], tokens, gpu, EFFICIENCY, host, 0.35, context)
+
+
+def kappa(server, requests):
+    drafting = server.drafting_seconds(requests, requests * server.tokens)
+    return drafting / server.plain_seconds(requests)
+
+
+@given(st.floats(1e-6, 1), st.floats(1e-6, 1))
+def test_the_roofline_is_never_below_its_longer_part_nor_above_both(memory, compute):
+    parts = memory / EFFICIENCY.bandwidth, compute / EFFICIENCY.compute
+    assert max(parts) <= roofline(EFFICIENCY, memory, compute) <= sum(parts) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_a_step_takes_longer_with_more_requests_and_with_more_context(target):
+    server = server_of(target)
+    times = [server.plain_seconds(requests) for requests in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)]
+    assert times == sorted(times)
+    assert replace(server, context=8000.0).plain_seconds(64) > server.plain_seconds(64)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_a_step_that_drafts_takes_longer_than_a_plain_one_and_longer_with_more_tokens(target):
+    for drafter in target.drafters:
+        servers = [server_of(target, drafter, tokens=tokens) for tokens in (1, 2, 4, 8)]
+        costs = [kappa(server, 8) for server in servers]
+        assert costs[0] > 1
+        assert costs == sorted(costs), drafter.name
+
+
+def test_a_published_decode_time_is_reproduced():
+    # Llama-3.1-8B alone on an H100: 133 tokens per second (vLLM pull request 16937, April 2025).
+    assert 1 / server_of(DENSE_8B, gpu=H100).plain_seconds(1) == pytest.approx(133, rel=0.15)
+
+
+def test_verification_is_nearly_free_where_memory_limits_a_dense_model():
+    server = server_of(DENSE_70B, NGRAM)
+    assert kappa(server, 1) < 1.1
+
+
+def test_verification_of_a_token_costs_nearly_a_step_where_computing_limits_a_dense_model():
+    server = server_of(DENSE_70B, NGRAM, context=300.0)
+    assert (kappa(server, 1024) - 1) / server.tokens == pytest.approx(1, abs=0.25)
+
+
+def test_drafts_of_a_mixture_of_experts_cost_more_in_a_small_batch_than_in_a_larger_one():
+    small, large = (kappa(server_of(MOE_30B, NGRAM), requests) for requests in (1, 64))
+    assert small > 1.3 > large
+    assert small > kappa(server_of(DENSE_8B, NGRAM), 1)
+
+
+@given(st.floats(1, 10_000))
+def test_tokens_activate_between_their_own_and_all_experts(tokens):
+    distinct = Experts(48, 128, 8, 1.0).distinct(tokens)
+    assert 8 - 1e-9 <= distinct <= min(128, 8 * tokens) + 1e-9
+
+
+def test_a_parallel_drafter_costs_hardly_more_for_more_tokens():
+    drafter = next(each for each in DENSE_8B.drafters if each.method is Method.DFLASH)
+    eagle = next(each for each in DENSE_8B.drafters if each.method is Method.EAGLE3)
+
+    def rise(which):
+        two, eight = (kappa(server_of(DENSE_8B, which, tokens=tokens), 1) for tokens in (2, 8))
+        return eight - two
+
+    assert rise(drafter) < rise(eagle) / 3
+
+
+def test_a_search_on_the_host_costs_a_step_without_a_draft_too():
+    server = server_of(DENSE_8B, NGRAM)
+    assert server.drafting_seconds(16, 0, drafting=0) > server.plain_seconds(16)
+
+
+def test_lost_overlap_of_the_host_costs_most_where_steps_are_short():
+    host = replace(HOST, is_drafting_overlapped=False)
+    kept, lost = (kappa(server_of(DENSE_8B, host=each), 1) for each in (HOST, host))
+    assert lost - kept == pytest.approx(0.9e-3 / server_of(DENSE_8B).plain_seconds(1), rel=0.05)
+
+
+def test_a_pause_of_a_server_that_speculates_is_scheduled_as_drafting_is():
+    host = replace(HOST, is_drafting_overlapped=False)
+    server = server_of(DENSE_8B, host=host)
+    assert server.plain_seconds(8, speculates=True) > server.plain_seconds(8)
+
+
+def test_partly_covered_steps_lie_between_none_and_all():
+    server = server_of(DENSE_8B, NGRAM)
+    for requests in (1, 8, 64):
+        low, high = server.drafting_seconds(requests, 0, drafting=0), server.covered_seconds(requests, 1.0, 4)
+        assert low < server.covered_seconds(requests, 0.5, 4) < high
+
+
+@pytest.mark.parametrize(
+    ("tokens", "multiple", "padded"),
+    [(1, 1, 1), (3, 1, 4), (9, 1, 16), (257, 1, 272), (9, 5, 20), (600, 5, 600)],
+)
+def test_a_batch_is_padded_to_the_next_captured_size(tokens, multiple, padded):
+    assert padded_tokens(tokens, multiple) == (padded, tokens <= 512)
+
+
+def test_forward_passes_alone_are_shorter_than_the_steps():
+    server = server_of(DENSE_8B)
+    assert server.forward_seconds(8, drafts=False) < server.plain_seconds(8)
+    assert server.forward_seconds(8, drafts=True) < server.drafting_seconds(8, 8 * server.tokens)
