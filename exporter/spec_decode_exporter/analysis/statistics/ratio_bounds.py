@@ -28,13 +28,19 @@ from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.figures.server_load import mean
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
+from spec_decode_exporter.window.answer_lengths import AnswerLengths
 from spec_decode_exporter.window.ledger import Increments, Window
 
-MIN_BOUND_REQUESTS = 7
-"""Requests through a window that bounds need; with fewer their variance is unknown."""
-REQUESTS_PER_COSINE = 5
+MIN_BOUND_REQUESTS = 5
+"""Effective requests through a window that bounds need; with fewer their variance is unknown."""
+REQUESTS_PER_COSINE = 3.6
 """Cosine b has b/2 periods in a window. It must be slow compared with a request, or it underestimates the
-variance: bounds with one request per cosine have a coverage of 82 %, with five 94 %."""
+variance."""
+MIN_ANSWERS = 10
+"""Finished requests that the variation of answer lengths needs; a few always look alike."""
+ASSUMED_VARIATION = 0.4
+"""Squared coefficient of variation of unknown answer lengths: that of 50 to 500 tokens, evenly over the
+logarithm."""
 SHORT_SECONDS = 30.0
 SHORT_COSINES = 3
 MAX_COSINES = 12
@@ -73,6 +79,23 @@ def passing_requests(window: Window) -> float | None:
     return ratio(window[Counter.FIRST_TOKENS], busy_requests(window))
 
 
+def squared_variation(answers: AnswerLengths) -> float:
+    """Return cv², the squared coefficient of variation of answer lengths; the assumed one if unknown."""
+    known = answers.squared_variation if answers.requests >= MIN_ANSWERS else None
+    return ASSUMED_VARIATION if known is None else known
+
+
+def effective_requests(window: Window) -> float | None:
+    """Return n_eff = (F/R)/(1 + cv²): the passing requests of equal length with the same certainty.
+
+    A request counts by its length, so n requests are worth (Σl)²/Σl² (Kish, *Survey Sampling*, 1965, section
+    11.7). It is also the number of times that the life of the request of a random token fits into the window:
+    that request's length is (1 + cv²) times the mean.
+    """
+    passing = passing_requests(window)
+    return None if passing is None else passing / (1 + squared_variation(window.answers))
+
+
 def cosines(window: Window) -> int:
     """Return B, the number of cosines for a window's bounds; 0 if it has none.
 
@@ -80,11 +103,11 @@ def cosines(window: Window) -> int:
     """
     if window.partial or not window[Counter.DRAFTS]:
         return 0
-    return cosines_of(window.seconds, passing_requests(window))
+    return cosines_of(window.seconds, effective_requests(window))
 
 
 def cosines_of(seconds: float, requests: float | None) -> int:
-    """Return B for ``seconds`` in which ``requests`` pass one after the other."""
+    """Return B for ``seconds`` in which ``requests`` effective requests pass one after the other."""
     if requests is None or requests < MIN_BOUND_REQUESTS:
         return 0
     growth: float = max(seconds / SHORT_SECONDS, 1.0) ** _GROWTH
