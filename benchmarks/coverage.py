@@ -1,41 +1,39 @@
-"""Coverage of the 95 % bounds by the load of a window.
+"""Coverage of the 95 % bounds by the load of a window, and by the kind of traffic.
 
-    python -m benchmarks.coverage [--windows 2000] [--seed 1]
+    python -m benchmarks.coverage [--windows 2000] [--uneven 500] [--seed 1] [--smoke]
 
-Each request has its own acceptance, distributed as in real mixes, and is decoded at a constant rate. Requests
-are drawn one by one and counted every second, as the exporter would count them, and the exporter's own code
-estimates the bounds. The truth is the ratio of an endless run of the same mix.
+Requests are drawn one by one and counted every second, as the exporter would count them, and the exporter's
+own code estimates the bounds. The truth is the ratio of an endless run of the same mix.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
-from math import log, sqrt
-from typing import Any, TypeAlias
+from math import sqrt
 
 import numpy as np
 
+from benchmarks.options import parsed, parser
+from benchmarks.simulated_requests import MIXES, Array, Load, Mix, draw, trace, window
+from benchmarks.table import percent, table
+from benchmarks.uneven_traffic import KINDS, Traffic
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.speedup import speedup_estimate
 from spec_decode_exporter.analysis.statistics.ratio_bounds import (
+    MIN_BOUND_REQUESTS,
     acceptance_length_estimate,
     acceptance_ratio_estimate,
+    effective_requests,
     independent_variance,
-    passing_requests,
 )
 from spec_decode_exporter.figures.acceptance import acceptance_length_tokens
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.window.increments import Increment
-from spec_decode_exporter.window.ledger import MEAN_GAUGES, NANO, Increments, Window, rows_of
-from spec_decode_exporter.window.ring import Rows
-
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+from spec_decode_exporter.window.ledger import Window
 
 COST = Cost(0.05, 0.02, CostSource.CONFIGURED, None)
 ESTIMATES: dict[str, Callable[[Window], Estimate | None]] = {
@@ -47,18 +45,20 @@ ESTIMATES: dict[str, Callable[[Window], Estimate | None]] = {
 TOKENS = ((50, 500), (500, 3000))
 ARRIVALS = ("closed", "open")
 CONCURRENT = (1, 4, 16, 64)
+UNEVEN_CONCURRENT = (1, 4, 16)
 LENGTHS = (30, 300)
-BANDS = ((7, 10), (10, 15), (15, 25), (25, 50), (50, 100), (100, 10**9))
-"""Requests passing through a window; there are no bounds below the first."""
+BANDS = ((MIN_BOUND_REQUESTS, 7), (7, 10), (10, 15), (15, 35), (35, 70), (70, 10**9))
+"""Effective requests through a window; there are no bounds below the first."""
 NORMAL = 1.96
 """The 0.975 quantile of the normal distribution."""
-ENOUGH = 10
 MIN_WINDOWS = 300
 """Windows for a share: with fewer it would be uncertain by more than two points."""
 TRACE_WINDOWS = 25
 """Number of the longest windows that are drawn at a time, to limit memory."""
 MANY = 10**6
 """Requests that stand for an endless run."""
+TRUE_SECONDS = 400_000
+"""Seconds times running requests of the run that stands for an endless one of uneven traffic."""
 
 
 def truth(random: np.random.Generator, mix: Mix, tokens: tuple[int, int]) -> dict[str, float]:
@@ -87,11 +87,12 @@ def as_if_independent(seen: Window) -> Estimate:
 class Outcome:
     """Estimates of one window."""
 
-    load: Load
+    load: Load | int
+    """A load, or the running requests of uneven traffic."""
     length: int
-    mix: Mix
+    mix: Mix | Traffic
     requests: float
-    """Passing through the window."""
+    """Effective requests through the window."""
     estimates: dict[str, Estimate | None]
     independent: Estimate
     """Of the length."""
@@ -122,21 +123,58 @@ class Outcome:
 def outcomes(
     random: np.random.Generator, mix: Mix, load: Load, true: dict[str, float], windows: int
 ) -> Iterator[Outcome]:
-    """Draw windows of both lengths, all of them apart, and estimate."""
+    """Draw windows of both lengths, each pair apart from the others, and estimate."""
+    for totals, begin in _traces(lambda seconds: trace(random, mix, load, seconds), windows):
+        for length in LENGTHS:
+            yield Outcome(load, length, mix, *_estimated(totals, begin, length), true)
+
+
+def uneven_outcomes(
+    random: np.random.Generator, traffic: Traffic, running: int, windows: int, true_seconds: int
+) -> Iterator[Outcome]:
+    """Draw windows of uneven traffic; its truth is that of one long run."""
+    true = _truth_of(traffic.trace(random, running, true_seconds // running))
+    for totals, begin in _traces(lambda seconds: traffic.trace(random, running, seconds), windows):
+        for length in LENGTHS:
+            yield Outcome(running, length, traffic, *_estimated(totals, begin, length), true)
+
+
+def _truth_of(totals: Array) -> dict[str, float]:
+    """Return the estimates of a whole run."""
+    counted = totals[-1][1 : 1 + len(Counter)].astype(float)
+    drafts, drafted, accepted, steps = (
+        counted[counter]
+        for counter in (Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS, Counter.DECODE_STEPS)
+    )
+    time = steps * (1 + COST.fixed_cost_ratio) + COST.draft_cost_ratio * drafted
+    return {
+        "length": 1 + accepted / drafts,
+        "rate": accepted / drafted,
+        "speed-up": (steps + accepted) / time,
+    }
+
+
+def _traces(drawn: Callable[[int], Array], windows: int) -> Iterator[tuple[Array, int]]:
+    """Yield a trace and the begin of each of its longest windows.
+
+    The first of a trace is left out: its histogram of answers would lack those that began before.
+    """
     longest = max(LENGTHS)
-    while windows > 0:
-        number = min(windows, TRACE_WINDOWS)
-        totals = trace(random, mix, load, number * longest)
-        for begin, length in product(range(0, number * longest, longest), LENGTHS):
-            seen = window(totals, begin, length)
-            estimates = {name: estimate(seen) for name, estimate in ESTIMATES.items()}
-            requests = passing_requests(seen) or 0.0
-            yield Outcome(load, length, mix, requests, estimates, as_if_independent(seen), true)
-        windows -= number
+    for done in range(0, windows, TRACE_WINDOWS):
+        number = min(windows - done, TRACE_WINDOWS)
+        totals = drawn((number + 1) * longest)
+        for place in range(1, number + 1):
+            yield totals, place * longest
 
 
-def percent(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.1f}"
+def _estimated(
+    totals: Array, begin: int, length: int
+) -> tuple[float, dict[str, Estimate | None], Estimate]:
+    """Return the effective requests and the estimates of a window; both lengths have one end."""
+    longest = max(LENGTHS)
+    seen = window(totals, begin + longest - length, length, longest)
+    estimates = {name: estimate(seen) for name, estimate in ESTIMATES.items()}
+    return effective_requests(seen) or 0.0, estimates, as_if_independent(seen)
 
 
 def coverages(among: list[Outcome]) -> list[str]:
@@ -146,28 +184,14 @@ def coverages(among: list[Outcome]) -> list[str]:
     return [percent(sum(each.holds(name) for each in among), len(among)) for name in ESTIMATES]
 
 
-def table(heads: list[str], rows: Iterable[list[str]]) -> None:
-    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
-    for row in rows:
-        print(f"| {' | '.join(row)} |")
-    print(flush=True)
-
-
 def by_load(all_of_them: list[Outcome]) -> Iterator[list[str]]:
     groups = defaultdict(list)
     for each in all_of_them:
         groups[each.load, each.length].append(each)
     for (load, length), among in groups.items():
-        enough = [each for each in among if each.bounded and each.requests >= ENOUGH]
-        yield [
-            "{}-{}".format(*load.tokens),
-            load.arrivals,
-            str(load.concurrent),
-            f"{length} s",
-            percent(sum(each.bounded for each in among), len(among)),
-            percent(len(enough), len(among)),
-            *coverages(enough),
-        ]
+        bounded = [each for each in among if each.bounded]
+        named = ("{}-{}".format(*load.tokens), load.arrivals, str(load.concurrent)) if isinstance(load, Load) else ()
+        yield [*named, f"{length} s", percent(len(bounded), len(among)), *coverages(bounded)]
 
 
 def by_requests(all_of_them: list[Outcome]) -> Iterator[list[str]]:
@@ -188,21 +212,41 @@ def by_requests(all_of_them: list[Outcome]) -> Iterator[list[str]]:
 def by_mix(all_of_them: list[Outcome]) -> Iterator[list[str]]:
     for mix, length in product(MIXES, LENGTHS):
         among = [each for each in all_of_them if each.mix == mix and each.length == length]
-        enough = [each for each in among if each.bounded and each.requests >= ENOUGH]
-        yield [mix.name, f"{length} s", percent(len(enough), len(among)), *coverages(enough)]
+        bounded = [each for each in among if each.bounded]
+        yield [mix.name, f"{length} s", percent(len(bounded), len(among)), *coverages(bounded)]
+
+
+def by_traffic(all_of_them: list[Outcome]) -> Iterator[list[str]]:
+    for traffic, running, length in product(KINDS, UNEVEN_CONCURRENT, LENGTHS):
+        among = [
+            each
+            for each in all_of_them
+            if each.mix is traffic and each.load == running and each.length == length
+        ]
+        bounded = [each for each in among if each.bounded]
+        requests = f"{np.median([each.requests for each in among]):.0f}"
+        shares = coverages(bounded)
+        yield [
+            traffic.name,
+            str(running),
+            f"{length} s",
+            requests,
+            percent(len(bounded), len(among)),
+            *shares,
+        ]
 
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--windows", type=int, default=2000, help="of each length, in each row")
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    random = np.random.default_rng(options.seed)
+    options = parser(__doc__)
+    options.add_argument("--windows", type=int, default=2000, help="of each length, in each row")
+    options.add_argument("--uneven", type=int, default=500, help="the same of uneven traffic")
+    options.add_argument("--true-seconds", type=int, default=TRUE_SECONDS, help="seconds of a true run")
+    options.add_argument("--seed", type=int, default=1)
+    arguments = parsed(options, windows=len(MIXES), uneven=1, true_seconds=1000)
+    random = np.random.default_rng(arguments.seed)
 
-    each = -(-options.windows // len(MIXES))
+    each = -(-arguments.windows // len(MIXES))
     truths = {(mix, tokens): truth(random, mix, tokens) for mix, tokens in product(MIXES, TOKENS)}
     found = [
         outcome
@@ -211,13 +255,17 @@ def main() -> None:
     ]
     print(f"{len(found)} windows; the share, in %, in which the 95 % bounds hold the truth:\n")
     heads = [f"{name} holds" for name in ESTIMATES]
-    table(
-        ["tokens", "arrivals", "running", "window", "with bounds", f"{ENOUGH} requests or more", *heads],
-        by_load(found),
-    )
+    table(["tokens", "arrivals", "running", "window", "with bounds", *heads], by_load(found))
     more = ["half-width of the length", "as if drafts were independent"]
-    table(["window", "requests passing", "windows", *heads, *more], by_requests(found))
-    table(["speculation", "window", f"{ENOUGH} requests or more", *heads], by_mix(found))
+    table(["window", "effective requests", "windows", *heads, *more], by_requests(found))
+    table(["speculation", "window", "with bounds", *heads], by_mix(found))
+    uneven = [
+        outcome
+        for traffic, running in product(KINDS, UNEVEN_CONCURRENT)
+        for outcome in uneven_outcomes(random, traffic, running, arguments.uneven, arguments.true_seconds)
+    ]
+    heads = ["traffic", "running", "window", "effective requests", "with bounds", *heads]
+    table(heads, by_traffic(uneven))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.statistics.ratio_bounds import passing_requests
+from spec_decode_exporter.analysis.statistics.ratio_bounds import effective_requests
 from spec_decode_exporter.config.policy import AcceptancePolicy, Policy, SpeedupPolicy
 from spec_decode_exporter.figures.acceptance import acceptance_length_tokens
 from spec_decode_exporter.figures.estimate import Estimate
@@ -30,8 +30,8 @@ class Verdict(StrEnum):
     """Too few drafts, or too wide bounds."""
 
 
-MIN_VERDICT_REQUESTS = 2.0
-"""Requests through a window, one after the other, that a verdict needs; fewer are of one kind only."""
+MIN_VERDICT_REQUESTS = 1.4
+"""Effective requests through a window that a verdict needs; fewer are of one kind only."""
 
 
 def verdict(
@@ -71,7 +71,7 @@ def insufficient(window: Window, *, length: Estimate | None, policy: Policy) -> 
     if window.partial or (window[Counter.DRAFTS] or 0) < policy.min_drafts:
         return True
     if length is None:
-        requests = passing_requests(window)
+        requests = effective_requests(window)
         return requests is not None and requests < MIN_VERDICT_REQUESTS
     return half_width(length) > policy.max_half_width * length.value
 

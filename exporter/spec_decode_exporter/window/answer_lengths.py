@@ -1,36 +1,41 @@
-"""Answer lengths of finished requests: their number and the sums that give the coefficient of variation.
+"""Answer lengths of finished requests: power sums, which say how much the lengths differ.
 
-The sums stand for a histogram in windows: three numbers instead of a column for each bucket. They are linear
-in the counts, so differences over time and sums over engines stay exact.
+The sums stand for a histogram in windows: four numbers instead of a column for each bucket. They are linear in
+the counts, so differences over time and sums over engines are exact. Each request has the geometric midpoint
+of its bucket. All results are ratios of sums, so a common error of scale cancels; the exact sum of the page
+would mix two scales: for answers of 201 tokens, in the bucket from 200 to 500, cv² would be 1.5 instead of 0.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
-from math import inf, isqrt
+from math import inf, sqrt
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.scrape.page.sample import Buckets
 
 _LAST_BUCKET: Final = 2.5
 """Assumed ratio of the ends of the +Inf bucket. vLLM's bounds are 1, 2, 5, 10 … up to the longest possible
-answer, so that the next bound, at most 2.5 times the highest one, exceeds every answer."""
+answer, so the next bound, at most 2.5 times the highest one, exceeds every answer."""
+_MAX_TOKENS: Final = 200_000
+"""Maximum midpoint: the cubes of a window, at 50,000 tokens a second for 5 minutes, stay below 2^60."""
+_MAX_SUM: Final = 2**60
 _MILLI: Final = 1000
 
 
 class AnswerLengths(NamedTuple):
-    """Sums over finished requests, each taken at the geometric midpoint of its bucket."""
+    """Power sums over finished requests."""
 
     requests: int
     millitokens: int
     """Sum of the lengths, in thousandths of a token."""
     squares: int
-    """Sum of the squared lengths, in tokens squared."""
+    cubes: int
 
     @property
     def is_possible(self) -> bool:
-        """False if a sum fell: the page was torn, or its counters were reset."""
-        return min(self) >= 0
+        """False if a sum fell, or is too large: a torn page, a reset, or no such answers."""
+        return 0 <= min(self) and max(self) <= _MAX_SUM
 
     def minus(self, before: AnswerLengths) -> AnswerLengths:
         """Return the requests since ``before``."""
@@ -41,33 +46,45 @@ class AnswerLengths(NamedTuple):
         return AnswerLengths(*map(sum, zip(self, other, strict=True)))
 
     @property
-    def squared_variation(self) -> float | None:
-        """Squared coefficient of variation, n·Σl²/(Σl)² - 1; None without requests.
+    def equal_share(self) -> float | None:
+        """1/(1 + cv²) = (Σl)²/(n·Σl²): the share of requests of equal length with the same certainty.
 
-        Both sums use midpoints. The exact sum of the page as Σl would mix two scales: of answers that all
-        have 201 tokens, in the bucket from 200 to 500, it makes 1.5 instead of 0.
+        cv is the coefficient of variation. None without requests.
         """
-        if not self.millitokens:
+        if not self.squares:
             return None
-        return max(0.0, self.requests * self.squares * _MILLI**2 / self.millitokens**2 - 1)
+        return min(1.0, (self.millitokens / _MILLI) ** 2 / (self.requests * self.squares))
+
+    @property
+    def life_share(self) -> float | None:
+        """Mean length over its mean weighted by squares, Σl·Σl²/(n·Σl³). None without requests.
+
+        A request of l tokens adds l² to the variance of a sum over requests, for a time that is proportional
+        to l. So Σl³/Σl² is the mean length that matters for how fast the sum varies.
+        """
+        if not self.cubes:
+            return None
+        return min(1.0, self.millitokens / _MILLI * self.squares / (self.requests * self.cubes))
 
 
-NO_ANSWERS: Final = AnswerLengths(0, 0, 0)
+NO_ANSWERS: Final = AnswerLengths(0, 0, 0, 0)
 
 
 def answer_lengths(buckets: Buckets) -> AnswerLengths:
-    """Return the sums over a histogram's requests."""
+    """Return the power sums of a histogram."""
     counts = [higher - lower for lower, higher in pairwise((0, *buckets.counts))]
-    squares = [_squared_midpoint(*edges) for edges in pairwise((0.0, *buckets.bounds))]
+    lengths = [_midpoint(*edges) for edges in pairwise((0.0, *buckets.bounds))]
     return AnswerLengths(
         sum(counts),
-        sum(count * isqrt(square * _MILLI**2) for count, square in zip(counts, squares, strict=True)),
-        sum(count * square for count, square in zip(counts, squares, strict=True)),
+        *(
+            sum(count * round(scale * length**power) for count, length in zip(counts, lengths, strict=True))
+            for power, scale in ((1, _MILLI), (2, 1), (3, 1))
+        ),
     )
 
 
-def _squared_midpoint(low: float, high: float) -> int:
-    """Return the product of a bucket's ends, in tokens squared; the first bucket begins at its end."""
+def _midpoint(low: float, high: float) -> float:
+    """Return the geometric midpoint of a bucket, in tokens; of the first one its end."""
     if high == inf:
         high = _LAST_BUCKET * low
-    return round((low or high) * high)
+    return min(sqrt((low or high) * high), _MAX_TOKENS)
