@@ -167,9 +167,7 @@ def _traces(drawn: Callable[[int], Array], windows: int) -> Iterator[tuple[Array
             yield totals, place * longest
 
 
-def _estimated(
-    totals: Array, begin: int, length: int
-) -> tuple[float, dict[str, Estimate | None], Estimate]:
+def _estimated(totals: Array, begin: int, length: int) -> tuple[float, dict[str, Estimate | None], Estimate]:
     """Return the effective requests and the estimates of a window; both lengths have one end."""
     longest = max(LENGTHS)
     seen = window(totals, begin + longest - length, length, longest)
@@ -185,13 +183,20 @@ def coverages(among: list[Outcome]) -> list[str]:
 
 
 def by_load(all_of_them: list[Outcome]) -> Iterator[list[str]]:
-    groups = defaultdict(list)
+    groups: defaultdict[tuple[Load, int], list[Outcome]] = defaultdict(list)
     for each in all_of_them:
-        groups[each.load, each.length].append(each)
+        if isinstance(each.load, Load):
+            groups[each.load, each.length].append(each)
     for (load, length), among in groups.items():
         bounded = [each for each in among if each.bounded]
-        named = ("{}-{}".format(*load.tokens), load.arrivals, str(load.concurrent)) if isinstance(load, Load) else ()
-        yield [*named, f"{length} s", percent(len(bounded), len(among)), *coverages(bounded)]
+        yield [
+            "{}-{}".format(*load.tokens),
+            load.arrivals,
+            str(load.concurrent),
+            f"{length} s",
+            percent(len(bounded), len(among)),
+            *coverages(bounded),
+        ]
 
 
 def by_requests(all_of_them: list[Outcome]) -> Iterator[list[str]]:
@@ -259,6 +264,7 @@ def main() -> None:
     more = ["half-width of the length", "as if drafts were independent"]
     table(["window", "effective requests", "windows", *heads, *more], by_requests(found))
     table(["speculation", "window", "with bounds", *heads], by_mix(found))
+    random = np.random.default_rng([arguments.seed, 1])
     uneven = [
         outcome
         for traffic, running in product(KINDS, UNEVEN_CONCURRENT)

@@ -378,8 +378,8 @@ def main() -> None:
     options.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     arguments = parsed(options)
     if arguments.smoke:
-        return tell_smoke(arguments.seed)
-    for part in arguments.only:
+        tell_smoke(arguments.seed)
+    for part in () if arguments.smoke else arguments.only:
         PARTS[part](arguments.seed, full=arguments.full)
 
 

@@ -133,7 +133,10 @@ def main() -> None:
     table([*heads, *shares, "faster one wins", "wrong winner"], rows(random, arguments.pairs))
     print()
     heads = ["equal arms", "looks with a winner", "hours with one", "looks that name one", "hours that do"]
-    table(heads, (equal_arms(random, load, arguments.hours) for load in LOADS[1:]))
+    table(
+        heads,
+        (equal_arms(random, load, arguments.hours) for load in LOADS[1 : 2 if arguments.smoke else None]),
+    )
 
 
 if __name__ == "__main__":

@@ -10,13 +10,13 @@ figure is of the same run; the ratio is the median of those of the rounds.
 
 from __future__ import annotations
 
-from argparse import Namespace
 import asyncio
 import importlib
 import json
 import os
 import sys
 import time
+from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

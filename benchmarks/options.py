@@ -1,6 +1,6 @@
 """Command line of a benchmark, with ``--smoke``: the same code with so little work that it takes seconds.
 
-A smoke run finds a benchmark that no longer fits the code. Its figures mean nothing, so goals are not checked.
+A smoke run finds a benchmark that no longer fits the code. Its figures mean nothing: goals are not checked.
 """
 
 from __future__ import annotations

@@ -69,7 +69,10 @@ def main() -> None:
     random = np.random.default_rng(arguments.seed)
     chosen = [mix for mix in MIXES if mix.name in ("EAGLE", "draft model")]
     rows = [
-        row(random, mix, load, worse, arguments.pairs) for mix in chosen for load in LOADS for worse in WORSE
+        row(random, mix, load, worse, arguments.pairs)
+        for mix in chosen
+        for load in (LOADS[:1] if arguments.smoke else LOADS)
+        for worse in (WORSE[:1] if arguments.smoke else WORSE)
     ]
     heads = ["speculation", "arrivals, running", "true fall", "half-width", "interval holds"]
     table([*heads, "exit 2", "exit 0", "exit 3"], iter(rows))

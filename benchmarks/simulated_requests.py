@@ -145,7 +145,7 @@ def arrive(random: np.random.Generator, mix: Mix, load: Load, seconds: float) ->
 
 def trace(random: np.random.Generator, mix: Mix, load: Load, seconds: int) -> Array:
     """Return running totals at every second's end of ``seconds`` of a load, as ``counted``."""
-    return counted(random, mix, *arrive(random, mix, load, seconds), seconds)
+    return counted(random, mix, *arrive(random, mix, load, seconds), seconds=seconds)
 
 
 DraftTokens: TypeAlias = Callable[[Array], Array]
@@ -157,6 +157,7 @@ def counted(
     mix: Mix,
     requests: Requests,
     begins: Array,
+    *,
     seconds: int,
     draft_tokens: DraftTokens | None = None,
 ) -> Array:

@@ -15,7 +15,6 @@ import asyncio
 import gc
 import os
 import re
-import sys
 import tempfile
 import time
 import urllib.request

@@ -9,10 +9,9 @@ if a goal is missed. Memory is that of full windows only after 5 minutes: --seco
 
 from __future__ import annotations
 
-from argparse import Namespace
-import sys
 import time
 import urllib.request
+from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
 

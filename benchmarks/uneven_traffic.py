@@ -33,8 +33,10 @@ AGENTS: Final = 0.05
 PARETO: Final = 1.5
 """Exponent of the tail: the mean is finite; without a longest answer the variance is not."""
 MAX_TOKENS: Final = 8192
+CHATS: Final = 100
+"""Chats from one job to the next."""
 JOB: Final = 20
-"""Requests of a job, which begin together. They share a prompt template, so they have nearly one acceptance."""
+"""Requests of a job, which begin together. They share a prompt template: they have nearly one acceptance."""
 JOB_TOKENS: Final = (500, 1500)
 JOB_SPREAD: Final = 0.03
 REGIME: Final = 200
@@ -73,9 +75,9 @@ def agents(random: np.random.Generator, number: int) -> Requests:
 
 def jobs(random: np.random.Generator, number: int) -> Requests:
     """Draw chats, and after every 100 of them a job; see ``together``."""
-    place = np.arange(number) % (_CHATS + JOB)
-    in_job = place >= _CHATS
-    job = np.arange(number) // (_CHATS + JOB)
+    place = np.arange(number) % (CHATS + JOB)
+    in_job = place >= CHATS
+    job = np.arange(number) // (CHATS + JOB)
     own = first_positions(random, MIX.acceptance, SPREAD, job[-1] + 1)[job]
     tokens = np.where(in_job, even(random, JOB_TOKENS, number), even(random, CHAT, number))
     near = np.clip(own + random.normal(0, JOB_SPREAD, number), 0.02, 0.98)
@@ -94,9 +96,6 @@ def _with_acceptance(random: np.random.Generator, tokens: Array, mean: float | A
     return requests_of(random, MIX, tokens, first_positions(random, mean, SPREAD, len(tokens)))
 
 
-_CHATS: Final = 100
-
-
 def at_random(random: np.random.Generator, number: int, begin: float, end: float) -> Array:
     """Return begins that are evenly distributed."""
     return np.sort(random.uniform(begin, end, number))
@@ -106,7 +105,7 @@ def together(random: np.random.Generator, number: int, begin: float, end: float)
     """Return begins at random, those of a job together."""
     begins = at_random(random, number, begin, end)
     place = np.arange(number)
-    first = place - np.maximum(place % (_CHATS + JOB) - _CHATS, 0)
+    first = place - np.maximum(place % (CHATS + JOB) - CHATS, 0)
     return np.asarray(begins[first])
 
 
@@ -135,7 +134,7 @@ class Traffic:
         number = round(running * (before + seconds) / float(lives.mean()))
         requests = self.draw(random, number)
         begins = self.arrivals(random, number, -before, float(seconds))
-        return counted(random, MIX, requests, begins, seconds, self._schedule(running))
+        return counted(random, MIX, requests, begins, seconds=seconds, draft_tokens=self._schedule(running))
 
     def _schedule(self, running: int) -> DraftTokens | None:
         return (lambda now: np.where(now > running, 1, MIX.tokens)) if self.waves else None

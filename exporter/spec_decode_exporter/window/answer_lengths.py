@@ -1,7 +1,7 @@
 """Answer lengths of finished requests: power sums, which say how much the lengths differ.
 
-The sums stand for a histogram in windows: four numbers instead of a column for each bucket. They are linear in
-the counts, so differences over time and sums over engines are exact. Each request has the geometric midpoint
+The sums stand for a histogram in windows: four numbers instead of a column for each bucket. They are linear
+in the counts, so differences over time and sums over engines are exact. Each request has the geometric midpoint
 of its bucket. All results are ratios of sums, so a common error of scale cancels; the exact sum of the page
 would mix two scales: for answers of 201 tokens, in the bucket from 200 to 500, cv² would be 1.5 instead of 0.
 """
@@ -35,7 +35,7 @@ class AnswerLengths(NamedTuple):
     @property
     def is_possible(self) -> bool:
         """False if a sum fell, or is too large: a torn page, a reset, or no such answers."""
-        return 0 <= min(self) and max(self) <= _MAX_SUM
+        return min(self) >= 0 and max(self) <= _MAX_SUM
 
     def minus(self, before: AnswerLengths) -> AnswerLengths:
         """Return the requests since ``before``."""

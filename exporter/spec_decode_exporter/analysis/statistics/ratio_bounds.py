@@ -90,7 +90,7 @@ class RequestCounts(NamedTuple):
     11.7).
     """
     lives: float
-    """(F/R)·Σl·Σl²/(n·Σl³): lives that fit into the window, of a request chosen by its part in the variance."""
+    """(F/R)·Σl·Σl²/(n·Σl³): lives, of a request chosen by its part in the variance, that fit."""
 
 
 def request_counts(passing: float, answers: AnswerLengths) -> RequestCounts:

@@ -14,7 +14,14 @@ from weakref import WeakValueDictionary
 
 from spec_decode_exporter.core.capacity import fair_share
 from spec_decode_exporter.core.cooperative_yield import Pausing
-from spec_decode_exporter.scrape.page.engine_table import BUCKET_NAMES, MEANINGS, Counter, Gauge, Latency, Lengths
+from spec_decode_exporter.scrape.page.engine_table import (
+    BUCKET_NAMES,
+    MEANINGS,
+    Counter,
+    Gauge,
+    Latency,
+    Lengths,
+)
 from spec_decode_exporter.scrape.page.layout_map import (
     MAX_POSITIONS,
     EngineLayout,
