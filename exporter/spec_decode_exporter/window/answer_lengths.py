@@ -1,9 +1,11 @@
 """Answer lengths of finished requests: power sums, which say how much the lengths differ.
 
 The sums stand for a histogram in windows: four numbers instead of a column for each bucket. They are linear
-in the counts, so differences over time and sums over engines are exact. Each request has the geometric midpoint
-of its bucket. All results are ratios of sums, so a common error of scale cancels; the exact sum of the page
-would mix two scales: for answers of 201 tokens, in the bucket from 200 to 500, cv² would be 1.5 instead of 0.
+in the counts, so differences over time and sums over engines are exact.
+
+Each request has the geometric midpoint of its bucket. All results are ratios of sums, so a common error of
+scale cancels. The exact sum of the page would mix two scales: for answers of 201 tokens, in the bucket from
+200 to 500, cv² would be 1.5 instead of 0.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ class EngineHistory:
         """Add the histograms of a sample; ``interval`` is that of polls with histograms."""
         if sample.latencies is not None:
             answers = answer_lengths(sample.answer_lengths) if sample.answer_lengths else NO_ANSWERS
-            self._histograms.add(sample.latencies, answers, moment, interval)
+            self._histograms.add(sample.latencies, moment, interval, answers)
 
     def configure_tokens(self, tokens: int) -> None:
         """Set the configured K; another K resets the windows. 0: not configured."""

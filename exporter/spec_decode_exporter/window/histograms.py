@@ -59,9 +59,9 @@ class HistogramLedger:
     def add(
         self,
         latencies: Mapping[Latency, Buckets],
-        answers: AnswerLengths,
         moment: float,
         interval: float,
+        answers: AnswerLengths = NO_ANSWERS,
     ) -> None:
         """Add the histograms of a page; ``interval`` is that of polls with histograms."""
         self._interval, self._newest = interval, moment
