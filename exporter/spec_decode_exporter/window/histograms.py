@@ -81,7 +81,7 @@ class HistogramLedger:
             finished = answers.minus(before.answers)
             finished = finished if finished.is_possible else NO_ANSWERS
             self._ring.add(before.moment, moment, [increment, finished], interval)
-            self._answers = AnswerLengths(*self._sums()[1])
+            _, self._answers = self._sums()
 
     def window(self, newest: float) -> dict[Latency, Buckets]:
         """Return the observations over the window, cumulative by bucket as on a page.
@@ -102,12 +102,12 @@ class HistogramLedger:
     def _is_gone(self, newest: float) -> bool:
         return newest - self._newest > GONE_PAGES * self._interval
 
-    def _sums(self) -> tuple[list[int], list[int]]:
-        """Return the sums over the window of the latencies' counts and of the answers; empty without any."""
+    def _sums(self) -> tuple[list[int], AnswerLengths]:
+        """Return the sums over the window of the latencies' counts, empty without any, and the answers."""
         counts, answers = self._ring.since(self._newest - self._length - self._interval / 2)
         if len(counts) < 2:  # noqa: PLR2004 - the first row and the last one
-            return [], []
-        return difference(counts[0], counts[-1]), difference(answers[0], answers[-1])
+            return [], NO_ANSWERS
+        return difference(counts[0], counts[-1]), AnswerLengths(*difference(answers[0], answers[-1]))
 
     def _by_latency(self, counts: Sequence[int]) -> dict[Latency, Buckets]:
         """Split the concatenated counts by histogram."""

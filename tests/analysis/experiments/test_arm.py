@@ -78,13 +78,16 @@ class TestSums:
         assert arm_with(short).measures()[TIME].relative_error is None
 
     def test_the_answers_of_all_engines_together_decide_how_many_requests_count(self):
-        # 300 chats on one engine and 300 answers of 30 times their length on the other.
+        # 3000 chats on one engine, and 30 answers of 60 times their length on the other.
         chats, long = (
-            replace(window_of(EAGLE), answers=AnswerLengths(300, 10**6 * n, 10**4 * n**2, 10**6 * n**3))
-            for n in (30, 900)
+            replace(
+                window_of(EAGLE),
+                answers=AnswerLengths(n, 1000 * n * tokens, n * tokens**2, n * tokens**3),
+            )
+            for n, tokens in ((3000, 100), (30, 6000))
         )
-        degrees = [arm_with(*each).measures()[TIME].degrees for each in ((chats, chats), (chats, long))]
-        assert degrees == [12, 11]
+        arms = (chats, chats), (long, long), (chats, long)
+        assert [arm_with(*each).measures()[TIME].degrees for each in arms] == [12, 12, 2]
 
     def test_the_degrees_are_at_most_the_busy_cells_minus_one(self):
         # 40 cells of 7.5 s, of which four had work; requests are enough for many more cosines.

@@ -170,10 +170,10 @@ def test_equal_answers_have_bounds_from_five_requests_on(passing, requests, cosi
 
 def test_a_few_long_answers_among_short_ones_take_the_bounds_of_short_windows(passing):
     agents = answers(2000, *(200,) * 19, 5000)
-    # cv² is 5.1, and a request chosen by its part in the variance has 4880 tokens.
-    assert ratio_bounds.effective_requests(passing(30, agents)) == pytest.approx(30 / 6.33, rel=0.01)
+    # The mean is 440, cv² 5.65, and a request chosen by its part in the variance has 4860 tokens.
+    assert ratio_bounds.effective_requests(passing(30, agents)) == pytest.approx(30 / 6.65, rel=0.01)
     assert ratio_bounds.cosines(passing(30, agents)) == 0
-    assert ratio_bounds.cosines(passing(150, agents)) == 4
+    assert ratio_bounds.cosines(passing(150, agents)) == int(150 * 440 / 4860 / 3.3)
     assert ratio_bounds.cosines(passing(150, answers(2000, 440))) == 12
 
 
