@@ -46,8 +46,8 @@ def sample(second: int, positions: int, *, histograms: bool) -> Sample:
         Counter.DECODE_NANOSECONDS: 20 * 10**9 * second,
     }
     buckets = Buckets(BOUNDS, tuple(place * second for place in range(len(BOUNDS))))
-    latencies = dict.fromkeys(Latency, buckets) if histograms else None
-    return Sample(tuple(counters.values()), accepted, (20.0,) * len(Gauge), WALL, latencies)
+    latencies, lengths = (dict.fromkeys(Latency, buckets), buckets) if histograms else (None, None)
+    return Sample(tuple(counters.values()), accepted, (20.0,) * len(Gauge), WALL, latencies, lengths)
 
 
 def polled(positions: int, longest: float, *, histograms: bool) -> EngineMonitor:
@@ -61,7 +61,7 @@ def polled(positions: int, longest: float, *, histograms: bool) -> EngineMonitor
 
 def kilobytes(positions: int, longest: float, *, histograms: bool) -> float:
     """Return the memory of an engine with full windows, in units of 1000 bytes."""
-    polled(positions, SHORT, histograms=histograms)  # whatever is made once and kept
+    polled(positions, longest, histograms=histograms)  # whatever is made once and kept
     tracemalloc.start()
     gc.collect()
     before = tracemalloc.get_traced_memory()[0]
