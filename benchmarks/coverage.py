@@ -1,6 +1,6 @@
 """Coverage of the 95 % bounds by the load of a window, and by the kind of traffic.
 
-    python -m benchmarks.coverage [--windows 2000] [--uneven 500] [--seed 1] [--smoke]
+    python -m benchmarks.coverage [--windows 1000] [--uneven 500] [--seed 1] [--smoke]
 
 Requests are drawn one by one and counted every second, as the exporter would count them, and the exporter's
 own code estimates the bounds. The truth is the ratio of an endless run of the same mix.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import sqrt
 
@@ -33,6 +33,7 @@ from spec_decode_exporter.analysis.statistics.ratio_bounds import (
 from spec_decode_exporter.figures.acceptance import acceptance_length_tokens
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.scrape.page.engine_table import Counter
+from spec_decode_exporter.window.answer_lengths import NO_ANSWERS
 from spec_decode_exporter.window.ledger import Window
 
 COST = Cost(0.05, 0.02, CostSource.CONFIGURED, None)
@@ -83,6 +84,10 @@ def as_if_independent(seen: Window) -> Estimate:
     return Estimate(length, length - NORMAL * error, length + NORMAL * error, error)
 
 
+def _holds(found: Estimate | None, truth: float) -> bool:
+    return found is not None and found.lower <= truth <= found.upper
+
+
 @dataclass(frozen=True)
 class Outcome:
     """Estimates of one window."""
@@ -95,18 +100,24 @@ class Outcome:
     """Effective requests through the window."""
     estimates: dict[str, Estimate | None]
     independent: Estimate
-    """Of the length."""
+    """Of the length, as the next one."""
+    unknown_lengths: Estimate | None
+    """As it was if the server did not publish the lengths of answers."""
     truth: dict[str, float]
 
     def holds(self, name: str) -> bool:
         """Return whether the bounds hold the truth; there must be some."""
-        found = self.estimates[name]
-        return found is not None and found.lower <= self.truth[name] <= found.upper
+        return _holds(self.estimates[name], self.truth[name])
 
     @property
     def holds_if_independent(self) -> bool:
         """True if bounds for independent drafts include the truth."""
-        return self.independent.lower <= self.truth["length"] <= self.independent.upper
+        return _holds(self.independent, self.truth["length"])
+
+    @property
+    def holds_if_lengths_are_unknown(self) -> bool:
+        """True if bounds without the lengths of answers include the truth."""
+        return _holds(self.unknown_lengths, self.truth["length"])
 
     @property
     def bounded(self) -> bool:
@@ -167,12 +178,15 @@ def _traces(drawn: Callable[[int], Array], windows: int) -> Iterator[tuple[Array
             yield totals, place * longest
 
 
-def _estimated(totals: Array, begin: int, length: int) -> tuple[float, dict[str, Estimate | None], Estimate]:
+def _estimated(
+    totals: Array, begin: int, length: int
+) -> tuple[float, dict[str, Estimate | None], Estimate, Estimate | None]:
     """Return the effective requests and the estimates of a window; both lengths have one end."""
     longest = max(LENGTHS)
     seen = window(totals, begin + longest - length, length, longest)
     estimates = {name: estimate(seen) for name, estimate in ESTIMATES.items()}
-    return effective_requests(seen) or 0.0, estimates, as_if_independent(seen)
+    unknown = acceptance_length_estimate(replace(seen, answers=NO_ANSWERS))
+    return effective_requests(seen) or 0.0, estimates, as_if_independent(seen), unknown
 
 
 def coverages(among: list[Outcome]) -> list[str]:
@@ -230,21 +244,24 @@ def by_traffic(all_of_them: list[Outcome]) -> Iterator[list[str]]:
         ]
         bounded = [each for each in among if each.bounded]
         requests = f"{np.median([each.requests for each in among]):.0f}"
-        shares = coverages(bounded)
+        unknown = [each for each in among if each.unknown_lengths]
+        enough = len(unknown) >= MIN_WINDOWS
+        holding = sum(each.holds_if_lengths_are_unknown for each in unknown)
         yield [
             traffic.name,
             str(running),
             f"{length} s",
             requests,
             percent(len(bounded), len(among)),
-            *shares,
+            *coverages(bounded),
+            percent(holding, len(unknown)) if enough else "-",
         ]
 
 
 def main() -> None:
     """Print the tables."""
     options = parser(__doc__)
-    options.add_argument("--windows", type=int, default=2000, help="of each length, in each row")
+    options.add_argument("--windows", type=int, default=1000, help="of each length, in each row")
     options.add_argument("--uneven", type=int, default=500, help="the same of uneven traffic")
     options.add_argument("--true-seconds", type=int, default=TRUE_SECONDS, help="seconds of a true run")
     options.add_argument("--seed", type=int, default=1)
@@ -271,6 +288,7 @@ def main() -> None:
         for outcome in uneven_outcomes(random, traffic, running, arguments.uneven, arguments.true_seconds)
     ]
     heads = ["traffic", "running", "window", "effective requests", "with bounds", *heads]
+    heads.append("length holds, lengths unknown")
     table(heads, by_traffic(uneven))
 
 

@@ -128,7 +128,7 @@ class Traffic:
     """True if K depends on the load: three tokens up to the mean of running requests, one above."""
 
     def trace(self, random: np.random.Generator, running: int, seconds: int) -> Array:
-        """Return running totals of ``seconds``, with so many running requests in the mean."""
+        """Return running totals of ``seconds`` with ``running`` requests in the mean."""
         lives = self.draw(random, 24_000).steps / MIX.steps_per_second
         before = float(lives.max())
         number = round(running * (before + seconds) / float(lives.mean()))
