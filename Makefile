@@ -17,7 +17,7 @@ VERSION     := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' exporter/spec_dec
 REVISION    := $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null || echo unknown)
 
 .DEFAULT_GOAL := help
-.PHONY: help run check check-tests test coverage lint format image lock sbom audit wheels e2e e2e-k8s e2e-vllm chart chart-files bench fuzz docs dashboards dashboards-pictures page-pictures clean
+.PHONY: help run check check-tests test coverage lint format image lock sbom audit wheels e2e e2e-k8s e2e-vllm chart chart-files bench bench-smoke fuzz docs dashboards dashboards-pictures page-pictures clean
 
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -106,6 +106,10 @@ wheels: $(READY) ## check that every dependency has a wheel for every platform
 bench: $(READY) ## run every benchmark that the README quotes
 	$(BIN)/pip install --quiet --disable-pip-version-check --group bench --group page
 	$(BIN)/python -m benchmarks
+
+bench-smoke: $(READY) ## run each benchmark with little work, in 2 minutes: does it still fit the code?
+	$(BIN)/pip install --quiet --disable-pip-version-check --group bench --group page
+	$(BIN)/python -m benchmarks --smoke
 
 fuzz: $(READY) ## fuzz the parsers for FUZZ_SECONDS each (default 60); FUZZ selects some
 	$(BIN)/pip install --quiet --disable-pip-version-check --group fuzz

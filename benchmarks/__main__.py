@@ -1,55 +1,88 @@
 """Run every benchmark but the long ones, one after the other; each prints a Markdown table.
 
-Ends with status 1 if a benchmark misses a goal, or lacks a program or a package.
+    python -m benchmarks [--smoke] [NAME ...]
+
+With ``--smoke`` every benchmark runs, the long ones too, with so little work that it takes seconds. Ends with
+status 1 if a benchmark fails or misses a goal. A smoke run skips a benchmark that lacks a program or a
+package, and says so.
 """
 
 from __future__ import annotations
 
 import pkgutil
-import runpy
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 import benchmarks
+from benchmarks.options import parser
 
-_NOT_HERE = {
-    "clients",
-    "counted",
-    "hostile",
-    "inside_limits",
-    "page_server",
-    "process",
-    "soak",
-    "soak_day",
-    "truth",
-}
-"""Parts of other benchmarks, and benchmarks that take 20 minutes or more each."""
+LONG: Final = {"hostile", "soak", "soak_day"}
+"""Benchmarks of 20 minutes or more."""
+SMOKE_OPTION: Final = "--smoke"
+"""A benchmark is a module of this package whose docstring has this option in its usage line."""
+MISSING: Final = ("not installed: ", "ModuleNotFoundError: No module named ")
+"""Begins of the last line of a benchmark that lacks a program or a package."""
+SMOKE_SECONDS: Final = 120.0
+"""A smoke run that takes longer hangs."""
 
 
 def main() -> int:
     """Run them in alphabetical order."""
-    failed = list(_failed())
-    print(f"\n{len(failed)} benchmarks failed." + "".join(f"\n- {reason}" for reason in failed))
+    options = parser(__doc__)
+    options.add_argument("names", nargs="*", metavar="NAME", help="benchmarks; without a name, all")
+    options.add_argument(SMOKE_OPTION, action="store_true", help="little work: only check that each runs")
+    arguments = options.parse_args()
+    chosen = arguments.names or names(smoke=arguments.smoke)
+    failed = list(_failed(chosen, smoke=arguments.smoke))
+    print(f"\n{len(failed)} of {len(chosen)} benchmarks failed." + "".join(f"\n- {one}" for one in failed))
     return 1 if failed else 0
 
 
-def names() -> list[str]:
-    """Return the names of all benchmarks that this module runs."""
-    found = [module.name for module in pkgutil.iter_modules(benchmarks.__path__)]
-    return [name for name in found if not name.startswith("_") and name not in _NOT_HERE]
+def names(*, smoke: bool) -> list[str]:
+    """Return the names of all benchmarks; without ``smoke`` only of those that are not long."""
+    return [name for name in _benchmarks() if smoke or name not in LONG]
 
 
-def _failed() -> Iterator[str]:
+def _benchmarks() -> Iterator[str]:
+    folder = Path(benchmarks.__path__[0])
+    for module in pkgutil.iter_modules(benchmarks.__path__):
+        usage, _, _ = (folder / f"{module.name}.py").read_text().partition("from __future__")
+        if f"-m benchmarks.{module.name} " in usage and SMOKE_OPTION in usage:
+            yield module.name
+
+
+def _failed(chosen: list[str], *, smoke: bool) -> Iterator[str]:
     """Run each benchmark; yield the name of one that fails, and the reason."""
-    for name in names():
+    for name in chosen:
         print(f"\n## {name}\n", flush=True)
-        try:
-            runpy.run_module(f"benchmarks.{name}", run_name="__main__")
-        except SystemExit as ended:
-            if ended.code:
-                yield f"{name}: {ended.code}"
-        except ModuleNotFoundError as error:
-            yield f"{name}: {error}"
+        begin = time.monotonic()
+        status, reason = run(name, smoke=smoke)
+        print(f"\n{name}: {time.monotonic() - begin:.0f} s", flush=True)
+        if smoke and status and reason.startswith(MISSING):
+            print(f"SKIPPED {name}: {reason}", flush=True)
+        elif status:
+            yield f"{name}: {reason or status}"
+
+
+def run(name: str, *, smoke: bool) -> tuple[int, str]:
+    """Run a benchmark; return its status, and the last line of its errors."""
+    command = [sys.executable, "-m", f"benchmarks.{name}", *([SMOKE_OPTION] if smoke else [])]
+    try:
+        done = subprocess.run(
+            command,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=SMOKE_SECONDS if smoke else None,
+        )
+    except subprocess.TimeoutExpired:
+        return 1, f"it took more than {SMOKE_SECONDS:g} s"
+    sys.stderr.write(done.stderr)
+    return done.returncode, (done.stderr.strip().splitlines() or [""])[-1]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The exporter against PromQL on raw counters: the same simulated traffic, the same scrapes every 15 s.
 
-    python -m benchmarks.against_promql [--hours 6]
+    python -m benchmarks.against_promql [--hours 6] [--smoke]
 
 A simulated server lives through some hours. Every second its page is read as the exporter reads it; every
 15 s both its own counters and the exporter's gauges go into a real Prometheus, as if they had been scraped
@@ -11,7 +11,6 @@ on raw counters. Nothing is timed: what is printed is counted in simulated secon
 
 from __future__ import annotations
 
-import argparse
 import json
 import socket
 import subprocess
@@ -28,6 +27,7 @@ from statistics import median
 
 import yaml
 
+from benchmarks.options import parsed, parser
 from benchmarks.process import require, running
 from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.config.units import parse_duration
@@ -248,11 +248,9 @@ def error(values: dict[int, float], truth: dict[int, float], *, only: Callable[[
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--hours", type=float, default=6.0, help="how long each scenario is")
-    seconds = round(parser.parse_args().hours * 3600)
+    options = parser(__doc__)
+    options.add_argument("--hours", type=float, default=6.0, help="how long each scenario is")
+    seconds = round(parsed(options, hours=0.6).hours * 3600)
     require("prometheus", "promtool")
     # Blocks of two hours, in the past.
     begin = (int(time.time()) - 2 * seconds) // 7200 * 7200

@@ -1,41 +1,40 @@
-"""Coverage of the 95 % bounds by the load of a window.
+"""Coverage of the 95 % bounds by the load of a window, and by the kind of traffic.
 
-    python -m benchmarks.coverage [--windows 2000] [--seed 1]
+    python -m benchmarks.coverage [--windows 1000] [--uneven 500] [--seed 1] [--smoke]
 
-Each request has its own acceptance, distributed as in real mixes, and is decoded at a constant rate. Requests
-are drawn one by one and counted every second, as the exporter would count them, and the exporter's own code
-estimates the bounds. The truth is the ratio of an endless run of the same mix.
+Requests are drawn one by one and counted every second, as the exporter would count them, and the exporter's
+own code estimates the bounds. The truth is the ratio of an endless run of the same mix.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from itertools import product
-from math import log, sqrt
-from typing import Any, TypeAlias
+from math import sqrt
 
 import numpy as np
 
+from benchmarks.options import parsed, parser
+from benchmarks.simulated_requests import MIXES, Array, Load, Mix, draw, trace, window
+from benchmarks.table import percent, table
+from benchmarks.uneven_traffic import KINDS, Traffic
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.speedup import speedup_estimate
 from spec_decode_exporter.analysis.statistics.ratio_bounds import (
+    MIN_BOUND_REQUESTS,
     acceptance_length_estimate,
     acceptance_ratio_estimate,
+    effective_requests,
     independent_variance,
-    passing_requests,
 )
 from spec_decode_exporter.figures.acceptance import acceptance_length_tokens
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.window.increments import Increment
-from spec_decode_exporter.window.ledger import MEAN_GAUGES, NANO, Increments, Window, rows_of
-from spec_decode_exporter.window.ring import Rows
-
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+from spec_decode_exporter.window.answer_lengths import NO_ANSWERS
+from spec_decode_exporter.window.ledger import Window
 
 COST = Cost(0.05, 0.02, CostSource.CONFIGURED, None)
 ESTIMATES: dict[str, Callable[[Window], Estimate | None]] = {
@@ -47,87 +46,20 @@ ESTIMATES: dict[str, Callable[[Window], Estimate | None]] = {
 TOKENS = ((50, 500), (500, 3000))
 ARRIVALS = ("closed", "open")
 CONCURRENT = (1, 4, 16, 64)
+UNEVEN_CONCURRENT = (1, 4, 16)
 LENGTHS = (30, 300)
-BANDS = ((7, 10), (10, 15), (15, 25), (25, 50), (50, 100), (100, 10**9))
-"""Requests passing through a window; there are no bounds below the first."""
+BANDS = ((MIN_BOUND_REQUESTS, 7), (7, 10), (10, 15), (15, 35), (35, 70), (70, 10**9))
+"""Effective requests through a window; there are no bounds below the first."""
 NORMAL = 1.96
 """The 0.975 quantile of the normal distribution."""
-ENOUGH = 10
 MIN_WINDOWS = 300
 """Windows for a share: with fewer it would be uncertain by more than two points."""
 TRACE_WINDOWS = 25
 """Number of the longest windows that are drawn at a time, to limit memory."""
 MANY = 10**6
 """Requests that stand for an endless run."""
-
-
-@dataclass(frozen=True)
-class Mix:
-    """The requests of one engine, and how it speculates."""
-
-    name: str
-    tokens: int
-    """K."""
-    acceptance: float
-    """The mean over requests of the share of first positions that is accepted."""
-    spread: float
-    """The standard deviation of that share over requests."""
-    steps_per_second: float
-    """Decode steps of a request."""
-    searches: bool = False
-    """Whether drafts are searched for, as n-gram does: then a request has its own share of steps in which
-    there is one, and its own length of draft."""
-
-
-MIXES = (
-    Mix("draft model", 5, 0.75, 0.15, 15),
-    Mix("EAGLE", 3, 0.70, 0.20, 30),
-    Mix("MTP", 1, 0.85, 0.10, 40),
-    Mix("parallel drafter", 8, 0.80, 0.12, 50),
-    Mix("n-gram", 4, 0.60, 0.20, 25, searches=True),
-)
-POSITION_DECAY = 0.97
-"""A position is so much less likely to be accepted than the one before it, given that that one was."""
-
-
-@dataclass(frozen=True)
-class Requests:
-    """Requests drawn from a mix; every array has one row a request."""
-
-    conditional: Array
-    """How likely each position is accepted, given that the one before it was; 0 beyond the draft."""
-    drafting: Array
-    """How likely a step has a draft."""
-    lengths: Array
-    """Tokens of a draft."""
-    steps: Array
-    """Decode steps until the request has its tokens."""
-
-    def __getitem__(self, chosen: Array) -> Requests:
-        return Requests(
-            self.conditional[chosen], self.drafting[chosen], self.lengths[chosen], self.steps[chosen]
-        )
-
-    @property
-    def accepted(self) -> Array:
-        """Tokens accepted of a draft, on average."""
-        survival: Array = np.cumprod(self.conditional, axis=1)
-        return np.asarray(survival.sum(axis=1))
-
-
-def draw(random: np.random.Generator, mix: Mix, tokens: tuple[int, int], number: int) -> Requests:
-    """Draw requests; how many tokens they have is spread evenly over the logarithm."""
-    least, most = map(log, tokens)
-    wanted = np.exp(random.uniform(least, most, number))
-    certainty = mix.acceptance * (1 - mix.acceptance) / mix.spread**2 - 1
-    first = random.beta(mix.acceptance * certainty, (1 - mix.acceptance) * certainty, number)
-    lengths = random.integers(1, mix.tokens + 1, number) if mix.searches else np.full(number, mix.tokens)
-    drafting = random.beta(2, 2, number) if mix.searches else np.ones(number)
-    places = np.arange(mix.tokens)
-    conditional = first[:, None] * POSITION_DECAY**places * (places < lengths[:, None])
-    requests = Requests(conditional, drafting, lengths, np.ones(number))
-    steps = np.maximum(np.round(wanted / (1 + drafting * requests.accepted)), 1).astype(int)
-    return Requests(conditional, drafting, lengths, steps)
+TRUE_SECONDS = 400_000
+"""Seconds times running requests of the run that stands for an endless one of uneven traffic."""
 
 
 def truth(random: np.random.Generator, mix: Mix, tokens: tuple[int, int]) -> dict[str, float]:
@@ -145,120 +77,6 @@ def truth(random: np.random.Generator, mix: Mix, tokens: tuple[int, int]) -> dic
     }
 
 
-@dataclass(frozen=True)
-class Load:
-    """Arrival of requests."""
-
-    tokens: tuple[int, int]
-    arrivals: str
-    """Closed: another one begins as soon as one ends. Open: they come at random, whatever is running."""
-    concurrent: int
-    """How many run at once, in the mean."""
-
-
-def arrive(random: np.random.Generator, mix: Mix, load: Load, seconds: float) -> tuple[Requests, Array]:
-    """Draw requests and when they begin: from so long before 0 that nothing is left of the start."""
-    sample = draw(random, mix, load.tokens, 10_000).steps / mix.steps_per_second
-    before = 3 * sample.max()
-    number = (before + seconds) / sample.mean()
-    if load.arrivals == "open":
-        requests = draw(random, mix, load.tokens, random.poisson(load.concurrent * number))
-        return requests, random.uniform(-before, seconds, len(requests.steps))
-    each = int(number + 6 * np.sqrt(number) * sample.std() / sample.mean() + 10)
-    requests = draw(random, mix, load.tokens, load.concurrent * each)
-    lives = (requests.steps / mix.steps_per_second).reshape(load.concurrent, each)
-    begins = lives.cumsum(axis=1) - lives - before + random.uniform(0, sample.mean(), (load.concurrent, 1))
-    return requests, begins.ravel()
-
-
-def trace(random: np.random.Generator, mix: Mix, load: Load, seconds: int) -> Array:
-    """Return running totals at every second's end, the first all 0.
-
-    The columns are the time covered in nanoseconds, the counters, the gauges and the positions.
-    """
-    requests, begins = arrive(random, mix, load, seconds)
-    ends = begins + requests.steps / mix.steps_per_second
-    seen = (ends > 0) & (begins < seconds)
-    requests, begins, ends = requests[seen], begins[seen], ends[seen]
-    first = np.maximum(begins, 0).astype(int)
-    lasting = np.minimum(np.ceil(ends), seconds).astype(int) - first
-    # One entry for each second of each request.
-    which = np.repeat(np.arange(len(begins)), lasting)
-    second = np.arange(len(which)) - np.repeat(lasting.cumsum() - lasting, lasting) + first[which]
-
-    def done(moment: Array) -> Array:
-        steps = np.floor((moment - begins[which]) * mix.steps_per_second)
-        return np.clip(steps, 0, requests.steps[which]).astype(int)
-
-    def count(each: Array) -> Array:
-        return np.bincount(second, each, seconds)
-
-    steps = done(second + 1) - done(second)
-    drafts = random.binomial(steps, requests.drafting[which])
-    accepted, left = [], drafts
-    for position in range(mix.tokens):
-        left = random.binomial(left, requests.conditional[which, position])
-        accepted.append(count(left))
-    started = np.bincount(begins[begins >= 0].astype(int), minlength=seconds)
-    decoding = np.minimum(ends[which], second + 1) - np.maximum(begins[which], second)
-    done_at = np.ceil(ends).astype(int) - 1
-    over = done_at < seconds
-
-    def at_end(each: Array) -> Array:
-        return np.bincount(done_at[over], each[over], seconds)
-
-    counters = {
-        Counter.DRAFTS: count(drafts),
-        Counter.DRAFT_TOKENS: count(drafts * requests.lengths[which]),
-        Counter.ACCEPTED_TOKENS: sum(accepted),
-        Counter.GENERATION_TOKENS: count(steps) + sum(accepted) + started,
-        Counter.FIRST_TOKENS: started,
-        Counter.DECODE_STEPS: count(steps),
-        Counter.DECODE_NANOSECONDS: count(np.round(decoding * NANO)),
-        Counter.FINISHED_REQUESTS: at_end(np.ones(len(ends))),
-        Counter.END_TO_END_NANOSECONDS: at_end(np.round((ends - begins) * NANO)),
-    }
-    nothing = np.zeros(seconds)
-    running = count(ends[which] > second + 1)
-    columns = [
-        np.full(seconds, NANO),
-        *(counters.get(counter, nothing) for counter in Counter),
-        *(running if gauge is MEAN_GAUGES[0] else nothing for gauge in MEAN_GAUGES),
-        *accepted,
-    ]
-    rows = np.stack(columns, axis=1).astype(np.int64)
-    return np.concatenate([np.zeros((1, len(columns)), np.int64), rows.cumsum(axis=0)])
-
-
-def window(totals: Array, begin: int, length: int) -> Window:
-    """Return the window that covers the seconds from ``begin`` on."""
-    rows = totals[begin : begin + length + 1].tolist()
-    _, *sums = map(int.__sub__, rows[-1], rows[0])
-    gauges = len(Counter) + len(MEAN_GAUGES)
-    return Window(
-        length=float(length),
-        seconds=float(length),
-        polls=length,
-        counters=tuple(sums[: len(Counter)]),
-        positions=tuple(sums[gauges:]),
-        gauges=tuple(total / length for total in sums[len(Counter) : gauges]),
-        increments=Increments(_totals(rows), [float(second) for second in range(begin, begin + length)]),
-    )
-
-
-def _totals(rows: list[list[int]]) -> list[Rows]:
-    """Return running totals of ``trace`` in the groups of columns of ``Increments``."""
-    gauges = 1 + len(Counter)
-    positions = gauges + len(MEAN_GAUGES)
-    groups = [
-        rows_of(
-            Increment(0.0, row[0] / NANO, tuple(row[1:gauges]), tuple(row[positions:])), row[gauges:positions]
-        )
-        for row in rows
-    ]
-    return [Rows.of(group) for group in zip(*groups, strict=True)]
-
-
 def as_if_independent(seen: Window) -> Estimate:
     """Return the acceptance length with the bounds that it had if drafts were independent."""
     length = acceptance_length_tokens(seen) or 1.0
@@ -266,29 +84,40 @@ def as_if_independent(seen: Window) -> Estimate:
     return Estimate(length, length - NORMAL * error, length + NORMAL * error, error)
 
 
+def _holds(found: Estimate | None, truth: float) -> bool:
+    return found is not None and found.lower <= truth <= found.upper
+
+
 @dataclass(frozen=True)
 class Outcome:
     """Estimates of one window."""
 
-    load: Load
+    load: Load | int
+    """A load, or the running requests of uneven traffic."""
     length: int
-    mix: Mix
+    mix: Mix | Traffic
     requests: float
-    """Passing through the window."""
+    """Effective requests through the window."""
     estimates: dict[str, Estimate | None]
     independent: Estimate
-    """Of the length."""
+    """Of the length, as the next one."""
+    unknown_lengths: Estimate | None
+    """As it was if the server did not publish the lengths of answers."""
     truth: dict[str, float]
 
     def holds(self, name: str) -> bool:
         """Return whether the bounds hold the truth; there must be some."""
-        found = self.estimates[name]
-        return found is not None and found.lower <= self.truth[name] <= found.upper
+        return _holds(self.estimates[name], self.truth[name])
 
     @property
     def holds_if_independent(self) -> bool:
         """True if bounds for independent drafts include the truth."""
-        return self.independent.lower <= self.truth["length"] <= self.independent.upper
+        return _holds(self.independent, self.truth["length"])
+
+    @property
+    def holds_if_lengths_are_unknown(self) -> bool:
+        """True if bounds without the lengths of answers include the truth."""
+        return _holds(self.unknown_lengths, self.truth["length"])
 
     @property
     def bounded(self) -> bool:
@@ -305,21 +134,59 @@ class Outcome:
 def outcomes(
     random: np.random.Generator, mix: Mix, load: Load, true: dict[str, float], windows: int
 ) -> Iterator[Outcome]:
-    """Draw windows of both lengths, all of them apart, and estimate."""
+    """Draw windows of both lengths, each pair apart from the others, and estimate."""
+    for totals, begin in _traces(lambda seconds: trace(random, mix, load, seconds), windows):
+        for length in LENGTHS:
+            yield Outcome(load, length, mix, *_estimated(totals, begin, length), true)
+
+
+def uneven_outcomes(
+    random: np.random.Generator, traffic: Traffic, running: int, windows: int, true_seconds: int
+) -> Iterator[Outcome]:
+    """Draw windows of uneven traffic; its truth is that of one long run."""
+    true = _truth_of(traffic.trace(random, running, true_seconds // running))
+    for totals, begin in _traces(lambda seconds: traffic.trace(random, running, seconds), windows):
+        for length in LENGTHS:
+            yield Outcome(running, length, traffic, *_estimated(totals, begin, length), true)
+
+
+def _truth_of(totals: Array) -> dict[str, float]:
+    """Return the estimates of a whole run."""
+    counted = totals[-1][1 : 1 + len(Counter)].astype(float)
+    drafts, drafted, accepted, steps = (
+        counted[counter]
+        for counter in (Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS, Counter.DECODE_STEPS)
+    )
+    time = steps * (1 + COST.fixed_cost_ratio) + COST.draft_cost_ratio * drafted
+    return {
+        "length": 1 + accepted / drafts,
+        "rate": accepted / drafted,
+        "speed-up": (steps + accepted) / time,
+    }
+
+
+def _traces(drawn: Callable[[int], Array], windows: int) -> Iterator[tuple[Array, int]]:
+    """Yield a trace and the begin of each of its longest windows.
+
+    The first of a trace is left out: its histogram of answers would lack those that began before.
+    """
     longest = max(LENGTHS)
-    while windows > 0:
-        number = min(windows, TRACE_WINDOWS)
-        totals = trace(random, mix, load, number * longest)
-        for begin, length in product(range(0, number * longest, longest), LENGTHS):
-            seen = window(totals, begin, length)
-            estimates = {name: estimate(seen) for name, estimate in ESTIMATES.items()}
-            requests = passing_requests(seen) or 0.0
-            yield Outcome(load, length, mix, requests, estimates, as_if_independent(seen), true)
-        windows -= number
+    for done in range(0, windows, TRACE_WINDOWS):
+        number = min(windows - done, TRACE_WINDOWS)
+        totals = drawn((number + 1) * longest)
+        for place in range(1, number + 1):
+            yield totals, place * longest
 
 
-def percent(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.1f}"
+def _estimated(
+    totals: Array, begin: int, length: int
+) -> tuple[float, dict[str, Estimate | None], Estimate, Estimate | None]:
+    """Return the effective requests and the estimates of a window; both lengths have one end."""
+    longest = max(LENGTHS)
+    seen = window(totals, begin + longest - length, length, longest)
+    estimates = {name: estimate(seen) for name, estimate in ESTIMATES.items()}
+    unknown = acceptance_length_estimate(replace(seen, answers=NO_ANSWERS))
+    return effective_requests(seen) or 0.0, estimates, as_if_independent(seen), unknown
 
 
 def coverages(among: list[Outcome]) -> list[str]:
@@ -329,27 +196,20 @@ def coverages(among: list[Outcome]) -> list[str]:
     return [percent(sum(each.holds(name) for each in among), len(among)) for name in ESTIMATES]
 
 
-def table(heads: list[str], rows: Iterable[list[str]]) -> None:
-    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
-    for row in rows:
-        print(f"| {' | '.join(row)} |")
-    print(flush=True)
-
-
 def by_load(all_of_them: list[Outcome]) -> Iterator[list[str]]:
-    groups = defaultdict(list)
+    groups: defaultdict[tuple[Load, int], list[Outcome]] = defaultdict(list)
     for each in all_of_them:
-        groups[each.load, each.length].append(each)
+        if isinstance(each.load, Load):
+            groups[each.load, each.length].append(each)
     for (load, length), among in groups.items():
-        enough = [each for each in among if each.bounded and each.requests >= ENOUGH]
+        bounded = [each for each in among if each.bounded]
         yield [
             "{}-{}".format(*load.tokens),
             load.arrivals,
             str(load.concurrent),
             f"{length} s",
-            percent(sum(each.bounded for each in among), len(among)),
-            percent(len(enough), len(among)),
-            *coverages(enough),
+            percent(len(bounded), len(among)),
+            *coverages(bounded),
         ]
 
 
@@ -371,21 +231,44 @@ def by_requests(all_of_them: list[Outcome]) -> Iterator[list[str]]:
 def by_mix(all_of_them: list[Outcome]) -> Iterator[list[str]]:
     for mix, length in product(MIXES, LENGTHS):
         among = [each for each in all_of_them if each.mix == mix and each.length == length]
-        enough = [each for each in among if each.bounded and each.requests >= ENOUGH]
-        yield [mix.name, f"{length} s", percent(len(enough), len(among)), *coverages(enough)]
+        bounded = [each for each in among if each.bounded]
+        yield [mix.name, f"{length} s", percent(len(bounded), len(among)), *coverages(bounded)]
+
+
+def by_traffic(all_of_them: list[Outcome]) -> Iterator[list[str]]:
+    for traffic, running, length in product(KINDS, UNEVEN_CONCURRENT, LENGTHS):
+        among = [
+            each
+            for each in all_of_them
+            if each.mix is traffic and each.load == running and each.length == length
+        ]
+        bounded = [each for each in among if each.bounded]
+        requests = f"{np.median([each.requests for each in among]):.0f}"
+        unknown = [each for each in among if each.unknown_lengths]
+        enough = len(unknown) >= MIN_WINDOWS
+        holding = sum(each.holds_if_lengths_are_unknown for each in unknown)
+        yield [
+            traffic.name,
+            str(running),
+            f"{length} s",
+            requests,
+            percent(len(bounded), len(among)),
+            *coverages(bounded),
+            percent(holding, len(unknown)) if enough else "-",
+        ]
 
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--windows", type=int, default=2000, help="of each length, in each row")
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    random = np.random.default_rng(options.seed)
+    options = parser(__doc__)
+    options.add_argument("--windows", type=int, default=1000, help="of each length, in each row")
+    options.add_argument("--uneven", type=int, default=500, help="the same of uneven traffic")
+    options.add_argument("--true-seconds", type=int, default=TRUE_SECONDS, help="seconds of a true run")
+    options.add_argument("--seed", type=int, default=1)
+    arguments = parsed(options, windows=len(MIXES), uneven=1, true_seconds=1000)
+    random = np.random.default_rng(arguments.seed)
 
-    each = -(-options.windows // len(MIXES))
+    each = -(-arguments.windows // len(MIXES))
     truths = {(mix, tokens): truth(random, mix, tokens) for mix, tokens in product(MIXES, TOKENS)}
     found = [
         outcome
@@ -394,13 +277,19 @@ def main() -> None:
     ]
     print(f"{len(found)} windows; the share, in %, in which the 95 % bounds hold the truth:\n")
     heads = [f"{name} holds" for name in ESTIMATES]
-    table(
-        ["tokens", "arrivals", "running", "window", "with bounds", f"{ENOUGH} requests or more", *heads],
-        by_load(found),
-    )
+    table(["tokens", "arrivals", "running", "window", "with bounds", *heads], by_load(found))
     more = ["half-width of the length", "as if drafts were independent"]
-    table(["window", "requests passing", "windows", *heads, *more], by_requests(found))
-    table(["speculation", "window", f"{ENOUGH} requests or more", *heads], by_mix(found))
+    table(["window", "effective requests", "windows", *heads, *more], by_requests(found))
+    table(["speculation", "window", "with bounds", *heads], by_mix(found))
+    random = np.random.default_rng([arguments.seed, 1])
+    uneven = [
+        outcome
+        for traffic, running in product(KINDS, UNEVEN_CONCURRENT)
+        for outcome in uneven_outcomes(random, traffic, running, arguments.uneven, arguments.true_seconds)
+    ]
+    heads = ["traffic", "running", "window", "effective requests", "with bounds", *heads]
+    heads.append("length holds, lengths unknown")
+    table(heads, by_traffic(uneven))
 
 
 if __name__ == "__main__":

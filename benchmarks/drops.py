@@ -1,6 +1,6 @@
 """False alarms of the watch for drops, and how soon it finds real ones, over simulated weeks.
 
-    python -m benchmarks.drops [--full] [--seed 1] [--only sudden slow starts weeks]
+    python -m benchmarks.drops [--full] [--seed 1] [--only sudden slow starts weeks] [--smoke]
 
 A fixed number of requests of 50 to 500 tokens run at a time. Each has its own acceptance, and how
 far those differ (the standard deviation of the share of single tokens that is accepted) is what makes drops
@@ -10,7 +10,6 @@ gets the increments. The acceptance length is 2.1 in all of it, with three token
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from benchmarks.options import parsed, parser
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.monitor.drops.drop_detector import DropDetector
@@ -216,25 +216,25 @@ class Drops:
         return self._found + [Found(kind, second, end) for kind, second in self._open.items()]
 
 
-def steady(random: np.random.Generator, cell: Cell) -> list[Found]:
+def steady(random: np.random.Generator, cell: Cell, week: int = WEEK) -> list[Found]:
     """A week in which nothing changes."""
-    return watched(polled(random, cell, np.ones(WEEK)))
+    return watched(polled(random, cell, np.ones(week)))
 
 
-def changing(random: np.random.Generator, cell: Cell) -> list[Found]:
+def changing(random: np.random.Generator, cell: Cell, week: int = WEEK) -> list[Found]:
     """A week of changing load, lulls of minutes to an hour, failed polls and restarts of the exporter."""
-    busy = np.zeros(WEEK, int)
+    busy = np.zeros(week, int)
     second = 0
-    while second < WEEK:
+    while second < week:
         length = int(random.integers(5 * 60, HOUR))
         busy[second : second + length] = random.choice([0, 1, 2, 4, 8, 16], p=[0.2, *[0.16] * 5])
         second += length
-    counted = polled(random, cell, np.ones(WEEK), busy)
-    missed = random.random(WEEK) < 0.02
-    outages = random.integers(0, WEEK, 20)
+    counted = polled(random, cell, np.ones(week), busy)
+    missed = random.random(week) < 0.02
+    outages = random.integers(0, week, 20)
     for outage in outages:
         missed[outage : outage + random.integers(10, 300)] = True
-    restarts = frozenset(int(moment) for moment in random.integers(0, WEEK, 14))
+    restarts = frozenset(int(moment) for moment in random.integers(0, week, 14))
     missed[list(restarts)] = False
     return watched(counted, missed=missed, restarts=restarts)
 
@@ -363,15 +363,23 @@ PARTS: dict[str, Callable[..., None]] = {
 }
 
 
+def tell_smoke(seed: int) -> None:
+    """Draw one server of each kind of change, and an hour instead of a week."""
+    cell = Cell(SPREADS[-1], PLACES[-1], RATES[0])
+    print(*(each(next(randoms(seed, cell, 1)), cell) for each in (fall, sink, starts)))
+    weeks = [each(next(randoms(seed, cell, 1)), cell, HOUR) for each in (steady, changing)]
+    _tell_week(cell, "one hour", weeks)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--full", action="store_true", help="all cells, some hours")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
-    arguments = parser.parse_args()
-    for part in arguments.only:
+    options = parser(__doc__)
+    options.add_argument("--full", action="store_true", help="all cells, some hours")
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    arguments = parsed(options)
+    if arguments.smoke:
+        tell_smoke(arguments.seed)
+    for part in () if arguments.smoke else arguments.only:
         PARTS[part](arguments.seed, full=arguments.full)
 
 

@@ -1,6 +1,6 @@
 """Coverage of the bounds of experiments, and the rate of false winners between equal arms.
 
-    python -m benchmarks.experiments [--pairs 200] [--hours 20] [--seed 1]
+    python -m benchmarks.experiments [--pairs 200] [--hours 20] [--seed 1] [--smoke]
 
 Two arms are drawn as in ``benchmarks.coverage``, one of them faster by a factor; the exporter's own code
 compares five minutes of each. Equal arms are compared every five seconds for hours, as the exporter does.
@@ -8,14 +8,15 @@ compares five minutes of each. Equal arms are compared every five seconds for ho
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.coverage import MIXES, Array, Load, percent, table, trace, window
+from benchmarks.options import parsed, parser
+from benchmarks.simulated_requests import MIXES, Array, Load, trace, window
+from benchmarks.table import percent, table
 from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis
 from spec_decode_exporter.analysis.experiments.experiment import Experiment, Member, compare
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
@@ -121,20 +122,21 @@ def rows(random: np.random.Generator, pairs: int) -> Iterator[list[str]]:
 
 def main() -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--pairs", type=int, default=200, help="of windows, in each row")
-    parser.add_argument("--hours", type=int, default=20, help="of equal arms, in each row")
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    random = np.random.default_rng(options.seed)
+    options = parser(__doc__)
+    options.add_argument("--pairs", type=int, default=200, help="of windows, in each row")
+    options.add_argument("--hours", type=int, default=20, help="of equal arms, in each row")
+    options.add_argument("--seed", type=int, default=1)
+    arguments = parsed(options, pairs=1, hours=1)
+    random = np.random.default_rng(arguments.seed)
     heads = ["arrivals, running", "engines", "times as fast", "bounded"]
     shares = [f"holds: {basis}" for basis in SpeedupBasis]
-    table([*heads, *shares, "faster one wins", "wrong winner"], rows(random, options.pairs))
+    table([*heads, *shares, "faster one wins", "wrong winner"], rows(random, arguments.pairs))
     print()
     heads = ["equal arms", "looks with a winner", "hours with one", "looks that name one", "hours that do"]
-    table(heads, (equal_arms(random, load, options.hours) for load in LOADS[1:]))
+    table(
+        heads,
+        (equal_arms(random, load, arguments.hours) for load in LOADS[1 : 2 if arguments.smoke else None]),
+    )
 
 
 if __name__ == "__main__":

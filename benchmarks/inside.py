@@ -1,6 +1,6 @@
 """Cost of the middleware: processor time of each message, and latency of tokens in a real vLLM.
 
-    VLLM_VENV=… VLLM_MODELS=… python -m benchmarks.inside [--rounds 12] [--seconds 900] [--tokens 100]
+    VLLM_VENV=… VLLM_MODELS=… python -m benchmarks.inside [--rounds 12] [--tokens 100] [--smoke]
 
 The environment is the one of ``tests/e2e/vllm/run``; without it only the tables of the middleware alone are
 printed: messages, requests, and hostile bodies (``benchmarks.inside_limits``). In vLLM two servers run at the
@@ -10,13 +10,13 @@ figure is of the same run; the ratio is the median of those of the rounds.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import importlib
 import json
 import os
 import sys
 import time
+from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +27,7 @@ from statistics import median, quantiles
 from typing import Any
 
 from benchmarks.inside_limits import EFFORT, SMOKE, answers, bodies, floods
+from benchmarks.options import parsed, parser
 from benchmarks.process import cpu_seconds
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
 
@@ -205,7 +206,7 @@ def servers() -> Iterator[dict[str, Any]]:
         print(f"\n{len(receiver.records)} records came.")
 
 
-def measured(arguments: argparse.Namespace) -> dict[tuple[int, str], Figures]:
+def measured(arguments: Namespace) -> dict[tuple[int, str], Figures]:
     """Ask both servers in turns, each first in every other round; the first round is not counted."""
     figures: dict[tuple[int, str], Figures] = defaultdict(Figures)
     with servers() as both:
@@ -255,13 +256,12 @@ def p99(values: Sequence[float]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--seconds", type=float, default=900, help="no round begins later")
-    parser.add_argument("--streams", type=int, nargs="+", default=[1, 8, 16])
-    parser.add_argument("--tokens", type=int, default=100)
-    parser.add_argument("--smoke", action="store_true", help="each figure of the middleware from little work")
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--rounds", type=int, default=12)
+    options.add_argument("--seconds", type=float, default=900, help="no round begins later")
+    options.add_argument("--streams", type=int, nargs="+", default=[1, 8, 16])
+    options.add_argument("--tokens", type=int, default=100)
+    arguments = parsed(options, rounds=1)
     effort = SMOKE if arguments.smoke else EFFORT
     floods(effort)  # first, while the thread of each reporter is started
     alone(MESSAGES // 200 if arguments.smoke else MESSAGES)

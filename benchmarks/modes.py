@@ -1,6 +1,6 @@
 """Error rates of the tests for mixed workloads and for requests below break-even.
 
-    python -m benchmarks.modes [--seed 1] [--full]
+    python -m benchmarks.modes [--seed 1] [--full] [--smoke]
 
 Each request has an acceptance of its own, drawn from a population, and its drafts are drawn one by one: a
 draft token is accepted if it and those before it survive. The exporter's own tests evaluate the requests.
@@ -8,7 +8,6 @@ draft token is accepted if it and those before it survive. The exporter's own te
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import product
@@ -16,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from benchmarks.options import parsed, parser
 from spec_decode_exporter.requests.below_break_even import (
     MIN_TOKENS,
     InformativeRequest,
@@ -227,13 +227,12 @@ POPULATIONS: dict[str, Population] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--full", action="store_true", help="six times as many, some minutes")
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--full", action="store_true", help="six times as many, some minutes")
+    options.add_argument("--seed", type=int, default=1)
+    arguments = parsed(options)
     times = 60 if arguments.full else 10
+    times = 1 if arguments.smoke else times
     tell_false_alarms(np.random.default_rng([arguments.seed, 1]), times)
     tell_found(np.random.default_rng([arguments.seed, 2]), 20 * times)
     tell_losers(np.random.default_rng([arguments.seed, 3]), 5 * times)

@@ -1,6 +1,6 @@
 """The page with 100 engines: cost of a refresh, and frame times while it scrolls.
 
-    python -m benchmarks.page [--engines 100] [--minutes 6] [--rounds 20]
+    python -m benchmarks.page [--engines 100] [--minutes 6] [--rounds 20] [--smoke]
 
 The engines are simulated, on a clock that is moved. The frames are of a Chromium without a graphics card;
 without playwright the second part is skipped.
@@ -8,7 +8,6 @@ without playwright the second part is skipped.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import shutil
@@ -19,6 +18,7 @@ from importlib.util import find_spec
 import structlog
 from multidict import MultiDict
 
+from benchmarks.options import parsed, parser
 from spec_decode_exporter.metrics.exposition import compress, each
 from spec_decode_exporter.web.page.handlers import page_data
 from spec_decode_exporter.web.page.page_content import content
@@ -89,7 +89,7 @@ async def refreshes(fleet: MovedFleet, opened: int, rounds: int) -> None:
     print(f"{len(ids)} engines, {opened} open: made in {made}, longest hold of the loop {hold}, {size}")
 
 
-async def frames(fleet: MovedFleet) -> None:
+async def frames(fleet: MovedFleet, seconds: float) -> None:
     """Scroll the page while it is refreshed, and while it is not."""
     from playwright.async_api import async_playwright
 
@@ -103,7 +103,7 @@ async def frames(fleet: MovedFleet) -> None:
                 await page.route("**/page.js", lambda route: route.abort())
             await page.goto(fleet.url)
             moving = asyncio.create_task(_move(fleet))
-            found = await page.evaluate(SCROLL, [6])
+            found = await page.evaluate(SCROLL, [seconds])
             moving.cancel()
             told = ", ".join(f"p{share:.0%} {percentile(found, share):.1f} ms" for share in (0.5, 0.95, 0.99))
             print(f"scrolling, {name}: {len(found)} frames, {told}, longest {max(found):.0f} ms")
@@ -117,7 +117,7 @@ async def _move(fleet: MovedFleet) -> None:
         await asyncio.sleep(1)
 
 
-async def measure(engines: int, minutes: int, rounds: int) -> None:
+async def measure(engines: int, minutes: int, rounds: int, scrolling: float) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     servers = [Server(f"chat-{number}", told=COST) for number in range(engines)]
     async with moved_fleet(servers) as fleet:
@@ -127,18 +127,17 @@ async def measure(engines: int, minutes: int, rounds: int) -> None:
         if find_spec("playwright") is None:
             print("Frames not measured: playwright is not installed; it is in the dependency group `page`.")
         else:
-            await frames(fleet)
+            await frames(fleet, scrolling)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--engines", type=int, default=100)
-    parser.add_argument("--minutes", type=int, default=6, help="minutes that the engines have been watched")
-    parser.add_argument("--rounds", type=int, default=20, help="refreshes of each row")
-    arguments = parser.parse_args()
-    asyncio.run(measure(arguments.engines, arguments.minutes, arguments.rounds))
+    options = parser(__doc__)
+    options.add_argument("--engines", type=int, default=100)
+    options.add_argument("--minutes", type=int, default=6, help="minutes that the engines have been watched")
+    options.add_argument("--rounds", type=int, default=20, help="refreshes of each row")
+    options.add_argument("--scrolling", type=float, default=6.0, help="seconds that the page is scrolled")
+    arguments = parsed(options, engines=2, minutes=1, rounds=1, scrolling=1.0)
+    asyncio.run(measure(arguments.engines, arguments.minutes, arguments.rounds, arguments.scrolling))
 
 
 if __name__ == "__main__":

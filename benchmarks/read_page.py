@@ -1,6 +1,6 @@
 """Reading a page: prometheus_client's parser, our first reading, and our readings of the pages that follow.
 
-    python -m benchmarks.read_page [--rounds 15] [--page FILE]
+    python -m benchmarks.read_page [--rounds 15] [--page FILE] [--smoke]
 
 The page is one that vLLM 0.32.0 sent: 55 kB, 639 lines, one engine with K = 4. The ways to read it take
 turns, so that a noisy machine is noisy for all of them; figures are CPU seconds of one reading, and the ratio
@@ -10,7 +10,6 @@ histograms a page is read every `poll.histogram_interval`, without them at every
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from benchmarks.options import parsed, parser
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.scrape.page.engine_table import MEANINGS
 from spec_decode_exporter.scrape.page.parser import read_page
@@ -60,10 +60,10 @@ def seconds_of(read: Read, pages: Sequence[bytes]) -> float:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(prog="benchmarks.read_page")
+    arguments = parser(__doc__)
     arguments.add_argument("--rounds", type=int, default=15)
     arguments.add_argument("--page", type=Path, default=PAGE)
-    options = arguments.parse_args()
+    options = parsed(arguments, rounds=1)
     pages = later_pages(options.page.read_bytes())
     names = frozenset(MEANINGS)
     ways: dict[str, Read] = {

@@ -1,6 +1,6 @@
 """Coverage of the interval of a change, and outcomes of comparisons with known changes.
 
-    python -m benchmarks.references [--pairs 200] [--seed 1]
+    python -m benchmarks.references [--pairs 200] [--seed 1] [--smoke]
 
 Two windows of five minutes are drawn as in ``benchmarks.coverage``, the later one of a drafter that
 is worse by a known amount; the exporter's own code compares them, with its threshold of 5 points.
@@ -8,14 +8,16 @@ is worse by a known amount; the exporter's own code compares them, with its thre
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.coverage import MIXES, Load, Mix, percent, table, trace, truth, window
+from benchmarks.coverage import truth
+from benchmarks.options import parsed, parser
+from benchmarks.simulated_requests import MIXES, Load, Mix, trace, window
+from benchmarks.table import percent, table
 from spec_decode_exporter.analysis.comparison.comparison import Outcome, compare
 from spec_decode_exporter.analysis.comparison.measure import measure
 from spec_decode_exporter.analysis.comparison.measurement import Measurement
@@ -60,16 +62,17 @@ def row(random: np.random.Generator, mix: Mix, load: Load, worse: float, pairs: 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--pairs", type=int, default=200, help="in each row")
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    random = np.random.default_rng(options.seed)
+    options = parser(__doc__)
+    options.add_argument("--pairs", type=int, default=200, help="in each row")
+    options.add_argument("--seed", type=int, default=1)
+    arguments = parsed(options, pairs=1)
+    random = np.random.default_rng(arguments.seed)
     chosen = [mix for mix in MIXES if mix.name in ("EAGLE", "draft model")]
     rows = [
-        row(random, mix, load, worse, options.pairs) for mix in chosen for load in LOADS for worse in WORSE
+        row(random, mix, load, worse, arguments.pairs)
+        for mix in chosen
+        for load in (LOADS[:1] if arguments.smoke else LOADS)
+        for worse in (WORSE[:1] if arguments.smoke else WORSE)
     ]
     heads = ["speculation", "arrivals, running", "true fall", "half-width", "interval holds"]
     table([*heads, "exit 2", "exit 0", "exit 3"], iter(rows))

@@ -1,6 +1,6 @@
 """Serving /metrics: what a scrape costs, and how long it keeps the event loop from everything else.
 
-    python -m benchmarks.serve_metrics [--targets 1 100] [--scrapes 20]
+    python -m benchmarks.serve_metrics [--targets 1 100] [--scrapes 20] [--smoke]
 
 A real server on loopback serves what the exporter says of targets with K = 8 and full windows; a client in
 another process scrapes it as Prometheus does. Costs are CPU seconds of the serving process. The longest block
@@ -11,7 +11,6 @@ The same page by prometheus_client's own aiohttp handler is the yardstick.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import statistics
@@ -27,6 +26,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.aiohttp import make_aiohttp_handler
 
+from benchmarks.options import parsed, parser
 from spec_decode_exporter.config.schema import Metrics
 from spec_decode_exporter.metrics.catalogue import enabled_metrics
 from spec_decode_exporter.metrics.collector import SnapshotCollector
@@ -187,12 +187,10 @@ def theirs(targets: int) -> web.Application:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--targets", type=int, nargs="+", default=[1, 100])
-    parser.add_argument("--scrapes", type=int, default=20)
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--targets", type=int, nargs="+", default=[1, 100])
+    options.add_argument("--scrapes", type=int, default=20)
+    arguments = parsed(options, targets=[1], scrapes=1)
     gc.freeze()
     print("| targets | served by | series | answered in (median) | CPU | longest block |")
     print("|---:|---|---:|---:|---:|---:|")

@@ -1,6 +1,6 @@
 """A quarter of an hour of everything at once, in which nothing may grow.
 
-    python -m benchmarks.soak [--targets 200] [--warm-up 330] [--seconds 900]
+    python -m benchmarks.soak [--targets 200] [--warm-up 330] [--seconds 900] [--smoke]
 
 The exporter polls real HTTP servers on loopback once a second. One target of a list found over HTTP leaves
 and another comes every second; a SIGHUP every 15 s brings a new configuration, and every other time other
@@ -12,7 +12,6 @@ Prints a row a minute; ends with status 1 if a goal is missed.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -32,6 +31,7 @@ from statistics import median
 
 from benchmarks.counted import Counted
 from benchmarks.memory import free_port
+from benchmarks.options import end, parsed, parser
 from benchmarks.page_server import PageServer, addresses
 from benchmarks.process import resident_megabytes
 
@@ -43,7 +43,6 @@ POOL = 60
 """How many there are of these in all: who has gone comes back after a minute or so, as servers do."""
 SCRAPED_EVERY = 5.0
 RELOADED_EVERY = 15.0
-RESTING = 25.0
 """Seconds without those that come and go; longer than a look at a server takes to end."""
 ENDS = 300.0
 """Seconds at the beginning and at the end whose most memory is compared: it is what limits are set by."""
@@ -180,10 +179,10 @@ class Soak:
                 self.get("/api/v1/snapshot")
                 self.break_off()
 
-    def at_rest(self) -> Usage:
+    def at_rest(self, seconds: float) -> Usage:
         """Return the usage with an empty list of targets."""
         self.listing.resting = True
-        time.sleep(RESTING)
+        time.sleep(seconds)
         self.usage()
         usage = self.usage()
         self.listing.resting = False
@@ -191,19 +190,18 @@ class Soak:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--targets", type=int, default=200)
-    parser.add_argument("--warm-up", type=float, default=330.0, help="seconds until the windows are full")
-    parser.add_argument("--seconds", type=float, default=900.0)
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--targets", type=int, default=200)
+    options.add_argument("--warm-up", type=float, default=330.0, help="seconds until the windows are full")
+    options.add_argument("--seconds", type=float, default=900.0)
+    options.add_argument("--rest", type=float, default=25.0, help="seconds without targets, at both ends")
+    arguments = parsed(options, targets=20, warm_up=5.0, seconds=10.0, rest=1.0)
     print("| minute | memory, MB | tasks | descriptors | threads | series |\n|--:|--:|--:|--:|--:|--:|")
     with _soak(arguments.targets) as soak:
         _show(list(soak.scrapes(arguments.warm_up)))
-        before = soak.at_rest()
+        before = soak.at_rest(arguments.rest)
         usages = list(_shown(soak.scrapes(arguments.seconds)))
-        after = soak.at_rest()
+        after = soak.at_rest(arguments.rest)
     print("\n| at rest | memory, MB | tasks | descriptors | threads | series |\n|---|--:|--:|--:|--:|--:|")
     print(f"| before | {_cells([before])} |\n| after | {_cells([after])} |\n")
     missed = after.left_over(before)
@@ -212,8 +210,7 @@ def main() -> None:
     print(f"memory: {first:.1f} MB, then {last:.1f} MB: {growth:+.1%}")
     if growth > GROWTH_GOAL:
         missed.append(f"memory grew by {growth:.1%}")
-    print(*(f"missed: {goal}" for goal in missed), sep="\n")
-    sys.exit(bool(missed))
+    end(arguments, missed)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """A day of the whole exporter in some minutes, on a clock that is moved by hand: nothing may grow.
 
-    python -m benchmarks.soak_day [--hours 24] [--targets 50] [--interval 5]
+    python -m benchmarks.soak_day [--hours 24] [--targets 50] [--interval 5] [--smoke]
 
 Servers are restarted every half an hour, and their acceptance drops in between. Five are simulated, and
 answer for ten targets each. The exporter is the whole of it, with its own page on a real socket, which is
@@ -11,12 +11,10 @@ Prints a row every other hour; ends with status 1 if a goal is missed.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import os
 import re
-import sys
 import tempfile
 import time
 import urllib.request
@@ -28,6 +26,7 @@ from pathlib import Path
 from unittest import mock
 from urllib.parse import parse_qs, urlsplit
 
+from benchmarks.options import end, parsed, parser
 from benchmarks.process import resident_megabytes
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
@@ -135,21 +134,18 @@ class Client:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--hours", type=int, default=24)
-    parser.add_argument("--targets", type=int, default=50)
-    parser.add_argument("--interval", type=float, default=5.0, help="seconds from one poll to the next")
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--hours", type=int, default=24)
+    options.add_argument("--targets", type=int, default=50)
+    options.add_argument("--interval", type=float, default=5.0, help="seconds from one poll to the next")
+    arguments = parsed(options, hours=1, targets=1, interval=10.0)
     configure_log("error", "logfmt")
     print("| hour | memory, MB | objects | tasks | descriptors | series |\n|--:|--:|--:|--:|--:|--:|")
     hours = asyncio.run(_day(arguments.hours, arguments.targets, arguments.interval))
     before, after = next(held for held in hours if held.hour >= min(WARM_UP, arguments.hours)), hours[-1]
     print(f"\n{time.process_time():.0f} s of processor time")
     missed = list(_missed(before, after, arguments.targets))
-    print(*(f"missed: {goal}" for goal in missed), sep="\n")
-    sys.exit(bool(missed))
+    end(arguments, missed)
 
 
 def _missed(before: Held, after: Held, targets: int) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Windows of one engine: memory, and processor time of a poll, an evaluation and a page.
 
-    python -m benchmarks.window_memory [--positions 8] [--longest 300]
+    python -m benchmarks.window_memory [--positions 8] [--longest 300] [--smoke]
 
 The engine is polled every second, its histograms every tenth. Memory is what Python allocated for the engine
 once its windows are full, by tracemalloc; times are CPU seconds, the best of five runs.
@@ -8,13 +8,13 @@ once its windows are full, by tracemalloc; times are CPU seconds, the best of fi
 
 from __future__ import annotations
 
-import argparse
 import gc
 import time
 import tracemalloc
 from collections.abc import Callable
 from math import inf
 
+from benchmarks.options import parsed, parser
 from spec_decode_exporter.analysis.evaluation import Assumptions
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.schema import Metrics
@@ -46,8 +46,8 @@ def sample(second: int, positions: int, *, histograms: bool) -> Sample:
         Counter.DECODE_NANOSECONDS: 20 * 10**9 * second,
     }
     buckets = Buckets(BOUNDS, tuple(place * second for place in range(len(BOUNDS))))
-    latencies = dict.fromkeys(Latency, buckets) if histograms else None
-    return Sample(tuple(counters.values()), accepted, (20.0,) * len(Gauge), WALL, latencies)
+    latencies, lengths = (dict.fromkeys(Latency, buckets), buckets) if histograms else (None, None)
+    return Sample(tuple(counters.values()), accepted, (20.0,) * len(Gauge), WALL, latencies, lengths)
 
 
 def polled(positions: int, longest: float, *, histograms: bool) -> EngineMonitor:
@@ -61,7 +61,7 @@ def polled(positions: int, longest: float, *, histograms: bool) -> EngineMonitor
 
 def kilobytes(positions: int, longest: float, *, histograms: bool) -> float:
     """Return the memory of an engine with full windows, in units of 1000 bytes."""
-    polled(positions, SHORT, histograms=histograms)  # whatever is made once and kept
+    polled(positions, longest, histograms=histograms)  # whatever is made once and kept
     tracemalloc.start()
     gc.collect()
     before = tracemalloc.get_traced_memory()[0]
@@ -113,12 +113,10 @@ def cost_of_an_evaluation(positions: int, longest: float) -> float:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--positions", type=int, default=8)
-    parser.add_argument("--longest", type=float, default=300.0, help="the longest window in seconds")
-    options = parser.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--positions", type=int, default=8)
+    arguments.add_argument("--longest", type=float, default=300.0, help="the longest window in seconds")
+    options = parsed(arguments, positions=1, longest=30.0)
     positions, longest = options.positions, options.longest
 
     watch = polled(positions, longest, histograms=True)

@@ -130,8 +130,9 @@ def make_sample(
     speculation = {"drafts": drafts, "draft_tokens": draft_tokens, "accepted_tokens": accepted}
     counters = tuple(more.pop(one.name.lower(), speculation.get(one.name.lower())) for one in Counter)
     gauges = tuple(more.pop(one.name.lower(), None) for one in Gauge)
+    answer_lengths = more.pop("answer_lengths", None)
     assert not more, more
-    return Sample(counters, tuple(positions), gauges, created, latencies)
+    return Sample(counters, tuple(positions), gauges, created, latencies, answer_lengths)
 
 
 @pytest.fixture(scope="session", name="make_sample")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -23,20 +24,38 @@ from spec_decode_exporter.config.load import load
 CHECKOUT = Path(__file__).parents[2]
 MODULES = [module.name for module in pkgutil.iter_modules(benchmarks.__path__) if module.name != "__main__"]
 NUMPY = find_spec("numpy") is not None
-WITH_NUMPY = {"coverage", "drops", "experiments", "modes", "references"}
-PARTS = {"counted", "inside_limits", "page_server", "process", "truth"}
-"""Parts of other benchmarks, without options of their own."""
-CHEAPEST = {
-    "end_to_end": ["--smoke"],
-    "inside": ["--smoke"],
-    "page": ["--engines=1", "--minutes=1", "--rounds=1"],
-    "read_page": ["--rounds=1"],
-    "serve_metrics": ["--targets=1", "--scrapes=1"],
-    "soak_day": ["--hours=1", "--targets=1", "--interval=10"],
-    "verdict_truth": ["--smoke"],
-    "window_memory": ["--positions=1", "--longest=30"],
+WITH_NUMPY = {
+    "coverage",
+    "drops",
+    "experiments",
+    "modes",
+    "references",
+    "simulated_requests",
+    "uneven_traffic",
 }
-"""Arguments of the benchmarks whose cheapest form takes a second or two."""
+PARTS = {
+    "counted",
+    "inside_limits",
+    "options",
+    "page_server",
+    "process",
+    "simulated_requests",
+    "table",
+    "truth",
+    "uneven_traffic",
+}
+"""Parts of other benchmarks, without options of their own."""
+CHEAP = [
+    "end_to_end",
+    "inside",
+    "page",
+    "read_page",
+    "serve_metrics",
+    "soak_day",
+    "verdict_truth",
+    "window_memory",
+]
+"""Benchmarks whose smoke run takes a second or two; ``make bench-smoke`` runs all of them."""
 
 
 @pytest.fixture(name="loaded")
@@ -62,11 +81,11 @@ def test_every_benchmark_can_be_imported_and_documents_its_use(name, loaded, mon
     assert capsys.readouterr().out.startswith("usage: ")
 
 
-@pytest.mark.parametrize("name", CHEAPEST)
-def test_its_cheapest_form_runs_without_an_internal_error(name):
+@pytest.mark.parametrize("name", CHEAP)
+def test_its_smoke_run_ends_without_an_internal_error(name):
     environment = {key: value for key, value in os.environ.items() if not key.startswith("VLLM_")}
     done = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{name}", *CHEAPEST[name]],
+        [sys.executable, "-m", f"benchmarks.{name}", "--smoke"],
         cwd=CHECKOUT,
         env=environment,
         check=False,
@@ -116,13 +135,61 @@ def test_a_missing_program_is_named():
         process.require("no-such-program")
 
 
-def test_all_benchmarks_run_if_one_fails(monkeypatch, capsys):
-    ends = [SystemExit(0), SystemExit(2), SystemExit("not installed: x"), ModuleNotFoundError("numpy")]
-    run = mock.Mock(side_effect=[*ends, *({} for _ in everything.names())])
-    monkeypatch.setattr(everything.runpy, "run_module", run)
-    assert everything.main() == 1
-    assert run.call_count == len(everything.names())
-    assert "3 benchmarks failed" in capsys.readouterr().out
+class TestAllOfThem:
+    LACKS = ("not installed: x", "ModuleNotFoundError: No module named 'numpy'")
+
+    @pytest.fixture(name="run")
+    def fixture_run(self, monkeypatch):
+        """Return a function that runs them; the first ones end with these statuses and errors."""
+
+        def run(*ends, arguments=()):
+            runs = mock.Mock(side_effect=[*ends, *[(0, "")] * len(MODULES)])
+            monkeypatch.setattr(everything, "run", runs)
+            monkeypatch.setattr(sys, "argv", ["benchmarks", *arguments])
+            return everything.main(), [call.args[0] for call in runs.call_args_list]
+
+        return run
+
+    def test_they_go_on_if_one_fails(self, run, capsys):
+        status, names = run((0, "a warning"), (2, "missed: memory"), *((1, lack) for lack in self.LACKS))
+        assert status == 1
+        assert names == everything.names(smoke=False)
+        output = capsys.readouterr().out
+        assert f"3 of {len(names)} benchmarks failed" in output
+        assert "missed: memory" in output
+
+    def test_a_smoke_run_has_the_long_ones_too_and_says_what_is_missing(self, run, capsys):
+        status, names = run(*((1, lack) for lack in self.LACKS), arguments=["--smoke"])
+        assert status == 0
+        assert set(names) == set(everything.names(smoke=False)) | everything.LONG
+        assert capsys.readouterr().out.count("SKIPPED ") == 2
+
+    def test_a_crash_fails_a_smoke_run(self, run):
+        assert run((1, "ZeroDivisionError: division by zero"), arguments=["--smoke"])[0] == 1
+
+    def test_one_runs_by_its_name(self, run):
+        assert run(arguments=["read_page"]) == (0, ["read_page"])
+
+    def test_a_failing_benchmark_shows_its_last_error(self, monkeypatch, capsys):
+        monkeypatch.chdir(CHECKOUT)
+        status, reason = everything.run("no_such_benchmark", smoke=True)
+        assert status == 1
+        assert "no_such_benchmark" in reason
+        assert reason in capsys.readouterr().err
+
+    def test_each_one_has_an_option_for_a_smoke_run(self):
+        without = {"__init__", "__main__", "clients", *PARTS}
+        assert set(everything.names(smoke=True)) == {*MODULES} - without
+
+    @pytest.mark.parametrize("folder", ["docs", "."])
+    def test_each_one_that_a_document_quotes_is_among_them(self, folder):
+        texts = [
+            file.read_text()
+            for file in Path(CHECKOUT, folder).glob("**/*.md" if folder == "docs" else "*.md")
+        ]
+        quoted = set(re.findall(r"-m benchmarks\.(\w+)", "".join(texts)))
+        assert quoted
+        assert quoted <= set(everything.names(smoke=True))
 
 
 def test_addresses_of_targets_are_loopback_and_all_different():
@@ -146,14 +213,39 @@ class TestWithNumpy:
         outcomes = list(coverage.outcomes(random, mix, load, truth, 1))
         assert [outcome.length for outcome in outcomes] == list(coverage.LENGTHS)
 
-    def test_the_running_requests_of_a_window_are_those_that_were_drawn(self, random, loaded):
-        coverage = loaded("coverage")
-        totals = coverage.trace(random, coverage.MIXES[0], coverage.Load((50, 500), "closed", 4), 30)
-        increments = coverage.window(totals, 0, 30).increments
+    def test_the_requests_of_a_window_are_those_that_were_drawn(self, random, loaded):
+        simulated = loaded("simulated_requests")
+        load = simulated.Load((50, 500), "closed", 4)
+        totals = simulated.trace(random, simulated.MIXES[0], load, 300)
+        window = simulated.window(totals, 270, 30, 300)
+        increments = window.increments
         assert len(increments) == 30
         assert increments.seconds() == [1.0] * 30
-        assert all(0 <= running <= 4 for running in increments.gauge(coverage.MEAN_GAUGES[0]))
-        assert any(increments.gauge(coverage.MEAN_GAUGES[0]))
+        running = increments.gauge(simulated.MEAN_GAUGES[0])
+        assert any(running)
+        assert all(0 <= each <= 4 for each in running)
+        whole = simulated.window(totals, 0, 300)
+        assert window.answers == whole.answers
+        assert whole.answers.requests == whole[simulated.Counter.FINISHED_REQUESTS]
+        assert 50_000 < whole.answers.millitokens / whole.answers.requests < 500_000
+
+    @pytest.mark.parametrize("kind", range(7))
+    def test_uneven_traffic_has_the_load_that_was_asked_for(self, random, loaded, kind):
+        uneven = loaded("uneven_traffic")
+        assert len(uneven.KINDS) == 7
+        totals = uneven.KINDS[kind].trace(random, 8, 3000)
+        simulated = loaded("simulated_requests")
+        window = simulated.window(totals, 0, 3000)
+        assert 5 < window.gauges[0] < 11
+
+    def test_the_number_of_draft_tokens_follows_the_waves_of_load(self, random, loaded):
+        uneven, simulated = loaded("uneven_traffic"), loaded("simulated_requests")
+        kind = next(kind for kind in uneven.KINDS if kind.waves)
+        increments = simulated.window(kind.trace(random, 16, 900), 0, 900).increments
+        counter = simulated.Counter
+        pairs = zip(increments.counter(counter.DRAFT_TOKENS), increments.counter(counter.DRAFTS), strict=True)
+        lengths = {tokens / drafts for tokens, drafts in pairs if drafts}
+        assert lengths == {1.0, 3.0}
 
     def test_experiments_are_compared(self, random, loaded):
         experiments = loaded("experiments")

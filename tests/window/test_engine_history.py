@@ -306,6 +306,17 @@ class TestNumberOfPositions:
         engine.poll(make_sample(2, 6, 2, positions=(2, 0, 0)))
         assert engine.history.totals().positions == (2 + 1, 1, 1, 0, 0)
 
+    def test_every_window_has_the_answers_of_the_longest_one(self, fed, make_sample):
+        engine = fed()
+        for poll in range(4):
+            lengths = Buckets((100.0, float("inf")), (poll, 3 * poll))
+            sample = make_sample(1 + poll, latencies={}, answer_lengths=lengths)
+            engine.poll(sample)
+            engine.history.observe_latencies(sample, engine.moment, 1.0)
+        assert [engine.window(seconds).answers.requests for seconds in (2.0, 300.0)] == [9, 9]
+        engine.poll(make_sample(9), 100.0)
+        assert engine.window(300.0).answers.requests == 0
+
     def test_histograms_start_again_with_k_and_count_from_the_creation(self, fed, make_sample, at):
         engine = fed()
 

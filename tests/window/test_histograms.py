@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.window.answer_lengths import NO_ANSWERS, AnswerLengths
 from spec_decode_exporter.window.histograms import HistogramLedger, PollHistogram
 
 BOUNDS = (0.1, 1.0, inf)
@@ -135,6 +136,61 @@ def test_buckets_that_are_not_cumulative_are_not_counted(counts):
     fed = Fed(polls=3)
     fed.ledger.add(steps(*counts), 30.0, INTERVAL)
     assert fed.ledger.window(30.0) == steps(2, 4, 6)
+
+
+# Answer lengths
+
+
+class FedAnswers:
+    """Ledger: poll n, at 10 n seconds, has n answers of 100 tokens since the start of the process."""
+
+    def __init__(self, polls) -> None:
+        self.ledger = HistogramLedger(60.0)
+        for poll in range(polls):
+            self.poll(poll, poll)
+
+    def poll(self, poll, answers):
+        sums = AnswerLengths(answers, 100_000 * answers, 10**4 * answers, 10**6 * answers)
+        self.ledger.add(steps(poll, poll, poll), poll * INTERVAL, INTERVAL, sums)
+
+    def requests(self, newest):
+        return self.ledger.answers(newest).requests
+
+
+def test_answers_are_those_of_the_window():
+    assert FedAnswers(1).requests(0.0) == 0
+    assert FedAnswers(4).requests(30.0) == 3
+    fed = FedAnswers(100)
+    assert fed.ledger.answers(990.0) == AnswerLengths(6, 600_000, 6 * 10**4, 6 * 10**6)
+    assert fed.requests(990.0 + 30.0) == 6
+
+
+def test_answers_are_unknown_after_the_windows_end():
+    fed = FedAnswers(100)
+    assert fed.ledger.answers(990.0 + 30.1) == NO_ANSWERS
+    fed.ledger.clear()
+    assert fed.ledger.answers(990.0) == NO_ANSWERS
+
+
+def test_after_a_restart_answers_are_from_the_creation():
+    fed = FedAnswers(3)
+    fed.ledger.reset(25.0)
+    fed.poll(3, 4)
+    assert fed.requests(30.0) == 2 + 4
+
+
+def test_answers_that_decrease_are_not_counted_and_take_no_latencies_with_them():
+    fed = FedAnswers(3)
+    fed.poll(3, 1)
+    assert fed.requests(30.0) == 2
+    assert fed.ledger.window(30.0) == steps(3, 3, 3)
+    fed.poll(4, 2)
+    assert fed.requests(40.0) == 3
+
+
+def test_a_page_without_answer_lengths_adds_none():
+    fed = Fed(polls=3)
+    assert fed.ledger.answers(20.0) == NO_ANSWERS
 
 
 COUNT = st.one_of(st.integers(0, 9), st.integers(0, 2**53), st.sampled_from([2**53 - 1, 2**62, 2**63]))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
+from spec_decode_exporter.window.answer_lengths import AnswerLengths
 from spec_decode_exporter.window.increments import Increment
 from spec_decode_exporter.window.ledger import MEAN_GAUGES, Ledger, PublishedValues
 from spec_decode_exporter.window.merge import STEPS, merge_windows
@@ -47,6 +50,13 @@ def test_requests_add_up_and_shares_of_caches_are_averaged():
         Gauge.WAITING_REQUESTS: 4.0,
         Gauge.KV_CACHE_USAGE: 0.75,
     }
+
+
+def test_answers_add_up():
+    windows = [
+        replace(window_of([1] * 3), answers=AnswerLengths(n, 2 * n, 3 * n, 4 * n)) for n in (1, 10, 100)
+    ]
+    assert merge_windows(windows).answers == (111, 222, 333, 444)
 
 
 def test_time_does_not_add_up():

@@ -7,7 +7,11 @@ from collections.abc import Callable, Sequence
 from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.analysis.finding_context import FindingContext, Values, above, below, drafting
 from spec_decode_exporter.analysis.speculation_state import is_whole
-from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQUESTS, passing_requests
+from spec_decode_exporter.analysis.statistics.ratio_bounds import (
+    MIN_BOUND_REQUESTS,
+    effective_requests,
+    passing_requests,
+)
 from spec_decode_exporter.analysis.verdict import MIN_VERDICT_REQUESTS, NOT_PAYING, half_width
 from spec_decode_exporter.figures.acceptance import draft_acceptance_ratio
 from spec_decode_exporter.figures.positions import least_drafted, tells_positions
@@ -55,10 +59,15 @@ def too_unsure(context: FindingContext) -> Values | None:
 
 def too_few_requests(context: FindingContext) -> Values | None:
     """Condition: too few requests pass through the window for bounds."""
-    requests = passing_requests(context.window)
-    if context.length is not None or requests is None or requests >= MIN_BOUND_REQUESTS:
+    requests, counted = passing_requests(context.window), effective_requests(context.window)
+    if context.length is not None or requests is None or counted is None or counted >= MIN_BOUND_REQUESTS:
         return None
-    return {"requests": requests, "threshold": MIN_BOUND_REQUESTS, "least": MIN_VERDICT_REQUESTS}
+    return {
+        "requests": requests,
+        "counted": counted,
+        "threshold": MIN_BOUND_REQUESTS,
+        "least": MIN_VERDICT_REQUESTS,
+    }
 
 
 def drafter_is_dead(context: FindingContext) -> Values | None:

@@ -332,9 +332,9 @@ RULES = (
         Severity.INFO,
         drafting,
         acceptance.too_few_requests,
-        "{requests:.1f} requests passed through the window one after the other. Bounds need {threshold:g}; "
-        "until then the verdict is never harmful and there is no advice, and with fewer than {least:g} there "
-        "is no verdict. A longer window covers more requests.",
+        "{requests:.1f} requests passed through the window one after the other. They count as {counted:.1f}, "
+        "because the lengths of answers differ. Bounds need {threshold:g}; until then the verdict is never "
+        "harmful and there is no advice. A verdict needs {least:g}. A longer window covers more requests.",
     ),
     Rule(
         FindingName.WIDE_BOUNDS,

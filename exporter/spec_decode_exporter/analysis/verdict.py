@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from spec_decode_exporter.analysis.speedup import SpeedupRange
-from spec_decode_exporter.analysis.statistics.ratio_bounds import passing_requests
+from spec_decode_exporter.analysis.statistics.ratio_bounds import effective_requests
 from spec_decode_exporter.config.policy import Policy, SpeedupPolicy
 from spec_decode_exporter.figures.acceptance import acceptance_length_tokens
 from spec_decode_exporter.figures.estimate import Estimate
@@ -33,8 +33,8 @@ PAYING = frozenset({Verdict.OPTIMAL, Verdict.HEALTHY, Verdict.MARGINAL})
 """Verdicts of speculation that is faster than none."""
 NOT_PAYING = frozenset({Verdict.POOR, Verdict.HARMFUL})
 
-MIN_VERDICT_REQUESTS = 2.0
-"""Requests through a window, one after the other, that a verdict needs; fewer are of one kind only."""
+MIN_VERDICT_REQUESTS = 1.4
+"""Effective requests through a window that a verdict needs; fewer are of one kind only."""
 
 
 def verdict(
@@ -73,7 +73,7 @@ def insufficient(window: Window, *, length: Estimate | None, policy: Policy) -> 
     if window.partial or (window[Counter.DRAFTS] or 0) < policy.min_drafts:
         return True
     if length is None:
-        requests = passing_requests(window)
+        requests = effective_requests(window)
         return requests is not None and requests < MIN_VERDICT_REQUESTS
     return half_width(length) > policy.max_half_width * length.value
 

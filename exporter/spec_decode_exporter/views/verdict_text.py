@@ -9,7 +9,7 @@ from typing import Final
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQUESTS, passing_requests
+from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQUESTS, effective_requests
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.figures.estimate import Estimate
@@ -90,7 +90,7 @@ def _figure(snapshot: EngineSnapshot) -> str:
 def _between(estimate: Estimate | None, window: Window) -> str:
     if estimate is not None:
         return f" ({estimate.lower:.2f} to {estimate.upper:.2f})"
-    requests = passing_requests(window)
+    requests = effective_requests(window)
     if requests is not None and requests < MIN_BOUND_REQUESTS:
         return " (too few requests passed for bounds)"
     return " (its bounds are unknown)"

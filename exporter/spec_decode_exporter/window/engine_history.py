@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets, Sample
+from spec_decode_exporter.window.answer_lengths import NO_ANSWERS, answer_lengths
 from spec_decode_exporter.window.histograms import HistogramLedger, PollHistogram
 from spec_decode_exporter.window.increments import Counts, Increment, PollStep, Reset, first, step
 from spec_decode_exporter.window.ledger import MEAN_GAUGES, NANO, Ledger, PublishedValues, Window
@@ -146,7 +147,8 @@ class EngineHistory:
     def observe_latencies(self, sample: Sample, moment: float, interval: float) -> None:
         """Add the histograms of a sample; ``interval`` is that of polls with histograms."""
         if sample.latencies is not None:
-            self._histograms.add(sample.latencies, moment, interval)
+            answers = answer_lengths(sample.answer_lengths) if sample.answer_lengths else NO_ANSWERS
+            self._histograms.add(sample.latencies, moment, interval, answers)
 
     def configure_tokens(self, tokens: int) -> None:
         """Set the configured K; another K resets the windows. 0: not configured."""
@@ -167,7 +169,8 @@ class EngineHistory:
 
     def window(self, length: float) -> Window:
         """Return the sums over the last ``length`` seconds before the newest poll."""
-        return self._ledger.window(length, self._interval, self.last_seen, self._known())
+        answers = self._histograms.answers(self.last_seen)
+        return self._ledger.window(length, self._interval, self.last_seen, self._known(), answers)
 
     def totals(self) -> EngineTotals:
         """Return all sums so far, with every known position."""

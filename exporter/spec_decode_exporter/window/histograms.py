@@ -1,4 +1,4 @@
-"""Histograms of one engine: latencies over the longest window, and acceptance rates of polls."""
+"""Histograms of one engine: latencies and answers over the longest window, acceptance rates of polls."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from math import inf
 
 from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.window.answer_lengths import NO_ANSWERS, AnswerLengths
 from spec_decode_exporter.window.ring import Ring, difference
 
 ACCEPTANCE_BOUNDS = tuple(tenth / 10 for tenth in range(1, 11))
@@ -21,23 +22,25 @@ Bounds = tuple[tuple[Latency, tuple[float, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """Histograms of one poll; ``counts`` of all of them concatenated."""
+    """Histograms of one poll; ``counts`` of all latencies concatenated."""
 
     moment: float
     counts: tuple[int, ...]
+    answers: AnswerLengths
 
 
 class HistogramLedger:
-    """Ring of latency histograms: separate from the counters, since histograms are polled less often."""
+    """Ring of histograms: separate from the counters, since histograms are polled less often."""
 
     def __init__(self, length: float) -> None:
         """Keep ``length`` seconds, the longest window."""
         self._length = length
-        self._ring = Ring(length)
+        self._ring = Ring(length, groups=2)
         self._bounds: Bounds = ()
         self._before: _Point | None = None
         self._newest = -inf
         self._interval = 0.0
+        self._answers = NO_ANSWERS
 
     def keep(self, length: float) -> None:
         """Change the length."""
@@ -46,13 +49,20 @@ class HistogramLedger:
     def clear(self) -> None:
         """Reset the window; it restarts with the next increment."""
         self._ring.clear()
+        self._answers = NO_ANSWERS
 
     def reset(self, begin: float | None) -> None:
         """Handle a reset of the counters at ``begin``; None if that time is unknown."""
         empty = (0,) * sum(len(bounds) for _, bounds in self._bounds)
-        self._before = _Point(begin, empty) if begin is not None and self._bounds else None
+        self._before = _Point(begin, empty, NO_ANSWERS) if begin is not None and self._bounds else None
 
-    def add(self, latencies: Mapping[Latency, Buckets], moment: float, interval: float) -> None:
+    def add(
+        self,
+        latencies: Mapping[Latency, Buckets],
+        moment: float,
+        interval: float,
+        answers: AnswerLengths = NO_ANSWERS,
+    ) -> None:
         """Add the histograms of a page; ``interval`` is that of polls with histograms."""
         self._interval, self._newest = interval, moment
         # Sorted: the order on a filtered page may differ from that on the whole page.
@@ -63,12 +73,15 @@ class HistogramLedger:
             self._ring.clear()
             self._before = None
             self._bounds = bounds
-        before, self._before = self._before, _Point(moment, counts)
+        before, self._before = self._before, _Point(moment, counts, answers)
         if before is None:
             return
         increment = [new - old for old, new in zip(before.counts, counts, strict=True)]
         if all(_is_cumulative(each) for each in self._by_latency(increment).values()):
-            self._ring.add(before.moment, moment, [increment], interval)
+            finished = answers.minus(before.answers)
+            finished = finished if finished.is_possible else NO_ANSWERS
+            self._ring.add(before.moment, moment, [increment, finished], interval)
+            _, self._answers = self._sums()
 
     def window(self, newest: float) -> dict[Latency, Buckets]:
         """Return the observations over the window, cumulative by bucket as on a page.
@@ -77,12 +90,24 @@ class HistogramLedger:
         would lose its oldest increment before the next one arrives. The result is empty if that page is too
         old.
         """
-        if newest - self._newest > GONE_PAGES * self._interval:
+        if self._is_gone(newest):
             return {}
-        (rows,) = self._ring.since(self._newest - self._length - self._interval / 2)
-        if len(rows) < 2:  # noqa: PLR2004 - the first row and the last one
-            return {}
-        return self._by_latency(difference(rows[0], rows[-1]))
+        counts, _ = self._sums()
+        return self._by_latency(counts) if counts else {}
+
+    def answers(self, newest: float) -> AnswerLengths:
+        """Return the answers of requests that finished in that window; no requests if unknown."""
+        return NO_ANSWERS if self._is_gone(newest) else self._answers
+
+    def _is_gone(self, newest: float) -> bool:
+        return newest - self._newest > GONE_PAGES * self._interval
+
+    def _sums(self) -> tuple[list[int], AnswerLengths]:
+        """Return the sums over the window of the latencies' counts, empty without any, and the answers."""
+        counts, answers = self._ring.since(self._newest - self._length - self._interval / 2)
+        if len(counts) < 2:  # noqa: PLR2004 - the first row and the last one
+            return [], NO_ANSWERS
+        return difference(counts[0], counts[-1]), AnswerLengths(*difference(answers[0], answers[-1]))
 
     def _by_latency(self, counts: Sequence[int]) -> dict[Latency, Buckets]:
         """Split the concatenated counts by histogram."""

@@ -9,6 +9,7 @@ from itertools import zip_longest
 from operator import add, sub
 
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
+from spec_decode_exporter.window.answer_lengths import NO_ANSWERS, AnswerLengths
 from spec_decode_exporter.window.increments import Increment
 from spec_decode_exporter.window.ring import Ring, Rows, difference
 
@@ -148,6 +149,8 @@ class Window:
         default_factory=lambda: Increments((Rows.of([]), Rows.of([]))), repr=False, compare=False
     )
     """The increments in the sum."""
+    answers: AnswerLengths = NO_ANSWERS
+    """Answers that ended in the *longest* window: a shorter one has too few for their variation."""
 
     def __getitem__(self, counter: Counter) -> int | None:
         return self.counters[counter]
@@ -195,7 +198,14 @@ class Ledger:
         """Add an increment and the values of ``MEAN_GAUGES`` at its end; ``interval`` is that of polls."""
         self._ring.add(increment.begin, increment.end, rows_of(increment, gauges), interval)
 
-    def window(self, length: float, interval: float, newest: float, known: PublishedValues) -> Window:
+    def window(
+        self,
+        length: float,
+        interval: float,
+        newest: float,
+        known: PublishedValues,
+        answers: AnswerLengths = NO_ANSWERS,
+    ) -> Window:
         """Sum the increments that begin at most ``length`` and half an interval before ``newest``.
 
         With a whole interval, jitter would decide whether one more increment is in the window.
@@ -217,6 +227,7 @@ class Ledger:
                 for place, is_known in enumerate(known.gauges)
             ),
             increments=Increments(totals, self._ring.begins(edge)),
+            answers=answers,
         )
 
 

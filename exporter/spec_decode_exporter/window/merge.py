@@ -8,6 +8,7 @@ from itertools import zip_longest
 from typing import Final
 
 from spec_decode_exporter.scrape.page.engine_table import Gauge
+from spec_decode_exporter.window.answer_lengths import AnswerLengths
 from spec_decode_exporter.window.ledger import MEAN_GAUGES, Increments, Window
 
 STEPS: Final = 40
@@ -31,6 +32,7 @@ def merge_windows(windows: Sequence[Window]) -> Window:
         positions=tuple(map(sum, zip_longest(*(window.positions for window in windows), fillvalue=0))),
         gauges=tuple(_gauge(gauge, windows) for gauge in MEAN_GAUGES),
         increments=reduce(Increments.plus, _side_by_side([window.increments for window in windows])),
+        answers=reduce(AnswerLengths.plus, [window.answers for window in windows]),
     )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.experiments.arm import Arm
 from spec_decode_exporter.scrape.page.engine_table import Counter
+from spec_decode_exporter.window.answer_lengths import AnswerLengths
 from spec_decode_exporter.window.increments import Increment
 from spec_decode_exporter.window.ledger import Ledger, PublishedValues
 from tests.fixtures.arms import EAGLE, END, NANO, PLAIN, THROUGHPUT, TIME, arm_with, times, window_of
@@ -73,6 +76,18 @@ class TestSums:
         assert arm_with(few).measures()[TIME].relative_error is None
         short = window_of(EAGLE, seconds=149)
         assert arm_with(short).measures()[TIME].relative_error is None
+
+    def test_the_answers_of_all_engines_together_decide_how_many_requests_count(self):
+        # 3000 chats on one engine, and 30 answers of 60 times their length on the other.
+        chats, long = (
+            replace(
+                window_of(EAGLE),
+                answers=AnswerLengths(n, 1000 * n * tokens, n * tokens**2, n * tokens**3),
+            )
+            for n, tokens in ((3000, 100), (30, 6000))
+        )
+        arms = (chats, chats), (long, long), (chats, long)
+        assert [arm_with(*each).measures()[TIME].degrees for each in arms] == [12, 12, 2]
 
     def test_the_degrees_are_at_most_the_busy_cells_minus_one(self):
         # 40 cells of 7.5 s, of which four had work; requests are enough for many more cosines.

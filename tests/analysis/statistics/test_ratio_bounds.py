@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf, isclose, sqrt
 from random import Random
 from statistics import fmean
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.statistics import ratio_bounds
 from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.window.answer_lengths import NO_ANSWERS, AnswerLengths
 
 REQUESTS = {"first_tokens": 100, "generation_tokens": 1000, "gauges": (1.0, None, None)}
 """Enough requests, one at a time, for as many cosines as the length of a window allows."""
@@ -117,7 +119,62 @@ def test_increments_without_a_draft_are_no_idle_time_while_tokens_are_generated(
 
 
 def test_an_idle_window_lets_no_requests_pass(make_window):
-    assert ratio_bounds.passing_requests(make_window(0, 0, increments=[{}] * 30, **REQUESTS)) is None
+    idle = make_window(0, 0, increments=[{}] * 30, **REQUESTS)
+    assert ratio_bounds.passing_requests(idle) is None
+    assert ratio_bounds.effective_requests(idle) is None
+    assert ratio_bounds.cosines(make_window(10, 30, increments=[{"drafts": 1}] * 10)) == 0
+
+
+# How much the lengths of answers differ
+
+
+def answers(requests, *lengths):
+    """Return the sums of answers of which equal numbers have these lengths, in tokens."""
+    each = requests // len(lengths)
+    powers = (sum(each * length**power for length in lengths) for power in (1, 2, 3))
+    tokens, squares, cubes = powers
+    return AnswerLengths(requests, 1000 * tokens, squares, cubes)
+
+
+@pytest.fixture(name="passing")
+def fixture_passing(make_busy_window):
+    def passing(requests, lengths):
+        """Make five minutes in which requests with these answers pass one after the other."""
+        window = make_busy_window(
+            ALTERNATING, length=300.0, seconds=300.0, first_tokens=requests, gauges=(1.0, None, None)
+        )
+        return replace(window, answers=lengths)
+
+    return passing
+
+
+def test_equal_answers_count_as_many_as_they_are(passing):
+    assert ratio_bounds.effective_requests(passing(20, answers(20, 300))) == pytest.approx(20.0)
+
+
+def test_unequal_answers_count_less_by_their_variation(passing):
+    # Lengths of 100 and 300: a mean of 200, a standard deviation of 100, so cv² is 1/4.
+    assert ratio_bounds.effective_requests(passing(20, answers(20, 100, 300))) == pytest.approx(20 / 1.25)
+
+
+@pytest.mark.parametrize("few", [NO_ANSWERS, answers(9, 300), answers(9, 10, 10, 9000)])
+def test_of_unknown_answers_a_common_variation_is_assumed(passing, few):
+    assert ratio_bounds.effective_requests(passing(14, few)) == pytest.approx(14 / 1.4)
+    assert ratio_bounds.cosines(passing(40, few)) == 8
+
+
+@pytest.mark.parametrize(("requests", "cosines"), [(4, 0), (5, 2), (9, 2), (10, 3), (40, 12)])
+def test_equal_answers_have_bounds_from_five_requests_on(passing, requests, cosines):
+    assert ratio_bounds.cosines(passing(requests, answers(20, 300))) == cosines
+
+
+def test_a_few_long_answers_among_short_ones_take_the_bounds_of_short_windows(passing):
+    agents = answers(2000, *(200,) * 19, 5000)
+    # The mean is 440, cv² 5.65, and a request chosen by its part in the variance has 4860 tokens.
+    assert ratio_bounds.effective_requests(passing(30, agents)) == pytest.approx(30 / 6.65, rel=0.01)
+    assert ratio_bounds.cosines(passing(30, agents)) == 0
+    assert ratio_bounds.cosines(passing(150, agents)) == int(150 * 440 / 4860 / 3.3)
+    assert ratio_bounds.cosines(passing(150, answers(2000, 440))) == 12
 
 
 def test_fewer_increments_leave_fewer_cosines():

@@ -524,6 +524,13 @@ def test_histograms_are_read_only_on_request():
     assert steps.counts[-1] == 45
 
 
+def test_answer_lengths_are_read_with_the_latencies():
+    assert only(NGRAM).answer_lengths is None
+    lengths = only(NGRAM, with_latencies=True).answer_lengths
+    assert lengths.bounds == (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, math.inf)
+    assert lengths.counts == (0,) * 7 + (1,) * 4
+
+
 def test_buckets_are_sorted_and_those_of_replicas_added_up():
     page = b"".join(
         b'ray_vllm_e2e_request_latency_seconds_bucket{R="%d",le="%s"} %d\n' % (replica, bound, count)
@@ -537,6 +544,8 @@ def test_buckets_are_sorted_and_those_of_replicas_added_up():
 def test_a_histogram_without_its_last_bucket_is_left_out():
     page = b'vllm:e2e_request_latency_seconds_bucket{le="1"} 5\n'
     assert only(page, with_latencies=True).latencies == {}
+    page = b'vllm:request_generation_tokens_bucket{le="1"} 5\n'
+    assert only(page, with_latencies=True).answer_lengths is None
 
 
 @pytest.mark.parametrize("labels", ["", '{le=""}', '{le="x"}', '{le="NaN"}'])

@@ -95,7 +95,7 @@ def test_buckets_are_requested_only_with_latencies():
     present = shown(NGRAM).names
     few, many = (set(wanted_names(present, with_latencies=one)) for one in (False, True))
     assert {name for name in many if name.endswith("_bucket")} == many - few
-    assert len(many - few) == 5
+    assert len(many - few) == 6
 
 
 def test_absent_counters_of_speculation_are_requested_too():

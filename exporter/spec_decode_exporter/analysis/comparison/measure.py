@@ -15,8 +15,8 @@ from spec_decode_exporter.analysis.statistics.ratio_bounds import (
     acceptance_length_estimate,
     acceptance_ratio_estimate,
     cosines_of,
+    counted_requests,
     grouped,
-    passing_requests,
     ratio_estimate,
 )
 from spec_decode_exporter.figures import latency, positions
@@ -89,7 +89,7 @@ def added(histograms: Sequence[Mapping[Latency, Buckets]]) -> dict[Latency, Buck
 
 def _cosines(window: Window) -> int:
     """Return the number of cosines for bounds; without drafts too."""
-    return 0 if window.partial else cosines_of(window.seconds, passing_requests(window))
+    return 0 if window.partial else cosines_of(window.seconds, counted_requests(window))
 
 
 def _measured(window: Window) -> Iterator[tuple[str, MeasuredFigure]]:

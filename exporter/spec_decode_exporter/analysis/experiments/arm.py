@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import reduce
 from itertools import accumulate, pairwise
 from math import inf
 from operator import mul
@@ -19,6 +20,7 @@ from spec_decode_exporter.analysis.statistics.ratio_bounds import (
     busy_requests,
     cosines_of,
     ratio_estimate,
+    request_counts,
 )
 from spec_decode_exporter.figures.acceptance import mean_acceptance_length
 from spec_decode_exporter.figures.latency import decoded_tokens
@@ -26,6 +28,7 @@ from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.figures.server_load import mean
 from spec_decode_exporter.figures.terms import DECODED_TOKENS
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
+from spec_decode_exporter.window.answer_lengths import AnswerLengths
 from spec_decode_exporter.window.ledger import MIN_INCREMENTS, Increments, Window
 
 
@@ -119,7 +122,9 @@ class Arm:
         if self.partial or not known:
             return 0
         passing = ratio(sum(started or 0 for started, _ in known), sum(running for _, running in known))
-        return cosines_of(max(window.seconds for window in self.windows), passing)
+        answers = reduce(AnswerLengths.plus, [window.answers for window in self.windows])
+        counts = None if passing is None else request_counts(passing, answers)
+        return cosines_of(max(window.seconds for window in self.windows), counts)
 
     def measures(self) -> dict[SpeedupBasis, ArmPace]:
         """Return the time of the arm by each basis with data."""

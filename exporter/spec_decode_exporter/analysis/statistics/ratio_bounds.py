@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import lru_cache
 from math import cos, inf, pi, sqrt
 from operator import mul
+from typing import NamedTuple
 
 from spec_decode_exporter.analysis.statistics.student_t import t_quantile
 from spec_decode_exporter.figures.acceptance import (
@@ -28,13 +29,19 @@ from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.figures.server_load import mean
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
+from spec_decode_exporter.window.answer_lengths import AnswerLengths
 from spec_decode_exporter.window.ledger import Increments, Window
 
-MIN_BOUND_REQUESTS = 7
-"""Requests through a window that bounds need; with fewer their variance is unknown."""
-REQUESTS_PER_COSINE = 5
-"""Cosine b has b/2 periods in a window. It must be slow compared with a request, or it underestimates the
-variance: bounds with one request per cosine have a coverage of 82 %, with five 94 %."""
+MIN_BOUND_REQUESTS = 5
+"""Effective requests through a window that bounds need; with fewer their variance is unknown."""
+LIVES_PER_COSINE = 3.3
+"""Cosine b has b/2 periods in a window. It must be slow compared with the life of a request, or it
+underestimates the variance."""
+MIN_ANSWERS = 10
+"""Finished requests that the variation of answer lengths needs; a few always look alike."""
+ASSUMED_EQUAL_SHARE = 1 / 1.4
+ASSUMED_LIFE_SHARE = 0.66
+"""Shares of unknown answer lengths: those of 50 to 500 tokens, evenly over the logarithm (cv² = 0.4)."""
 SHORT_SECONDS = 30.0
 SHORT_COSINES = 3
 MAX_COSINES = 12
@@ -73,6 +80,41 @@ def passing_requests(window: Window) -> float | None:
     return ratio(window[Counter.FIRST_TOKENS], busy_requests(window))
 
 
+class RequestCounts(NamedTuple):
+    """Requests that pass through a window one after the other, by what they are worth for bounds."""
+
+    effective: float
+    """n_eff = (F/R)/(1 + cv²), with the coefficient of variation cv of answer lengths.
+
+    A request counts by its length, so n requests are worth (Σl)²/Σl² (Kish, *Survey Sampling*, 1965, section
+    11.7).
+    """
+    lives: float
+    """(F/R)·Σl·Σl²/(n·Σl³): lives, of a request chosen by its part in the variance, that fit."""
+
+
+def request_counts(passing: float, answers: AnswerLengths) -> RequestCounts:
+    """Return what ``passing`` requests are worth whose answers have these lengths."""
+    known = answers.requests >= MIN_ANSWERS
+    equal, life = (answers.equal_share, answers.life_share) if known else (None, None)
+    return RequestCounts(
+        passing * (ASSUMED_EQUAL_SHARE if equal is None else equal),
+        passing * (ASSUMED_LIFE_SHARE if life is None else life),
+    )
+
+
+def counted_requests(window: Window) -> RequestCounts | None:
+    """Return what the passing requests of a window are worth; None if they are unknown."""
+    passing = passing_requests(window)
+    return None if passing is None else request_counts(passing, window.answers)
+
+
+def effective_requests(window: Window) -> float | None:
+    """Return n_eff of a window; None if unknown."""
+    counts = counted_requests(window)
+    return None if counts is None else counts.effective
+
+
 def cosines(window: Window) -> int:
     """Return B, the number of cosines for a window's bounds; 0 if it has none.
 
@@ -80,15 +122,15 @@ def cosines(window: Window) -> int:
     """
     if window.partial or not window[Counter.DRAFTS]:
         return 0
-    return cosines_of(window.seconds, passing_requests(window))
+    return cosines_of(window.seconds, counted_requests(window))
 
 
-def cosines_of(seconds: float, requests: float | None) -> int:
-    """Return B for ``seconds`` in which ``requests`` pass one after the other."""
-    if requests is None or requests < MIN_BOUND_REQUESTS:
+def cosines_of(seconds: float, requests: RequestCounts | None) -> int:
+    """Return B for ``seconds`` in which these requests pass."""
+    if requests is None or requests.effective < MIN_BOUND_REQUESTS:
         return 0
     growth: float = max(seconds / SHORT_SECONDS, 1.0) ** _GROWTH
-    enough = max(MIN_COSINES, int(requests / REQUESTS_PER_COSINE))
+    enough = max(MIN_COSINES, int(requests.lives / LIVES_PER_COSINE))
     return min(round(SHORT_COSINES * growth), enough, MAX_COSINES)
 
 

@@ -63,11 +63,11 @@ def _few_drafts(values: Values, window: WindowView) -> str:
 
 
 def _few_requests(values: Values, window: WindowView) -> str:
-    requests, enough = values["requests"], values["threshold"]
+    counted, enough = values["counted"], values["threshold"]
     return (
-        f"{requests:.1f} requests passed one after the other. It takes {values['least']:g} for a verdict, "
-        f"and {enough:g} for bounds, for the verdict harmful and for advice. "
-        f"{_longer(requests, enough, window)}"
+        f"{values['requests']:.1f} requests passed one after the other. They count as {counted:.1f}, because "
+        f"the lengths of answers differ. It takes {values['least']:g} for a verdict, and {enough:g} for "
+        f"bounds, for the verdict harmful and for advice. {_longer(counted, enough, window)}"
     )
 
 

@@ -12,7 +12,7 @@ from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.reports.reference.pairing import Compared
 from spec_decode_exporter.reports.reference_document import MeasuredEngine, MeasuredModel
 
-_BY_CHANCE: Final = f"{MIN_BOUND_REQUESTS} requests must pass one after the other for bounds"
+_BY_CHANCE: Final = f"{MIN_BOUND_REQUESTS} requests of equal length must pass one after the other for bounds"
 
 _OUTCOMES: Final[Mapping[Outcome, str]] = {
     Outcome.BETTER: "beyond chance",

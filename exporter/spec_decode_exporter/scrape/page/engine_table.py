@@ -50,6 +50,13 @@ class Latency(StrEnum):
     QUEUE = "queue"
 
 
+class Lengths(Enum):
+    """Histogram of lengths in tokens. It is not exported: bounds depend on how much lengths differ."""
+
+    ANSWERS = auto()
+    """Generation tokens of each finished request."""
+
+
 class EngineMark(Enum):
     """Series that describes the engine or its process."""
 
@@ -63,7 +70,7 @@ class EngineMark(Enum):
     """Accepted tokens at each draft position; one series for each ``position``."""
 
 
-Quantity = Counter | Gauge | Latency | EngineMark
+Quantity = Counter | Gauge | Latency | Lengths | EngineMark
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +148,7 @@ ENGINES = (
             ),
             Series(Latency.END_TO_END, ("e2e_request_latency_seconds_bucket",)),
             Series(Latency.QUEUE, ("request_queue_time_seconds_bucket",)),
+            Series(Lengths.ANSWERS, ("request_generation_tokens_bucket",)),
         ),
     ),
     EngineKind(
@@ -216,5 +224,7 @@ def _meanings() -> dict[bytes, Meaning]:
 MEANINGS = _meanings()
 """All sample names that are read, of all engines."""
 
-BUCKET_NAMES = frozenset(name for name, meaning in MEANINGS.items() if isinstance(meaning.quantity, Latency))
+BUCKET_NAMES = frozenset(
+    name for name, meaning in MEANINGS.items() if isinstance(meaning.quantity, Latency | Lengths)
+)
 """Names of histograms. They are most of a page's cost, so they are read less often."""

@@ -23,6 +23,7 @@ from spec_decode_exporter.scrape.page.engine_table import (
     EngineMark,
     Gauge,
     Latency,
+    Lengths,
     Meaning,
 )
 from spec_decode_exporter.scrape.page.parser import MAX_NUMBER_CHARACTERS, SLICE, Layout, ParsedSeries
@@ -34,7 +35,7 @@ MAX_POSITIONS = 128
 MAX_POSITIONS_TOTAL = 2**11
 """Maximum draft positions of all engines of a page: each is a column in every window, and exported."""
 MAX_SECONDS = 1e9
-"""Maximum finite upper bound of a latency bucket, in seconds: 30 years."""
+"""Maximum finite upper bound of a bucket: of a latency, in seconds, 30 years."""
 MAX_NAME = 1024
 """Maximum characters of an engine's name, which is a label of every exported series."""
 MAX_NAMES_TOTAL = 2**15
@@ -64,7 +65,7 @@ class EngineLayout:
     gauges: list[list[int]] = field(default_factory=lambda: [[] for _ in Gauge])
     created: list[int] = field(default_factory=list)
     positions: dict[int, list[int]] = field(default_factory=dict)
-    buckets: dict[Latency, dict[float, list[int]]] = field(default_factory=dict)
+    buckets: dict[Latency | Lengths, dict[float, list[int]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +218,9 @@ def _add_place(engine: EngineLayout, matched: MatchedSeries) -> None:
             engine.counters[counter].append(place)
         case Gauge() as gauge:
             engine.gauges[gauge].append(place)
-        case Latency() as latency:
+        case Latency() | Lengths() as histogram:
             bound = _bound(labels.get("le"))
-            engine.buckets.setdefault(latency, {}).setdefault(bound, []).append(place)
+            engine.buckets.setdefault(histogram, {}).setdefault(bound, []).append(place)
         case EngineMark.CREATED:
             engine.created.append(place)
         case EngineMark.POSITION_ACCEPTED:

@@ -40,6 +40,8 @@ class Sample:
     """Unix time of the counters' start, else of the process' start."""
     latencies: Mapping[Latency, Buckets] | None = None
     """Histograms; None on a page that was read without them."""
+    answer_lengths: Buckets | None = None
+    """Histogram of the generation tokens of finished requests, read together with ``latencies``."""
 
     def __getitem__(self, counter: Counter) -> int | None:
         return self.counters[counter]

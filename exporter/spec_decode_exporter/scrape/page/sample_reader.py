@@ -14,7 +14,14 @@ from weakref import WeakValueDictionary
 
 from spec_decode_exporter.core.capacity import fair_share
 from spec_decode_exporter.core.cooperative_yield import Pausing
-from spec_decode_exporter.scrape.page.engine_table import BUCKET_NAMES, MEANINGS, Counter, Gauge, Latency
+from spec_decode_exporter.scrape.page.engine_table import (
+    BUCKET_NAMES,
+    MEANINGS,
+    Counter,
+    Gauge,
+    Latency,
+    Lengths,
+)
 from spec_decode_exporter.scrape.page.layout_map import (
     MAX_POSITIONS,
     EngineLayout,
@@ -160,6 +167,7 @@ def _sample(
         gauges=tuple(_gauge(GAUGES[gauge], values, engine.gauges[gauge]) for gauge in Gauge),
         created=created if created is not None and isfinite(created) else None,
         latencies=_latencies(engine, values) if with_latencies else None,
+        answer_lengths=_buckets(engine, values, Lengths.ANSWERS) if with_latencies else None,
     )
 
 
@@ -212,12 +220,15 @@ def _gauge(row: _GaugeRow, values: Sequence[float], places: Sequence[int]) -> fl
 
 
 def _latencies(engine: EngineLayout, values: Sequence[float]) -> dict[Latency, Buckets]:
-    return {
-        latency: Buckets(
-            tuple(sorted(bounds)),
-            tuple(_count(values, bounds[bound], 1) or 0 for bound in sorted(bounds)),
-        )
-        for latency, bounds in engine.buckets.items()
-        # Without +Inf the number of observations is unknown.
-        if inf in bounds
-    }
+    names = [histogram for histogram in engine.buckets if isinstance(histogram, Latency)]
+    histograms = {latency: _buckets(engine, values, latency) for latency in names}
+    return {latency: buckets for latency, buckets in histograms.items() if buckets is not None}
+
+
+def _buckets(engine: EngineLayout, values: Sequence[float], histogram: Latency | Lengths) -> Buckets | None:
+    """Read a histogram; None if the page lacks it, or its +Inf, the number of observations."""
+    places = engine.buckets.get(histogram, {})
+    if inf not in places:
+        return None
+    bounds = tuple(sorted(places))
+    return Buckets(bounds, tuple(_count(values, places[bound], 1) or 0 for bound in bounds))
