@@ -421,3 +421,29 @@ def test_every_depth_is_as_much_faster_as_its_positions_weigh(drafted, positions
         known = drafts.reached[: drafts.known]
         gain = each * sum(known[: depth.tokens]) + last * known[-1]
         assert depth.speedup == pytest.approx(gain + 1 / drafts.plain_steps(cost, depth.tokens))
+
+
+class TestChangingK:
+    """A schedule drafts four tokens in half of the increments, and two in the others."""
+
+    @pytest.fixture(name="changing")
+    def changing_fixture(self, make_window):
+        long = {"drafts": 50, "draft_tokens": 200, "positions": (40, 32, 24, 16)}
+        short = {"drafts": 50, "draft_tokens": 100, "positions": (40, 32, 0, 0)}
+        return make_window(1000, 3000, 1840, positions=(800, 640, 240, 160), increments=[long, short] * 10)
+
+    def test_a_depth_is_the_schedule_limited_to_its_tokens(self, changing):
+        accepted, drafted = (0.8, 1.44, 1.68, 1.84), (1, 2, 2.5, 3)
+        expected = [(1 + a) / (1 + 0.2 + 0.1 * t) for a, t in zip(accepted, drafted, strict=True)]
+        assert speedups(changing, at(0.1, 0.2)) == pytest.approx(expected)
+
+    def test_the_present_depth_is_what_runs(self, changing):
+        cost = at(0.1, 0.2)
+        assert present_depth(changing, cost).speedup == pytest.approx(estimated_speedup_ratio(changing, cost))
+
+    def test_a_position_s_benefit_is_of_the_drafts_that_had_it(self, changing):
+        cost = at(0.1, 0.2)
+        known = depths(changing, cost)
+        reached, before = (0.8, 0.64, 0.48, 0.32), (1 / 1.2, *(depth.speedup for depth in known))
+        expected = [p / (0.1 * speedup) for p, speedup in zip(reached, before, strict=False)]
+        assert marginal_benefits(changing, cost, known) == pytest.approx(expected)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from math import inf, isclose
+from math import inf, isclose, sqrt
 from string import Formatter
 
 import pytest
@@ -41,6 +41,11 @@ COUNTERS = {
 }
 BUSY = {"first_tokens": 55, "increments": [{"generation_tokens": 103}] * 30}
 """Requests of which eight run at a time, all the while: 6.875 one after the other."""
+STEADY = [{"drafts": 25, "draft_tokens": 100, "generation_tokens": 78, "positions": (20, 15, 10, 5)}] * 40
+"""Increments of 1000 drafts with the same acceptance throughout."""
+LONG_DRAFTS = STEADY[0]
+SHORT_DRAFTS = {"drafts": 25, "draft_tokens": 50, "generation_tokens": 63, "positions": (20, 15, 0, 0)}
+"""Increments of drafts of four tokens, and of two."""
 GAUGES = ("running", "waiting", "kv_cache_usage")
 
 
@@ -127,6 +132,10 @@ EDGES = {
     "drafter_dead": ({"positions": (9, 0)}, {"positions": (10, 0)}),
     "repetition": ({"positions": (980, 300)}, {"positions": (979, 300)}),
     "cliff": ({"positions": (800, 319)}, {"positions": (800, 320)}),
+    "below_expectation": (
+        {"speculation": Speculation(expected_positions=(0.951,)), "increments": STEADY},
+        {"speculation": Speculation(expected_positions=(0.949,)), "increments": STEADY},
+    ),
     "above_crossover": ({"crossover": 7.9}, {"crossover": 8.0}),
     "no_depth_pays": (
         {"cost": cost(ratio=0.9), "depth": depth(0)},
@@ -242,6 +251,11 @@ def test_a_text_has_all_its_numbers_and_a_remedy(found, name):
             "Of the drafts that reach position 1, 0.399 are accepted there, compared with 0.800 at position 0: ",
         ),
         (
+            "below_expectation",
+            {"position": 0, "acceptance": 0.8, "upper": 0.8 + 4.3027 * sqrt(0.16 / 1000), "expected": 0.951},
+            "Of the drafts that reach position 0, 0.800 are accepted there, at most 0.854. ",
+        ),
+        (
             "low_coverage",
             {"coverage": 1000 / 2001, "threshold": 0.5, "length": 3.0, "effective_tokens": 4001 / 2001},
             "0.500 of the decode steps had a draft, less than 0.5. The acceptance length of 3.00 covers ",
@@ -280,7 +294,7 @@ def test_a_text_has_all_its_numbers_and_a_remedy(found, name):
 )
 def test_the_text_has_the_numbers_of_the_condition(found, name, values, text):
     finding = found(**EDGES[name][0])[name]
-    assert finding.values == pytest.approx(values)
+    assert finding.values == pytest.approx(values, rel=1e-4)
     assert finding.text.startswith(text)
 
 
@@ -491,6 +505,93 @@ class TestUnknownValues:
     def test_other_latencies_have_no_tail_finding(self, found):
         others = (Latency.TIME_TO_FIRST_TOKEN, Latency.END_TO_END, Latency.QUEUE)
         assert found(latencies=dict.fromkeys(others, tail(9.0))) == {}
+
+
+class TestChangingK:
+    """A schedule drafts four tokens in half of the increments, and two in the others."""
+
+    def changing(self, found, long=LONG_DRAFTS, **more):
+        increments = [long] * 20 + [SHORT_DRAFTS] * 20
+        names = ("drafts", "draft_tokens")
+        totals = {name: sum(one[name] for one in increments) for name in names}
+        positions = tuple(map(sum, zip(*(one["positions"] for one in increments), strict=True)))
+        return found(positions=positions, increments=increments, **totals, **more)
+
+    def test_drafts_that_lack_a_position_make_no_cliff_and_waste_nothing(self, found):
+        assert self.changing(found) == {}
+
+    def test_the_last_position_is_evaluated_by_the_drafts_that_had_it(self, found):
+        high = self.changing(found, {**LONG_DRAFTS, "positions": (20, 18, 15, 10)})
+        assert high["room_for_longer_draft"].values["acceptance"] == 0.4
+        low = self.changing(found, {**LONG_DRAFTS, "positions": (20, 15, 8, 2)})
+        assert low["wasted_last_position"].values["acceptance"] == 0.08
+
+    def test_a_cliff_is_of_the_drafts_that_had_the_position(self, found):
+        cliff = self.changing(found, {**LONG_DRAFTS, "positions": (20, 15, 4, 3)})["cliff"]
+        assert cliff.values == pytest.approx(
+            {"position": 2, "acceptance": 4 / 15, "position_before": 1, "acceptance_before": 0.75}
+        )
+
+    def test_too_few_drafts_with_a_position_say_nothing_about_it(self, found):
+        long = {**LONG_DRAFTS, "positions": (20, 15, 8, 2)}
+        assert self.changing(found, long, policy=Policy(min_drafts=500)).keys() == {"wasted_last_position"}
+        assert self.changing(found, long, policy=Policy(min_drafts=501)) == {}
+
+    def test_expectations_are_of_the_positions_that_every_draft_had(self, found):
+        expected = Speculation(expected_positions=(0.8, 0.75, 1.0, 1.0))
+        assert self.changing(found, speculation=expected) == {}
+        expected = Speculation(expected_positions=(0.8, 0.95, 1.0, 1.0))
+        assert self.changing(found, speculation=expected)["below_expectation"].values["position"] == 1
+
+
+class TestBelowExpectation:
+    def test_the_first_position_below_is_named(self, found):
+        expected = Speculation(expected_positions=(0.85, 0.95, 0.99, 0.99))
+        finding = found(speculation=expected, increments=STEADY)["below_expectation"]
+        assert (finding.values["position"], finding.values["acceptance"]) == (1, 0.75)
+
+    def test_a_weak_first_position_does_not_lower_the_next(self, found):
+        increments = [{**STEADY[0], "positions": (10, 8, 6, 4)}] * 40
+        expected = Speculation(expected_positions=(0.4, 0.8, 0.75, 0.66))
+        known = found(positions=(400, 320, 240, 160), speculation=expected, increments=increments)
+        assert "below_expectation" not in known
+
+    def test_more_expected_positions_than_drafted_are_left_out(self, found):
+        expected = Speculation(expected_positions=(0.8, 0.75, 0.66, 0.5, 1.0, 1.0))
+        assert found(speculation=expected, increments=STEADY) == {}
+
+    def test_without_bounds_nothing_is_claimed(self, found):
+        expected = Speculation(expected_positions=(0.99,))
+        assert found(speculation=expected) == {}
+        assert "below_expectation" not in found(
+            speculation=expected, increments=STEADY, first_tokens=50, generation_tokens=3050
+        )
+
+    def test_a_difference_within_chance_is_none(self, found):
+        """Requests differ: half of the window accepts 0.96 of the first tokens, the other half 0.56."""
+        increments = [{**STEADY[0], "positions": (24, 15, 10, 5)}] * 20
+        increments += [{**STEADY[0], "positions": (14, 13, 10, 5)}] * 20
+        expected = Speculation(expected_positions=(0.92,))
+        known = found(positions=(760, 560, 400, 200), speculation=expected, increments=increments)
+        assert "below_expectation" not in known
+        steady = [{**STEADY[0], "positions": (19, 14, 10, 5)}] * 40
+        known = found(positions=(760, 560, 400, 200), speculation=expected, increments=steady)
+        assert "below_expectation" in known
+
+    def test_drafts_of_varying_lengths_are_compared_at_the_first_position_alone(self, found):
+        increments = [{**STEADY[0], "draft_tokens": 90}] * 40
+        more = {"draft_tokens": 3600, "increments": increments}
+        assert "below_expectation" not in found(
+            speculation=Speculation(expected_positions=(0.8, 1.0, 1.0, 1.0)), **more
+        )
+        assert "below_expectation" in found(speculation=Speculation(expected_positions=(1.0,)), **more)
+
+    @pytest.mark.parametrize(("gap", "held"), [(0.2, True), (0.21, False)])
+    def test_the_difference_is_configured(self, found, gap, held):
+        policy = Policy.model_validate({"findings": {"below_expectation": gap}})
+        expected = Speculation(expected_positions=(1.0,))
+        known = found(speculation=expected, increments=STEADY, policy=policy)
+        assert ("below_expectation" in known) is held
 
 
 class TestRepetition:

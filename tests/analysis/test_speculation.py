@@ -38,6 +38,14 @@ def test_each_field_has_its_own_source():
     assert speculation == Speculation("eagle3", "server_info", "mine", 4)
 
 
+def test_expected_positions_are_configured():
+    assert resolve(SpeculativeSettings(expected_positions=(0.9, 0.8)), "", None).expected_positions == (
+        0.9,
+        0.8,
+    )
+    assert resolve(None, "", SERVED).expected_positions == ()
+
+
 def test_pod_arguments_precede_server_info_and_follow_the_label():
     pod = ServedSpeculation("mtp", 2, "pod/draft", BatchSchedule((1, 9), (2, 0)))
     assert resolve(None, "", SERVED, pod) == Speculation(

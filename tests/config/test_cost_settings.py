@@ -108,6 +108,17 @@ def test_a_redacted_cost_can_be_loaded_again(read):
     assert read(shown) == config
 
 
+def test_expected_positions_are_loaded(read):
+    text = "targets: [{url: http://a, speculative: {expected_positions: [0.87, 0.8, 1, 0]}}]"
+    assert read(text).targets[0].speculative.expected_positions == (0.87, 0.8, 1.0, 0.0)
+
+
+@pytest.mark.parametrize("value", ["[1.01]", "[-0.1]", "[.nan]", "0.5", "[high]", str([0.5] * 129)])
+def test_expected_positions_are_shares(mistakes, value):
+    [mistake] = mistakes(f"targets: [{{url: http://a, speculative: {{expected_positions: {value}}}}}]")
+    assert mistake.startswith("1: targets[0].speculative.expected_positions")
+
+
 def test_speculation_of_a_server_is_loaded(read):
     text = "targets: [{url: http://a, speculative: {method: ngram, tokens: 5, draft_model: org/small}}]"
     assert read(text).targets[0].speculative == SpeculativeSettings(
@@ -123,7 +134,7 @@ def test_speculation_of_a_server_is_loaded(read):
         ("tokens: 2.5", "tokens must be a whole number, not '2.5'"),
         ("method: ''", "method must not be empty"),
         (f"draft_model: {'a' * 257}", "draft_model must be at most 256 characters long"),
-        ("num_speculative_tokens: 3", "num_speculative_tokens is not a known key here; there are `method`, `tokens`, `draft_model`, `architecture`"),
+        ("num_speculative_tokens: 3", "num_speculative_tokens is not a known key here; there are `method`, `tokens`, `draft_model`, `architecture`, `expected_positions`"),
     ],
 )  # fmt: skip
 def test_invalid_speculation_is_rejected(mistakes, keys, reported):

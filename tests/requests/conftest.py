@@ -8,6 +8,7 @@ import pytest
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.step_cost import StepCost
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.requests.request_record import RequestRecord
 from spec_decode_exporter.requests.request_store import RequestStore
@@ -24,8 +25,10 @@ def make_request_fixture():
 
 @pytest.fixture(name="make_cost")
 def make_cost_fixture():
-    def make(ratio=0.1, fixed=0.1, source=CostSource.CONFIGURED):
-        return Cost(ratio, fixed, source, None)
+    def make(ratio=0.1, fixed=0.1, source=CostSource.CONFIGURED, *, low=None, high=None):
+        """Make a cost, exact unless it has the lowest or the highest c."""
+        interval = (ratio if low is None else low, ratio if high is None else high)
+        return Cost(ratio, fixed, source, None, tuple(StepCost(each, fixed) for each in interval))
 
     return make
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.requests.below_break_even import InformativeRequest
-from spec_decode_exporter.requests.model_findings import BOUNDS, acceptance_histogram, hides_slow_requests
+from spec_decode_exporter.requests.model_findings import BOUNDS, acceptance_histogram, hidden_share
 from spec_decode_exporter.requests.request_aggregate import RequestSums, summary
 from spec_decode_exporter.requests.request_findings import Effect
-from spec_decode_exporter.requests.request_speedup import SpeedupSums
+from spec_decode_exporter.requests.request_speedup import PlainSteps, SpeedupSums
 
 WELL = {"drafts": 1575, "accepted_tokens": 5166}
 """0.82 of 6300 draft tokens: 6741 tokens come out."""
@@ -80,7 +80,9 @@ def test_a_mix_within_one_group_is_reported_even_if_no_group_loses(mix):
     (model,) = window.models
     assert [group.effect for group in window.groups] == [Effect.GAINS]
     assert any(
-        sentence.startswith("The requests gain on average, but 40 % of them are slower")
+        sentence.startswith(
+            "The requests with answers of more than 32 tokens gain on average, but 40 % of them are slower"
+        )
         for sentence in model.advice
     )
 
@@ -93,6 +95,36 @@ def test_equal_requests_are_no_mix(make_store, make_request, evaluate):
     assert (model.modes, model.mixed) == (None, False)
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_the_mean_of_two_modes_lies_between_them(make_store, make_request, evaluate, known):
+    """200 short requests that accept nothing are in no mode, so they are not in the mean either."""
+    store = make_store()
+    for number in range(100):
+        share = 0.82 if number % 5 < 3 else 0.38
+        store.take(make_request(100, round(400 * share)), 1000.0)
+    for _ in range(200):
+        store.take(make_request(5, 0, completion_tokens=6 if known else None), 1000.0)
+    (model,) = evaluate(store, 1000.0).windows["5m"].models
+    assert model.summary.mean_acceptance_ratio < model.modes.low_mean
+    assert model.modes.low_mean < model.modes.mean < model.modes.high_mean
+    assert model.modes.mean == pytest.approx(0.6 * 0.82 + 0.4 * 0.38, abs=0.001)
+    assert model.advice[0] == (
+        "Two populations: of 100 requests with answers of more than 32 tokens, 40 % have 38 % of their draft "
+        "tokens accepted and 60 % have 82 %; their mean of 64 % describes neither."
+    )
+
+
+def test_long_answers_that_accept_little_are_not_left_out(make_store, make_request, evaluate):
+    """An n-gram drafter: 4 drafts in 100 tokens, of which all or no tokens are accepted."""
+    store = make_store()
+    for number in range(200):
+        accepted = 0 if number % 2 else 60
+        store.take(make_request(15, accepted, completion_tokens=100), 1000.0)
+    (model,) = evaluate(store, 1000.0).windows["5m"].models
+    assert model.modes.requests == 200
+    assert (model.modes.low_mean, model.modes.high_mean) == (0.0, 1.0)
+
+
 @pytest.mark.parametrize(
     ("x", "below", "expected"),
     [
@@ -102,10 +134,12 @@ def test_equal_requests_are_no_mix(make_store, make_request, evaluate):
     ],
 )
 def test_slow_requests_are_hidden_if_more_than_a_tenth_loses_while_the_model_gains(x, below, expected):
-    pay = SpeedupSums(requests=1000, x=x, y=100.0, xx=x * x / 1000, xy=x / 10, yy=10.0)
+    plain = PlainSteps(y=100.0, xy=x / 10, yy=10.0)
+    pay = SpeedupSums(requests=1000, x=x, xx=x * x / 1000, plain=plain, low=plain, high=plain)
     accepted = [10_000] * below + [30_000] * (1000 - below)
     sample = [InformativeRequest(4, 10_000, 40_000, each, 1.7) for each in accepted]
-    assert hides_slow_requests(pay, summary(RequestSums(speedup=pay)), sample) is expected
+    share = hidden_share(summary(RequestSums(speedup=pay)), sample)
+    assert share == (pytest.approx(below / 1000, abs=0.001) if expected else None)
 
 
 def test_equal_requests_are_no_mix_even_if_chance_puts_a_third_below_break_even(
@@ -165,7 +199,8 @@ def test_without_a_known_cost_no_requests_are_hidden(make_store, make_request, e
 
 
 def test_a_typical_cost_does_not_prove_hidden_requests(make_store, make_request, evaluate, make_cost):
-    store, cost = make_store(), make_cost(0.4, 0.1, CostSource.TYPICAL)
+    # At c = 0.1 four tokens a draft need 0.5 accepted ones, which all have.
+    store, cost = make_store(), make_cost(0.4, 0.1, CostSource.TYPICAL, low=0.1)
     for number in range(100):
         store.take(make_request(**(WELL if number % 20 else BADLY)), 1000.0)
     (model,) = evaluate(store, 1000.0, costs=lambda *_: cost).windows["5m"].models

@@ -50,6 +50,11 @@ def sums_of(some):
     return sums(stored.since(0.0), COSTS.get)
 
 
+def numbers_of(speedup):
+    """Return the numbers of sums, those of nested sums too."""
+    return [part for each in astuple(speedup) for part in (each if isinstance(each, tuple) else [each])]
+
+
 @given(st.lists(st.lists(requests, max_size=30), max_size=5))
 def test_the_sums_of_parts_are_those_of_the_whole(parts):
     whole = sums_of([request for part in parts for request in part])
@@ -60,7 +65,7 @@ def test_the_sums_of_parts_are_those_of_the_whole(parts):
     assert list(added.seconds_per_token) == list(whole.seconds_per_token)
     assert Counter(map(str, added.informative)) == Counter(map(str, whole.informative))
     assert (added.rejected, added.repetitive) == (whole.rejected, whole.repetitive)
-    assert astuple(added.speedup) == pytest.approx(astuple(whole.speedup))
+    assert numbers_of(added.speedup) == pytest.approx(numbers_of(whole.speedup))
 
 
 def test_sums_of_no_requests_are_empty():
@@ -80,6 +85,28 @@ def test_a_request_of_few_tokens_is_not_informative():
     some = [RequestRecord("llama", 10, 40, accepted, 4) for accepted in (21, 22)]
     # Break-even is c0 + 4·c accepted tokens per draft.
     assert sums_of(some).informative == [(4, 10, 40, 22, pytest.approx(0.9))]
+
+
+@pytest.mark.parametrize(("answer_tokens", "informative"), [(32, 0), (33, 2)])
+def test_the_length_of_the_answer_decides_not_the_accepted_tokens(answer_tokens, informative):
+    some = [RequestRecord("llama", 4, 16, each, 4, completion_tokens=answer_tokens) for each in (0, 16)]
+    assert len(sums_of(some).informative) == informative
+
+
+@pytest.mark.parametrize(("every_step", "break_even"), [(False, 0.1 + 0.8), (True, 0.1 * 49 / 10 + 0.8)])
+def test_break_even_counts_the_steps_that_pay_the_fixed_cost(every_step, break_even):
+    cost = Cost(0.2, 0.1, CostSource.CONFIGURED, None, fixed_in_every_step=every_step)
+    stored, group = StoredRequests(10), RequestGroup(GroupKey("llama", "chat", "0"))
+    stored.add(RequestRecord("llama", 10, 40, 20, 4, completion_tokens=70), group, 0.0)  # 49 steps
+    ((*_, found),) = sums(stored.since(0.0), lambda target: cost).informative
+    assert found == pytest.approx(break_even)
+
+
+def test_tokens_beyond_the_end_of_an_answer_raise_break_even():
+    # 10 drafts accepted 30 tokens, of which 37 - 1 - 10 = 26 are in the answer.
+    some = [RequestRecord("llama", 10, 40, 30, 4, completion_tokens=37)]
+    ((*_, found),) = sums_of(some).informative
+    assert found == pytest.approx(0.1 + 4 * 0.2 + (30 - 26) / 10)
 
 
 def test_break_even_is_nan_without_a_known_cost():

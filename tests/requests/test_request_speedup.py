@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from math import sqrt
 
 import pytest
@@ -11,13 +12,12 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.config.policy import Policy
+from spec_decode_exporter.analysis.step_cost import StepCost
 from spec_decode_exporter.requests.group_totals import RequestGroup
 from spec_decode_exporter.requests.request_aggregate import sums
 from spec_decode_exporter.requests.request_findings import Effect, GroupKey
 from spec_decode_exporter.requests.request_record import RequestRecord
 from spec_decode_exporter.requests.request_speedup import (
-    DEFAULT_HARMFUL_LENGTH,
     MIN_REQUESTS,
     effect,
     speedup_estimate,
@@ -42,6 +42,15 @@ def pay_fixture(make_cost):
         return sums(stored.since(0.0), lambda target: cost).speedup
 
     return pay
+
+
+def sums_at(requests, *, every_step=False, cost=None):
+    """Return the sums over requests, by default at c = c0 = 0.1."""
+    stored, group = StoredRequests(1000), RequestGroup(GroupKey("llama", "chat", "0"))
+    for request in requests:
+        stored.add(request, group, 0.0)
+    cost = cost or replace(AT_A_TENTH, fixed_in_every_step=every_step)
+    return sums(stored.since(0.0), lambda target: cost).speedup
 
 
 def test_equal_requests_have_their_common_speed_up_without_scatter(pay):
@@ -102,6 +111,52 @@ def test_the_bounds_contain_the_truth_in_about_95_percent_of_samples(pay):
     assert 0.92 <= held / 400 <= 0.98
 
 
+@pytest.mark.parametrize(("every_step", "plain"), [(False, 80 + 0.1 * 20 + 0.1 * 80), (True, 1.1 * 80 + 8)])
+def test_steps_without_drafts_are_in_the_speed_up(every_step, plain):
+    """An n-gram request: 20 of 80 steps drafted, and 100 tokens came after the first."""
+    request = RequestRecord("llama", 20, 80, 20, 4, completion_tokens=101)
+    found = speedup_estimate(sums_at([request] * 40, every_step=every_step))
+    assert found.value == pytest.approx(100 / plain)
+
+
+def test_the_speed_up_of_drafts_alone_is_no_upper_limit_below_1():
+    """Half of the steps draft in vain: the truth is nearer to 1 than that of the steps that draft."""
+    request = RequestRecord("llama", 50, 200, 0, 4, completion_tokens=101)
+    unknown = RequestRecord("llama", 50, 200, 0, 4)
+    truth, drafts_alone = (speedup_estimate(sums_at([one] * 40)).value for one in (request, unknown))
+    assert drafts_alone == pytest.approx(1 / 1.5)
+    assert truth == pytest.approx(100 / 125)
+
+
+def test_tokens_beyond_the_end_of_an_answer_are_no_gain():
+    request = RequestRecord("llama", 10, 40, 30, 4, completion_tokens=37)
+    assert speedup_estimate(sums_at([request] * 40)).value == pytest.approx(36 / 15)
+
+
+def test_a_request_without_drafts_pays_only_if_every_step_searches():
+    requests = [RequestRecord("llama", 0, 0, 0, 4, completion_tokens=101)] * 40
+    searching, drafting = (sums_at(requests, every_step=every_step) for every_step in (True, False))
+    assert speedup_estimate(searching).value == pytest.approx(1 / 1.1)
+    assert speedup_estimate(drafting).value == 1.0
+    assert (searching.below_break_even, drafting.below_break_even) == (40, 0)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(0.05, 0.10, Effect.GAINS), (0.05, 0.5, Effect.UNCLEAR), (0.4, 0.5, Effect.LOSES)],
+)
+@pytest.mark.parametrize("source", CostSource)
+def test_the_effect_holds_at_both_corners_of_the_cost(low, high, expected, source):
+    interval = (StepCost(low, 0.1), StepCost(high, 0.1))
+    cost = Cost((low + high) / 2, 0.1, source, None, interval)
+    requests = [RequestRecord("llama", 100, 400, 100, 4)] * 40  # 2 tokens in 1.1 + 4·c plain steps
+    total = sums_at(requests, cost=cost)
+    found = speedup_estimate(total)
+    bounds = (found.lower, found.value, found.upper)
+    assert bounds == pytest.approx([2 / (1.1 + 4 * c) for c in (high, (low + high) / 2, low)], abs=1e-6)
+    assert effect(total) is expected
+
+
 @pytest.mark.parametrize(
     ("accepted", "expected"),
     [(60, Effect.GAINS), (50, Effect.UNCLEAR), (40, Effect.LOSES)],
@@ -114,23 +169,6 @@ def test_the_effect_follows_from_the_bounds(pay, accepted, expected):
 
 def test_the_effect_of_too_few_requests_is_unclear(pay):
     assert effect(pay([(100, 300)] * 10)) is Effect.UNCLEAR
-
-
-@pytest.mark.parametrize(
-    ("accepted", "expected"), [(15, Effect.LOSES), (25, Effect.UNCLEAR), (99, Effect.GAINS)]
-)
-def test_at_a_typical_cost_requests_lose_only_below_the_harmful_length(pay, accepted, expected):
-    assert effect(pay([(100, accepted)] * 40, source=CostSource.TYPICAL)) is expected
-
-
-@pytest.mark.parametrize(("harmful_length", "expected"), [(1.1, Effect.UNCLEAR), (1.3, Effect.LOSES)])
-def test_the_harmful_length_is_a_parameter(pay, harmful_length, expected):
-    sums = pay([(100, 20)] * 40, source=CostSource.TYPICAL)  # 1.2 tokens a draft
-    assert effect(sums, harmful_length) is expected
-
-
-def test_the_default_harmful_length_is_that_of_the_policy():
-    assert Policy().acceptance.harmful_length == DEFAULT_HARMFUL_LENGTH
 
 
 def drawn(generator):

@@ -14,7 +14,13 @@ from spec_decode_exporter.analysis.statistics.ratio_bounds import (
 )
 from spec_decode_exporter.analysis.verdict import MIN_VERDICT_REQUESTS, NOT_PAYING, half_width
 from spec_decode_exporter.figures.acceptance import draft_acceptance_ratio
-from spec_decode_exporter.figures.positions import least_drafted, tells_positions
+from spec_decode_exporter.figures.positions import (
+    conditional_counts,
+    drafts_with,
+    highest_survival,
+    least_drafted,
+    tells_positions,
+)
 from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.scrape.page.engine_table import Counter
 
@@ -89,20 +95,24 @@ def repetition(context: FindingContext) -> Values | None:
 
 def cliff(context: FindingContext) -> Values | None:
     """Condition: a position's conditional acceptance is far below that of the position before."""
-    reached = (context.drafts, *context.window.positions)
-    cliffs = (_cliff_at(context, position, reached) for position in range(1, context.tokens))
+    counts = conditional_counts(context.window)
+    cliffs = (_cliff_at(context, position, counts) for position in range(1, context.tokens))
     return next((values for values in cliffs if values), None)
 
 
-def _cliff_at(context: FindingContext, position: int, reached: Sequence[int]) -> Values | None:
+def _cliff_at(
+    context: FindingContext, position: int, counts: Sequence[tuple[int, int | None]]
+) -> Values | None:
     """Compare q_i with q_{i-1} if enough drafts reached position i.
 
-    A draft may end before position i. As many drafts as can have ended there are no evidence. ``reached``
-    counts the drafts that reached each position, and beyond the last.
+    A draft may end before position i. As many drafts as can have ended there are no evidence, unless the
+    drafts by length are known. ``counts`` is the result of ``conditional_counts``.
     """
-    earlier, before, here = reached[position - 1 : position + 2]
-    tried = before - (context.drafts - least_drafted(context.window, position))
-    before_ratio, threshold = ratio(before, earlier), context.policy.findings.cliff_ratio
+    here, before = counts[position][0], counts[position][1] or 0
+    has_known_lengths = drafts_with(context.window, position) is not None
+    ended = 0 if has_known_lengths else context.drafts - least_drafted(context.window, position)
+    tried = before - ended
+    before_ratio, threshold = ratio(*counts[position - 1]), context.policy.findings.cliff_ratio
     too_few = before < context.policy.min_drafts
     if too_few or before_ratio is None or here >= threshold * before_ratio * tried:
         return None
@@ -141,8 +151,9 @@ def wasted_last_position(context: FindingContext) -> Values | None:
     tokens = context.tokens
     if tokens < 2 or not tells_positions(context.window):  # noqa: PLR2004  one token has no other to keep
         return None
-    drafted = least_drafted(context.window, tokens - 1)
-    acceptance = ratio(context.window.positions[-1], drafted)
+    if context.lacks(-1):
+        return None
+    acceptance = highest_survival(context.window, tokens - 1)
     values = below("acceptance", acceptance, context.policy.findings.wasted_last_position)
     return values and {**values, "tokens": tokens}
 

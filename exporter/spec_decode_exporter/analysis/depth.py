@@ -7,7 +7,8 @@ t_k the mean tokens of a draft of at most k,
 
 where a drafter that searches in every step pays c0 instead of cov·c0.
 
-Another depth is a hypothesis: p_i was measured at this K, and differs slightly at another.
+Another depth is a hypothesis: p_i was measured at this K, and differs slightly at another. If a schedule
+changes K, S(k) is that of the schedule with at most k tokens: p_i is then a share of all drafts.
 """
 
 from __future__ import annotations
@@ -21,7 +22,12 @@ from spec_decode_exporter.analysis.statistics.ratio_bounds import cosines, group
 from spec_decode_exporter.figures.acceptance import acceptance_length, coverage_ratio, draft_length_tokens
 from spec_decode_exporter.figures.decode_work import DraftCost
 from spec_decode_exporter.figures.latency import decoded_tokens
-from spec_decode_exporter.figures.positions import decay_ratio, tells_positions
+from spec_decode_exporter.figures.positions import (
+    decay_ratio,
+    drafted_up_to,
+    position_acceptance_ratios,
+    tells_positions,
+)
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.ledger import Window
 
@@ -58,17 +64,28 @@ class _Drafts:
         self.decay = min(_decay(window, reached[0]), 1.0)
         further = range(1, _beyond(window) + 1)
         self.reached = [*reached, *(reached[-1] * self.decay**more for more in further)]
-        """p_i; beyond K, p_{K-1} times the decay for each further position."""
+        """p_i of all drafts; beyond K, p_{K-1} times the decay for each further position."""
+        own = (ratio or 0.0 for ratio in position_acceptance_ratios(window))
+        self.surviving = [*own, *self.reached[self.known :]]
+        """p_i of the drafts that have the position; 0 if none has."""
         self._accepted = [0.0, *accumulate(self.reached)]
         """p_0 + … + p_{k-1} for every k; a sum for each depth would take K² steps."""
         coverage = coverage_ratio(window)
         self.coverage = 1.0 if coverage is None else coverage
-        self._length = draft_length_tokens(window) or self.known
+        length = draft_length_tokens(window) or self.known
+        capped = (drafted_up_to(window, tokens) for tokens in range(self.known + 1))
+        self._drafted = [
+            min(tokens, length) if drafted is None else drafted for tokens, drafted in enumerate(capped)
+        ]
+        """t_k: the mean tokens of a draft of at most k."""
         self._kept = _kept(window)
 
     def plain_steps(self, cost: DraftCost, tokens: int) -> float:
-        """Return the plain decode steps that a step takes; an upper limit if drafts differ in length."""
-        drafted = tokens if tokens > self.known else min(tokens, self._length)
+        """Return the plain decode steps that a step takes; an upper limit if drafts differ in length.
+
+        Not if a schedule changes K: then the drafts by length are known.
+        """
+        drafted = tokens if tokens > self.known else self._drafted[tokens]
         return 1 + self.fixed_cost(cost) + cost.draft_cost_ratio * self.coverage * drafted
 
     def fixed_cost(self, cost: DraftCost) -> float:
@@ -164,15 +181,16 @@ def present_depth(window: Window, cost: DraftCost) -> Depth | None:
 def marginal_benefits(window: Window, cost: DraftCost, known: Sequence[Depth]) -> tuple[float, ...]:
     """Return p_k / (c·S(k)) for every position of ``known``: above 1, drafting it makes decoding faster.
 
-    S(0) is that of a step with the fixed cost and no draft. With shorter drafts it is a lower limit: the
-    position then costs less than a token per draft. Empty if c is 0.
+    S(0) is that of a step with the fixed cost and no draft. If a schedule changes K, p_k is the share of the
+    drafts that have the position. With other shorter drafts it is a lower limit: the position then costs less
+    than a token per draft. Empty if c is 0.
     """
     drafts, price = _drafts(window), cost.draft_cost_ratio
     if drafts is None or not price:
         return ()
     before = (1 / (1 + drafts.fixed_cost(cost)), *(depth.speedup for depth in known))
     return tuple(
-        reached / (price * speedup) for reached, speedup in zip(drafts.reached, before, strict=False)
+        reached / (price * speedup) for reached, speedup in zip(drafts.surviving, before, strict=False)
     )
 
 

@@ -35,6 +35,7 @@ class FindingName(StrEnum):
     DRAFTER_DEAD = "drafter_dead"
     REPETITION = "repetition"
     CLIFF = "cliff"
+    BELOW_EXPECTATION = "below_expectation"
     ABOVE_CROSSOVER = "above_crossover"
     NO_DEPTH_PAYS = "no_depth_pays"
     UNCLEAR_COST = "unclear_cost"

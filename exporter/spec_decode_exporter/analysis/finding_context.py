@@ -17,8 +17,7 @@ from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.figures.positions import tells_positions
-from spec_decode_exporter.figures.ratio import ratio
+from spec_decode_exporter.figures.positions import drafts_with, position_acceptance_ratios, tells_positions
 from spec_decode_exporter.figures.server_load import drafting_requests
 from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
@@ -74,10 +73,18 @@ class FindingContext:
         return drafting_requests(self.window)
 
     def survival(self, position: int) -> float | None:
-        """Return p_i; None if the engine does not count its positions. -1 is the last position."""
-        if not self.tokens or not tells_positions(self.window):
+        """Return p_i; None if the engine does not count its positions. -1 is the last position.
+
+        None also if a schedule changes K and too few drafts had the position.
+        """
+        if not self.tokens or not tells_positions(self.window) or self.lacks(position):
             return None
-        return ratio(self.window.positions[position], self.drafts)
+        return position_acceptance_ratios(self.window)[position]
+
+    def lacks(self, position: int) -> bool:
+        """Return whether a schedule changes K and too few drafts had a position; -1 is the last."""
+        number = drafts_with(self.window, position % self.tokens)
+        return number is not None and number < self.policy.min_drafts
 
 
 def always(_: FindingContext) -> bool:

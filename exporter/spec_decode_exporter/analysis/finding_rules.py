@@ -9,6 +9,7 @@ from spec_decode_exporter.analysis import acceptance_conditions as acceptance
 from spec_decode_exporter.analysis import cost_conditions as cost
 from spec_decode_exporter.analysis import server_conditions as server
 from spec_decode_exporter.analysis.drops.drop import DropKind
+from spec_decode_exporter.analysis.expected_acceptance import below_expectation
 from spec_decode_exporter.analysis.finding import Finding, FindingName, Severity
 from spec_decode_exporter.analysis.finding_context import FindingContext, Values, always, covered, drafting
 from spec_decode_exporter.analysis.integrity import Check
@@ -135,6 +136,17 @@ RULES = (
         "with {acceptance_before:.3f} at position {position_before:.0f}: the decay is larger than drafters "
         "usually have. Draft {position:.0f} tokens, or find the cause (a drafter trained for fewer tokens, "
         "its maximum context).",
+    ),
+    Rule(
+        FindingName.BELOW_EXPECTATION,
+        Severity.WARNING,
+        acceptance.accepting,
+        below_expectation,
+        "Of the drafts that reach position {position:.0f}, {acceptance:.3f} are accepted there, at most "
+        "{upper:.3f}. The drafter's training report expects {expected:.3f} (speculative.expected_positions). "
+        "Likely causes: another revision of the drafter or the target model, another tokenizer or chat "
+        "template, quantisation, a higher temperature, prompts unlike the training data. Compare each with "
+        "the training.",
     ),
     Rule(
         FindingName.ABOVE_CROSSOVER,

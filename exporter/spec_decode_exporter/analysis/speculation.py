@@ -27,6 +27,8 @@ class Speculation:
     schedule: BatchSchedule = NO_SCHEDULE
     architecture: Architecture | None = None
     """Architecture of the target model; None if unknown."""
+    expected_positions: tuple[float, ...] = ()
+    """Acceptance of each position given the ones before, by the drafter's training report."""
 
     def scheduled_off(self, running_requests: float | None) -> bool:
         """Return whether the schedule has no drafts for a batch of this many requests."""
@@ -65,4 +67,5 @@ def resolve(
         tokens=configured.tokens or ordered.tokens or reported.tokens,
         schedule=ordered.schedule or reported.schedule,
         architecture=configured.architecture or architecture_of(model_name),
+        expected_positions=configured.expected_positions,
     )

@@ -224,7 +224,7 @@ def _add_pay(parser: argparse.ArgumentParser) -> None:
         "--cost.draft-cost-ratio",
         "RATIO",
         ratio(),
-        "cost of a draft token, relative to a decode step without speculation",
+        "cost of a draft token without the fixed cost, relative to a decode step without speculation",
     )
     _add(pay, "--cost.fixed-cost-ratio", "RATIO", ratio(), "fixed cost of a draft (default: typical)")
     _add(pay, "--cost.verify-cost-ratio", "RATIO", ratio(), "cost of verifying a token (default: 0.03)")

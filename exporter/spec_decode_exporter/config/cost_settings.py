@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 from spec_decode_exporter.config.errors import MistakesError
 from spec_decode_exporter.config.http_settings import Section
 from spec_decode_exporter.config.labels import printable
-from spec_decode_exporter.config.values import Parameters, Quantity
+from spec_decode_exporter.config.values import Parameters, Quantity, Share
 
 MAX_DRAFT_TOKENS: Final = 128
 """The number of draft positions that the exporter tracks."""
@@ -56,6 +56,12 @@ class SpeculativeSettings(Section):
         description="The architecture of the served model: `dense` or `mixture_of_experts`. The typical cost "
         "of drafting depends on it. Without it, known names of models decide; an unknown name means either.",
     )
+    expected_positions: Annotated[tuple[Share, ...], Field(max_length=MAX_DRAFT_TOKENS)] = Field(
+        default=(),
+        description="The expected acceptance of each position, given that the tokens before it are accepted: "
+        "`cond_acc_0`, `cond_acc_1`, … of a training report of speculators. Lower acceptance is the finding "
+        "`below_expectation`. Unlike `reference`, this needs no earlier measurement.",
+    )
 
 
 class LoadCost(Section):
@@ -89,7 +95,8 @@ class CostSettings(Section):
     draft_cost_ratio: Quantity | None = Field(
         default=None,
         description="The cost of one more draft token, drafting and verification, relative to a decode step "
-        "without speculation.",
+        "without speculation. It does not include `fixed_cost_ratio`: measure (t1/t0 - 1 - "
+        "`fixed_cost_ratio`) · S/T.",
     )
     draft_parameters: Parameters | None = Field(
         default=None,

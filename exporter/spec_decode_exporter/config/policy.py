@@ -53,6 +53,11 @@ class FindingPolicy(Section):
     low_first_position: Share = Field(
         default=0.70, description="The first position is accepted in less than this share of the drafts."
     )
+    below_expectation: Share = Field(
+        default=0.15,
+        description="A position is accepted less often than `speculative.expected_positions` says, by at "
+        "least this.",
+    )
     cliff_ratio: Share = Field(
         default=0.5,
         description="A position is accepted less often than this, relative to the position before it.",

@@ -14,8 +14,8 @@ from the variance within each, as a meta-analysis does with its studies.
   Laird, *Meta-analysis in clinical trials*, 1986).
 - Then a request's own mean is about m + w·(A/D - m) with the variance w·v/D, where w = τ²/(τ² + v/D) (Efron
   and Morris, *Data analysis using Stein's estimator and its generalizations*, JASA 70, 1975). The request is
-  below break-even if its mean is below c0 + c·T/D. The sum of these probabilities is the number of such
-  requests.
+  below break-even if its mean is below c0 + c·T/D; steps without drafts may need more. The sum of these
+  probabilities is the number of such requests.
 
 Requests of different K have different means even at equal acceptance: each K is evaluated separately.
 """
@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 from spec_decode_exporter.requests.request_speedup import MIN_REQUESTS
 
 MIN_TOKENS: Final = 32
-"""Tokens of a request's drafts; the acceptance of a shorter request is mostly chance."""
+"""Tokens of an answer after the first; the acceptance of a shorter request is mostly chance."""
 MAX_SAMPLE: Final = 1000
 """Requests in an even sample: it gives shares within 0.03."""
 _Z99: Final = 2.326
@@ -48,7 +48,7 @@ class InformativeRequest(NamedTuple):
     draft_tokens: int
     accepted_tokens: int
     break_even: float
-    """Accepted tokens per draft at break-even, c0 + c·T/D; NaN if the cost is unknown."""
+    """Accepted tokens per draft at break-even, c0 + c·T/D if all steps draft; NaN if the cost is unknown."""
 
 
 def even_sample(rows: Sequence[InformativeRow]) -> list[InformativeRequest]:

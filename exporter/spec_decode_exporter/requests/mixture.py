@@ -11,8 +11,8 @@ from 0 to 1. There are three sources of chance.
 
 - Sampling: for n requests, √n times the depth is below ``DEPTH_QUANTILE`` in 99 % of samples.
 - A request's acceptance is measured with an error. It widens modes and can merge two, but never splits one.
-  Requests with few tokens are excluded. Their number of tokens does not depend on the acceptance; the number
-  of drafts does, and a choice by it would create an antimode.
+  Requests with short answers are excluded. The length of an answer does not depend on the acceptance; the
+  number of drafts does, and a choice by it would create an antimode.
 - Whole drafts are accepted more often than parts of them, so few drafts give few different shares. Each share
   is spread over the width of one draft, which fills the gaps. The spread is even, not random: equal requests
   always give equal results.
@@ -78,7 +78,8 @@ def _split(ascending: Sequence[float]) -> Modes:
         return (below[low - 1] * number - total * low) ** 2 / (low * (number - low))
 
     low = max(range(1, number), key=between)
-    return Modes(low / number, below[low - 1] / low, (total - below[low - 1]) / (number - low))
+    low_mean, high_mean = below[low - 1] / low, (total - below[low - 1]) / (number - low)
+    return Modes(low / number, low_mean, high_mean, number)
 
 
 def antimode_depth(ascending: Sequence[float]) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from math import isnan
 from typing import Final
 
 from spec_decode_exporter.requests.below_break_even import (
@@ -17,7 +18,6 @@ from spec_decode_exporter.requests.mixture import modes
 from spec_decode_exporter.requests.request_advice import advice
 from spec_decode_exporter.requests.request_aggregate import RequestSums, summary
 from spec_decode_exporter.requests.request_findings import GroupKey, ModelFindings, Modes, Summary
-from spec_decode_exporter.requests.request_speedup import DEFAULT_HARMFUL_LENGTH, SpeedupSums
 
 MIN_HIDDEN_SHARE: Final = 0.1
 """Any mean hides a smaller share of slow requests."""
@@ -31,32 +31,38 @@ def model_findings(
     model_name: str,
     sums: RequestSums,
     groups: Mapping[GroupKey, RequestSums],
-    harmful_length: float = DEFAULT_HARMFUL_LENGTH,
 ) -> ModelFindings:
     """Return the findings about a model's requests, all of which are in ``groups``."""
     model_summary, sample = summary(sums), even_sample(sums.informative)
-    model_modes, hidden = _modes(sample), hides_slow_requests(sums.speedup, model_summary, sample)
+    model_modes, hidden = _modes(sample), hidden_share(model_summary, sample)
     return ModelFindings(
         model_name,
         model_summary,
         model_modes,
-        mixed=model_modes is not None or hidden,
-        advice=advice(model_summary, model_modes, groups, harmful_length, hidden=hidden),
+        mixed=model_modes is not None or hidden is not None,
+        advice=advice(model_summary, model_modes, groups, hidden=hidden),
         acceptance_counts=acceptance_histogram(sums.ratios),
     )
 
 
-def hides_slow_requests(
-    sums: SpeedupSums, model_summary: Summary, sample: Sequence[InformativeRequest]
-) -> bool:
-    """Return whether more than a tenth of the requests are below break-even while all together gain.
+def hidden_share(model_summary: Summary, sample: Sequence[InformativeRequest]) -> float | None:
+    """Return the share of the sample below break-even if it is above a tenth while all together gain.
 
-    This is p10 below break-even and the mean above. A typical cost alone does not prove it.
+    None otherwise. This is p10 below break-even, at the lowest possible cost, and the mean above. The sample
+    must gain too: the share and the mean are of the same requests.
     """
     speedup = model_summary.speedup_ratio
-    if sums.default_costs or speedup is None or speedup.value <= 1:
-        return False
-    return share_below_break_even(sample) > MIN_HIDDEN_SHARE
+    if speedup is None or speedup.value <= 1 or not _gain(sample):
+        return None
+    share = share_below_break_even(sample)
+    return share if share > MIN_HIDDEN_SHARE else None
+
+
+def _gain(requests: Sequence[InformativeRequest]) -> bool:
+    """Return whether the requests with a known cost are above break-even together."""
+    known = [request for request in requests if not isnan(request.break_even)]
+    needed = sum(request.break_even * request.drafts for request in known)
+    return sum(request.accepted_tokens for request in known) > needed
 
 
 def _modes(requests: Sequence[InformativeRequest]) -> Modes | None:

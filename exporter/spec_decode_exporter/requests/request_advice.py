@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.figures.acceptance import acceptance_length
 from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.requests.below_break_even import MIN_TOKENS
 from spec_decode_exporter.requests.request_aggregate import RequestSums
 from spec_decode_exporter.requests.request_findings import OTHER, UNKNOWN, Effect, GroupKey, Modes, Summary
 from spec_decode_exporter.requests.request_speedup import (
-    DEFAULT_HARMFUL_LENGTH,
     MIN_REQUESTS,
-    SpeedupSums,
     effect,
     speedup_estimate,
 )
@@ -36,26 +34,25 @@ def advice(
     summary: Summary,
     modes: Modes | None,
     groups: Mapping[GroupKey, RequestSums],
-    harmful_length: float = DEFAULT_HARMFUL_LENGTH,
     *,
-    hidden: bool,
+    hidden: float | None,
 ) -> list[str]:
     """Return the advice about a model's requests, all of which are in ``groups``.
 
-    ``hidden``: the mean hides requests below break-even.
+    ``hidden``: share of the requests with long answers that are below break-even, if the mean hides them.
     """
     estimates = ((key, sums, speedup_estimate(sums.speedup)) for key, sums in groups.items())
     evaluated = [
-        EvaluatedGroup(key, sums, speedup, effect(sums.speedup, harmful_length))
+        EvaluatedGroup(key, sums, speedup, effect(sums.speedup))
         for key, sums, speedup in estimates
         if speedup is not None
     ]
     losing = sorted(_with_effect(evaluated, Effect.LOSES), key=lambda group: group.speedup.value)
     gaining = sorted(_with_effect(evaluated, Effect.GAINS), key=lambda group: -group.speedup.value)
     return [
-        *_on_modes(summary, modes),
+        *_on_modes(modes),
         *_on_losing(losing, gaining, summary.totals.requests),
-        *_on_hidden(summary, hidden=hidden and not losing),
+        *_on_hidden(None if losing else hidden),
         *_on_gaining(gaining),
         *_on_pathological(summary),
         *_on_cost(summary, evaluated),
@@ -66,13 +63,14 @@ def _with_effect(evaluated: Sequence[EvaluatedGroup], wanted: Effect) -> list[Ev
     return [group for group in evaluated if group.effect is wanted]
 
 
-def _on_modes(summary: Summary, modes: Modes | None) -> Iterator[str]:
-    if modes is None or summary.mean_acceptance_ratio is None:
+def _on_modes(modes: Modes | None) -> Iterator[str]:
+    if modes is None:
         return
     yield (
-        f"Two populations: {_percent(modes.low_share)} of the requests have {_percent(modes.low_mean)} of "
-        f"their draft tokens accepted and {_percent(1 - modes.low_share)} have {_percent(modes.high_mean)}; "
-        f"the mean of {_percent(summary.mean_acceptance_ratio)} describes neither."
+        f"Two populations: of {modes.requests} requests with answers of more than {MIN_TOKENS} tokens, "
+        f"{_percent(modes.low_share)} have {_percent(modes.low_mean)} of their draft tokens accepted and "
+        f"{_percent(1 - modes.low_share)} have {_percent(modes.high_mean)}; their mean of "
+        f"{_percent(modes.mean)} describes neither."
     )
 
 
@@ -88,12 +86,12 @@ def _on_losing(
         yield f"Serve {_named(fewer, requests)} with fewer draft tokens: one draft token may still pay."
 
 
-def _on_hidden(summary: Summary, *, hidden: bool) -> Iterator[str]:
-    if hidden:
-        share = summary.below_break_even / summary.evaluated
+def _on_hidden(hidden: float | None) -> Iterator[str]:
+    if hidden is not None:
         yield (
-            f"The requests gain on average, but {_percent(share)} of them are slower with speculation, in no "
-            "type or temperature alone. Send a request type, or a more specific one, to identify them."
+            f"The requests with answers of more than {MIN_TOKENS} tokens gain on average, but "
+            f"{_percent(hidden)} of them are slower with speculation, in no type or temperature alone. Send "
+            "a request type, or a more specific one, to identify them."
         )
 
 
@@ -126,12 +124,12 @@ def _on_cost(summary: Summary, evaluated: Sequence[EvaluatedGroup]) -> Iterator[
 
 
 def _on_default_cost(summary: Summary, evaluated: Sequence[EvaluatedGroup]) -> Iterator[str]:
-    slower = [group for group in _with_effect(evaluated, Effect.UNCLEAR) if group.speedup.upper < 1]
+    slower = [group for group in _with_effect(evaluated, Effect.UNCLEAR) if group.speedup.value < 1]
     if slower:
         named = _named(slower, summary.totals.requests)
         yield (
-            f"At a typical cost of drafting, speculation slows down {named}. Measure the cost, or configure "
-            "`cost`, before you act on this."
+            f"At the typical cost of drafting, speculation would slow down {named}. Measure the cost, or "
+            "configure `cost`, before you act on this."
         )
     else:
         yield (
@@ -170,18 +168,15 @@ def _one_token_speedup(sums: RequestSums) -> float:
     """Return the minimum speed-up of drafting one token, from the acceptance of longer drafts.
 
     Each draft ends with a rejection or at its last token. So at least A of the D + A verified tokens are
-    right. With that share a, one draft token gives (1 + a) / (1 + c0 + c).
+    right. With that share a, one draft token gives (S + a·D) / (S + c0·D + c·D), with S·c0 if every step pays
+    the fixed cost.
     """
     speedup, totals = sums.speedup, sums.totals
     verified = totals.drafts + totals.accepted_tokens
     if not speedup.drafts or not verified or totals.draft_tokens <= totals.drafts:
         return 0.0
-    return acceptance_length(totals.accepted_tokens / verified) / (1 + _mean_cost(speedup))
-
-
-def _mean_cost(sums: SpeedupSums) -> float:
-    """Return c0 + c, weighted by drafts."""
-    return (sums.fixed_costs + sums.costs) / sums.drafts
+    tokens = speedup.steps + totals.accepted_tokens / verified * speedup.drafts
+    return tokens / (speedup.steps + speedup.fixed_costs + speedup.costs)
 
 
 def _number(requests: int) -> str:

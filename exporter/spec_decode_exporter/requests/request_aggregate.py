@@ -18,11 +18,13 @@ from spec_decode_exporter.requests.below_break_even import MIN_TOKENS, Informati
 from spec_decode_exporter.requests.pathology import Pathology
 from spec_decode_exporter.requests.request_findings import Percentiles, RequestTotals, Summary
 from spec_decode_exporter.requests.request_speedup import (
+    RequestWork,
     SpeedupSums,
     add_speedup_sums,
     speedup_estimate,
     speedup_sums,
 )
+from spec_decode_exporter.requests.request_steps import decode_steps
 from spec_decode_exporter.requests.stored_requests import RequestRows
 
 CostOf = Callable[[str], Cost | None]
@@ -56,29 +58,46 @@ def sums(rows: RequestRows, cost_of: CostOf) -> RequestSums:
     """Add up requests of one model."""
     counts = list(zip(rows.drafts, rows.draft_tokens, rows.accepted_tokens, strict=True))
     costs = {target: cost_of(target) for target in set(rows.targets)}
+    work = _work(rows)
     return RequestSums(
         RequestTotals(len(rows), sum(rows.drafts), sum(rows.draft_tokens), sum(rows.accepted_tokens)),
         sorted(accepted / tokens for _, tokens, accepted in counts if tokens),
-        _informative(rows, costs),
+        _informative(rows, work, costs),
         sorted(acceptance_length(accepted / drafts) for drafts, _, accepted in counts if drafts),
         sorted(seconds for seconds in rows.seconds_per_token if seconds == seconds),  # noqa: PLR0124  # not NaN
         rows.pathologies.count(Pathology.REJECTED),
         rows.pathologies.count(Pathology.REPETITIVE),
-        speedup_sums(counts, rows.targets, costs),
+        speedup_sums(work, rows.targets, costs),
     )
 
 
-def _informative(rows: RequestRows, costs: Mapping[str, Cost | None]) -> list[InformativeRow]:
-    ratios = {
-        target: (nan, nan) if cost is None else (cost.fixed_cost_ratio, cost.draft_cost_ratio)
-        for target, cost in costs.items()
-    }
-    columns = (rows.tokens, rows.drafts, rows.draft_tokens, rows.accepted_tokens, rows.targets)
+def _work(rows: RequestRows) -> list[RequestWork]:
+    steps = decode_steps(rows.decoded_tokens, rows.drafts, rows.accepted_tokens)
+    return list(zip(rows.decoded_tokens, steps, rows.drafts, rows.draft_tokens, strict=True))
+
+
+def _informative(
+    rows: RequestRows, work: Sequence[RequestWork], costs: Mapping[str, Cost | None]
+) -> list[InformativeRow]:
+    """Return the requests with long answers, with their break-even at the lowest cost.
+
+    A draft must accept (y - (G - 1) + A) / D tokens; if every step drafts, that is c0 + c·T/D.
+    """
+    ratios = {target: _ratios(cost) for target, cost in costs.items()}
+    columns = (rows.tokens, rows.accepted_tokens, work, map(ratios.__getitem__, rows.targets))
     return [
-        (k, d, t, a, ratios[target][0] + ratios[target][1] * t / d)
-        for k, d, t, a, target in zip(*columns, strict=True)
-        if d and t and d + a >= MIN_TOKENS
+        (k, d, t, a, draft + (step * s - x + a + token * t) / d)
+        for k, a, (x, s, d, t), (step, draft, token) in zip(*columns, strict=True)
+        if d and t and x >= MIN_TOKENS
     ]
+
+
+def _ratios(cost: Cost | None) -> tuple[float, float, float]:
+    """Return the lowest cost of a step, of a draft in addition, and of a draft token; NaN if unknown."""
+    if cost is None:
+        return nan, nan, nan
+    fixed, token = cost.low.fixed_cost_ratio, cost.low.draft_cost_ratio
+    return (1 + fixed, 0.0, token) if cost.fixed_in_every_step else (1.0, fixed, token)
 
 
 def add_sums(parts: Sequence[RequestSums]) -> RequestSums:

@@ -68,7 +68,7 @@ class Summary:
     below_break_even: int
     """Requests that speculation made slower."""
     evaluated: int
-    """Requests that drafted at a known cost."""
+    """Requests with decode steps and a known cost."""
     rejected: int
     """Pathological requests: almost none of the draft tokens were accepted."""
     repetitive: int
@@ -103,6 +103,13 @@ class Modes:
     low_mean: float
     """Mean acceptance ratio of the lower mode."""
     high_mean: float
+    requests: int
+    """Requests of both modes: those with long answers and the same number of draft tokens."""
+
+    @property
+    def mean(self) -> float:
+        """Mean acceptance ratio of the same requests: between the two."""
+        return self.low_share * self.low_mean + (1 - self.low_share) * self.high_mean
 
 
 @dataclass(frozen=True, slots=True)

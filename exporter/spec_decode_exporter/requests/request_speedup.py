@@ -1,129 +1,171 @@
 """Speed-up of requests by speculation, with its bounds.
 
-A request of D drafts with T tokens, A of them accepted, gave D + A tokens. It took D·(1 + c0) + c·T plain
-decode steps (see ``analysis/speedup``). Over n requests the speed-up is m = Σx / Σy with x the tokens and y
-the steps, a ratio estimator (Cochran, *Sampling Techniques*, 1977, section 6.3). Its standard error is
+A request of D drafts with T tokens gave G - 1 tokens after the first in S decode steps (``request_steps``).
+They took y = S + c0·D + c·T plain decode steps (see ``analysis/speedup``), or S·(1 + c0) + c·T if every step
+pays the fixed cost. Over n requests the speed-up is m = Σx / Σy with x = G - 1, a ratio estimator (Cochran,
+*Sampling Techniques*, 1977, section 6.3). Its standard error is
 
     s = √(n/(n - 1) · Σ (x - m·y)²) / Σy
 
 The bounds are Student's t with n - 1 degrees of freedom. Whole requests are the sample. So correlation within
 a request does not make the bounds too narrow; correlation between requests of one conversation does.
+
+If the cost is an interval, the lower bound is that at its highest corner, and the upper bound that at its
+lowest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import sqrt
-from operator import mul
+from operator import lt, mul
 from typing import Final
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.statistics.student_t import t_quantile
+from spec_decode_exporter.figures.decode_work import DraftCost
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.requests.request_findings import Effect
 
 MIN_REQUESTS: Final = 30
 """Below, the error of a ratio estimator is itself unknown (Cochran, section 6.8)."""
-DEFAULT_HARMFUL_LENGTH: Final = 1.2
-"""Acceptance length below which speculation is harmful if its cost is typical."""
 
-Counts = tuple[int, int, int]
-"""D, T and A of a request."""
+RequestWork = tuple[int, int, int, int]
+"""Tokens after the first, steps S, D and T of a request."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainSteps:
+    """Sums over requests of y, the plain decode steps that they took at one cost; x are their tokens."""
+
+    y: float = 0.0
+    xy: float = 0.0
+    yy: float = 0.0
+
+
+_NONE: Final = PlainSteps()
 
 
 @dataclass(frozen=True, slots=True)
 class SpeedupSums:
-    """Sums over the requests that drafted at a known cost.
-
-    x are the tokens of a request's drafts, and y the plain decode steps that they took.
-    """
+    """Sums over the requests with decode steps and a known cost."""
 
     requests: int = 0
     x: float = 0.0
-    y: float = 0.0
+    """Tokens after the first."""
     xx: float = 0.0
-    xy: float = 0.0
-    yy: float = 0.0
-    below_break_even: int = 0
+    steps: int = 0
     drafts: int = 0
+    plain: PlainSteps = _NONE
+    low: PlainSteps = _NONE
+    """At the lowest cost."""
+    high: PlainSteps = _NONE
+    """At the highest cost."""
+    below_break_even: int = 0
     costs: float = 0.0
     """c, weighted by drafts."""
     fixed_costs: float = 0.0
-    """c0, weighted by drafts."""
+    """c0, weighted by the steps that pay it."""
     default_costs: int = 0
     """Requests whose cost is the method's typical cost."""
 
 
-_FIELDS: Final = tuple(each.name for each in fields(SpeedupSums))
+_NUMBERS: Final = tuple(each.name for each in fields(SpeedupSums) if each.type in {"int", "float"})
 
 
 def speedup_sums(
-    requests: Sequence[Counts], targets: Sequence[str], costs: Mapping[str, Cost | None]
+    requests: Sequence[RequestWork], targets: Sequence[str], costs: Mapping[str, Cost | None]
 ) -> SpeedupSums:
     """Add up requests, each at the cost of its target; read each request once."""
-    by_target: dict[str, list[Counts]] = {}
+    by_target: dict[str, list[RequestWork]] = {}
     for request, target in zip(requests, targets, strict=True):
-        if request[0]:
+        if request[1]:
             by_target.setdefault(target, []).append(request)
-    by_cost: dict[Cost, list[Counts]] = {}
-    for target, drafted in by_target.items():
+    by_cost: dict[Cost, list[RequestWork]] = {}
+    for target, decoded in by_target.items():
         cost = costs[target]
         if cost is not None:
-            by_cost.setdefault(cost, []).extend(drafted)
-    return add_speedup_sums([_sums_at(drafted, cost) for cost, drafted in by_cost.items()])
+            by_cost.setdefault(cost, []).extend(decoded)
+    return add_speedup_sums([_sums_at(decoded, cost) for cost, decoded in by_cost.items()])
 
 
 def add_speedup_sums(parts: Sequence[SpeedupSums]) -> SpeedupSums:
     """Return the total of several sums."""
-    return SpeedupSums(*(sum(getattr(part, name) for part in parts) for name in _FIELDS))
-
-
-def _sums_at(requests: Sequence[Counts], cost: Cost) -> SpeedupSums:
-    """Add up one or more requests at one cost."""
-    step, token = 1 + cost.fixed_cost_ratio, cost.draft_cost_ratio
-    pairs = [(d + a, step * d + token * t) for d, t, a in requests]
-    xs, ys = zip(*pairs, strict=True)
-    drafts = sum(d for d, _, _ in requests)
+    numbers = {name: sum(getattr(part, name) for part in parts) for name in _NUMBERS}
     return SpeedupSums(
-        requests=len(pairs),
-        x=sum(xs),
-        y=sum(ys),
-        xx=sum(map(mul, xs, xs)),
-        xy=sum(map(mul, xs, ys)),
-        yy=sum(map(mul, ys, ys)),
-        below_break_even=sum(x < y for x, y in pairs),
-        drafts=drafts,
-        costs=drafts * cost.draft_cost_ratio,
-        fixed_costs=drafts * cost.fixed_cost_ratio,
-        default_costs=len(pairs) if cost.source is CostSource.TYPICAL else 0,
+        **numbers,
+        plain=_add([part.plain for part in parts]),
+        low=_add([part.low for part in parts]),
+        high=_add([part.high for part in parts]),
     )
+
+
+def _add(parts: Sequence[PlainSteps]) -> PlainSteps:
+    return PlainSteps(
+        sum(part.y for part in parts), sum(part.xy for part in parts), sum(part.yy for part in parts)
+    )
+
+
+def _sums_at(requests: Sequence[RequestWork], cost: Cost) -> SpeedupSums:
+    """Add up one or more requests at one cost."""
+    xs, steps, drafts, draft_tokens = zip(*requests, strict=True)
+    paying = steps if cost.fixed_in_every_step else drafts
+
+    def plain_steps(corner: DraftCost) -> list[float]:
+        fixed, token = corner.fixed_cost_ratio, corner.draft_cost_ratio
+        return [s + fixed * p + token * t for s, p, t in zip(steps, paying, draft_tokens, strict=True)]
+
+    ys = plain_steps(cost)
+    own = _plain_sums(xs, ys)
+    low = high = own
+    if cost.interval is not None:
+        low, high = (_plain_sums(xs, plain_steps(corner)) for corner in cost.interval)
+    return SpeedupSums(
+        requests=len(requests),
+        x=sum(xs),
+        xx=sum(map(mul, xs, xs)),
+        steps=sum(steps),
+        drafts=sum(drafts),
+        plain=own,
+        low=low,
+        high=high,
+        below_break_even=sum(map(lt, xs, ys)),
+        costs=sum(drafts) * cost.draft_cost_ratio,
+        fixed_costs=sum(paying) * cost.fixed_cost_ratio,
+        default_costs=len(requests) if cost.source is CostSource.TYPICAL else 0,
+    )
+
+
+def _plain_sums(xs: Sequence[float], ys: Sequence[float]) -> PlainSteps:
+    return PlainSteps(sum(ys), sum(map(mul, xs, ys)), sum(map(mul, ys, ys)))
 
 
 def speedup_estimate(sums: SpeedupSums) -> Estimate | None:
     """Return the speed-up with its bounds; None for fewer than ``MIN_REQUESTS``."""
-    number = sums.requests
-    if number < MIN_REQUESTS or not sums.y:
+    estimate = _estimate(sums, sums.plain)
+    low, high = _estimate(sums, sums.low), _estimate(sums, sums.high)
+    if estimate is None or low is None or high is None:
         return None
-    value = sums.x / sums.y
+    return replace(estimate, lower=high.lower, upper=low.upper)
+
+
+def _estimate(sums: SpeedupSums, plain: PlainSteps) -> Estimate | None:
+    number = sums.requests
+    if number < MIN_REQUESTS or not plain.y:
+        return None
+    value = sums.x / plain.y
     # The difference of large sums may be slightly negative.
-    squares = max(0.0, sums.xx - 2 * value * sums.xy + value * value * sums.yy)
-    error = sqrt(number / (number - 1) * squares) / sums.y
+    squares = max(0.0, sums.xx - 2 * value * plain.xy + value * value * plain.yy)
+    error = sqrt(number / (number - 1) * squares) / plain.y
     half = t_quantile(number - 1) * error
     return Estimate(value, max(0.0, value - half), value + half, error, number - 1)
 
 
-def effect(sums: SpeedupSums, harmful_length: float = DEFAULT_HARMFUL_LENGTH) -> Effect:
-    """Return the statistically significant effect of speculation on the requests.
-
-    If a typical cost is among the costs, requests lose only below ``harmful_length``. A typical cost depends
-    on neither the models nor the load, and is rather too high.
-    """
+def effect(sums: SpeedupSums) -> Effect:
+    """Return the statistically significant effect of speculation on the requests, at any possible cost."""
     speedup = speedup_estimate(sums)
     if speedup is None or speedup.lower <= 1 <= speedup.upper:
         return Effect.UNCLEAR
-    if speedup.lower > 1:
-        return Effect.GAINS
-    is_unproven = sums.default_costs and sums.x >= harmful_length * sums.drafts
-    return Effect.UNCLEAR if is_unproven else Effect.LOSES
+    return Effect.GAINS if speedup.lower > 1 else Effect.LOSES

@@ -19,7 +19,6 @@ from spec_decode_exporter.requests.request_findings import (
     WindowFindings,
 )
 from spec_decode_exporter.requests.request_record import Refusal, RequestRecord
-from spec_decode_exporter.requests.request_speedup import DEFAULT_HARMFUL_LENGTH
 from spec_decode_exporter.requests.stored_requests import StoredRequests
 from spec_decode_exporter.requests.window_findings import (
     Costs,
@@ -84,7 +83,6 @@ class RequestStore:
         windows: Sequence[float],
         now: float,
         costs: Costs,
-        harmful_length: float = DEFAULT_HARMFUL_LENGTH,
     ) -> RequestFindings:
         """Return all findings; ``windows`` are one or more lengths in seconds.
 
@@ -93,7 +91,7 @@ class RequestStore:
         async with self._lock:
             self._begin(now)
             self._longest = max(windows)
-            await self._evaluate(sorted(windows), now, RequestInputs(costs, self._errors, harmful_length))
+            await self._evaluate(sorted(windows), now, RequestInputs(costs, self._errors))
             self._last = RequestFindings(
                 enabled=self._settings.ingest,
                 windows=self._windows,
@@ -109,7 +107,7 @@ class RequestStore:
         """Evaluate the windows, unless too little has changed."""
         is_eager = len(self._stored) <= MAX_EAGER_REQUESTS
         count = self._taken if is_eager else None
-        version = (tuple(windows), count, int(now // EVALUATION_SECONDS), inputs.harmful_length)
+        version = (tuple(windows), count, int(now // EVALUATION_SECONDS))
         if version == self._version:
             return
         self._stored.remove_before(now - self._longest)

@@ -16,6 +16,7 @@ from typing import Any, Final
 from spec_decode_exporter.requests.group_totals import RequestGroup
 from spec_decode_exporter.requests.pathology import pathology
 from spec_decode_exporter.requests.request_record import RequestRecord
+from spec_decode_exporter.requests.request_steps import decoded_tokens
 
 MAX_POOLED_STRINGS: Final = 1024
 """Different strings in the pool."""
@@ -39,6 +40,11 @@ def _seconds_per_token(request: RequestRecord) -> float:
     return nan if seconds is None or tokens is None or tokens <= 1 else seconds / (tokens - 1)
 
 
+def _decoded_tokens(request: RequestRecord) -> int:
+    counts = (request.drafts, request.accepted_tokens, request.tokens)
+    return decoded_tokens(*counts, request.completion_tokens)
+
+
 @dataclass(slots=True)
 class RequestRows:
     """Columns of requests, all of the same length."""
@@ -48,6 +54,8 @@ class RequestRows:
     draft_tokens: array[int] | list[int] = field(default_factory=_integers)
     accepted_tokens: array[int] | list[int] = field(default_factory=_integers)
     tokens: array[int] | list[int] = field(default_factory=_integers)
+    decoded_tokens: array[int] | list[int] = field(default_factory=_integers)
+    """Tokens after the first."""
     seconds_per_token: array[float] | list[float] = field(default_factory=_numbers)
     """NaN if unknown."""
     pathologies: array[int] | list[int] = field(default_factory=_flags)
@@ -71,6 +79,7 @@ class RequestRows:
         self.draft_tokens.append(request.draft_tokens)
         self.accepted_tokens.append(request.accepted_tokens)
         self.tokens.append(request.tokens)
+        self.decoded_tokens.append(_decoded_tokens(request))
         self.seconds_per_token.append(_seconds_per_token(request))
         self.pathologies.append(pathology(request.drafts, request.draft_tokens, request.accepted_tokens))
         self.groups.append(group)

@@ -27,7 +27,7 @@ from spec_decode_exporter.requests.request_findings import (
     UserFindings,
     WindowFindings,
 )
-from spec_decode_exporter.requests.request_speedup import DEFAULT_HARMFUL_LENGTH, effect
+from spec_decode_exporter.requests.request_speedup import effect
 from spec_decode_exporter.requests.stored_requests import RequestRows
 
 Costs = Callable[[str, str], Cost | None]
@@ -41,8 +41,6 @@ class RequestInputs:
     costs: Costs
     errors: InternalErrors
     """A group, a model or a user whose evaluation fails is recorded here and omitted."""
-    harmful_length: float = DEFAULT_HARMFUL_LENGTH
-    """``policy.acceptance.harmful_length``."""
 
     def cost_of(self, model_name: str) -> CostOf:
         """Return the cost of drafting for a model, by target."""
@@ -94,32 +92,29 @@ async def _sums_since(
 async def _window(
     length: float, covered: float, groups: Mapping[GroupKey, RequestSums], inputs: RequestInputs
 ) -> WindowFindings:
-    group = partial(_group, harmful_length=inputs.harmful_length)
     findings = []
-    for each in inputs.errors.each("requests", groups.items(), lambda item: item[0].labels, group):
+    for each in inputs.errors.each("requests", groups.items(), lambda item: item[0].labels, _group):
         findings.append(each)
         await yield_to_event_loop()
     models = []
     for model_name in dict.fromkeys(key.model_name for key in groups):
         own = {key: part for key, part in groups.items() if key.model_name == model_name}
-        model = partial(_model, model_name, own, inputs.harmful_length)
+        model = partial(_model, model_name, own)
         models.append(await inputs.errors.attempt_async("requests", model, {"model_name": model_name}))
         await yield_to_event_loop()
     evaluated = [model for model in models if model is not None]
     return WindowFindings(length, covered < length, findings, evaluated, covered)
 
 
-def _group(group: tuple[GroupKey, RequestSums], harmful_length: float) -> GroupFindings:
+def _group(group: tuple[GroupKey, RequestSums]) -> GroupFindings:
     key, total = group
-    return GroupFindings(key, summary(total), effect(total.speedup, harmful_length))
+    return GroupFindings(key, summary(total), effect(total.speedup))
 
 
-async def _model(
-    model_name: str, groups: Mapping[GroupKey, RequestSums], harmful_length: float
-) -> ModelFindings:
+async def _model(model_name: str, groups: Mapping[GroupKey, RequestSums]) -> ModelFindings:
     total = add_sums(list(groups.values()))
     await yield_to_event_loop()
-    return model_findings(model_name, total, groups, harmful_length)
+    return model_findings(model_name, total, groups)
 
 
 async def user_findings(

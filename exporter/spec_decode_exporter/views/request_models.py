@@ -117,7 +117,7 @@ class RequestSummaryView(RequestTotalsView):
     time_per_output_token_seconds: PercentilesView | None
     speedup_ratio: Estimated | None = Field(description="Speed-up of their tokens, at the cost of drafting.")
     below_break_even: int = Field(description="Requests that speculation made slower.")
-    judged: int = Field(description="Requests whose effect can be computed.")
+    judged: int = Field(description="Requests with decode steps and a known cost.")
     rejected: int = Field(description="Requests with almost no accepted draft token.")
     repetitive: int = Field(description="Requests with almost all draft tokens accepted.")
 
@@ -143,6 +143,10 @@ class RequestModelView(RequestSummaryView):
     )
     low_mean_acceptance_ratio: float | None
     high_mean_acceptance_ratio: float | None
+    modes_mean_acceptance_ratio: float | None = Field(description="Mean of the requests of both modes.")
+    modes_requests: int | None = Field(
+        description="Requests of both modes: long answers, with the same number of draft tokens."
+    )
     advice: tuple[str, ...] = Field(description="The most useful first.")
     acceptance_bounds: tuple[float, ...] = Field(
         description="Bounds of `acceptance_counts`: from each bound to below the next; 1 is in the last."

@@ -103,6 +103,8 @@ def _model(window: str, model: ModelFindings) -> View:
         low_share=model.modes and model.modes.low_share,
         low_mean_acceptance_ratio=model.modes and model.modes.low_mean,
         high_mean_acceptance_ratio=model.modes and model.modes.high_mean,
+        modes_mean_acceptance_ratio=model.modes and model.modes.mean,
+        modes_requests=model.modes and model.modes.requests,
         advice=tuple(model.advice),
         acceptance_bounds=BOUNDS,
         acceptance_counts=tuple(model.acceptance_counts),

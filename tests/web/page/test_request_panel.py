@@ -162,14 +162,15 @@ async def test_an_absent_value_is_not_0():
 
 async def test_a_mixed_workload_shows_its_modes_and_advice():
     advice = ["Serve creative requests <elsewhere>."]
-    modes = Modes(0.4, 0.38, 0.82)
+    modes = Modes(0.4, 0.38, 0.82, 90)
     counts = [0] * 7 + [40] + [0] * 8 + [60, 0, 0, 0]
     html = await requests(found(group(), mixed=True, modes=modes, advice=advice, counts=counts))
     text = Reading(html).text
     assert "Mixed workload: " in text
     assert "Serve creative requests <elsewhere>." in text
     assert (
-        "100 requests with two modes: 40.0\u202f% around 38.0\u202f%, 60.0\u202f% around 82.0\u202f%." in text
+        "100 requests by acceptance rate, with two modes: of 90 with long answers, 40.0\u202f% around "
+        "38.0\u202f%, 60.0\u202f% around 82.0\u202f%." in text
     )
     columns = html[html.index('class="columns"') : html.index("</svg>")]
     assert columns.count('class="fill"') == 2

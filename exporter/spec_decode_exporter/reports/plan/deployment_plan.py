@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from spec_decode_exporter.analysis.typical_costs import undrafted_steps_are_plain
 from spec_decode_exporter.reports.plan.draft_method import VERIFY_COST_RATIO, fixed_cost_ratio
 from spec_decode_exporter.reports.plan.gpu_memory import GIGABYTE, Gpus, MemoryPart, Room, room
 from spec_decode_exporter.reports.plan.observed_models import ObservedModel
@@ -190,6 +191,7 @@ def _costs(wanted: Wanted, drafting: Room) -> Costs:
         VERIFY_COST_RATIO if wanted.verify_cost_ratio is None else wanted.verify_cost_ratio,
         fixed if wanted.fixed_cost_ratio is None else wanted.fixed_cost_ratio,
         known,
+        fixed_in_every_step=not undrafted_steps_are_plain(wanted.method),
     )
 
 

@@ -94,11 +94,19 @@ class Costs:
     verify_cost_ratio: float
     fixed_cost_ratio: float
     known: float | None = None
-    """c if it is given or measured: the same for every number of tokens."""
+    """c if it is given or measured, without c0: the same for every number of tokens."""
+    fixed_in_every_step: bool = False
+    """Whether steps without a draft pay c0 too."""
 
     def at(self, tokens: int) -> Cost:
         """Return the cost of drafts of ``tokens``."""
         ratio = self.known
         if ratio is None:
             ratio = self.reading.draft_cost_ratio(max(tokens, 1), self.verify_cost_ratio)
-        return Cost(ratio, self.fixed_cost_ratio, CostSource.CONFIGURED, None)
+        return Cost(
+            ratio,
+            self.fixed_cost_ratio,
+            CostSource.CONFIGURED,
+            running_requests=None,
+            fixed_in_every_step=self.fixed_in_every_step,
+        )

@@ -2,10 +2,11 @@
 
 With p_i the share of drafts whose first i+1 tokens are accepted, and cov the share of steps with a draft,
 
-    S(k) = (1 + cov·(p_0 + … + p_{k-1})) / (1 + c0 + c·cov·k)
+    S(k) = (1 + cov·(p_0 + … + p_{k-1})) / (1 + cov·(c0 + c·k))
 
-Without a measurement p_i = a^(i+1), with the same acceptance a of every token (Leviathan, Kalman and
-Matias 2023, arXiv 2211.17192, section 3). The break-even a solves 1 + a + … + a^k = 1 + c0 + c·k.
+where a drafter that searches in every step pays c0 instead of cov·c0. Without a measurement p_i = a^(i+1),
+with the same acceptance a of every token (Leviathan, Kalman and Matias 2023, arXiv 2211.17192, section 3).
+The break-even a solves 1 + a + … + a^k = 1 + c0 + c·k.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ class PlannedDepth:
     break_even_token_acceptance: float | None
     """Acceptance a of a token at break-even; None if even 1 is too low."""
     break_even_acceptance: float
-    """Break-even acceptance rate, c + c0/(cov·k): above 1 if no rate suffices."""
+    """Break-even acceptance rate, c + c0/k, or c + c0/(cov·k) if every step searches.
+
+    Above 1 if no rate suffices.
+    """
     measured: bool
     """Whether all positions were measured; otherwise they are assumed or extrapolated."""
 
@@ -55,8 +59,13 @@ class Drafts:
 
     def speedup(self, tokens: int, cost: Cost) -> float:
         """Return S(k)."""
-        steps = 1 + cost.fixed_cost_ratio + cost.draft_cost_ratio * self.coverage * tokens
+        fixed = self.fixed_cost_of_a_draft(cost)
+        steps = 1 + self.coverage * (fixed + cost.draft_cost_ratio * tokens)
         return (1 + self.coverage * sum(self.reached[:tokens])) / steps
+
+    def fixed_cost_of_a_draft(self, cost: Cost) -> float:
+        """Return c0 for each draft: if every step searches, a draft pays for the steps that find none too."""
+        return cost.fixed_cost_ratio / (self.coverage if cost.fixed_in_every_step else 1.0)
 
 
 def geometric(token_acceptance: float) -> Drafts:
@@ -83,8 +92,7 @@ def depths(drafts: Drafts, cost_at: Callable[[int], Cost]) -> tuple[PlannedDepth
 
 
 def _depth(drafts: Drafts, tokens: int, cost: Cost) -> PlannedDepth:
-    # Steps without a draft pay the fixed cost too: the drafts must compensate it.
-    of_drafts = replace(cost, fixed_cost_ratio=cost.fixed_cost_ratio / drafts.coverage)
+    of_drafts = replace(cost, fixed_cost_ratio=drafts.fixed_cost_of_a_draft(cost))
     return PlannedDepth(
         tokens,
         drafts.speedup(tokens, cost),

@@ -154,7 +154,10 @@ def _distribution_text(model: ModelFindings) -> str:
         return f"{whole(drafted)} requests by acceptance rate, with one mode."
     low, high = percent(modes.low_share), percent(1 - modes.low_share)
     means = percent(modes.low_mean), percent(modes.high_mean)
-    return f"{whole(drafted)} requests with two modes: {low} around {means[0]}, {high} around {means[1]}."
+    return (
+        f"{whole(drafted)} requests by acceptance rate, with two modes: of {whole(modes.requests)} with long "
+        f"answers, {low} around {means[0]}, {high} around {means[1]}."
+    )
 
 
 def _table(rows: Sequence[Markup], model: ModelFindings, label: str) -> Markup:
