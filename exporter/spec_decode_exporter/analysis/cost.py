@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.measured_cost import MeasuredCost
 from spec_decode_exporter.analysis.typical_costs import method_cost
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
 
@@ -68,7 +69,7 @@ class CostCurve:
         return running_requests, begin.draft_cost_ratio + share * rise
 
 
-def cost_curve(settings: CostSettings | None, measured: Sequence[LoadCost], method: str) -> CostCurve | None:
+def cost_curve(settings: CostSettings | None, measured: Sequence[MeasuredCost], method: str) -> CostCurve | None:
     """Return the configured or else the measured cost by load; None if it is not known by load.
 
     ``measured`` is the result of ``StepTimes.costs`` for the same method.
@@ -78,11 +79,15 @@ def cost_curve(settings: CostSettings | None, measured: Sequence[LoadCost], meth
         return CostCurve(known, CostSource.CONFIGURED, settings.fixed_cost_ratio) if known else None
     if not measured:
         return None
-    return CostCurve(tuple(measured), CostSource.MEASURED, fixed_tokens=fixed_tokens(method))
+    loads = (
+        LoadCost(running_requests=each.running_requests, draft_cost_ratio=each.draft_cost_ratio)
+        for each in measured
+    )
+    return CostCurve(tuple(loads), measured[0].source, fixed_tokens=fixed_tokens(method))
 
 
 def cost_of(
-    settings: CostSettings | None, measured: Sequence[LoadCost], method: str, running_requests: float | None
+    settings: CostSettings | None, measured: Sequence[MeasuredCost], method: str, running_requests: float | None
 ) -> Cost | None:
     """Return the cost of speculation at a load, from the most certain source; None if unknown.
 

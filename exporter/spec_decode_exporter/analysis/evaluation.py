@@ -19,7 +19,9 @@ from spec_decode_exporter.analysis.finding import Finding
 from spec_decode_exporter.analysis.finding_context import FindingContext
 from spec_decode_exporter.analysis.finding_rules import findings
 from spec_decode_exporter.analysis.integrity import Check
+from spec_decode_exporter.analysis.measured_cost import MeasuredCost
 from spec_decode_exporter.analysis.recommendation import Action, recommendation
+from spec_decode_exporter.analysis.request_baseline import RequestBaseline
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import State, is_whole, state
 from spec_decode_exporter.analysis.speedup import speedup_estimate
@@ -28,7 +30,7 @@ from spec_decode_exporter.analysis.statistics.ratio_bounds import (
     acceptance_ratio_estimate,
 )
 from spec_decode_exporter.analysis.verdict import Verdict, is_sure, verdict
-from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
+from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.config.reference_settings import ReferenceSettings
 from spec_decode_exporter.figures.acceptance import acceptance_length_tokens
@@ -61,11 +63,13 @@ class EvaluationInputs:
     speculates: bool
     drafted_before: bool
     """Whether the engine drafted since the server's process began."""
-    costs: Sequence[LoadCost]
+    costs: Sequence[MeasuredCost]
     """Measured cost of a draft token, by load."""
     drops: DropStatus = field(default_factory=DropStatus)
     faster: FasterMethod | None = None
     """Another method for the same model that is significantly faster (95 %), by an experiment."""
+    request_baseline: RequestBaseline | None = None
+    """Requests of the same model without speculation; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,141 @@
+"""Decode steps at one load, as a bounded number of blocks of successive polls.
+
+The time of a step is a ratio of sums, Σx/Σs. The polls are not independent: prefills come in bursts, and
+contexts get longer for minutes. So the standard error is that of block sums,
+
+    v = B/(B - 1) · Σ (x_b - t·s_b)² / (Σ s_b)²        B = (Σ s_b)² / Σ s_b²
+
+which contains every variation within a load: of prefills, of contexts, and of the load itself. A step of the
+whole batch is one observation, since a block sums up all of its requests. There are at most ``MAX_BLOCKS``
+blocks; then neighbours are merged, and later blocks get twice as many polls (Yeh and Schmeiser, *Simulation
+output analysis via dynamic batch means*, Winter Simulation Conference 2000). So blocks are longer than the
+correlation of what they measure as soon as there is enough data.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from math import exp2, isfinite, sqrt
+from typing import Final, NamedTuple
+
+from spec_decode_exporter.analysis.step_time_cost import StepTime
+
+HALF_LIFE_SECONDS: Final = 12 * 3600.0
+"""Half-life of the weights: requests are longer at night, and ten minutes of 30 steps per second suffice for
+two days."""
+MAX_BLOCKS: Final = 20
+_MAX_AGE: Final = 4 * HALF_LIFE_SECONDS
+"""Age of a block that is dropped instead of merged with a newer one: its weight is a sixteenth."""
+_COLUMNS: Final = 6
+
+
+class Steps(NamedTuple):
+    """Sums over decode steps of all requests."""
+
+    nanoseconds: float
+    steps: float
+    requests: float
+    """Σ running requests, over the steps."""
+    draft_tokens: float = 0.0
+    drafts: float = 0.0
+
+
+class StepBlocks:
+    """Blocks of steps at one load, oldest first; older steps have less weight."""
+
+    __slots__ = ("_polls", "_polls_per_block", "_rows")
+
+    def __init__(self) -> None:
+        self._rows = array("d")
+        """For each block its five sums, weighted by their age at its end, and its end."""
+        self._polls = 0
+        """Polls in the newest block."""
+        self._polls_per_block = 1
+
+    def add(self, steps: Steps, moment: float) -> None:
+        """Add the steps of a poll at ``moment``; moments ascend."""
+        if not self._rows or self._polls >= self._polls_per_block:
+            self._make_room(moment)
+            self._rows.extend((*steps, moment))
+            self._polls = 1
+            return
+        begin = len(self._rows) - _COLUMNS
+        weight = exp2((self._rows[-1] - moment) / HALF_LIFE_SECONDS)
+        for column, value in enumerate(steps, begin):
+            self._rows[column] = self._rows[column] * weight + value
+        self._rows[-1] = moment
+        self._polls += 1
+
+    def saved(self) -> list[list[float]]:
+        """Return the rows, without sums of drafts, as plain values for JSON; seven digits suffice."""
+        return [[float(f"{row[column]:.7g}") for column in range(3)] + [row[-1]] for row in self._blocks()]
+
+    def restore(self, rows: Sequence[Sequence[float]]) -> None:
+        """Continue from the result of ``saved``.
+
+        Raises:
+            ValueError: It is none, or has too many blocks.
+        """
+        if len(rows) > MAX_BLOCKS:
+            raise ValueError("has too many blocks of steps")
+        restored = array("d")
+        for nanoseconds, steps, requests, moment in rows:
+            values = (nanoseconds, steps, requests, moment)
+            if not all(map(isfinite, values)) or min(values) < 0 or max(values) > _MAX_SUM:
+                raise ValueError("has an implausible block of steps")
+            if restored and moment < restored[-1]:
+                raise ValueError("has blocks of steps in another order")
+            restored.extend((nanoseconds, steps, requests, 0.0, 0.0, moment))
+        self._rows = restored
+        # The polls of the restored blocks are unknown; as many as those of later blocks does no harm.
+        self._polls = self._polls_per_block = 1
+
+    def rows(self, now: float) -> Iterator[Steps]:
+        """Yield the sums of each block with their weights at ``now``."""
+        for row in self._blocks():
+            weight = exp2((row[-1] - now) / HALF_LIFE_SECONDS)
+            yield Steps(*(value * weight for value in row[:-1]))
+
+    def _blocks(self) -> Iterator[array[float]]:
+        for begin in range(0, len(self._rows), _COLUMNS):
+            yield self._rows[begin : begin + _COLUMNS]
+
+    def _make_room(self, now: float) -> None:
+        """Drop old blocks, or merge pairs of neighbours if there are too many."""
+        while self._rows and now - self._rows[_COLUMNS - 1] > _MAX_AGE:
+            del self._rows[:_COLUMNS]
+        if len(self._rows) < MAX_BLOCKS * _COLUMNS:
+            return
+        merged, blocks = array("d"), list(self._blocks())
+        for older, newer in zip(blocks[::2], blocks[1::2], strict=True):
+            weight = exp2((older[-1] - newer[-1]) / HALF_LIFE_SECONDS)
+            merged.extend(old * weight + new for old, new in zip(older[:-1], newer[:-1], strict=True))
+            merged.append(newer[-1])
+        self._rows = merged
+        self._polls_per_block *= 2
+
+
+_MAX_SUM: Final = 1e21
+"""Largest plausible sum in a block: nanoseconds of a million requests in two weeks."""
+
+
+def step_time(blocks: Iterable[StepBlocks], now: float) -> StepTime | None:
+    """Return the mean time of a step over the blocks of one or more engines; None without steps."""
+    rows = [row for each in blocks for row in each.rows(now)]
+    steps, spread = sum(row.steps for row in rows), sum(row.steps**2 for row in rows)
+    requests = sum(row.requests for row in rows)
+    if not steps or not spread or not requests:
+        return None
+    time = sum(row.nanoseconds for row in rows) / steps
+    number = steps**2 / spread
+    squares = sum((row.nanoseconds - time * row.steps) ** 2 for row in rows)
+    return StepTime(
+        running_requests=requests / steps,
+        time=time,
+        error=sqrt(number / (number - 1) * squares) / steps if number > 1 else 0.0,
+        degrees=number - 1,
+        batches=steps * steps / requests,
+        drafts=sum(row.drafts for row in rows) / steps,
+        draft_tokens=sum(row.draft_tokens for row in rows) / steps,
+    )
