@@ -69,7 +69,9 @@ class CostCurve:
         return running_requests, begin.draft_cost_ratio + share * rise
 
 
-def cost_curve(settings: CostSettings | None, measured: Sequence[MeasuredCost], method: str) -> CostCurve | None:
+def cost_curve(
+    settings: CostSettings | None, measured: Sequence[MeasuredCost], method: str
+) -> CostCurve | None:
     """Return the configured or else the measured cost by load; None if it is not known by load.
 
     ``measured`` is the result of ``StepTimes.costs`` for the same method.
@@ -87,7 +89,10 @@ def cost_curve(settings: CostSettings | None, measured: Sequence[MeasuredCost], 
 
 
 def cost_of(
-    settings: CostSettings | None, measured: Sequence[MeasuredCost], method: str, running_requests: float | None
+    settings: CostSettings | None,
+    measured: Sequence[MeasuredCost],
+    method: str,
+    running_requests: float | None,
 ) -> Cost | None:
     """Return the cost of speculation at a load, from the most certain source; None if unknown.
 

@@ -24,12 +24,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import hypot, log2
+from math import hypot, log2, sqrt
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.measured_cost import MeasuredCost
 from spec_decode_exporter.analysis.statistics.student_t import degrees_of_sum, t_quantile
+from spec_decode_exporter.figures.ratio import ratio
 
 UNSEEN: Final = 0.02
 """Half-width of the bounds of t1/t0, relative, that no amount of data reduces."""
@@ -119,14 +120,10 @@ def _longer_bounds(drafting: StepTime, plain: _PlainTime, day: float) -> tuple[f
     """Return the bounds of t1/t0."""
     variances = ((drafting.error / drafting.time) ** 2, (plain.error / plain.time) ** 2)
     degrees = degrees_of_sum(variances, (drafting.degrees, plain.degrees))
-    half = drafting.time / plain.time * hypot(t_quantile(degrees) * hypot(*map(_root, variances)), UNSEEN)
+    half = drafting.time / plain.time * hypot(t_quantile(degrees) * hypot(*map(sqrt, variances)), UNSEEN)
     low = drafting.time / (max(plain.high, plain.time) * (1 + day))
     high = drafting.time / (min(plain.low, plain.time) * (1 - day))
     return low - half, high + half
-
-
-def _root(variance: float) -> float:
-    return variance**0.5
 
 
 def _plain_at(plain: Sequence[StepTime], load: float) -> _PlainTime | None:
@@ -152,17 +149,16 @@ def _between(below: StepTime, above: StepTime, load: float) -> _PlainTime:
     )
     variances = (((1 - share) * below.error) ** 2, (share * above.error) ** 2)
     degrees = degrees_of_sum(variances, (below.degrees, above.degrees))
-    return _PlainTime(time, min(limits), max(limits), hypot(*map(_root, variances)), degrees)
+    return _PlainTime(time, min(limits), max(limits), hypot(*map(sqrt, variances)), degrees)
 
 
 def _beyond(nearest: StepTime, plain: Sequence[StepTime], load: float) -> _PlainTime:
     """Extrapolate from the nearest load along the line to its neighbour; bound by the nearest alone."""
-    ratio = load / nearest.running_requests
-    low, high = sorted((nearest.time, nearest.time * ratio))
+    low, high = sorted((nearest.time, nearest.time * load / nearest.running_requests))
     time = nearest.time
-    if len(plain) > 1:
-        other = plain[1] if nearest is plain[0] else plain[-2]
-        slope = (other.time - nearest.time) / (other.running_requests - nearest.running_requests)
+    other = plain[1 if nearest is plain[0] else -2] if len(plain) > 1 else nearest
+    slope = ratio(other.time - nearest.time, other.running_requests - nearest.running_requests)
+    if slope is not None:
         time = min(max(time + slope * (load - nearest.running_requests), low), high)
     return _PlainTime(time, low, high, nearest.error * time / nearest.time, nearest.degrees)
 

@@ -15,9 +15,12 @@ correlation of what they measure as soon as there is enough data.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from math import exp2, isfinite, sqrt
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import exp2, sqrt
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import Field
 
 from spec_decode_exporter.analysis.step_time_cost import StepTime
 
@@ -25,9 +28,13 @@ HALF_LIFE_SECONDS: Final = 12 * 3600.0
 """Half-life of the weights: requests are longer at night, and ten minutes of 30 steps per second suffice for
 two days."""
 MAX_BLOCKS: Final = 20
+MAX_SAVED_BLOCKS: Final = 10
 _MAX_AGE: Final = 4 * HALF_LIFE_SECONDS
 """Age of a block that is dropped instead of merged with a newer one: its weight is a sixteenth."""
 _COLUMNS: Final = 6
+
+Sum = Annotated[float, Field(ge=0, le=1e21, allow_inf_nan=False)]
+"""A persisted sum or Unix time. The limit exceeds the nanoseconds of a million requests in two weeks."""
 
 
 class Steps(NamedTuple):
@@ -39,6 +46,15 @@ class Steps(NamedTuple):
     """Σ running requests, over the steps."""
     draft_tokens: float = 0.0
     drafts: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SavedBlocks:
+    """Persisted blocks of steps without drafts."""
+
+    polls_per_block: Annotated[int, Field(ge=1, le=2**40)]
+    rows: Annotated[list[tuple[Sum, Sum, Sum, Sum]], Field(max_length=MAX_SAVED_BLOCKS)]
+    """Nanoseconds, steps, requests and Unix time of the end of each block."""
 
 
 class StepBlocks:
@@ -54,7 +70,8 @@ class StepBlocks:
         self._polls_per_block = 1
 
     def add(self, steps: Steps, moment: float) -> None:
-        """Add the steps of a poll at ``moment``; moments ascend."""
+        """Add the steps of a poll at ``moment``; a clock that was set back stands still."""
+        moment = max([moment, *self._rows[-1:]])
         if not self._rows or self._polls >= self._polls_per_block:
             self._make_room(moment)
             self._rows.extend((*steps, moment))
@@ -67,39 +84,34 @@ class StepBlocks:
         self._rows[-1] = moment
         self._polls += 1
 
-    def saved(self) -> list[list[float]]:
-        """Return the rows, without sums of drafts, as plain values for JSON; seven digits suffice."""
-        return [[float(f"{row[column]:.7g}") for column in range(3)] + [row[-1]] for row in self._blocks()]
+    def saved(self) -> SavedBlocks:
+        """Return the blocks without sums of drafts, at most ``MAX_SAVED_BLOCKS``; seven digits suffice."""
+        rows, polls = self._rows, self._polls_per_block
+        if len(rows) > MAX_SAVED_BLOCKS * _COLUMNS:
+            rows, polls = _halved(rows), 2 * polls
+        return SavedBlocks(
+            polls, [(_rounded(row[0]), _rounded(row[1]), _rounded(row[2]), row[-1]) for row in _blocks(rows)]
+        )
 
-    def restore(self, rows: Sequence[Sequence[float]]) -> None:
+    def restore(self, saved: SavedBlocks) -> None:
         """Continue from the result of ``saved``.
 
         Raises:
-            ValueError: It is none, or has too many blocks.
+            ValueError: The blocks are not in the order of time.
         """
-        if len(rows) > MAX_BLOCKS:
-            raise ValueError("has too many blocks of steps")
         restored = array("d")
-        for nanoseconds, steps, requests, moment in rows:
-            values = (nanoseconds, steps, requests, moment)
-            if not all(map(isfinite, values)) or min(values) < 0 or max(values) > _MAX_SUM:
-                raise ValueError("has an implausible block of steps")
+        for nanoseconds, steps, requests, moment in saved.rows:
             if restored and moment < restored[-1]:
                 raise ValueError("has blocks of steps in another order")
             restored.extend((nanoseconds, steps, requests, 0.0, 0.0, moment))
         self._rows = restored
-        # The polls of the restored blocks are unknown; as many as those of later blocks does no harm.
-        self._polls = self._polls_per_block = 1
+        self._polls = self._polls_per_block = saved.polls_per_block
 
     def rows(self, now: float) -> Iterator[Steps]:
         """Yield the sums of each block with their weights at ``now``."""
-        for row in self._blocks():
-            weight = exp2((row[-1] - now) / HALF_LIFE_SECONDS)
+        for row in _blocks(self._rows):
+            weight = exp2(min(row[-1] - now, 0.0) / HALF_LIFE_SECONDS)
             yield Steps(*(value * weight for value in row[:-1]))
-
-    def _blocks(self) -> Iterator[array[float]]:
-        for begin in range(0, len(self._rows), _COLUMNS):
-            yield self._rows[begin : begin + _COLUMNS]
 
     def _make_room(self, now: float) -> None:
         """Drop old blocks, or merge pairs of neighbours if there are too many."""
@@ -107,17 +119,29 @@ class StepBlocks:
             del self._rows[:_COLUMNS]
         if len(self._rows) < MAX_BLOCKS * _COLUMNS:
             return
-        merged, blocks = array("d"), list(self._blocks())
-        for older, newer in zip(blocks[::2], blocks[1::2], strict=True):
-            weight = exp2((older[-1] - newer[-1]) / HALF_LIFE_SECONDS)
-            merged.extend(old * weight + new for old, new in zip(older[:-1], newer[:-1], strict=True))
-            merged.append(newer[-1])
-        self._rows = merged
+        self._rows = _halved(self._rows)
         self._polls_per_block *= 2
 
 
-_MAX_SUM: Final = 1e21
-"""Largest plausible sum in a block: nanoseconds of a million requests in two weeks."""
+def _blocks(rows: array[float]) -> Iterator[array[float]]:
+    for begin in range(0, len(rows), _COLUMNS):
+        yield rows[begin : begin + _COLUMNS]
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.7g}")
+
+
+def _halved(rows: array[float]) -> array[float]:
+    """Merge pairs of neighbours; of an odd number, the newest stays alone."""
+    merged, blocks = array("d"), list(_blocks(rows))
+    for older, newer in zip(blocks[::2], blocks[1::2], strict=False):
+        weight = exp2((older[-1] - newer[-1]) / HALF_LIFE_SECONDS)
+        merged.extend(old * weight + new for old, new in zip(older[:-1], newer[:-1], strict=True))
+        merged.append(newer[-1])
+    if len(blocks) % 2:
+        merged.extend(blocks[-1])
+    return merged
 
 
 def step_time(blocks: Iterable[StepBlocks], now: float) -> StepTime | None:

@@ -15,14 +15,16 @@ measured sum c0·D/S + c·T/S is exact for any split.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from math import log2
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.measured_cost import MeasuredCost
 from spec_decode_exporter.analysis.step_time_cost import StepTime, measured_cost
-from spec_decode_exporter.monitor.step_blocks import StepBlocks, Steps, step_time
+from spec_decode_exporter.figures.ratio import ratio
+from spec_decode_exporter.monitor.step_blocks import SavedBlocks, StepBlocks, Steps, step_time
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.increments import Increment
 
@@ -33,6 +35,8 @@ DRAFTED_SHARE: Final = 0.95
 _PER_DOUBLING: Final = 2
 """Buckets of loads per doubling: loads within a factor of √2 are one."""
 _MAX_REQUESTS: Final = 2.0**16
+MAX_SAVED_LOADS: Final = 12
+"""Maximum number of loads in the state file: a range of 64 times."""
 
 
 class PlainTimes(NamedTuple):
@@ -67,15 +71,32 @@ class StepsByLoad:
         )
         blocks.add(sums, moment)
 
-    def __bool__(self) -> bool:
-        return bool(self._buckets)
-
     def clear(self) -> None:
         """Forget all steps."""
         self._buckets.clear()
 
+    def saved(self) -> list[SavedBlocks]:
+        """Return the steps without drafts at the ``MAX_SAVED_LOADS`` loads with the most steps."""
+        saved = [blocks.saved() for blocks in self._buckets.values()]
+        return sorted(saved, key=lambda each: -sum(row[1] for row in each.rows))[:MAX_SAVED_LOADS]
+
+    def restore(self, saved: Iterable[SavedBlocks]) -> None:
+        """Continue from the result of ``saved``.
+
+        Raises:
+            ValueError: It is invalid.
+        """
+        buckets: dict[int, StepBlocks] = {}
+        for each in saved:
+            load = ratio(sum(row[2] for row in each.rows), sum(row[1] for row in each.rows))
+            if not load:
+                raise ValueError("has steps without a load")
+            blocks = buckets.setdefault(_bucket(load), StepBlocks())
+            blocks.restore(each)
+        self._buckets = buckets
+
     @property
-    def buckets(self) -> dict[int, StepBlocks]:
+    def buckets(self) -> Mapping[int, StepBlocks]:
         """The blocks by bucket."""
         return self._buckets
 
@@ -89,7 +110,8 @@ class StepTimes:
         """Steps without drafts; the object changes with later increments."""
         self._pause: list[tuple[Increment, float]] = []
         self._pause_seconds = 0.0
-        self._now = 0.0
+        self.now = 0.0
+        """Time of the newest increment (monotonic)."""
 
     def observe(self, increment: Increment, running_requests: float | None, *, plain: bool = True) -> None:
         """Add the increment of two polls, and the load at its end.
@@ -100,7 +122,7 @@ class StepTimes:
             plain: Whether a step without drafts costs as much as a plain step: see
                 ``undrafted_steps_are_plain``.
         """
-        self._now = increment.end
+        self.now = increment.end
         running = running_requests or 0.0
         drafts, steps = increment.counters[Counter.DRAFTS], increment.counters[Counter.DECODE_STEPS]
         if drafts:
@@ -129,15 +151,13 @@ class StepTimes:
             fixed_tokens: c0 in draft tokens.
             every_step_pays: Whether steps without drafts pay c0 too.
         """
-        drafting = times_by_load([self._drafting], self._now)
+        drafting = times_by_load([self._drafting], self.now)
         if not drafting:
             return ()
-        known = [PlainTimes(times_by_load([self.plain], self._now), CostSource.MEASURED), *others]
-        costs = (
-            next(filter(None, (_cost(each, plain, fixed_tokens, every_step_pays) for plain in known)), None)
-            for each in drafting
-        )
-        return tuple(cost for cost in costs if cost is not None)
+        known = [PlainTimes(times_by_load([self.plain], self.now), CostSource.MEASURED), *others]
+        cost = partial(_cost, fixed_tokens=fixed_tokens, every_step_pays=every_step_pays)
+        costs = (next(filter(None, (cost(each, plain) for plain in known)), None) for each in drafting)
+        return tuple(each for each in costs if each is not None)
 
     def _take_undrafted(self, increment: Increment, running: float) -> None:
         """Hold steps without drafts until there are enough in a row."""
@@ -159,17 +179,19 @@ def times_by_load(engines: Iterable[StepsByLoad], now: float) -> list[StepTime]:
     for engine in engines:
         for bucket, blocks in engine.buckets.items():
             merged[bucket].append(blocks)
-    times = (step_time(merged[bucket], now) for bucket in sorted(merged))
-    return [time for time in times if time is not None]
+    times = (step_time(blocks, now) for blocks in merged.values())
+    return sorted((time for time in times if time is not None), key=lambda time: time.running_requests)
 
 
-def _cost(drafting: StepTime, plain: PlainTimes, fixed_tokens: float, every_step: bool) -> MeasuredCost | None:  # noqa: FBT001
+def _cost(
+    drafting: StepTime, plain: PlainTimes, *, fixed_tokens: float, every_step_pays: bool
+) -> MeasuredCost | None:
     return measured_cost(
         drafting,
         plain.times,
         plain.source,
         fixed_tokens=fixed_tokens,
-        every_step_pays=every_step,
+        every_step_pays=every_step_pays,
         another_day=plain.another_day,
     )
 
