@@ -10,6 +10,7 @@ from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.evaluation import Assumptions, evaluate
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.finding import FindingName
+from spec_decode_exporter.analysis.measured_cost import MeasuredCost
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import State
@@ -132,7 +133,7 @@ def test_with_an_unknown_cost_dependent_values_are_absent(case):
 
 
 def test_a_measured_cost_precedes_the_typical_cost_of_the_method(case):
-    measured = [LoadCost(running_requests=4, draft_cost_ratio=0.2)]
+    measured = [MeasuredCost(4.0, 0.2, 0.18, 0.22, CostSource.MEASURED)]
     assert evaluated(case(costs=measured), None).cost.source is CostSource.MEASURED
     assert evaluated(case(), None).cost.source is CostSource.TYPICAL
     assert evaluated(case(costs=measured), 0.1).cost.source is CostSource.CONFIGURED

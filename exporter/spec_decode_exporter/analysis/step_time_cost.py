@@ -4,7 +4,7 @@ With t1 and t0 the mean times of a decode step with and without drafts at the sa
 
     R = t1 / t0 = 1 + c0·D/S + c·T/S        and with c0 = f·c        c = (R - 1) / (f·D/S + T/S)
 
-The bounds of R contain four errors.
+The bounds of R contain five errors.
 
 - *Sampling.* t1 and t0 are ratios of sums over blocks of polls. The relative variances of independent ratios
   add up to that of their quotient (the delta method; Cochran, *Sampling Techniques*, 1977, section 6.3), with
@@ -15,8 +15,13 @@ The bounds of R contain four errors.
   graphs, which are padded to certain batch sizes, make steps of it.
 - *Another day*, for plain steps of an earlier period: t0 may differ by ``ANOTHER_DAY``, for example because
   contexts are longer.
-- *Everything that no block shows*, such as context lengths that differ between the two sides:
-  ``UNSEEN`` of R, added in quadrature.
+- *Slow variation.* The contexts of the running requests change within minutes, and a minute of steps does not
+  show it. With a relative standard deviation v and a correlation that decays with exp(-t/θ), the mean over L
+  seconds has the variance v²·min(1, 2θ/L) (Priestley, *Spectral Analysis and Time Series*, 1981, section
+  5.3). ``SLOW_DEVIATION`` is v: with 32 requests of 2,000 tokens, an 8B model reads a third as many bytes of
+  the cache as of weights, and their sum varies by 1/√32.
+- *Everything else*, such as requests that differ between the two sides: ``UNSEEN`` of R. The last two and the
+  sampling error are added in quadrature.
 """
 
 from __future__ import annotations
@@ -34,23 +39,29 @@ from spec_decode_exporter.figures.ratio import ratio
 
 UNSEEN: Final = 0.02
 """Half-width of the bounds of t1/t0, relative, that no amount of data reduces."""
+SLOW_DEVIATION: Final = 0.03
+"""Relative standard deviation of step times by the contexts of the running requests."""
+SLOW_SECONDS: Final = 60.0
+"""Time constant of this variation: requests stay for seconds to minutes."""
 ANOTHER_DAY: Final = 0.10
 """Relative difference of plain step times between two days at the same load."""
 MIN_BATCHES: Final = 1000.0
 """Steps of the whole batch that either side needs: 20 s at 50 steps per second."""
 MIN_BLOCKS: Final = 3
 """Blocks that either side needs for a standard error."""
+_NORMAL: Final = 1.96
 NEAR_DOUBLINGS: Final = 0.5
 """Maximum distance of a load with plain steps, in doublings: a factor of √2."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """Mean time of a decode step at one load. Times are in any unit, the same on both sides."""
+    """Mean time of a decode step at one load."""
 
     running_requests: float
     """Mean running requests over the steps."""
     time: float
+    """Mean time in seconds."""
     error: float
     """Standard error of the time."""
     degrees: float
@@ -67,6 +78,11 @@ class StepTime:
         """Return whether there are enough steps for a cost and for its error."""
         return self.batches >= MIN_BATCHES and self.degrees >= MIN_BLOCKS - 1 and self.time > 0
 
+    @property
+    def slow_variance(self) -> float:
+        """Relative variance of the time by slow variation, which its error may not contain."""
+        return SLOW_DEVIATION**2 * min(1.0, 2 * SLOW_SECONDS / (self.batches * self.time))
+
 
 class _PlainTime(NamedTuple):
     """Time of a plain step at the load of the steps with drafts."""
@@ -77,6 +93,7 @@ class _PlainTime(NamedTuple):
     high: float
     error: float
     degrees: float
+    slow_variance: float
 
 
 def measured_cost(
@@ -120,7 +137,9 @@ def _longer_bounds(drafting: StepTime, plain: _PlainTime, day: float) -> tuple[f
     """Return the bounds of t1/t0."""
     variances = ((drafting.error / drafting.time) ** 2, (plain.error / plain.time) ** 2)
     degrees = degrees_of_sum(variances, (drafting.degrees, plain.degrees))
-    half = drafting.time / plain.time * hypot(t_quantile(degrees) * hypot(*map(sqrt, variances)), UNSEEN)
+    sampling = t_quantile(degrees) * sqrt(sum(variances))
+    slow = _NORMAL * sqrt(drafting.slow_variance + plain.slow_variance)
+    half = drafting.time / plain.time * hypot(sampling, slow, UNSEEN)
     low = drafting.time / (max(plain.high, plain.time) * (1 + day))
     high = drafting.time / (min(plain.low, plain.time) * (1 - day))
     return low - half, high + half
@@ -149,7 +168,8 @@ def _between(below: StepTime, above: StepTime, load: float) -> _PlainTime:
     )
     variances = (((1 - share) * below.error) ** 2, (share * above.error) ** 2)
     degrees = degrees_of_sum(variances, (below.degrees, above.degrees))
-    return _PlainTime(time, min(limits), max(limits), hypot(*map(sqrt, variances)), degrees)
+    slow = (1 - share) * below.slow_variance + share * above.slow_variance
+    return _PlainTime(time, min(limits), max(limits), sqrt(sum(variances)), degrees, slow)
 
 
 def _beyond(nearest: StepTime, plain: Sequence[StepTime], load: float) -> _PlainTime:
@@ -160,7 +180,9 @@ def _beyond(nearest: StepTime, plain: Sequence[StepTime], load: float) -> _Plain
     slope = ratio(other.time - nearest.time, other.running_requests - nearest.running_requests)
     if slope is not None:
         time = min(max(time + slope * (load - nearest.running_requests), low), high)
-    return _PlainTime(time, low, high, nearest.error * time / nearest.time, nearest.degrees)
+    return _PlainTime(
+        time, low, high, nearest.error * time / nearest.time, nearest.degrees, nearest.slow_variance
+    )
 
 
 def _doublings(one: float, other: float) -> float:

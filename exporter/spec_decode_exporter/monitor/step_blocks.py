@@ -32,6 +32,7 @@ MAX_SAVED_BLOCKS: Final = 10
 _MAX_AGE: Final = 4 * HALF_LIFE_SECONDS
 """Age of a block that is dropped instead of merged with a newer one: its weight is a sixteenth."""
 _COLUMNS: Final = 6
+_NANO: Final = 1e9
 
 Sum = Annotated[float, Field(ge=0, le=1e21, allow_inf_nan=False)]
 """A persisted sum or Unix time. The limit exceeds the nanoseconds of a million requests in two weeks."""
@@ -156,8 +157,8 @@ def step_time(blocks: Iterable[StepBlocks], now: float) -> StepTime | None:
     squares = sum((row.nanoseconds - time * row.steps) ** 2 for row in rows)
     return StepTime(
         running_requests=requests / steps,
-        time=time,
-        error=sqrt(number / (number - 1) * squares) / steps if number > 1 else 0.0,
+        time=time / _NANO,
+        error=sqrt(number / (number - 1) * squares) / steps / _NANO if number > 1 else 0.0,
         degrees=number - 1,
         batches=steps * steps / requests,
         drafts=sum(row.drafts for row in rows) / steps,
