@@ -30,14 +30,18 @@ class TestWhereItComesFrom:
     SETTINGS = CostSettings(draft_cost_ratio=0.15, fixed_cost_ratio=0.05, running_requests=16)
 
     def test_a_configured_cost_precedes_a_measured_one(self):
-        assert cost_of(self.SETTINGS, measured(BY_LOAD), "eagle3", 30.0) == Cost(0.15, 0.05, CostSource.CONFIGURED, 16)
+        assert cost_of(self.SETTINGS, measured(BY_LOAD), "eagle3", 30.0) == Cost(
+            0.15, 0.05, CostSource.CONFIGURED, 16
+        )
 
     def test_parameters_of_the_models_are_a_configuration(self):
         settings = CostSettings(draft_parameters=1e9, target_parameters=8e9, verify_cost_ratio=0.02)
         assert cost_of(settings, (), "", None) == Cost(0.145, 0.0, CostSource.CONFIGURED, None)
 
     def test_a_configured_cost_of_0_is_one(self):
-        assert cost_of(CostSettings(draft_cost_ratio=0), measured(BY_LOAD), "eagle3", 30.0).draft_cost_ratio == 0
+        assert (
+            cost_of(CostSettings(draft_cost_ratio=0), measured(BY_LOAD), "eagle3", 30.0).draft_cost_ratio == 0
+        )
 
     def test_a_measured_cost_precedes_a_typical_one(self):
         cost = cost_of(None, measured(BY_LOAD), "", 20.0)
