@@ -118,7 +118,7 @@ class TestLoad:
     )
     def test_without_noise_the_truth_is_always_inside(self, memory, slope, loads, near, ratio):
         """A step takes a + b·n: any course between constant and proportional."""
-        load = sorted(loads)[0] * 2.0**near
+        load = min(loads) * 2.0**near
         known = [plain(float(each), memory + slope * each) for each in sorted(loads)]
         truth = memory + slope * load
         found = cost(drafting(load, truth * (1 + 4 * ratio)), *known)
