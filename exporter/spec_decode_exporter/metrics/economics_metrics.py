@@ -123,6 +123,7 @@ _INPUTS: tuple[Metric[EngineSnapshot], ...] = (
     _pay(
         "spec_decode_baseline_seconds",
         help="Time with requests that the learned baseline without speculation covers, in seconds.",
+        default=False,
         source=(series.DRAFTS,),
         read=_of_baseline(lambda baseline: baseline.seconds),
     ),
