@@ -81,6 +81,23 @@ def test_steps_of_two_days_ago_are_dropped_when_there_are_too_many():
     assert len(list(blocks.rows(later))) == 1
 
 
+def test_the_time_stays_while_its_weight_falls():
+    blocks, now = filled([(0.02, 100), (0.03, 100), (0.04, 100)])
+    before, later = blocks.time(now), blocks.time(now + HALF_LIFE_SECONDS)
+    assert later == replace(before, batches=before.batches / 2)
+    blocks.add(Steps(100e9, 100, 800), now + 1)
+    assert blocks.time(now + 1).time > before.time
+
+
+def test_engines_are_merged_with_all_their_blocks():
+    one, now = filled([(0.02, 100)] * 10)
+    other, _ = filled([(0.04, 300)] * 10)
+    found = step_time([one, other], now)
+    assert found.time == pytest.approx((0.02 + 3 * 0.04) / 4)
+    assert found.batches == pytest.approx(one.time(now).batches + other.time(now).batches)
+    assert found.error > 0
+
+
 def test_a_clock_that_is_set_back_stands_still():
     blocks, _ = filled([(0.02, 100)] * 5, begin=1e9)
     blocks.add(Steps(2e9, 100, 800), 10.0)
@@ -89,7 +106,7 @@ def test_a_clock_that_is_set_back_stands_still():
 
 def test_without_steps_there_is_no_time():
     assert step_time([StepBlocks()], 0.0) is None
-    assert step_time([], 0.0) is None
+    assert step_time([StepBlocks(), StepBlocks()], 0.0) is None
 
 
 class TestPersistence:

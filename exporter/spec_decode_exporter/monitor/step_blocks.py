@@ -15,8 +15,8 @@ correlation of what they measure as soon as there is enough data.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import exp2, sqrt
 from typing import Annotated, Final, NamedTuple
 
@@ -61,7 +61,7 @@ class SavedBlocks:
 class StepBlocks:
     """Blocks of steps at one load, oldest first; older steps have less weight."""
 
-    __slots__ = ("_polls", "_polls_per_block", "_rows")
+    __slots__ = ("_polls", "_polls_per_block", "_rows", "_time")
 
     def __init__(self) -> None:
         self._rows = array("d")
@@ -69,10 +69,13 @@ class StepBlocks:
         self._polls = 0
         """Polls in the newest block."""
         self._polls_per_block = 1
+        self._time: StepTime | None = None
+        """Mean time of a step at the end of the newest block; None if it is not computed yet."""
 
     def add(self, steps: Steps, moment: float) -> None:
         """Add the steps of a poll at ``moment``; a clock that was set back stands still."""
         moment = max([moment, *self._rows[-1:]])
+        self._time = None
         if not self._rows or self._polls >= self._polls_per_block:
             self._make_room(moment)
             self._rows.extend((*steps, moment))
@@ -107,6 +110,19 @@ class StepBlocks:
             restored.extend((nanoseconds, steps, requests, 0.0, 0.0, moment))
         self._rows = restored
         self._polls = self._polls_per_block = saved.polls_per_block
+        self._time = None
+
+    def time(self, now: float) -> StepTime | None:
+        """Return the mean time of a step; None without steps.
+
+        All weights fall alike, so only the number of batches depends on ``now``.
+        """
+        if not self._rows:
+            return None
+        end = self._rows[-1]
+        self._time = self._time or _step_time([self.rows(end)])
+        weight = exp2(min(end - now, 0.0) / HALF_LIFE_SECONDS)
+        return self._time and replace(self._time, batches=self._time.batches * weight)
 
     def rows(self, now: float) -> Iterator[Steps]:
         """Yield the sums of each block with their weights at ``now``."""
@@ -145,9 +161,13 @@ def _halved(rows: array[float]) -> array[float]:
     return merged
 
 
-def step_time(blocks: Iterable[StepBlocks], now: float) -> StepTime | None:
+def step_time(engines: Sequence[StepBlocks], now: float) -> StepTime | None:
     """Return the mean time of a step over the blocks of one or more engines; None without steps."""
-    rows = [row for each in blocks for row in each.rows(now)]
+    return engines[0].time(now) if len(engines) == 1 else _step_time([each.rows(now) for each in engines])
+
+
+def _step_time(engines: Iterable[Iterable[Steps]]) -> StepTime | None:
+    rows = [row for each in engines for row in each]
     steps, spread = sum(row.steps for row in rows), sum(row.steps**2 for row in rows)
     requests = sum(row.requests for row in rows)
     if not steps or not spread or not requests:
