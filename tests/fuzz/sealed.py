@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+from math import inf
+from typing import Final
 
+from spec_decode_exporter.analysis.step_time_cost import StepTime, measured_cost
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.core.checksummed_file import UnusableError
 from spec_decode_exporter.monitor.drops.drop_detector import DropDetector
+from spec_decode_exporter.monitor.learned_baseline import LearnedBaseline
 from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.persistence.state_file import _SEAL, MAX_VALUES
 from spec_decode_exporter.reports import reference_file
+from spec_decode_exporter.scrape.page.engine_table import Counter
+from spec_decode_exporter.window.increments import Increment
 from tests.fuzz.harness import Harness, file_of, sane
+
+_NOW: Final = 1_790_000_000.0
 
 
 def check_state(data: bytes) -> None:
@@ -30,8 +38,11 @@ def _recalled(content: bytes) -> None:
         return
     baselines = RememberedEngines()
     baselines.recall(saved)
-    for entry in baselines.saved(1_790_000_000.0)["engines"]:
+    again = baselines.saved(_NOW)
+    for entry in again["engines"]:
         _go_on(entry["learnt"])
+    for entry in again["baselines"]["entries"]:
+        _compare(entry["learned"])
 
 
 def _go_on(learned: dict[str, object]) -> None:
@@ -42,6 +53,24 @@ def _go_on(learned: dict[str, object]) -> None:
             drops.observe(second, second + 1.0, 100, 250, (100, 90, 60))
         drops.status()
         json.dumps(drops.saved(), allow_nan=False)
+
+
+def _compare(learned: dict[str, object]) -> None:
+    """Measure costs against the loaded baseline, and learn more; it can be saved again."""
+    baseline = LearnedBaseline()
+    assert baseline.restore(learned)
+    plain = baseline.plain_times(_NOW)
+    for load in (0.5, 1.0, *(time.running_requests for time in plain.times), 1e6):
+        drafting = StepTime(max(load, 1e-300), 0.02, 0.001, 9.0, 2000.0, 1.0, 4.0)
+        cost = measured_cost(drafting, plain.times, plain.source, another_day=plain.another_day)
+        assert cost is None or 0 <= cost.lower <= cost.draft_cost_ratio <= cost.upper < inf
+    for second in range(120):
+        wall = _NOW + second
+        baseline.plain(Increment(wall - 1, wall, (100,) * len(Counter), ()), 8.0, wall, knows_steps=True)
+    period = baseline.period(_NOW)
+    assert period is not None
+    assert period.name
+    json.dumps(baseline.saved(), allow_nan=False)
 
 
 def check_reference(data: bytes) -> None:
@@ -74,7 +103,9 @@ STATE = Harness(
     check_state,
     (
         *_HEAD, "spec-decode-exporter state", "engines", "target", "model_name", "engine", "seen", "learnt", "drops",
-        "sudden", "slow", "baseline", "stretches", "tokens", "1e308", "-1", "0.5",
+        "sudden", "slow", "baseline", "stretches", "tokens",
+        "baselines", "entries", "learned", "end", "ended", "requests", "queue", "bounds", "counts", "steps", "rows",
+        "polls_per_block", "1e308", "-1", "0.5",
     ),
     json=True,
 )  # fmt: skip

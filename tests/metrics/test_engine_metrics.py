@@ -88,6 +88,8 @@ CONTRACT = {
         gauge spec_decode_engine_info method method_source draft_model
         gauge spec_decode_configured_tokens
         gauge spec_decode_draft_cost_ratio source
+        gauge spec_decode_baseline_age_seconds
+        gauge spec_decode_baseline_seconds off
         gauge spec_decode_break_even_acceptance_ratio
         gauge spec_decode_break_even_cost_ratio
         gauge spec_decode_break_even_cost_ratio_lower

@@ -610,7 +610,7 @@ class TestExperimentInputs:
         drafting.poll(working(60, 400, 0.028))
         cost = drafting.watch.evaluate().cost
         # 28 ms a step against 20 ms, for four tokens.
-        assert (cost.source, cost.draft_cost_ratio) == ("measured", pytest.approx(0.1))
+        assert (cost.source, cost.draft_cost_ratio) == ("experiment", pytest.approx(0.1))
         drafting.watch.use_experiments((), None)
         assert drafting.watch.evaluate().cost is None, "though nothing was polled since"
         drafting.poll(working(61, 400, 0.028))

@@ -177,7 +177,7 @@ async def test_the_baseline_yields_the_cost_and_a_faster_arm_the_better_method(
     fleet = await fleet_of(SERVERS)
     await fleet.polled(ADVISED)
     found = await fleet.samples()
-    (cost,) = of(found["spec_decode_draft_cost_ratio"], target="eagle", source="measured")
+    (cost,) = of(found["spec_decode_draft_cost_ratio"], target="eagle", source="experiment")
     # The draft model's own share and its start are split by the default of the method.
     usual = 1 + 0.10 / 0.07 / 4
     assert cost * usual == pytest.approx(draft_cost_ratio(EAGLE, 8), rel=0.25)
@@ -210,12 +210,12 @@ async def test_a_reload_adds_an_experiment_and_takes_it_away(fleet_of):
     assert of(found["spec_decode_experiment_speedup_ratio"], arm="eagle", window=WINDOW) != []
     await fleet.polled(1)
     found = await fleet.samples()
-    assert of(found["spec_decode_draft_cost_ratio"], target="eagle", source="measured") != []
+    assert of(found["spec_decode_draft_cost_ratio"], target="eagle", source="experiment") != []
     await fleet.reload(without)
     await fleet.polled(1)
     found = await fleet.samples()
     assert not [name for name in found if name.startswith("spec_decode_experiment_")]
-    assert of(found["spec_decode_draft_cost_ratio"], target="eagle", source="measured") == []
+    assert of(found["spec_decode_draft_cost_ratio"], target="eagle", source="experiment") == []
 
 
 async def test_an_experiment_that_fails_is_logged_once_and_the_others_are_compared(monkeypatch):

@@ -13,6 +13,7 @@ from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
+from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.simulator.ground_truth import draft_cost_ratio, speedup, target_settings
 from spec_decode_exporter.simulator.python_page import python_page
@@ -30,6 +31,8 @@ def watched(scenario, seconds, *, cost):
     watch = EngineMonitor((30.0, 300.0), Assumptions(Speculation("draft_model", "configured"), settings))
     for second in range(1, seconds + 1):
         simulation.advance(1.0)
+        if not simulation.serving:
+            continue
         histograms = second % 10 == 0
         page = python_page(simulation, UnixTime(START))
         (sample,) = finish(reader.read(page, with_latencies=histograms)).samples.values()
@@ -51,6 +54,32 @@ def test_the_speedup_is_estimated_from_the_cost_and_the_verdict_is_right(name, s
     assert (evaluation.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}) is paying
     assert (evaluation.verdict is Verdict.HARMFUL) is not paying
     assert paying or evaluation.action in {Action.DISABLE, Action.DECREASE, Action.LIMIT_BATCH}
+
+
+def test_a_server_that_enables_speculation_is_compared_with_its_time_without():
+    scenario = load_scenario("enable")
+    watch = watched(scenario, 640, cost=None)
+    findings = watch.snapshot(640.0)
+    assert findings.baseline.name == "5 min without speculation on 21 September"
+    assert findings.evaluation.cost.source is CostSource.BASELINE
+    # Steps with drafts share more prompts, since requests end sooner: the cost contains that, as the truth does.
+    true = speedup(load_scenario("steady"), 0, 600, seed=3)
+    window = findings.windows[-1]
+    gained = (window[Counter.GENERATION_TOKENS] - window[Counter.FIRST_TOKENS]) / window[Counter.DECODE_STEPS]
+    for each in watch._inputs().costs:
+        assert gained / (1 + 4 * each.upper) < true < gained / (1 + 4 * each.lower)
+        assert each.upper - each.lower < 0.05
+    request = watch._inputs().request_baseline
+    plain = Simulation(scenario, seed=3)
+    sums = []
+    for seconds in (1, 298):  # the first poll has no increment
+        plain.advance(seconds)
+        first = plain.life.engines[0].counts.first_token
+        sums.append((first.total, first.count))
+    (before, number_before), (after, number) = sums
+    true_first = (after - before) / (number - number_before)
+    assert request.first_token_seconds == pytest.approx(true_first, rel=0.01)
+    assert request.prefix_hit_ratio == pytest.approx(0.25, abs=0.03)
 
 
 def test_a_server_that_stops_drafting_at_large_batches_tells_what_drafting_costs():

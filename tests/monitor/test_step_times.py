@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.monitor.step_times import (
-    HALF_LIFE_SECONDS,
-    MIN_STEPS,
-    StepTimes,
-)
+from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.step_time_cost import MIN_BATCHES
+from spec_decode_exporter.monitor.step_blocks import HALF_LIFE_SECONDS
+from spec_decode_exporter.monitor.step_times import PlainTimes, StepTimes, times_by_load
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.increments import Increment
 
@@ -46,8 +45,15 @@ class Engine:
 
     def found(self, fixed_tokens=0.0):
         return {
-            round(cost.running_requests, 6): cost.draft_cost_ratio for cost in self.times.costs(fixed_tokens)
+            round(cost.running_requests, 6): cost.draft_cost_ratio
+            for cost in self.times.costs(fixed_tokens=fixed_tokens)
         }
+
+
+def plain_of(*engines, source=CostSource.EXPERIMENT):
+    """Return the steps without drafts of several engines, as costs take them."""
+    now = max(engine.times.now for engine in engines)
+    return [PlainTimes(times_by_load([engine.times.plain for engine in engines], now), source)]
 
 
 def test_a_pause_in_drafting_shows_what_it_costs():
@@ -114,7 +120,7 @@ class TestByLoad:
         engine = Engine()
         for power in range(-60, 200):
             engine.run(1, 2.0**power, rate=2.0**-power * 1000)
-        assert len(engine.times._drafting) <= 33
+        assert len(engine.times._drafting.buckets) <= 33
 
 
 class TestHowMuchMustBeSeen:
@@ -129,17 +135,17 @@ class TestHowMuchMustBeSeen:
 
     def test_a_pause_counts_from_its_beginning(self):
         # 50 steps of the batch a second, of which a little is forgotten already.
-        enough = MIN_STEPS // 50 + 1
+        enough = int(MIN_BATCHES) // 50 + 1
         assert Engine().run(60).run(enough, tokens=0).found()
         assert not Engine().run(60).run(enough - 1, tokens=0).found()
 
     def test_drafting_needs_as_many_steps(self):
-        enough = MIN_STEPS // 50 + 1
+        enough = int(MIN_BATCHES) // 50 + 1
         assert Engine().run(60, tokens=0).run(enough).found()
         assert not Engine().run(60, tokens=0).run(enough - 1).found()
 
     def test_steps_of_a_batch_count_once_however_many_requests_it_has(self):
-        enough = MIN_STEPS // 50 + 1
+        enough = int(MIN_BATCHES) // 50 + 1
         assert not Engine().run(60, 256).run(enough - 1, 256, tokens=0).found()
 
     def test_idle_seconds_neither_count_nor_end_a_pause(self):
@@ -198,43 +204,95 @@ def test_drafts_without_draft_tokens_have_no_cost():
     assert engine.found() == {}
 
 
-def test_steps_that_are_shown_late_count_with_the_drafts_before():
-    # Ten seconds' steps at once, as vLLM's Rust front end shows them.
-    engine = Engine().run(60, tokens=0)
-    for second in range(60):
+class TestPartlyDraftedPolls:
+    """Under a schedule, some steps of a poll may have drafts and others not, at different loads."""
+
+    @staticmethod
+    def mixed(engine, seconds, share, running=8, factor=1.4):
+        """Run with drafts of 4 tokens in a share of the steps only."""
+        for _ in range(seconds):
+            counters = [0] * len(Counter)
+            counters[Counter.DECODE_STEPS] = 1000
+            counters[Counter.DRAFTS] = round(1000 * share)
+            counters[Counter.DRAFT_TOKENS] = round(4000 * share)
+            counters[Counter.DECODE_NANOSECONDS] = round(1000 * 0.02 * factor * 1e9)
+            engine.observe(counters, running)
+
+    @pytest.mark.parametrize("share", [0.001, 0.5, 0.94])
+    def test_are_not_used(self, share):
+        engine = Engine(0.1).run(60).run(60, tokens=0)
+        self.mixed(engine, 300, share)
+        assert engine.found() == {8: pytest.approx(0.1)}
+
+    def test_nearly_whole_ones_are_used(self):
+        engine = Engine().run(60, tokens=0)
+        self.mixed(engine, 60, 0.96)
+        ((cost),) = engine.found().values()
+        assert cost == pytest.approx(0.4 / (0.96 * 4))
+
+    def test_the_fixed_cost_counts_for_steps_with_drafts_only(self):
+        # 1 + c0·D/S + c·T/S with c = 0.1, c0 = 2·c and D/S = 0.96.
+        engine = Engine().run(60, tokens=0)
+        self.mixed(engine, 60, 0.96, factor=1 + 0.2 * 0.96 + 0.1 * 4 * 0.96)
+        assert engine.found(2.0) == {8: pytest.approx(0.1)}
+
+    def test_are_used_of_a_method_whose_every_step_pays(self):
+        engine = Engine().run(60, tokens=0)
         counters = [0] * len(Counter)
-        counters[Counter.DRAFTS], counters[Counter.DRAFT_TOKENS] = 400, 1600
-        if second % 10 == 9:
-            counters[Counter.DECODE_STEPS] = 4000
-            counters[Counter.DECODE_NANOSECONDS] = round(4000 * 0.02 * 1.4 * 1e9)
-        engine.observe(counters, 8)
-    assert engine.found() == {8: pytest.approx(0.1, rel=1e-3)}
+        counters[Counter.DECODE_STEPS], counters[Counter.DRAFTS] = 400, 100
+        counters[Counter.DRAFT_TOKENS] = 400
+        counters[Counter.DECODE_NANOSECONDS] = round(400 * 0.02 * (1 + 0.2 + 0.1) * 1e9)
+        for _ in range(60):
+            engine.observe(counters, 8, plain=False)
+        (cost,) = engine.times.costs(fixed_tokens=2.0, every_step_pays=True)
+        assert cost.draft_cost_ratio == pytest.approx(0.1)
+
+    def test_a_schedule_yields_the_cost_at_its_edge(self):
+        """3 tokens up to 24 running, none above, and a load that wanders across the edge within polls.
+
+        Truth 0.176, with steps that take longer at higher loads.
+        """
+        engine = Engine(0.176)
+        step = {load: 0.020 + 0.0001 * load for load in range(20, 30)}
+        for _ in range(20):
+            for load in (22, 23, 24):
+                engine.run(5, load, 3, step_seconds=step[load])
+            self.mixed(engine, 2, 0.5, running=24, factor=1.1)
+            for load in (25, 26, 27, 26):
+                engine.run(5, load, 0, step_seconds=step[load])
+            self.mixed(engine, 2, 0.3, running=25, factor=1.0)
+        (cost,) = engine.times.costs()
+        assert cost.draft_cost_ratio == pytest.approx(0.176, abs=0.01)
+        assert cost.lower < 0.176 < cost.upper
+        assert 22 < cost.running_requests < 24
+        assert cost.source is CostSource.MEASURED
 
 
 class TestAgainstTheBaselineOfAnExperiment:
     def test_its_steps_stand_for_those_that_an_engine_never_takes_without_a_draft(self):
         drafting, plain = Engine(0.1).run(60), Engine().run(60, tokens=0)
         assert drafting.times.costs() == ()
-        (cost,) = drafting.times.costs(baseline=[plain.times])
+        (cost,) = drafting.times.costs(plain_of(plain))
         assert cost.draft_cost_ratio == pytest.approx(0.1)
+        assert cost.source is CostSource.EXPERIMENT
 
     def test_the_steps_of_several_add_up(self):
         # Each has 2400 steps at 8 requests, 300 batches, and it takes 1000.
         few = [Engine().run(12, tokens=0, rate=25) for _ in range(4)]
         drafting = Engine(0.1).run(60)
-        assert drafting.times.costs(baseline=[each.times for each in few[:3]]) == ()
-        (cost,) = drafting.times.costs(baseline=[each.times for each in few])
+        assert drafting.times.costs(plain_of(*few[:3])) == ()
+        (cost,) = drafting.times.costs(plain_of(*few))
         assert cost.draft_cost_ratio == pytest.approx(0.1)
 
     def test_only_steps_at_the_same_load_count(self):
         elsewhere = Engine().run(60, running=32, tokens=0)
-        assert Engine(0.1).run(60).times.costs(baseline=[elsewhere.times]) == ()
+        assert Engine(0.1).run(60).times.costs(plain_of(elsewhere)) == ()
 
     def test_an_engines_own_steps_precede_those_of_the_baseline(self):
         own = Engine(0.1).run(60).run(60, tokens=0)
         slower = Engine().run(60, tokens=0, step_seconds=0.025)
-        (cost,) = own.times.costs(baseline=[slower.times])
+        (cost,) = own.times.costs(plain_of(slower))
         assert cost.draft_cost_ratio == pytest.approx(0.1)
 
     def test_a_baseline_that_drafts_has_no_effect(self):
-        assert Engine(0.1).run(60).times.costs(baseline=[Engine().run(60).times]) == ()
+        assert Engine(0.1).run(60).times.costs(plain_of(Engine().run(60))) == ()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter as Counts
 
 import pytest
@@ -568,7 +569,34 @@ async def test_an_engine_that_never_drafted_is_not_saved(watch, clock, server):
     server.page = lambda: page().replace("spec_decode", "other")
     await polls(watch, clock, 10)
     watch.remember()
-    assert watch._remembered.saved(clock.wall()) == {"engines": []}
+    assert watch._remembered.saved(clock.wall())["engines"] == []
+
+
+async def test_a_restart_of_the_exporter_keeps_the_baseline_of_a_model(watch, clock, server):
+    page = server.page
+    steps = "vllm:inter_token_latency_seconds"
+
+    def plain():
+        text = page().replace("spec_decode", "other")
+        number = server.engines["m", "0"]
+        labels = 'model_name="m",engine="0"'
+        return (
+            f"{text}{steps}_count{{{labels}}} {400 * number}\n{steps}_sum{{{labels}}} {8 * number}\n"
+            f"vllm:num_requests_running{{{labels}}} 8\n"
+        )
+
+    server.page = plain
+    await polls(watch, clock, 70)
+    assert findings(watch, clock)["m", "0"].baseline.seconds == 69
+    watch.remember()
+    remembered = RememberedEngines()
+    remembered.recall(json.loads(json.dumps(watch._remembered.saved(clock.wall()))))
+    again = TargetMonitor(target(), config(), clock, remembered, EventLog("1"))
+    server.page = page
+    server.created = clock.wall()
+    await polls(again, clock, 5)
+    kept = findings(again, clock)["m", "0"].baseline
+    assert (kept.seconds, kept.age_seconds) == (69, 4)
 
 
 # Status of a target.

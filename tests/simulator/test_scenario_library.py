@@ -26,6 +26,7 @@ def test_the_documented_scenarios_are_included():
         "idle",
         "ngram",
         "dp8",
+        "enable",
         "overload",
         "rust",
         "dynamic",
@@ -131,6 +132,16 @@ def test_in_overload_requests_wait_and_are_preempted_and_then_the_queue_empties(
     assert engine.counts.preemptions > 0
     simulation.advance(150)
     assert engine.waiting == 0
+
+
+def test_in_enable_the_server_first_has_no_drafts_and_then_one_in_each_step():
+    simulation = Simulation(load_scenario("enable"))
+    simulation.advance(299)
+    (before,) = simulation.life.engines
+    assert (before.counts.drafts, before.counts.step.count > 100_000) == (0, True)
+    simulation.advance(60)
+    (after,) = simulation.life.engines
+    assert after.counts.drafts == after.counts.step.count > 10_000
 
 
 def test_in_dynamic_drafts_pause_while_the_load_is_high():

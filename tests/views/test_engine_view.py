@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from spec_decode_exporter.analysis.evaluation import UNREACHABLE, Evaluation
+from spec_decode_exporter.analysis.request_baseline import RequestBaseline
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.metrics.engine_metrics import ENGINE_METRICS
 from spec_decode_exporter.metrics.metric import MetricKind
@@ -50,6 +51,26 @@ def test_an_engine_is_shown_with_its_evaluation_and_the_findings_behind_it(busy,
     assert [depth.tokens for depth in view.depths if depth.recommended] == [evaluation.recommended.tokens]
     assert [finding.name for finding in view.findings] == [found.name for found in evaluation.findings] != []
     assert all(finding.text.endswith(".") and finding.severity for finding in view.findings)
+
+
+def test_the_baseline_is_shown_with_its_age_and_what_it_knows_of_requests(busy, view):
+    shown = view.baseline
+    assert shown.name == "60 min without speculation on 21 September"
+    assert (shown.seconds, shown.end, shown.age_seconds) == (
+        3600,
+        busy.baseline.end,
+        busy.baseline.age_seconds,
+    )
+    assert shown.first_token_seconds is None, "it saw no first tokens"
+    request = RequestBaseline(0.05, 0.85, 0.01, 3600.0, shown.end, "60 min")
+    known = replace(busy, baseline=replace(busy.baseline, request=request))
+    shown = engine_view(LABELS, known).baseline
+    assert (shown.first_token_seconds, shown.prefix_cache_hit_ratio, shown.queue_seconds) == (
+        0.05,
+        0.85,
+        0.01,
+    )
+    assert engine_view(LABELS, replace(busy, baseline=None)).baseline is None
 
 
 def test_a_number_is_the_one_that_the_metric_of_its_name_has(busy, view):

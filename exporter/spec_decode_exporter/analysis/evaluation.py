@@ -22,6 +22,7 @@ from spec_decode_exporter.analysis.finding_rules import findings
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.measured_cost import MeasuredCost
 from spec_decode_exporter.analysis.recommendation import Action, recommendation
+from spec_decode_exporter.analysis.request_baseline import RequestBaseline
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import State, drafts_what_it_finds, is_whole, state
 from spec_decode_exporter.analysis.speedup import (
@@ -73,6 +74,8 @@ class EvaluationInputs:
     drops: DropStatus = field(default_factory=DropStatus)
     faster: FasterMethod | None = None
     """Another method for the same model that is significantly faster (95 %), by an experiment."""
+    request_baseline: RequestBaseline | None = None
+    """Requests of the same model without speculation; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from functools import partial
 from spec_decode_exporter.analysis.depth import Depth
 from spec_decode_exporter.analysis.drops.drop import DropStatus
 from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.plain_period import PlainPeriod
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
@@ -51,6 +52,11 @@ def _engine_info(snapshot: EngineSnapshot) -> Values:
 def _draft_cost(snapshot: EngineSnapshot) -> Values:
     cost = snapshot.evaluation.cost
     return [] if cost is None else [((str(cost.source),), cost.draft_cost_ratio)]
+
+
+def _of_baseline(value: Callable[[PlainPeriod], float]) -> Read:
+    """Read a number of the period without speculation."""
+    return lambda snapshot: [] if snapshot.baseline is None else [((), value(snapshot.baseline))]
 
 
 def _depth_speedups(snapshot: EngineSnapshot) -> Numbers:
@@ -107,6 +113,19 @@ _INPUTS: tuple[Metric[EngineSnapshot], ...] = (
         labels=("source",),
         source=("configuration", series.STEP_SECONDS, "default of the method"),
         read=_draft_cost,
+    ),
+    _pay(
+        "spec_decode_baseline_age_seconds",
+        help="Time since the target last served the model without speculation, the learned baseline, in seconds.",
+        source=(series.DRAFTS,),
+        read=_of_baseline(lambda baseline: baseline.age_seconds),
+    ),
+    _pay(
+        "spec_decode_baseline_seconds",
+        help="Time with requests that the learned baseline without speculation covers, in seconds.",
+        default=False,
+        source=(series.DRAFTS,),
+        read=_of_baseline(lambda baseline: baseline.seconds),
     ),
 )
 

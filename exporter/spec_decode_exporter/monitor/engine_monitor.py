@@ -19,6 +19,7 @@ from spec_decode_exporter.analysis.evaluation import (
 )
 from spec_decode_exporter.analysis.experiments.faster_method import OFF, FasterMethod
 from spec_decode_exporter.analysis.integrity import Check, broken_checks
+from spec_decode_exporter.analysis.plain_period import PlainPeriod
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import WHOLE_WINDOW, State, is_whole
 from spec_decode_exporter.core.event import Event
@@ -33,6 +34,7 @@ from spec_decode_exporter.monitor.engine_events import (
     reset_events,
 )
 from spec_decode_exporter.monitor.evaluator import Evaluator
+from spec_decode_exporter.monitor.learned_baseline import LearnedBaseline
 from spec_decode_exporter.monitor.learned_state import LearnedState
 from spec_decode_exporter.monitor.step_times import StepTimes
 from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
@@ -64,6 +66,8 @@ class EngineSnapshot:
     drops: DropStatus
     reference_acceptance_ratio: float | None
     """Acceptance rate of the reference at this K."""
+    baseline: PlainPeriod | None = None
+    """Newest period without speculation of the model on its target; None without one."""
     figures: tuple[WindowFigures, ...] = field(init=False, repr=False, compare=False)
     """The figures of each window, computed once for all readers."""
 
@@ -82,7 +86,11 @@ class EngineMonitor:
     """
 
     def __init__(
-        self, windows: Sequence[float], assumptions: Assumptions | None = None, phase: float = 0.0
+        self,
+        windows: Sequence[float],
+        assumptions: Assumptions | None = None,
+        phase: float = 0.0,
+        baseline: LearnedBaseline | None = None,
     ) -> None:
         """Monitor an engine.
 
@@ -90,6 +98,7 @@ class EngineMonitor:
             windows: Lengths of the windows in seconds, ascending.
             assumptions: Knowledge of the engine besides its counters.
             phase: Position of its evaluations in every ``EVALUATED_EVERY`` seconds, 0 to 1.
+            baseline: Baseline of its model on its target, shared with the model's other engines.
         """
         self._assumptions = assumptions or Assumptions()
         self.history = EngineHistory(windows[-1])
@@ -103,7 +112,7 @@ class EngineMonitor:
         self._throttle = Throttle(EVALUATED_EVERY, phase)
         self._notifier = EngineChangeNotifier()
         self._errors = AnalysisErrors()
-        self._learned = LearnedState(self._assumptions)
+        self._learned = LearnedState(self._assumptions, baseline)
         self._baseline: Sequence[StepTimes] = ()
         self._faster: FasterMethod | None = None
         self._suspected: frozenset[Check] = frozenset()
@@ -224,6 +233,11 @@ class EngineMonitor:
             self._snapshots.clear()
         self._baseline, self._faster = baseline, faster
 
+    @property
+    def baseline(self) -> LearnedBaseline:
+        """Baseline of the model on its target; the object changes with later polls."""
+        return self._learned.baseline
+
     def learned(self) -> dict[str, Any] | None:
         """Return the state to persist as plain values for JSON; None if nothing was learned."""
         return self._errors.attempt("saving", self.history.last_seen, self._learned.saved)
@@ -254,6 +268,7 @@ class EngineMonitor:
             evaluation=UNREACHABLE if gone else self.evaluate(),
             drops=DropStatus(drops=drops.drops) if gone else drops,
             reference_acceptance_ratio=None if reference is None else reference.at(history.tokens),
+            baseline=self._period(),
         )
 
     def _evaluated(self, moment: float) -> Evaluation:
@@ -261,6 +276,7 @@ class EngineMonitor:
 
     def _inputs(self) -> EvaluationInputs:
         history = self.history
+        period = self._period() if history.speculates else None
         return EvaluationInputs(
             assumptions=self._assumptions,
             latencies=history.latencies(),
@@ -270,7 +286,13 @@ class EngineMonitor:
             costs=self._learned.costs(self._baseline),
             drops=self._drops(),
             faster=self._faster,
+            request_baseline=period.request if period else None,
         )
+
+    def _period(self) -> PlainPeriod | None:
+        """Return the period of the baseline; None without one, and after an internal error."""
+        last_seen, wall = self.history.last_seen, self.history.wall
+        return self._errors.attempt("baseline", last_seen, lambda: self._learned.baseline.period(wall))
 
     def _recognise_steps(self, seconds: float) -> None:
         """Detect whether this process counts decode steps by tokens, once a window contains no earlier one.

@@ -11,9 +11,10 @@ from spec_decode_exporter.analysis.measured_cost import MeasuredCost
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.typical_costs import fixed_tokens, undrafted_steps_are_plain
 from spec_decode_exporter.monitor.drops.drop_detector import DropDetector
-from spec_decode_exporter.monitor.step_times import StepTimes
-from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
-from spec_decode_exporter.scrape.page.sample import Sample
+from spec_decode_exporter.monitor.learned_baseline import LearnedBaseline
+from spec_decode_exporter.monitor.step_times import PlainTimes, StepTimes, times_by_load
+from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
+from spec_decode_exporter.scrape.page.sample import Buckets, Sample
 from spec_decode_exporter.window.engine_history import EngineHistory
 from spec_decode_exporter.window.increments import Increment
 
@@ -39,9 +40,13 @@ class Drafter(NamedTuple):
 class LearnedState:
     """Learns from each increment of an engine; another drafter resets it."""
 
-    def __init__(self, assumptions: Assumptions) -> None:
-        """Learn about an engine with these assumptions."""
+    def __init__(self, assumptions: Assumptions, baseline: LearnedBaseline | None = None) -> None:
+        """Learn about an engine with these assumptions, and about its model in ``baseline``."""
         self._assumptions = assumptions
+        self.baseline = baseline or LearnedBaseline()
+        self._queue: Buckets | None = None
+        self._speculates = False
+        self._wall = 0.0
         self._step_times = StepTimes()
         self._drops = DropDetector(assumptions.policy.drops)
         self._beginnings = 0
@@ -72,9 +77,7 @@ class LearnedState:
             self._beginnings = history.window_resets
             self._start_again()
         self._recall(history.tokens, increment)
-        if history.knows_steps:
-            plain = not history.speculates or undrafted_steps_are_plain(self._method)
-            self._step_times.observe(increment, sample.gauge(Gauge.RUNNING_REQUESTS), plain=plain)
+        self._learn_steps(increment, sample, history)
         counters = increment.counters
         if counters[Counter.DRAFTS]:
             self._tokens = max(self._tokens, history.tokens)
@@ -86,9 +89,19 @@ class LearnedState:
             increment.positions,
         )
 
-    def costs(self, baseline: Sequence[StepTimes] = ()) -> tuple[MeasuredCost, ...]:
-        """Return the measured cost of a draft token by load; ``baseline`` as in ``StepTimes.costs``."""
-        return self._step_times.costs(fixed_tokens(self._method), baseline)
+    def costs(self, arms: Sequence[StepTimes] = ()) -> tuple[MeasuredCost, ...]:
+        """Return the measured cost of a draft token by load.
+
+        Args:
+            arms: Step times of engines that serve the same model without speculation in an experiment.
+        """
+        times = self._step_times
+        experiment = times_by_load([arm.plain for arm in arms], times.now)
+        return times.costs(
+            (PlainTimes(experiment, CostSource.EXPERIMENT), self.baseline.plain_times(self._wall)),
+            fixed_tokens(self._method),
+            every_step_pays=not undrafted_steps_are_plain(self._method),
+        )
 
     @property
     def step_times(self) -> StepTimes:
@@ -118,6 +131,30 @@ class LearnedState:
     @property
     def _method(self) -> str:
         return self._assumptions.speculation.method
+
+    def _learn_steps(self, increment: Increment, sample: Sample, history: EngineHistory) -> None:
+        """Learn step times, and the baseline while the engine does not speculate."""
+        running, self._wall = sample.gauge(Gauge.RUNNING_REQUESTS), history.wall
+        if history.speculates != self._speculates:
+            # Plain steps of another process are those of the baseline.
+            self._step_times.forget_plain()
+            self._speculates, self._queue = history.speculates, None
+        if history.knows_steps:
+            plain = not history.speculates or undrafted_steps_are_plain(self._method)
+            self._step_times.observe(increment, running, plain=plain)
+        if not history.speculates:
+            self.baseline.plain(increment, running or 0.0, history.wall, knows_steps=history.knows_steps)
+            self._learn_queue(sample)
+        elif increment.counters[Counter.DRAFTS]:
+            self.baseline.drafting()
+
+    def _learn_queue(self, sample: Sample) -> None:
+        """Add the queue times since the last page with histograms to the baseline."""
+        queue = sample.latencies.get(Latency.QUEUE) if sample.latencies else None
+        if queue is not None:
+            if self._queue is not None:
+                self.baseline.queue(self._queue, queue)
+            self._queue = queue
 
     def _recall(self, tokens: int, increment: Increment) -> None:
         """Restore the persisted state, or discard it, once K and drafter are known."""

@@ -23,6 +23,7 @@ from spec_decode_exporter.monitor.engine_monitor import EngineMonitor, EngineSna
 from spec_decode_exporter.monitor.event_budget import EventBudget
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember
+from spec_decode_exporter.monitor.persistence.remembered_baselines import BaselineKey
 from spec_decode_exporter.monitor.persistence.remembered_engines import Key, RememberedEngines
 from spec_decode_exporter.monitor.target_engines import TargetEngines
 from spec_decode_exporter.monitor.target_status import TargetStatus
@@ -157,6 +158,7 @@ class TargetMonitor:
             learned = self._errors.attempt("saving", self._item_of(name), engine.learned)
             if learned is not None:
                 self._remembered.keep(self._key(name), learned, engine.history.last_seen + offset)
+            self._remembered.baselines.keep(self._baseline_key(name), engine.baseline)
 
     def status(self) -> TargetStatus:
         """Return the status of the target and of its polls."""
@@ -286,7 +288,8 @@ class TargetMonitor:
 
     def _add(self, name: EngineName, polled: Polled) -> EngineMonitor:
         own_phase = self._phase(f"evaluation of {name} at {self.target.url}")
-        engine = EngineMonitor(self._config.windows, self._assumptions(name.model_name), own_phase)
+        baseline = self._remembered.baselines.of(self._baseline_key(name))
+        engine = EngineMonitor(self._config.windows, self._assumptions(name.model_name), own_phase, baseline)
         learned = self._remembered.known(self._key(name))
         if learned is not None:
             engine.remember(learned)
@@ -321,6 +324,9 @@ class TargetMonitor:
 
     def _key(self, name: EngineName) -> Key:
         return Key(self.target.name, name.model_name, name.engine)
+
+    def _baseline_key(self, name: EngineName) -> BaselineKey:
+        return BaselineKey(self.target.name, name.model_name)
 
 
 def _settings(config: Config) -> tuple[object, ...]:

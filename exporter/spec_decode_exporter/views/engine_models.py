@@ -50,6 +50,20 @@ class CostView(View):
     running_requests: float | None = Field(description="Load at which it is known; null: for all loads.")
 
 
+class BaselineView(View):
+    """Newest period in which the target served the model without speculation."""
+
+    name: str = Field(description="Name in a sentence: `3 h without speculation on 12 November`.")
+    seconds: float = Field(description="Time with requests that it covers.")
+    end: float = Field(description="Unix time of its end.")
+    age_seconds: float = Field(description="Time from its end to the newest poll.")
+    first_token_seconds: float | None = Field(description="Mean time to first token; null if unknown.")
+    prefix_cache_hit_ratio: float | None = Field(
+        description="Share of the looked-up prompt tokens that the prefix cache held; null if unknown."
+    )
+    queue_seconds: float | None = Field(description="Median time in the queue; null if unknown.")
+
+
 class DepthView(View):
     """Estimated result of another number of draft tokens over the longest window: a hypothesis to test."""
 
@@ -110,6 +124,9 @@ class EngineView(View):
     configured_tokens: int | None = Field(description="K, the maximum of tokens per draft.")
     recommended_tokens: int | None = Field(description="Recommended draft tokens; 0 is no speculation.")
     cost: CostView | None = Field(description="Null if unknown; then no speed-up is estimated.")
+    baseline: BaselineView | None = Field(
+        description="Learned while the target served the model without speculation; null without such a time."
+    )
     crossover_running_requests: float | None = Field(description="Load at which speculation stops paying.")
     depths: tuple[DepthView, ...] = Field(description="Ascending by tokens; empty without a cost.")
     findings: tuple[FindingView, ...] = Field(description="Faults first, reasons for doubt last.")

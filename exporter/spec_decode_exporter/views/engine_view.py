@@ -12,6 +12,7 @@ from typing import Final
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.drops.drop import DropStatus
 from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.plain_period import PlainPeriod
 from spec_decode_exporter.figures import latency
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.figure import Figure, ListFigure
@@ -24,6 +25,7 @@ from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of
 from spec_decode_exporter.views.models import (
+    BaselineView,
     BucketView,
     CostView,
     CountsView,
@@ -77,6 +79,7 @@ def engine_view(labels: Mapping[str, str], snapshot: EngineSnapshot) -> EngineVi
         configured_tokens=snapshot.tokens or None,
         recommended_tokens=evaluation.recommended.tokens if evaluation.recommended else None,
         cost=_cost(evaluation.cost),
+        baseline=_baseline(snapshot.baseline),
         crossover_running_requests=evaluation.crossover,
         depths=tuple(_depths(evaluation)),
         findings=tuple(
@@ -165,6 +168,21 @@ def _cost(cost: Cost | None) -> CostView | None:
         fixed_cost_ratio=cost.fixed_cost_ratio,
         source=cost.source,
         running_requests=cost.running_requests,
+    )
+
+
+def _baseline(period: PlainPeriod | None) -> BaselineView | None:
+    if period is None:
+        return None
+    request = period.request
+    return BaselineView(
+        name=period.name,
+        seconds=period.seconds,
+        end=period.end,
+        age_seconds=period.age_seconds,
+        first_token_seconds=request.first_token_seconds if request else None,
+        prefix_cache_hit_ratio=request.prefix_hit_ratio if request else None,
+        queue_seconds=request.queue_seconds if request else None,
     )
 
 

@@ -13,6 +13,7 @@ from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.monitor.event_log import Plain
 from spec_decode_exporter.monitor.log_events import EVENT_TYPES
 from spec_decode_exporter.views.engine_models import (
+    BaselineView,
     BucketView,
     CostView,
     DepthView,
@@ -36,6 +37,7 @@ from spec_decode_exporter.views.window_models import (
 __all__ = [
     "ArmView",
     "ArmWindowView",
+    "BaselineView",
     "BucketView",
     "CostView",
     "CountsView",

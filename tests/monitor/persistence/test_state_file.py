@@ -131,8 +131,8 @@ def damaged(path, change):
         (lambda content: content.replace(b'"version":1', b'"version":2'), "it has version 2; this exporter reads 1"),
         (lambda content: b'{"a": 1}', "it is not a state of this exporter"),
         (lambda content: b"[]", "it is not a state of this exporter"),
-        (lambda content: b" " * (MAX_BYTES + 1), "it is larger than 20 MiB"),
-        (lambda content: b"[" + b"{}," * MAX_VALUES, "it has more than 1200000 values"),
+        (lambda content: b" " * (MAX_BYTES + 1), "it is larger than 24 MiB"),
+        (lambda content: b"[" + b"{}," * MAX_VALUES, "it has more than 1600000 values"),
     ],
 )  # fmt: skip
 def test_an_invalid_file_is_renamed_and_logged(path, log, change, reason):

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from spec_decode_exporter.core.number_formats import ABSENT
 from spec_decode_exporter.reports.observe.engine_sections import quantile
+from spec_decode_exporter.reports.observe.observe_report import report
+from spec_decode_exporter.reports.terminal import UNICODE, Paint
+from spec_decode_exporter.reports.terminal_report import text_report
 from spec_decode_exporter.views.models import BucketView
 
 
@@ -24,3 +29,12 @@ def test_a_quantile_has_no_more_digits_than_its_bucket_allows(value, lower, uppe
 
 def test_an_absent_quantile_is_a_dash():
     assert quantile(None, None) == ABSENT
+
+
+async def test_speculation_that_is_enabled_is_compared_with_the_time_before(observed):
+    view = await observed("enable", running=180, seconds=240, cost=False)
+    (engine,) = view.engines
+    assert engine.baseline.name == "119 s without speculation on 21 September"
+    text = text_report(report(view), Paint(UNICODE, width=120))
+    assert re.search(f"baseline +{engine.baseline.name}", text)
+    assert f"It is as measured against {engine.baseline.name}." in text

@@ -76,6 +76,17 @@ async def test_only_open_engines_show_details(engines):
     assert 'aria-expanded="true"' in opened
 
 
+async def test_an_open_engine_names_its_baseline(engines):
+    drafting, plain = (each.view for each in engines)
+    assert drafting.baseline is None
+    assert plain.baseline.name.startswith("5 min without speculation")
+    shown = drafting.model_copy(update={"baseline": plain.baseline})
+    for view, number in ((drafting, 0), (shown, 1)):
+        page = PageData(100.0, iter([ShownEngine(view, None)]), [target()], ())
+        html = await content(PageQuery("", (view.id,)), page)
+        assert html.count(f"Baseline: {plain.baseline.name}.") == number
+
+
 async def test_a_filter_keeps_the_counts_of_the_whole_fleet(engines):
     html = await content(PageQuery("method=eagle3"), PageData(100.0, iter(engines), [target()], ()))
     assert html.count('class="engine"') == 1

@@ -42,7 +42,7 @@ def _expanded(degrees: int) -> float:
     return z + first / degrees + second / degrees**2 + third / degrees**3
 
 
-def degrees_of_sum(variances: Sequence[float], degrees: Sequence[int]) -> float:
+def degrees_of_sum(variances: Sequence[float], degrees: Sequence[float]) -> float:
     """Return the degrees of freedom of the sum of ``variances`` with ``degrees`` each."""
     spread = sum(variance**2 / own for variance, own in zip(variances, degrees, strict=True))
     # Without variation any degrees are right. Squares of tiny variances underflow to 0 too.

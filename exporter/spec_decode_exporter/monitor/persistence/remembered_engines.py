@@ -1,4 +1,4 @@
-"""Learned state of engines by labels, for restarts of the exporter and absences of servers."""
+"""Learned state of engines by labels, and baselines, for restarts of the exporter and absences of servers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import structlog
 
+from spec_decode_exporter.monitor.persistence.remembered_baselines import RememberedBaselines
 from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES
 
 REMEMBERED_SECONDS: Final = 7 * 86_400.0
@@ -40,6 +41,7 @@ class RememberedEngines:
         """By target, oldest entry first."""
         self._number = 0
         self._too_many = False
+        self.baselines = RememberedBaselines()
 
     def recall(self, saved: Mapping[str, Any]) -> None:
         """Add the result of an earlier ``saved``, for unknown engines; omit invalid entries."""
@@ -52,6 +54,7 @@ class RememberedEngines:
                 continue
             if self.known(key) is None:
                 self.keep(key, known[1], known[0])
+        self.baselines.recall(saved.get("baselines"))
 
     def keep(self, key: Key, learned: dict[str, Any], seen: float) -> None:
         """Keep the learned state of an engine with its last poll (Unix time), unless its labels are too long.
@@ -83,7 +86,8 @@ class RememberedEngines:
         return {
             "engines": [
                 {**key._asdict(), "seen": seen, "learnt": learned} for key, (seen, learned) in self._entries()
-            ]
+            ],
+            "baselines": self.baselines.saved(now),
         }
 
     def _entries(self) -> Iterator[tuple[Key, _Entry]]:

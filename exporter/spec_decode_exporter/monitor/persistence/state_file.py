@@ -17,10 +17,10 @@ from spec_decode_exporter.core.checksummed_file import ChecksummedFile, Unusable
 from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
 
 _SEAL: Final = ChecksummedFile("spec-decode-exporter state", version=1, noun="a state")
-MAX_BYTES: Final = 20 * 2**20
-"""Maximum size: 2,000 engines of 5 kB, and their labels."""
-MAX_VALUES: Final = 1_200_000
-"""Maximum number of values: 600 for each engine."""
+MAX_BYTES: Final = 24 * 2**20
+"""Maximum size: 2,000 engines of 5 kB, 512 baselines of 6 kB, and their labels."""
+MAX_VALUES: Final = 1_600_000
+"""Maximum number of values: 600 for each engine, and 700 for each baseline."""
 
 _log = structlog.get_logger(__name__)
 

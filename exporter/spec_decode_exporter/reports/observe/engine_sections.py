@@ -24,13 +24,13 @@ _LATENCIES: Final[Mapping[Latency, str]] = {
     Latency.END_TO_END: "end to end",
 }
 _SOURCES: Final[Mapping[CostSource, str]] = {
-    CostSource.EXPERIMENT: "by step times with drafts here and without drafts in the baseline",
+    CostSource.EXPERIMENT: "as measured against the baseline of its experiment",
     CostSource.MEASURED: "as measured on this engine, with drafts and without",
-    CostSource.BASELINE: "by step times with drafts, and earlier without",
-    CostSource.IMPORTED: "as vllm bench forward measured",
+    CostSource.BASELINE: "as measured against an earlier time without speculation",
+    CostSource.IMPORTED: "as `vllm bench forward` measured it",
     CostSource.CONFIGURED: "as it was given",
-    CostSource.SIZES: "by the sizes of the models",
-    CostSource.TYPICAL: "what the method usually costs",
+    CostSource.SIZES: "estimated from the sizes of both models",
+    CostSource.TYPICAL: "the method's typical cost",
 }
 _SHOWN_ELSEWHERE: Final = frozenset({*DOUBTS, FindingName.TYPICAL_COST})
 
@@ -131,7 +131,13 @@ def _cost(engine: EngineView, window: WindowView) -> Iterator[Part]:
         requests = f"{engine.crossover_running_requests:.0f}"
         yield Figure("stops paying at", requests, "", "running requests")
     advice = "" if cost.source is CostSource.CONFIGURED else f" {GIVE_COST}"
-    yield Note(f"It is {_SOURCES[cost.source]}.{advice}")
+    yield Note(f"It is {_source(engine, cost.source)}.{advice}")
+
+
+def _source(engine: EngineView, source: CostSource) -> str:
+    if source is CostSource.BASELINE and engine.baseline is not None:
+        return f"as measured against {engine.baseline.name}"
+    return _SOURCES[source]
 
 
 def _findings(engine: EngineView, _: WindowView) -> Iterator[Note]:

@@ -137,6 +137,8 @@ def _facts(engine: EngineView) -> Iterator[Fact]:
             untrusted=bool(engine.method),
         )
         yield Fact("draft tokens", drafts)
+    if engine.baseline is not None:
+        yield Fact("baseline", engine.baseline.name)
     for window in engine.windows[-1:]:
         yield Fact("seen", _load(window))
 

@@ -36,12 +36,10 @@ def detail(engine: ShownEngine, page: PageData) -> Markup:
 
 def _headline(view: EngineView) -> Markup:
     statement = tag("p", verdict_sign(view.verdict), tag("span", view.verdict_text), class_="statement")
-    return tag(
-        "div",
-        statement,
-        tag("p", view.recommendation_text, class_="advice-text"),
-        class_=f"headline {view.verdict}",
-    )
+    lines = [statement, tag("p", view.recommendation_text, class_="advice-text")]
+    if view.baseline is not None:
+        lines.append(tag("p", "Baseline: ", view.baseline.name, ".", class_="note"))
+    return tag("div", *lines, class_=f"headline {view.verdict}")
 
 
 def _findings(findings: Iterable[FindingView]) -> Iterator[Markup]:
