@@ -117,7 +117,7 @@ def test_ratios_of_groups_name_the_counters_that_an_engine_needs():
         for figure in FIGURES
         if figure.in_groups is GroupSum.RATIO_OF_SUMS and isinstance(figure, ScalarFigure)
     ]
-    assert len(ratios) == 7
+    assert len(ratios) == 8
     assert violations(lambda figure: figure.counters, ratios) == []
 
 

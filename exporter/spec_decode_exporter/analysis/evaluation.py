@@ -14,12 +14,14 @@ from spec_decode_exporter.analysis.cost import Cost, cost_curve, cost_of
 from spec_decode_exporter.analysis.crossover import crossover_running_requests
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth, depths, marginal_benefits, recommended
 from spec_decode_exporter.analysis.drops.drop import DropStatus
+from spec_decode_exporter.analysis.end_to_end import EndToEnd, capped, end_to_end
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.finding import Finding
 from spec_decode_exporter.analysis.finding_context import FindingContext
 from spec_decode_exporter.analysis.finding_rules import findings
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.recommendation import Action, recommendation
+from spec_decode_exporter.analysis.request_baseline import RequestBaseline
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import State, is_whole, state
 from spec_decode_exporter.analysis.speedup import speedup_estimate
@@ -66,6 +68,8 @@ class EvaluationInputs:
     drops: DropStatus = field(default_factory=DropStatus)
     faster: FasterMethod | None = None
     """Another method for the same model that is significantly faster (95 %), by an experiment."""
+    request_baseline: RequestBaseline | None = None
+    """Requests of the same model without speculation; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +113,15 @@ class Evaluation:
     """Better method, as long as an experiment shows one."""
     is_cost_sure: bool = False
     """Whether the cost of the longest window is certain enough, at its load, for ``harmful``."""
+    requests: tuple[EndToEnd | None, ...] = ()
+    """Speed-up of whole requests in each window."""
+    request_baseline: RequestBaseline | None = None
+    """Requests without speculation, if they are known."""
+
+    @property
+    def request(self) -> EndToEnd | None:
+        """Speed-up of whole requests in the longest window."""
+        return self.requests[-1] if self.requests else None
 
     @property
     def cost(self) -> Cost | None:
@@ -126,6 +139,7 @@ class Assessment:
     context: FindingContext
     costs: tuple[Cost | None, ...]
     bounds: tuple[Bounds, ...]
+    requests: tuple[EndToEnd | None, ...]
     depths: tuple[Depth, ...]
     advice: EngineAdvice
     """EngineAdvice by these windows alone; ``NO_ADVICE`` unless ``is_advisable``."""
@@ -147,12 +161,17 @@ def assess(windows: tuple[Window, ...], inputs: EvaluationInputs) -> Assessment:
     window, assumptions = windows[-1], inputs.assumptions
     costs = tuple(_cost(each, inputs) for each in windows)
     bounds = tuple(map(_bounds, windows, costs))
+    requests = tuple(
+        _request(*each, inputs.request_baseline) for each in zip(windows, costs, bounds, strict=True)
+    )
     cost = costs[-1]
     context = FindingContext(
         window,
         assumptions.policy,
         _state(window, inputs),
-        _verdict(window, bounds[-1], cost, assumptions.policy),
+        capped(
+            _verdict(window, bounds[-1], cost, assumptions.policy), requests[-1], assumptions.policy.speedup
+        ),
         bounds[-1].acceptance_length,
         cost,
         crossover=_crossover(window, inputs),
@@ -162,9 +181,10 @@ def assess(windows: tuple[Window, ...], inputs: EvaluationInputs) -> Assessment:
         drops=inputs.drops,
         recent_length=acceptance_length_tokens(windows[0]),
         faster=inputs.faster,
+        request_baseline=inputs.request_baseline,
     )
     known = () if cost is None else depths(window, cost)
-    return Assessment(context, costs, bounds, known, _advice(context, known))
+    return Assessment(context, costs, bounds, requests, known, _advice(context, known))
 
 
 def conclude(assessment: Assessment, advice: EngineAdvice) -> Evaluation:
@@ -185,6 +205,8 @@ def conclude(assessment: Assessment, advice: EngineAdvice) -> Evaluation:
         findings(replace(context, depth=depth)),
         context.faster,
         is_cost_sure=cost is not None and is_sure(cost, context.window),
+        requests=assessment.requests,
+        request_baseline=context.request_baseline,
     )
 
 
@@ -221,6 +243,13 @@ def _bounds(window: Window, cost: Cost | None) -> Bounds:
         acceptance_length_estimate(window),
         None if cost is None else speedup_estimate(window, cost),
     )
+
+
+def _request(
+    window: Window, cost: Cost | None, bounds: Bounds, baseline: RequestBaseline | None
+) -> EndToEnd | None:
+    speedup = None if cost is None else estimated_speedup_ratio(window, cost)
+    return end_to_end(window, speedup, bounds.speedup, baseline)
 
 
 def _verdict(window: Window, bounds: Bounds, cost: Cost | None, policy: Policy) -> Verdict:

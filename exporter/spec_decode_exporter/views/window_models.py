@@ -37,6 +37,9 @@ class CountsView(View):
     first_tokens: int | None = Field(description="First tokens of requests, which no decode step gives.")
     decode_steps: int | None = Field(description="Decode steps, counted once for each running request.")
     decode_nanoseconds: int | None = Field(description="Time that requests spent in decode steps.")
+    first_token_nanoseconds: int | None = Field(
+        description="Time until the first tokens of requests, time in the queue included."
+    )
     preemptions: int | None = Field(description="Preemptions.")
     prefix_cache_queries: int | None = Field(description="Prompt tokens looked up in the prefix cache.")
     prefix_cache_hits: int | None = Field(description="Prompt tokens that the prefix cache held.")

@@ -25,7 +25,11 @@ _MAX_GAUGE = 2**31
 # An increment is two rows. Counts: the counters, then the positions. Times, which exceed 32 bits: the covered
 # time, the gauges' sums, and the counters of nanoseconds.
 _COUNTS, _TIMES = range(2)
-_NANOSECONDS = (Counter.DECODE_NANOSECONDS, Counter.END_TO_END_NANOSECONDS)
+_NANOSECONDS = (
+    Counter.DECODE_NANOSECONDS,
+    Counter.END_TO_END_NANOSECONDS,
+    Counter.FIRST_TOKEN_NANOSECONDS,
+)
 _COUNTED = tuple(counter for counter in Counter if counter not in _NANOSECONDS)
 _POSITIONS = len(_COUNTED)
 _COVERED = 0

@@ -28,6 +28,7 @@ class Counter(IntEnum):
     PROMPT_TOKENS = 10
     FINISHED_REQUESTS = 11
     END_TO_END_NANOSECONDS = 12
+    FIRST_TOKEN_NANOSECONDS = 13
 
 
 class Gauge(IntEnum):
@@ -109,6 +110,7 @@ ENGINES = (
             *_SPECULATION,
             Series(Counter.GENERATION_TOKENS, ("generation_tokens_total",)),
             Series(Counter.FIRST_TOKENS, ("time_to_first_token_seconds_count",)),
+            Series(Counter.FIRST_TOKEN_NANOSECONDS, ("time_to_first_token_seconds_sum",)),
             # One observation a decode step, whatever its number of tokens; until 0.10 under the second name.
             Series(
                 Counter.DECODE_STEPS,
@@ -151,6 +153,7 @@ ENGINES = (
             Series(Counter.GENERATION_TOKENS, ("generation_tokens_total",)),
             Series(Counter.PROMPT_TOKENS, ("prompt_tokens_total",)),
             Series(Counter.FIRST_TOKENS, ("time_to_first_token_seconds_count",)),
+            Series(Counter.FIRST_TOKEN_NANOSECONDS, ("time_to_first_token_seconds_sum",)),
             Series(Counter.FINISHED_REQUESTS, ("e2e_request_latency_seconds_count",)),
             Series(Counter.END_TO_END_NANOSECONDS, ("e2e_request_latency_seconds_sum",)),
             Series(Gauge.RUNNING_REQUESTS, ("num_requests_running",)),
@@ -177,6 +180,7 @@ ENGINES = (
         (
             Series(Counter.GENERATION_TOKENS, ("generation_tokens_total",)),
             Series(Counter.FIRST_TOKENS, ("time_to_first_token_seconds_count",)),
+            Series(Counter.FIRST_TOKEN_NANOSECONDS, ("time_to_first_token_seconds_sum",)),
             Series(Gauge.RUNNING_REQUESTS, ("num_running_reqs",)),
             Series(Gauge.WAITING_REQUESTS, ("num_queue_reqs",)),
             Series(Gauge.KV_CACHE_USAGE, ("token_usage",)),

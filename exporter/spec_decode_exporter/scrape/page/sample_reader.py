@@ -164,7 +164,12 @@ def _sample(
 
 
 _SCALE = {
-    int(counter): _NANOSECONDS for counter in (Counter.DECODE_NANOSECONDS, Counter.END_TO_END_NANOSECONDS)
+    int(counter): _NANOSECONDS
+    for counter in (
+        Counter.DECODE_NANOSECONDS,
+        Counter.END_TO_END_NANOSECONDS,
+        Counter.FIRST_TOKEN_NANOSECONDS,
+    )
 }
 
 
