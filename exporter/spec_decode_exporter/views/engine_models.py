@@ -50,6 +50,19 @@ class CostView(View):
     running_requests: float | None = Field(description="Load at which it is known; null: for all loads.")
 
 
+class RequestBaselineView(View):
+    """Mean request of the same model without speculation."""
+
+    time_to_first_token_seconds: float = Field(description="Mean time to first token, queue included.")
+    prefix_cache_hit_ratio: float | None = Field(
+        description="Share of prompt tokens that the prefix cache held; null if unknown."
+    )
+    queue_seconds: float | None = Field(description="Median time in the queue; null if unknown.")
+    seconds: float = Field(description="Time without speculation that it covers.")
+    end: float = Field(description="Unix time of its end.")
+    source: str = Field(description="Its source in words.")
+
+
 class DepthView(View):
     """Estimated result of another number of draft tokens over the longest window: a hypothesis to test."""
 
@@ -110,6 +123,9 @@ class EngineView(View):
     configured_tokens: int | None = Field(description="K, the maximum of tokens per draft.")
     recommended_tokens: int | None = Field(description="Recommended draft tokens; 0 is no speculation.")
     cost: CostView | None = Field(description="Null if unknown; then no speed-up is estimated.")
+    request_baseline: RequestBaselineView | None = Field(
+        description="Requests without speculation; null if unknown."
+    )
     crossover_running_requests: float | None = Field(description="Load at which speculation stops paying.")
     depths: tuple[DepthView, ...] = Field(description="Ascending by tokens; empty without a cost.")
     findings: tuple[FindingView, ...] = Field(description="Faults first, reasons for doubt last.")

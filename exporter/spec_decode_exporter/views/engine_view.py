@@ -11,7 +11,9 @@ from typing import Final
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.drops.drop import DropStatus
+from spec_decode_exporter.analysis.end_to_end import EndToEnd
 from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.request_baseline import RequestBaseline
 from spec_decode_exporter.figures import latency
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.figure import Figure, ListFigure
@@ -29,10 +31,12 @@ from spec_decode_exporter.views.models import (
     CountsView,
     DepthView,
     DropsView,
+    EndToEndView,
     EngineView,
     Estimated,
     FindingView,
     QuantilesView,
+    RequestBaselineView,
     SnapshotView,
     SpreadView,
     TotalsView,
@@ -77,6 +81,7 @@ def engine_view(labels: Mapping[str, str], snapshot: EngineSnapshot) -> EngineVi
         configured_tokens=snapshot.tokens or None,
         recommended_tokens=evaluation.recommended.tokens if evaluation.recommended else None,
         cost=_cost(evaluation.cost),
+        request_baseline=_request_baseline(evaluation.request_baseline),
         crossover_running_requests=evaluation.crossover,
         depths=tuple(_depths(evaluation)),
         findings=tuple(
@@ -85,7 +90,11 @@ def engine_view(labels: Mapping[str, str], snapshot: EngineSnapshot) -> EngineVi
         ),
         drops=_drops(snapshot.drops),
         broken_checks=tuple(sorted(snapshot.broken)),
-        windows=tuple(map(_window, snapshot.figures)),
+        windows=tuple(
+            _window(window, request)
+            for window, request in zip_longest(snapshot.figures, evaluation.requests)
+            if window is not None
+        ),
         latency_seconds={name: _quantiles(buckets) for name, buckets in snapshot.latencies.items()},
         engine_reported_acceptance_ratio=_reported(snapshot, Gauge.REPORTED_ACCEPTANCE_RATIO),
         engine_reported_acceptance_length_tokens=_reported(snapshot, Gauge.REPORTED_ACCEPTANCE_LENGTH),
@@ -119,7 +128,7 @@ def _totals(snapshot: EngineSnapshot) -> TotalsView:
     )
 
 
-def _window(window: WindowFigures) -> WindowView:
+def _window(window: WindowFigures, request: EndToEnd | None) -> WindowView:
     return WindowView.model_validate(
         {
             "window": window.label,
@@ -128,6 +137,7 @@ def _window(window: WindowFigures) -> WindowView:
             "partial": window.window.partial,
             "counts": counts_view(window.window),
             **{figure.key: _value(window, figure) for figure in _FIGURES},
+            "end_to_end_speedup_ratio": _end_to_end(request),
             "interval_acceptance_ratio": _spread(window.spread()),
         }
     )
@@ -148,6 +158,18 @@ def _estimated(value: float | None, estimate: Estimate | None) -> Estimated:
     )
 
 
+def _end_to_end(request: EndToEnd | None) -> EndToEndView | None:
+    if request is None:
+        return None
+    bounds = request.bounds
+    return EndToEndView(
+        value=request.value,
+        lower=bounds.lower if bounds else None,
+        upper=bounds.upper if bounds else None,
+        basis=request.basis,
+    )
+
+
 def _spread(spread: Spread | None) -> SpreadView | None:
     if spread is None:
         return None
@@ -165,6 +187,19 @@ def _cost(cost: Cost | None) -> CostView | None:
         fixed_cost_ratio=cost.fixed_cost_ratio,
         source=cost.source,
         running_requests=cost.running_requests,
+    )
+
+
+def _request_baseline(baseline: RequestBaseline | None) -> RequestBaselineView | None:
+    if baseline is None:
+        return None
+    return RequestBaselineView(
+        time_to_first_token_seconds=baseline.first_token_seconds,
+        prefix_cache_hit_ratio=baseline.prefix_hit_ratio,
+        queue_seconds=baseline.queue_seconds,
+        seconds=baseline.seconds,
+        end=baseline.end,
+        source=baseline.source,
     )
 
 

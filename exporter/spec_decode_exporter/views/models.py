@@ -20,12 +20,14 @@ from spec_decode_exporter.views.engine_models import (
     EngineView,
     FindingView,
     QuantilesView,
+    RequestBaselineView,
     TotalsView,
 )
 from spec_decode_exporter.views.experiment_models import ArmView, ArmWindowView, ExperimentView
 from spec_decode_exporter.views.request_models import RequestsView
 from spec_decode_exporter.views.window_models import (
     CountsView,
+    EndToEndView,
     Estimated,
     GroupWindowView,
     SpreadView,
@@ -41,6 +43,7 @@ __all__ = [
     "CountsView",
     "DepthView",
     "DropsView",
+    "EndToEndView",
     "EngineView",
     "Estimated",
     "EventView",
@@ -52,6 +55,7 @@ __all__ = [
     "HistoryEngineView",
     "HistoryView",
     "QuantilesView",
+    "RequestBaselineView",
     "SnapshotView",
     "SpreadView",
     "TargetView",

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
+from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQUESTS, passing_requests
@@ -23,6 +25,12 @@ STATES: Final = {
 }
 """Sentences about an engine that does not draft now; the page uses them too."""
 
+BASES: Final[Mapping[EndToEndBasis, str]] = {
+    EndToEndBasis.SAME_FIRST_TOKEN: "if the first token takes as long without it",
+    EndToEndBasis.BASELINE: "compared with requests without it",
+}
+"""Meanings of the speed-up of a request, by its basis."""
+
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 
 _VERDICTS: Final = {
@@ -34,6 +42,10 @@ _VERDICTS: Final = {
 }
 
 
+_SLOWER_REQUESTS: Final = "Speculation makes requests slower"
+"""Statement for ``poor`` if whole requests are significantly slower (95 %) than a baseline."""
+
+
 def verdict_text(snapshot: EngineSnapshot) -> str:
     """Return the state, or else the verdict with its figure."""
     evaluation = snapshot.evaluation
@@ -41,16 +53,28 @@ def verdict_text(snapshot: EngineSnapshot) -> str:
         return STATES[evaluation.state]
     if evaluation.verdict is Verdict.INSUFFICIENT:
         return "Too little was drafted, or too unevenly, to say whether speculation pays."
-    return f"{_VERDICTS[evaluation.verdict]}: {_figure(snapshot)}."
+    return f"{_statement(evaluation)}: {_figure(snapshot)}."
+
+
+def _statement(evaluation: Evaluation) -> str:
+    request = evaluation.request
+    if evaluation.verdict is Verdict.POOR and request is not None and request.is_slower:
+        return _SLOWER_REQUESTS
+    return _VERDICTS[evaluation.verdict]
 
 
 def _figure(snapshot: EngineSnapshot) -> str:
-    """Write the speed-up or, if the cost is unknown, the acceptance length."""
+    """Write the speed-up of a request and of decoding or, if the cost is unknown, the acceptance length."""
     figures = snapshot.figures[-1]
     speedup, length = (figures.value(key) for key in ("estimated_speedup_ratio", "acceptance_length_tokens"))
+    request = snapshot.evaluation.request
+    if speedup is not None and request is not None:
+        span = _between(request.bounds, figures.window)
+        whole = f"a request is {request.value:.2f} times as fast as without it{span}"
+        return f"{whole}; decoding {speedup:.2f} times"
     if speedup is not None:
         span = _between(figures.estimate("estimated_speedup_ratio"), figures.window)
-        return f"{speedup:.2f} times as fast as without it{span}"
+        return f"{speedup:.2f} times as fast as without it{span}, decode only"
     span = _between(figures.estimate("acceptance_length_tokens"), figures.window)
     return f"a draft gives {length:.2f} tokens{span}, at an unknown cost"
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
 from spec_decode_exporter.figures.figure import Figure, GroupSum, ListFigure
 from spec_decode_exporter.figures.table import shown
 
@@ -22,6 +23,14 @@ class Estimated(View):
     value: float | None = Field(description="Null if the window has no counts to compute it from.")
     lower: float | None = Field(description="Null if too few requests pass through the window for bounds.")
     upper: float | None = Field(description="Null exactly if `lower` is null.")
+
+
+class EndToEndView(Estimated):
+    """Speed of whole requests relative to no speculation: time to first token and decoding."""
+
+    basis: EndToEndBasis = Field(
+        description="Source of the time to first token without speculation: a baseline, or the same as with it."
+    )
 
 
 class CountsView(View):
@@ -83,9 +92,13 @@ def _type_of(figure: Figure) -> object:
 
 
 def _window_fields() -> dict[str, Any]:
-    """Return the fields of the figures, in the order of the table, and that of the spread over polls."""
+    """Return the fields of the figures, in the order of the table, and those computed beside it."""
     return {
         **{figure.key: (_type_of(figure), Field(description=figure.description)) for figure in shown()},
+        "end_to_end_speedup_ratio": (
+            EndToEndView | None,
+            Field(description="Null without a speed-up, or without times to first token: decode only."),
+        ),
         "interval_acceptance_ratio": (SpreadView | None, Field(description="Null without draft tokens.")),
     }
 
@@ -126,6 +139,9 @@ if TYPE_CHECKING:
         time_per_output_token_seconds: float | None
         running_requests: float | None
         waiting_requests: float | None
+        prefix_cache_hit_ratio: float | None
+        time_to_first_token_seconds: float | None
+        end_to_end_speedup_ratio: EndToEndView | None
         interval_acceptance_ratio: SpreadView | None
 
     class GroupWindowView(GroupWindowHeadView):
