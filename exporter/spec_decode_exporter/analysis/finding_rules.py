@@ -164,16 +164,15 @@ RULES = (
         Severity.WARNING,
         drafting,
         request.prefix_cache_lost,
-        "{requests:.0f} requests looked up {queries:.0f} prompt tokens in the prefix cache in {seconds:.0f} s, "
-        "and found none. Speculation switches the prefix cache off without a warning on some hybrid models "
+        "{requests:.0f} requests looked up {queries:.0f} prompt tokens in the prefix cache in {seconds:.0f} "
+        "s, and found none. With some hybrid models speculation disables the prefix cache without a warning "
         "(vLLM issue 54360), and each prompt is computed again. To confirm, send one long prompt twice. If "
         "the second first token is as slow as the first one, update vLLM, set "
         "--prefix-cache-retention-interval to the block size, or use another method. If it is fast, only the "
         "counter is wrong. Prompts without a common beginning have no hits either.",
         (
             "Without speculation {hits_without:.3f} of the prompt tokens were found.",
-            "The mean time to first token is {first_token:.3g} s, and was {first_token_without:.3g} s without "
-            "speculation.",
+            "The mean time to first token is {first_token:.3g} s, without it {first_token_without:.3g} s.",
         ),
     ),
     Rule(

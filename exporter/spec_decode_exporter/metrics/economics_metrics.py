@@ -55,10 +55,11 @@ def _draft_cost(snapshot: EngineSnapshot) -> Values:
 
 
 def _of_requests(value: Callable[[EndToEnd], float | None]) -> Read:
-    """Read a number of the speed-up of whole requests, for every window that has one."""
+    """Read a number of the speed-up of whole requests in the longest window."""
 
     def read(snapshot: EngineSnapshot) -> Numbers:
-        for window, request in zip(snapshot.windows, snapshot.evaluation.requests, strict=False):
+        request = snapshot.evaluation.request
+        for window in snapshot.windows[-1:]:
             if request is not None:
                 yield (window_label(window), str(request.basis)), value(request)
 

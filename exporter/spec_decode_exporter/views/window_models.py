@@ -29,7 +29,7 @@ class EndToEndView(Estimated):
     """Speed of whole requests relative to no speculation: time to first token and decoding."""
 
     basis: EndToEndBasis = Field(
-        description="Source of the time to first token without speculation: a baseline, or the same as with it."
+        description="Time to first token without speculation: that of a baseline, or the same as with it."
     )
 
 
