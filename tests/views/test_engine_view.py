@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from spec_decode_exporter.analysis.evaluation import UNREACHABLE, Evaluation
+from spec_decode_exporter.analysis.request_baseline import RequestBaseline
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.metrics.engine_metrics import ENGINE_METRICS
 from spec_decode_exporter.metrics.metric import MetricKind
@@ -22,6 +23,10 @@ LABELS = {"target": "one", "model_name": "m", "engine": "0", "team": "a"}
 @pytest.fixture(scope="module")
 def view(busy):
     return engine_view(LABELS, busy)
+
+
+BESIDE_THE_TABLE = {"counts", "interval_acceptance_ratio", "end_to_end_speedup_ratio"}
+"""Fields of a window that no row of the figure table has."""
 
 
 def values(findings):
@@ -55,7 +60,7 @@ def test_an_engine_is_shown_with_its_evaluation_and_the_findings_behind_it(busy,
 def test_a_number_is_the_one_that_the_metric_of_its_name_has(busy, view):
     metrics, compared = values(busy), 0
     for window in view.windows:
-        for name in WindowView.model_fields.keys() - {"counts", "interval_acceptance_ratio"}:
+        for name in WindowView.model_fields.keys() - BESIDE_THE_TABLE:
             shown = getattr(window, name)
             if hasattr(shown, "value"):
                 for side in ("lower", "upper"):
@@ -72,6 +77,37 @@ def test_a_number_is_the_one_that_the_metric_of_its_name_has(busy, view):
                 assert count == metrics[f"window_{name}", window.window]
                 compared += 1
     assert compared > 90
+
+
+def test_the_speed_up_of_a_request_is_that_of_the_metric(busy, view):
+    metrics, last = values(busy), view.windows[-1]
+    request = last.end_to_end_speedup_ratio
+    assert request.basis == "same_first_token"
+    for suffix, number in (("", request.value), ("_lower", request.lower), ("_upper", request.upper)):
+        name = f"end_to_end_speedup_ratio{suffix}"
+        assert metrics[name, last.window, "same_first_token"] == number
+        assert (name, "30s", "same_first_token") not in metrics
+    assert request.value < last.estimated_speedup_ratio.value
+    assert view.windows[0].end_to_end_speedup_ratio is not None
+
+
+def test_without_an_evaluation_no_window_has_a_speed_up_of_requests(busy):
+    failed = engine_view(LABELS, replace(busy, evaluation=Evaluation(State.ACTIVE)))
+    assert [window.end_to_end_speedup_ratio for window in failed.windows] == [None, None]
+
+
+def test_a_baseline_of_requests_is_shown(busy, view):
+    assert view.request_baseline is None
+    baseline = RequestBaseline(0.05, 0.85, 0.01, 600.0, 1_790_000_000.0, "10 min without speculation")
+    compared = replace(busy, evaluation=replace(busy.evaluation, request_baseline=baseline))
+    assert engine_view(LABELS, compared).request_baseline.model_dump() == {
+        "time_to_first_token_seconds": 0.05,
+        "prefix_cache_hit_ratio": 0.85,
+        "queue_seconds": 0.01,
+        "seconds": 600.0,
+        "end": 1_790_000_000.0,
+        "source": "10 min without speculation",
+    }
 
 
 def test_the_totals_are_the_counters_of_the_page(busy, view):

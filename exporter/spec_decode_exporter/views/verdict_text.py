@@ -26,8 +26,8 @@ STATES: Final = {
 """Sentences about an engine that does not draft now; the page uses them too."""
 
 BASES: Final[Mapping[EndToEndBasis, str]] = {
-    EndToEndBasis.SAME_FIRST_TOKEN: "if the first token takes as long without it",
-    EndToEndBasis.BASELINE: "compared with requests without it",
+    EndToEndBasis.SAME_FIRST_TOKEN: "with the same first token",
+    EndToEndBasis.BASELINE: "against the baseline",
 }
 """Meanings of the speed-up of a request, by its basis."""
 

@@ -96,7 +96,6 @@ def _positions(_: EngineView, window: WindowView) -> Iterator[Part]:
 
 def _times(engine: EngineView, window: WindowView) -> Iterator[Figure]:
     yield from figure_lines("Time", window, _first_token(engine))
-    yield from _prefix_cache(engine, window)
     for latency, name in _LATENCIES.items():
         quantiles = engine.latency_seconds.get(latency)
         if quantiles is not None and quantiles.p50 is not None:
@@ -110,6 +109,7 @@ def _times(engine: EngineView, window: WindowView) -> Iterator[Figure]:
             )
             tail = f"p95 and p99 {p95}" if p95 == p99 else f"p95 {p95}, p99 {p99}"
             yield Figure(name, median, "", f"p50; {tail}")
+    yield from _prefix_cache(engine, window)
 
 
 def _first_token(engine: EngineView) -> Mapping[str, str]:
