@@ -122,6 +122,9 @@ CONTRACT = {
         gauge spec_decode_experiment_comparable window check
         gauge spec_decode_experiment_winner basis
         gauge spec_decode_experiment_acceptance_length_tokens window
+        gauge spec_decode_experiment_time_to_first_token_seconds window
+        gauge spec_decode_experiment_time_to_first_token_quantile_seconds window percentile
+        gauge spec_decode_experiment_prefix_cache_hit_ratio window
         gauge spec_decode_experiment_requests window
         gauge spec_decode_experiment_engines window
     """,

@@ -23,7 +23,12 @@ from spec_decode_exporter.views.engine_models import (
     RequestBaselineView,
     TotalsView,
 )
-from spec_decode_exporter.views.experiment_models import ArmView, ArmWindowView, ExperimentView
+from spec_decode_exporter.views.experiment_models import (
+    ArmFirstTokenView,
+    ArmView,
+    ArmWindowView,
+    ExperimentView,
+)
 from spec_decode_exporter.views.request_models import RequestsView
 from spec_decode_exporter.views.window_models import (
     CountsView,
@@ -36,6 +41,7 @@ from spec_decode_exporter.views.window_models import (
 )
 
 __all__ = [
+    "ArmFirstTokenView",
     "ArmView",
     "ArmWindowView",
     "BucketView",
