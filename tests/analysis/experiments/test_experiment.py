@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis
-from spec_decode_exporter.analysis.experiments.arm_speedup import ArmSpeedup
 from spec_decode_exporter.analysis.experiments.arm_first_token import ArmFirstToken
+from spec_decode_exporter.analysis.experiments.arm_speedup import ArmSpeedup
 from spec_decode_exporter.analysis.experiments.comparability import Condition
 from spec_decode_exporter.analysis.experiments.experiment import ArmWindow, Member, arm_of, compare, winner
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
