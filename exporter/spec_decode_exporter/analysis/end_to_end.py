@@ -13,9 +13,11 @@ requests' time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
+from operator import add
 from typing import Final
 
 from spec_decode_exporter.analysis.request_baseline import RequestBaseline
@@ -123,10 +125,23 @@ def _bounds(
     """
     if speedup is None:
         return None
-    low, high = (
-        _estimate(window, gain, None if first_token is None else first_token * error)
-        for gain, error in ((speedup.lower, 1 - BASELINE_ERROR), (speedup.upper, 1 + BASELINE_ERROR))
-    )
+    column = grouped(window).counter
+    first, decoding = column(Counter.FIRST_TOKEN_NANOSECONDS), column(Counter.DECODE_NANOSECONDS)
+    total = list(map(add, first, decoding))
+    number, started = cosines(window), column(Counter.FIRST_TOKENS)
+
+    def at(gain: float, error: float) -> Estimate | None:
+        """Return the ratio at exact S and P0, with the error of the sums over the window."""
+        if first_token is None:
+            unchanged: Sequence[float] = first
+            lowest, highest = min(1.0, gain), max(1.0, gain)
+        else:
+            each = first_token * error * NANO
+            unchanged, lowest, highest = [each * requests for requests in started], 0.0, inf
+        without = [before + gain * decoded for before, decoded in zip(unchanged, decoding, strict=True)]
+        return ratio_estimate(without, total, number, lowest=lowest, highest=highest)
+
+    low, high = at(speedup.lower, 1 - BASELINE_ERROR), at(speedup.upper, 1 + BASELINE_ERROR)
     if low is None or high is None:
         return None
     return Estimate(
@@ -135,23 +150,6 @@ def _bounds(
         upper=max(value, high.upper),
         standard_error=max(low.standard_error, high.standard_error),
         degrees=min(low.degrees, high.degrees),
-    )
-
-
-def _estimate(window: Window, speedup: float, first_token: float | None) -> Estimate | None:
-    """Return the ratio of the requests' times at exact S and P0, with its bounds."""
-    column = grouped(window).counter
-    first, decoding = column(Counter.FIRST_TOKEN_NANOSECONDS), column(Counter.DECODE_NANOSECONDS)
-    unchanged: list[float] = list(first)
-    if first_token is not None:
-        unchanged = [first_token * NANO * requests for requests in column(Counter.FIRST_TOKENS)]
-    is_mean_of_parts = first_token is None
-    return ratio_estimate(
-        [before + speedup * decoded for before, decoded in zip(unchanged, decoding, strict=True)],
-        [waited + decoded for waited, decoded in zip(first, decoding, strict=True)],
-        cosines(window),
-        lowest=min(1.0, speedup) if is_mean_of_parts else 0.0,
-        highest=max(1.0, speedup) if is_mean_of_parts else inf,
     )
 
 
