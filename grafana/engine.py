@@ -87,11 +87,13 @@ def _paid_tile() -> Panel:
     faint = {**_TIMES, "color": style.fixed(Colour.UNKNOWN)}
     return stat_tile(
         "Speed-up",
-        "How much faster decoding is than without speculation, estimated over the long window, with its 95 "
-        "% bounds. Harmful is when even the upper bound is below 1.",
+        "How much faster a whole request and decoding are than without speculation, estimated over the long "
+        "window, with the 95 % bounds of decoding. Harmful is when even the upper bound is below 1. Without "
+        "times to first token it is decode only.",
         [
+            Query(by((), ENGINE("spec_decode_end_to_end_speedup_ratio", window=LONG)), "request", _TIMES),
             Query(ENGINE(f"{speedup}_lower", window=LONG), "at least", faint),
-            Query(ENGINE(speedup, window=LONG), "estimate", _TIMES),
+            Query(ENGINE(speedup, window=LONG), "decoding", _TIMES),
             Query(ENGINE(f"{speedup}_upper", window=LONG), "at most", faint),
         ],
         Look(unit="none", decimals=2, steps=style.SPEEDUP, no_value="cost unknown"),
@@ -164,8 +166,8 @@ def _speedup_over_time() -> Panel:
     return lines(
         "Speed-up, with its bounds",
         "Estimated speed-up over no speculation: short and long window, the long one's 95 % bounds as a "
-        "band, and the ceiling that it would have if drafting cost nothing. Below the line at 1, "
-        "speculation slows this engine down.",
+        "band, the ceiling that it would have if drafting cost nothing, and the speed-up of whole requests "
+        "with their time to first token. Below the line at 1, speculation slows this engine down.",
         [
             *bounds,
             Query(
@@ -173,6 +175,11 @@ def _speedup_over_time() -> Panel:
             ),
             Query(ENGINE(metric, window=SHORT), "short window", line(Colour.NOW, {"custom.lineWidth": 1})),
             Query(ENGINE(metric, window=LONG), "long window", line(Colour.TREND)),
+            Query(
+                by((), ENGINE("spec_decode_end_to_end_speedup_ratio", window=LONG)),
+                "request",
+                dashed(Colour.TREND),
+            ),
         ],
         _SPEEDUP,
         limit=True,
@@ -459,9 +466,10 @@ def _latencies() -> Band:
     )
     to_first = _latency(
         "Time to first token",
-        "Percentiles over requests. Speculation does not shorten it; a growing one is a queue or long "
-        "prompts.",
+        "Percentiles and mean over requests. Speculation does not shorten it; a growing one is a queue, long "
+        "prompts or a lost prefix cache.",
         "time_to_first_token",
+        Query(ENGINE("spec_decode_time_to_first_token_seconds"), "mean", dashed(Colour.TREND)),
     )
     return Band(8, [(8, per_token), (8, to_first), (8, _requests())])
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.drops.drop import DropKind
+from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
 from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis
 from spec_decode_exporter.analysis.experiments.comparability import Condition
 from spec_decode_exporter.analysis.integrity import Check
@@ -123,7 +124,9 @@ _LABELS: Final = {
     "source": _values(CostSource),
     "tokens": "a number of draft tokens, from `1`",
     "basis": "`measured`; `extrapolated` beyond the present draft positions; of an experiment "
-    + _values(SpeedupBasis),
+    + _values(SpeedupBasis)
+    + "; of the speed-up of requests "
+    + _values(EndToEndBasis),
     "experiment": "the name of an experiment",
     "arm": "an arm of it",
     "baseline": "the arm that the others are compared with",

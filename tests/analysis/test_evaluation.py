@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 
 from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
 from spec_decode_exporter.analysis.evaluation import Assumptions, evaluate
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.finding import FindingName
 from spec_decode_exporter.analysis.measured_cost import MeasuredCost
 from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.request_baseline import RequestBaseline
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
@@ -138,6 +140,36 @@ def test_every_window_has_its_bounds(case):
         assert bounds.acceptance_ratio.lower < 0.575 < bounds.acceptance_ratio.upper
         assert bounds.speedup.lower < 3.3 / 1.4 < bounds.speedup.upper
     assert long.speedup.standard_error < short.speedup.standard_error
+
+
+def test_every_window_has_the_speed_up_of_its_requests(case):
+    """Of 4 s of the requests a second, 1 s is before the first tokens; decoding is 3.3 / 1.4 times as fast."""
+    evaluation = evaluated(case(first_token=0.5), 0.1)
+    expected = 0.25 + 0.75 * 3.3 / 1.4
+    assert [request.value for request in evaluation.requests] == [pytest.approx(expected)] * 2
+    assert evaluation.request.bounds.lower <= expected <= evaluation.request.bounds.upper
+    assert evaluated(case(), 0.1).requests == (None, None)
+    assert evaluated(case(first_token=0.5), None, method="").requests == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("first_token", "verdict"),
+    [(None, Verdict.OPTIMAL), (0.2, Verdict.OPTIMAL), (1.0, Verdict.HEALTHY), (1.7, Verdict.MARGINAL)],
+)
+def test_the_more_time_requests_wait_for_the_first_token_the_less_speculation_pays(
+    case, first_token, verdict
+):
+    assert evaluated(case(first_token=first_token), 0.1).verdict is verdict
+
+
+def test_requests_that_are_slower_than_their_baseline_are_poor_however_fast_decoding_is(case):
+    baseline = RequestBaseline(0.1, 0.85, None, 3600.0, 1_790_000_000.0, "a test")
+    slow = with_inputs(case(first_token=1.5), request_baseline=baseline)
+    evaluation = evaluated(slow, 0.1)
+    assert evaluation.request.basis is EndToEndBasis.BASELINE
+    assert evaluation.request.value == pytest.approx((2 * 0.1 + 3.3 / 1.4 * 1) / 4)
+    assert (evaluation.verdict, evaluation.request_baseline) == (Verdict.POOR, baseline)
+    assert evaluation.action is not Action.DISABLE
 
 
 def test_with_an_unknown_cost_dependent_values_are_absent(case):

@@ -21,6 +21,7 @@ from spec_decode_exporter.analysis.finding import FindingName, Severity
 from spec_decode_exporter.analysis.finding_context import FindingContext, drafting
 from spec_decode_exporter.analysis.finding_rules import RULES, findings
 from spec_decode_exporter.analysis.integrity import Check
+from spec_decode_exporter.analysis.request_baseline import RequestBaseline
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.speedup import SpeedupRange
@@ -38,6 +39,7 @@ SURE = Estimate(3.0, 2.9, 3.1, 0.05)
 COUNTERS = {
     *("decode_steps", "generation_tokens", "first_tokens", "preemptions"),
     *("seconds", "length", "increments"),
+    *("prefix_cache_queries", "prefix_cache_hits", "first_token_nanoseconds"),
 }
 BUSY = {"first_tokens": 55, "increments": [{"generation_tokens": 103}] * 30}
 """Requests of which eight run at a time, all the while: 6.875 one after the other."""
@@ -46,6 +48,7 @@ STEADY = [{"drafts": 25, "draft_tokens": 100, "generation_tokens": 78, "position
 LONG_DRAFTS = STEADY[0]
 SHORT_DRAFTS = {"drafts": 25, "draft_tokens": 50, "generation_tokens": 63, "positions": (20, 15, 0, 0)}
 """Increments of drafts of four tokens, and of two."""
+NO_HITS = {"prefix_cache_queries": 10_000, "prefix_cache_hits": 0}
 GAUGES = ("running", "waiting", "kv_cache_usage")
 
 
@@ -153,6 +156,7 @@ EDGES = {
         {"kv_cache_usage": 0.901, "preemptions": 1},
         {"kv_cache_usage": 0.9, "preemptions": 1},
     ),
+    "prefix_cache_lost": ({**NO_HITS}, {**NO_HITS, "prefix_cache_queries": 9_999}),
     "token_time_tail": (
         {"latencies": {Latency.TIME_PER_OUTPUT_TOKEN: tail(0.501)}},
         {"latencies": {Latency.TIME_PER_OUTPUT_TOKEN: tail(0.5)}},
@@ -266,6 +270,11 @@ def test_a_text_has_all_its_numbers_and_a_remedy(found, name):
             "0.901 of the KV cache is in use, more than 0.9, and 1 requests were preempted in 30 s. ",
         ),
         (
+            "prefix_cache_lost",
+            {"requests": 100, "queries": 10_000, "seconds": 30.0},
+            "100 requests looked up 10000 prompt tokens in the prefix cache in 30 s, and found none. ",
+        ),
+        (
             "token_time_tail",
             {"p50": 0.1, "p99": 0.501, "ratio": 5.01},
             "One request in a hundred waits 0.501 s or longer for a token, 5.0 times the median of 0.1 s. ",
@@ -296,6 +305,40 @@ def test_the_text_has_the_numbers_of_the_condition(found, name, values, text):
     finding = found(**EDGES[name][0])[name]
     assert finding.values == pytest.approx(values, rel=1e-4)
     assert finding.text.startswith(text)
+
+
+class TestLostPrefixCache:
+    BASELINE = RequestBaseline(0.05, 0.85, None, 600.0, 1.0, "a test")
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"prefix_cache_hits": 1},
+            {"prefix_cache_hits": None},
+            {"prefix_cache_queries": None},
+            {"first_tokens": 19},
+            {"first_tokens": None},
+            {"request_baseline": replace(BASELINE, prefix_hit_ratio=0.009)},
+        ],
+        ids=str,
+    )
+    def test_a_cache_with_hits_or_too_few_look_ups_or_a_baseline_without_hits_is_no_loss(self, found, change):
+        assert "prefix_cache_lost" in found(**NO_HITS)
+        assert "prefix_cache_lost" not in found(**{**NO_HITS, **change})
+
+    def test_with_a_baseline_the_text_has_its_hits_and_both_times_to_first_token(self, found):
+        waited = {"first_token_nanoseconds": 100 * 537_000_000}
+        finding = found(**NO_HITS, **waited, request_baseline=self.BASELINE)["prefix_cache_lost"]
+        assert finding.text.endswith(
+            "Without speculation 0.850 of the prompt tokens were found. The mean time to first token is 0.537 s, "
+            "without it 0.05 s."
+        )
+        assert finding.values["hits_without"] == 0.85
+
+    def test_unknown_hits_of_the_baseline_are_omitted(self, found):
+        baseline = replace(self.BASELINE, prefix_hit_ratio=None)
+        finding = found(**NO_HITS, request_baseline=baseline)["prefix_cache_lost"]
+        assert "ithout speculation" not in finding.text.partition("hits either.")[2]
 
 
 class TestPreconditions:

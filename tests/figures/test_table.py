@@ -117,7 +117,7 @@ def test_ratios_of_groups_name_the_counters_that_an_engine_needs():
         for figure in FIGURES
         if figure.in_groups is GroupSum.RATIO_OF_SUMS and isinstance(figure, ScalarFigure)
     ]
-    assert len(ratios) == 7
+    assert len(ratios) == 8
     assert violations(lambda figure: figure.counters, ratios) == []
 
 
@@ -147,7 +147,7 @@ def test_models_have_a_field_for_every_figure():
     keys = [figure.key for figure in shown()]
     fields = [*WindowView.model_fields]
     assert fields[:5] == ["window", "seconds", "polls", "partial", "counts"]
-    assert fields[5:] == [*keys, "interval_acceptance_ratio"]
+    assert fields[5:] == [*keys, "end_to_end_speedup_ratio", "interval_acceptance_ratio"]
     grouped = [figure.key for figure in shown() if figure.in_groups is not None]
     assert sorted(GroupWindowView.model_fields) == sorted(["window", "engines", "counts", *grouped])
 

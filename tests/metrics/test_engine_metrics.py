@@ -27,6 +27,7 @@ CONTRACT = {
         counter spec_decode_first_tokens_total
         counter spec_decode_decode_steps_total
         counter spec_decode_decode_seconds_total
+        counter spec_decode_first_token_seconds_total
         counter spec_decode_covered_seconds_total
         counter spec_decode_position_accepted_tokens_total position
         histogram spec_decode_poll_acceptance_ratio
@@ -68,6 +69,8 @@ CONTRACT = {
     Group.LATENCY: """
         gauge spec_decode_step_seconds window
         gauge spec_decode_time_per_output_token_seconds window
+        gauge spec_decode_time_to_first_token_seconds window
+        gauge spec_decode_first_token_time_ratio window
         gauge spec_decode_latency_seconds window latency percentile
     """,
     Group.LOAD: """
@@ -99,6 +102,9 @@ CONTRACT = {
         gauge spec_decode_estimated_speedup_ratio window
         gauge spec_decode_estimated_speedup_ratio_lower window
         gauge spec_decode_estimated_speedup_ratio_upper window
+        gauge spec_decode_end_to_end_speedup_ratio window basis
+        gauge spec_decode_end_to_end_speedup_ratio_lower window basis
+        gauge spec_decode_end_to_end_speedup_ratio_upper window basis
         gauge spec_decode_position_marginal_benefit_ratio window position off
         gauge spec_decode_depth_speedup_ratio window tokens basis
         gauge spec_decode_recommended_tokens basis
@@ -121,6 +127,9 @@ CONTRACT = {
         gauge spec_decode_experiment_comparable window check
         gauge spec_decode_experiment_winner basis
         gauge spec_decode_experiment_acceptance_length_tokens window
+        gauge spec_decode_experiment_time_to_first_token_seconds window
+        gauge spec_decode_experiment_time_to_first_token_quantile_seconds window percentile
+        gauge spec_decode_experiment_prefix_cache_hit_ratio window
         gauge spec_decode_experiment_requests window
         gauge spec_decode_experiment_engines window
     """,

@@ -25,6 +25,10 @@ def view(busy):
     return engine_view(LABELS, busy)
 
 
+BESIDE_THE_TABLE = {"counts", "interval_acceptance_ratio", "end_to_end_speedup_ratio"}
+"""Fields of a window that no row of the figure table has."""
+
+
 def values(findings):
     """Return the values of an engine's metrics by name without prefix, window and further labels."""
     return {
@@ -61,11 +65,11 @@ def test_the_baseline_is_shown_with_its_age_and_what_it_knows_of_requests(busy, 
         busy.baseline.end,
         busy.baseline.age_seconds,
     )
-    assert shown.first_token_seconds is None, "it saw no first tokens"
+    assert shown.time_to_first_token_seconds is None, "it saw no first tokens"
     request = RequestBaseline(0.05, 0.85, 0.01, 3600.0, shown.end, "60 min")
     known = replace(busy, baseline=replace(busy.baseline, request=request))
     shown = engine_view(LABELS, known).baseline
-    assert (shown.first_token_seconds, shown.prefix_cache_hit_ratio, shown.queue_seconds) == (
+    assert (shown.time_to_first_token_seconds, shown.prefix_cache_hit_ratio, shown.queue_seconds) == (
         0.05,
         0.85,
         0.01,
@@ -76,7 +80,7 @@ def test_the_baseline_is_shown_with_its_age_and_what_it_knows_of_requests(busy, 
 def test_a_number_is_the_one_that_the_metric_of_its_name_has(busy, view):
     metrics, compared = values(busy), 0
     for window in view.windows:
-        for name in WindowView.model_fields.keys() - {"counts", "interval_acceptance_ratio"}:
+        for name in WindowView.model_fields.keys() - BESIDE_THE_TABLE:
             shown = getattr(window, name)
             if hasattr(shown, "value"):
                 for side in ("lower", "upper"):
@@ -95,6 +99,23 @@ def test_a_number_is_the_one_that_the_metric_of_its_name_has(busy, view):
                 assert count == metrics[f"window_{name}", window.window]
                 compared += 1
     assert compared > 90
+
+
+def test_the_speed_up_of_a_request_is_that_of_the_metric(busy, view):
+    metrics, last = values(busy), view.windows[-1]
+    request = last.end_to_end_speedup_ratio
+    assert request.basis == "same_first_token"
+    for suffix, number in (("", request.value), ("_lower", request.lower), ("_upper", request.upper)):
+        name = f"end_to_end_speedup_ratio{suffix}"
+        assert metrics[name, last.window, "same_first_token"] == number
+        assert (name, "30s", "same_first_token") not in metrics
+    assert request.value < last.estimated_speedup_ratio.value
+    assert view.windows[0].end_to_end_speedup_ratio is not None
+
+
+def test_without_an_evaluation_no_window_has_a_speed_up_of_requests(busy):
+    failed = engine_view(LABELS, replace(busy, evaluation=Evaluation(State.ACTIVE)))
+    assert [window.end_to_end_speedup_ratio for window in failed.windows] == [None, None]
 
 
 def test_the_totals_are_the_counters_of_the_page(busy, view):

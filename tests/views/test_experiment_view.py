@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis
+from spec_decode_exporter.analysis.experiments.arm_first_token import ArmFirstToken
 from spec_decode_exporter.analysis.experiments.arm_speedup import ArmSpeedup
 from spec_decode_exporter.analysis.experiments.comparability import Condition
 from spec_decode_exporter.analysis.experiments.experiment import ArmFindings, ArmWindow
@@ -32,6 +33,7 @@ EAGLE = ArmFindings(
                 SpeedupBasis.TIME_PER_OUTPUT_TOKEN: ArmSpeedup(2.0, Estimate(2.0, 1.8, 2.2, 0.1)),
                 SpeedupBasis.END_TO_END: ArmSpeedup(1.9, None),
             },
+            ArmFirstToken(0.2, 0.1, 0.5, 0.25),
         ),
     ),
     NO_WINS | {SpeedupBasis.TIME_PER_OUTPUT_TOKEN: True},
@@ -68,6 +70,10 @@ def test_a_page_has_exactly_the_known_values():
             for basis in SpeedupBasis
         },
         ("acceptance_length_tokens", *eagle, "5m"): 2.5,
+        ("time_to_first_token_seconds", *eagle, "5m"): 0.2,
+        ("time_to_first_token_quantile_seconds", *eagle, "5m", "p50"): 0.1,
+        ("time_to_first_token_quantile_seconds", *eagle, "5m", "p95"): 0.5,
+        ("prefix_cache_hit_ratio", *eagle, "5m"): 0.25,
         ("requests", *off, "5m"): 1200.0,
         ("requests", *eagle, "30s"): 12.0,
         ("requests", *eagle, "5m"): 1300.0,

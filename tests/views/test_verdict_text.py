@@ -9,6 +9,7 @@ import pytest
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
+from spec_decode_exporter.analysis.end_to_end import EndToEnd, EndToEndBasis
 from spec_decode_exporter.analysis.evaluation import Bounds, Evaluation
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.recommendation import Action
@@ -22,11 +23,29 @@ from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.views.verdict_text import recommendation_text, verdict_text
 
 
-def test_a_verdict_names_its_speedup(busy):
+def test_a_verdict_names_the_speedup_of_a_request_and_of_decoding(busy):
     text = verdict_text(replace(busy, evaluation=replace(busy.evaluation, verdict=Verdict.HEALTHY)))
+    request, decoding = busy.evaluation.request, busy.evaluation.bounds[-1].speedup
+    between = f"({request.bounds.lower:.2f} to {request.bounds.upper:.2f})"
+    assert text == (
+        f"Speculation pays: a request is {request.value:.2f} times as fast as without it {between}; "
+        f"decoding {decoding.value:.2f} times."
+    )
+
+
+def test_a_verdict_without_times_to_first_token_is_about_decoding_only(busy):
+    evaluation = replace(busy.evaluation, verdict=Verdict.HEALTHY, requests=())
+    text = verdict_text(replace(busy, evaluation=evaluation))
     sure = busy.evaluation.bounds[-1].speedup
     between = f"({sure.lower:.2f} to {sure.upper:.2f})"
-    assert text == f"Speculation pays: {sure.value:.2f} times as fast as without it {between}."
+    assert text == f"Speculation pays: {sure.value:.2f} times as fast as without it {between}, decode only."
+
+
+def test_a_verdict_names_slower_requests(busy):
+    request = EndToEnd(0.65, EndToEndBasis.BASELINE, Estimate(0.65, 0.6, 0.7, 0.02))
+    slower = replace(busy.evaluation, verdict=Verdict.POOR, requests=(request,))
+    text = verdict_text(replace(busy, evaluation=slower))
+    assert text.startswith("Speculation makes requests slower: a request is 0.65 times as fast as without it")
 
 
 def test_a_verdict_without_a_cost_names_the_tokens_of_a_step(busy):
@@ -136,12 +155,13 @@ def test_a_verdict_without_bounds_gives_the_reason(busy):
             busy.evaluation,
             verdict=Verdict.OPTIMAL,
             bounds=(Bounds(None, None, None, None),) * len(busy.windows),
+            requests=(),
         )
         windows = (*busy.windows[:-1], replace(window, counters=tuple(counters)))
         return verdict_text(replace(busy, windows=windows, evaluation=unsure))
 
-    assert said(1).endswith("(too few requests passed for bounds).")
-    assert said(None).endswith("(its bounds are unknown).")
+    assert said(1).endswith("(too few requests passed for bounds), decode only.")
+    assert said(None).endswith("(its bounds are unknown), decode only.")
 
 
 @pytest.mark.parametrize(

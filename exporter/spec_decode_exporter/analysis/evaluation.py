@@ -15,6 +15,7 @@ from spec_decode_exporter.analysis.cost_curve import best_curve
 from spec_decode_exporter.analysis.crossover import crossover_running_requests
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth, depths, marginal_benefits, recommended
 from spec_decode_exporter.analysis.drops.drop import DropStatus
+from spec_decode_exporter.analysis.end_to_end import EndToEnd, capped, end_to_end
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.finding import Finding
 from spec_decode_exporter.analysis.finding_context import FindingContext
@@ -40,6 +41,7 @@ from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.config.reference_settings import ReferenceSettings
 from spec_decode_exporter.figures.acceptance import acceptance_length_tokens, draft_length_tokens
+from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.latency import decoded_tokens
 from spec_decode_exporter.figures.server_load import drafting_requests, mean
@@ -121,6 +123,15 @@ class Evaluation:
     """Better method, as long as an experiment shows one."""
     speedup: SpeedupRange | None = None
     """Speed-up in the longest window at the possible costs; of any drafter's if the cost is unknown."""
+    requests: tuple[EndToEnd | None, ...] = ()
+    """Speed-up of whole requests in each window."""
+    request_baseline: RequestBaseline | None = None
+    """Requests without speculation, if they are known."""
+
+    @property
+    def request(self) -> EndToEnd | None:
+        """Speed-up of whole requests in the longest window."""
+        return self.requests[-1] if self.requests else None
 
     @property
     def cost(self) -> Cost | None:
@@ -139,6 +150,7 @@ class Assessment:
     speedup: SpeedupRange | None
     costs: tuple[Cost | None, ...]
     bounds: tuple[Bounds, ...]
+    requests: tuple[EndToEnd | None, ...]
     depths: tuple[Depth, ...]
     advice: EngineAdvice
     """EngineAdvice by these windows alone; ``NO_ADVICE`` unless ``is_advisable``."""
@@ -164,18 +176,25 @@ def assess(windows: tuple[Window, ...], inputs: EvaluationInputs) -> Assessment:
     bounds = tuple(
         _bounds(each, cost, some) for each, cost, some in zip(windows, costs, assumed, strict=True)
     )
+    requests = tuple(
+        _request(*each, inputs.request_baseline) for each in zip(windows, costs, bounds, strict=True)
+    )
     cost = costs[-1]
     speedup = _speedup(window, assumed[-1], bounds[-1], known, assumptions.policy)
     context = FindingContext(
         window,
         assumptions.policy,
         _state(window, inputs),
-        verdict(
-            window,
-            length=bounds[-1].acceptance_length,
-            speedup=speedup,
-            is_cost_known=cost is not None,
-            policy=assumptions.policy,
+        capped(
+            verdict(
+                window,
+                length=bounds[-1].acceptance_length,
+                speedup=speedup,
+                is_cost_known=cost is not None,
+                policy=assumptions.policy,
+            ),
+            requests[-1],
+            assumptions.policy.speedup,
         ),
         bounds[-1].acceptance_length,
         cost,
@@ -190,9 +209,10 @@ def assess(windows: tuple[Window, ...], inputs: EvaluationInputs) -> Assessment:
         assumed_cost=assumed[-1],
         break_even_cost=bounds[-1].break_even_cost,
         cost_settings=assumptions.cost,
+        request_baseline=inputs.request_baseline,
     )
     possible = () if cost is None else depths(window, cost)
-    return Assessment(context, speedup, costs, bounds, possible, _advice(context, possible))
+    return Assessment(context, speedup, costs, bounds, requests, possible, _advice(context, possible))
 
 
 def conclude(assessment: Assessment, advice: EngineAdvice) -> Evaluation:
@@ -213,6 +233,8 @@ def conclude(assessment: Assessment, advice: EngineAdvice) -> Evaluation:
         findings(replace(context, depth=depth)),
         context.faster,
         assessment.speedup,
+        requests=assessment.requests,
+        request_baseline=context.request_baseline,
     )
 
 
@@ -271,6 +293,13 @@ def _bounds(window: Window, cost: Cost | None, assumed: Cost) -> Bounds:
         None if cost is None else speedup_estimate(window, cost),
         break_even_cost_estimate(window, assumed.low, assumed.high),
     )
+
+
+def _request(
+    window: Window, cost: Cost | None, bounds: Bounds, baseline: RequestBaseline | None
+) -> EndToEnd | None:
+    speedup = None if cost is None else estimated_speedup_ratio(window, cost)
+    return end_to_end(window, speedup, bounds.speedup, baseline)
 
 
 def _is_advisable(context: FindingContext) -> bool:

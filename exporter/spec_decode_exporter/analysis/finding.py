@@ -40,6 +40,7 @@ class FindingName(StrEnum):
     NO_DEPTH_PAYS = "no_depth_pays"
     UNCLEAR_COST = "unclear_cost"
     KV_PRESSURE = "kv_pressure"
+    PREFIX_CACHE_LOST = "prefix_cache_lost"
     TOKEN_TIME_TAIL = "token_time_tail"  # noqa: S105 - a token of text
     DECODE_STEP_TAIL = "decode_step_tail"
     DRAFTING_PAUSED = "drafting_paused"

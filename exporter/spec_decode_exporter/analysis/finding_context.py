@@ -10,6 +10,7 @@ from spec_decode_exporter.analysis.depth import Depth
 from spec_decode_exporter.analysis.drops.drop import DropStatus
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.integrity import Check
+from spec_decode_exporter.analysis.request_baseline import RequestBaseline
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.speedup import SpeedupRange
@@ -56,6 +57,8 @@ class FindingContext:
     """The cost, or that of any drafter if it is unknown."""
     break_even_cost: Estimate | None = None
     cost_settings: CostSettings | None = None
+    request_baseline: RequestBaseline | None = None
+    """Requests of the same model without speculation."""
 
     @property
     def drafts(self) -> int:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from spec_decode_exporter.analysis import acceptance_conditions as acceptance
 from spec_decode_exporter.analysis import cost_conditions as cost
+from spec_decode_exporter.analysis import request_conditions as request
 from spec_decode_exporter.analysis import server_conditions as server
 from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.analysis.expected_acceptance import below_expectation
 from spec_decode_exporter.analysis.finding import Finding, FindingName, Severity
 from spec_decode_exporter.analysis.finding_context import FindingContext, Values, always, covered, drafting
 from spec_decode_exporter.analysis.integrity import Check
-from spec_decode_exporter.core.number_formats import fill
+from spec_decode_exporter.core.number_formats import fields, fill
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +28,16 @@ class Rule:
     condition: Callable[[FindingContext], Values | None]
     text: str
     """Format string of the values."""
+    sequels: tuple[str, ...] = ()
+    """Format strings of more sentences; each is added if the values have its numbers."""
 
     def apply(self, context: FindingContext) -> Finding | None:
         """Return the finding; None if the condition does not hold."""
         values = self.condition(context) if self.precondition(context) else None
         if values is None:
             return None
-        return Finding(self.name, self.severity, values, fill(self.text, values))
+        texts = (self.text, *(sequel for sequel in self.sequels if fields(sequel) <= values.keys()))
+        return Finding(self.name, self.severity, values, " ".join(fill(text, values) for text in texts))
 
 
 def _broken(name: FindingName, check: Check, text: str) -> Rule:
@@ -181,6 +185,22 @@ RULES = (
         "{usage:.3f} of the KV cache is in use, more than {threshold:g}, and {preemptions:.0f} requests "
         "were preempted in {seconds:.0f} s. A draft model takes its memory from the cache: give vLLM more "
         "(gpu_memory_utilization), run fewer requests at a time (max_num_seqs), or draft without a model.",
+    ),
+    Rule(
+        FindingName.PREFIX_CACHE_LOST,
+        Severity.WARNING,
+        drafting,
+        request.prefix_cache_lost,
+        "{requests:.0f} requests looked up {queries:.0f} prompt tokens in the prefix cache in {seconds:.0f} "
+        "s, and found none. With some hybrid models speculation disables the prefix cache without a warning "
+        "(vLLM issue 54360), and each prompt is computed again. To confirm, send one long prompt twice. If "
+        "the second first token is as slow as the first one, update vLLM, set "
+        "--prefix-cache-retention-interval to the block size, or use another method. If it is fast, only the "
+        "counter is wrong. Prompts without a common beginning have no hits either.",
+        (
+            "Without speculation {hits_without:.3f} of the prompt tokens were found.",
+            "The mean time to first token is {first_token:.3g} s, without it {first_token_without:.3g} s.",
+        ),
     ),
     Rule(
         FindingName.TOKEN_TIME_TAIL,

@@ -135,6 +135,11 @@ def fill(template: str, values: Mapping[str, float]) -> str:
     return _FORMATTER.vformat(template, (), values)
 
 
+def fields(template: str) -> frozenset[str]:
+    """Return the names of the values that a template of ``fill`` needs."""
+    return frozenset(name for _, name, _, _ in _FORMATTER.parse(template) if name)
+
+
 class _PluralFormatter(Formatter):
     def format_field(self, value: float, format_spec: str) -> str:
         command, _, noun = format_spec.partition(" ")

@@ -6,7 +6,7 @@ from math import inf
 from typing import Final
 
 from spec_decode_exporter.config.schema import Group
-from spec_decode_exporter.figures import acceptance, latency, series, server_load
+from spec_decode_exporter.figures import acceptance, latency, request_time, series, server_load
 from spec_decode_exporter.figures.figure import (
     Figure,
     GroupSum,
@@ -162,6 +162,34 @@ SERVER_FIGURES: Final[tuple[Figure, ...]] = (
         in_groups=GroupSum.RATIO_OF_SUMS,
         report=ReportLine("Time", "time per output token", "mean, by token"),
         comparison=ReportLine("Speed", "time per output token", place=1),
+    ),
+    ScalarFigure(
+        key="time_to_first_token_seconds",
+        label="Time to first token",
+        description="Mean time to first token in the window, time in the queue included, in seconds.",
+        unit=Unit.SECONDS,
+        source=(series.FIRST_SECONDS, series.FIRST),
+        group=Group.LATENCY,
+        windows=MetricWindows.LONGEST,
+        formula=of_window(request_time.time_to_first_token_seconds),
+        numerator=CounterTerm(Counter.FIRST_TOKEN_NANOSECONDS, divisor=NANO),
+        denominator=CounterTerm(Counter.FIRST_TOKENS),
+        counts="s in requests:",
+        in_groups=GroupSum.RATIO_OF_SUMS,
+        report=ReportLine("Time", "time to first token", "mean, by request", place=1),
+        comparison=ReportLine("Speed", "time to first token", place=4),
+    ),
+    ScalarFigure(
+        key="first_token_time_ratio",
+        label="Time before the first token",
+        description="Share of the requests' time in the window before the first token; the rest is decoding.",
+        unit=Unit.SHARE,
+        source=(series.FIRST_SECONDS, series.STEP_SECONDS),
+        group=Group.LATENCY,
+        windows=MetricWindows.LONGEST,
+        formula=of_window(request_time.first_token_time_ratio),
+        highest=1.0,
+        report=ReportLine("Time", "before the first token", "of the requests' time", place=2),
     ),
     _mean(
         "running_requests",

@@ -102,6 +102,12 @@ COUNTER_METRICS: tuple[Metric[EngineSnapshot], ...] = (
         read=_total(Counter.DECODE_NANOSECONDS, NANO),
     ),
     _counts(
+        "spec_decode_first_token_seconds_total",
+        help=f"Seconds that requests waited for their first token, in the queue too, {_SINCE}.",
+        source=(series.FIRST_SECONDS,),
+        read=_total(Counter.FIRST_TOKEN_NANOSECONDS, NANO),
+    ),
+    _counts(
         "spec_decode_covered_seconds_total",
         help=f"Seconds between successful polls, which the other counters cover, {_SINCE}.",
         read=lambda snapshot: [((), snapshot.totals.covered_seconds)],

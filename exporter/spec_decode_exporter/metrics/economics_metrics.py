@@ -8,6 +8,7 @@ from functools import partial
 
 from spec_decode_exporter.analysis.depth import Depth
 from spec_decode_exporter.analysis.drops.drop import DropStatus
+from spec_decode_exporter.analysis.end_to_end import EndToEnd
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.plain_period import PlainPeriod
 from spec_decode_exporter.analysis.recommendation import Action
@@ -57,6 +58,18 @@ def _draft_cost(snapshot: EngineSnapshot) -> Values:
 def _of_baseline(value: Callable[[PlainPeriod], float]) -> Read:
     """Read a number of the period without speculation."""
     return lambda snapshot: [] if snapshot.baseline is None else [((), value(snapshot.baseline))]
+
+
+def _of_requests(value: Callable[[EndToEnd], float | None]) -> Read:
+    """Read a number of the speed-up of whole requests in the longest window."""
+
+    def read(snapshot: EngineSnapshot) -> Numbers:
+        request = snapshot.evaluation.request
+        for window in snapshot.windows[-1:]:
+            if request is not None:
+                yield (window_label(window), str(request.basis)), value(request)
+
+    return read
 
 
 def _depth_speedups(snapshot: EngineSnapshot) -> Numbers:
@@ -136,6 +149,33 @@ _CROSSOVER: Metric[EngineSnapshot] = _pay(
     read=_of_evaluation(lambda evaluation: evaluation.crossover),
 )
 
+_REQUESTS: tuple[Metric[EngineSnapshot], ...] = tuple(
+    _pay(
+        f"spec_decode_end_to_end_speedup_ratio{suffix}",
+        help=text,
+        labels=("window", "basis"),
+        source=(*_ECONOMICS, series.STEP_SECONDS, series.FIRST_SECONDS),
+        read=_of_requests(value),
+    )
+    for suffix, text, value in (
+        (
+            "",
+            "Speed of whole requests relative to no speculation in the window, by source of its time to first token.",
+            lambda request: request.value,
+        ),
+        (
+            "_lower",
+            "The lower 95 % bound of spec_decode_end_to_end_speedup_ratio in the window.",
+            lambda request: None if request.bounds is None else request.bounds.lower,
+        ),
+        (
+            "_upper",
+            "The upper 95 % bound of spec_decode_end_to_end_speedup_ratio in the window.",
+            lambda request: None if request.bounds is None else request.bounds.upper,
+        ),
+    )
+)
+
 _ADVICE: tuple[Metric[EngineSnapshot], ...] = (
     _pay(
         "spec_decode_position_marginal_benefit_ratio",
@@ -196,7 +236,12 @@ def _pay_figures() -> tuple[Metric[EngineSnapshot], ...]:
     )
 
 
-PAY_METRICS: tuple[Metric[EngineSnapshot], ...] = (*_INPUTS, *_pay_figures(), *_ADVICE)
+PAY_METRICS: tuple[Metric[EngineSnapshot], ...] = (
+    *_INPUTS,
+    *_pay_figures(),
+    *_REQUESTS,
+    *_ADVICE,
+)
 
 DROP_METRICS: tuple[Metric[EngineSnapshot], ...] = (
     _drop(

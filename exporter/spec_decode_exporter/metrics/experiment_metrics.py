@@ -50,6 +50,12 @@ def _conditions(arm: ArmFindings) -> Iterator[tuple[tuple[str, ...], float | Non
             yield (_label(window), str(condition)), float(holds)
 
 
+def _first_token_quantiles(arm: ArmFindings) -> Iterator[tuple[tuple[str, ...], float | None]]:
+    for window in arm.windows[-1:]:
+        for percentile, seconds in (("p50", window.first_token.p50), ("p95", window.first_token.p95)):
+            yield (_label(window), percentile), seconds
+
+
 def _label(window: ArmWindow) -> str:
     return format_duration(window.length)
 
@@ -96,6 +102,27 @@ EXPERIMENT_METRICS: tuple[Metric[ArmFindings], ...] = (
         source=(series.ACCEPTED, series.DRAFTS),
         labels=("window",),
         read=_each_window(lambda window: window.acceptance_length),
+    ),
+    _row(
+        "spec_decode_experiment_time_to_first_token_seconds",
+        help="Mean time to first token of the arm in the window, in seconds.",
+        source=(series.FIRST_SECONDS, series.FIRST),
+        labels=("window",),
+        read=_each_window(lambda window: window.first_token.mean),
+    ),
+    _row(
+        "spec_decode_experiment_time_to_first_token_quantile_seconds",
+        help="Median and p95 of the time to first token of the arm over the longest window, in seconds.",
+        source=("vllm:time_to_first_token_seconds_bucket",),
+        labels=("window", "percentile"),
+        read=_first_token_quantiles,
+    ),
+    _row(
+        "spec_decode_experiment_prefix_cache_hit_ratio",
+        help="Share of the prompt tokens of the arm in the window that the prefix cache held.",
+        source=("vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total"),
+        labels=("window",),
+        read=_each_window(lambda window: window.first_token.prefix_hit_ratio),
     ),
     _row(
         "spec_decode_experiment_requests",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropStatus
 from spec_decode_exporter.analysis.evaluation import Assumptions
 from spec_decode_exporter.analysis.measured_cost import MeasuredCost

@@ -15,6 +15,7 @@ from typing import Final
 
 import structlog
 
+from spec_decode_exporter.analysis.end_to_end import EndToEnd
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.internal_errors import InternalErrors
@@ -180,8 +181,26 @@ def _window(snapshot: EngineSnapshot) -> Fields:
         **_bounded("acceptance_length_tokens", window),
         **_bounded("draft_acceptance_ratio", window),
         **_bounded("estimated_speedup_ratio", window),
-        **_known(time_per_output_token_seconds=window.value("time_per_output_token_seconds")),
+        **_request(evaluation.request),
+        **_known(
+            time_per_output_token_seconds=window.value("time_per_output_token_seconds"),
+            time_to_first_token_seconds=window.value("time_to_first_token_seconds"),
+            prefix_cache_hit_ratio=window.value("prefix_cache_hit_ratio"),
+        ),
     }
+
+
+def _request(request: EndToEnd | None) -> Fields:
+    """Return the speed-up of whole requests; nothing if only that of decoding is known."""
+    if request is None:
+        return {}
+    bounds = request.bounds
+    return _known(
+        end_to_end_speedup_ratio=request.value,
+        end_to_end_speedup_ratio_lower=bounds.lower if bounds else None,
+        end_to_end_speedup_ratio_upper=bounds.upper if bounds else None,
+        end_to_end_basis=str(request.basis),
+    )
 
 
 def _bounded(key: str, window: WindowFigures) -> Fields:

@@ -141,10 +141,11 @@ class TargetMonitor:
 
     def members(self, now: float) -> Iterator[ExperimentMember]:
         """Yield every engine as a member of experiments at ``now`` (monotonic)."""
-        members = self._each("comparison", lambda engine: (engine.method, engine.windows(now), engine))
-        for labels, (method, windows, engine) in members:
+        members = self._each("comparison", lambda engine: (engine.method, engine, engine.windows(now)))
+        for labels, (method, engine, windows) in members:
             own = {"name": self.target.name, "model_name": labels["model_name"], "method": method}
-            yield ExperimentMember(Member({**dict(self.target.labels), **own}, windows), engine)
+            member = Member({**dict(self.target.labels), **own}, windows, engine.history.latencies())
+            yield ExperimentMember(member, engine)
 
     def histories(self) -> Iterator[tuple[dict[str, str], Window]]:
         """Yield the labels and the longest window of every engine, also of engines that are gone."""

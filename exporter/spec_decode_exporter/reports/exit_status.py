@@ -80,6 +80,12 @@ def _has_bounds(engine: EngineView) -> bool:
 
 
 def _is_faster(engine: EngineView) -> bool:
-    """Return whether the estimated speed-up is at least 1: ``poor`` includes values slightly below it."""
-    speedup = engine.windows[-1].estimated_speedup_ratio.value if engine.windows else None
+    """Return whether the speed-up is at least 1: ``poor`` includes values slightly below it.
+
+    It is that of a whole request or, without times to first token, that of decoding.
+    """
+    if not engine.windows:
+        return False
+    window = engine.windows[-1]
+    speedup = (window.end_to_end_speedup_ratio or window.estimated_speedup_ratio).value
     return speedup is not None and speedup >= 1

@@ -57,7 +57,9 @@ class BaselineView(View):
     seconds: float = Field(description="Time with requests that it covers.")
     end: float = Field(description="Unix time of its end.")
     age_seconds: float = Field(description="Time from its end to the newest poll.")
-    first_token_seconds: float | None = Field(description="Mean time to first token; null if unknown.")
+    time_to_first_token_seconds: float | None = Field(
+        description="Mean time to first token, queue included; null if unknown."
+    )
     prefix_cache_hit_ratio: float | None = Field(
         description="Share of the looked-up prompt tokens that the prefix cache held; null if unknown."
     )

@@ -11,6 +11,7 @@ from typing import Final
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.drops.drop import DropStatus
+from spec_decode_exporter.analysis.end_to_end import EndToEnd
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.plain_period import PlainPeriod
 from spec_decode_exporter.figures import latency
@@ -31,6 +32,7 @@ from spec_decode_exporter.views.models import (
     CountsView,
     DepthView,
     DropsView,
+    EndToEndView,
     EngineView,
     Estimated,
     FindingView,
@@ -88,7 +90,11 @@ def engine_view(labels: Mapping[str, str], snapshot: EngineSnapshot) -> EngineVi
         ),
         drops=_drops(snapshot.drops),
         broken_checks=tuple(sorted(snapshot.broken)),
-        windows=tuple(map(_window, snapshot.figures)),
+        windows=tuple(
+            _window(window, request)
+            for window, request in zip_longest(snapshot.figures, evaluation.requests)
+            if window is not None
+        ),
         latency_seconds={name: _quantiles(buckets) for name, buckets in snapshot.latencies.items()},
         engine_reported_acceptance_ratio=_reported(snapshot, Gauge.REPORTED_ACCEPTANCE_RATIO),
         engine_reported_acceptance_length_tokens=_reported(snapshot, Gauge.REPORTED_ACCEPTANCE_LENGTH),
@@ -122,7 +128,7 @@ def _totals(snapshot: EngineSnapshot) -> TotalsView:
     )
 
 
-def _window(window: WindowFigures) -> WindowView:
+def _window(window: WindowFigures, request: EndToEnd | None) -> WindowView:
     return WindowView.model_validate(
         {
             "window": window.label,
@@ -131,6 +137,7 @@ def _window(window: WindowFigures) -> WindowView:
             "partial": window.window.partial,
             "counts": counts_view(window.window),
             **{figure.key: _value(window, figure) for figure in _FIGURES},
+            "end_to_end_speedup_ratio": _end_to_end(request),
             "interval_acceptance_ratio": _spread(window.spread()),
         }
     )
@@ -148,6 +155,18 @@ def _estimated(value: float | None, estimate: Estimate | None) -> Estimated:
         value=value,
         lower=estimate.lower if estimate else None,
         upper=estimate.upper if estimate else None,
+    )
+
+
+def _end_to_end(request: EndToEnd | None) -> EndToEndView | None:
+    if request is None:
+        return None
+    bounds = request.bounds
+    return EndToEndView(
+        value=request.value,
+        lower=bounds.lower if bounds else None,
+        upper=bounds.upper if bounds else None,
+        basis=request.basis,
     )
 
 
@@ -180,7 +199,7 @@ def _baseline(period: PlainPeriod | None) -> BaselineView | None:
         seconds=period.seconds,
         end=period.end,
         age_seconds=period.age_seconds,
-        first_token_seconds=request.first_token_seconds if request else None,
+        time_to_first_token_seconds=request.first_token_seconds if request else None,
         prefix_cache_hit_ratio=request.prefix_hit_ratio if request else None,
         queue_seconds=request.queue_seconds if request else None,
     )

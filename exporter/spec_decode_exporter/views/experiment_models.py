@@ -9,6 +9,14 @@ from spec_decode_exporter.analysis.experiments.comparability import Condition
 from spec_decode_exporter.views.window_models import Estimated, View
 
 
+class ArmFirstTokenView(View):
+    """Time to first token of an arm, in seconds."""
+
+    mean: float | None = Field(description="Null if the server does not export its sum.")
+    p50: float | None = Field(description="Interpolated within the server's buckets; longest window only.")
+    p95: float | None = Field(description="Likewise.")
+
+
 class ArmWindowView(View):
     """An arm over one window, beside the baseline."""
 
@@ -17,6 +25,10 @@ class ArmWindowView(View):
     requests: int | None = Field(description="Number of requests that began on them.")
     acceptance_length_tokens: float | None = Field(
         description="Mean tokens that a draft gives, the bonus token included; null without drafts."
+    )
+    time_to_first_token_seconds: ArmFirstTokenView
+    prefix_cache_hit_ratio: float | None = Field(
+        description="Share of prompt tokens that the prefix cache held; null if unknown."
     )
     comparable: dict[Condition, bool] = Field(
         description="True if the arm does the same work as the baseline, by condition; empty for the "

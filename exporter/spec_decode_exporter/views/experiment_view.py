@@ -8,7 +8,12 @@ from itertools import groupby
 from spec_decode_exporter.analysis.experiments.arm_speedup import ArmSpeedup
 from spec_decode_exporter.analysis.experiments.experiment import ArmFindings, ArmWindow
 from spec_decode_exporter.config.units import format_duration
-from spec_decode_exporter.views.experiment_models import ArmView, ArmWindowView, ExperimentView
+from spec_decode_exporter.views.experiment_models import (
+    ArmFirstTokenView,
+    ArmView,
+    ArmWindowView,
+    ExperimentView,
+)
 from spec_decode_exporter.views.window_models import Estimated
 
 Arms = Sequence[tuple[Mapping[str, str], ArmFindings]]
@@ -39,6 +44,10 @@ def _window(window: ArmWindow) -> ArmWindowView:
         engines=window.engines,
         requests=window.requests,
         acceptance_length_tokens=window.acceptance_length,
+        time_to_first_token_seconds=ArmFirstTokenView(
+            mean=window.first_token.mean, p50=window.first_token.p50, p95=window.first_token.p95
+        ),
+        prefix_cache_hit_ratio=window.first_token.prefix_hit_ratio,
         comparable=dict(window.conditions),
         speedup_ratio={basis: _speedup(each) for basis, each in window.speedups.items()},
     )

@@ -23,10 +23,16 @@ from spec_decode_exporter.views.engine_models import (
     QuantilesView,
     TotalsView,
 )
-from spec_decode_exporter.views.experiment_models import ArmView, ArmWindowView, ExperimentView
+from spec_decode_exporter.views.experiment_models import (
+    ArmFirstTokenView,
+    ArmView,
+    ArmWindowView,
+    ExperimentView,
+)
 from spec_decode_exporter.views.request_models import RequestsView
 from spec_decode_exporter.views.window_models import (
     CountsView,
+    EndToEndView,
     Estimated,
     GroupWindowView,
     SpreadView,
@@ -35,6 +41,7 @@ from spec_decode_exporter.views.window_models import (
 )
 
 __all__ = [
+    "ArmFirstTokenView",
     "ArmView",
     "ArmWindowView",
     "BaselineView",
@@ -43,6 +50,7 @@ __all__ = [
     "CountsView",
     "DepthView",
     "DropsView",
+    "EndToEndView",
     "EngineView",
     "Estimated",
     "EventView",

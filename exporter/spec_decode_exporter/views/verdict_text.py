@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
+from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQUESTS, effective_requests
@@ -23,6 +25,12 @@ STATES: Final = {
     State.UNREACHABLE: "The engine was absent for too long: its state is unknown.",
 }
 """Sentences about an engine that does not draft now; the page uses them too."""
+
+BASES: Final[Mapping[EndToEndBasis, str]] = {
+    EndToEndBasis.SAME_FIRST_TOKEN: "with the same first token",
+    EndToEndBasis.BASELINE: "against the baseline",
+}
+"""Meanings of the speed-up of a request, by its basis."""
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 
@@ -45,6 +53,10 @@ _SOURCES: Final = {
 }
 
 
+_SLOWER_REQUESTS: Final = "Speculation makes requests slower"
+"""Statement for ``poor`` if whole requests are significantly slower (95 %) than a baseline."""
+
+
 def verdict_text(snapshot: EngineSnapshot) -> str:
     """Return the state, or else the verdict with its figure."""
     evaluation = snapshot.evaluation
@@ -54,7 +66,14 @@ def verdict_text(snapshot: EngineSnapshot) -> str:
         return "Too little was drafted, or too unevenly, to say whether speculation pays."
     if evaluation.verdict is Verdict.UNCLEAR:
         return _unclear(snapshot)
-    return f"{_VERDICTS[evaluation.verdict]}: {_figure(snapshot)}."
+    return f"{_statement(evaluation)}: {_figure(snapshot)}."
+
+
+def _statement(evaluation: Evaluation) -> str:
+    request = evaluation.request
+    if evaluation.verdict is Verdict.POOR and request is not None and request.is_slower:
+        return _SLOWER_REQUESTS
+    return _VERDICTS[evaluation.verdict]
 
 
 def _unclear(snapshot: EngineSnapshot) -> str:
@@ -78,12 +97,17 @@ def _assumed(snapshot: EngineSnapshot) -> str:
 
 
 def _figure(snapshot: EngineSnapshot) -> str:
-    """Write the speed-up or, if the cost is unknown, the tokens of a decode step."""
+    """Write the speed-up of a request and of decoding or, if the cost is unknown, the tokens of a step."""
     figures = snapshot.figures[-1]
     speedup, tokens = (figures.value(key) for key in ("estimated_speedup_ratio", "speedup_ceiling_ratio"))
+    request = snapshot.evaluation.request
+    if speedup is not None and request is not None:
+        span = _between(request.bounds, figures.window)
+        whole = f"a request is {request.value:.2f} times as fast as without it{span}"
+        return f"{whole}; decoding {speedup:.2f} times"
     if speedup is not None:
         span = _between(figures.estimate("estimated_speedup_ratio"), figures.window)
-        return f"{speedup:.2f} times as fast as without it{span}"
+        return f"{speedup:.2f} times as fast as without it{span}, decode only"
     return f"a decode step gives {tokens:.2f} tokens, at an unknown cost of drafting"
 
 

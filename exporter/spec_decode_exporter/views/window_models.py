@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
 from spec_decode_exporter.figures.figure import Figure, GroupSum, ListFigure
 from spec_decode_exporter.figures.table import shown
 
@@ -24,6 +25,14 @@ class Estimated(View):
     upper: float | None = Field(description="Null exactly if `lower` is null.")
 
 
+class EndToEndView(Estimated):
+    """Speed of whole requests relative to no speculation: time to first token and decoding."""
+
+    basis: EndToEndBasis = Field(
+        description="Time to first token without speculation: that of a baseline, or the same as with it."
+    )
+
+
 class CountsView(View):
     """Increases of the engine's counters. A counter that the engine does not have is null."""
 
@@ -37,6 +46,9 @@ class CountsView(View):
     first_tokens: int | None = Field(description="First tokens of requests, which no decode step gives.")
     decode_steps: int | None = Field(description="Decode steps, counted once for each running request.")
     decode_nanoseconds: int | None = Field(description="Time that requests spent in decode steps.")
+    first_token_nanoseconds: int | None = Field(
+        description="Time until the first tokens of requests, time in the queue included."
+    )
     preemptions: int | None = Field(description="Preemptions.")
     prefix_cache_queries: int | None = Field(description="Prompt tokens looked up in the prefix cache.")
     prefix_cache_hits: int | None = Field(description="Prompt tokens that the prefix cache held.")
@@ -80,9 +92,13 @@ def _type_of(figure: Figure) -> object:
 
 
 def _window_fields() -> dict[str, Any]:
-    """Return the fields of the figures, in the order of the table, and that of the spread over polls."""
+    """Return the fields of the figures, in the order of the table, and those computed beside it."""
     return {
         **{figure.key: (_type_of(figure), Field(description=figure.description)) for figure in shown()},
+        "end_to_end_speedup_ratio": (
+            EndToEndView | None,
+            Field(description="Null without a speed-up, or without times to first token: decode only."),
+        ),
         "interval_acceptance_ratio": (SpreadView | None, Field(description="Null without draft tokens.")),
     }
 
@@ -123,6 +139,9 @@ if TYPE_CHECKING:
         time_per_output_token_seconds: float | None
         running_requests: float | None
         waiting_requests: float | None
+        prefix_cache_hit_ratio: float | None
+        time_to_first_token_seconds: float | None
+        end_to_end_speedup_ratio: EndToEndView | None
         interval_acceptance_ratio: SpreadView | None
 
     class GroupWindowView(GroupWindowHeadView):

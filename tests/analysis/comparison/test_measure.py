@@ -38,6 +38,7 @@ def seconds(number=60, seed=1):
             "generation_tokens": 102 + first + second,
             "decode_steps": 100,
             "decode_nanoseconds": 4 * 10**9,
+            "first_token_nanoseconds": 10**9,
             "prompt_tokens": dice.randint(500, 1500),
             "prefix_cache_queries": 1000,
             "prefix_cache_hits": 250,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis
+from spec_decode_exporter.analysis.experiments.arm_first_token import ArmFirstToken
 from spec_decode_exporter.analysis.experiments.arm_speedup import ArmSpeedup
 from spec_decode_exporter.analysis.experiments.comparability import Condition
 from spec_decode_exporter.analysis.experiments.experiment import ArmWindow, Member, arm_of, compare, winner
@@ -58,7 +59,7 @@ class TestExperiment:
 
     def test_the_baseline_has_no_speedup_and_an_empty_arm_nothing(self):
         found = compared(member("off", window_of(PLAIN)))
-        assert found.arms["off"].windows == (ArmWindow(300.0, 1, 600, None),)
+        assert found.arms["off"].windows == (ArmWindow(300.0, 1, 600, None, first_token=ArmFirstToken(0.0)),)
         assert found.arms["ngram"].windows[-1].speedups == {}
         assert (found.arms["ngram"].windows[-1].engines, found.arms["ngram"].windows[-1].requests) == (
             0,

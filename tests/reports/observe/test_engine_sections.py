@@ -5,11 +5,12 @@ import re
 import pytest
 
 from spec_decode_exporter.core.number_formats import ABSENT
-from spec_decode_exporter.reports.observe.engine_sections import quantile
+from spec_decode_exporter.reports.observe.engine_sections import engine_sections, quantile
 from spec_decode_exporter.reports.observe.observe_report import report
+from spec_decode_exporter.reports.parts import Figure
 from spec_decode_exporter.reports.terminal import UNICODE, Paint
 from spec_decode_exporter.reports.terminal_report import text_report
-from spec_decode_exporter.views.models import BucketView
+from spec_decode_exporter.views.models import BaselineView, BucketView
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,43 @@ from spec_decode_exporter.views.models import BucketView
 )
 def test_a_quantile_has_no_more_digits_than_its_bucket_allows(value, lower, upper, written):
     assert quantile(value, BucketView(lower=lower, upper=upper)) == written
+
+
+class TestWholeRequests:
+    @pytest.fixture(name="engine")
+    async def engine_fixture(self, observed):
+        (engine,) = (await observed("steady", seconds=30)).engines
+        return engine
+
+    @staticmethod
+    def lines(engine):
+        parts = [part for section in engine_sections(engine) for part in section.parts]
+        return {(part.name, part.meaning): part for part in parts if isinstance(part, Figure)}
+
+    def test_the_gain_of_a_request_stands_before_that_of_decoding(self, engine):
+        names = [name for name, _ in self.lines(engine)]
+        assert names.index("speed-up, request") + 1 == names.index("speed-up, decoding")
+        assert ("speed-up, request", "with the same first token") in self.lines(engine)
+
+    def test_without_it_the_gain_is_that_of_decoding_only(self, engine):
+        last = engine.windows[-1].model_copy(update={"end_to_end_speedup_ratio": None})
+        names = {name for name, _ in self.lines(engine.model_copy(update={"windows": (last,)}))}
+        assert "speed-up, decode only" in names
+        assert not names & {"speed-up, request", "speed-up, decoding"}
+
+    def test_a_baseline_stands_beside_the_time_to_first_token_and_the_prefix_cache(self, engine):
+        baseline = BaselineView(
+            time_to_first_token_seconds=0.051,
+            prefix_cache_hit_ratio=0.85,
+            queue_seconds=None,
+            seconds=600.0,
+            end=1.0,
+            age_seconds=60.0,
+            name="a test",
+        )
+        lines = self.lines(engine.model_copy(update={"baseline": baseline}))
+        assert ("time to first token", "mean, by request; 51.0 ms without speculation") in lines
+        assert ("prefix cache", "of the prompt tokens; 0.850 without speculation") in lines
 
 
 def test_an_absent_quantile_is_a_dash():

@@ -12,11 +12,14 @@ async def view(observed):
     return await observed("steady", seconds=30)
 
 
-def engine(view, verdict=Verdict.HEALTHY, state=State.ACTIVE, speedup=1.5):
+def engine(view, verdict=Verdict.HEALTHY, state=State.ACTIVE, speedup=1.5, request=None):
     (one,) = view.engines
     window = one.windows[-1]
     estimated = window.estimated_speedup_ratio.model_copy(update={"value": speedup})
-    window = window.model_copy(update={"estimated_speedup_ratio": estimated})
+    whole = request and window.end_to_end_speedup_ratio.model_copy(update={"value": request})
+    window = window.model_copy(
+        update={"estimated_speedup_ratio": estimated, "end_to_end_speedup_ratio": whole}
+    )
     return one.model_copy(update={"verdict": verdict, "state": state, "windows": (window,)})
 
 
@@ -41,6 +44,13 @@ def status(view, *engines, targets=None):
 )
 def test_the_verdict_determines_the_status(view, verdict, speedup, expected):
     assert status(view, engine(view, verdict, speedup=speedup)) is expected
+
+
+@pytest.mark.parametrize(
+    ("request_speedup", "expected"), [(1.0, ExitStatus.GOOD), (0.99, ExitStatus.UNKNOWN)]
+)
+def test_faster_decoding_with_slower_requests_is_not_good(view, request_speedup, expected):
+    assert status(view, engine(view, Verdict.POOR, speedup=1.9, request=request_speedup)) is expected
 
 
 @pytest.mark.parametrize("verdict", [Verdict.OPTIMAL, Verdict.POOR])

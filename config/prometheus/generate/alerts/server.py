@@ -35,6 +35,22 @@ SERVER: Final = (
         """,
     ),
     Alert(
+        "SpecDecodePrefixCacheLost",
+        summary="An engine that speculates finds no prompt token in its prefix cache; this model had hits.",
+        description=f"{WHERE}: "
+        "no prompt token was found in the prefix cache for 15 minutes. Engines of this model found more than "
+        "{{ @hits | humanizePercentage }} within the last day. The mean time to first token is "
+        f"{now('spec_decode_time_to_first_token_seconds', 'humanizeDuration', window='@long')}.",
+        expr="""
+        max_over_time(spec_decode_prefix_cache_hit_ratio{window="@long"}[15m]) == 0
+        and ignoring (window) increase(spec_decode_first_tokens_total[15m]) >= @requests
+        and ignoring (window) rate(spec_decode_drafts_total[15m]) > 0
+        # This engine before, or another one now: prompts of this model have common beginnings.
+        and on (@model)
+          max by (@model) (max_over_time(spec_decode_prefix_cache_hit_ratio{window="@long"}[1d])) > @hits
+        """,
+    ),
+    Alert(
         "SpecDecodePreemptionStorm",
         summary="An engine that speculates preempts running requests for lack of KV cache.",
         description=f"{WHERE}: "

@@ -101,6 +101,67 @@ _CACHE: Final = (
 )
 
 
+_PEER: Final = {**ENGINE, "target": "other"}
+
+
+def _hits(
+    *hits: tuple[float, float], peer: float | None = None, requests: float = 5.0, drafts: float = 200.0
+) -> Series:
+    """Return prefix hits by minutes; ``peer`` are those of another engine of the model."""
+    minutes = sum(phase[0] for phase in hits)
+    others = {} if peer is None else {of(_HITS, _PEER, window="5m"): gauge((minutes, peer))}
+    return {
+        of(_HITS, window="5m"): gauge(*hits),
+        of("spec_decode_time_to_first_token_seconds", window="5m"): gauge((minutes, 0.537)),
+        of("spec_decode_first_tokens_total"): counter((minutes, requests)),
+        of("spec_decode_drafts_total"): counter((minutes, drafts)),
+        **others,
+    }
+
+
+_HITS: Final = "spec_decode_prefix_cache_hit_ratio"
+_LOST_CACHE: Final = Firing(
+    {**ENGINE, "window": "5m"},
+    f"{_WHERE}no prompt token was found in the prefix cache for 15 minutes. Engines of this model found more than "
+    "5% within the last day. The mean time to first token is 537ms.",
+)
+_PREFIXES: Final = (
+    AlertCase(
+        "SpecDecodePrefixCacheLost",
+        "fires when hits go from 0.85 to none",
+        _hits((_HOUR, 0.85), (_HOUR, 0.0)),
+        at=115,
+        fires=(_LOST_CACHE,),
+    ),
+    AlertCase(
+        "SpecDecodePrefixCacheLost",
+        "fires where only another engine of the model has hits",
+        _hits((_HOUR, 0.0), peer=0.5),
+        at=55,
+        fires=(_LOST_CACHE,),
+    ),
+    AlertCase("SpecDecodePrefixCacheLost", "is silent with few hits", _hits((_HOUR, 0.001), peer=0.5), at=55),
+    AlertCase(
+        "SpecDecodePrefixCacheLost",
+        "is silent where no engine of the model ever had hits",
+        _hits((_HOUR, 0.0), peer=0.01),
+        at=55,
+    ),
+    AlertCase(
+        "SpecDecodePrefixCacheLost",
+        "is silent with 18 requests in 15 minutes",
+        _hits((_HOUR, 0.0), peer=0.5, requests=0.02),
+        at=55,
+    ),
+    AlertCase(
+        "SpecDecodePrefixCacheLost",
+        "is silent where nothing is drafted",
+        _hits((_HOUR, 0.0), peer=0.5, drafts=0),
+        at=55,
+    ),
+)
+
+
 def _preempting(per_second: float, requests: float = 5.0, drafts: float = 200.0) -> Series:
     return {
         of("spec_decode_preemptions_per_second", window="5m"): gauge((30, per_second)),
@@ -229,7 +290,7 @@ _ERRORS: Final = (
     ),
 )
 
-SERVER: Final = (*_TAILS, *_CACHE, *_PREEMPTIONS, *_ERRORS)
+SERVER: Final = (*_TAILS, *_CACHE, *_PREFIXES, *_PREEMPTIONS, *_ERRORS)
 
 REQUESTS: Final = (
     RuleCase(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Final
 
 from spec_decode_exporter.analysis.experiments.arm import Arm, ArmPace, SpeedupBasis
+from spec_decode_exporter.analysis.experiments.arm_first_token import (
+    ArmFirstToken,
+    Histograms,
+    arm_first_token,
+)
 from spec_decode_exporter.analysis.experiments.arm_speedup import ArmSpeedup, arm_speedup
 from spec_decode_exporter.analysis.experiments.comparability import Conditions, comparable, conditions
 from spec_decode_exporter.analysis.recommendation import is_better
@@ -28,6 +33,8 @@ class Member:
     """Labels that arms match: ``name``, ``model_name``, ``method`` and the target's own labels."""
     windows: tuple[Window, ...]
     """Windows, ascending by length; empty if the engine is gone."""
+    histograms: Histograms = field(default_factory=dict, repr=False)
+    """Histograms over the longest window."""
 
     def matches(self, match: Mapping[str, str]) -> bool:
         """Return whether the engine has all of these labels."""
@@ -50,6 +57,8 @@ class ArmWindow:
     """Conditions of the comparison; empty for the baseline itself."""
     speedups: Mapping[SpeedupBasis, ArmSpeedup] = field(default_factory=dict)
     """Speed-ups over the baseline, if both can be compared."""
+    first_token: ArmFirstToken = field(default_factory=ArmFirstToken)
+    """Time to first token and prefix-cache hits; quantiles only over the longest window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +113,7 @@ def compare(
         )
         for name, each in sums.items()
     }
+    windows = {name: tuple(_with_first_token(sums[name], arms[name], each)) for name, each in windows.items()}
     longest = {name: each[-1] for name, each in windows.items()}
     winners = {basis: winner(settings.baseline, longest, basis) for basis in SpeedupBasis}
     return Experiment(
@@ -172,6 +182,16 @@ def _arm(engines: Sequence[Member], length: float, newest: float) -> Arm:
     """Sum the engines that have a window of that length; after a reload some may not have it yet."""
     windows = (window for member in engines for window in member.windows if window.length == length)
     return Arm(length, newest, tuple(window for window in windows if window.polls))
+
+
+def _with_first_token(
+    arms: Sequence[Arm], engines: Sequence[Member], windows: Sequence[ArmWindow]
+) -> Iterator[ArmWindow]:
+    """Yield the windows of an arm with their times to first token."""
+    histograms = [member.histograms for member in engines if member.windows]
+    for place, (arm, window) in enumerate(zip(arms, windows, strict=True), 1):
+        is_longest = place == len(windows)
+        yield replace(window, first_token=arm_first_token(arm.windows, histograms if is_longest else ()))
 
 
 def _baseline_window(arm: Arm) -> ArmWindow:

@@ -16,6 +16,7 @@ from spec_decode_exporter.reports.observe.needs import DOUBTS
 from spec_decode_exporter.reports.parts import Bar, Chart, Figure, Note, Part, ReportSection, Tone
 from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.views.models import BucketView, EngineView, FindingView, WindowView
+from spec_decode_exporter.views.verdict_text import BASES
 
 _LATENCIES: Final[Mapping[Latency, str]] = {
     Latency.TIME_PER_OUTPUT_TOKEN: "the same, by request",
@@ -69,11 +70,17 @@ def _engine_reported(engine: EngineView) -> Iterator[Figure]:
 
 
 def _speedup(engine: EngineView, window: WindowView) -> Iterator[Figure]:
+    """Yield the speed-up of a request and that of decoding; without the former, decode only."""
     speedup, ceiling = window.estimated_speedup_ratio, window.speedup_ceiling_ratio
+    request = window.end_to_end_speedup_ratio
     at_most = "" if ceiling is None else f"{ceiling:.2f} if drafts were free"
+    if request is not None:
+        span = numbers.bounds(request.lower, request.upper)
+        yield Figure("speed-up, request", numbers.plain(request.value), span, BASES[request.basis])
     if engine.cost is not None and speedup.value is not None:
         span = numbers.bounds(speedup.lower, speedup.upper)
-        yield Figure("speed-up", numbers.plain(speedup.value), span, at_most)
+        name = "speed-up, decode only" if request is None else "speed-up, decoding"
+        yield Figure(name, numbers.plain(speedup.value), span, at_most)
     elif ceiling is not None:
         yield Figure("speed-up", "unknown", "", at_most)
 
@@ -92,7 +99,7 @@ def _positions(_: EngineView, window: WindowView) -> Iterator[Part]:
 
 
 def _times(engine: EngineView, window: WindowView) -> Iterator[Figure]:
-    yield from figure_lines("Time", window, {})
+    yield from figure_lines("Time", window, _first_token(engine))
     for latency, name in _LATENCIES.items():
         quantiles = engine.latency_seconds.get(latency)
         if quantiles is not None and quantiles.p50 is not None:
@@ -106,6 +113,27 @@ def _times(engine: EngineView, window: WindowView) -> Iterator[Figure]:
             )
             tail = f"p95 and p99 {p95}" if p95 == p99 else f"p95 {p95}, p99 {p99}"
             yield Figure(name, median, "", f"p50; {tail}")
+    yield from _prefix_cache(engine, window)
+
+
+def _first_token(engine: EngineView) -> Mapping[str, str]:
+    """Return the meaning of the time to first token if it is known without speculation too."""
+    baseline = engine.baseline
+    if baseline is None or baseline.time_to_first_token_seconds is None:
+        return {}
+    without = numbers.duration(baseline.time_to_first_token_seconds)
+    return {"time_to_first_token_seconds": f"mean, by request; {without} without speculation"}
+
+
+def _prefix_cache(engine: EngineView, window: WindowView) -> Iterator[Figure]:
+    if window.prefix_cache_hit_ratio is None:
+        return
+    baseline = engine.baseline
+    before = None if baseline is None else baseline.prefix_cache_hit_ratio
+    without = "" if before is None else f"; {numbers.share(before)} without speculation"
+    yield Figure(
+        "prefix cache", numbers.share(window.prefix_cache_hit_ratio), "", f"of the prompt tokens{without}"
+    )
 
 
 def _waste(_: EngineView, window: WindowView) -> Iterator[Figure]:

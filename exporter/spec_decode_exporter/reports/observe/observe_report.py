@@ -119,7 +119,8 @@ def _engine(engine: EngineView, seconds: float) -> EngineReport:
 
 def _gist(engine: EngineView) -> str:
     for window in engine.windows[-1:]:
-        speedup, length = window.estimated_speedup_ratio.value, window.acceptance_length_tokens.value
+        speedup = (window.end_to_end_speedup_ratio or window.estimated_speedup_ratio).value
+        length = window.acceptance_length_tokens.value
         if speedup is not None:
             return f"speed-up {speedup:.2f}"
         return "" if length is None else f"length {length:.2f}"

@@ -14,6 +14,7 @@ from spec_decode_exporter.web.page.figure_table import figures
 from spec_decode_exporter.web.page.markup import Markup, joined, name, tag
 from spec_decode_exporter.web.page.page_data import PageData, ShownEngine
 from spec_decode_exporter.web.page.page_numbers import Format, number, percent, times, whole
+from spec_decode_exporter.web.page.request_comparison import request_comparison
 from spec_decode_exporter.web.page.words import Advice, advice, verdict_sign
 
 _MIN_SCALE: Final = 1.5
@@ -71,6 +72,9 @@ def _charts(view: EngineView) -> Iterator[Markup]:
         yield _card(f"Acceptance by position, {last.window}", _positions(last))
     if view.depths:
         yield _card(f"Expected speed-up by draft tokens, {last.window}", _depths(view))
+    if view.baseline is not None:
+        compared = request_comparison(view, last, view.baseline)
+        yield _card(f"Requests with and without speculation, {last.window}", compared)
     if last.accepted_length_ratio:
         yield _card(f"Accepted tokens of a draft, {last.window}", _distribution(last))
 

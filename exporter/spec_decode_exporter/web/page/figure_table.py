@@ -10,7 +10,8 @@ from spec_decode_exporter.figures.figure import ScalarFigure, Unit
 from spec_decode_exporter.figures.table import shown
 from spec_decode_exporter.figures.terms import CounterTerm
 from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.views.models import CountsView, EngineView, Estimated, WindowView
+from spec_decode_exporter.views.models import CountsView, EndToEndView, EngineView, Estimated, WindowView
+from spec_decode_exporter.views.verdict_text import BASES
 from spec_decode_exporter.web.page.markup import Markup, joined, tag
 from spec_decode_exporter.web.page.page_numbers import (
     Format,
@@ -80,6 +81,26 @@ def _rows(view: EngineView) -> Iterator[Markup]:
             _cell(figure, value, window.counts) for value, window in zip(values, view.windows, strict=True)
         )
         yield tag("tr", title, *cells, data_key=figure.key)
+        if figure.key == "estimated_speedup_ratio":
+            yield from _request_row(view)
+
+
+def _request_row(view: EngineView) -> Iterator[Markup]:
+    """Yield the row of the speed-up of whole requests, below that of decoding."""
+    requests = [window.end_to_end_speedup_ratio for window in view.windows]
+    if not any(requests):
+        return
+    metric = "spec_decode_end_to_end_speedup_ratio"
+    title = tag("th", "Speed-up of a request", tag("code", metric), scope="row")
+    yield tag("tr", title, *map(_request_cell, requests), data_key="end_to_end_speedup_ratio")
+
+
+def _request_cell(request: EndToEndView | None) -> Markup:
+    if request is None:
+        return tag("td", number(None, times), class_="number")
+    span = between(request.lower, request.upper, times)
+    basis = tag("small", BASES[request.basis], class_="counts")
+    return tag("td", number(request.value, times), span, basis, class_="number")
 
 
 def _cell(figure: ScalarFigure, value: Estimated | float | None, counts: CountsView) -> Markup:

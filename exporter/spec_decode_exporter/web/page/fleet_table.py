@@ -138,10 +138,12 @@ def _verdict(view: EngineView, last: WindowView | None) -> Markup:
         )
     if view.state is not State.ACTIVE and view.verdict is Verdict.INSUFFICIENT:
         return NOTHING
-    speedup = None if last is None else last.estimated_speedup_ratio
+    request = None if last is None else last.end_to_end_speedup_ratio
+    speedup = request or (None if last is None else last.estimated_speedup_ratio)
     if speedup is None or speedup.value is None or view.verdict is Verdict.INSUFFICIENT:
         return verdict_chip(view.verdict, view.verdict_text)
-    figure = tag("span", number(speedup.value, times), " as fast", class_="figure")
+    scope = " as fast, decode only" if request is None else " as fast"
+    figure = tag("span", number(speedup.value, times), scope, class_="figure")
     return joined((verdict_chip(view.verdict, view.verdict_text), figure))
 
 
