@@ -12,6 +12,7 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.typical_costs import undrafted_steps_are_plain
 from spec_decode_exporter.config.cost_settings import LoadCost
 from spec_decode_exporter.monitor.drops.drop_detector import DropDetector
+from spec_decode_exporter.monitor.drops.request_mix import TypeTotals, no_types
 from spec_decode_exporter.monitor.step_times import StepTimes
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.scrape.page.sample import Sample
@@ -40,11 +41,11 @@ class Drafter(NamedTuple):
 class LearnedState:
     """Learns from each increment of an engine; another drafter resets it."""
 
-    def __init__(self, assumptions: Assumptions) -> None:
-        """Learn about an engine with these assumptions."""
+    def __init__(self, assumptions: Assumptions, types: TypeTotals = no_types) -> None:
+        """Learn about an engine with these assumptions; ``types`` returns its requests by type."""
         self._assumptions = assumptions
         self._step_times = StepTimes()
-        self._drops = DropDetector(assumptions.policy.drops)
+        self._drops = DropDetector(assumptions.policy.drops, types)
         self._beginnings = 0
         self._drafter = _drafter(assumptions.speculation)
         self._tokens = 0
@@ -85,6 +86,7 @@ class LearnedState:
             counters[Counter.DRAFTS],
             counters[Counter.ACCEPTED_TOKENS],
             increment.positions,
+            history.wall,
         )
 
     def costs(self, baseline: Sequence[StepTimes] = ()) -> tuple[LoadCost, ...]:

@@ -111,6 +111,11 @@ class EngineHistory:
         return self._counts.moment if self._counts else 0.0
 
     @property
+    def wall(self) -> float:
+        """Time of the last page with the engine (Unix time); 0 before the first."""
+        return self._counts.wall if self._counts else 0.0
+
+    @property
     def alternates(self) -> bool:
         """True if old creation times reappeared within the longest window: several servers, one address."""
         return self._alternated is not None and self.last_seen - self._alternated < self._longest
