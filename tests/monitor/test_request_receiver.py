@@ -18,6 +18,7 @@ from spec_decode_exporter.requests.request_batch import NotJsonError
 from spec_decode_exporter.requests.request_findings import RequestFindings
 from spec_decode_exporter.requests.request_record import Refusal
 from spec_decode_exporter.requests.request_store import RequestStore
+from spec_decode_exporter.requests.request_types import RequestTypes
 from tests.requests.test_request_batch import RECORD, changed
 
 SETTINGS = RequestSettings(ingest=True, rate=100)
@@ -39,6 +40,10 @@ class Fleet(list):
     """Stand-in for a fleet of monitors."""
 
     config = Config()
+
+    def __init__(self, *monitors):
+        super().__init__(*monitors)
+        self.request_types = RequestTypes()
 
 
 @pytest.fixture

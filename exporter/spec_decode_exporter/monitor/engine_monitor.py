@@ -26,6 +26,7 @@ from spec_decode_exporter.core.throttle import Throttle
 from spec_decode_exporter.figures.latency import counts_tokens_as_steps
 from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.monitor.analysis_errors import AnalysisErrors
+from spec_decode_exporter.monitor.drops.request_mix import TypeTotals, no_types
 from spec_decode_exporter.monitor.engine_events import (
     EngineChangeNotifier,
     check_event,
@@ -82,7 +83,11 @@ class EngineMonitor:
     """
 
     def __init__(
-        self, windows: Sequence[float], assumptions: Assumptions | None = None, phase: float = 0.0
+        self,
+        windows: Sequence[float],
+        assumptions: Assumptions | None = None,
+        phase: float = 0.0,
+        types: TypeTotals = no_types,
     ) -> None:
         """Monitor an engine.
 
@@ -90,6 +95,7 @@ class EngineMonitor:
             windows: Lengths of the windows in seconds, ascending.
             assumptions: Knowledge of the engine besides its counters.
             phase: Position of its evaluations in every ``EVALUATED_EVERY`` seconds, 0 to 1.
+            types: Returns the sums of its requests by type since the exporter's start.
         """
         self._assumptions = assumptions or Assumptions()
         self.history = EngineHistory(windows[-1])
@@ -103,7 +109,7 @@ class EngineMonitor:
         self._throttle = Throttle(EVALUATED_EVERY, phase)
         self._notifier = EngineChangeNotifier()
         self._errors = AnalysisErrors()
-        self._learned = LearnedState(self._assumptions)
+        self._learned = LearnedState(self._assumptions, types)
         self._baseline: Sequence[StepTimes] = ()
         self._faster: FasterMethod | None = None
         self._suspected: frozenset[Check] = frozenset()

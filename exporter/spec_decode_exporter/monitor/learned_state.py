@@ -86,7 +86,7 @@ class LearnedState:
             counters[Counter.DRAFTS],
             counters[Counter.ACCEPTED_TOKENS],
             increment.positions,
-            history.wall,
+            wall=history.wall,
         )
 
     def costs(self, baseline: Sequence[StepTimes] = ()) -> tuple[LoadCost, ...]:

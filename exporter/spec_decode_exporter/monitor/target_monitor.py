@@ -26,6 +26,7 @@ from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember
 from spec_decode_exporter.monitor.persistence.remembered_engines import Key, RememberedEngines
 from spec_decode_exporter.monitor.target_engines import TargetEngines
 from spec_decode_exporter.monitor.target_status import TargetStatus
+from spec_decode_exporter.requests.request_types import RequestTypes
 from spec_decode_exporter.scrape.http.client import Client
 from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER, Resolver
 from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES
@@ -59,6 +60,7 @@ class TargetMonitor:
         spread: bool = True,
         errors: InternalErrors | None = None,
         resolver: Resolver = CONFIG_RESOLVER,
+        types: RequestTypes | None = None,
     ) -> None:
         """Prepare to ``run``.
 
@@ -73,6 +75,7 @@ class TargetMonitor:
             spread: Shift rarer work by a phase of this target, so that a fleet does not do it all at once.
             errors: Isolates internal errors.
             resolver: Resolves the target's name.
+            types: Sums of the fleet's requests by type.
         """
         self._clock = clock
         self._remembered = remembered
@@ -86,6 +89,7 @@ class TargetMonitor:
         self._phase = phase if spread else lambda _: 0.0
         self._served: ServedSpeculation | None = None
         self._resolver = resolver
+        self._types = types or RequestTypes()
         self._configure(target, config)
 
     @property
@@ -280,7 +284,8 @@ class TargetMonitor:
 
     def _add(self, name: EngineName, polled: Polled) -> EngineMonitor:
         own_phase = self._phase(f"evaluation of {name} at {self.target.url}")
-        engine = EngineMonitor(self._config.windows, self._assumptions(), own_phase)
+        types = partial(self._types.totals, name.model_name, self.target.name)
+        engine = EngineMonitor(self._config.windows, self._assumptions(), own_phase, types)
         learned = self._remembered.known(self._key(name))
         if learned is not None:
             engine.remember(learned)

@@ -59,6 +59,7 @@ class DropDetector:
         drafts: int,
         accepted: int,
         positions: Sequence[int],
+        *,
         wall: float = 0.0,
     ) -> tuple[DropChange, ...]:
         """Add an increment; return the drops that it begins or ends.

@@ -15,7 +15,8 @@ HOURS: Final = 24
 HOUR_SECONDS: Final = 3600.0
 DAY_SECONDS: Final = HOURS * HOUR_SECONDS
 MEMORY_DAYS: Final = 3.0
-"""Memory of a cell: the day before counts 1 - exp(-1/3) = 28 % after weeks, and wholly on the second day."""
+"""Memory of a cell: after weeks the day before has a weight of 1 - exp(-1/3) = 28 %."""
+_KEPT: Final = exp(-1 / MEMORY_DAYS)
 
 
 class _Sums(NamedTuple):
@@ -40,20 +41,16 @@ class HourCell(NamedTuple):
         """Return the cell with drafts of a day; a new day adds the one before to the earlier days."""
         if day == self.day:
             return self._replace(drafts=self.drafts + drafts, accepted=self.accepted + accepted)
-        kept = exp(-1 / MEMORY_DAYS)
-        return HourCell(
-            day,
-            drafts,
-            accepted,
-            round(kept * self.earlier_drafts + self.drafts, 1),
-            round(kept * self.earlier_accepted + self.accepted, 1),
-        )
+        earlier_drafts, earlier_accepted = self.before(day)
+        return HourCell(day, drafts, accepted, round(earlier_drafts, 1), round(earlier_accepted, 1))
 
     def before(self, day: int) -> _Sums:
         """Return the sums of the days before ``day``."""
         if self.day == day:
             return _Sums(self.earlier_drafts, self.earlier_accepted)
-        return _Sums(self.earlier_drafts + self.drafts, self.earlier_accepted + self.accepted)
+        return _Sums(
+            _KEPT * self.earlier_drafts + self.drafts, _KEPT * self.earlier_accepted + self.accepted
+        )
 
 
 @dataclass(slots=True)
