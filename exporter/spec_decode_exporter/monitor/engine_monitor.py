@@ -17,7 +17,8 @@ from spec_decode_exporter.analysis.evaluation import (
     EvaluationInputs,
     evaluate,
 )
-from spec_decode_exporter.analysis.experiments.faster_method import OFF, FasterMethod
+from spec_decode_exporter.analysis.experiments.experiment import OFF
+from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.integrity import Check, broken_checks
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import WHOLE_WINDOW, State, is_whole

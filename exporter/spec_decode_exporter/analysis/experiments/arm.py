@@ -76,6 +76,8 @@ class Arm:
     """End of the window (monotonic); the same for all arms of an experiment."""
     windows: tuple[Window, ...]
     """Window of each engine with polls."""
+    method: str | None = None
+    """The method by which all engines draft; None if they differ, if it is unknown, or without speculation."""
 
     def total(self, counter: Counter) -> int | None:
         """Return the increase of a counter over all engines that have it; None if none does."""
@@ -93,6 +95,16 @@ class Arm:
     def acceptance_length(self) -> float | None:
         """Mean tokens per draft, the bonus token included: 1 + A / D."""
         return mean_acceptance_length(self.total(Counter.ACCEPTED_TOKENS), self.total(Counter.DRAFTS))
+
+    @property
+    def depth(self) -> int:
+        """Draft positions that all engines with drafts have; 0 without drafts."""
+        return min((len(each.positions) for each in self._drafting), default=0)
+
+    def length_at(self, depth: int) -> float | None:
+        """Return the acceptance length of the first ``depth`` positions, 1 + Σ a_i / D; None without them."""
+        accepted = sum(sum(each.positions[:depth]) for each in self._drafting)
+        return mean_acceptance_length(accepted, self.total(Counter.DRAFTS)) if depth else None
 
     @property
     def running_requests(self) -> float | None:
@@ -132,6 +144,10 @@ class Arm:
             for basis, columns in sums.items()
             if sum(columns.above) > 0 and sum(columns.below) > 0
         }
+
+    @property
+    def _drafting(self) -> list[Window]:
+        return [window for window in self.windows if window[Counter.DRAFTS]]
 
     @property
     def _working(self) -> list[Window]:

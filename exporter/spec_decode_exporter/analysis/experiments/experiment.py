@@ -9,13 +9,20 @@ from typing import Final
 
 from spec_decode_exporter.analysis.experiments.arm import Arm, ArmPace, SpeedupBasis
 from spec_decode_exporter.analysis.experiments.arm_speedup import ArmSpeedup, arm_speedup
-from spec_decode_exporter.analysis.experiments.comparability import Conditions, comparable, conditions
+from spec_decode_exporter.analysis.experiments.comparability import (
+    Conditions,
+    comparable,
+    conditions,
+    same_traffic,
+)
 from spec_decode_exporter.analysis.recommendation import is_better
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.ledger import Window
 
+OFF: Final = "off"
+"""Method of an engine that does not speculate."""
 _NO_GAIN: Final = Estimate(1.0, 1.0, 1.0, 0.0)
 """Speed-up of the baseline over itself."""
 
@@ -75,9 +82,9 @@ class Experiment:
     arms: Mapping[str, ArmFindings]
     """Arms by name, in configured order; the baseline is one of them."""
     faster: frozenset[tuple[str, str]]
-    """Pairs of arms of which the first is significantly faster (95 %).
+    """Pairs of arms of which the first is significantly faster (95 %), at the same traffic.
 
-    By the time per output token over the longest window, in one comparison alone."""
+    By the time per output token and end to end over the longest window, in one comparison alone."""
 
 
 def arm_of(settings: ExperimentSettings, member: Member) -> str | None:
@@ -123,14 +130,16 @@ def winner(baseline: str, arms: Mapping[str, ArmWindow], basis: SpeedupBasis) ->
     """Return the arm that is significantly faster (95 %) than all others; None if there is none.
 
     Its lower bound is above 1 and above the upper bounds of the others. The baseline wins if all upper bounds
-    are below 1. An arm without requests is ignored. An arm with requests that cannot be compared may be the
-    fastest, so there is no winner.
+    are below 1. An arm without requests is ignored. An arm with requests that cannot be compared, or whose
+    traffic differs, may be the fastest, so there is no winner.
     """
     active = {
         name: arm for name, arm in arms.items() if name != baseline and arm.engines and arm.requests != 0
     }
     bounds = {
-        name: estimate for name, arm in active.items() if (estimate := _estimate(arm, basis)) is not None
+        name: estimate
+        for name, arm in active.items()
+        if same_traffic(arm.conditions) and (estimate := _estimate(arm, basis)) is not None
     }
     if not bounds or len(bounds) < len(active):
         return None
@@ -143,15 +152,28 @@ def winner(baseline: str, arms: Mapping[str, ArmWindow], basis: SpeedupBasis) ->
 
 def speedup_of(experiment: Experiment, name: str) -> Estimate | None:
     """Return the speed-up by the time per output token over the longest window; None without bounds."""
-    return _gain(experiment.baseline, name, experiment.arms[name].windows[-1])
+    arm = experiment.arms[name].windows[-1]
+    return _gain(experiment.baseline, name, arm, SpeedupBasis.TIME_PER_OUTPUT_TOKEN)
 
 
-def _gain(baseline: str, name: str, arm: ArmWindow) -> Estimate | None:
-    return _NO_GAIN if name == baseline else _estimate(arm, SpeedupBasis.TIME_PER_OUTPUT_TOKEN)
+def _gain(baseline: str, name: str, arm: ArmWindow, basis: SpeedupBasis) -> Estimate | None:
+    return _NO_GAIN if name == baseline else _estimate(arm, basis)
 
 
 def _faster(baseline: str, arms: Mapping[str, ArmWindow]) -> frozenset[tuple[str, str]]:
-    gains = {name: gain for name, arm in arms.items() if (gain := _gain(baseline, name, arm)) is not None}
+    """Return the pairs that differ by both bases: fast decoding that delays the first token is no gain."""
+    alike = {name: arm for name, arm in arms.items() if same_traffic(arm.conditions)}
+    return _faster_by(SpeedupBasis.TIME_PER_OUTPUT_TOKEN, baseline, alike) & _faster_by(
+        SpeedupBasis.END_TO_END, baseline, alike
+    )
+
+
+def _faster_by(
+    basis: SpeedupBasis, baseline: str, arms: Mapping[str, ArmWindow]
+) -> frozenset[tuple[str, str]]:
+    gains = {
+        name: gain for name, arm in arms.items() if (gain := _gain(baseline, name, arm, basis)) is not None
+    }
     return frozenset(
         (faster, slower)
         for faster, slower in permutations(gains, 2)
@@ -171,7 +193,13 @@ def _serves(engines: Sequence[Member]) -> frozenset[tuple[str, str]]:
 def _arm(engines: Sequence[Member], length: float, newest: float) -> Arm:
     """Sum the engines that have a window of that length; after a reload some may not have it yet."""
     windows = (window for member in engines for window in member.windows if window.length == length)
-    return Arm(length, newest, tuple(window for window in windows if window.polls))
+    return Arm(length, newest, tuple(window for window in windows if window.polls), _method(engines))
+
+
+def _method(engines: Sequence[Member]) -> str | None:
+    """Return the only method of the engines; None if there is none."""
+    methods = {member.labels["method"] for member in engines}
+    return methods.pop() if len(methods) == 1 and not methods & {"", OFF} else None
 
 
 def _baseline_window(arm: Arm) -> ArmWindow:
