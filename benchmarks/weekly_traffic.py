@@ -186,7 +186,7 @@ def detected(polled: Polled, *, with_types: bool = False) -> list[Found]:
 
     types: TypeTotals = totals if with_types else no_types
     detector = DropDetector(DropPolicy(), types)
-    for poll, (drafts, positions) in enumerate(  # noqa: B020  ``totals`` reads the present poll
+    for poll, (drafts, positions) in enumerate(
         zip(polled.drafts.tolist(), polled.positions.tolist(), strict=True)
     ):
         end = (poll + 1.0) * POLL

@@ -28,5 +28,5 @@ class RequestTypes:
         sums[name] = TypeSums(before.drafts + request.drafts, before.accepted + request.accepted_tokens)
 
     def totals(self, model_name: str, target: str) -> Mapping[str, TypeSums]:
-        """Return the sums by type of a model at a target, or of the model alone if no request names targets."""
+        """Return the sums by type of a model at a target, or of the model if no request names targets."""
         return self._sums.get((model_name, target)) or self._sums.get((model_name, ""), {})

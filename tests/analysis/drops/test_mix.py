@@ -46,7 +46,9 @@ def test_another_mix_with_the_same_acceptance_is_all_traffic(before, factors):
 
 def test_a_type_that_disappears_is_traffic():
     before = {"easy": TypeSums(100, 200), "hard": TypeSums(100, 100)}
-    assert decompose(before, {"hard": TypeSums(50, 50)}) == LengthChange(pytest.approx(-0.5), pytest.approx(0))
+    assert decompose(before, {"hard": TypeSums(50, 50)}) == LengthChange(
+        pytest.approx(-0.5), pytest.approx(0)
+    )
 
 
 def test_both_may_change():

@@ -215,7 +215,9 @@ def test_requests_of_a_small_part_of_the_drafts_explain_nothing():
     requests = Requests()
     detector = SlowDropDetector(
         DropPolicy(),
-        lambda: {name: TypeSums(each.drafts / 3, each.accepted / 3) for name, each in requests.totals().items()},
+        lambda: {
+            name: TypeSums(each.drafts / 3, each.accepted / 3) for name, each in requests.totals().items()
+        },
     )
     requests.serve(detector, [0.6] * 12 * HOUR)
     [change] = requests.serve(detector, [0.1] * 2 * HOUR)

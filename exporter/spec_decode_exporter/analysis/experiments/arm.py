@@ -77,7 +77,7 @@ class Arm:
     windows: tuple[Window, ...]
     """Window of each engine with polls."""
     method: str | None = None
-    """The method by which all engines draft; None if they differ, if it is unknown, or without speculation."""
+    """Method by which all engines draft; None if they differ, if it is unknown, or without speculation."""
 
     def total(self, counter: Counter) -> int | None:
         """Return the increase of a counter over all engines that have it; None if none does."""

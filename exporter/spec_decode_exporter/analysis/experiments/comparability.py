@@ -1,8 +1,8 @@
 """Conditions under which two arms did the same work, so that their times can be compared.
 
 Two arms with equal loads and lengths may still serve different requests: easy ones make a drafter fast. So a
-winner also needs alike prefix-cache hits, and the same acceptance where both draft by the same method. Between
-different methods the acceptance shows nothing, since a better drafter has a higher one.
+winner also needs alike prefix-cache hits, and the same acceptance where both draft by the same method.
+Between different methods the acceptance shows nothing, since a better drafter has a higher one.
 
 The load is the same if the arms began about as many requests per second and engine, *or* had about as many
 running. At equal arrivals the slower arm has more running requests (Little's law). At equal concurrency the

@@ -16,7 +16,7 @@ from spec_decode_exporter.figures.estimate import Estimate
 
 @dataclass(frozen=True, slots=True)
 class FasterMethod:
-    """An arm that is faster than an engine's own, per output token and end to end, over the longest window."""
+    """An arm that is faster than an engine's own, by token and end to end, over the longest window."""
 
     experiment: str
     arm: str

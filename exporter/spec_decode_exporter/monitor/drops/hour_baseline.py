@@ -48,9 +48,7 @@ class HourCell(NamedTuple):
         """Return the sums of the days before ``day``."""
         if self.day == day:
             return _Sums(self.earlier_drafts, self.earlier_accepted)
-        return _Sums(
-            _KEPT * self.earlier_drafts + self.drafts, _KEPT * self.earlier_accepted + self.accepted
-        )
+        return _Sums(_KEPT * self.earlier_drafts + self.drafts, _KEPT * self.earlier_accepted + self.accepted)
 
 
 @dataclass(slots=True)

@@ -45,7 +45,7 @@ class RequestMix:
         self._baseline: Mix = {}
 
     def traffic_part(self, drafts: float, *, learn: bool) -> float:
-        """Return the change of the length by the mix alone since the baseline, in tokens, at an interval's end.
+        """Return the change of the length by the mix alone since the baseline, in tokens, after an interval.
 
         0 if unknown. ``drafts`` are the engine's in the interval; with ``learn`` the baseline moves on.
         """

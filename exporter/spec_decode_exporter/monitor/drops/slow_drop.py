@@ -139,9 +139,7 @@ class SlowDropDetector:
             self._discard_held()
             return DropChange(DropKind.SLOW, state.alarm.dropped, length, since.length, since.seconds)
         if fell and self._fall.dropped and not state.alarm.dropped:
-            return DropChange(
-                DropKind.SLOW, False, expected.length, fell.length, fell.seconds, traffic=True
-            )
+            return DropChange(DropKind.SLOW, False, expected.length, fell.length, fell.seconds, traffic=True)
         return None
 
     @property

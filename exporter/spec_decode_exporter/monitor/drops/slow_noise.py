@@ -2,8 +2,8 @@
 
 The kind of requests changes over tens of minutes, so neighbouring intervals are alike. Their sum then varies
 more than the sum of independent intervals. The variance is therefore measured at 10, 20 and 40 minutes, by
-differences of neighbours (``analysis.drops.variance``): a slow decline does not raise it. Slower variation shows
-only as shortfalls from the baseline.
+differences of neighbours (``analysis.drops.variance``): a slow decline does not raise it. Slower variation
+shows only as shortfalls from the baseline.
 """
 
 from __future__ import annotations
