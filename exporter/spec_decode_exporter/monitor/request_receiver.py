@@ -145,8 +145,8 @@ class RequestReceiver:
                 del batch.requests[number:]
                 break
             placed = _with_known_target(request, targets)
-            key = store.take(placed, self._clock.monotonic())
-            self._fleet.request_types.add(key, placed)
+            now = self._clock.monotonic()
+            self._fleet.request_types.add(store.take(placed, now), placed, now)
             if number % _SLICE == _SLICE - 1:
                 await yield_to_event_loop()
 

@@ -147,7 +147,8 @@ class TargetMonitor:
         members = self._each("comparison", lambda engine: (engine.method, engine.windows(now), engine))
         for labels, (method, windows, engine) in members:
             own = {"name": self.target.name, "model_name": labels["model_name"], "method": method}
-            yield ExperimentMember(Member({**dict(self.target.labels), **own}, windows), engine)
+            times = partial(self._types.times, labels["model_name"], self.target.name)
+            yield ExperimentMember(Member({**dict(self.target.labels), **own}, windows, times), engine)
 
     def histories(self) -> Iterator[tuple[dict[str, str], Window]]:
         """Yield the labels and the longest window of every engine, also of engines that are gone."""

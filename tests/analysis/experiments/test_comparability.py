@@ -18,7 +18,7 @@ from tests.fixtures.arms import EAGLE, NOW, PLAIN, arm_with, times, window_of
 class TestConditions:
     def test_arms_at_the_same_concurrency_are_comparable_though_one_serves_twice_the_requests(self):
         found = conditions(arm_with(window_of(EAGLE)), arm_with(window_of(PLAIN)))
-        unknown = {Condition.PREFIX_HITS, Condition.ACCEPTANCE}
+        unknown = {Condition.PREFIX_HITS, Condition.ACCEPTANCE, Condition.REQUEST_TYPES}
         assert found == {condition: True for condition in Condition if condition not in unknown}
         assert comparable(found)
         assert same_traffic(found)

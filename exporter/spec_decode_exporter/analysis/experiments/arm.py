@@ -7,7 +7,7 @@ time grid, so that bounds follow as for one engine: see ``ratio_bounds``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate, pairwise
 from math import inf
@@ -50,6 +50,15 @@ class ArmPace(NamedTuple):
     """Degrees of freedom of that error; 0 without one."""
 
 
+class TypeTimes(NamedTuple):
+    """Requests of one type in one arm, by cell of time; all types and all arms have the same cells."""
+
+    seconds: Sequence[float]
+    """Time from the first token to the last."""
+    tokens: Sequence[float]
+    """Tokens after the first."""
+
+
 class _Columns(NamedTuple):
     """Numerators and denominators of a ratio, one for each cell of the grid."""
 
@@ -78,6 +87,8 @@ class Arm:
     """Window of each engine with polls."""
     method: str | None = None
     """Method by which all engines draft; None if they differ, if it is unknown, or without speculation."""
+    types: Mapping[str, TypeTimes] = field(default_factory=dict)
+    """Times of requests by type, from per-request data; empty without them."""
 
     def total(self, counter: Counter) -> int | None:
         """Return the increase of a counter over all engines that have it; None if none does."""

@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Final
 
 from spec_decode_exporter.analysis.experiments.arm import Arm
+from spec_decode_exporter.analysis.experiments.standardised import mix_distance
 from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.scrape.page.engine_table import Counter
 
@@ -27,6 +28,8 @@ LENGTH_FACTOR: Final = 1.25
 """Maximum ratio of the mean lengths of prompts and answers: time is about proportional to length."""
 MAX_HIT_DIFFERENCE: Final = 0.1
 """Maximum difference of the shares of prompt tokens that the prefix cache has."""
+MAX_MIX_DISTANCE: Final = 0.1
+"""Maximum share of the tokens that belongs to other types of requests."""
 ACCEPTANCE_FACTOR: Final = 1.1
 """Maximum ratio of the acceptance lengths of one method at the depth that both arms have."""
 
@@ -46,6 +49,8 @@ class Condition(StrEnum):
     """Similar shares of prompt tokens in the prefix cache; a winner needs it."""
     ACCEPTANCE = "acceptance"
     """One method with a similar acceptance by position in both arms; a winner needs it."""
+    REQUEST_TYPES = "request_types"
+    """Similar mix of request types, from per-request data; a winner needs it."""
 
 
 Conditions = Mapping[Condition, bool]
@@ -62,9 +67,13 @@ def comparable(results: Conditions) -> bool:
     return all(holds for condition, holds in results.items() if condition not in _OF_A_WINNER)
 
 
-def same_traffic(results: Conditions) -> bool:
-    """Return whether a difference of the arms may name a winner: all known conditions hold."""
-    return all(results.values())
+def same_traffic(results: Conditions, *, standardised: bool = False) -> bool:
+    """Return whether a difference of the arms may name a winner: all known conditions hold.
+
+    Times that are ``standardised`` by request type need neither the same mix nor the same acceptance.
+    """
+    ignored = _OF_A_MIX if standardised else frozenset[Condition]()
+    return all(holds for condition, holds in results.items() if condition not in ignored)
 
 
 def _enough(arm: Arm, baseline: Arm) -> bool:
@@ -107,7 +116,13 @@ def _acceptance(arm: Arm, baseline: Arm) -> bool | None:
     return _within(arm.length_at(depth), baseline.length_at(depth), ACCEPTANCE_FACTOR)
 
 
-_OF_A_WINNER: Final = frozenset({Condition.PREFIX_HITS, Condition.ACCEPTANCE})
+def _request_types(arm: Arm, baseline: Arm) -> bool | None:
+    distance = mix_distance(arm.types, baseline.types)
+    return None if distance is None else distance <= MAX_MIX_DISTANCE
+
+
+_OF_A_MIX: Final = frozenset({Condition.ACCEPTANCE, Condition.REQUEST_TYPES})
+_OF_A_WINNER: Final = _OF_A_MIX | {Condition.PREFIX_HITS}
 _CONDITIONS: Final[Mapping[Condition, Callable[[Arm, Arm], bool | None]]] = {
     Condition.REQUESTS: _enough,
     Condition.LOAD: _load,
@@ -115,4 +130,5 @@ _CONDITIONS: Final[Mapping[Condition, Callable[[Arm, Arm], bool | None]]] = {
     Condition.GENERATION_TOKENS: _lengths(Counter.GENERATION_TOKENS),
     Condition.PREFIX_HITS: _prefix_hits,
     Condition.ACCEPTANCE: _acceptance,
+    Condition.REQUEST_TYPES: _request_types,
 }

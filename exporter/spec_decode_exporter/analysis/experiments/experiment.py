@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Final
 
@@ -15,6 +15,12 @@ from spec_decode_exporter.analysis.experiments.comparability import (
     conditions,
     same_traffic,
 )
+from spec_decode_exporter.analysis.experiments.standardised import (
+    TypeTimesOf,
+    added_types,
+    no_times,
+    standardised_paces,
+)
 from spec_decode_exporter.analysis.recommendation import is_better
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
 from spec_decode_exporter.figures.estimate import Estimate
@@ -23,6 +29,8 @@ from spec_decode_exporter.window.ledger import Window
 
 OFF: Final = "off"
 """Method of an engine that does not speculate."""
+MIN_COVERAGE: Final = 0.5
+"""Share of an arm's tokens that requests with a known type must have."""
 _NO_GAIN: Final = Estimate(1.0, 1.0, 1.0, 0.0)
 """Speed-up of the baseline over itself."""
 
@@ -35,6 +43,8 @@ class Member:
     """Labels that arms match: ``name``, ``model_name``, ``method`` and the target's own labels."""
     windows: tuple[Window, ...]
     """Windows, ascending by length; empty if the engine is gone."""
+    types: TypeTimesOf = field(default=no_times, compare=False)
+    """Times of its target's requests by type."""
 
     def matches(self, match: Mapping[str, str]) -> bool:
         """Return whether the engine has all of these labels."""
@@ -57,6 +67,13 @@ class ArmWindow:
     """Conditions of the comparison; empty for the baseline itself."""
     speedups: Mapping[SpeedupBasis, ArmSpeedup] = field(default_factory=dict)
     """Speed-ups over the baseline, if both can be compared."""
+    standardised: bool = False
+    """The time per output token is at the mix of request types of both arms."""
+
+    def may_win(self, basis: SpeedupBasis) -> bool:
+        """Return whether its traffic allows to name a winner by a basis."""
+        by_type = self.standardised and basis is SpeedupBasis.TIME_PER_OUTPUT_TOKEN
+        return same_traffic(self.conditions, standardised=by_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +157,7 @@ def winner(baseline: str, arms: Mapping[str, ArmWindow], basis: SpeedupBasis) ->
     bounds = {
         name: estimate
         for name, arm in active.items()
-        if same_traffic(arm.conditions) and (estimate := _estimate(arm, basis)) is not None
+        if arm.may_win(basis) and (estimate := _estimate(arm, basis)) is not None
     }
     if not bounds or len(bounds) < len(active):
         return None
@@ -163,9 +180,12 @@ def _gain(baseline: str, name: str, arm: ArmWindow, basis: SpeedupBasis) -> Esti
 
 def _faster(baseline: str, arms: Mapping[str, ArmWindow]) -> frozenset[tuple[str, str]]:
     """Return the pairs that differ by decoding, and whose first answers whole requests sooner too."""
-    alike = {name: arm for name, arm in arms.items() if same_traffic(arm.conditions)}
     decoding, whole = (
-        {name: gain for name, arm in alike.items() if (gain := _gain(baseline, name, arm, basis)) is not None}
+        {
+            name: gain
+            for name, arm in arms.items()
+            if arm.may_win(basis) and (gain := _gain(baseline, name, arm, basis)) is not None
+        }
         for basis in (SpeedupBasis.TIME_PER_OUTPUT_TOKEN, SpeedupBasis.END_TO_END)
     )
     return frozenset(
@@ -188,7 +208,17 @@ def _serves(engines: Sequence[Member]) -> frozenset[tuple[str, str]]:
 def _arm(engines: Sequence[Member], length: float, newest: float) -> Arm:
     """Sum the engines that have a window of that length; after a reload some may not have it yet."""
     windows = (window for member in engines for window in member.windows if window.length == length)
-    return Arm(length, newest, tuple(window for window in windows if window.polls), _method(engines))
+    # Engines of one target share its requests.
+    targets = {(each.labels.get("name"), each.labels["model_name"]): each.types for each in engines}
+    types = added_types(times(newest - length, newest) for times in targets.values())
+    arm = Arm(length, newest, tuple(window for window in windows if window.polls), _method(engines), types)
+    return arm if _covered(arm) else replace(arm, types={})
+
+
+def _covered(arm: Arm) -> bool:
+    """Return whether the requests with a type have most of the arm's tokens: the others may differ."""
+    tokens = sum(sum(times.tokens) for times in arm.types.values())
+    return tokens >= MIN_COVERAGE * (arm.total(Counter.GENERATION_TOKENS) or 0)
 
 
 def _method(engines: Sequence[Member]) -> str | None:
@@ -205,11 +235,16 @@ def _window(arm: Arm, baseline: Arm, paces: Mapping[SpeedupBasis, ArmPace]) -> A
     """Compare an arm with its baseline by each basis."""
     results = conditions(arm, baseline)
     own = arm.measures() if comparable(results) else {}
+    speedups = {basis: arm_speedup(paces[basis], pace) for basis, pace in own.items() if basis in paces}
+    by_type = standardised_paces(baseline.types, arm.types, min(arm.cosines, baseline.cosines))
+    if speedups and by_type is not None:
+        speedups[SpeedupBasis.TIME_PER_OUTPUT_TOKEN] = arm_speedup(*by_type)
     return ArmWindow(
         arm.length,
         len(arm.windows),
         arm.total(Counter.FIRST_TOKENS),
         arm.acceptance_length,
         results,
-        {basis: arm_speedup(paces[basis], pace) for basis, pace in own.items() if basis in paces},
+        speedups,
+        standardised=by_type is not None,
     )

@@ -5,34 +5,59 @@ the types g with the same weights in both arms (direct standardisation; K. J. Ro
 
     T = Σ w_g·T_g        T_g = Σ seconds / Σ tokens of the requests of type g        S = T0 / T1
 
-w_g is the share of type g in the tokens of both arms. With the tokens N_g of a type, a request of s seconds and
-n tokens contributes w_g·(s - T_g·n)/N_g to the error of T. So the mix itself is no error, and the standard
+w_g is the share of type g in the tokens of both arms. With the tokens N_g of a type, a request of s seconds
+and n tokens contributes w_g·(s - T_g·n)/N_g to the error of T. So the mix itself is no error. The standard
 error follows from the sums of the contributions over cells of time, as that of any ratio (``ratio_bounds``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
+from operator import add
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.experiments.arm import ArmPace
+from spec_decode_exporter.analysis.experiments.arm import ArmPace, TypeTimes
 from spec_decode_exporter.analysis.statistics.ratio_bounds import ratio_estimate
 
 MIN_COMMON_SHARE: Final = 0.9
 """Share of the tokens of each arm that common types must have; the rest is left out."""
 
 
-class TypeTimes(NamedTuple):
-    """Requests of one type in one arm, by cell of time; all types and both arms have the same cells."""
-
-    seconds: Sequence[float]
-    """Time from the first token to the last."""
-    tokens: Sequence[float]
-    """Tokens after the first."""
-
-
 ArmTypes = Mapping[str, TypeTimes]
+
+
+TypeTimesOf = Callable[[float, float], ArmTypes]
+"""Return the times by type of the requests that ended in an interval (begin and end, monotonic)."""
+
+
+def no_times(_begin: float, _end: float) -> ArmTypes:
+    """Return the times of an engine without per-request data."""
+    return {}
+
+
+def added_types(parts: Iterable[ArmTypes]) -> ArmTypes:
+    """Return the times of several engines, which have the same cells."""
+    total: dict[str, TypeTimes] = {}
+    for part in parts:
+        for name, times in part.items():
+            before = total.get(name)
+            total[name] = (
+                times
+                if before is None
+                else TypeTimes(*(list(map(add, *sides)) for sides in zip(before, times, strict=True)))
+            )
+    return total
+
+
+def mix_distance(one: ArmTypes, other: ArmTypes) -> float | None:
+    """Return the share of the tokens that belongs to other types, 0 to 1; None if a mix is unknown."""
+    tokens, its_tokens = _tokens(one), _tokens(other)
+    total, its_total = sum(tokens.values()), sum(its_tokens.values())
+    if total <= 0 or its_total <= 0:
+        return None
+    names = tokens.keys() | its_tokens.keys()
+    return sum(abs(tokens.get(n, 0.0) / total - its_tokens.get(n, 0.0) / its_total) for n in names) / 2
 
 
 class StandardisedPaces(NamedTuple):
