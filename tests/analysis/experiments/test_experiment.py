@@ -92,10 +92,10 @@ class TestExperiment:
 
 
 def types_of(easy, pace=0.025):
-    """Return per-request data of 72 000 tokens: easy requests take half of the time per token of hard ones."""
+    """Return per-request data of 144 000 tokens: easy requests take half of the time per token of hard ones."""
     parts = {"easy": (easy, pace / 2), "hard": (1 - easy, pace)}
     return lambda _begin, _end: {
-        name: TypeTimes([1800 * share * seconds] * 40, [1800 * share] * 40)
+        name: TypeTimes([3600 * share * seconds] * 40, [3600 * share] * 40)
         for name, (share, seconds) in parts.items()
     }
 
