@@ -68,6 +68,14 @@ async def test_taken_requests_are_in_the_findings(receiver):
     assert list(found.windows) == ["30s", "5m"]
 
 
+async def test_taken_requests_are_summed_by_type_for_the_drop_detectors(receiver):
+    await receiver.take(body(RECORD, RECORD), lines=False)
+    ((model_name, target),) = receiver._fleet.request_types._sums
+    (sums,) = receiver._fleet.request_types.totals(model_name, target).values()
+    one = RECORD["metrics"]["speculative_decoding"]
+    assert sums == (2 * one["num_spec_steps"], 2 * one["num_accepted_draft_tokens"])
+
+
 async def test_without_ingest_the_findings_are_empty(receiver):
     await receiver.take(body(RECORD), lines=False)
     receiver.adopt(RequestSettings())
