@@ -2,6 +2,8 @@
 
     python -m benchmarks.drops [--full] [--seed 1] [--only sudden slow starts weeks] [--smoke]
 
+``benchmarks.weekly_traffic`` has weeks whose traffic changes.
+
 A fixed number of requests of 50 to 500 tokens run at a time. Each has its own acceptance, and how
 far those differ (the standard deviation of the share of single tokens that is accepted) is what makes drops
 hard to tell from chance. Drafts are drawn one by one and counted second by second; the exporter's own watch

@@ -32,6 +32,7 @@ WITH_NUMPY = {
     "references",
     "simulated_requests",
     "uneven_traffic",
+    "weekly_traffic",
 }
 PARTS = {
     "counted",

@@ -162,6 +162,11 @@ class TestTheConfiguredTokens:
         assert self.tell(notifier, 10.0, 4, 2) == [{"configured_tokens": 4, "before": 0}]
 
 
+def test_other_traffic_that_explains_a_fall_has_an_event_that_is_not_bad():
+    event = drop_event(DropChange(DropKind.SLOW, False, 2.6, 2.1, 7200.0, traffic=True))
+    assert (event.name, event.is_bad, event.fields["acceptance_length"]) == ("traffic_changed", False, 2.1)
+
+
 @pytest.mark.parametrize(
     ("dropped", "learned_again", "name"),
     [

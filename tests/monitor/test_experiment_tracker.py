@@ -12,7 +12,7 @@ from spec_decode_exporter.window.increments import Increment
 from spec_decode_exporter.window.ledger import Ledger, PublishedValues
 from tests.fixtures.arms import EAGLE, NANO, NOW, PLAIN, SETTINGS, TIME, member, second_of, times, window_of
 
-SLOWER = EAGLE | {"decode_nanoseconds": 8 * NANO}
+SLOWER = EAGLE | {"decode_nanoseconds": 8 * NANO, "end_to_end_nanoseconds": 8_800_000_000}
 LONGEST = 300.0
 
 

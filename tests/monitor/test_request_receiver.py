@@ -18,6 +18,7 @@ from spec_decode_exporter.requests.request_batch import NotJsonError
 from spec_decode_exporter.requests.request_findings import RequestFindings
 from spec_decode_exporter.requests.request_record import Refusal
 from spec_decode_exporter.requests.request_store import RequestStore
+from spec_decode_exporter.requests.request_types import RequestTypes
 from tests.requests.test_request_batch import RECORD, changed
 
 SETTINGS = RequestSettings(ingest=True, rate=100)
@@ -40,6 +41,10 @@ class Fleet(list):
 
     config = Config()
 
+    def __init__(self, *monitors):
+        super().__init__(*monitors)
+        self.request_types = RequestTypes()
+
 
 @pytest.fixture
 def events():
@@ -61,6 +66,14 @@ async def test_taken_requests_are_in_the_findings(receiver):
     found = await receiver.findings()
     assert (found.enabled, found.taken, found.refused[Refusal.WITHOUT_METRICS]) == (True, 1, 1)
     assert list(found.windows) == ["30s", "5m"]
+
+
+async def test_taken_requests_are_summed_by_type_for_the_drop_detectors(receiver):
+    await receiver.take(body(RECORD, RECORD), lines=False)
+    ((model_name, target),) = receiver._fleet.request_types._sums
+    (sums,) = receiver._fleet.request_types.totals(model_name, target).values()
+    one = RECORD["metrics"]["speculative_decoding"]
+    assert sums == (2 * one["num_spec_steps"], 2 * one["num_accepted_draft_tokens"])
 
 
 async def test_without_ingest_the_findings_are_empty(receiver):

@@ -66,6 +66,8 @@ _MEMORY_BOUND: Final = Range(0.002, 0.02, 0.03)
 accepted always costs time."""
 _RIDGE: Final = Range(100.0, 200.0, 400.0)
 """Tokens of a step at which a dense model becomes bound by arithmetic."""
+_LATE_CORNER: Final = 1.3
+"""Upper limit of the cost over a smooth transition at the lowest ridge: kernels bend later and more sharply."""
 _LONG_CONTEXT: Final = 0.25
 """Share of the cost that remains where long contexts dominate a step."""
 _EXPERTS_RATIOS: Final = (4.0, 8.0, 16.0, 32.0, 48.0)
@@ -81,25 +83,25 @@ UNKNOWN_METHOD: Final = DrafterCost(Range(0.0, 0.12, 0.5), Range(0.01, 0.10, 0.3
 
 _DRAFTERS: Final = {
     # Nothing but verifying, and the overlap that is lost to searching on the host.
-    "ngram": DrafterCost(Range(0.0, 0.0, 0.01), Range(0.01, 0.10, 0.40), paid_by_every_step=True),
+    "ngram": DrafterCost(Range(0.0, 0.0, 0.01), Range(0.01, 0.10, 0.30), paid_by_every_step=True),
     # The same search as a kernel, so that scheduling stays asynchronous.
-    "ngram_gpu": DrafterCost(Range(0.0, 0.0, 0.01), Range(0.005, 0.03, 0.15), paid_by_every_step=True),
+    "ngram_gpu": DrafterCost(Range(0.0, 0.0, 0.01), Range(0.005, 0.03, 0.10), paid_by_every_step=True),
     # A tree instead of a search, on the host as well; it is felt at high loads (ArcticInference #204).
-    "suffix": DrafterCost(Range(0.0, 0.0, 0.01), Range(0.01, 0.10, 0.40), paid_by_every_step=True),
+    "suffix": DrafterCost(Range(0.0, 0.0, 0.01), Range(0.01, 0.10, 0.30), paid_by_every_step=True),
     # A head is one small matrix and, in vLLM, an output matrix of its own. They run side by side.
-    "medusa": DrafterCost(Range(0.005, 0.04, 0.10), Range(0.02, 0.10, 0.30), paid_by_every_step=True),
+    "medusa": DrafterCost(Range(0.005, 0.04, 0.08), Range(0.02, 0.10, 0.20), paid_by_every_step=True),
     # Likewise, one after the other. (An LSTM drafter is 5 to 10 % of a step, ArcticInference #150.)
-    "mlp_speculator": DrafterCost(Range(0.01, 0.04, 0.12), Range(0.02, 0.10, 0.30), paid_by_every_step=True),
+    "mlp_speculator": DrafterCost(Range(0.01, 0.04, 0.10), Range(0.02, 0.10, 0.20), paid_by_every_step=True),
     # One layer and the whole output matrix for each token. (#24343: 0.09 with all of the vocabulary.)
-    "eagle": DrafterCost(Range(0.02, 0.06, 0.16), Range(0.01, 0.10, 0.30)),
+    "eagle": DrafterCost(Range(0.02, 0.06, 0.12), Range(0.01, 0.10, 0.20)),
     # A quarter of the vocabulary. (vLLM #24243, MiniCPM-4B, six tokens: 0.43 to 0.53 for all, 0.52 here.)
-    "eagle3": DrafterCost(Range(0.015, 0.05, 0.14), Range(0.01, 0.10, 0.30)),
+    "eagle3": DrafterCost(Range(0.015, 0.05, 0.10), Range(0.01, 0.10, 0.20)),
     # One layer of the target and its output matrix. (A 27B model, two and four tokens: 0.44 and 0.46.)
-    "mtp": DrafterCost(Range(0.015, 0.05, 0.14), Range(0.01, 0.10, 0.30)),
+    "mtp": DrafterCost(Range(0.015, 0.05, 0.10), Range(0.01, 0.10, 0.20)),
     # All tokens in one pass of about five of 36 layers: the pass is fixed, a token is verified only.
-    "dflash": DrafterCost(Range(0.0, 0.01, 0.03), Range(0.05, 0.20, 0.45)),
+    "dflash": DrafterCost(Range(0.0, 0.01, 0.03), Range(0.05, 0.20, 0.35)),
     # Likewise, with a small head that goes over the tokens one after the other.
-    "dspark": DrafterCost(Range(0.0, 0.02, 0.05), Range(0.05, 0.20, 0.45)),
+    "dspark": DrafterCost(Range(0.0, 0.02, 0.05), Range(0.05, 0.20, 0.35)),
     # None: draft_model (by its size), custom_class (anything), extract_hidden_states (nothing).
 }
 
@@ -160,7 +162,7 @@ def _dense(running: float, tokens: float) -> Range:
     return Range(
         max(_LONG_CONTEXT * sharp, _MEMORY_BOUND.low),
         _MEMORY_BOUND.guess + 0.8 * smooth,
-        min(1.0, _MEMORY_BOUND.high + running / _RIDGE.low),
+        min(1.0, _MEMORY_BOUND.high + _LATE_CORNER * running / (running + _RIDGE.low)),
     )
 
 

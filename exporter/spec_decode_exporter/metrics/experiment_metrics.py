@@ -84,7 +84,7 @@ EXPERIMENT_METRICS: tuple[Metric[ArmFindings], ...] = (
     ),
     _row(
         "spec_decode_experiment_comparable",
-        help="Conditions of a comparison with the baseline in the window: 1 holds, 0 prevents a speed-up.",
+        help="Conditions of a comparison with the baseline in the window: 1 holds, 0 prevents a speed-up or a winner.",
         source=_WORK,
         labels=("window", "check"),
         read=_conditions,

@@ -38,7 +38,7 @@ def check_event(check: Check, counts: Counts, *, broken: bool) -> Event:
 
 
 def drop_event(change: DropChange) -> Event:
-    """Return the event of a drop that begins or ends."""
+    """Return the event of a drop that begins or ends, or of other traffic that explains a fall."""
     fields: dict[str, object] = {
         "kind": str(change.kind),
         "baseline_acceptance_length": round(change.baseline_length, 3),
@@ -48,6 +48,8 @@ def drop_event(change: DropChange) -> Event:
     name = "acceptance_dropped" if change.dropped else "acceptance_recovered"
     if change.learned_again:
         name = "acceptance_baseline_reset"
+    if change.traffic:
+        name = "traffic_changed"
     return Event(name, fields, is_bad=change.dropped)
 
 

@@ -17,7 +17,8 @@ from spec_decode_exporter.analysis.evaluation import (
     EvaluationInputs,
     evaluate,
 )
-from spec_decode_exporter.analysis.experiments.faster_method import OFF, FasterMethod
+from spec_decode_exporter.analysis.experiments.experiment import OFF
+from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.integrity import Check, broken_checks
 from spec_decode_exporter.analysis.plain_period import PlainPeriod
 from spec_decode_exporter.analysis.speculation import Speculation
@@ -27,6 +28,7 @@ from spec_decode_exporter.core.throttle import Throttle
 from spec_decode_exporter.figures.latency import counts_tokens_as_steps
 from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.monitor.analysis_errors import AnalysisErrors
+from spec_decode_exporter.monitor.drops.request_mix import TypeTotals, no_types
 from spec_decode_exporter.monitor.engine_events import (
     EngineChangeNotifier,
     check_event,
@@ -91,6 +93,7 @@ class EngineMonitor:
         assumptions: Assumptions | None = None,
         phase: float = 0.0,
         baseline: LearnedBaseline | None = None,
+        types: TypeTotals = no_types,
     ) -> None:
         """Monitor an engine.
 
@@ -99,6 +102,7 @@ class EngineMonitor:
             assumptions: Knowledge of the engine besides its counters.
             phase: Position of its evaluations in every ``EVALUATED_EVERY`` seconds, 0 to 1.
             baseline: Baseline of its model on its target, shared with the model's other engines.
+            types: Returns the sums of its requests by type since the exporter's start.
         """
         self._assumptions = assumptions or Assumptions()
         self.history = EngineHistory(windows[-1])
@@ -112,7 +116,7 @@ class EngineMonitor:
         self._throttle = Throttle(EVALUATED_EVERY, phase)
         self._notifier = EngineChangeNotifier()
         self._errors = AnalysisErrors()
-        self._learned = LearnedState(self._assumptions, baseline)
+        self._learned = LearnedState(self._assumptions, baseline, types)
         self._baseline: Sequence[StepTimes] = ()
         self._faster: FasterMethod | None = None
         self._suspected: frozenset[Check] = frozenset()

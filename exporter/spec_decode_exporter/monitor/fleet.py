@@ -24,6 +24,7 @@ from spec_decode_exporter.monitor.event_budget import EventBudget
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
+from spec_decode_exporter.requests.request_types import RequestTypes
 from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER, THREADS_PER_LIST, Resolver
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
 
@@ -54,6 +55,8 @@ class Fleet:
         self._errors = errors or InternalErrors(clock.monotonic)
         self.config = config
         """Configuration of the targets that are followed from now on."""
+        self.request_types = RequestTypes()
+        """Sums of all requests by type, which the drop detectors read."""
         self._clock = clock
         self._remembered = remembered
         self._events = events
@@ -178,6 +181,7 @@ class Fleet:
             budget=self._budget,
             errors=self._errors,
             resolver=shared.resolver,
+            types=self.request_types,
         )
 
     def _shared(self, target: Target) -> _Shared:

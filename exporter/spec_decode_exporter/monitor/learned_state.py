@@ -12,6 +12,7 @@ from spec_decode_exporter.analysis.measured_cost import MeasuredCost
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.typical_costs import fixed_tokens, undrafted_steps_are_plain
 from spec_decode_exporter.monitor.drops.drop_detector import DropDetector
+from spec_decode_exporter.monitor.drops.request_mix import TypeTotals, no_types
 from spec_decode_exporter.monitor.learned_baseline import LearnedBaseline
 from spec_decode_exporter.monitor.step_times import PlainTimes, StepTimes, times_by_load
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
@@ -41,15 +42,23 @@ class Drafter(NamedTuple):
 class LearnedState:
     """Learns from each increment of an engine; another drafter resets it."""
 
-    def __init__(self, assumptions: Assumptions, baseline: LearnedBaseline | None = None) -> None:
-        """Learn about an engine with these assumptions, and about its model in ``baseline``."""
+    def __init__(
+        self,
+        assumptions: Assumptions,
+        baseline: LearnedBaseline | None = None,
+        types: TypeTotals = no_types,
+    ) -> None:
+        """Learn about an engine with these assumptions, and about its model in ``baseline``.
+
+        ``types`` returns its requests by type.
+        """
         self._assumptions = assumptions
         self.baseline = baseline or LearnedBaseline()
         self._queue: Buckets | None = None
         self._speculates = False
         self._wall = 0.0
         self._step_times = StepTimes()
-        self._drops = DropDetector(assumptions.policy.drops)
+        self._drops = DropDetector(assumptions.policy.drops, types)
         self._beginnings = 0
         self._drafter = _drafter(assumptions.speculation)
         self._tokens = 0
@@ -88,6 +97,7 @@ class LearnedState:
             counters[Counter.DRAFTS],
             counters[Counter.ACCEPTED_TOKENS],
             increment.positions,
+            wall=history.wall,
         )
 
     def costs(self, arms: Sequence[StepTimes] = ()) -> tuple[MeasuredCost, ...]:

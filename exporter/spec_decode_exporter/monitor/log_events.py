@@ -56,6 +56,7 @@ LOG_EVENTS: Final = tuple(
         (About.ENGINE, "engine_reset", "info", ("cause", "counted_since_restart"), "The server's counters were reset: by a `restart`, or by an unexplained `decrease`."),
         (About.ENGINE, "acceptance_dropped", "warning", _DROP_FIELDS, "The acceptance length is below the engine's baseline, by a `sudden` or a `slow` drop, for `seconds` with drafts."),
         (About.ENGINE, "acceptance_recovered", "info", _DROP_FIELDS, "The acceptance length is back at the baseline, for `seconds` with drafts."),
+        (About.ENGINE, "traffic_changed", "info", _DROP_FIELDS, "The acceptance length fell as far as a slow drop, by another mix of request types alone."),
         (About.ENGINE, "acceptance_baseline_reset", "info", _DROP_FIELDS, "The drop lasted too long: the baseline is reset to the present acceptance length."),
         (About.ENGINE, "verdict_changed", "info, warning", ("verdict", "before", "findings"), "Another verdict for at least a minute. A warning if it is `harmful`."),
         (About.ENGINE, "recommendation_changed", "info", ("recommendation", "before", "recommended_tokens", "verdict"), "Another recommended action, or another number of draft tokens."),

@@ -144,7 +144,9 @@ class RequestReceiver:
                 batch.refused[Refusal.RATE] = len(batch.requests) - number
                 del batch.requests[number:]
                 break
-            store.take(_with_known_target(request, targets), self._clock.monotonic())
+            placed = _with_known_target(request, targets)
+            now = self._clock.monotonic()
+            self._fleet.request_types.add(store.take(placed, now), placed, now)
             if number % _SLICE == _SLICE - 1:
                 await yield_to_event_loop()
 

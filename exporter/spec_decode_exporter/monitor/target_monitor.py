@@ -27,6 +27,7 @@ from spec_decode_exporter.monitor.persistence.remembered_baselines import Baseli
 from spec_decode_exporter.monitor.persistence.remembered_engines import Key, RememberedEngines
 from spec_decode_exporter.monitor.target_engines import TargetEngines
 from spec_decode_exporter.monitor.target_status import TargetStatus
+from spec_decode_exporter.requests.request_types import RequestTypes
 from spec_decode_exporter.scrape.http.client import Client
 from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER, Resolver
 from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES
@@ -60,6 +61,7 @@ class TargetMonitor:
         spread: bool = True,
         errors: InternalErrors | None = None,
         resolver: Resolver = CONFIG_RESOLVER,
+        types: RequestTypes | None = None,
     ) -> None:
         """Prepare to ``run``.
 
@@ -74,6 +76,7 @@ class TargetMonitor:
             spread: Shift rarer work by a phase of this target, so that a fleet does not do it all at once.
             errors: Isolates internal errors.
             resolver: Resolves the target's name.
+            types: Sums of the fleet's requests by type.
         """
         self._clock = clock
         self._remembered = remembered
@@ -87,6 +90,7 @@ class TargetMonitor:
         self._phase = phase if spread else lambda _: 0.0
         self._served: ServedSpeculation | None = None
         self._resolver = resolver
+        self._types = types or RequestTypes()
         self._configure(target, config)
 
     @property
@@ -144,7 +148,8 @@ class TargetMonitor:
         members = self._each("comparison", lambda engine: (engine.method, engine, engine.windows(now)))
         for labels, (method, engine, windows) in members:
             own = {"name": self.target.name, "model_name": labels["model_name"], "method": method}
-            member = Member({**dict(self.target.labels), **own}, windows, engine.history.latencies())
+            times = partial(self._types.times, labels["model_name"], self.target.name)
+            member = Member({**dict(self.target.labels), **own}, windows, engine.history.latencies(), times)
             yield ExperimentMember(member, engine)
 
     def histories(self) -> Iterator[tuple[dict[str, str], Window]]:
@@ -290,7 +295,9 @@ class TargetMonitor:
     def _add(self, name: EngineName, polled: Polled) -> EngineMonitor:
         own_phase = self._phase(f"evaluation of {name} at {self.target.url}")
         baseline = self._remembered.baselines.of(self._baseline_key(name))
-        engine = EngineMonitor(self._config.windows, self._assumptions(name.model_name), own_phase, baseline)
+        types = partial(self._types.totals, name.model_name, self.target.name)
+        assumptions = self._assumptions(name.model_name)
+        engine = EngineMonitor(self._config.windows, assumptions, own_phase, baseline, types)
         learned = self._remembered.known(self._key(name))
         if learned is not None:
             engine.remember(learned)

@@ -59,8 +59,8 @@ class RequestStore:
         """The last result of ``findings``; empty before the first."""
         return self._last
 
-    def take(self, request: RequestRecord, now: float) -> None:
-        """Count a valid request that ended ``now``."""
+    def take(self, request: RequestRecord, now: float) -> GroupKey:
+        """Count a valid request that ended ``now``; return the key of its group."""
         self._begin(now)
         for key, remainder in self._labels.end_period(now, self._longest).items():
             self._fold(key, remainder)
@@ -68,6 +68,7 @@ class RequestStore:
         group.totals.add(request)
         self._stored.add(request, group, now)
         self._taken += 1
+        return group.key
 
     def resume(self, now: float) -> None:
         """Take requests again after a pause: windows that began before ``now`` are partial."""

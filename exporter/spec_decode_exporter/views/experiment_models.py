@@ -32,7 +32,8 @@ class ArmWindowView(View):
     )
     comparable: dict[Condition, bool] = Field(
         description="True if the arm does the same work as the baseline, by condition; empty for the "
-        "baseline itself. Conditions that the server has no series for are absent."
+        "baseline itself. Unknown conditions are absent. `prefix_hits`, `acceptance` and `request_types` "
+        "only prevent a winner."
     )
     speedup_ratio: dict[SpeedupBasis, Estimated] = Field(
         description="Speed relative to the baseline, by basis; empty if they are not comparable."

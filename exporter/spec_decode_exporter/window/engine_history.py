@@ -113,7 +113,7 @@ class EngineHistory:
 
     @property
     def wall(self) -> float:
-        """Unix time of the last page with the engine."""
+        """Time of the last page with the engine (Unix time); 0 before the first."""
         return self._counts.wall if self._counts else 0.0
 
     @property

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.analysis.experiments.comparability import Condition, comparable, conditions
+from spec_decode_exporter.analysis.experiments.arm import Arm
+from spec_decode_exporter.analysis.experiments.comparability import (
+    Condition,
+    comparable,
+    conditions,
+    same_traffic,
+)
 from spec_decode_exporter.scrape.page.engine_table import Counter
-from tests.fixtures.arms import EAGLE, PLAIN, arm_with, times, window_of
+from tests.fixtures.arms import EAGLE, NOW, PLAIN, arm_with, times, window_of
 
 
 class TestConditions:
     def test_arms_at_the_same_concurrency_are_comparable_though_one_serves_twice_the_requests(self):
         found = conditions(arm_with(window_of(EAGLE)), arm_with(window_of(PLAIN)))
-        assert found == dict.fromkeys(Condition, True)
+        unknown = {Condition.PREFIX_HITS, Condition.ACCEPTANCE, Condition.REQUEST_TYPES}
+        assert found == {condition: True for condition in Condition if condition not in unknown}
         assert comparable(found)
+        assert same_traffic(found)
 
     def test_arms_with_the_same_arrivals_are_comparable_though_one_has_twice_the_requests_at_a_time(self):
         slow = arm_with(window_of(PLAIN, running=12.0))
@@ -54,3 +62,40 @@ class TestConditions:
         found = conditions(arm_with(window_of(PLAIN)), silent)
         assert Condition.PROMPT_TOKENS not in found
         assert comparable(found)
+
+    @pytest.mark.parametrize(("hits", "held"), [(400, True), (480, True), (481, False), (0, False)])
+    def test_a_winner_needs_similar_shares_of_cached_prompt_tokens(self, hits, held):
+        queries = {"prefix_cache_queries": 800, "prefix_cache_hits": 400}
+        arm = arm_with(window_of(PLAIN | queries | {"prefix_cache_hits": hits}))
+        found = conditions(arm, arm_with(window_of(PLAIN | queries)))
+        assert found[Condition.PREFIX_HITS] is held
+        assert comparable(found)
+        assert same_traffic(found) is held
+
+    def drafting(self, accepted, depth=3, method="eagle"):
+        """Return an arm with these accepted tokens of each position, in a second with 200 drafts."""
+        window = window_of(EAGLE, positions=accepted[:depth])
+        return Arm(300.0, NOW, (window,), method)
+
+    def test_a_winner_between_arms_of_one_method_needs_a_similar_acceptance(self):
+        easy, hard, harder = (150, 100, 60), (140, 85, 50), (90, 40, 20)
+        found = conditions(self.drafting(hard), self.drafting(easy))
+        assert found[Condition.ACCEPTANCE]
+        assert same_traffic(found)
+        found = conditions(self.drafting(harder), self.drafting(easy))
+        assert not found[Condition.ACCEPTANCE]
+        assert comparable(found)
+        assert not same_traffic(found)
+
+    def test_arms_of_different_depths_are_compared_at_the_smaller(self):
+        deep, flat = self.drafting((150, 100, 60)), self.drafting((150,), depth=1)
+        assert conditions(deep, flat)[Condition.ACCEPTANCE]
+
+    @pytest.mark.parametrize("method", ["ngram", None])
+    def test_the_acceptance_of_different_or_unknown_methods_is_no_condition(self, method):
+        found = conditions(self.drafting((90, 40, 20), method=method), self.drafting((150, 100, 60)))
+        assert Condition.ACCEPTANCE not in found
+
+    def test_the_acceptance_without_drafts_is_no_condition(self):
+        arm = Arm(300.0, NOW, (window_of(PLAIN),), "eagle")
+        assert Condition.ACCEPTANCE not in conditions(arm, arm)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis
+from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis, TypeTimes
 from spec_decode_exporter.analysis.experiments.arm_first_token import ArmFirstToken
 from spec_decode_exporter.analysis.experiments.arm_speedup import ArmSpeedup
 from spec_decode_exporter.analysis.experiments.comparability import Condition
@@ -14,6 +16,7 @@ from spec_decode_exporter.figures.estimate import Estimate
 from tests.fixtures.arms import (
     EAGLE,
     END,
+    NANO,
     NOW,
     PLAIN,
     SETTINGS,
@@ -87,6 +90,70 @@ class TestExperiment:
         assert two.arms["eagle"].windows[-1].engines == 2
         for basis, speedup in one.arms["eagle"].windows[-1].speedups.items():
             assert two.arms["eagle"].windows[-1].speedups[basis].value == pytest.approx(speedup.value)
+
+
+def types_of(easy, pace=0.025):
+    """Return per-request data of 144 000 tokens: easy requests take half of the time per token of hard ones."""
+    parts = {"easy": (easy, pace / 2), "hard": (1 - easy, pace)}
+    return lambda _begin, _end: {
+        name: TypeTimes([3600 * share * seconds] * 40, [3600 * share] * 40)
+        for name, (share, seconds) in parts.items()
+    }
+
+
+class TestDifferentTraffic:
+    """One drafter in two arms: 25 and 75 % easy requests, of equal lengths."""
+
+    FAST = EAGLE | {"decode_nanoseconds": 5 * NANO}
+
+    def arms(self, *, types=True, method="eagle", positions=((90, 40, 20), (150, 100, 60))):
+        settings = ExperimentSettings.model_validate(
+            {"name": "x", "arms": {arm: {"match": {"zone": arm}} for arm in "ab"}, "baseline": "a"}
+        )
+        a, b = (
+            replace(
+                member(own, window_of(every, positions=accepted), zone=zone, name=zone),
+                **({"types": types_of(easy)} if types else {}),
+            )
+            for zone, own, every, accepted, easy in (
+                ("a", "eagle", EAGLE, positions[0], 0.25),
+                ("b", method, self.FAST, positions[1], 0.75),
+            )
+        )
+        return compare(settings, (a, b), (300.0,), NOW).arms["b"]
+
+    def test_without_types_the_acceptance_of_one_method_prevents_a_winner(self):
+        found = self.arms(types=False)
+        assert found.windows[-1].speedups[TIME].estimate.lower > 1
+        assert found.windows[-1].conditions[Condition.ACCEPTANCE] is False
+        assert Condition.REQUEST_TYPES not in found.windows[-1].conditions
+        assert found.wins == dict.fromkeys(SpeedupBasis, False)
+
+    def test_with_alike_acceptance_it_wins(self):
+        assert self.arms(types=False, positions=[(150, 100, 60)] * 2).wins[TIME]
+
+    def test_with_types_the_time_per_token_is_that_at_one_mix(self):
+        (window,) = self.arms().windows
+        assert window.standardised
+        assert window.speedups[TIME].value == pytest.approx(1.0)
+        assert window.conditions[Condition.REQUEST_TYPES] is False
+
+    def test_another_mix_prevents_a_winner_by_the_other_bases(self):
+        found = self.arms(method="mtp")
+        assert found.windows[-1].speedups[END].value == pytest.approx(1.0)
+        assert found.windows[-1].speedups[THROUGHPUT].value == pytest.approx(1.0)
+        assert not any(found.wins.values())
+        assert not found.windows[-1].may_win(END)
+        assert found.windows[-1].may_win(TIME)
+
+    def test_requests_of_a_small_part_of_the_tokens_do_not_count(self):
+        settings = SETTINGS.model_copy()
+        few = {"types": lambda begin, end: {"easy": TypeTimes([1.0] * 40, [100.0] * 40)}}
+        off = replace(member("off", window_of(PLAIN)), **few)
+        eagle = replace(member("eagle", window_of(EAGLE)), **few)
+        found = compare(settings, (off, eagle), (300.0,), NOW).arms["eagle"].windows[-1]
+        assert not found.standardised
+        assert found.speedups[TIME].value == pytest.approx(2.0)
 
 
 def bounded(lower, upper, requests=100, engines=1):

@@ -8,13 +8,14 @@ from spec_decode_exporter.analysis.experiments.experiment import arm_of, compare
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod, faster_method
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
 from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.scrape.page.engine_table import Counter
 from tests.fixtures.arms import EAGLE, NANO, NOW, PLAIN, SETTINGS, member, times, window_of
 
 
 class TestFasterMethod:
     PLAIN_ENGINE = member("off", window_of(PLAIN))
     EAGLE_ENGINE = member("eagle", window_of(EAGLE))
-    NGRAM = EAGLE | {"decode_nanoseconds": 8 * NANO}
+    NGRAM = EAGLE | {"decode_nanoseconds": 8 * NANO, "end_to_end_nanoseconds": 8_800_000_000}
 
     def faster_of(self, engine, *others):
         experiment = compare(SETTINGS, (engine, *others), (300.0,), NOW)
@@ -35,6 +36,22 @@ class TestFasterMethod:
 
     def test_an_engine_that_does_not_speculate_has_none(self):
         assert self.faster_of(self.PLAIN_ENGINE, self.EAGLE_ENGINE) is None
+
+    def test_one_that_decodes_faster_and_answers_later_is_none(self):
+        late = EAGLE | {"end_to_end_nanoseconds": self.NGRAM["end_to_end_nanoseconds"]}
+        ngram = member("ngram", window_of(self.NGRAM))
+        assert self.faster_of(ngram, self.PLAIN_ENGINE, member("eagle", window_of(late))) is None
+
+    def test_one_without_times_of_whole_requests_is_none(self):
+        blind = member("eagle", window_of(EAGLE, hidden={Counter.END_TO_END_NANOSECONDS}))
+        assert self.faster_of(member("ngram", window_of(self.NGRAM)), self.PLAIN_ENGINE, blind) is None
+
+    def test_one_with_another_share_of_cached_prompts_is_none(self):
+        cached = EAGLE | {"prefix_cache_queries": 1600, "prefix_cache_hits": 800}
+        ngram = member("ngram", window_of(self.NGRAM | {"prefix_cache_queries": 1600}))
+        plain = member("off", window_of(PLAIN | {"prefix_cache_queries": 800}))
+        assert self.faster_of(ngram, plain, member("eagle", window_of(cached))) is None
+        assert self.faster_of(ngram, plain, self.EAGLE_ENGINE) is not None
 
     def test_an_incomparable_arm_has_none(self):
         lone = member("ngram", window_of(times(self.NGRAM, 4), running=24.0))

@@ -28,6 +28,8 @@ class DropChange:
     """Time with drafts since the change."""
     learned_again: bool = False
     """The acceptance length did not recover; the baseline is reset since the drop lasted too long."""
+    traffic: bool = False
+    """The mix of request types explains the fall, so it is no drop: ``dropped`` is false."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ time grid, so that bounds follow as for one engine: see ``ratio_bounds``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import reduce
 from itertools import accumulate, pairwise
@@ -53,6 +53,15 @@ class ArmPace(NamedTuple):
     """Degrees of freedom of that error; 0 without one."""
 
 
+class TypeTimes(NamedTuple):
+    """Requests of one type in one arm, by cell of time; all types and all arms have the same cells."""
+
+    seconds: Sequence[float]
+    """Time from the first token to the last."""
+    tokens: Sequence[float]
+    """Tokens after the first."""
+
+
 class _Columns(NamedTuple):
     """Numerators and denominators of a ratio, one for each cell of the grid."""
 
@@ -79,6 +88,10 @@ class Arm:
     """End of the window (monotonic); the same for all arms of an experiment."""
     windows: tuple[Window, ...]
     """Window of each engine with polls."""
+    method: str | None = None
+    """Method by which all engines draft; None if they differ, if it is unknown, or without speculation."""
+    types: Mapping[str, TypeTimes] = field(default_factory=dict)
+    """Times of requests by type, from per-request data; empty without them."""
 
     def total(self, counter: Counter) -> int | None:
         """Return the increase of a counter over all engines that have it; None if none does."""
@@ -96,6 +109,16 @@ class Arm:
     def acceptance_length(self) -> float | None:
         """Mean tokens per draft, the bonus token included: 1 + A / D."""
         return mean_acceptance_length(self.total(Counter.ACCEPTED_TOKENS), self.total(Counter.DRAFTS))
+
+    @property
+    def depth(self) -> int:
+        """Draft positions that all engines with drafts have; 0 without drafts."""
+        return min((len(each.positions) for each in self._drafting), default=0)
+
+    def length_at(self, depth: int) -> float | None:
+        """Return the acceptance length of the first ``depth`` positions, 1 + Σ a_i / D; None without them."""
+        accepted = sum(sum(each.positions[:depth]) for each in self._drafting)
+        return mean_acceptance_length(accepted, self.total(Counter.DRAFTS)) if depth else None
 
     @property
     def running_requests(self) -> float | None:
@@ -137,6 +160,10 @@ class Arm:
             for basis, columns in sums.items()
             if sum(columns.above) > 0 and sum(columns.below) > 0
         }
+
+    @property
+    def _drafting(self) -> list[Window]:
+        return [window for window in self.windows if window[Counter.DRAFTS]]
 
     @property
     def _working(self) -> list[Window]:

@@ -14,13 +14,28 @@ from spec_decode_exporter.analysis.experiments.arm_first_token import (
     arm_first_token,
 )
 from spec_decode_exporter.analysis.experiments.arm_speedup import ArmSpeedup, arm_speedup
-from spec_decode_exporter.analysis.experiments.comparability import Conditions, comparable, conditions
+from spec_decode_exporter.analysis.experiments.comparability import (
+    Conditions,
+    comparable,
+    conditions,
+    same_traffic,
+)
+from spec_decode_exporter.analysis.experiments.standardised import (
+    TypeTimesOf,
+    added_types,
+    no_times,
+    standardised_paces,
+)
 from spec_decode_exporter.analysis.recommendation import is_better
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.ledger import Window
 
+OFF: Final = "off"
+"""Method of an engine that does not speculate."""
+MIN_COVERAGE: Final = 0.5
+"""Share of an arm's tokens that requests with a known type must have."""
 _NO_GAIN: Final = Estimate(1.0, 1.0, 1.0, 0.0)
 """Speed-up of the baseline over itself."""
 
@@ -35,6 +50,8 @@ class Member:
     """Windows, ascending by length; empty if the engine is gone."""
     histograms: Histograms = field(default_factory=dict, repr=False)
     """Histograms over the longest window."""
+    types: TypeTimesOf = field(default=no_times, compare=False)
+    """Times of its target's requests by type."""
 
     def matches(self, match: Mapping[str, str]) -> bool:
         """Return whether the engine has all of these labels."""
@@ -59,6 +76,13 @@ class ArmWindow:
     """Speed-ups over the baseline, if both can be compared."""
     first_token: ArmFirstToken = field(default_factory=ArmFirstToken)
     """Time to first token and prefix-cache hits; quantiles only over the longest window."""
+    standardised: bool = False
+    """The time per output token is at the mix of request types of both arms."""
+
+    def may_win(self, basis: SpeedupBasis) -> bool:
+        """Return whether its traffic allows to name a winner by a basis."""
+        by_type = self.standardised and basis is SpeedupBasis.TIME_PER_OUTPUT_TOKEN
+        return same_traffic(self.conditions, standardised=by_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +108,10 @@ class Experiment:
     arms: Mapping[str, ArmFindings]
     """Arms by name, in configured order; the baseline is one of them."""
     faster: frozenset[tuple[str, str]]
-    """Pairs of arms of which the first is significantly faster (95 %).
+    """Pairs of arms of which the first is significantly faster (95 %), at the same traffic.
 
-    By the time per output token over the longest window, in one comparison alone."""
+    By the time per output token over the longest window, in one comparison alone. End to end the lower bound
+    of the first is above 1 and above the value of the second."""
 
 
 def arm_of(settings: ExperimentSettings, member: Member) -> str | None:
@@ -133,14 +158,16 @@ def winner(baseline: str, arms: Mapping[str, ArmWindow], basis: SpeedupBasis) ->
     """Return the arm that is significantly faster (95 %) than all others; None if there is none.
 
     Its lower bound is above 1 and above the upper bounds of the others. The baseline wins if all upper bounds
-    are below 1. An arm without requests is ignored. An arm with requests that cannot be compared may be the
-    fastest, so there is no winner.
+    are below 1. An arm without requests is ignored. An arm with requests that cannot be compared, or whose
+    traffic differs, may be the fastest, so there is no winner.
     """
     active = {
         name: arm for name, arm in arms.items() if name != baseline and arm.engines and arm.requests != 0
     }
     bounds = {
-        name: estimate for name, arm in active.items() if (estimate := _estimate(arm, basis)) is not None
+        name: estimate
+        for name, arm in active.items()
+        if arm.may_win(basis) and (estimate := _estimate(arm, basis)) is not None
     }
     if not bounds or len(bounds) < len(active):
         return None
@@ -153,19 +180,29 @@ def winner(baseline: str, arms: Mapping[str, ArmWindow], basis: SpeedupBasis) ->
 
 def speedup_of(experiment: Experiment, name: str) -> Estimate | None:
     """Return the speed-up by the time per output token over the longest window; None without bounds."""
-    return _gain(experiment.baseline, name, experiment.arms[name].windows[-1])
+    arm = experiment.arms[name].windows[-1]
+    return _gain(experiment.baseline, name, arm, SpeedupBasis.TIME_PER_OUTPUT_TOKEN)
 
 
-def _gain(baseline: str, name: str, arm: ArmWindow) -> Estimate | None:
-    return _NO_GAIN if name == baseline else _estimate(arm, SpeedupBasis.TIME_PER_OUTPUT_TOKEN)
+def _gain(baseline: str, name: str, arm: ArmWindow, basis: SpeedupBasis) -> Estimate | None:
+    return _NO_GAIN if name == baseline else _estimate(arm, basis)
 
 
 def _faster(baseline: str, arms: Mapping[str, ArmWindow]) -> frozenset[tuple[str, str]]:
-    gains = {name: gain for name, arm in arms.items() if (gain := _gain(baseline, name, arm)) is not None}
+    """Return the pairs that differ by decoding, and whose first answers whole requests sooner too."""
+    decoding, whole = (
+        {
+            name: gain
+            for name, arm in arms.items()
+            if arm.may_win(basis) and (gain := _gain(baseline, name, arm, basis)) is not None
+        }
+        for basis in (SpeedupBasis.TIME_PER_OUTPUT_TOKEN, SpeedupBasis.END_TO_END)
+    )
     return frozenset(
         (faster, slower)
-        for faster, slower in permutations(gains, 2)
-        if is_better(gains[faster], gains[slower])
+        for faster, slower in permutations(decoding.keys() & whole.keys(), 2)
+        if is_better(decoding[faster], decoding[slower])
+        and whole[faster].lower > max(1.0, whole[slower].value)
     )
 
 
@@ -181,7 +218,23 @@ def _serves(engines: Sequence[Member]) -> frozenset[tuple[str, str]]:
 def _arm(engines: Sequence[Member], length: float, newest: float) -> Arm:
     """Sum the engines that have a window of that length; after a reload some may not have it yet."""
     windows = (window for member in engines for window in member.windows if window.length == length)
-    return Arm(length, newest, tuple(window for window in windows if window.polls))
+    # Engines of one target share its requests.
+    targets = {(each.labels.get("name"), each.labels["model_name"]): each.types for each in engines}
+    types = added_types(times(newest - length, newest) for times in targets.values())
+    arm = Arm(length, newest, tuple(window for window in windows if window.polls), _method(engines), types)
+    return arm if _covered(arm) else replace(arm, types={})
+
+
+def _covered(arm: Arm) -> bool:
+    """Return whether the requests with a type have most of the arm's tokens: the others may differ."""
+    tokens = sum(sum(times.tokens) for times in arm.types.values())
+    return tokens >= MIN_COVERAGE * (arm.total(Counter.GENERATION_TOKENS) or 0)
+
+
+def _method(engines: Sequence[Member]) -> str | None:
+    """Return the only method of the engines; None if there is none."""
+    methods = {member.labels["method"] for member in engines}
+    return methods.pop() if len(methods) == 1 and not methods & {"", OFF} else None
 
 
 def _with_first_token(
@@ -202,11 +255,16 @@ def _window(arm: Arm, baseline: Arm, paces: Mapping[SpeedupBasis, ArmPace]) -> A
     """Compare an arm with its baseline by each basis."""
     results = conditions(arm, baseline)
     own = arm.measures() if comparable(results) else {}
+    speedups = {basis: arm_speedup(paces[basis], pace) for basis, pace in own.items() if basis in paces}
+    by_type = standardised_paces(baseline.types, arm.types, min(arm.cosines, baseline.cosines))
+    if speedups and by_type is not None:
+        speedups[SpeedupBasis.TIME_PER_OUTPUT_TOKEN] = arm_speedup(*by_type)
     return ArmWindow(
         arm.length,
         len(arm.windows),
         arm.total(Counter.FIRST_TOKENS),
         arm.acceptance_length,
         results,
-        {basis: arm_speedup(paces[basis], pace) for basis, pace in own.items() if basis in paces},
+        speedups,
+        standardised=by_type is not None,
     )

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
-from spec_decode_exporter.analysis.experiments.experiment import ArmFindings, Experiment, Member, speedup_of
+from spec_decode_exporter.analysis.experiments.experiment import (
+    OFF,
+    ArmFindings,
+    Experiment,
+    Member,
+    speedup_of,
+)
 from spec_decode_exporter.figures.estimate import Estimate
-
-OFF: Final = "off"
-"""Method of an engine that does not speculate."""
 
 
 @dataclass(frozen=True, slots=True)
 class FasterMethod:
-    """An arm that is faster than an engine's own, by the time per output token over the longest window."""
+    """An arm that is faster than an engine's own, by token and end to end, over the longest window."""
 
     experiment: str
     arm: str

@@ -13,6 +13,7 @@ from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind, DropS
 from spec_decode_exporter.analysis.drops.variance import length_error
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.monitor.drops.interval import Interval
+from spec_decode_exporter.monitor.drops.request_mix import TypeTotals, no_types
 from spec_decode_exporter.monitor.drops.slow_drop import SlowDropDetector, SlowState
 from spec_decode_exporter.monitor.drops.sudden_drop import SuddenDropDetector, SuddenState
 from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
@@ -35,9 +36,11 @@ _STATE: Final = TypeAdapter(DropState)
 class DropDetector:
     """Detects drops of one engine, as long as it drafts with one method and one K."""
 
-    def __init__(self, policy: DropPolicy) -> None:
+    def __init__(self, policy: DropPolicy, types: TypeTotals = no_types) -> None:
+        """Use ``policy``; ``types`` returns the engine's requests by type since the exporter's start."""
+        self._types = types
         self._sudden = SuddenDropDetector(policy)
-        self._slow = SlowDropDetector(policy)
+        self._slow = SlowDropDetector(policy, types)
         self._drops = dict.fromkeys(DropKind, 0)
 
     @property
@@ -50,7 +53,14 @@ class DropDetector:
         self._sudden.policy = self._slow.policy = policy
 
     def observe(
-        self, begin: float, end: float, drafts: int, accepted: int, positions: Sequence[int]
+        self,
+        begin: float,
+        end: float,
+        drafts: int,
+        accepted: int,
+        positions: Sequence[int],
+        *,
+        wall: float = 0.0,
     ) -> tuple[DropChange, ...]:
         """Add an increment; return the drops that it begins or ends.
 
@@ -60,8 +70,9 @@ class DropDetector:
             drafts: D.
             accepted: Accepted tokens of all positions.
             positions: Accepted tokens of each position.
+            wall: End in Unix time; 0 if unknown. Then no hour of the day is compared.
         """
-        increment = Interval(end - begin, drafts, accepted, squares(accepted, positions))
+        increment = Interval(end - begin, drafts, accepted, squares(accepted, positions), wall=wall)
         try:
             changes = self._sudden.observe(increment), self._slow.observe(increment)
         except ArithmeticError:  # the restored state holds impossible numbers
@@ -75,7 +86,7 @@ class DropDetector:
     def start_again(self) -> None:
         """Reset the baselines; the counts of drops stay."""
         self._sudden.restore(SuddenState())
-        self._slow.restore(SlowState())
+        self._slow.start_again()
 
     def status(self) -> DropStatus:
         """Return the present status."""
@@ -105,7 +116,7 @@ class DropDetector:
 
     def restore(self, saved: Mapping[str, Any]) -> bool:
         """Continue from the result of ``saved``; return False and change nothing if it is invalid."""
-        sudden, slow = SuddenDropDetector(self.policy), SlowDropDetector(self.policy)
+        sudden, slow = SuddenDropDetector(self.policy), SlowDropDetector(self.policy, self._types)
         try:
             state = _STATE.validate_python(saved)
             sudden.restore(state.sudden)

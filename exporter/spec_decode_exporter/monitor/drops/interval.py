@@ -28,6 +28,8 @@ class Interval:
     """Σ over the drafts of (accepted tokens)²."""
     end: Amount = 0.0
     """End, by ``IntervalSplitter.elapsed``."""
+    wall: Amount = 0.0
+    """End in Unix time; 0 if unknown."""
 
     @property
     def length(self) -> float:
@@ -40,6 +42,7 @@ class Interval:
         self.drafts += other.drafts
         self.accepted += other.accepted
         self.squares += other.squares
+        self.wall = max(self.wall, other.wall)
 
 
 @dataclass(slots=True)

@@ -1,28 +1,44 @@
-"""Slow drops: a cumulative sum over intervals of ten minutes, with a baseline of the hours before."""
+"""Slow drops: a cumulative sum over intervals of ten minutes, below the lowest of three baselines.
+
+Traffic changes the length too: by the hour of the day, and by its mix of request types. A drop is a length
+below all of these that are known:
+
+- the eight hours before the last hour;
+- the same hour of the days before (``HourBaseline``);
+- the eight hours, at the present mix of request types (``RequestMix``).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import exp, sqrt
-from typing import Annotated, Final
+from math import sqrt
+from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
-from spec_decode_exporter.analysis.drops.variance import MIN_DIFFERENCES
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.monitor.drops.alarm import Alarm, Cusum, DropStep
 from spec_decode_exporter.monitor.drops.baseline import Baseline
+from spec_decode_exporter.monitor.drops.hour_baseline import HourBaseline
 from spec_decode_exporter.monitor.drops.interval import Interval, IntervalSplitter
-from spec_decode_exporter.monitor.drops.noise import Differences
+from spec_decode_exporter.monitor.drops.request_mix import RequestMix, TypeTotals, no_types
+from spec_decode_exporter.monitor.drops.slow_noise import Shortfalls, SlowNoise
 
 INTERVAL_SECONDS: Final = 600.0
 LAG_SECONDS: Final = 3600.0
 MEMORY: Final = 8 * 3600.0
 """Memory of the baseline, in seconds with drafts."""
+MIN_BASELINE_SECONDS: Final = 2400.0
+"""Weighted seconds of a baseline: with less, its own variation would be a drop."""
 ALLOWANCE: Final = 0.5
 THRESHOLD: Final = 7.0
 """Allowance and threshold are in standard deviations of an interval."""
+FIRST_ALLOWANCE: Final = 1.0
+FIRST_THRESHOLD: Final = 9.0
+"""The minima of both as long as the hour has no day before, in minimum standard deviations.
+
+A daily mix of requests alone changes the length by 2 % an hour."""
 MIN_DEVIATION: Final = 1 / 3
 """Minimum standard deviation, as a share of the policy's drop.
 
@@ -31,30 +47,58 @@ FROZEN_SECONDS: Final = 8 * 3600.0
 """Duration of a drop after which the baseline is reset."""
 
 
+class Expected(NamedTuple):
+    """Acceptance lengths that an interval is compared with, in tokens."""
+
+    recent: float
+    """Baseline of the last hours."""
+    hour: float | None
+    """Same hour of the days before; None if unknown."""
+    traffic: float
+    """Change of the recent baseline at the present mix of requests; 0 if unknown."""
+
+    @property
+    def length(self) -> float:
+        """The lower of the hours before and the days before."""
+        return self.recent if self.hour is None else min(self.recent, self.hour)
+
+    @property
+    def at_this_traffic(self) -> float:
+        """The lowest baseline; at least 1."""
+        return max(1.0, min(self.length, self.recent + self.traffic))
+
+
 @dataclass(slots=True)
 class SlowState:
     """Persisted state."""
 
     intervals: Annotated[IntervalSplitter, Field(alias="stretches")] = field(default_factory=IntervalSplitter)
     baseline: Baseline = field(default_factory=Baseline)
-    differences: Differences = field(default_factory=Differences)
-    """Differences between neighbouring intervals."""
+    hours: HourBaseline = field(default_factory=HourBaseline)
+    noise: SlowNoise = field(default_factory=SlowNoise)
+    shortfalls: Shortfalls = field(default_factory=Shortfalls)
     alarm: Alarm = field(default_factory=lambda: Alarm([Cusum()]))
 
 
 class SlowDropDetector:
     """Detects slow drops."""
 
-    def __init__(self, policy: DropPolicy) -> None:
-        """Use ``policy``, which may be replaced at any time."""
+    def __init__(self, policy: DropPolicy, types: TypeTotals = no_types) -> None:
+        """Use ``policy``, which may be replaced at any time; ``types`` returns the requests by type."""
         self.policy = policy
         self.state = SlowState()
+        self._fall = Alarm([Cusum()])
+        """Falls whatever the mix of requests: one without a drop is a change of the traffic."""
+        self._mix = RequestMix(
+            types, lag=round(LAG_SECONDS / INTERVAL_SECONDS), memory=MEMORY / INTERVAL_SECONDS
+        )
 
     @property
     def dropped(self) -> bool | None:
         """Return whether there is a drop; None until enough was observed."""
-        enough = self.state.differences.number >= MIN_DIFFERENCES
-        return self.state.alarm.dropped if enough else None
+        state = self.state
+        enough = state.noise.is_known and state.baseline.seconds >= MIN_BASELINE_SECONDS
+        return state.alarm.dropped if enough else None
 
     def observe(self, increment: Interval) -> DropChange | None:
         """Add an increment; return the drop that it begins or ends."""
@@ -62,29 +106,65 @@ class SlowDropDetector:
         return (self._add_interval(complete) if complete else None) or self._reset_if_old()
 
     def restore(self, state: SlowState) -> None:
-        """Continue from a state. Its age is unknown, so the sum is at most half of its threshold."""
+        """Continue from a state. Its age is unknown, so the sums are at most half of their thresholds."""
         self.state = state
         state.alarm.halve([THRESHOLD])
+
+    def start_again(self) -> None:
+        """Forget everything."""
+        self.state = SlowState()
+        self._forget_traffic()
 
     def _add_interval(self, interval: Interval) -> DropChange | None:
         state = self.state
         self._learn()
+        traffic = self._mix.traffic_part(interval.drafts, learn=not state.alarm.dropped)
+        hour = state.hours.length(_middle(interval)) if interval.wall else None
+        if state.alarm.dropped and hour is None:
+            self._learn_hour(interval)
         if self.dropped is None:
             return None
-        expected = state.baseline.length
-        step = DropStep((expected - interval.length) / self._deviation(interval) - ALLOWANCE, THRESHOLD)
-        since = state.alarm.observe([step], interval, state.intervals.elapsed)
-        if not since:
-            return None
-        self._discard_held()
-        return DropChange(DropKind.SLOW, state.alarm.dropped, expected, since.length, since.seconds)
+        expected = Expected(state.baseline.length, hour, traffic)
+        if hour is not None:
+            deviation = interval.length / expected.at_this_traffic - 1
+            state.shortfalls.add(deviation, interval.seconds)
+        return self._compare(interval, expected)
+
+    def _compare(self, interval: Interval, expected: Expected) -> DropChange | None:
+        """Return the drop that begins or ends, or the change of traffic in its place."""
+        state, length = self.state, expected.at_this_traffic
+        fell = self._fall.observe([self._step(interval, expected, expected.length)], interval, self._now)
+        since = state.alarm.observe([self._step(interval, expected, length)], interval, self._now)
+        if since:
+            self._discard_held()
+            return DropChange(DropKind.SLOW, state.alarm.dropped, length, since.length, since.seconds)
+        if fell and self._fall.dropped and not state.alarm.dropped:
+            return DropChange(DropKind.SLOW, False, expected.length, fell.length, fell.seconds, traffic=True)
+        return None
+
+    @property
+    def _now(self) -> float:
+        return self.state.intervals.elapsed
+
+    def _step(self, interval: Interval, expected: Expected, length: float) -> DropStep:
+        """Return the evidence that an interval is below a length, in standard deviations."""
+        deviation = self._deviation(interval)
+        allowance, threshold = ALLOWANCE, THRESHOLD
+        if expected.hour is None:
+            floors = self._min_deviation / deviation
+            allowance = max(allowance, FIRST_ALLOWANCE * floors)
+            threshold = max(threshold, FIRST_THRESHOLD * floors)
+        return DropStep((length - interval.length) / deviation - allowance, threshold)
 
     def _deviation(self, interval: Interval) -> float:
         """Return the standard deviation of an interval's acceptance length from the baseline, in tokens."""
-        baseline = self.state.baseline
-        per_draft = self.state.differences.variance()
-        chance = sqrt(per_draft * (1 / interval.drafts + 1 / baseline.effective_drafts))
-        return max(chance, MIN_DEVIATION * self.policy.ratio * baseline.length)
+        state, baseline = self.state, self.state.baseline
+        chance = sqrt(state.noise.variance() * (1 / interval.drafts + 1 / baseline.effective_drafts))
+        return max(chance, sqrt(state.shortfalls.variance) * baseline.length, self._min_deviation)
+
+    @property
+    def _min_deviation(self) -> float:
+        return MIN_DEVIATION * self.policy.ratio * self.state.baseline.length
 
     def _learn(self) -> None:
         state = self.state
@@ -92,20 +172,39 @@ class SlowDropDetector:
             if state.alarm.dropped:
                 continue
             state.baseline.add(interval, MEMORY)
-            state.differences.fade(exp(-interval.seconds / MEMORY))
-            state.differences.compare(interval.drafts, interval.accepted)
+            state.noise.add(interval)
+            self._learn_hour(interval)
+
+    def _learn_hour(self, interval: Interval) -> None:
+        """Add an interval to its hour; during a drop an hour without a day before also learns.
+
+        Without it a false drop on the first day would hide these hours on the second.
+        """
+        if interval.wall:
+            self.state.hours.add(_middle(interval), interval.drafts, interval.accepted)
 
     def _discard_held(self) -> None:
         """Discard the intervals of the last hour: they belong to the drop, not to the baseline."""
         self.state.intervals.held.clear()
-        self.state.differences.interrupt()
+        self.state.noise.interrupt()
+
+    def _forget_traffic(self) -> None:
+        self._fall = Alarm([Cusum()])
+        self._mix.start_again()
 
     def _reset_if_old(self) -> DropChange | None:
         state = self.state
         found, drop, baseline = state.alarm.found, state.alarm.drop, state.baseline
         if found is None or state.intervals.elapsed - found < FROZEN_SECONDS:
             return None
-        self.state = SlowState()
+        state.noise.interrupt()
+        self.state = SlowState(hours=state.hours, noise=state.noise, shortfalls=state.shortfalls)
+        self._forget_traffic()
         return DropChange(
             DropKind.SLOW, False, baseline.length, drop.length, drop.seconds, learned_again=True
         )
+
+
+def _middle(interval: Interval) -> float:
+    """Return the middle of an interval in Unix time."""
+    return interval.wall - interval.seconds / 2

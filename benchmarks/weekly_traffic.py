@@ -1,0 +1,300 @@
+"""False alarms of the drop detectors in weeks of changing traffic, and how soon a slow sink is found there.
+
+    python -m benchmarks.weekly_traffic [--weeks 10] [--sinks 20] [--seed 1] [--only weeks sinks silent]
+
+An easy and a hard type of requests arrive at random at an even rate; the share of easy ones changes. A sink
+lowers the length of both types by 15 % over 3 hours, and it stays low for 6 hours. Requests are drawn one by
+one and polled every 10 s; the exporter's own detectors get the increments.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from statistics import median
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
+from spec_decode_exporter.analysis.drops.mix import TypeSums
+from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.monitor.drops.drop_detector import DropDetector
+from spec_decode_exporter.monitor.drops.request_mix import TypeTotals, no_types
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Random: TypeAlias = np.random.Generator
+
+K = 3
+TYPES = {"easy": 0.70, "hard": 0.40}
+"""Acceptance of a token; the lengths are 2.5 and 1.6."""
+SPREAD = 0.05
+"""Standard deviation of the acceptance of requests of one type."""
+TOKENS = (50, 500)
+DRAFTS_PER_SECOND = 20.0
+REQUEST_DRAFTS_PER_SECOND = 5.0
+"""Of one request: 4 run at a time on average."""
+POLL = 10
+MINUTE = 60
+HOUR = 3600
+DAY = 24 * HOUR
+WEEK = 7 * DAY
+MIDNIGHT = 20_000.0 * DAY
+SINK = 0.15
+SINK_SECONDS = 3 * HOUR
+AFTER_SINK = 6 * HOUR
+SINK_DAYS = (0.5, 1.0, 2.0, 5.0)
+"""Days after the start of the exporter at which a sink begins, at the earliest; within a day from then on."""
+
+
+def accepted(acceptance: Array) -> Array:
+    """Return how many tokens of a draft are accepted on average, p + p² + … + p^K."""
+    powers: Array = sum(acceptance**position for position in range(1, K + 1))
+    return powers
+
+
+_GRID: Array = np.linspace(0.001, 0.99, 2000)
+
+
+def lowered(acceptance: Array, factor: Array) -> Array:
+    """Return the acceptance at which the length is ``factor`` of that at ``acceptance``."""
+    lengths = np.maximum(factor * (1 + accepted(acceptance)), 1.001)
+    inverse: Array = np.interp(lengths - 1, accepted(_GRID), _GRID)
+    return inverse
+
+
+def flat(_random: Random, minutes: int) -> Array:
+    """Return half easy requests, always."""
+    return np.full(minutes, 0.5)
+
+
+def daily(random: Random, minutes: int) -> Array:
+    """Return a share that swings by 15 points with the time of day."""
+    phase = random.random()
+    share: Array = 0.5 + 0.15 * np.sin(2 * np.pi * (np.arange(minutes) * MINUTE / DAY + phase))
+    return share
+
+
+def regimes(random: Random, minutes: int) -> Array:
+    """Return regimes of twenty minutes: 35 or 65 % easy requests, by chance."""
+    number = minutes // 20 + 2
+    shares: Array = np.repeat(random.choice([0.35, 0.65], number), 20)
+    first = int(random.integers(20))
+    return shares[first : first + minutes]
+
+
+def weekend(random: Random, minutes: int) -> Array:
+    """Return a daily mix from Monday to Friday, and 35 % easy requests at the weekend."""
+    day = (np.arange(minutes) * MINUTE // DAY + int(random.integers(7))) % 7
+    return np.where(day >= 5, 0.35, daily(random, minutes))
+
+
+def walk(random: Random, minutes: int) -> Array:
+    """Return a random walk that returns to half: standard deviation 10 points, memory 6 hours."""
+    kept = np.exp(-MINUTE / (6 * HOUR))
+    steps = random.normal(0, 0.1 * np.sqrt(1 - kept**2), minutes).tolist()
+    place, places = float(random.normal(0, 0.1)), []
+    for step in steps:
+        place = kept * place + step
+        places.append(place)
+    return np.clip(0.5 + np.array(places), 0.05, 0.95)
+
+
+TRAFFIC: Mapping[str, Callable[[Random, int], Array]] = {
+    "flat": flat,
+    "daily mix ± 15 points": daily,
+    "regimes of 20 minutes": regimes,
+    "weekdays and weekend": weekend,
+    "random walk": walk,
+}
+
+
+class Polled(NamedTuple):
+    """Counts of each poll."""
+
+    drafts: Array
+    positions: Array
+    """Accepted tokens, by poll and position."""
+    by_type: Mapping[str, Array]
+    """Drafts and accepted tokens of the requests of a type that finished until each poll, by poll."""
+
+
+def served(random: Random, share: Array, factor: Array | None = None) -> Polled:
+    """Draw the requests of some minutes.
+
+    ``share`` is that of easy requests and ``factor`` that of the normal length, minute by minute.
+    """
+    seconds = len(share) * MINUTE
+    arrivals = np.sort(random.random(round(seconds * DRAFTS_PER_SECOND / _mean_drafts())) * seconds)
+    minute = (arrivals // MINUTE).astype(int)
+    easy = random.random(len(arrivals)) < share[minute]
+    centers = np.where(easy, TYPES["easy"], TYPES["hard"])
+    acceptance = np.clip(random.normal(centers, SPREAD), 0.02, 0.98)
+    if factor is not None:
+        acceptance = lowered(acceptance, factor[minute])
+    tokens = random.integers(TOKENS[0], TOKENS[1] + 1, len(arrivals))
+    drafts = np.ceil(tokens / (1 + accepted(acceptance))).astype(int)
+    survivors = [drafts]
+    for _ in range(K):
+        survivors.append(random.binomial(survivors[-1], acceptance))
+    duration = drafts / REQUEST_DRAFTS_PER_SECOND
+    counts = [_spread(arrivals, duration, each, seconds // POLL) for each in survivors]
+    ends = np.minimum((arrivals + duration) // POLL, seconds // POLL - 1).astype(int)
+    total = sum(survivors[1:])
+    by_type = {
+        name: np.cumsum(
+            [np.bincount(ends[own], each[own], seconds // POLL) for each in (drafts, total)], axis=1
+        )
+        for name, own in (("easy", easy), ("hard", ~easy))
+    }
+    return Polled(counts[0], np.stack(counts[1:], axis=1), by_type)
+
+
+def _mean_drafts() -> float:
+    lengths = [1 + float(accepted(np.array([center]))[0]) for center in TYPES.values()]
+    return float(np.mean([sum(TOKENS) / 2 / length for length in lengths]))
+
+
+def _spread(begin: Array, duration: Array, amount: Array, polls: int) -> Array:
+    """Spread amounts evenly over their durations; return whole numbers by poll."""
+    sums = np.zeros(polls)
+    first = (begin // POLL).astype(int)
+    for later in range(int(duration.max() // POLL) + 2):
+        poll = first + later
+        overlap = np.minimum(begin + duration, (poll + 1) * POLL) - np.maximum(begin, poll * POLL)
+        inside = (overlap > 0) & (poll < polls)
+        parts = (amount / duration * overlap)[inside]
+        sums += np.bincount(poll[inside], parts, polls)[:polls]
+    whole: Array = np.diff(np.floor(np.cumsum(sums)), prepend=0).astype(int)
+    return whole
+
+
+class Found(NamedTuple):
+    """Begin of a drop, or another change that was reported."""
+
+    seconds: float
+    change: DropChange
+
+
+def detected(polled: Polled, *, with_types: bool = False) -> list[Found]:
+    """Return what the detectors report; ``with_types`` gives them the requests by type."""
+    found: list[Found] = []
+    poll = 0
+
+    def totals() -> Mapping[str, TypeSums]:
+        return {name: TypeSums(*map(float, sums[:, poll])) for name, sums in polled.by_type.items()}
+
+    types: TypeTotals = totals if with_types else no_types
+    detector = DropDetector(DropPolicy(), types)
+    for poll, (drafts, positions) in enumerate(
+        zip(polled.drafts.tolist(), polled.positions.tolist(), strict=True)
+    ):
+        end = (poll + 1.0) * POLL
+        changes = detector.observe(end - POLL, end, drafts, sum(positions), positions, wall=MIDNIGHT + end)
+        found += (Found(end, change) for change in changes if change.dropped or change.traffic)
+    return found
+
+
+def sink_factor(minutes: int, start: int) -> Array:
+    """Return the share of the normal length, minute by minute, with a sink from minute ``start`` on."""
+    factor: Array = np.interp(np.arange(minutes), [start, start + SINK_SECONDS // MINUTE], [1, 1 - SINK])
+    return factor
+
+
+def tell_weeks(random: Random, number: int) -> None:
+    """Print the false alarms by traffic."""
+    print(f"\nAlarms a week, of {number} weeks that each begin with a new exporter\n")
+    print("| traffic | slow | most in a week | sudden | most | with types: slow | traffic changed |")
+    print("|:--|--:|--:|--:|--:|--:|--:|", flush=True)
+    for name, traffic in TRAFFIC.items():
+        slow, sudden, typed, told = [], [], [], []
+        for each in random.spawn(number):
+            polled = served(each, traffic(each, WEEK // MINUTE))
+            changes = [found.change for found in detected(polled)]
+            slow.append(sum(change.kind is DropKind.SLOW for change in changes))
+            sudden.append(sum(change.kind is DropKind.SUDDEN for change in changes))
+            changes = [found.change for found in detected(polled, with_types=True)]
+            typed.append(sum(change.kind is DropKind.SLOW and change.dropped for change in changes))
+            told.append(sum(change.traffic for change in changes))
+        print(
+            f"| {name} | {np.mean(slow):.1f} | {max(slow)} | {np.mean(sudden):.1f} | {max(sudden)} "
+            f"| {np.mean(typed):.1f} | {np.mean(told):.1f} |",
+            flush=True,
+        )
+
+
+def sink(random: Random, traffic: Callable[[Random, int], Array], day: float) -> float | None:
+    """Return after how many hours a sink that begins about ``day`` is found; None if it is not."""
+    start = round((day + random.random() * (day >= 1)) * DAY) // MINUTE
+    minutes = start + (SINK_SECONDS + AFTER_SINK) // MINUTE
+    polled = served(random, traffic(random, minutes), sink_factor(minutes, start))
+    delays = [
+        found.seconds / HOUR - start * MINUTE / HOUR
+        for found in detected(polled)
+        if found.change.kind is DropKind.SLOW
+    ]
+    return next((delay for delay in delays if delay > 0), None)
+
+
+def tell_sinks(random: Random, number: int) -> None:
+    """Print the delays of sinks by traffic and day."""
+    print(f"\nSinks of 15 % over 3 hours, of {number} each: median hours; found after 3, 4 and 9 hours\n")
+    print("| traffic | " + " | ".join(f"after {day:g} days" for day in SINK_DAYS) + " |")
+    print("|:--" + "|--:" * len(SINK_DAYS) + "|", flush=True)
+    for name, traffic in TRAFFIC.items():
+        cells = []
+        for day in SINK_DAYS:
+            delays = [sink(each, traffic, day) for each in random.spawn(number)]
+            known = [float("inf") if delay is None else delay for delay in delays]
+            shares = ", ".join(str(sum(delay <= hours for delay in known)) for hours in (3, 4, 9))
+            cells.append(f"{median(known):.1f} h; {shares}")
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+
+
+def silence(random: Random) -> tuple[Polled, Array]:
+    """Return an n-gram drafter that finds text in 60 % of its steps for 3 hours, then in 3 %; and its steps.
+
+    The drafts that remain are accepted as before, so their acceptance length does not change.
+    """
+    before, after = 3 * HOUR // POLL, HOUR // POLL
+    covered = np.repeat([0.60, 0.03], [before, after])
+    steps = np.full(len(covered), round(DRAFTS_PER_SECOND * POLL))
+    drafts = random.binomial(steps, covered)
+    survivors = [drafts]
+    for _ in range(K):
+        survivors.append(random.binomial(survivors[-1], TYPES["easy"]))
+    return Polled(drafts, np.stack(survivors[1:], axis=1), {}), steps
+
+
+def tell_silent(random: Random, number: int) -> None:
+    """Print how many silent drafters the detectors find within an hour."""
+    found = 0
+    for each in random.spawn(number):
+        polled, _steps = silence(each)
+        found += any(drop.seconds > 3 * HOUR and drop.change.dropped for drop in detected(polled))
+    print(f"\nN-gram drafters that fall silent: {found} of {number} found by their drafts", flush=True)
+
+
+PARTS: dict[str, Callable[[Random, argparse.Namespace], None]] = {
+    "weeks": lambda random, options: tell_weeks(random, options.weeks),
+    "sinks": lambda random, options: tell_sinks(random, options.sinks),
+    "silent": lambda random, options: tell_silent(random, options.sinks),
+}
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--weeks", type=int, default=10, help="of each traffic")
+    parser.add_argument("--sinks", type=int, default=20, help="of each traffic and day")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    options = parser.parse_args()
+    for part in options.only:
+        PARTS[part](np.random.default_rng(options.seed), options)
+
+
+if __name__ == "__main__":
+    main()

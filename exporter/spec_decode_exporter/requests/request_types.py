@@ -1,0 +1,81 @@
+"""Sums of requests by model, target and type, for comparisons at equal traffic.
+
+A type is a request type at a temperature. ``RequestLabels`` bounds the number of models and types.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from itertools import takewhile
+from typing import Final
+
+from spec_decode_exporter.analysis.drops.mix import TypeSums
+from spec_decode_exporter.analysis.experiments.arm import TypeTimes
+from spec_decode_exporter.requests.request_findings import GroupKey
+from spec_decode_exporter.requests.request_record import RequestRecord
+
+CELL_SECONDS: Final = 7.5
+"""A fortieth of five minutes: the cells of bounds."""
+MAX_CELLS: Final = 480
+"""Cells that are kept of a type: those of an hour if requests end in each."""
+_NONE: Final = TypeSums(0.0, 0.0)
+
+
+class RequestTypes:
+    """Sums of drafts since the exporter's start, and times of the last hour, by type."""
+
+    def __init__(self) -> None:
+        self._sums: defaultdict[tuple[str, str], dict[str, TypeSums]] = defaultdict(dict)
+        self._times: defaultdict[tuple[str, str], dict[str, _Times]] = defaultdict(dict)
+
+    def add(self, key: GroupKey, request: RequestRecord, now: float) -> None:
+        """Count a request of a group that ended ``now``; an empty target is any that serves the model."""
+        place, name = (key.model_name, request.target), f"{key.request_type} {key.temperature}"
+        sums = self._sums[place]
+        before = sums.get(name, _NONE)
+        sums[name] = TypeSums(before.drafts + request.drafts, before.accepted + request.accepted_tokens)
+        tokens, seconds = request.completion_tokens, request.decode_seconds
+        if request.target and tokens is not None and tokens > 1 and seconds is not None:
+            times = self._times[place].get(name) or self._times[place].setdefault(name, _Times())
+            times.add(seconds, tokens - 1, now)
+
+    def totals(self, model_name: str, target: str) -> Mapping[str, TypeSums]:
+        """Return the sums by type of a model at a target, or of the model if no request names targets."""
+        return self._sums.get((model_name, target)) or self._sums.get((model_name, ""), {})
+
+    def times(self, model_name: str, target: str, begin: float, end: float) -> Mapping[str, TypeTimes]:
+        """Return the times by type of the requests that ended between two moments, in cells of 7.5 s.
+
+        Nothing if the interval is longer than an hour.
+        """
+        first, last = int(begin // CELL_SECONDS) + 1, int(end // CELL_SECONDS) + 1
+        if last - first > MAX_CELLS:
+            return {}
+        types = self._times.get((model_name, target), {})
+        columns = {name: times.columns(first, last) for name, times in types.items()}
+        return {name: times for name, times in columns.items() if any(times.tokens)}
+
+
+class _Times:
+    """Times of one type by cell, oldest first."""
+
+    def __init__(self) -> None:
+        self._cells: deque[tuple[int, float, float]] = deque(maxlen=MAX_CELLS)
+
+    def add(self, seconds: float, tokens: int, now: float) -> None:
+        cell = int(now // CELL_SECONDS)
+        if self._cells and self._cells[-1][0] == cell:
+            _, seconds_before, tokens_before = self._cells.pop()
+            seconds, tokens_now = seconds + seconds_before, tokens + tokens_before
+        else:
+            tokens_now = float(tokens)
+        self._cells.append((cell, seconds, tokens_now))
+
+    def columns(self, first: int, last: int) -> TypeTimes:
+        """Return the cells from ``first`` until before ``last``."""
+        seconds, tokens = [0.0] * (last - first), [0.0] * (last - first)
+        for cell, own_seconds, own_tokens in takewhile(lambda each: each[0] >= first, reversed(self._cells)):
+            if cell < last:
+                seconds[cell - first], tokens[cell - first] = own_seconds, own_tokens
+        return TypeTimes(seconds, tokens)
