@@ -9,9 +9,10 @@ from spec_decode_exporter.analysis.cost import fixed_tokens
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropStatus
 from spec_decode_exporter.analysis.evaluation import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.analysis.speculation_state import drafts_what_it_finds
 from spec_decode_exporter.analysis.typical_costs import undrafted_steps_are_plain
 from spec_decode_exporter.config.cost_settings import LoadCost
-from spec_decode_exporter.monitor.drops.drop_detector import DropDetector
+from spec_decode_exporter.monitor.drops.drop_detector import DecodeSteps, DropDetector
 from spec_decode_exporter.monitor.step_times import StepTimes
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.scrape.page.sample import Sample
@@ -85,6 +86,7 @@ class LearnedState:
             counters[Counter.DRAFTS],
             counters[Counter.ACCEPTED_TOKENS],
             increment.positions,
+            self._decode_steps(increment, history),
         )
 
     def costs(self, baseline: Sequence[StepTimes] = ()) -> tuple[LoadCost, ...]:
@@ -119,6 +121,18 @@ class LearnedState:
     @property
     def _method(self) -> str:
         return self._assumptions.speculation.method
+
+    def _decode_steps(self, increment: Increment, history: EngineHistory) -> DecodeSteps | None:
+        """Return the steps of an increment if a lack of drafts would be a drop of drafting.
+
+        None if steps are unknown, if a schedule decides which steps have a draft, or if the method drafts in
+        every step: such an engine stalls or is paused.
+        """
+        speculation = self._assumptions.speculation
+        searches = drafts_what_it_finds(speculation.method)
+        if not history.knows_steps or speculation.schedule or (speculation.method and not searches):
+            return None
+        return DecodeSteps(increment.counters[Counter.DECODE_STEPS], searches)
 
     def _recall(self, tokens: int, increment: Increment) -> None:
         """Restore the persisted state, or discard it, once K and drafter are known."""

@@ -19,6 +19,8 @@ class Baseline:
     squares: Amount = 0.0
     weighted_drafts: Amount = 0.0
     """Σ w² D over the intervals, with their present weights w."""
+    drafted: Amount = 0.0
+    """Steps with a draft: see ``Interval``."""
 
     def add(self, interval: Interval, memory: float) -> None:
         """Add an interval; multiply the weights of earlier ones by exp(-seconds / ``memory``)."""
@@ -28,6 +30,7 @@ class Baseline:
         self.accepted = kept * self.accepted + interval.accepted
         self.squares = kept * self.squares + interval.squares
         self.weighted_drafts = kept * kept * self.weighted_drafts + interval.drafts
+        self.drafted = kept * self.drafted + interval.drafted
 
     @property
     def mean(self) -> float:

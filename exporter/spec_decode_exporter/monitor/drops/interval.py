@@ -28,6 +28,8 @@ class Interval:
     """Σ over the drafts of (accepted tokens)²."""
     end: Amount = 0.0
     """End, by ``IntervalSplitter.elapsed``."""
+    drafted: Amount = 0.0
+    """Steps with a draft, if the interval counts decode steps in place of drafts."""
 
     @property
     def length(self) -> float:
@@ -40,6 +42,7 @@ class Interval:
         self.drafts += other.drafts
         self.accepted += other.accepted
         self.squares += other.squares
+        self.drafted += other.drafted
 
 
 @dataclass(slots=True)

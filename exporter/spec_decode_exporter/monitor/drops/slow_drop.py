@@ -45,6 +45,8 @@ class SlowState:
 class SlowDropDetector:
     """Detects slow drops."""
 
+    kind = DropKind.SLOW
+
     def __init__(self, policy: DropPolicy) -> None:
         """Use ``policy``, which may be replaced at any time."""
         self.policy = policy
@@ -77,7 +79,7 @@ class SlowDropDetector:
         if not since:
             return None
         self._discard_held()
-        return DropChange(DropKind.SLOW, state.alarm.dropped, expected, since.length, since.seconds)
+        return DropChange(self.kind, state.alarm.dropped, expected, since.length, since.seconds)
 
     def _deviation(self, interval: Interval) -> float:
         """Return the standard deviation of an interval's acceptance length from the baseline, in tokens."""
@@ -107,5 +109,5 @@ class SlowDropDetector:
             return None
         self.state = SlowState()
         return DropChange(
-            DropKind.SLOW, False, baseline.length, drop.length, drop.seconds, learned_again=True
+            self.kind, False, baseline.length, drop.length, drop.seconds, learned_again=True
         )
