@@ -14,15 +14,25 @@ from spec_decode_exporter.analysis.cost import Cost, cost_curve, cost_of
 from spec_decode_exporter.analysis.crossover import crossover_running_requests
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth, depths, marginal_benefits, recommended
 from spec_decode_exporter.analysis.drops.drop import DropStatus
+from spec_decode_exporter.analysis.evaluated_window import (
+    MIN_SECONDS,
+    Basis,
+    Change,
+    EvaluatedWindow,
+    contradicts,
+    since_change,
+    unless_enough,
+)
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.finding import Finding
 from spec_decode_exporter.analysis.finding_context import FindingContext
 from spec_decode_exporter.analysis.finding_rules import findings
 from spec_decode_exporter.analysis.integrity import Check
+from spec_decode_exporter.analysis.missing_evidence import Need, missing
 from spec_decode_exporter.analysis.recommendation import Action, recommendation
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.speculation_state import State, is_whole, state
-from spec_decode_exporter.analysis.speedup import speedup_estimate
+from spec_decode_exporter.analysis.speculation_state import State, state
+from spec_decode_exporter.analysis.speedup import speedup_estimate, tokens_per_step_estimate
 from spec_decode_exporter.analysis.statistics.ratio_bounds import (
     acceptance_length_estimate,
     acceptance_ratio_estimate,
@@ -66,6 +76,12 @@ class EvaluationInputs:
     drops: DropStatus = field(default_factory=DropStatus)
     faster: FasterMethod | None = None
     """Another method for the same model that is significantly faster (95 %), by an experiment."""
+    change: Change | None = None
+    """Last detected change; None without one since the windows began."""
+    changes: int = 0
+    """Number of changes and window resets so far."""
+    wall: float = 0.0
+    """Unix time of the newest poll."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +91,7 @@ class Bounds:
     acceptance_ratio: Estimate | None
     acceptance_length: Estimate | None
     speedup: Estimate | None
+    tokens_per_step: Estimate | None = None
 
 
 class EngineAdvice(NamedTuple):
@@ -85,6 +102,17 @@ class EngineAdvice(NamedTuple):
 
 
 NO_ADVICE = EngineAdvice()
+NO_BOUNDS = Bounds(None, None, None)
+
+
+class Evaluated(NamedTuple):
+    """Evaluated window with its cost and its bounds."""
+
+    choice: EvaluatedWindow
+    cost: Cost | None
+    bounds: Bounds
+    missing: tuple[Need, ...] = ()
+    """Evidence that a verdict needs, any one of them; empty with a verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +137,12 @@ class Evaluation:
     """Better method, as long as an experiment shows one."""
     is_cost_sure: bool = False
     """Whether the cost of the longest window is certain enough, at its load, for ``harmful``."""
+    evaluated: Evaluated | None = None
+    """Window of the verdict, the advice, the depths and the findings, with its cost and bounds."""
+    drops: DropStatus = field(default_factory=DropStatus)
+    """Drops at the moment of the evaluation."""
+    wall: float = 0.0
+    """Unix time of the evaluation."""
 
     @property
     def cost(self) -> Cost | None:
@@ -129,31 +163,37 @@ class Assessment:
     depths: tuple[Depth, ...]
     advice: EngineAdvice
     """EngineAdvice by these windows alone; ``NO_ADVICE`` unless ``is_advisable``."""
+    evaluated: Evaluated
+    longest: Window
+    """Longest window."""
+    changes: int
+    """Number of changes and window resets so far."""
 
     @property
     def is_advisable(self) -> bool:
-        """Return whether advice is possible: the longest window has a verdict and covers its length."""
-        return _is_advisable(self.context)
+        """Return whether advice is possible: the evaluated window has a verdict and suffices for advice."""
+        return _is_advisable(self.context, self.evaluated.choice)
 
 
 def evaluate(windows: tuple[Window, ...], inputs: EvaluationInputs) -> Evaluation:
-    """Evaluate ``windows``, ascending by length; the longest one has the verdict."""
+    """Evaluate ``windows``, ascending by length; ``evaluated_window`` chooses the one that has the verdict."""
     assessment = assess(windows, inputs)
     return conclude(assessment, assessment.advice)
 
 
 def assess(windows: tuple[Window, ...], inputs: EvaluationInputs) -> Assessment:
     """Return the first half of the evaluation of ``windows``, ascending by length."""
-    window, assumptions = windows[-1], inputs.assumptions
+    assumptions = inputs.assumptions
     costs = tuple(_cost(each, inputs) for each in windows)
     bounds = tuple(map(_bounds, windows, costs))
-    cost = costs[-1]
+    evaluated = _evaluated(windows, costs, bounds, inputs)
+    window, cost = evaluated.choice.window, evaluated.cost
     context = FindingContext(
         window,
         assumptions.policy,
-        _state(window, inputs),
-        _verdict(window, bounds[-1], cost, assumptions.policy),
-        bounds[-1].acceptance_length,
+        _state(windows[-1], inputs),
+        _verdict(window, evaluated.bounds, cost, assumptions.policy),
+        evaluated.bounds.acceptance_length,
         cost,
         crossover=_crossover(window, inputs),
         latencies=inputs.latencies,
@@ -162,14 +202,22 @@ def assess(windows: tuple[Window, ...], inputs: EvaluationInputs) -> Assessment:
         drops=inputs.drops,
         recent_length=acceptance_length_tokens(windows[0]),
         faster=inputs.faster,
+        evaluated=evaluated.choice,
+        wall=inputs.wall,
     )
     known = () if cost is None else depths(window, cost)
-    return Assessment(context, costs, bounds, known, _advice(context, known))
+    if context.verdict is Verdict.INSUFFICIENT:
+        evaluated = evaluated._replace(
+            missing=missing(evaluated.choice, context.length, context.policy)
+        )
+    advice = _advice(context, evaluated.choice, known)
+    return Assessment(context, costs, bounds, known, advice, evaluated, windows[-1], inputs.changes)
 
 
 def conclude(assessment: Assessment, advice: EngineAdvice) -> Evaluation:
     """Return the evaluation with ``advice``."""
-    context, cost, known = assessment.context, assessment.costs[-1], assessment.depths
+    context, cost, known = assessment.context, assessment.evaluated.cost, assessment.depths
+    its_cost = assessment.costs[-1]
     matching = (depth for depth in (NO_SPECULATION, *known) if depth.tokens == advice.tokens)
     depth = next(matching, None)
     return Evaluation(
@@ -184,8 +232,38 @@ def conclude(assessment: Assessment, advice: EngineAdvice) -> Evaluation:
         depth,
         findings(replace(context, depth=depth)),
         context.faster,
-        is_cost_sure=cost is not None and is_sure(cost, context.window),
+        is_cost_sure=its_cost is not None and is_sure(its_cost, assessment.longest),
+        evaluated=assessment.evaluated,
+        drops=context.drops,
+        wall=context.wall,
     )
+
+
+def _evaluated(
+    windows: tuple[Window, ...],
+    costs: Sequence[Cost | None],
+    bounds: Sequence[Bounds],
+    inputs: EvaluationInputs,
+) -> Evaluated:
+    """Return the window that has the verdict."""
+    choice = since_change(windows, inputs.change)
+    if choice.basis is Basis.LONGEST and not windows[-1].partial:
+        chosen = Evaluated(choice, costs[-1], bounds[-1])
+    else:
+        cost = _cost(choice.window, inputs)
+        chosen = Evaluated(choice, cost, _bounds(choice.window, cost))
+    enough = unless_enough(chosen.choice, chosen.bounds)
+    if enough.window.partial:
+        return chosen._replace(choice=enough, bounds=NO_BOUNDS)
+    for window, cost, its_bounds in reversed(list(zip(windows, costs, bounds, strict=True))):
+        if not MIN_SECONDS <= window.seconds < chosen.choice.window.seconds or window.partial:
+            continue
+        policy = inputs.assumptions.policy
+        claimed = _verdict(chosen.choice.window, chosen.bounds, chosen.cost, policy)
+        if contradicts(its_bounds, chosen.bounds, claimed, policy.speedup):
+            choice = EvaluatedWindow(window, Basis.SHORTER, windows[-1].length)
+            chosen = Evaluated(choice, cost, its_bounds)
+    return chosen
 
 
 def _cost(window: Window, inputs: EvaluationInputs) -> Cost | None:
@@ -220,6 +298,7 @@ def _bounds(window: Window, cost: Cost | None) -> Bounds:
         acceptance_ratio_estimate(window),
         acceptance_length_estimate(window),
         None if cost is None else speedup_estimate(window, cost),
+        tokens_per_step_estimate(window),
     )
 
 
@@ -234,13 +313,13 @@ def _verdict(window: Window, bounds: Bounds, cost: Cost | None, policy: Policy) 
     )
 
 
-def _is_advisable(context: FindingContext) -> bool:
-    return context.verdict is not Verdict.INSUFFICIENT and is_whole(context.window)
+def _is_advisable(context: FindingContext, choice: EvaluatedWindow) -> bool:
+    return context.verdict is not Verdict.INSUFFICIENT and choice.is_advisable
 
 
-def _advice(context: FindingContext, known: Sequence[Depth]) -> EngineAdvice:
+def _advice(context: FindingContext, choice: EvaluatedWindow, known: Sequence[Depth]) -> EngineAdvice:
     """Return the advice by one window alone."""
-    if not _is_advisable(context):
+    if not _is_advisable(context, choice):
         return NO_ADVICE
     window, cost, policy = context.window, context.cost, context.policy.depth
     best = None if cost is None else recommended(window, cost, known, policy.tolerance)

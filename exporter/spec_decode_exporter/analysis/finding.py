@@ -31,6 +31,7 @@ class FindingName(StrEnum):
     BROKEN_ONE_SERVER = "broken_one_server"
     SUDDEN_DROP = "sudden_drop"
     SLOW_DROP = "slow_drop"
+    DRAFTING_DROPPED = "drafting_dropped"
     STALLED = "stalled"
     DRAFTER_DEAD = "drafter_dead"
     REPETITION = "repetition"

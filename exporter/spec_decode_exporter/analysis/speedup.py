@@ -35,6 +35,20 @@ def speedup_estimate(window: Window, cost: Cost) -> Estimate | None:
     )
 
 
+def tokens_per_step_estimate(window: Window) -> Estimate | None:
+    """Return the tokens per decode step with their bounds; None if steps are unknown."""
+    if not knows_steps(window):
+        return None
+    increments = grouped(window)
+    return ratio_estimate(
+        _tokens(window, increments),
+        increments.counter(Counter.DECODE_STEPS),
+        cosines(window),
+        lowest=0.0,
+        highest=1.0 + len(window.positions) if window.positions else inf,
+    )
+
+
 def _tokens(window: Window, increments: Increments) -> list[int]:
     """Return ``DecodeWork.tokens`` of each increment."""
     column = increments.counter

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from spec_decode_exporter.analysis.drops.drop import DropChange
+from datetime import UTC, datetime
+
+from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.recommendation import Action
@@ -37,18 +39,23 @@ def check_event(check: Check, counts: Counts, *, broken: bool) -> Event:
     return Event("check_broken" if broken else "check_holds_again", fields, is_bad=broken)
 
 
-def drop_event(change: DropChange) -> Event:
-    """Return the event of a drop that begins or ends."""
+def drop_event(change: DropChange, wall: float) -> Event:
+    """Return the event of a drop that begins or ends; ``wall`` is the Unix time of the poll."""
+    if change.kind is DropKind.DRAFTING:
+        subject, figure = "drafting", "tokens_per_step"
+    else:
+        subject, figure = "acceptance", "acceptance_length"
     fields: dict[str, object] = {
-        "kind": str(change.kind),
-        "baseline_acceptance_length": round(change.baseline_length, 3),
-        "acceptance_length": round(change.length, 3),
+        **({"kind": str(change.kind)} if subject == "acceptance" else {}),
+        f"baseline_{figure}": round(change.baseline_length, 3),
+        figure: round(change.length, 3),
         "seconds": round(change.seconds, 1),
     }
-    name = "acceptance_dropped" if change.dropped else "acceptance_recovered"
-    if change.learned_again:
-        name = "acceptance_baseline_reset"
-    return Event(name, fields, is_bad=change.dropped)
+    if change.age is not None:
+        fields["since"] = f"{datetime.fromtimestamp(wall - change.age, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    ending = "dropped" if change.dropped else "recovered"
+    ending = "baseline_reset" if change.learned_again else ending
+    return Event(f"{subject}_{ending}", fields, is_bad=change.dropped)
 
 
 class EngineChangeNotifier:
