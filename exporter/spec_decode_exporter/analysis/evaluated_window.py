@@ -110,9 +110,7 @@ def unless_enough(evaluated: EvaluatedWindow, bounds: WindowBounds) -> Evaluated
     return replace(evaluated, window=replace(evaluated.window, length=longest))
 
 
-def contradicts(
-    shorter: WindowBounds, longer: WindowBounds, verdict: Verdict, policy: SpeedupPolicy
-) -> bool:
+def contradicts(shorter: WindowBounds, longer: WindowBounds, verdict: Verdict, policy: SpeedupPolicy) -> bool:
     """Return whether a shorter window and the ``verdict`` of a longer one cannot both be right now.
 
     Either the bounds of a figure have nothing in common, or the shorter window's bounds of the speed-up

@@ -207,9 +207,7 @@ def assess(windows: tuple[Window, ...], inputs: EvaluationInputs) -> Assessment:
     )
     known = () if cost is None else depths(window, cost)
     if context.verdict is Verdict.INSUFFICIENT:
-        evaluated = evaluated._replace(
-            missing=missing(evaluated.choice, context.length, context.policy)
-        )
+        evaluated = evaluated._replace(missing=missing(evaluated.choice, context.length, context.policy))
     advice = _advice(context, evaluated.choice, known)
     return Assessment(context, costs, bounds, known, advice, evaluated, windows[-1], inputs.changes)
 

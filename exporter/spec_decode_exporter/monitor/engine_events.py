@@ -41,21 +41,37 @@ def check_event(check: Check, counts: Counts, *, broken: bool) -> Event:
 
 def drop_event(change: DropChange, wall: float) -> Event:
     """Return the event of a drop that begins or ends; ``wall`` is the Unix time of the poll."""
+    began = _utc(wall - change.age) if change.age is not None else ""
     if change.kind is DropKind.DRAFTING:
-        subject, figure = "drafting", "tokens_per_step"
-    else:
-        subject, figure = "acceptance", "acceptance_length"
+        return _drafting_event(change, began)
     fields: dict[str, object] = {
-        **({"kind": str(change.kind)} if subject == "acceptance" else {}),
-        f"baseline_{figure}": round(change.baseline_length, 3),
-        figure: round(change.length, 3),
+        "kind": str(change.kind),
+        "baseline_acceptance_length": round(change.baseline_length, 3),
+        "acceptance_length": round(change.length, 3),
         "seconds": round(change.seconds, 1),
+        "since": began,
     }
-    if change.age is not None:
-        fields["since"] = f"{datetime.fromtimestamp(wall - change.age, UTC):%Y-%m-%dT%H:%M:%SZ}"
-    ending = "dropped" if change.dropped else "recovered"
-    ending = "baseline_reset" if change.learned_again else ending
-    return Event(f"{subject}_{ending}", fields, is_bad=change.dropped)
+    name = "acceptance_dropped" if change.dropped else "acceptance_recovered"
+    if change.learned_again:
+        name = "acceptance_baseline_reset"
+    return Event(name, fields, is_bad=change.dropped)
+
+
+def _drafting_event(change: DropChange, began: str) -> Event:
+    fields: dict[str, object] = {
+        "baseline_tokens_per_step": round(change.baseline_length, 3),
+        "tokens_per_step": round(change.length, 3),
+        "seconds": round(change.seconds, 1),
+        "since": began,
+    }
+    name = "drafting_dropped" if change.dropped else "drafting_recovered"
+    if change.learned_again:
+        name = "drafting_baseline_reset"
+    return Event(name, fields, is_bad=change.dropped)
+
+
+def _utc(unix: float) -> str:
+    return f"{datetime.fromtimestamp(unix, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 class EngineChangeNotifier:

@@ -55,7 +55,7 @@ LOG_EVENTS: Final = tuple(
         (About.ENGINE, "engine_found", "info", ("kind",), "A new engine is on the page, of vLLM or of another server by its `kind`."),
         (About.ENGINE, "engine_summary", "info", ("seconds", "drafts", "…"), "Summary of the engine every `log.summary_interval`; its fields are above. It is no event and has no `event_id`."),
         (About.ENGINE, "engine_reset", "info", ("cause", "counted_since_restart"), "The server's counters were reset: by a `restart`, or by an unexplained `decrease`."),
-        (About.ENGINE, "acceptance_dropped", "warning", _DROP_FIELDS, "The acceptance length is below the engine's baseline, by a `sudden` or a `slow` drop, for `seconds` with drafts. `since` is the most likely begin of a sudden one."),
+        (About.ENGINE, "acceptance_dropped", "warning", _DROP_FIELDS, "The acceptance length is below the engine's baseline, by a `sudden` or a `slow` drop, for `seconds` with drafts. `since` is the most likely begin of a sudden one, and empty for a slow one."),
         (About.ENGINE, "acceptance_recovered", "info", _DROP_FIELDS, "The acceptance length is back at the baseline, for `seconds` with drafts."),
         (About.ENGINE, "acceptance_baseline_reset", "info", _DROP_FIELDS, "The drop lasted too long: the baseline is reset to the present acceptance length."),
         (About.ENGINE, "drafting_dropped", "warning", _DRAFTING_FIELDS, "Fewer decode steps have a draft, and the tokens per decode step are below their baseline, for `seconds` with decode steps."),

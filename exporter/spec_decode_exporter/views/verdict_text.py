@@ -6,11 +6,15 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from spec_decode_exporter.analysis.drops.drop import DropKind
+from spec_decode_exporter.analysis.evaluated_window import Basis
+from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.missing_evidence import Evidence
 from spec_decode_exporter.analysis.recommendation import Action
-from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.speculation_state import WHOLE_WINDOW, State
 from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQUESTS, passing_requests
 from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.core.number_formats import plural
+from spec_decode_exporter.core.number_formats import ago, plural, utc_clock
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.window.ledger import Window
@@ -40,13 +44,66 @@ def verdict_text(snapshot: EngineSnapshot) -> str:
     if evaluation.state in STATES:
         return STATES[evaluation.state]
     if evaluation.verdict is Verdict.INSUFFICIENT:
+        return f"{_drop(evaluation)}{_missing(evaluation)}"
+    return f"{_VERDICTS[evaluation.verdict]}: {_figure(snapshot)}{_basis(evaluation)}."
+
+
+def _drop(evaluation: Evaluation) -> str:
+    """Write the newest present drop as a sentence; nothing without one."""
+    live = evaluation.drops.live
+    if not live:
+        return ""
+    kind = min(live, key=lambda each: live[each].age)
+    drop, subject = live[kind], "a decode step" if kind is DropKind.DRAFTING else "a draft"
+    return (
+        f"{_DROPPED[kind]} at {utc_clock(evaluation.wall - drop.age)}, {ago(drop.age)}: {subject} gave "
+        f"{drop.baseline_length:.2f} tokens, and gives {drop.length:.2f}. "
+    )
+
+
+_DROPPED: Final = {DropKind.SUDDEN: "Acceptance dropped", DropKind.DRAFTING: "Drafting dropped"}
+
+
+def _missing(evaluation: Evaluation) -> str:
+    """Write the evidence that a verdict needs."""
+    its = evaluation.evaluated
+    if its is None or not its.missing:
         return "Too little was drafted, or too unevenly, to say whether speculation pays."
-    return f"{_VERDICTS[evaluation.verdict]}: {_figure(snapshot)}."
+    since = f" since {utc_clock(its.choice.since)}" if its.choice.since is not None else ""
+    needs = " or ".join(_NEEDS[need.evidence][0].format(need.needed) for need in its.missing)
+    seen = "; ".join(_NEEDS[need.evidence][1].format(need.seen) for need in its.missing)
+    return f"Too early to say whether speculation pays: a verdict needs {needs}; {seen}{since}."
+
+
+_NEEDS: Final = {
+    Evidence.DRAFTS: ("{:,.0f} drafts", "{:,.0f} seen"),
+    Evidence.REQUESTS: ("{:.0f} requests one after the other", "{:.1f} seen"),
+    Evidence.SECONDS: ("{:.0f} s", "{:.0f} s seen"),
+    Evidence.POLLS: ("{:.0f} polls", "{:.0f} seen"),
+    Evidence.HALF_WIDTH: (
+        "bounds of the acceptance length within ±{:.0%}",
+        "they are ±{:.0%}: the requests differ much",
+    ),
+}
+"""Texts of evidence that is needed, and that was seen."""
+
+
+def _basis(evaluation: Evaluation) -> str:
+    """Write the time that the verdict covers, if it is not the longest window."""
+    its = evaluation.evaluated
+    if its is None:
+        return ""
+    seconds = f"{its.choice.window.seconds:.0f} s"
+    if its.choice.since is not None:
+        return f", since the change at {utc_clock(its.choice.since)} ({seconds})"
+    if its.choice.basis is Basis.SHORTER:
+        return f", by the last {seconds}, which contradict the longer window"
+    return f" (early, from {seconds})" if its.choice.is_early else ""
 
 
 def _figure(snapshot: EngineSnapshot) -> str:
     """Write the speed-up or, if the cost is unknown, the acceptance length."""
-    figures = snapshot.figures[-1]
+    figures = snapshot.evaluated or snapshot.figures[-1]
     speedup, length = (figures.value(key) for key in ("estimated_speedup_ratio", "acceptance_length_tokens"))
     if speedup is not None:
         span = _between(figures.estimate("estimated_speedup_ratio"), figures.window)
@@ -70,6 +127,19 @@ _COLLECT: Final = {
     State.UNREACHABLE: "Nothing to advise: it is absent.",
 }
 _UNKNOWN: Final = "No advice: too little is known of its present drafts."
+
+
+def _collect(snapshot: EngineSnapshot) -> str:
+    evaluation = snapshot.evaluation
+    its = evaluation.evaluated
+    if evaluation.state in _COLLECT:
+        return _COLLECT[evaluation.state]
+    if its is None or evaluation.verdict is Verdict.INSUFFICIENT or its.choice.is_advisable:
+        return _UNKNOWN
+    if its.choice.basis is Basis.SHORTER:
+        return "No advice now: the last minutes contradict each other."
+    needed, seen = WHOLE_WINDOW * its.choice.longest, its.choice.window.seconds
+    return f"No advice yet: it needs {needed:.0f} s; {seen:.0f} s seen."
 
 
 def recommendation_text(snapshot: EngineSnapshot) -> str:
@@ -125,5 +195,5 @@ _RECOMMENDATIONS: Final[Mapping[Action, Callable[[EngineSnapshot], str]]] = {
     Action.DISABLE: lambda _: "Switch speculation off: no number of draft tokens is known to pay.",
     Action.LIMIT_BATCH: _limit_batch,
     Action.SWITCH_METHOD: _switch_method,
-    Action.COLLECT: lambda snapshot: _COLLECT.get(snapshot.evaluation.state, _UNKNOWN),
+    Action.COLLECT: _collect,
 }

@@ -108,6 +108,4 @@ class SlowDropDetector:
         if found is None or state.intervals.elapsed - found < FROZEN_SECONDS:
             return None
         self.state = SlowState()
-        return DropChange(
-            self.kind, False, baseline.length, drop.length, drop.seconds, learned_again=True
-        )
+        return DropChange(self.kind, False, baseline.length, drop.length, drop.seconds, learned_again=True)

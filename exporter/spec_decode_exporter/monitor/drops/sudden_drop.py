@@ -169,9 +169,7 @@ class SuddenDropDetector:
         if found is None or state.intervals.elapsed - found < FROZEN_SECONDS:
             return None
         self.restore(SuddenState())
-        return DropChange(
-            self.kind, False, baseline.length, drop.length, drop.seconds, learned_again=True
-        )
+        return DropChange(self.kind, False, baseline.length, drop.length, drop.seconds, learned_again=True)
 
     def _learn(self) -> None:
         state = self.state
