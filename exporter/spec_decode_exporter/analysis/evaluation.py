@@ -176,7 +176,7 @@ class Assessment:
 
 
 def evaluate(windows: tuple[Window, ...], inputs: EvaluationInputs) -> Evaluation:
-    """Evaluate ``windows``, ascending by length; ``evaluated_window`` chooses the one that has the verdict."""
+    """Evaluate ``windows``, ascending by length: see ``evaluated_window`` for the one with the verdict."""
     assessment = assess(windows, inputs)
     return conclude(assessment, assessment.advice)
 

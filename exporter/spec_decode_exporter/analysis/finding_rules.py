@@ -82,17 +82,18 @@ RULES = (
         Severity.WARNING,
         always,
         acceptance.dropped_at(DropKind.SUDDEN),
-        "Acceptance dropped at {began:clock}, {age:ago}: the acceptance length was {baseline:.2f} tokens, and "
-        "is {length:.2f} now. Look for a change at that time: the requests, their temperature, a release.",
+        "Acceptance dropped at {began:clock}, {age:ago}: the acceptance length was {baseline:.2f} tokens, "
+        "and is {length:.2f} now. Look for a change at that time: the requests, their temperature, a "
+        "release.",
     ),
     Rule(
-        FindingName.DRAFTING_DROPPED,
+        FindingName.DRAFTING_DROP,
         Severity.WARNING,
         always,
         acceptance.dropped_at(DropKind.DRAFTING),
         "Since {began:clock}, {age:ago}, fewer decode steps have a draft: a step gave {baseline:.2f} tokens, "
-        "and gives {length:.2f} now. An n-gram or suffix drafter drafts only if text repeats itself: look for "
-        "other requests since that time.",
+        "and gives {length:.2f} now. An n-gram or suffix drafter drafts only if text repeats itself: look "
+        "for other requests since that time.",
     ),
     Rule(
         FindingName.SLOW_DROP,

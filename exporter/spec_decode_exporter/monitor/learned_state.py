@@ -86,7 +86,7 @@ class LearnedState:
             counters[Counter.DRAFTS],
             counters[Counter.ACCEPTED_TOKENS],
             increment.positions,
-            self._decode_steps(increment, history),
+            steps=self._decode_steps(increment, history),
         )
 
     def costs(self, baseline: Sequence[StepTimes] = ()) -> tuple[LoadCost, ...]:

@@ -14,7 +14,7 @@ from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import WHOLE_WINDOW, State
 from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQUESTS, passing_requests
 from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.core.number_formats import ago, plural, utc_clock
+from spec_decode_exporter.core.number_formats import ago, percent, plural, utc_clock
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.window.ledger import Window
@@ -69,21 +69,21 @@ def _missing(evaluation: Evaluation) -> str:
     its = evaluation.evaluated
     if its is None or not its.missing:
         return "Too little was drafted, or too unevenly, to say whether speculation pays."
-    since = f" since {utc_clock(its.choice.since)}" if its.choice.since is not None else ""
-    needs = " or ".join(_NEEDS[need.evidence][0].format(need.needed) for need in its.missing)
-    seen = "; ".join(_NEEDS[need.evidence][1].format(need.seen) for need in its.missing)
-    return f"Too early to say whether speculation pays: a verdict needs {needs}; {seen}{since}."
+    since = "" if its.choice.since is None else f" since {utc_clock(its.choice.since)}"
+    early = f"Too early to say whether speculation pays{since}"
+    if its.missing[0].evidence is Evidence.HALF_WIDTH:
+        needed, seen = percent(its.missing[0].needed), percent(its.missing[0].seen)
+        return f"{early}: the acceptance length is known to ±{seen}, and a verdict needs ±{needed}."
+    needs = ", or ".join(_NEEDS[need.evidence][0].format(need.needed) for need in its.missing)
+    seen = " and ".join(_NEEDS[need.evidence][1].format(need.seen) for need in its.missing)
+    return f"{early}: a verdict needs {needs}; {seen} seen."
 
 
 _NEEDS: Final = {
-    Evidence.DRAFTS: ("{:,.0f} drafts", "{:,.0f} seen"),
-    Evidence.REQUESTS: ("{:.0f} requests one after the other", "{:.1f} seen"),
-    Evidence.SECONDS: ("{:.0f} s", "{:.0f} s seen"),
-    Evidence.POLLS: ("{:.0f} polls", "{:.0f} seen"),
-    Evidence.HALF_WIDTH: (
-        "bounds of the acceptance length within ±{:.0%}",
-        "they are ±{:.0%}: the requests differ much",
-    ),
+    Evidence.DRAFTS: ("{:,.0f} drafts", "{:,.0f}"),
+    Evidence.REQUESTS: ("{:.0f} requests one after the other", "{:.1f}"),
+    Evidence.SECONDS: ("{:.0f} s", "{:.0f} s"),
+    Evidence.POLLS: ("{:.0f} polls", "{:.0f}"),
 }
 """Texts of evidence that is needed, and that was seen."""
 

@@ -1,7 +1,7 @@
 """Drops of drafting: sudden drops of the accepted tokens per decode step, since fewer steps have a draft.
 
-An n-gram or suffix drafter that finds nothing to draft counts no drafts, so the acceptance length 1 + A/D does
-not tell. The same cumulative sums over decode steps do: A per S in place of A per D.
+An n-gram or suffix drafter that finds nothing to draft counts no drafts, so the acceptance length 1 + A/D
+does not tell. The same cumulative sums over decode steps do: A per S in place of A per D.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.monitor.drops.interval import Interval
 from spec_decode_exporter.monitor.drops.sudden_drop import SuddenDropDetector
 
-EVERY_STEP: Final = 0.95
-"""Share of steps with a draft from which an unknown method drafts in every step.
+MIN_PARTLY: Final = 0.5
+"""Share of the time in which some steps have a draft and some have none, if an unknown method searches.
 
-Such a method does not search for text. If it drafts in fewer steps, its schedule pauses it, or it stalled."""
+Other methods draft in every step, or, paused by a schedule or stalled, in none."""
 
 
 class DraftingDropDetector(SuddenDropDetector):
@@ -32,7 +32,7 @@ class DraftingDropDetector(SuddenDropDetector):
     def _is_drop(self, since: Interval) -> bool:
         """Return whether fewer steps have a draft; drafts that are accepted less are a sudden drop."""
         baseline = self.state.baseline
-        usual = baseline.drafted / baseline.drafts
-        if not self.searches and usual >= EVERY_STEP:
+        if not self.searches and baseline.partly < MIN_PARTLY * baseline.drafts:
             return False
+        usual = baseline.drafted / baseline.drafts
         return since.drafted / since.drafts < (1 - self.policy.ratio) * usual

@@ -72,6 +72,7 @@ class DropDetector:
         drafts: int,
         accepted: int,
         positions: Sequence[int],
+        *,
         steps: DecodeSteps | None = None,
     ) -> tuple[DropChange, ...]:
         """Add an increment; return the drops that it begins or ends.

@@ -140,11 +140,10 @@ def _summary(rows: _Rows, page: PageData) -> Markup:
     targets = tag(
         "p", target_list.summary(page), ", as of ", tag("time", clock_time(page.time)), class_="asof"
     )
+    is_known = rows.standings or not rows.omitted
     return tag(
         "section",
-        tag(
-            "h1", headline(rows.standings, rows.dropped) if rows.standings or not rows.omitted else NOT_SHOWN
-        ),
+        tag("h1", headline(rows.standings, rows.dropped) if is_known else NOT_SHOWN),
         targets,
         chips(rows.standings, rows.query) if rows.standings.total() > 1 else "",
         class_="summary",
