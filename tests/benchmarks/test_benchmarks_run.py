@@ -23,7 +23,7 @@ from spec_decode_exporter.config.load import load
 CHECKOUT = Path(__file__).parents[2]
 MODULES = [module.name for module in pkgutil.iter_modules(benchmarks.__path__) if module.name != "__main__"]
 NUMPY = find_spec("numpy") is not None
-WITH_NUMPY = {"coverage", "drops", "experiments", "modes", "references"}
+WITH_NUMPY = {"coverage", "drops", "experiments", "modes", "references", "silent_drafter"}
 PARTS = {"counted", "inside_limits", "page_server", "process"}
 """Parts of other benchmarks, without options of their own."""
 CHEAPEST = {
