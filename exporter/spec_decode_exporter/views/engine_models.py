@@ -105,7 +105,7 @@ class EvaluatedView(View):
 
 
 class EngineView(View):
-    """One engine of one target. The state is of the longest window, and `evaluated` tells of the verdict."""
+    """One engine of one target. The state is of the longest window, the verdict of `evaluated`."""
 
     id: str = Field(description="Stable while target, model name and engine are the same.")
     target: str = Field(description="The label `target`.")
