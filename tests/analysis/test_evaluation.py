@@ -8,6 +8,7 @@ import pytest
 
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
+from spec_decode_exporter.analysis.evaluated_window import Basis, Change
 from spec_decode_exporter.analysis.evaluation import Assumptions, evaluate
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.finding import FindingName
@@ -235,10 +236,63 @@ def test_advice_needs_a_whole_longest_window_and_a_verdict_does_not(case, second
     assert evaluation.recommended is None
 
 
-def test_a_partial_window_has_neither(case):
-    evaluation = evaluated(case(seconds=140), 0.1)
+def test_a_verdict_before_half_of_the_longest_window_is_early(case):
+    evaluation = evaluated(case(seconds=34), 0.1)
+    assert (evaluation.verdict, evaluation.action) == (Verdict.OPTIMAL, Action.COLLECT)
+    assert evaluation.evaluated.choice.is_early
+    assert evaluation.evaluated.choice.window.seconds == 34
+    assert not evaluated(case(seconds=160), 0.1).evaluated.choice.is_early
+    assert evaluation.bounds[-1].acceptance_length is None  # the window of 300 s stays partial
+
+
+def few_requests(case, seconds, requests):
+    """A case in which that many requests passed one after the other."""
+    usual = case(seconds=seconds)
+    counters = list(usual.windows[-1].counters)
+    counters[list(Counter).index(Counter.FIRST_TOKENS)] = requests * 4  # four run at a time
+    last = replace(usual.windows[-1], counters=tuple(counters))
+    return usual._replace(windows=(*usual.windows[:-1], last))
+
+
+@pytest.mark.parametrize(("seconds", "requests"), [(140, 6), (20, 60)])
+def test_a_short_window_without_enough_evidence_has_no_verdict(case, seconds, requests):
+    evaluation = evaluated(few_requests(case, seconds, requests), 0.1)
     assert (evaluation.verdict, evaluation.action) == (Verdict.INSUFFICIENT, Action.COLLECT)
-    assert evaluation.bounds[-1].acceptance_length is None
+    assert evaluation.evaluated.missing
+
+
+def test_the_window_since_a_change_has_verdict_advice_depths_and_findings(case, evaluation_window):
+    since = Change(evaluation_window(POOR, length=60.0), 1_790_000_000.0)
+    good = case()
+    mixed = good._replace(windows=(case(POOR).windows[0], good.windows[-1]))
+    evaluation = evaluated(with_inputs(mixed, change=since), 0.3)
+    assert (evaluation.verdict, evaluation.action) == (Verdict.HARMFUL, Action.DECREASE)
+    assert evaluation.recommended.tokens == 1
+    assert FindingName.LOW_FIRST_POSITION in {finding.name for finding in evaluation.findings}
+    assert evaluation.evaluated.choice.basis is Basis.CHANGE
+    assert evaluation.evaluated.choice.since == 1_790_000_000.0
+
+
+def test_without_enough_evidence_since_a_change_there_is_no_verdict(case, evaluation_window):
+    since = Change(evaluation_window(POOR, length=20.0), 1_790_000_000.0)
+    evaluation = evaluated(with_inputs(case(), change=since), 0.3)
+    assert (evaluation.verdict, evaluation.action) == (Verdict.INSUFFICIENT, Action.COLLECT)
+    assert FindingName.LOW_FIRST_POSITION not in {finding.name for finding in evaluation.findings}
+
+
+def test_a_shorter_window_overrules_a_longer_one_that_it_contradicts(case):
+    good, poor = case(), case(POOR)
+    mixed = good._replace(windows=(poor.windows[0], good.windows[-1]))
+    evaluation = evaluated(mixed, 0.3)
+    assert evaluation.evaluated.choice.basis is Basis.SHORTER
+    assert (evaluation.verdict, evaluation.action) == (Verdict.HARMFUL, Action.COLLECT)
+    assert evaluated(good, 0.3).evaluated.choice.basis is Basis.LONGEST
+
+
+def test_a_shorter_window_without_drafts_overrules_nothing(case):
+    good, silent = case(), case(drafts=0, survival=(0.0,) * 4)
+    mixed = good._replace(windows=(silent.windows[0], good.windows[-1]))
+    assert evaluated(mixed, 0.1).evaluated.choice.basis is Basis.LONGEST
 
 
 def test_thresholds_are_those_of_the_policy(case):

@@ -15,7 +15,7 @@ from spec_decode_exporter.analysis.acceptance_conditions import accepting
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.depth import Depth
-from spec_decode_exporter.analysis.drops.drop import DropKind, DropStatus
+from spec_decode_exporter.analysis.drops.drop import DropKind, DropStatus, LiveDrop
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.finding import FindingName, Severity
 from spec_decode_exporter.analysis.finding_context import FindingContext, drafting
@@ -123,11 +123,15 @@ BAD_COST = cost(CostSource.MEASURED, 16.0)
 EDGES = {
     **{
         f"{kind}_drop": (
-            {"drops": DropStatus(2.1, 0.1, 7.0, {kind: True}), "recent_length": 1.4},
-            {"drops": DropStatus(2.1, 0.1, 7.0, {kind: False}), "recent_length": 1.4},
+            {"drops": DropStatus(live={kind: LiveDrop(2.1, 1.4, 125.0)}), "wall": 1_790_000_000.0},
+            {"drops": DropStatus(), "wall": 1_790_000_000.0},
         )
-        for kind in DropKind
+        for kind in (DropKind.SUDDEN, DropKind.DRAFTING)
     },
+    "slow_drop": (
+        {"drops": DropStatus(2.1, 0.1, 7.0, {DropKind.SLOW: True}), "recent_length": 1.4},
+        {"drops": DropStatus(2.1, 0.1, 7.0, {DropKind.SLOW: False}), "recent_length": 1.4},
+    ),
     "stalled": (
         {"drafts": 0, "positions": (0,) * 4, "state": State.STALLED},
         {"drafts": 0, "positions": (0,) * 4, "state": State.IDLE},
@@ -241,8 +245,13 @@ def test_a_text_has_all_its_numbers_and_a_remedy(found, name):
     [
         (
             "sudden_drop",
-            {"baseline": 2.1, "length": 1.4},
-            "Acceptance dropped suddenly: the acceptance length was 2.10 tokens, and is 1.40 now. ",
+            {"baseline": 2.1, "length": 1.4, "began": 1_789_999_875.0, "age": 125.0},
+            "Acceptance dropped at 14:11:15 UTC, 2 min 5 s ago: the acceptance length was 2.10 tokens, and ",
+        ),
+        (
+            "drafting_drop",
+            {"baseline": 2.1, "length": 1.4, "began": 1_789_999_875.0, "age": 125.0},
+            "Since 14:11:15 UTC, 2 min 5 s ago, fewer decode steps have a draft: a step gave 2.10 tokens, ",
         ),
         (
             "low_first_position",

@@ -69,6 +69,26 @@ def test_a_template_writes_a_count_with_its_noun():
     assert numbers.fill(template, {"tokens": 2.0, "before": 4.0}) == "2 draft tokens instead of 4"
 
 
+def test_a_template_writes_a_time_and_an_age():
+    template = "since {began:clock}, {age:ago}"
+    text = numbers.fill(template, {"began": 1_790_000_000.4, "age": 34.4})
+    assert text == "since 14:13:20 UTC, 34 s ago"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-1.0, "0 s ago"),
+        (59.4, "59 s ago"),
+        (59.6, "1 min 0 s ago"),
+        (125.0, "2 min 5 s ago"),
+        (3780.0, "1 h 3 min ago"),
+    ],
+)
+def test_an_age_has_its_two_largest_units(seconds, text):
+    assert numbers.ago(seconds) == text
+
+
 def test_unknown_bounds_are_empty():
     assert numbers.bounds(1.2, 1.35) == "1.20 to 1.35"
     assert numbers.bounds(0.6, 0.65, 3) == "0.600 to 0.650"

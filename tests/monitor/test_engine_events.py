@@ -176,12 +176,38 @@ def test_other_traffic_that_explains_a_fall_has_an_event_that_is_not_bad():
     ],
 )
 def test_a_drop_has_an_event_with_its_numbers(dropped, learned_again, name):
-    change = DropChange(DropKind.SUDDEN, dropped, 2.1004, 1.4, 8.04, learned_again)
-    event = drop_event(change)
+    change = DropChange(DropKind.SUDDEN, dropped, 2.1004, 1.4, 8.04, 9.0, learned_again)
+    event = drop_event(change, 1_790_000_009.0)
     assert (event.name, event.is_bad) == (name, dropped)
     assert event.fields == {
         "kind": "sudden",
         "baseline_acceptance_length": 2.1,
         "acceptance_length": 1.4,
         "seconds": 8.0,
+        "since": "2026-09-21T14:13:20Z",
     }
+
+
+@pytest.mark.parametrize(
+    ("dropped", "learned_again", "name"),
+    [
+        (True, False, "drafting_dropped"),
+        (False, False, "drafting_recovered"),
+        (False, True, "drafting_baseline_reset"),
+    ],
+)
+def test_a_drop_of_drafting_has_an_event_with_tokens_per_step(dropped, learned_again, name):
+    change = DropChange(DropKind.DRAFTING, dropped, 2.1004, 1.02, 8.04, 9.0, learned_again)
+    event = drop_event(change, 1_790_000_009.0)
+    assert (event.name, event.is_bad) == (name, dropped)
+    assert event.fields == {
+        "baseline_tokens_per_step": 2.1,
+        "tokens_per_step": 1.02,
+        "seconds": 8.0,
+        "since": "2026-09-21T14:13:20Z",
+    }
+
+
+def test_a_slow_drop_began_at_no_moment():
+    event = drop_event(DropChange(DropKind.SLOW, True, 2.1, 1.9, 600.0), 1_790_000_009.0)
+    assert event.fields["since"] == ""

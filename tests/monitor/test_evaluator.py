@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from spec_decode_exporter.analysis.evaluated_window import Change
 from spec_decode_exporter.analysis.evaluation import Assumptions
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation import Speculation
@@ -63,6 +64,27 @@ class TestAdvice:
         evaluation = evaluator.evaluate(case(), 1005.0)
         assert (evaluation.verdict, evaluation.action) == (Verdict.MARGINAL, Action.DECREASE)
         assert evaluation.recommended.tokens == 1
+
+    def test_begins_again_at_a_change(self, case, evaluator_at):
+        evaluator = evaluator_at(0.1)
+        evaluator.evaluate(case(), 1000.0)
+        poor = case(POOR)
+        changed = poor._replace(inputs=replace(poor.inputs, changes=1))
+        assert evaluator.evaluate(changed, 1005.0).recommended.tokens == 1
+
+    def test_since_a_change_lasts_as_long_as_the_window_that_gave_it(
+        self, case, evaluator_at, evaluation_window
+    ):
+        evaluator = evaluator_at(0.1)
+
+        def since(survival, seconds):
+            change = Change(evaluation_window(survival, length=seconds), 0.0)
+            usual = case(survival)
+            return usual._replace(inputs=replace(usual.inputs, change=change, changes=1))
+
+        assert evaluator.evaluate(since(POOR, 30.0), 1000.0).recommended.tokens == 1
+        assert evaluator.evaluate(since((0.80, 0.65, 0.50, 0.35), 40.0), 1010.0).recommended.tokens == 1
+        assert evaluator.evaluate(since((0.80, 0.65, 0.50, 0.35), 90.0), 1100.0).recommended.tokens == 4
 
     def test_begins_again_with_another_longest_window(self, case, evaluator_at):
         evaluator = evaluator_at(0.1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.evaluated_window import Basis
 from spec_decode_exporter.analysis.evaluation import Assumptions
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation import Speculation
@@ -41,7 +42,7 @@ def watched(scenario, seconds, *, cost):
 
 
 @pytest.mark.parametrize(
-    ("name", "seconds", "paying"), [("steady", 400, True), ("harmful", 400, False), ("overload", 330, False)]
+    ("name", "seconds", "paying"), [("steady", 400, True), ("harmful", 400, False), ("overload", 330, None)]
 )
 def test_the_speedup_is_estimated_from_the_cost_and_the_verdict_is_right(name, seconds, paying):
     scenario = load_scenario(name)
@@ -51,6 +52,8 @@ def test_the_speedup_is_estimated_from_the_cost_and_the_verdict_is_right(name, s
         true = speedup(scenario, seconds - window.length, seconds, seed=3)
         # What is left is the time for prompts, which a step with drafts shares with one without.
         assert estimated_speedup_ratio(window, cost) == pytest.approx(true, rel=0.1)
+    if paying is None:  # the next test is about its verdict
+        return
     assert (evaluation.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}) is paying
     assert (evaluation.verdict is Verdict.HARMFUL) is not paying
     assert paying or evaluation.action in {Action.DISABLE, Action.DECREASE, Action.LIMIT_BATCH}
@@ -80,6 +83,17 @@ def test_a_server_that_enables_speculation_is_compared_with_its_time_without():
     true_first = (after - before) / (number - number_before)
     assert request.first_token_seconds == pytest.approx(true_first, rel=0.01)
     assert request.prefix_hit_ratio == pytest.approx(0.25, abs=0.03)
+
+
+def test_a_verdict_is_not_about_an_overload_that_the_short_window_excludes():
+    # From 210 s on one request a second arrives: drafting pays again, and did not over five minutes.
+    scenario = load_scenario("overload")
+    findings = watched(scenario, 330, cost=target_settings(scenario)["cost"]).snapshot(330.0)
+    evaluation = findings.evaluation
+    assert evaluation.bounds[-1].speedup.upper < 1 < evaluation.bounds[0].speedup.lower
+    assert evaluation.evaluated.choice.basis is Basis.SHORTER
+    assert evaluation.verdict is Verdict.HEALTHY
+    assert evaluation.action is Action.COLLECT
 
 
 def test_a_server_that_stops_drafting_at_large_batches_tells_what_drafting_costs():

@@ -9,9 +9,12 @@ import pytest
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
+from spec_decode_exporter.analysis.drops.drop import DropKind, DropStatus, LiveDrop
 from spec_decode_exporter.analysis.end_to_end import EndToEnd, EndToEndBasis
+from spec_decode_exporter.analysis.evaluated_window import Basis
 from spec_decode_exporter.analysis.evaluation import Bounds, Evaluation
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
+from spec_decode_exporter.analysis.missing_evidence import Evidence, Need
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.speedup import SpeedupRange
@@ -151,14 +154,10 @@ def test_a_verdict_without_bounds_gives_the_reason(busy):
         window = busy.windows[-1]
         counters = [*window.counters]
         counters[Counter.FIRST_TOKENS] = first_tokens
-        unsure = replace(
-            busy.evaluation,
-            verdict=Verdict.OPTIMAL,
-            bounds=(Bounds(None, None, None, None),) * len(busy.windows),
-            requests=(),
-        )
-        windows = (*busy.windows[:-1], replace(window, counters=tuple(counters)))
-        return verdict_text(replace(busy, windows=windows, evaluation=unsure))
+        choice = replace(busy.evaluation.evaluated.choice, window=replace(window, counters=tuple(counters)))
+        its = busy.evaluation.evaluated._replace(choice=choice, bounds=Bounds(None, None, None))
+        unsure = replace(busy.evaluation, verdict=Verdict.OPTIMAL, evaluated=its)
+        return verdict_text(replace(busy, evaluation=unsure))
 
     assert said(1).endswith("(too few requests passed for bounds), decode only.")
     assert said(None).endswith("(its bounds are unknown), decode only.")
@@ -176,3 +175,88 @@ def test_a_verdict_without_bounds_gives_the_reason(busy):
 def test_the_reason_for_no_advice_follows_from_the_state(busy, state, said):
     evaluation = replace(busy.evaluation, action=Action.COLLECT, state=state)
     assert said in recommendation_text(replace(busy, evaluation=evaluation))
+
+
+def chosen(busy, needs=(), verdict=Verdict.OPTIMAL, *, seconds=300.0, live=None, **more):
+    """A snapshot whose verdict covers a window of some seconds."""
+    its = busy.evaluation.evaluated
+    window = replace(its.choice.window, seconds=seconds)
+    its = its._replace(choice=replace(its.choice, window=window, **more), missing=needs)
+    return replace(
+        busy,
+        evaluation=replace(
+            busy.evaluation,
+            evaluated=its,
+            verdict=verdict,
+            action=Action.COLLECT,
+            recommended=None,
+            drops=DropStatus(live=live or {}),
+            wall=AT,
+        ),
+    )
+
+
+AT = 1_790_000_000.0
+"""14:13:20 UTC."""
+
+
+def test_an_early_verdict_says_from_how_many_seconds(busy):
+    early = chosen(busy, seconds=34.0)
+    assert verdict_text(early).endswith(" (early, from 34 s).")
+    assert recommendation_text(early) == "No advice yet: it needs 255 s; 34 s seen."
+    assert "early" not in verdict_text(chosen(busy, seconds=150.0))
+
+
+def test_a_verdict_since_a_change_names_its_time(busy):
+    text = verdict_text(chosen(busy, seconds=34.0, basis=Basis.CHANGE, since=AT - 34))
+    assert text.endswith(", since the change at 14:12:46 UTC (34 s).")
+
+
+def test_a_verdict_of_a_shorter_window_says_that_the_longer_one_is_contradicted(busy):
+    shorter = chosen(busy, seconds=30.0, basis=Basis.SHORTER)
+    assert verdict_text(shorter).endswith(", by the last 30 s, which contradict the longer window.")
+    assert recommendation_text(shorter) == "No advice now: the last minutes contradict each other."
+
+
+@pytest.mark.parametrize(
+    ("needs", "text"),
+    [
+        ([Need(Evidence.SECONDS, 100.0, 84.0)], "a verdict needs 100 s; 84 s seen."),
+        ([Need(Evidence.DRAFTS, 100, 37)], "a verdict needs 100 drafts; 37 seen."),
+        ([Need(Evidence.POLLS, 3, 2)], "a verdict needs 3 polls; 2 seen."),
+        (
+            [Need(Evidence.REQUESTS, 7, 3.2), Need(Evidence.SECONDS, 150.0, 34.0)],
+            "a verdict needs 7 requests one after the other, or 150 s; 3.2 and 34 s seen.",
+        ),
+        (
+            [Need(Evidence.HALF_WIDTH, 0.25, 0.31)],
+            "the acceptance length is known to ±31.0 %, and a verdict needs ±25.0 %.",
+        ),
+    ],
+)
+def test_too_little_evidence_is_named(busy, needs, text):
+    said = verdict_text(chosen(busy, tuple(needs), Verdict.INSUFFICIENT))
+    assert said == f"Too early to say whether speculation pays: {text}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (
+            DropKind.SUDDEN,
+            "Acceptance dropped at 14:12:46 UTC, 34 s ago: a draft gave 3.26 tokens, and gives ",
+        ),
+        (
+            DropKind.DRAFTING,
+            "Drafting dropped at 14:12:46 UTC, 34 s ago: a decode step gave 3.26 tokens, and gives ",
+        ),
+    ],
+)
+def test_a_present_drop_without_enough_data_since_comes_first(busy, kind, text):
+    needs = (Need(Evidence.REQUESTS, 7, 3.2),)
+    live = {kind: LiveDrop(3.26, 1.4, 34.0)}
+    since = chosen(busy, needs, Verdict.INSUFFICIENT, live=live, basis=Basis.CHANGE, since=AT - 34)
+    assert verdict_text(since) == (
+        f"{text}1.40. Too early to say whether speculation pays since 14:12:46 UTC: a verdict needs 7 requests "
+        "one after the other; 3.2 seen."
+    )

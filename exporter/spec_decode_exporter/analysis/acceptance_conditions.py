@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.analysis.finding_context import FindingContext, Values, above, below, drafting
-from spec_decode_exporter.analysis.speculation_state import is_whole
 from spec_decode_exporter.analysis.statistics.ratio_bounds import (
     MIN_BOUND_REQUESTS,
     effective_requests,
@@ -45,6 +44,23 @@ def dropped(kind: DropKind) -> Callable[[FindingContext], Values | None]:
         if not context.drops.dropped.get(kind) or baseline is None or length is None:
             return None
         return {"baseline": baseline, "length": length}
+
+    return condition
+
+
+def dropped_at(kind: DropKind) -> Callable[[FindingContext], Values | None]:
+    """Return the condition of a drop of a kind that began at a moment."""
+
+    def condition(context: FindingContext) -> Values | None:
+        drop = context.drops.live.get(kind)
+        if drop is None:
+            return None
+        return {
+            "baseline": drop.baseline_length,
+            "length": drop.length,
+            "began": context.wall - drop.age,
+            "age": drop.age,
+        }
 
     return condition
 
@@ -88,7 +104,7 @@ def drafter_is_dead(context: FindingContext) -> Values | None:
 def repetition(context: FindingContext) -> Values | None:
     """Condition: almost every first position is accepted, over a whole window."""
     first, threshold = context.survival(0), context.policy.findings.repetition_first_position
-    if first is None or first < threshold or not is_whole(context.window):
+    if first is None or first < threshold or not context.is_whole:
         return None
     return {"acceptance": first, "threshold": threshold, "seconds": context.window.seconds}
 

@@ -16,21 +16,32 @@ from spec_decode_exporter.analysis.crossover import crossover_running_requests
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth, depths, marginal_benefits, recommended
 from spec_decode_exporter.analysis.drops.drop import DropStatus
 from spec_decode_exporter.analysis.end_to_end import EndToEnd, capped, end_to_end
+from spec_decode_exporter.analysis.evaluated_window import (
+    MIN_SECONDS,
+    Basis,
+    Change,
+    EvaluatedWindow,
+    contradicts,
+    since_change,
+    unless_enough,
+)
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.finding import Finding
 from spec_decode_exporter.analysis.finding_context import FindingContext
 from spec_decode_exporter.analysis.finding_rules import findings
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.measured_cost import MeasuredCost
+from spec_decode_exporter.analysis.missing_evidence import Need, missing
 from spec_decode_exporter.analysis.recommendation import Action, recommendation
 from spec_decode_exporter.analysis.request_baseline import RequestBaseline
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.speculation_state import State, drafts_what_it_finds, is_whole, state
+from spec_decode_exporter.analysis.speculation_state import State, drafts_what_it_finds, state
 from spec_decode_exporter.analysis.speedup import (
     SpeedupRange,
     break_even_cost_estimate,
     speedup_estimate,
     speedup_range,
+    tokens_per_step_estimate,
 )
 from spec_decode_exporter.analysis.statistics.ratio_bounds import (
     acceptance_length_estimate,
@@ -78,6 +89,12 @@ class EvaluationInputs:
     """Another method for the same model that is significantly faster (95 %), by an experiment."""
     request_baseline: RequestBaseline | None = None
     """Requests of the same model without speculation; None if unknown."""
+    change: Change | None = None
+    """Last detected change; None without one since the windows began."""
+    changes: int = 0
+    """Number of changes and window resets so far."""
+    wall: float = 0.0
+    """Unix time of the newest poll."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +106,7 @@ class Bounds:
     speedup: Estimate | None
     """With the interval of the cost."""
     break_even_cost: Estimate | None
+    tokens_per_step: Estimate | None = None
 
 
 class EngineAdvice(NamedTuple):
@@ -99,6 +117,40 @@ class EngineAdvice(NamedTuple):
 
 
 NO_ADVICE = EngineAdvice()
+NO_BOUNDS = Bounds(None, None, None, None)
+
+
+class WindowEvaluation(NamedTuple):
+    """Cost, bounds and speed-ups of one window."""
+
+    cost: Cost | None
+    """None if unknown."""
+    assumed: Cost
+    """The cost, or that of any drafter if it is unknown."""
+    bounds: Bounds
+    speedup: SpeedupRange | None
+    """Speed-up at the possible costs."""
+    request: EndToEnd | None
+    """Speed-up of whole requests."""
+
+
+class Evaluated(NamedTuple):
+    """Evaluated window with its cost and its bounds."""
+
+    choice: EvaluatedWindow
+    result: WindowEvaluation
+    missing: tuple[Need, ...] = ()
+    """Evidence that a verdict needs, any one of them; empty with a verdict."""
+
+    @property
+    def cost(self) -> Cost | None:
+        """Cost of speculation in the window."""
+        return self.result.cost
+
+    @property
+    def bounds(self) -> Bounds:
+        """Bounds of the window."""
+        return self.result.bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,22 +173,26 @@ class Evaluation:
     findings: tuple[Finding, ...] = ()
     faster: FasterMethod | None = None
     """Better method, as long as an experiment shows one."""
-    speedup: SpeedupRange | None = None
-    """Speed-up in the longest window at the possible costs; of any drafter's if the cost is unknown."""
     requests: tuple[EndToEnd | None, ...] = ()
     """Speed-up of whole requests in each window."""
     request_baseline: RequestBaseline | None = None
     """Requests without speculation, if they are known."""
-
-    @property
-    def request(self) -> EndToEnd | None:
-        """Speed-up of whole requests in the longest window."""
-        return self.requests[-1] if self.requests else None
+    evaluated: Evaluated | None = None
+    """Window of the verdict, the advice, the depths and the findings, with its cost and bounds."""
+    drops: DropStatus = field(default_factory=DropStatus)
+    """Drops at the moment of the evaluation."""
+    wall: float = 0.0
+    """Unix time of the evaluation."""
 
     @property
     def cost(self) -> Cost | None:
         """Cost of speculation in the longest window."""
         return self.costs[-1] if self.costs else None
+
+    @property
+    def request(self) -> EndToEnd | None:
+        """Speed-up of whole requests in the longest window."""
+        return self.requests[-1] if self.requests else None
 
 
 UNREACHABLE = Evaluation(State.UNREACHABLE)
@@ -147,95 +203,139 @@ class Assessment:
     """First half of an evaluation: all but the findings and the final advice."""
 
     context: FindingContext
-    speedup: SpeedupRange | None
-    costs: tuple[Cost | None, ...]
-    bounds: tuple[Bounds, ...]
-    requests: tuple[EndToEnd | None, ...]
+    results: tuple[WindowEvaluation, ...]
+    """Results of each window."""
     depths: tuple[Depth, ...]
     advice: EngineAdvice
-    """EngineAdvice by these windows alone; ``NO_ADVICE`` unless ``is_advisable``."""
+    """Advice by these windows alone; ``NO_ADVICE`` unless ``is_advisable``."""
+    evaluated: Evaluated
+    changes: int
+    """Number of changes and window resets so far."""
 
     @property
     def is_advisable(self) -> bool:
-        """Return whether advice is possible: the longest window has a verdict and covers its length."""
-        return _is_advisable(self.context)
+        """Return whether advice is possible: the evaluated window has a verdict and suffices for advice."""
+        return _is_advisable(self.context, self.evaluated.choice)
 
 
 def evaluate(windows: tuple[Window, ...], inputs: EvaluationInputs) -> Evaluation:
-    """Evaluate ``windows``, ascending by length; the longest one has the verdict."""
+    """Evaluate ``windows``, ascending by length: see ``evaluated_window`` for the one with the verdict."""
     assessment = assess(windows, inputs)
     return conclude(assessment, assessment.advice)
 
 
 def assess(windows: tuple[Window, ...], inputs: EvaluationInputs) -> Assessment:
     """Return the first half of the evaluation of ``windows``, ascending by length."""
-    window, assumptions = windows[-1], inputs.assumptions
-    known = _knowledge(inputs)
-    costs = tuple(_cost(each, known, inputs) for each in windows)
-    assumed = tuple(cost or _assumed(each, known) for each, cost in zip(windows, costs, strict=True))
-    bounds = tuple(
-        _bounds(each, cost, some) for each, cost, some in zip(windows, costs, assumed, strict=True)
-    )
-    requests = tuple(
-        _request(*each, inputs.request_baseline) for each in zip(windows, costs, bounds, strict=True)
-    )
-    cost = costs[-1]
-    speedup = _speedup(window, assumed[-1], bounds[-1], known, assumptions.policy)
-    context = FindingContext(
-        window,
-        assumptions.policy,
-        _state(window, inputs),
-        capped(
-            verdict(
-                window,
-                length=bounds[-1].acceptance_length,
-                speedup=speedup,
-                is_cost_known=cost is not None,
-                policy=assumptions.policy,
-            ),
-            requests[-1],
-            assumptions.policy.speedup,
-        ),
-        bounds[-1].acceptance_length,
-        cost,
-        crossover=_crossover(window, known),
-        latencies=inputs.latencies,
-        broken=inputs.broken,
-        speculation=assumptions.speculation,
-        drops=inputs.drops,
-        recent_length=acceptance_length_tokens(windows[0]),
-        faster=inputs.faster,
-        speedup=speedup,
-        assumed_cost=assumed[-1],
-        break_even_cost=bounds[-1].break_even_cost,
-        cost_settings=assumptions.cost,
-        request_baseline=inputs.request_baseline,
-    )
+    results = tuple(_result(each, inputs) for each in windows)
+    evaluated = _evaluated(windows, results, inputs)
+    context = _context(windows, evaluated, inputs)
+    window, cost = context.window, context.cost
     possible = () if cost is None else depths(window, cost)
-    return Assessment(context, speedup, costs, bounds, requests, possible, _advice(context, possible))
+    if context.verdict is Verdict.INSUFFICIENT:
+        evaluated = evaluated._replace(missing=missing(evaluated.choice, context.length, context.policy))
+    advice = _advice(context, evaluated.choice, possible)
+    return Assessment(context, results, possible, advice, evaluated, inputs.changes)
 
 
 def conclude(assessment: Assessment, advice: EngineAdvice) -> Evaluation:
     """Return the evaluation with ``advice``."""
-    context, cost, known = assessment.context, assessment.costs[-1], assessment.depths
+    context, cost, known = assessment.context, assessment.evaluated.cost, assessment.depths
     matching = (depth for depth in (NO_SPECULATION, *known) if depth.tokens == advice.tokens)
     depth = next(matching, None)
     return Evaluation(
         context.state,
         context.verdict,
         advice.action,
-        assessment.costs,
+        tuple(each.cost for each in assessment.results),
         context.crossover,
-        assessment.bounds,
+        tuple(each.bounds for each in assessment.results),
         known,
         () if cost is None else marginal_benefits(context.window, cost, known),
         depth,
         findings(replace(context, depth=depth)),
         context.faster,
-        assessment.speedup,
-        requests=assessment.requests,
+        requests=tuple(each.request for each in assessment.results),
         request_baseline=context.request_baseline,
+        evaluated=assessment.evaluated,
+        drops=context.drops,
+        wall=context.wall,
     )
+
+
+def _context(windows: tuple[Window, ...], evaluated: Evaluated, inputs: EvaluationInputs) -> FindingContext:
+    window, result, assumptions = evaluated.choice.window, evaluated.result, inputs.assumptions
+    return FindingContext(
+        window,
+        assumptions.policy,
+        _state(windows[-1], inputs),
+        _verdict(window, result, assumptions.policy),
+        result.bounds.acceptance_length,
+        result.cost,
+        crossover=_crossover(window, inputs),
+        latencies=inputs.latencies,
+        broken=inputs.broken,
+        speculation=assumptions.speculation,
+        drops=inputs.drops,
+        recent_length=acceptance_length_tokens(windows[0]),
+        faster=inputs.faster,
+        speedup=result.speedup,
+        assumed_cost=result.assumed,
+        break_even_cost=result.bounds.break_even_cost,
+        cost_settings=assumptions.cost,
+        request_baseline=inputs.request_baseline,
+        evaluated=evaluated.choice,
+        wall=inputs.wall,
+    )
+
+
+def _evaluated(
+    windows: tuple[Window, ...], results: Sequence[WindowEvaluation], inputs: EvaluationInputs
+) -> Evaluated:
+    """Return the window that has the verdict."""
+    choice = since_change(windows, inputs.change)
+    if choice.basis is Basis.LONGEST and not windows[-1].partial:
+        chosen = Evaluated(choice, results[-1])
+    else:
+        chosen = Evaluated(choice, _result(choice.window, inputs))
+    enough = unless_enough(chosen.choice, chosen.bounds)
+    if enough.window.partial:
+        return Evaluated(enough, chosen.result._replace(bounds=NO_BOUNDS))
+    policy = inputs.assumptions.policy
+    for window, result in reversed(list(zip(windows, results, strict=True))):
+        if not MIN_SECONDS <= window.seconds < chosen.choice.window.seconds or window.partial:
+            continue
+        claimed = _verdict(chosen.choice.window, chosen.result, policy)
+        if contradicts(result.bounds, chosen.bounds, claimed, policy.speedup):
+            chosen = Evaluated(EvaluatedWindow(window, Basis.SHORTER, windows[-1].length), result)
+    return chosen
+
+
+def _result(window: Window, inputs: EvaluationInputs) -> WindowEvaluation:
+    """Return cost, bounds and speed-ups of a window."""
+    known = _knowledge(inputs)
+    cost = _cost(window, known, inputs)
+    assumed = cost or _assumed(window, known)
+    bounds = _bounds(window, cost, assumed)
+    speedup = None if cost is None else estimated_speedup_ratio(window, cost)
+    return WindowEvaluation(
+        cost,
+        assumed,
+        bounds,
+        _speedup(window, assumed, bounds, known, inputs.assumptions.policy),
+        end_to_end(window, speedup, bounds.speedup, inputs.request_baseline),
+    )
+
+
+def _verdict(window: Window, result: WindowEvaluation, policy: Policy) -> Verdict:
+    """Return the verdict by a window, limited by that of whole requests."""
+    decoding = verdict(
+        window,
+        length=result.bounds.acceptance_length,
+        speedup=result.speedup,
+        is_cost_known=result.cost is not None,
+        policy=policy,
+    )
+    return capped(decoding, result.request, policy.speedup)
 
 
 def _knowledge(inputs: EvaluationInputs) -> CostKnowledge:
@@ -254,7 +354,8 @@ def _assumed(window: Window, known: CostKnowledge) -> Cost:
     return typical_cost(known, drafting_requests(window), draft_length_tokens(window) or 0.0)
 
 
-def _crossover(window: Window, known: CostKnowledge) -> float | None:
+def _crossover(window: Window, inputs: EvaluationInputs) -> float | None:
+    known = _knowledge(inputs)
     curve = best_curve(known.settings, known.measured, known.method)
     return None if curve is None else crossover_running_requests(window, curve)
 
@@ -292,23 +393,17 @@ def _bounds(window: Window, cost: Cost | None, assumed: Cost) -> Bounds:
         acceptance_length_estimate(window),
         None if cost is None else speedup_estimate(window, cost),
         break_even_cost_estimate(window, assumed.low, assumed.high),
+        tokens_per_step_estimate(window),
     )
 
 
-def _request(
-    window: Window, cost: Cost | None, bounds: Bounds, baseline: RequestBaseline | None
-) -> EndToEnd | None:
-    speedup = None if cost is None else estimated_speedup_ratio(window, cost)
-    return end_to_end(window, speedup, bounds.speedup, baseline)
+def _is_advisable(context: FindingContext, choice: EvaluatedWindow) -> bool:
+    return context.verdict is not Verdict.INSUFFICIENT and choice.is_advisable
 
 
-def _is_advisable(context: FindingContext) -> bool:
-    return context.verdict is not Verdict.INSUFFICIENT and is_whole(context.window)
-
-
-def _advice(context: FindingContext, known: Sequence[Depth]) -> EngineAdvice:
+def _advice(context: FindingContext, choice: EvaluatedWindow, known: Sequence[Depth]) -> EngineAdvice:
     """Return the advice by one window alone."""
-    if not _is_advisable(context):
+    if not _is_advisable(context, choice):
         return NO_ADVICE
     window, cost, policy = context.window, context.cost, context.policy.depth
     best = None if cost is None else recommended(window, cost, known, policy.tolerance)

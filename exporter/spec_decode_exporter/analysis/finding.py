@@ -30,6 +30,7 @@ class FindingName(StrEnum):
     BROKEN_DRAFTED_WITHIN_CONFIGURED = "broken_drafted_within_configured"
     BROKEN_ONE_SERVER = "broken_one_server"
     SUDDEN_DROP = "sudden_drop"
+    DRAFTING_DROP = "drafting_drop"
     SLOW_DROP = "slow_drop"
     STALLED = "stalled"
     DRAFTER_DEAD = "drafter_dead"

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.depth import Depth
 from spec_decode_exporter.analysis.drops.drop import DropStatus
+from spec_decode_exporter.analysis.evaluated_window import EvaluatedWindow
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.request_baseline import RequestBaseline
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.speculation_state import State, is_whole
 from spec_decode_exporter.analysis.speedup import SpeedupRange
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.cost_settings import CostSettings
@@ -30,7 +31,7 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True)
 class FindingContext:
-    """Inputs of the findings about an engine, over the longest window."""
+    """Inputs of the findings about an engine, over the evaluated window."""
 
     window: Window
     policy: Policy
@@ -59,6 +60,15 @@ class FindingContext:
     cost_settings: CostSettings | None = None
     request_baseline: RequestBaseline | None = None
     """Requests of the same model without speculation."""
+    evaluated: EvaluatedWindow | None = None
+    """Choice of the window."""
+    wall: float = 0.0
+    """Unix time of the newest poll."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the evaluated window covers a whole longest one."""
+        return is_whole(self.window) if self.evaluated is None else self.evaluated.is_whole
 
     @property
     def drafts(self) -> int:

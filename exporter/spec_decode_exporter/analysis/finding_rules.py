@@ -92,10 +92,19 @@ RULES = (
         FindingName.SUDDEN_DROP,
         Severity.WARNING,
         always,
-        acceptance.dropped(DropKind.SUDDEN),
-        "Acceptance dropped suddenly: the acceptance length was {baseline:.2f} tokens, and is {length:.2f} "
-        "now. The verdict and the advice cover a longer time and do not include it yet. Look for a change: "
-        "the requests, their temperature, a release.",
+        acceptance.dropped_at(DropKind.SUDDEN),
+        "Acceptance dropped at {began:clock}, {age:ago}: the acceptance length was {baseline:.2f} tokens, "
+        "and is {length:.2f} now. Look for a change at that time: the requests, their temperature, a "
+        "release.",
+    ),
+    Rule(
+        FindingName.DRAFTING_DROP,
+        Severity.WARNING,
+        always,
+        acceptance.dropped_at(DropKind.DRAFTING),
+        "Since {began:clock}, {age:ago}, fewer decode steps have a draft: a step gave {baseline:.2f} tokens, "
+        "and gives {length:.2f} now. An n-gram or suffix drafter drafts only if text repeats itself: look "
+        "for other requests since that time.",
     ),
     Rule(
         FindingName.SLOW_DROP,
@@ -269,9 +278,10 @@ RULES = (
         Severity.INFO,
         acceptance.accepting,
         acceptance.low_first_position,
-        "Position 0 is accepted in {acceptance:.3f} of the drafts, less than {threshold:g}: the drafter "
-        "often misses the very next token. Another number of draft tokens does not help; a drafter trained "
-        "for this target model and these texts does.",
+        "Position 0 is accepted in {acceptance:.3f} of the drafts, less than {threshold:g}: the very next "
+        "token is often another one. Look at the requests first: a high temperature and unusual prompts "
+        "cause this. If they are as intended, use a drafter trained for this target model and these texts; "
+        "another number of draft tokens does not help.",
     ),
     Rule(
         FindingName.HIGH_FIRST_POSITION,

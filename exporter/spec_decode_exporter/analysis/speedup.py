@@ -35,6 +35,20 @@ def speedup_estimate(window: Window, cost: Cost) -> Estimate | None:
     return replace(guess, lower=min(guess.lower, slow.lower), upper=max(guess.upper, fast.upper))
 
 
+def tokens_per_step_estimate(window: Window) -> Estimate | None:
+    """Return the tokens per decode step with their bounds; None if steps are unknown."""
+    if decoded_tokens(window) is None or window[Counter.DECODE_STEPS] is None:
+        return None
+    columns = _columns(window)
+    return ratio_estimate(
+        columns.tokens,
+        columns.steps,
+        cosines(window),
+        lowest=0.0,
+        highest=1.0 + len(window.positions) if window.positions else inf,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class SpeedupRange:
     """Speed-up at the possible costs, for the verdict."""

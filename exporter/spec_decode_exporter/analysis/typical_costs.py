@@ -67,7 +67,7 @@ accepted always costs time."""
 _RIDGE: Final = Range(100.0, 200.0, 400.0)
 """Tokens of a step at which a dense model becomes bound by arithmetic."""
 _LATE_CORNER: Final = 1.3
-"""Upper limit of the cost over a smooth transition at the lowest ridge: kernels bend later and more sharply."""
+"""Upper limit of the cost, over a smooth transition at the lowest ridge: kernels bend more sharply."""
 _LONG_CONTEXT: Final = 0.25
 """Share of the cost that remains where long contexts dominate a step."""
 _EXPERTS_RATIOS: Final = (4.0, 8.0, 16.0, 32.0, 48.0)

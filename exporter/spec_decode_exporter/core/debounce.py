@@ -27,8 +27,12 @@ class Debounce(Generic[T]):
         self._shown: _Offer[T] | None = None
         self._newest: _Offer[T] | None = None
 
-    def offer(self, value: T, now: float) -> T:
-        """Return the value to show at ``now`` (monotonic). The first value is shown at once."""
+    def offer(self, value: T, now: float, seconds: float | None = None) -> T:
+        """Return the value to show at ``now`` (monotonic). The first value is shown at once.
+
+        ``seconds`` replaces the time from now on.
+        """
+        self._seconds = self._seconds if seconds is None else seconds
         if self._newest is None or self._newest.value != value:
             self._newest = _Offer(value, now)
         if self._shown is None or self._shown.value == value or self._is_over(self._shown, self._newest, now):

@@ -6,6 +6,7 @@ An absent value is a dash, never 0. ``web.page.page_numbers`` adds the thin spac
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from math import inf
 from string import Formatter
 from typing import Final
@@ -130,8 +131,26 @@ def three_digits(value: float, max_decimals: int) -> str:
     return f"{value:,.{decimals}f}"
 
 
+def utc_clock(unix: float) -> str:
+    """Write a Unix time as a time of day: ``14:03:05 UTC``."""
+    return f"{datetime.fromtimestamp(unix, UTC):%H:%M:%S} UTC"
+
+
+def ago(seconds: float) -> str:
+    """Write an age in its two largest units: ``34 s ago``, ``2 min 5 s ago``, ``1 h 3 min ago``."""
+    minutes, rest = divmod(round(max(seconds, 0.0)), 60)
+    hours, minutes_rest = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes_rest} min ago"
+    return f"{minutes} min {rest} s ago" if minutes else f"{rest} s ago"
+
+
 def fill(template: str, values: Mapping[str, float]) -> str:
-    """Fill a template of ``str.format``; ``{tokens:plural draft token}`` writes a count with its noun."""
+    """Fill a template of ``str.format`` with three more formats.
+
+    ``{tokens:plural draft token}`` writes a count with its noun, ``{began:clock}`` a Unix time as the time of
+    day, and ``{age:ago}`` an age in seconds.
+    """
     return _FORMATTER.vformat(template, (), values)
 
 
@@ -140,12 +159,14 @@ def fields(template: str) -> frozenset[str]:
     return frozenset(name for _, name, _, _ in _FORMATTER.parse(template) if name)
 
 
-class _PluralFormatter(Formatter):
+class _ValueFormatter(Formatter):
     def format_field(self, value: float, format_spec: str) -> str:
         command, _, noun = format_spec.partition(" ")
         if command == "plural":
             return plural(round(value), noun)
-        return format(value, format_spec)
+        write = _COMMANDS.get(command)
+        return format(value, format_spec) if write is None else write(value)
 
 
-_FORMATTER: Final = _PluralFormatter()
+_COMMANDS: Final = {"clock": utc_clock, "ago": ago}
+_FORMATTER: Final = _ValueFormatter()

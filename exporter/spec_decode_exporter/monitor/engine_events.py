@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from spec_decode_exporter.analysis.drops.drop import DropChange
+from datetime import UTC, datetime
+
+from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.recommendation import Action
@@ -37,13 +39,17 @@ def check_event(check: Check, counts: Counts, *, broken: bool) -> Event:
     return Event("check_broken" if broken else "check_holds_again", fields, is_bad=broken)
 
 
-def drop_event(change: DropChange) -> Event:
-    """Return the event of a drop that begins or ends, or of other traffic that explains a fall."""
+def drop_event(change: DropChange, wall: float) -> Event:
+    """Return the event of a drop that begins or ends; ``wall`` is the Unix time of the poll."""
+    began = _utc(wall - change.age) if change.age is not None else ""
+    if change.kind is DropKind.DRAFTING:
+        return _drafting_event(change, began)
     fields: dict[str, object] = {
         "kind": str(change.kind),
         "baseline_acceptance_length": round(change.baseline_length, 3),
         "acceptance_length": round(change.length, 3),
         "seconds": round(change.seconds, 1),
+        "since": began,
     }
     name = "acceptance_dropped" if change.dropped else "acceptance_recovered"
     if change.learned_again:
@@ -51,6 +57,23 @@ def drop_event(change: DropChange) -> Event:
     if change.traffic:
         name = "traffic_changed"
     return Event(name, fields, is_bad=change.dropped)
+
+
+def _drafting_event(change: DropChange, began: str) -> Event:
+    fields: dict[str, object] = {
+        "baseline_tokens_per_step": round(change.baseline_length, 3),
+        "tokens_per_step": round(change.length, 3),
+        "seconds": round(change.seconds, 1),
+        "since": began,
+    }
+    name = "drafting_dropped" if change.dropped else "drafting_recovered"
+    if change.learned_again:
+        name = "drafting_baseline_reset"
+    return Event(name, fields, is_bad=change.dropped)
+
+
+def _utc(unix: float) -> str:
+    return f"{datetime.fromtimestamp(unix, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 class EngineChangeNotifier:

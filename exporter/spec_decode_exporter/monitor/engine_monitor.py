@@ -10,6 +10,7 @@ from typing import Any
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropStatus
+from spec_decode_exporter.analysis.evaluated_window import Change
 from spec_decode_exporter.analysis.evaluation import (
     UNREACHABLE,
     Assumptions,
@@ -72,8 +73,13 @@ class EngineSnapshot:
     """Newest period without speculation of the model on its target; None without one."""
     figures: tuple[WindowFigures, ...] = field(init=False, repr=False, compare=False)
     """The figures of each window, computed once for all readers."""
+    evaluated: WindowFigures | None = field(init=False, repr=False, compare=False)
+    """The figures of the evaluated window; None without an evaluation."""
 
     def __post_init__(self) -> None:
+        its = self.evaluation.evaluated
+        evaluated = WindowFigures(its.choice.window, its.cost, its.bounds) if its else None
+        object.__setattr__(self, "evaluated", evaluated)
         parts = zip_longest(self.windows, self.evaluation.costs, self.evaluation.bounds)
         figures = (
             WindowFigures(window, cost, bounds) for window, cost, bounds in parts if window is not None
@@ -121,6 +127,10 @@ class EngineMonitor:
         self._faster: FasterMethod | None = None
         self._suspected: frozenset[Check] = frozenset()
         self._broken: frozenset[Check] = frozenset()
+        self._wall = 0.0
+        self._changed_at = -inf
+        """Moment of the last detected change of acceptance or drafting (monotonic)."""
+        self._changes = 0
         self.assume(self._assumptions)
 
     def keep(self, windows: Sequence[float]) -> None:
@@ -148,11 +158,13 @@ class EngineMonitor:
             history.observe_latencies(sample, moment, max(interval, latency_interval))
             self._recognise_steps(self._lengths[-1])
         self._invalidate()
+        self._wall = wall
         changes = self._learn(step.increment, sample) if step.increment else ()
+        self._note(changes, moment)
         return [
             *reset_events(step),
             *self._check(step.counts),
-            *map(drop_event, changes),
+            *(drop_event(change, wall) for change in changes),
             *self._evaluate_in_time(moment),
             *self._errors.events(),
         ]
@@ -291,12 +303,29 @@ class EngineMonitor:
             drops=self._drops(),
             faster=self._faster,
             request_baseline=period.request if period else None,
+            change=self._change(),
+            changes=self._changes + history.window_resets,
+            wall=self._wall,
         )
 
     def _period(self) -> PlainPeriod | None:
         """Return the period of the baseline; None without one, and after an internal error."""
         last_seen, wall = self.history.last_seen, self.history.wall
         return self._errors.attempt("baseline", last_seen, lambda: self._learned.baseline.period(wall))
+
+    def _note(self, changes: Sequence[DropChange], moment: float) -> None:
+        """Note the moments at which drops began and ended. A baseline that is reset is no change."""
+        ages = [each.age for each in changes if each.age is not None]
+        if ages:
+            self._changed_at = max(self._changed_at, moment - min(ages))
+            self._changes += 1
+
+    def _change(self) -> Change | None:
+        """Return the last detected change; None if the longest window began after it."""
+        age = self.history.last_seen - self._changed_at
+        if age >= self._lengths[-1]:
+            return None
+        return Change(self.history.window(age), self._wall - age)
 
     def _recognise_steps(self, seconds: float) -> None:
         """Detect whether this process counts decode steps by tokens, once a window contains no earlier one.

@@ -22,7 +22,11 @@ _NEEDS_A_BAD_VERDICT = (Action.DISABLE, Action.LIMIT_BATCH)
 
 
 class Evaluator:
-    """Evaluates one engine repeatedly; its advice changes only after a whole longest window."""
+    """Evaluates one engine repeatedly; its advice changes only after a whole evaluated window.
+
+    That is the longest window, or what came since a change: advice of a minute must not stay for longer. A
+    change ends the advice of the time before it.
+    """
 
     def __init__(self, longest: float) -> None:
         """Debounce advice by ``longest``, the length of the longest window in seconds."""
@@ -33,10 +37,14 @@ class Evaluator:
         self._longest = longest
         self._debounce: Debounce[EngineAdvice] = Debounce(longest)
         self._advised_at = -inf
+        self._changes = 0
 
     def evaluate(self, windows: tuple[Window, ...], inputs: EvaluationInputs, now: float) -> Evaluation:
         """Evaluate ``windows``, ascending by length, at ``now`` (monotonic seconds)."""
         assessment = assess(windows, inputs)
+        if assessment.changes != self._changes:
+            self.keep(self._longest)
+            self._changes = assessment.changes
         return conclude(assessment, self._advice(assessment, now))
 
     def _advice(self, assessment: Assessment, now: float) -> EngineAdvice:
@@ -50,7 +58,8 @@ class Evaluator:
                 self._debounce = Debounce(self._longest)
             return NO_ADVICE
         self._advised_at = now
-        advice = self._debounce.offer(assessment.advice, now)
+        seconds = min(self._longest, assessment.evaluated.choice.window.seconds)
+        advice = self._debounce.offer(assessment.advice, now, seconds)
         if advice.action in _NEEDS_A_BAD_VERDICT and assessment.context.verdict not in NOT_PAYING:
             self._debounce = Debounce(self._longest)
             advice = self._debounce.offer(assessment.advice, now)

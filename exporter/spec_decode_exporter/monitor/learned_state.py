@@ -10,8 +10,9 @@ from spec_decode_exporter.analysis.drops.drop import DropChange, DropStatus
 from spec_decode_exporter.analysis.evaluation import Assumptions
 from spec_decode_exporter.analysis.measured_cost import MeasuredCost
 from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.analysis.speculation_state import drafts_what_it_finds
 from spec_decode_exporter.analysis.typical_costs import fixed_tokens, undrafted_steps_are_plain
-from spec_decode_exporter.monitor.drops.drop_detector import DropDetector
+from spec_decode_exporter.monitor.drops.drop_detector import DecodeSteps, DropDetector
 from spec_decode_exporter.monitor.drops.request_mix import TypeTotals, no_types
 from spec_decode_exporter.monitor.learned_baseline import LearnedBaseline
 from spec_decode_exporter.monitor.step_times import PlainTimes, StepTimes, times_by_load
@@ -98,6 +99,7 @@ class LearnedState:
             counters[Counter.ACCEPTED_TOKENS],
             increment.positions,
             wall=history.wall,
+            steps=self._decode_steps(increment, history),
         )
 
     def costs(self, arms: Sequence[StepTimes] = ()) -> tuple[MeasuredCost, ...]:
@@ -158,6 +160,18 @@ class LearnedState:
             self._learn_queue(sample)
         elif increment.counters[Counter.DRAFTS]:
             self.baseline.drafting()
+
+    def _decode_steps(self, increment: Increment, history: EngineHistory) -> DecodeSteps | None:
+        """Return the steps of an increment if a lack of drafts would be a drop of drafting.
+
+        None if steps are unknown, if a schedule decides which steps have a draft, or if the method drafts in
+        every step: such an engine stalls or is paused.
+        """
+        speculation = self._assumptions.speculation
+        searches = drafts_what_it_finds(speculation.method)
+        if not history.knows_steps or speculation.schedule or (speculation.method and not searches):
+            return None
+        return DecodeSteps(increment.counters[Counter.DECODE_STEPS], searches)
 
     def _learn_queue(self, sample: Sample) -> None:
         """Add the queue times since the last page with histograms to the baseline."""

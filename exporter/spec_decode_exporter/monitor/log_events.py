@@ -46,7 +46,8 @@ class LogEvent:
 _CHECK_FIELDS: Final = ("check", "drafts", "draft_tokens", "accepted_tokens", "accepted_by_position")
 _MIXED_FIELDS: Final = ("window", "requests", "mean_acceptance_ratio", "p10_acceptance_ratio")
 _BREAK_EVEN_FIELDS: Final = ("request_type", "temperature", "window", "requests", "speedup_ratio")
-_DROP_FIELDS: Final = ("kind", "baseline_acceptance_length", "acceptance_length", "seconds")
+_DROP_FIELDS: Final = ("kind", "baseline_acceptance_length", "acceptance_length", "seconds", "since")
+_DRAFTING_FIELDS: Final = ("baseline_tokens_per_step", "tokens_per_step", "seconds", "since")
 
 LOG_EVENTS: Final = tuple(
     LogEvent(*row)
@@ -54,10 +55,13 @@ LOG_EVENTS: Final = tuple(
         (About.ENGINE, "engine_found", "info", ("kind",), "A new engine is on the page, of vLLM or of another server by its `kind`."),
         (About.ENGINE, "engine_summary", "info", ("seconds", "drafts", "…"), "Summary of the engine every `log.summary_interval`; its fields are above. It is no event and has no `event_id`."),
         (About.ENGINE, "engine_reset", "info", ("cause", "counted_since_restart"), "The server's counters were reset: by a `restart`, or by an unexplained `decrease`."),
-        (About.ENGINE, "acceptance_dropped", "warning", _DROP_FIELDS, "The acceptance length is below the engine's baseline, by a `sudden` or a `slow` drop, for `seconds` with drafts."),
+        (About.ENGINE, "acceptance_dropped", "warning", _DROP_FIELDS, "The acceptance length is below the engine's baseline, by a `sudden` or a `slow` drop, for `seconds` with drafts. `since` is the most likely begin of a sudden one, and empty for a slow one."),
         (About.ENGINE, "acceptance_recovered", "info", _DROP_FIELDS, "The acceptance length is back at the baseline, for `seconds` with drafts."),
         (About.ENGINE, "traffic_changed", "info", _DROP_FIELDS, "The acceptance length fell as far as a slow drop, by another mix of request types alone."),
         (About.ENGINE, "acceptance_baseline_reset", "info", _DROP_FIELDS, "The drop lasted too long: the baseline is reset to the present acceptance length."),
+        (About.ENGINE, "drafting_dropped", "warning", _DRAFTING_FIELDS, "Fewer decode steps have a draft, and the tokens per decode step are below their baseline, for `seconds` with decode steps."),
+        (About.ENGINE, "drafting_recovered", "info", _DRAFTING_FIELDS, "The tokens per decode step are back at their baseline."),
+        (About.ENGINE, "drafting_baseline_reset", "info", _DRAFTING_FIELDS, "The drop of drafting lasted too long: its baseline is reset to the present tokens per decode step."),
         (About.ENGINE, "verdict_changed", "info, warning", ("verdict", "before", "findings"), "Another verdict for at least a minute. A warning if it is `harmful`."),
         (About.ENGINE, "recommendation_changed", "info", ("recommendation", "before", "recommended_tokens", "verdict"), "Another recommended action, or another number of draft tokens."),
         (About.ENGINE, "configured_tokens_changed", "info", ("configured_tokens", "before"), "K changed: the windows and the baseline are reset."),

@@ -6,13 +6,14 @@ from pydantic import Field
 
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.drops.drop import DropKind
+from spec_decode_exporter.analysis.evaluated_window import Basis
 from spec_decode_exporter.analysis.finding import FindingName, Severity
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.scrape.page.engine_table import Latency
-from spec_decode_exporter.views.window_models import CountsView, View, WindowView
+from spec_decode_exporter.views.window_models import CountsView, EndToEndView, Estimated, View, WindowView
 from spec_decode_exporter.window.increments import Reset
 
 
@@ -105,8 +106,25 @@ class DropsView(View):
     total: dict[DropKind, int] = Field(description="Number of drops, by kind.")
 
 
+class EvaluatedView(View):
+    """Time that the verdict, the recommendation, the depths and the findings cover."""
+
+    basis: Basis = Field(
+        description="`longest`: the longest window. `change`: since the last detected change. `shorter`: a "
+        "shorter window that contradicts the longer ones."
+    )
+    seconds: float = Field(description="Covered seconds.")
+    early: bool = Field(description="Whether they are less than half of the longest window.")
+    since: float | None = Field(description="Unix time of the last detected change; null for another basis.")
+    estimated_speedup_ratio: Estimated
+    end_to_end_speedup_ratio: EndToEndView | None = Field(
+        description="Speed-up of whole requests; null if it is unknown."
+    )
+    acceptance_length_tokens: Estimated
+
+
 class EngineView(View):
-    """One engine of one target. State, verdict and recommendation are of the longest window."""
+    """One engine of one target. The state is of the longest window, the verdict of `evaluated`."""
 
     id: str = Field(description="Stable while target, model name and engine are the same.")
     target: str = Field(description="The label `target`.")
@@ -116,6 +134,9 @@ class EngineView(View):
     state: State
     verdict: Verdict
     verdict_text: str = Field(description="The state and the verdict in one sentence.")
+    evaluated: EvaluatedView | None = Field(
+        description="Time that the verdict covers; null for an engine that was absent for too long."
+    )
     recommendation: Action
     recommendation_text: str = Field(description="The recommendation in one sentence.")
     method: str = Field(description="vLLM's name of the method: `eagle3`, `ngram`, …; empty if unknown.")

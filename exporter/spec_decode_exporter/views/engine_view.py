@@ -35,6 +35,7 @@ from spec_decode_exporter.views.models import (
     EndToEndView,
     EngineView,
     Estimated,
+    EvaluatedView,
     FindingView,
     QuantilesView,
     SnapshotView,
@@ -73,6 +74,7 @@ def engine_view(labels: Mapping[str, str], snapshot: EngineSnapshot) -> EngineVi
         state=evaluation.state,
         verdict=evaluation.verdict,
         verdict_text=verdict_text(snapshot),
+        evaluated=_evaluated(snapshot),
         recommendation=evaluation.action,
         recommendation_text=recommendation_text(snapshot),
         method=known.method,
@@ -176,6 +178,23 @@ def _spread(spread: Spread | None) -> SpreadView | None:
     percentiles = {name: spread.percentile(share) for name, share in SPREAD_PERCENTILES}
     return SpreadView(
         **percentiles, min=spread.lowest, max=spread.highest, stddev=spread.standard_deviation()
+    )
+
+
+def _evaluated(snapshot: EngineSnapshot) -> EvaluatedView | None:
+    its, figures = snapshot.evaluation.evaluated, snapshot.evaluated
+    if its is None or figures is None:
+        return None
+    return EvaluatedView(
+        basis=its.choice.basis,
+        seconds=its.choice.window.seconds,
+        early=its.choice.is_early,
+        since=its.choice.since,
+        end_to_end_speedup_ratio=_end_to_end(its.result.request),
+        **{
+            key: _estimated(figures.value(key), figures.estimate(key))
+            for key in ("estimated_speedup_ratio", "acceptance_length_tokens")
+        },
     )
 
 

@@ -6,14 +6,18 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
+from spec_decode_exporter.analysis.evaluated_window import Basis
 from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.missing_evidence import Evidence
 from spec_decode_exporter.analysis.recommendation import Action
-from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.speculation_state import WHOLE_WINDOW, State
 from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQUESTS, effective_requests
 from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.core.number_formats import plural
+from spec_decode_exporter.core.number_formats import ago, percent, plural, utc_clock
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.window.ledger import Window
@@ -63,14 +67,68 @@ def verdict_text(snapshot: EngineSnapshot) -> str:
     if evaluation.state in STATES:
         return STATES[evaluation.state]
     if evaluation.verdict is Verdict.INSUFFICIENT:
-        return "Too little was drafted, or too unevenly, to say whether speculation pays."
+        return f"{_drop(evaluation)}{_missing(evaluation)}"
     if evaluation.verdict is Verdict.UNCLEAR:
         return _unclear(snapshot)
-    return f"{_statement(evaluation)}: {_figure(snapshot)}."
+    return f"{_statement(evaluation)}: {_figure(snapshot)}{_basis(evaluation)}."
+
+
+def _drop(evaluation: Evaluation) -> str:
+    """Write the newest present drop as a sentence; nothing without one."""
+    live = evaluation.drops.live
+    if not live:
+        return ""
+    kind = min(live, key=lambda each: live[each].age)
+    drop, subject = live[kind], "a decode step" if kind is DropKind.DRAFTING else "a draft"
+    return (
+        f"{_DROPPED[kind]} at {utc_clock(evaluation.wall - drop.age)}, {ago(drop.age)}: {subject} gave "
+        f"{drop.baseline_length:.2f} tokens, and gives {drop.length:.2f}. "
+    )
+
+
+_DROPPED: Final = {DropKind.SUDDEN: "Acceptance dropped", DropKind.DRAFTING: "Drafting dropped"}
+
+
+def _missing(evaluation: Evaluation) -> str:
+    """Write the evidence that a verdict needs."""
+    its = evaluation.evaluated
+    if its is None or not its.missing:
+        return "Too little was drafted, or too unevenly, to say whether speculation pays."
+    since = "" if its.choice.since is None else f" since {utc_clock(its.choice.since)}"
+    early = f"Too early to say whether speculation pays{since}"
+    if its.missing[0].evidence is Evidence.HALF_WIDTH:
+        needed, seen = percent(its.missing[0].needed), percent(its.missing[0].seen)
+        return f"{early}: the acceptance length is known to ±{seen}, and a verdict needs ±{needed}."
+    needs = ", or ".join(_NEEDS[need.evidence][0].format(need.needed) for need in its.missing)
+    seen = " and ".join(_NEEDS[need.evidence][1].format(need.seen) for need in its.missing)
+    return f"{early}: a verdict needs {needs}; {seen} seen."
+
+
+_NEEDS: Final = {
+    Evidence.DRAFTS: ("{:,.0f} drafts", "{:,.0f}"),
+    Evidence.REQUESTS: ("{:.0f} requests one after the other", "{:.1f}"),
+    Evidence.SECONDS: ("{:.0f} s", "{:.0f} s"),
+    Evidence.POLLS: ("{:.0f} polls", "{:.0f}"),
+}
+"""Texts of evidence that is needed, and that was seen."""
+
+
+def _basis(evaluation: Evaluation) -> str:
+    """Write the time that the verdict covers, if it is not the longest window."""
+    its = evaluation.evaluated
+    if its is None:
+        return ""
+    seconds = f"{its.choice.window.seconds:.0f} s"
+    if its.choice.since is not None:
+        return f", since the change at {utc_clock(its.choice.since)} ({seconds})"
+    if its.choice.basis is Basis.SHORTER:
+        return f", by the last {seconds}, which contradict the longer window"
+    return f" (early, from {seconds})" if its.choice.is_early else ""
 
 
 def _statement(evaluation: Evaluation) -> str:
-    request = evaluation.request
+    its = evaluation.evaluated
+    request = None if its is None else its.result.request
     if evaluation.verdict is Verdict.POOR and request is not None and request.is_slower:
         return _SLOWER_REQUESTS
     return _VERDICTS[evaluation.verdict]
@@ -78,18 +136,18 @@ def _statement(evaluation: Evaluation) -> str:
 
 def _unclear(snapshot: EngineSnapshot) -> str:
     """Write the bounds of the speed-up, and the cost below which speculation pays."""
-    speedup, even = snapshot.evaluation.speedup, snapshot.figures[-1].value("break_even_cost_ratio")
+    its, figures = snapshot.evaluation.evaluated, snapshot.evaluated or snapshot.figures[-1]
+    speedup, even = its.result.speedup if its else None, figures.value("break_even_cost_ratio")
     parts = ["Whether speculation pays depends on its cost:"]
     if speedup is not None:
         bounds = speedup.estimate
         parts.append(f"{bounds.lower:.2f} to {bounds.upper:.2f} times as fast.")
     if even is not None:
         parts.append(f"It pays if a draft token costs less than {max(even, 0.0):.2g} of a decode step")
-    return f"{' '.join(parts)}{_assumed(snapshot)}"
+    return f"{' '.join(parts)}{_assumed(its.cost if its else None)}"
 
 
-def _assumed(snapshot: EngineSnapshot) -> str:
-    cost = snapshot.evaluation.cost
+def _assumed(cost: Cost | None) -> str:
     if cost is None:
         return "; what it costs is unknown."
     span = f"{cost.low.draft_cost_ratio:.2g} to {cost.high.draft_cost_ratio:.2g}"
@@ -98,9 +156,9 @@ def _assumed(snapshot: EngineSnapshot) -> str:
 
 def _figure(snapshot: EngineSnapshot) -> str:
     """Write the speed-up of a request and of decoding or, if the cost is unknown, the tokens of a step."""
-    figures = snapshot.figures[-1]
+    its, figures = snapshot.evaluation.evaluated, snapshot.evaluated or snapshot.figures[-1]
     speedup, tokens = (figures.value(key) for key in ("estimated_speedup_ratio", "speedup_ceiling_ratio"))
-    request = snapshot.evaluation.request
+    request = None if its is None else its.result.request
     if speedup is not None and request is not None:
         span = _between(request.bounds, figures.window)
         whole = f"a request is {request.value:.2f} times as fast as without it{span}"
@@ -126,6 +184,19 @@ _COLLECT: Final = {
     State.UNREACHABLE: "Nothing to advise: it is absent.",
 }
 _UNKNOWN: Final = "No advice: too little is known of its present drafts."
+
+
+def _collect(snapshot: EngineSnapshot) -> str:
+    evaluation = snapshot.evaluation
+    its = evaluation.evaluated
+    if evaluation.state in _COLLECT:
+        return _COLLECT[evaluation.state]
+    if its is None or evaluation.verdict is Verdict.INSUFFICIENT or its.choice.is_advisable:
+        return _UNKNOWN
+    if its.choice.basis is Basis.SHORTER:
+        return "No advice now: the last minutes contradict each other."
+    needed, seen = WHOLE_WINDOW * its.choice.longest, its.choice.window.seconds
+    return f"No advice yet: it needs {needed:.0f} s; {seen:.0f} s seen."
 
 
 def recommendation_text(snapshot: EngineSnapshot) -> str:
@@ -185,4 +256,5 @@ _RECOMMENDATIONS: Final[Mapping[Action, Callable[[EngineSnapshot], str]]] = {
         "Measure the cost of drafting first: the findings list how, cheapest first."
     ),
     Action.COLLECT: lambda snapshot: _COLLECT.get(snapshot.evaluation.state, _UNKNOWN),
+    Action.COLLECT: _collect,
 }

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
+from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind, LiveDrop
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.monitor.drops.interval import Interval
 from spec_decode_exporter.monitor.drops.sudden_drop import FROZEN_SECONDS, SuddenDropDetector, SuddenState
@@ -64,7 +64,7 @@ def test_a_fall_from_2_1_to_1_4_at_ten_drafts_a_second_is_detected_in_six_second
     detector = SuddenDropDetector(DropPolicy())
     fed(detector, usual())
     found = fed(detector, usual(100, accepted=4))
-    assert found == [(6, DropChange(DropKind.SUDDEN, True, pytest.approx(2.1), pytest.approx(1.4), 6.0))]
+    assert found == [(6, DropChange(DropKind.SUDDEN, True, pytest.approx(2.1), pytest.approx(1.4), 6.0, 6.0))]
 
 
 def test_a_fall_by_15_per_cent_is_detected_by_the_first_sum():
@@ -126,8 +126,49 @@ def test_a_drop_ends_when_the_mirrored_sum_exceeds_its_threshold():
     fed(detector, usual(100, accepted=4))
     [(place, change)] = fed(detector, usual(100))
     assert place == 25
-    assert change == DropChange(DropKind.SUDDEN, False, pytest.approx(2.1), pytest.approx(2.1), 25.0)
+    assert change == DropChange(DropKind.SUDDEN, False, pytest.approx(2.1), pytest.approx(2.1), 25.0, 25.0)
     assert fed(detector, usual(100)) == []
+
+
+def noisy(seconds, accepted, chance):
+    """Seconds whose accepted tokens differ much more than independent drafts."""
+    return [second(max(0.0, accepted + chance.gauss(0, 4))) for _ in range(seconds)]
+
+
+def test_a_drop_ends_after_30_seconds_of_enough_normal_drafts():
+    # Sums over many drafts vary, so that the mirrored sum alone would need more time.
+    chance, policy = random.Random(4), DropPolicy(false_alarm_period=52 * WEEK)
+    detector = SuddenDropDetector(policy)
+    fed(detector, noisy(HOUR, 11, chance))
+    assert [change.dropped for _, change in fed(detector, noisy(60, 4, chance))] == [True]
+    by_sum = detector._limits[0].threshold / (10 * 0.1575)
+    [(place, change)] = fed(detector, noisy(int(by_sum), 11, chance))
+    assert not change.dropped
+    assert 30 <= place <= 50 < by_sum
+    assert change.age >= 30
+
+
+def test_a_drop_does_not_end_while_the_newest_drafts_are_few():
+    detector = dropped()
+    fed(detector, usual(100, accepted=4))
+    few = [Interval(1.0, 1, 1.1, 1.3)] * 40
+    assert fed(detector, few) == []
+
+
+def test_a_new_drop_is_not_ended_by_the_drafts_before_it():
+    detector = SuddenDropDetector(DropPolicy())
+    fed(detector, usual(HOUR, accepted=11))
+    changes = fed(detector, usual(6, accepted=4) + usual(3))
+    assert [change.dropped for _, change in changes] == [True]
+
+
+def test_a_present_drop_tells_its_begin_and_its_newest_value():
+    detector = dropped()
+    assert detector.live() == LiveDrop(pytest.approx(2.1), pytest.approx(1.4), 6.0)
+    fed(detector, usual(60, accepted=5))
+    assert detector.live() == LiveDrop(pytest.approx(2.1), pytest.approx(1.5), 66.0)
+    fed(detector, usual(60))
+    assert detector.live() is None
 
 
 def test_a_past_drop_does_not_change_the_baseline():

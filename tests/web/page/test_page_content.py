@@ -13,7 +13,7 @@ from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.views.models import TargetView
 from spec_decode_exporter.web.page import page_content
-from spec_decode_exporter.web.page.fleet_summary import sentence
+from spec_decode_exporter.web.page.fleet_summary import headline, sentence
 from spec_decode_exporter.web.page.page_content import content
 from spec_decode_exporter.web.page.page_data import PageData, ShownEngine
 from spec_decode_exporter.web.page.page_query import PageQuery
@@ -47,6 +47,26 @@ def target(name="chat", up=True, error=""):
 )
 def test_the_fleet_is_summarized_in_a_sentence(standings, says):
     assert sentence(Counter(standings)) == says
+
+
+@pytest.mark.parametrize(
+    ("standings", "dropped", "says"),
+    [
+        ({Verdict.OPTIMAL: 1}, 0, "Speculation pays."),
+        (
+            {Verdict.INSUFFICIENT: 1},
+            1,
+            "Acceptance has dropped. Too early to say whether speculation pays.",
+        ),
+        (
+            {Verdict.OPTIMAL: 3},
+            2,
+            "Acceptance has dropped on 2 engines. Speculation pays on all 3 engines that draft.",
+        ),
+    ],
+)
+def test_a_present_drop_comes_first_in_the_headline(standings, dropped, says):
+    assert headline(Counter(standings), dropped) == says
 
 
 async def test_without_targets_the_page_has_instructions():

@@ -12,6 +12,8 @@ class DropKind(StrEnum):
 
     SUDDEN = "sudden"
     SLOW = "slow"
+    DRAFTING = "drafting"
+    """Fewer tokens per decode step, since fewer steps have a draft: 1 + A/S, not 1 + A/D."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +23,29 @@ class DropChange:
     kind: DropKind
     dropped: bool
     baseline_length: float
-    """Acceptance length of the baseline, in tokens."""
+    """Acceptance length of the baseline, in tokens; for ``DRAFTING`` its tokens per decode step."""
     length: float
-    """Acceptance length over the ``seconds``."""
+    """The same over the ``seconds``."""
     seconds: float
-    """Time with drafts since the change."""
+    """Time with drafts since the change; for ``DRAFTING``, with decode steps."""
+    age: float | None = None
+    """Seconds since the most likely moment of the change; None for a slow one, which has no moment."""
     learned_again: bool = False
     """The acceptance length did not recover; the baseline is reset since the drop lasted too long."""
     traffic: bool = False
     """The mix of request types explains the fall, so it is no drop: ``dropped`` is false."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveDrop:
+    """A present drop at a moment in time."""
+
+    baseline_length: float
+    """Acceptance length of the baseline, in tokens; for ``DRAFTING`` its tokens per decode step."""
+    length: float
+    """The same over the last 30 to 35 s; without drafts in them, or earlier, since the drop began."""
+    age: float
+    """Seconds since the drop began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +66,5 @@ class DropStatus:
     """Present drops by kind; a kind is absent until enough drafts were observed."""
     drops: Mapping[DropKind, int] = field(default_factory=lambda: dict.fromkeys(DropKind, 0))
     """Drops by kind since the exporter first saw the engine."""
+    live: Mapping[DropKind, LiveDrop] = field(default_factory=dict)
+    """Present drops that began at a moment, by kind: slow ones have none."""

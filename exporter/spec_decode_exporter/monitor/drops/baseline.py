@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import exp
+from typing import Final
 
 from spec_decode_exporter.figures.acceptance import acceptance_length
 from spec_decode_exporter.monitor.drops.interval import Amount, Interval
+
+FEW_STEPS: Final = 0.05
+MOST_STEPS: Final = 0.95
+"""Shares of steps with a draft between which a drafter searches. Batches and torn pages blur none and all."""
 
 
 @dataclass(slots=True)
@@ -19,6 +24,10 @@ class Baseline:
     squares: Amount = 0.0
     weighted_drafts: Amount = 0.0
     """Σ w² D over the intervals, with their present weights w."""
+    drafted: Amount = 0.0
+    """Steps with a draft: see ``Interval``."""
+    partly: Amount = 0.0
+    """Decode steps of intervals of which some steps have a draft, and some have none."""
 
     def add(self, interval: Interval, memory: float) -> None:
         """Add an interval; multiply the weights of earlier ones by exp(-seconds / ``memory``)."""
@@ -28,6 +37,9 @@ class Baseline:
         self.accepted = kept * self.accepted + interval.accepted
         self.squares = kept * self.squares + interval.squares
         self.weighted_drafts = kept * kept * self.weighted_drafts + interval.drafts
+        self.drafted = kept * self.drafted + interval.drafted
+        is_partly = FEW_STEPS * interval.drafts < interval.drafted < MOST_STEPS * interval.drafts
+        self.partly = kept * self.partly + is_partly * interval.drafts
 
     @property
     def mean(self) -> float:

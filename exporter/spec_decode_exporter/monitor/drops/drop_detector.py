@@ -1,21 +1,26 @@
-"""Drop detector of one engine: sudden and slow drops of the acceptance length below its baseline."""
+"""Drop detector of one engine: sudden and slow drops of the acceptance length, and drops of drafting."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from operator import mul
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter
 
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind, DropStatus
-from spec_decode_exporter.analysis.drops.variance import length_error
 from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.monitor.drops.drafting_drop import DraftingDropDetector
 from spec_decode_exporter.monitor.drops.interval import Interval
 from spec_decode_exporter.monitor.drops.request_mix import TypeTotals, no_types
 from spec_decode_exporter.monitor.drops.slow_drop import SlowDropDetector, SlowState
-from spec_decode_exporter.monitor.drops.sudden_drop import SuddenDropDetector, SuddenState
+from spec_decode_exporter.monitor.drops.sudden_drop import (
+    INTERVAL_SECONDS,
+    LAG_SECONDS,
+    SuddenDropDetector,
+    SuddenState,
+)
 from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
 
 RECENT_SECONDS: Final = 30.0
@@ -24,13 +29,23 @@ _ODD: Final = range(1, 2 * MAX_POSITIONS, 2)
 
 @dataclass(slots=True)
 class DropState:
-    """Persisted state of both detectors."""
+    """Persisted state of all detectors."""
 
     sudden: SuddenState
     slow: SlowState
+    drafting: SuddenState = field(default_factory=SuddenState)
 
 
 _STATE: Final = TypeAdapter(DropState)
+
+
+class DecodeSteps(NamedTuple):
+    """Decode steps of an increment."""
+
+    number: int
+    """S."""
+    searches: bool
+    """True if the method is known to search for text; False if the method is unknown."""
 
 
 class DropDetector:
@@ -41,6 +56,7 @@ class DropDetector:
         self._types = types
         self._sudden = SuddenDropDetector(policy)
         self._slow = SlowDropDetector(policy, types)
+        self._drafting = DraftingDropDetector(policy)
         self._drops = dict.fromkeys(DropKind, 0)
 
     @property
@@ -50,7 +66,7 @@ class DropDetector:
 
     @policy.setter
     def policy(self, policy: DropPolicy) -> None:
-        self._sudden.policy = self._slow.policy = policy
+        self._sudden.policy = self._slow.policy = self._drafting.policy = policy
 
     def observe(
         self,
@@ -61,6 +77,7 @@ class DropDetector:
         positions: Sequence[int],
         *,
         wall: float = 0.0,
+        steps: DecodeSteps | None = None,
     ) -> tuple[DropChange, ...]:
         """Add an increment; return the drops that it begins or ends.
 
@@ -71,10 +88,15 @@ class DropDetector:
             accepted: Accepted tokens of all positions.
             positions: Accepted tokens of each position.
             wall: End in Unix time; 0 if unknown. Then no hour of the day is compared.
+            steps: Decode steps of an engine whose drafting may drop; None if that is unknown or impossible.
         """
         increment = Interval(end - begin, drafts, accepted, squares(accepted, positions), wall=wall)
         try:
-            changes = self._sudden.observe(increment), self._slow.observe(increment)
+            changes = (
+                self._sudden.observe(increment),
+                self._slow.observe(increment),
+                self._observe_steps(increment, steps),
+            )
         except ArithmeticError:  # the restored state holds impossible numbers
             self.start_again()
             return ()
@@ -83,47 +105,64 @@ class DropDetector:
             self._drops[change.kind] += change.dropped
         return complete
 
+    def _observe_steps(self, increment: Interval, steps: DecodeSteps | None) -> DropChange | None:
+        """Add the decode steps of an increment; without them the detector of drafting is reset.
+
+        Two detectors share the budget of false alarms, so that their total stays within it.
+        """
+        detector = self._drafting
+        detector.shared_by = self._sudden.shared_by = 1 if steps is None else 2
+        if steps is None:
+            if detector.state.intervals.elapsed:
+                detector.restore(SuddenState())
+            return None
+        detector.searches = steps.searches
+        return detector.observe(replace(increment, drafts=steps.number, drafted=increment.drafts))
+
     def start_again(self) -> None:
         """Reset the baselines; the counts of drops stay."""
         self._sudden.restore(SuddenState())
+        self._drafting.restore(SuddenState())
         self._slow.start_again()
 
     def status(self) -> DropStatus:
         """Return the present status."""
         sudden = self._sudden
-        known = {DropKind.SUDDEN: sudden.dropped, DropKind.SLOW: self._slow.dropped}
+        known = {each.kind: each.dropped for each in (sudden, self._slow, self._drafting)}
         dropped = {kind: is_so for kind, is_so in known.items() if is_so is not None}
+        lives = {each.kind: each.live() for each in (sudden, self._drafting)}
+        live = {kind: drop for kind, drop in lives.items() if drop is not None}
         if not sudden.variances:
-            return DropStatus(dropped=dropped, drops=dict(self._drops))
-        baseline, recent = sudden.state.baseline, sudden.state.intervals.newer_than(RECENT_SECONDS)
+            return DropStatus(dropped=dropped, drops=dict(self._drops), live=live)
+        baseline = sudden.state.baseline
+        recent = sudden.state.intervals.newer_than(LAG_SECONDS + INTERVAL_SECONDS)
         return DropStatus(
             baseline.length,
-            self._error(RECENT_SECONDS * baseline.drafts_per_second),
-            (baseline.length - recent.length) / self._error(recent.drafts) if recent else None,
+            sudden.error(RECENT_SECONDS * baseline.drafts_per_second),
+            (baseline.length - recent.length) / sudden.error(recent.drafts) if recent else None,
             dropped,
             dict(self._drops),
+            live,
         )
-
-    def _error(self, drafts: float) -> float:
-        """Return the standard error of the length of ``drafts`` drafts minus that of the baseline."""
-        return length_error(drafts, self._sudden.variances, self._sudden.state.baseline.effective_drafts)
 
     def saved(self) -> dict[str, Any]:
         """Return the learned state as plain values for JSON."""
-        state = DropState(self._sudden.state, self._slow.state)
+        state = DropState(self._sudden.state, self._slow.state, self._drafting.state)
         saved: dict[str, Any] = _STATE.dump_python(state, mode="json", by_alias=True)
         return saved
 
     def restore(self, saved: Mapping[str, Any]) -> bool:
         """Continue from the result of ``saved``; return False and change nothing if it is invalid."""
         sudden, slow = SuddenDropDetector(self.policy), SlowDropDetector(self.policy, self._types)
+        drafting = DraftingDropDetector(self.policy)
         try:
             state = _STATE.validate_python(saved)
             sudden.restore(state.sudden)
             slow.restore(state.slow)
+            drafting.restore(state.drafting)
         except (ValueError, ArithmeticError):
             return False
-        self._sudden, self._slow = sudden, slow
+        self._sudden, self._slow, self._drafting = sudden, slow, drafting
         return True
 
 

@@ -30,6 +30,8 @@ class Interval:
     """End, by ``IntervalSplitter.elapsed``."""
     wall: Amount = 0.0
     """End in Unix time; 0 if unknown."""
+    drafted: Amount = 0.0
+    """Steps with a draft, if the interval counts decode steps in place of drafts."""
 
     @property
     def length(self) -> float:
@@ -43,6 +45,7 @@ class Interval:
         self.accepted += other.accepted
         self.squares += other.squares
         self.wall = max(self.wall, other.wall)
+        self.drafted += other.drafted
 
 
 @dataclass(slots=True)

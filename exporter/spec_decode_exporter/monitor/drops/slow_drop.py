@@ -83,6 +83,8 @@ class SlowState:
 class SlowDropDetector:
     """Detects slow drops."""
 
+    kind = DropKind.SLOW
+
     def __init__(self, policy: DropPolicy, types: TypeTotals = no_types) -> None:
         """Use ``policy``, which may be replaced at any time; ``types`` returns the requests by type."""
         self.policy = policy
@@ -137,9 +139,9 @@ class SlowDropDetector:
         since = state.alarm.observe([self._step(interval, expected, length)], interval, self._now)
         if since:
             self._discard_held()
-            return DropChange(DropKind.SLOW, state.alarm.dropped, length, since.length, since.seconds)
+            return DropChange(self.kind, state.alarm.dropped, length, since.length, since.seconds)
         if fell and self._fall.dropped and not state.alarm.dropped:
-            return DropChange(DropKind.SLOW, False, expected.length, fell.length, fell.seconds, traffic=True)
+            return DropChange(self.kind, False, expected.length, fell.length, fell.seconds, traffic=True)
         return None
 
     @property
@@ -200,9 +202,7 @@ class SlowDropDetector:
         state.noise.interrupt()
         self.state = SlowState(hours=state.hours, noise=state.noise, shortfalls=state.shortfalls)
         self._forget_traffic()
-        return DropChange(
-            DropKind.SLOW, False, baseline.length, drop.length, drop.seconds, learned_again=True
-        )
+        return DropChange(self.kind, False, baseline.length, drop.length, drop.seconds, learned_again=True)
 
 
 def _middle(interval: Interval) -> float:

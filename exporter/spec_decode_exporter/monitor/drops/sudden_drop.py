@@ -1,4 +1,7 @@
-"""Sudden drops: cumulative sums over the increments, with a baseline of about the last half hour."""
+"""Sudden drops: cumulative sums over the increments, with a baseline of about the last half hour.
+
+A drop ends when the mirrored sum exceeds its threshold, or after 30 seconds of enough normal drafts.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
-from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
+from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind, LiveDrop
 from spec_decode_exporter.analysis.drops.threshold import min_threshold
-from spec_decode_exporter.analysis.drops.variance import Variance
+from spec_decode_exporter.analysis.drops.variance import Variance, length_error
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.monitor.drops.alarm import Alarm, Cusum, DropStep
 from spec_decode_exporter.monitor.drops.baseline import Baseline
@@ -29,6 +32,15 @@ UNCERTAIN_SECONDS: Final = 600.0
 """History with which a variance is doubled; with twice as much it is multiplied by 1.5, and so on.
 
 Requests may last longer than the history. Then their differences do not show yet."""
+NORMAL_SECONDS: Final = 30.0
+"""Time with normal drafts after which a drop is over."""
+NORMAL_SPAN: Final = NORMAL_SECONDS + INTERVAL_SECONDS
+"""Age of the oldest of these drafts: they are in intervals of five seconds."""
+NORMAL_SHARE: Final = 1 / 4
+"""Share of the policy's drop by which normal drafts may be below the baseline.
+
+It is the maximum standard error of enough drafts, too. Drafts of the smallest drop are thus three standard
+errors below normal ones."""
 FROZEN_SECONDS: Final = 1800.0
 """Duration of a drop after which the baseline is reset."""
 MIN_VARIANCE: Final = 0.25
@@ -62,9 +74,13 @@ class SuddenState:
 class SuddenDropDetector:
     """Detects sudden drops."""
 
+    kind = DropKind.SUDDEN
+
     def __init__(self, policy: DropPolicy) -> None:
         """Use ``policy``, which may be replaced at any time; it takes effect within seconds."""
         self.policy = policy
+        self.shared_by = 1
+        """Number of detectors that share the policy's budget of false alarms."""
         self.state = SuddenState()
         self.variances: list[Variance] = []
         """Variances of the relevant sums, the largest n first; empty until enough was observed."""
@@ -78,11 +94,25 @@ class SuddenDropDetector:
     def observe(self, increment: Interval) -> DropChange | None:
         """Add an increment; return the drop that it begins or ends."""
         state = self.state
-        change = self._compare(increment) if increment.drafts > 0 and self._limits else None
+        since = self._compare(increment) if increment.drafts > 0 and self._limits else None
         state.intervals.add(increment, INTERVAL_SECONDS)
         if state.intervals.held and state.intervals.held[0].end <= state.intervals.elapsed - LAG_SECONDS:
             self._learn()
-        return change or self._reset_if_old()
+        since = since or self._end_if_normal()
+        return self._change(since) if since else self._reset_if_old()
+
+    def live(self) -> LiveDrop | None:
+        """Return the present drop; None without one."""
+        state = self.state
+        if not self.dropped:
+            return None
+        drop, age = state.alarm.drop, state.intervals.elapsed - state.alarm.changed
+        recent = state.intervals.newer_than(NORMAL_SPAN) if age >= NORMAL_SPAN else None
+        return LiveDrop(state.baseline.length, (recent or drop).length, age)
+
+    def error(self, drafts: float) -> float:
+        """Return the standard error of the length of ``drafts`` drafts minus that of the baseline."""
+        return length_error(drafts, self.variances, self.state.baseline.effective_drafts)
 
     def restore(self, state: SuddenState) -> None:
         """Continue from a state. Its age is unknown, so the sums are at most half of their thresholds."""
@@ -91,16 +121,46 @@ class SuddenDropDetector:
         thresholds = [limit.threshold for limit in self._limits]
         state.alarm.halve(thresholds or [0.0] * len(SIZES))
 
-    def _compare(self, increment: Interval) -> DropChange | None:
+    def _compare(self, increment: Interval) -> Interval | None:
+        """Add an increment to the sums; return the drafts since a drop began or ended with it."""
         state, drafts, accepted = self.state, increment.drafts, increment.accepted
         steps = [DropStep(expected * drafts - accepted, threshold) for expected, threshold in self._limits]
-        since = state.alarm.observe(steps, increment, state.intervals.elapsed)
-        if not since:
+        since = state.alarm.observe(steps, increment, state.intervals.elapsed, self._is_drop)
+        if since:
+            state.learns_from = state.intervals.elapsed
+        return since
+
+    def _is_drop(self, since: Interval) -> bool:  # noqa: ARG002 - other kinds look at it
+        """Return whether drafts whose sum exceeds its threshold are a drop."""
+        return True
+
+    def _end_if_normal(self) -> Interval | None:
+        """End the drop if the newest drafts are enough and normal; return them."""
+        state = self.state
+        if not self.dropped:
             return None
+        begin = state.intervals.elapsed - NORMAL_SPAN
+        recent = state.intervals.newer_than(NORMAL_SPAN) if begin >= state.alarm.changed else None
+        if recent is None or recent.seconds < NORMAL_SECONDS:
+            return None
+        margin = NORMAL_SHARE * self.policy.ratio * state.baseline.length
+        if self.error(recent.drafts) > margin or recent.length < state.baseline.length - margin:
+            return None
+        state.alarm.end(begin)
+        state.learns_from = begin
+        return recent
+
+    def _change(self, since: Interval) -> DropChange:
+        """Return the change that has just begun or ended a drop."""
+        state = self.state
         state.noise.interrupt()
-        state.learns_from = state.intervals.elapsed
         return DropChange(
-            DropKind.SUDDEN, state.alarm.dropped, state.baseline.length, since.length, since.seconds
+            self.kind,
+            state.alarm.dropped,
+            state.baseline.length,
+            since.length,
+            since.seconds,
+            state.intervals.elapsed - state.alarm.changed,
         )
 
     def _reset_if_old(self) -> DropChange | None:
@@ -109,13 +169,12 @@ class SuddenDropDetector:
         if found is None or state.intervals.elapsed - found < FROZEN_SECONDS:
             return None
         self.restore(SuddenState())
-        return DropChange(
-            DropKind.SUDDEN, False, baseline.length, drop.length, drop.seconds, learned_again=True
-        )
+        return DropChange(self.kind, False, baseline.length, drop.length, drop.seconds, learned_again=True)
 
     def _learn(self) -> None:
         state = self.state
-        for interval in state.intervals.older_than(LAG_SECONDS):
+        lag = NORMAL_SPAN if state.alarm.dropped else LAG_SECONDS
+        for interval in state.intervals.older_than(lag):
             if state.alarm.dropped or interval.end - interval.seconds < state.learns_from:
                 continue
             state.baseline.add(interval, BASELINE_MEMORY)
@@ -142,5 +201,5 @@ class SuddenDropDetector:
         baseline, policy = self.state.baseline, self.policy
         allowance = size * policy.ratio * baseline.length / 2
         error = sqrt(self.variances[0].value / baseline.effective_drafts)
-        drafts = baseline.drafts_per_second * policy.false_alarm_period
+        drafts = baseline.drafts_per_second * policy.false_alarm_period * self.shared_by
         return DropLimits(baseline.mean - allowance - error, min_threshold(self.variances, allowance, drafts))

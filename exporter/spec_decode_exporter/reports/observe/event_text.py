@@ -66,6 +66,12 @@ SENTENCES: Final[Mapping[str, Callable[[Fields], str]]] = {
     "acceptance_dropped": _drop,
     "acceptance_recovered": lambda fields: f"The {fields['kind']} drop of acceptance is over.",
     "acceptance_baseline_reset": lambda _: "Acceptance stayed low: its baseline was reset.",
+    "drafting_dropped": lambda fields: (
+        f"Fewer steps have a draft than usual: {fields['tokens_per_step']} tokens a step instead of "
+        f"{fields['baseline_tokens_per_step']}."
+    ),
+    "drafting_recovered": lambda _: "As many steps have a draft as usual again.",
+    "drafting_baseline_reset": lambda _: "Few steps have a draft still: the baseline was reset.",
     "configured_tokens_changed": lambda fields: (
         f"{fields['configured_tokens']} tokens are drafted at a time, not {fields['before']} as before: the "
         "window was reset."

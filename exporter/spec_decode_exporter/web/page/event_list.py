@@ -39,6 +39,15 @@ _WORDINGS: Final[Mapping[str, _Wording]] = {
     "acceptance_baseline_reset": _Wording(
         "recovery", "The baseline was reset to {acceptance_length} tokens a draft"
     ),
+    "drafting_dropped": _Wording(
+        "drop",
+        "Fewer steps have a draft: {tokens_per_step} tokens a step; "
+        "the baseline is {baseline_tokens_per_step}",
+    ),
+    "drafting_recovered": _Wording("recovery", "Drafting is back: {tokens_per_step} tokens a step"),
+    "drafting_baseline_reset": _Wording(
+        "recovery", "The baseline was reset to {tokens_per_step} tokens a step"
+    ),
     "engine_reset": _Wording("reset", "The server's counters were reset: {cause}"),
     "configured_tokens_changed": _Wording("reset", "K is {configured_tokens}; it was {before}"),
     "verdict_changed": _Wording("neutral", "Verdict: {verdict}"),

@@ -7,6 +7,7 @@ from typing import Final
 
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, Verdict
+from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.views.models import EngineView
 from spec_decode_exporter.web.page.markup import Markup, tag
 from spec_decode_exporter.web.page.page_query import PageQuery
@@ -30,6 +31,14 @@ def standing(view: EngineView) -> Standing:
 def is_alarming(view: EngineView) -> bool:
     """Return whether an engine needs attention: it comes first."""
     return any(view.drops.dropped.values()) or standing(view) in _ALARMING
+
+
+def headline(standings: Counter[Standing], dropped: int) -> str:
+    """Summarize the fleet; ``dropped`` engines have a present drop of acceptance or drafting."""
+    if not dropped:
+        return sentence(standings)
+    where = "" if standings.total() == 1 else f" on {plural(dropped, 'engine')}"
+    return f"Acceptance has dropped{where}. {sentence(standings)}"
 
 
 def sentence(standings: Counter[Standing]) -> str:

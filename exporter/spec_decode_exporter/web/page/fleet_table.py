@@ -95,7 +95,7 @@ def _cells(engine: ShownEngine, query: PageQuery, page: PageData) -> Iterator[Ma
     last = view.windows[-1] if view.windows else None
     yield tag("th", _title(view, query), scope="row", role="rowheader", class_="name")
     yield _cell("State", state_word(view.state))
-    yield _cell("Verdict", _verdict(view, last))
+    yield _cell("Verdict", _verdict(view))
     yield _cell("Acceptance", _acceptance(engine, page), "acceptance")
     yield _cell("Length", _length(view, last), "number")
     yield _cell("K", _tokens(view), "number")
@@ -130,7 +130,7 @@ def _separated(parts: list[str]) -> Iterator[str]:
         yield part
 
 
-def _verdict(view: EngineView, last: WindowView | None) -> Markup:
+def _verdict(view: EngineView) -> Markup:
     """Return the verdict with its figure, or with a present drop."""
     if any(view.drops.dropped.values()):
         return joined(
@@ -138,8 +138,9 @@ def _verdict(view: EngineView, last: WindowView | None) -> Markup:
         )
     if view.state is not State.ACTIVE and view.verdict is Verdict.INSUFFICIENT:
         return NOTHING
-    request = None if last is None else last.end_to_end_speedup_ratio
-    speedup = request or (None if last is None else last.estimated_speedup_ratio)
+    evaluated = view.evaluated
+    request = None if evaluated is None else evaluated.end_to_end_speedup_ratio
+    speedup = request or (None if evaluated is None else evaluated.estimated_speedup_ratio)
     if speedup is None or speedup.value is None or view.verdict is Verdict.INSUFFICIENT:
         return verdict_chip(view.verdict, view.verdict_text)
     scope = " as fast, decode only" if request is None else " as fast"

@@ -13,7 +13,7 @@ from spec_decode_exporter.core.internal_errors import NO_ITEM
 from spec_decode_exporter.views.engine_view import id_of
 from spec_decode_exporter.web.page import fleet_table, target_list
 from spec_decode_exporter.web.page.event_list import recent_events
-from spec_decode_exporter.web.page.fleet_summary import Standing, chips, is_alarming, sentence, standing
+from spec_decode_exporter.web.page.fleet_summary import Standing, chips, headline, is_alarming, standing
 from spec_decode_exporter.web.page.glossary import glossary
 from spec_decode_exporter.web.page.markup import Markup, joined, name, tag
 from spec_decode_exporter.web.page.page_data import OmittedEngine, PageData, ShownEngine
@@ -42,6 +42,8 @@ class _Rows:
     query: PageQuery
     standings: Counter[Standing] = field(default_factory=Counter)
     """Verdicts and states of all engines."""
+    dropped: int = 0
+    """Engines with a present drop."""
     unknown: set[str] = field(default_factory=set)
     """Requested ids without an engine."""
     matching: int = 0
@@ -61,6 +63,7 @@ class _Rows:
         # Calls that may fail come first, so that a failing engine is not counted.
         counted_as, matches, alarming = standing(view), self.query.matches(engine.words), is_alarming(view)
         self.standings[counted_as] += 1
+        self.dropped += any(view.drops.dropped.values())
         self.window = view.windows[-1].window if view.windows else self.window
         self.unknown.discard(view.id)
         if matches:
@@ -137,9 +140,10 @@ def _summary(rows: _Rows, page: PageData) -> Markup:
     targets = tag(
         "p", target_list.summary(page), ", as of ", tag("time", clock_time(page.time)), class_="asof"
     )
+    is_known = rows.standings or not rows.omitted
     return tag(
         "section",
-        tag("h1", sentence(rows.standings) if rows.standings or not rows.omitted else NOT_SHOWN),
+        tag("h1", headline(rows.standings, rows.dropped) if is_known else NOT_SHOWN),
         targets,
         chips(rows.standings, rows.query) if rows.standings.total() > 1 else "",
         class_="summary",
