@@ -15,7 +15,7 @@ import urllib.request
 from benchmarks.options import end, parsed, parser
 from benchmarks.page_server import PageServer
 from benchmarks.poll_cpu import exporter
-from benchmarks.process import resident_megabytes, running
+from benchmarks.process import resident_megabytes, running, wait_until_ready
 
 GOALS = {1: 60.0, 100: 110.0}
 """In MB (10^6 bytes), by the number of targets."""
@@ -46,6 +46,7 @@ def measure(targets: int, seconds: float) -> float:
         exporter(server.port, targets, "filtered", port) as command,
         running(*command) as pid,
     ):
+        wait_until_ready(port)
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             time.sleep(min(SCRAPE_INTERVAL, seconds))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -35,6 +36,19 @@ def running(*command: str, environment: Mapping[str, str] = {}) -> Iterator[int]
     finally:
         process.kill()
         process.wait()
+
+
+def wait_until_ready(port: int, seconds: float = 30.0) -> None:
+    """Return once the exporter answers on a port of this machine; a busy machine starts it slowly."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=seconds):
+                return
+        except ConnectionRefusedError:
+            if time.monotonic() > end:
+                raise
+        time.sleep(0.1)
 
 
 def cpu_seconds(pid: int) -> float:

@@ -19,7 +19,7 @@ from benchmarks.memory import free_port
 from benchmarks.options import end, parsed, parser
 from benchmarks.page_server import PageServer
 from benchmarks.poll_cpu import exporter
-from benchmarks.process import cpu_seconds, resident_megabytes, running
+from benchmarks.process import cpu_seconds, resident_megabytes, running, wait_until_ready
 
 CPU_GOAL = 0.9
 """CPU-seconds a second, with 1,000 targets."""
@@ -92,6 +92,7 @@ def measure(targets: int, arguments: Namespace) -> Load:
         exporter(server.port, targets, "filtered", port) as command,
         running(*command) as pid,
     ):
+        wait_until_ready(port)
         time.sleep(arguments.warm_up)
         server.lateness()
         polls, cpu, began = _polls(server), cpu_seconds(pid), time.monotonic()

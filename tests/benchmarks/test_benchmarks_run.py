@@ -6,6 +6,7 @@ import importlib
 import os
 import pkgutil
 import re
+import socket
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -129,6 +130,15 @@ def test_the_exporter_accepts_the_configuration_of_the_soak(monkeypatch, tmp_pat
     monkeypatch.setattr(soak, "TargetList", mock.Mock(return_value=mock.Mock(url="http://127.0.0.1:1/")))
     soak.Soak(soak.COMING_AND_GOING + 3, mock.Mock(port=1), tmp_path)
     assert len(load(tmp_path / "exporter.yml", environ={}).targets) == 3
+
+
+def test_a_program_that_never_listens_is_not_waited_for_without_end():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        with pytest.raises(ConnectionRefusedError):
+            process.wait_until_ready(unused.getsockname()[1], seconds=0.01)
+        unused.listen()
+        process.wait_until_ready(unused.getsockname()[1])
 
 
 def test_a_missing_program_is_named():
