@@ -85,7 +85,7 @@ def test_a_sudden_drop_is_returned_at_its_begin_and_at_its_end(fed):
     assert fed.experience.drops().dropped[DropKind.SUDDEN]
     fed.run(120)
     assert [(change.kind, change.dropped) for change in fed.changes][1:] == [(DropKind.SUDDEN, False)]
-    assert fed.experience.drops().drops == {DropKind.SUDDEN: 1, DropKind.SLOW: 0, DropKind.DRAFTING: 0}
+    assert fed.experience.drops().drops == {DropKind.SUDDEN: 1, DropKind.SLOW: 0}
 
 
 def test_a_pause_of_drafting_under_load_yields_the_cost(fed):

@@ -107,7 +107,9 @@ def test_without_decode_steps_it_is_off():
     engine = Engine()
     engine.run(HOUR, steps=None)
     assert DropKind.DRAFTING not in engine.detector.status().dropped
+    assert DropKind.DRAFTING not in engine.detector.status().drops
     engine.run(HOUR)
+    assert engine.detector.status().drops[DropKind.DRAFTING] == 0
     assert engine.detector.status().dropped[DropKind.DRAFTING] is False
     engine.run(1, steps=None)
     assert DropKind.DRAFTING not in engine.detector.status().dropped

@@ -23,7 +23,7 @@ TRACES = Path(__file__).parents[2] / "traces"
 WALL = 1_795_225_677.0
 """Unix time of the restart trace's beginning, see its README."""
 
-SUDDEN, SLOW, DRAFTING = DropKind.SUDDEN, DropKind.SLOW, DropKind.DRAFTING
+SUDDEN, SLOW = DropKind.SUDDEN, DropKind.SLOW
 
 
 def replayed(name, model, engine="0"):
@@ -74,7 +74,7 @@ def test_a_recorded_change_of_temperature_is_detected_within_5_seconds_and_its_e
     assert drop.length == pytest.approx(1.73, abs=0.01)
     status = detector.status()
     assert status.dropped == {SUDDEN: False}
-    assert status.drops == {SUDDEN: 1, SLOW: 0, DRAFTING: 0}
+    assert status.drops == {SUDDEN: 1, SLOW: 0}
     assert status.baseline_length == pytest.approx(4.07, abs=0.03)
     assert abs(status.sigma) < 2
 
@@ -90,12 +90,12 @@ def test_a_recorded_restart_with_another_number_of_tokens_is_no_drop():
 def test_a_recorded_engine_without_acceptance_does_not_drop(engine):
     detector, changes = replayed("dp2_multiapi", "tiny-llama", engine)
     assert changes == []
-    assert detector.status().drops == {SUDDEN: 0, SLOW: 0, DRAFTING: 0}
+    assert detector.status().drops == {SUDDEN: 0, SLOW: 0}
 
 
 def test_without_enough_drafts_the_status_is_empty():
     detector = DropDetector(DropPolicy())
-    assert detector.status() == DropStatus(None, None, None, {}, {SUDDEN: 0, SLOW: 0, DRAFTING: 0})
+    assert detector.status() == DropStatus(None, None, None, {}, {SUDDEN: 0, SLOW: 0})
     polls(detector, 59)
     assert detector.status() == DropStatus()
 
@@ -139,7 +139,7 @@ def test_both_kinds_are_detected_and_counted():
     assert [change.learned_again for _, change in polls(detector, 10, accepted=4)] == [True]
     status = detector.status()
     assert status.dropped == {SLOW: True}
-    assert status.drops == {SUDDEN: 1, SLOW: 1, DRAFTING: 0}
+    assert status.drops == {SUDDEN: 1, SLOW: 1}
     assert status.baseline_length is None
 
 
@@ -147,7 +147,7 @@ def test_starting_again_resets_the_baseline_and_the_drop_but_not_the_count(detec
     polls(detector, 10, accepted=4)
     assert detector.status().dropped[SUDDEN]
     detector.start_again()
-    assert detector.status() == DropStatus(drops={SUDDEN: 1, SLOW: 0, DRAFTING: 0})
+    assert detector.status() == DropStatus(drops={SUDDEN: 1, SLOW: 0})
     assert detector.saved() == DropDetector(DropPolicy()).saved()
     assert polls(detector, 3600, accepted=4) == []
 
@@ -172,7 +172,7 @@ def test_counts_of_drops_are_not_restored(detector):
     other = DropDetector(DropPolicy())
     other.restore(detector.saved())
     assert other.status().dropped[SUDDEN]
-    assert other.status().drops == {SUDDEN: 0, SLOW: 0, DRAFTING: 0}
+    assert other.status().drops == {SUDDEN: 0, SLOW: 0}
 
 
 def _without(saved, *path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 
 class DropKind(StrEnum):
@@ -14,6 +15,10 @@ class DropKind(StrEnum):
     SLOW = "slow"
     DRAFTING = "drafting"
     """Fewer tokens per decode step, since fewer steps have a draft: 1 + A/S, not 1 + A/D."""
+
+
+ALWAYS_COUNTED: Final = (DropKind.SUDDEN, DropKind.SLOW)
+"""Kinds that every engine can have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ class DropStatus:
     Recent drafts are those of the last 20 to 25 s, which the baseline does not contain."""
     dropped: Mapping[DropKind, bool] = field(default_factory=dict)
     """Present drops by kind; a kind is absent until enough drafts were observed."""
-    drops: Mapping[DropKind, int] = field(default_factory=lambda: dict.fromkeys(DropKind, 0))
-    """Drops by kind since the exporter first saw the engine."""
+    drops: Mapping[DropKind, int] = field(default_factory=lambda: dict.fromkeys(ALWAYS_COUNTED, 0))
+    """Drops by kind since the exporter first saw the engine; ``DRAFTING`` only if it can be detected."""
     live: Mapping[DropKind, LiveDrop] = field(default_factory=dict)
     """Present drops that began at a moment, by kind: slow ones have none."""

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter
 
-from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind, DropStatus
+from spec_decode_exporter.analysis.drops.drop import ALWAYS_COUNTED, DropChange, DropKind, DropStatus
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.monitor.drops.drafting_drop import DraftingDropDetector
 from spec_decode_exporter.monitor.drops.interval import Interval
@@ -57,7 +57,7 @@ class DropDetector:
         self._sudden = SuddenDropDetector(policy)
         self._slow = SlowDropDetector(policy, types)
         self._drafting = DraftingDropDetector(policy)
-        self._drops = dict.fromkeys(DropKind, 0)
+        self._drops = dict.fromkeys(ALWAYS_COUNTED, 0)
 
     @property
     def policy(self) -> DropPolicy:
@@ -117,6 +117,7 @@ class DropDetector:
                 detector.restore(SuddenState())
             return None
         detector.searches = steps.searches
+        self._drops.setdefault(DropKind.DRAFTING, 0)
         return detector.observe(replace(increment, drafts=steps.number, drafted=increment.drafts))
 
     def start_again(self) -> None:
