@@ -27,6 +27,7 @@ WITH_NUMPY = {"coverage", "drops", "experiments", "modes", "references", "weekly
 PARTS = {"counted", "inside_limits", "page_server", "process"}
 """Parts of other benchmarks, without options of their own."""
 CHEAPEST = {
+    "arm_traffic": ["--windows=1"],
     "inside": ["--smoke"],
     "page": ["--engines=1", "--minutes=1", "--rounds=1"],
     "read_page": ["--rounds=1"],
@@ -164,6 +165,13 @@ class TestWithNumpy:
     def test_drops_are_found(self, random, loaded):
         drops = loaded("drops")
         assert drops.fall(random, drops.Cell(drops.SPREADS[0], drops.PLACES[0], drops.RATES[0])) is not None
+
+    def test_drops_are_searched_in_changing_traffic(self, random, loaded):
+        weekly = loaded("weekly_traffic")
+        for traffic in weekly.TRAFFIC.values():
+            polled = weekly.served(random, traffic(random, 60))
+            assert weekly.detected(polled, with_types=True) == []
+        assert polled.drafts.sum() == pytest.approx(3600 * weekly.DRAFTS_PER_SECOND, rel=0.2)
 
     def test_modes_are_searched(self, random, loaded):
         modes = loaded("modes")
