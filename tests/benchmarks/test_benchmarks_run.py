@@ -33,6 +33,8 @@ WITH_NUMPY = {
     "references",
     "simulated_requests",
     "uneven_traffic",
+    "arm_traffic",
+    "silent_drafter",
     "weekly_traffic",
 }
 PARTS = {
@@ -269,6 +271,13 @@ class TestWithNumpy:
     def test_drops_are_found(self, random, loaded):
         drops = loaded("drops")
         assert drops.fall(random, drops.Cell(drops.SPREADS[0], drops.PLACES[0], drops.RATES[0])) is not None
+
+    def test_drops_are_searched_in_changing_traffic(self, random, loaded):
+        weekly = loaded("weekly_traffic")
+        for traffic in weekly.TRAFFIC.values():
+            polled = weekly.served(random, traffic(random, 60))
+            assert weekly.detected(polled, with_types=True) == []
+        assert polled.drafts.sum() == pytest.approx(3600 * weekly.DRAFTS_PER_SECOND, rel=0.2)
 
     def test_modes_are_searched(self, random, loaded):
         modes = loaded("modes")
