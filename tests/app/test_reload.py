@@ -15,11 +15,13 @@ class Service:
     """Service whose adoption of a configuration waits until it is released, or fails."""
 
     def __init__(self):
+        self.adopting = asyncio.Event()
         self.release = asyncio.Event()
         self.error = None
         self.snapshots_forgotten = 0
 
     async def adopt(self, _config):
+        self.adopting.set()
         await self.release.wait()
         if self.error is not None:
             raise self.error
@@ -43,8 +45,7 @@ def reloader_fixture(service, clock):
 
 async def test_a_reload_under_way_has_not_failed(reloader, service):
     reload = asyncio.create_task(reloader.reload())
-    while not reload.done() and not service.release._waiters:
-        await asyncio.sleep(0)
+    await service.adopting.wait()
     assert reloader.successful
     service.release.set()
     await reload
