@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from spec_decode_exporter.cli.flags import UsageError
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.run import _watched
+from spec_decode_exporter.core.errors import UsageError
 
 
 def test_automatic_reload_needs_a_file():

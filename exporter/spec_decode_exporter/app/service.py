@@ -100,7 +100,7 @@ class Service:
 
         Raises:
             ListenError: The exporter cannot listen on an address.
-            ValueError: The telemetry path cannot be served.
+            UsageError: The telemetry path cannot be served.
         """
         guard = Guard(self._web, self._clock) if self._web else None
         self._server = await serve(create_app(self._app_state(), guard), self._options.addresses, self._web)

@@ -14,11 +14,12 @@ from typing import Final
 from spec_decode_exporter.cli.embedded_simulation import simulated
 from spec_decode_exporter.cli.event_loop import DetachedThreadPool, run_loop
 from spec_decode_exporter.cli.flag_values import duration
-from spec_decode_exporter.cli.flags import Flags, UsageError
+from spec_decode_exporter.cli.flags import Flags
 from spec_decode_exporter.cli.observe_config import add_settings, read_config
 from spec_decode_exporter.cli.output import write_stdout
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core.clock import Clock, SystemClock
+from spec_decode_exporter.core.errors import UsageError
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.reports.exit_status import COMPARISON, ExitStatus

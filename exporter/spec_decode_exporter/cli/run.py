@@ -15,12 +15,13 @@ from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.cli.embedded_simulation import simulated
 from spec_decode_exporter.cli.event_loop import DetachedThreadPool, run_loop
-from spec_decode_exporter.cli.flags import Flags, UsageError
+from spec_decode_exporter.cli.flags import Flags
 from spec_decode_exporter.cli.run_config import read_config
 from spec_decode_exporter.cli.setting_flags import RUN_FLAGS, add_server_flags, add_setting_flags
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.background_tasks import Background
 from spec_decode_exporter.core.clock import SystemClock
+from spec_decode_exporter.core.errors import UsageError
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.open_files import raise_limit
 from spec_decode_exporter.core.version import __version__

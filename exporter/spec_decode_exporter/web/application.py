@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from aiohttp import hdrs, web
 
+from spec_decode_exporter.core.errors import UsageError
 from spec_decode_exporter.metrics.exposition import Exposition
 from spec_decode_exporter.metrics.negotiation import choose_format, choose_gzip
 from spec_decode_exporter.scrape.http.client import USER_AGENT_PREFIX
@@ -65,7 +66,7 @@ def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
     """Return the application, with ``guard`` before every handler.
 
     Raises:
-        ValueError: The telemetry path is invalid, or is the path of another page.
+        UsageError: The telemetry path is invalid, or is the path of another page.
     """
     _check_telemetry_path(state.telemetry_path)
     hosts = host_guard(state.allowed_hosts)
@@ -117,12 +118,12 @@ def _header(request: web.Request, name: str) -> str:
 def _check_telemetry_path(path: str) -> None:
     remedy = "choose another --web.telemetry-path, such as /metrics"
     if not _TELEMETRY_PATH.fullmatch(path):
-        raise ValueError(
+        raise UsageError(
             f"the telemetry path {path!r} must begin with / and contain only letters, digits and ._~/-: "
             f"{remedy}"
         )
     if path in {route for route, _, _ in _ROUTES} or path.startswith(("/-/", "/api/", "/static/")):
-        raise ValueError(f"the telemetry path {path!r} is the path of another page of the exporter: {remedy}")
+        raise UsageError(f"the telemetry path {path!r} is the path of another page of the exporter: {remedy}")
 
 
 @web.middleware

@@ -11,6 +11,7 @@ from typing import Final, TextIO
 
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core import number_formats as numbers
+from spec_decode_exporter.core.errors import ExporterError
 from spec_decode_exporter.reports.escape import clipped
 from spec_decode_exporter.reports.markdown import markdown_report
 from spec_decode_exporter.reports.observe.observe_report import json_report, report
@@ -37,7 +38,7 @@ _HOME: Final = "\x1b[H"
 _ERASE_REST: Final = "\x1b[J"
 
 
-class NotWrittenError(Exception):
+class NotWrittenError(ExporterError):
     """A report cannot be written, as to a full disk."""
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from spec_decode_exporter.core.errors import ExporterError
+
 
 @dataclass(frozen=True, slots=True)
 class ModelFamily:
@@ -80,7 +82,7 @@ _LIMIT: Final = 10**9
 """Upper limit of every number in a config.json."""
 
 
-class ModelError(Exception):
+class ModelError(ExporterError):
     """A model cannot be used in a plan; the text has the reason and the remedy."""
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.core.errors import ExporterError
 from spec_decode_exporter.reports.observe.session import Observation, ObservedFleet
 from spec_decode_exporter.reports.reference.measuring import measured
 from spec_decode_exporter.reports.reference_document import ReferenceDocument
@@ -15,7 +16,7 @@ CHECKED_AFTER: Final = 10.0
 """Seconds after which a missing server ends the measurement early."""
 
 
-class NotMeasuredError(Exception):
+class NotMeasuredError(ExporterError):
     """A server did not answer, or shows no engine. The text has the reason for each server."""
 
 
