@@ -35,7 +35,7 @@ REPLACEMENTS: Final = {
     r"make(?:s)? up for": "compensate",
     r"meanwhile": "during this time",
     r"valley|teller|keeper|sighting": "the term of design/language.md",
-    r"judgements?|judged?(?!: int)|judges": "evaluation, evaluate",
+    r"judgements?|judged?|judges": "evaluation, evaluate",
 }
 """Phrase, as a regular expression in lower case, to the term or the remedy."""
 

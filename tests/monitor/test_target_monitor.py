@@ -260,8 +260,8 @@ async def test_engine_churn_is_logged_once_and_new_engines_are_not_logged(watch,
             await polls(watch, clock, 1)
     words = [log["event"] for log in logs]
     assert words.count("engine_found") == 3 * (MAX_ENGINES // 2)
-    assert words.count("engines_forgotten") == 1
-    assert watch.status().engines_forgotten == MAX_ENGINES
+    assert words.count("engines_evicted") == 1
+    assert watch.status().engines_evicted == MAX_ENGINES
 
 
 async def test_a_page_of_many_engines_yields_to_the_event_loop(watch, clock, server, monkeypatch):
@@ -660,21 +660,21 @@ def limited(clock, capacity, events, name="one"):
     return TargetMonitor(target(name=name), config(), clock, RememberedEngines(), events, capacity=capacity)
 
 
-async def test_engines_beyond_the_limit_are_not_watched_and_logged_once(clock, server):
+async def test_engines_beyond_the_limit_are_not_monitored_and_logged_once(clock, server):
     events, capacity = EventLog("1"), Capacity(3)
     watch = limited(clock, capacity, events)
     server.engines = {("m", str(number)): 0 for number in range(5)}
     await polls(watch, clock, 4)
     assert list(findings(watch, clock)) == [("m", "0"), ("m", "1"), ("m", "2")]
-    assert watch.status().engines_not_watched == 2
-    assert watch.status().engines_forgotten == 0
+    assert watch.status().engines_not_monitored == 2
+    assert watch.status().engines_evicted == 0
     words = [event.type for event in events.since().events]
-    assert words.count("engines_not_watched") == 1
+    assert words.count("engines_not_monitored") == 1
     capacity.limit = 5
     await clock.advance(1)
     await polls(watch, clock, 2)
     assert len(findings(watch, clock)) == 5
-    assert watch.status().engines_not_watched == 0
+    assert watch.status().engines_not_monitored == 0
 
 
 async def test_a_target_with_many_engines_makes_room_for_another_target(clock, server):
@@ -701,7 +701,7 @@ async def test_new_engines_take_the_places_of_those_that_are_gone(clock, server)
         await polls(watch, clock, 2)
         assert set(findings(watch, clock)) == set(server.engines)
         await clock.advance(1)
-    assert watch.status().engines_not_watched == 0
+    assert watch.status().engines_not_monitored == 0
 
 
 async def test_engines_with_alternating_positions_are_limited_as_at_once(clock, server):
@@ -725,7 +725,7 @@ async def test_an_engine_with_many_draft_tokens_takes_more_places(clock, server)
     await clock.advance(1)
     await polls(watch, clock, 2)
     assert [found.tokens for found in findings(watch, clock).values()] == [MAX_POSITIONS] * 2
-    assert watch.status().engines_not_watched == 8
+    assert watch.status().engines_not_monitored == 8
 
 
 def positions_of(engine):

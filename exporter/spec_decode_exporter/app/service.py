@@ -213,7 +213,7 @@ class Service:
             revision=REVISION,
             python_version=platform.python_version(),
             targets=self._discoverer.counts() if self._discoverer else {},
-            targets_not_watched=self.fleet.not_watched,
+            targets_not_monitored=self.fleet.not_monitored,
             reload_successful=self._reloader.successful,
             web_reload_successful=self._web.successful if self._web else None,
             reload_success_timestamp=self._adopted_at,

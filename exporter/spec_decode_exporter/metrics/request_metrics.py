@@ -221,7 +221,7 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
         read=_each(_below_break_even),
     ),
     _gauge(
-        "spec_decode_window_judged_requests",
+        "spec_decode_window_evaluated_requests",
         help="Requests of the window with drafts and a known cost; weight of the shares below break-even.",
         source=_SPECULATION,
         read=_each(lambda summary: summary.evaluated),

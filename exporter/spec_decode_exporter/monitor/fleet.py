@@ -64,7 +64,7 @@ class Fleet:
         self._default_limit = engines_that_fit(container_memory())
         self._capacity = Capacity(config.limits.engines or self._default_limit)
         self._budget = PollBudget(clock, self._capacity.limit)
-        self.not_watched = 0
+        self.not_monitored = 0
         """Discovered targets beyond the limit."""
         self._background = Background()
         self._lists: dict[str, _Shared] = {}
@@ -88,7 +88,7 @@ class Fleet:
         self._capacity.limit = self.config.limits.engines or self._default_limit
         admitted = _within(targets, self._capacity.limit)
         self._budget.engines, self._budget.targets = self._capacity.limit, len(admitted)
-        self._note_not_watched(len(targets) - len(admitted))
+        self._note_not_monitored(len(targets) - len(admitted))
         self._wanted = admitted
         self._background.start(self._follow(admitted))
 
@@ -141,15 +141,15 @@ class Fleet:
             _log.info("targets_changed", targets=targets, **self._unlogged)
             self._unlogged.clear()
 
-    def _note_not_watched(self, number: int) -> None:
-        if number and not self.not_watched:
+    def _note_not_monitored(self, number: int) -> None:
+        if number and not self.not_monitored:
             _log.warning(
-                "targets_not_watched",
+                "targets_not_monitored",
                 targets=number,
                 limit=self._capacity.limit,
                 remedy="raise limits.engines and the memory limit of the container, or use shards",
             )
-        self.not_watched = number
+        self.not_monitored = number
 
     async def _follow_one(self, key: Key, target: Target) -> None:
         """Monitor a target; keep a monitor that exists, and change its settings if they differ."""

@@ -42,7 +42,7 @@ class EngineChurn:
             "kept": kept,
             "remedy": "a label of the server's metrics takes ever new values: check model_name and engine",
         }
-        return [] if known else [Event("engines_forgotten", fields, is_bad=True)]
+        return [] if known else [Event("engines_evicted", fields, is_bad=True)]
 
 
 class TargetEngines:
@@ -80,7 +80,7 @@ class TargetEngines:
             "kept": kept,
             "remedy": "raise limits.engines and the memory limit of the container",
         }
-        return [Event("engines_not_watched", fields, is_bad=True)] if is_new else []
+        return [Event("engines_not_monitored", fields, is_bad=True)] if is_new else []
 
     def evict(self, now: float) -> list[Event]:
         """Evict engines that left the page long ago, and the oldest if the server creates too many."""

@@ -108,7 +108,7 @@ class RequestLabels:
         self._models = CardinalityLimiter[str](settings.models)
         self._types = CardinalityLimiter[str](settings.types)
         self._groups = CardinalityLimiter[GroupKey](settings.groups)
-        self._users = CardinalityLimiter[str](settings.users.most if settings.users else 0)
+        self._users = CardinalityLimiter[str](settings.users.max if settings.users else 0)
 
     def key(self, request: RequestRecord) -> GroupKey:
         """Count a request and return the key of its group."""
