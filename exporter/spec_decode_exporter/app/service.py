@@ -17,7 +17,7 @@ from prometheus_client import PLATFORM_COLLECTOR, PROCESS_COLLECTOR
 from spec_decode_exporter.app.fleet_snapshot import FleetSnapshots
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.reload import ConfigReloader
-from spec_decode_exporter.config.redact import redacted
+from spec_decode_exporter.config.active_yaml import active_yaml
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.background_tasks import Background, cancel, keep_running, spawn
 from spec_decode_exporter.core.clock import Clock
@@ -176,7 +176,7 @@ class Service:
         self._experiments.adopt(config.experiments)
         self._receiver.adopt(config.requests)
         self._enabled = enabled_metrics(config.metrics)
-        self._config_text = redacted(config)
+        self._config_text = active_yaml(config)
         digest = blake2b(self._config_text.encode(), digest_size=6).digest()
         self._config_hash = int.from_bytes(digest)
         self._adopted_at = self._clock.wall()

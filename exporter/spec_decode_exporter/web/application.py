@@ -11,7 +11,6 @@ from aiohttp import hdrs, web
 
 from spec_decode_exporter.core.errors import UsageError
 from spec_decode_exporter.metrics.exposition import Exposition
-from spec_decode_exporter.metrics.negotiation import choose_format, choose_gzip
 from spec_decode_exporter.scrape.http.client import USER_AGENT_PREFIX
 from spec_decode_exporter.web import admin
 from spec_decode_exporter.web.api.event_stream import READERS, Readers
@@ -19,7 +18,7 @@ from spec_decode_exporter.web.api.problems import problems
 from spec_decode_exporter.web.api.request_ingest import MAX_BODIES, MAX_BODIES_PER_CLIENT, count_rejected
 from spec_decode_exporter.web.api.request_ingest import PATH as INGEST_PATH
 from spec_decode_exporter.web.api.routes import ENDPOINTS
-from spec_decode_exporter.web.metrics_page import SharedPage, send
+from spec_decode_exporter.web.metrics_page import METRICS, SharedPage, metrics
 from spec_decode_exporter.web.page import handlers as page
 from spec_decode_exporter.web.security.guard import Guard
 from spec_decode_exporter.web.security.hosts import host_guard
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aiohttp.typedefs import Handler
-
-METRICS: Final = web.AppKey("metrics", SharedPage)
 
 _GET: Final = (hdrs.METH_GET, hdrs.METH_HEAD)
 _ROUTES: Final[tuple[tuple[str, Sequence[str], Handler], ...]] = (
@@ -98,21 +95,6 @@ def _add_routes(app: web.Application, telemetry_path: str) -> None:
             handler = large.limit(handler)  # noqa: PLW2901
         for method in methods:
             app.router.add_route(method, path, handler)
-
-
-async def metrics(request: web.Request) -> web.StreamResponse:
-    """Serve the metrics in the format and the encoding that the client prefers."""
-    format_ = choose_format(_header(request, hdrs.ACCEPT))
-    gzip = choose_gzip(_header(request, hdrs.ACCEPT_ENCODING))
-    snapshot = await request.app[STATE].prepare()
-    rendering = await request.app[METRICS].rendering(snapshot, format_, gzip=gzip)
-    headers = {"Content-Type": format_.content_type, "Vary": "Accept, Accept-Encoding"}
-    return await send(request, rendering, {**headers, "Content-Encoding": "gzip"} if gzip else headers)
-
-
-def _header(request: web.Request, name: str) -> str:
-    """Return a header; join its values if it was sent several times."""
-    return ",".join(request.headers.getall(name, []))
 
 
 def _check_telemetry_path(path: str) -> None:

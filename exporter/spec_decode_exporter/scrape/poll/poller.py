@@ -13,10 +13,11 @@ from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.throttle import Throttle
 from spec_decode_exporter.scrape.http.client import Client, HttpResponse
 from spec_decode_exporter.scrape.page.sample import PageReading
+from spec_decode_exporter.scrape.poll.duty_cycle import DutyCycle
 from spec_decode_exporter.scrape.poll.page_fetcher import LargePageError, PageFetcher
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
 from spec_decode_exporter.scrape.poll.poll_record import Polled, PollRecord
-from spec_decode_exporter.scrape.poll.poll_schedule import DutyCycle, PollPace, back_off, next_tick, phase
+from spec_decode_exporter.scrape.poll.poll_schedule import PollPace, back_off, next_tick, phase
 from spec_decode_exporter.scrape.poll.server_details import ServerDetails
 from spec_decode_exporter.scrape.poll_errors import PollError, Reason
 
