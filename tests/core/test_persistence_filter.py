@@ -6,7 +6,7 @@ from spec_decode_exporter.core.persistence_filter import PersistenceFilter
 
 
 def looks(standing, *claims, every=10.0, seconds=20.0):
-    return [set(standing.look(each, every * number, seconds)) for number, each in enumerate(claims)]
+    return [set(standing.confirmed(each, every * number, seconds)) for number, each in enumerate(claims)]
 
 
 def test_a_claim_counts_once_it_has_held_at_every_test_for_the_time():

@@ -34,7 +34,7 @@ from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.monitor.target_status import ExporterStatus
 from spec_decode_exporter.reports.exit_status import observation_status
 from spec_decode_exporter.reports.observe.observe_report import json_report, report
-from spec_decode_exporter.reports.terminal import Paint
+from spec_decode_exporter.reports.terminal import TerminalStyle
 from spec_decode_exporter.reports.terminal_report import text_report
 from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.page.engine_table import ENGINES, EngineMark, Gauge, Latency
@@ -288,7 +288,7 @@ class Chain:
         _check_json(seen.model_dump_json())
         observation_status(seen)
         _check_json(json_report(seen))
-        text = text_report(report(seen), Paint())
+        text = text_report(report(seen), TerminalStyle())
         assert "internal error" not in text
 
 

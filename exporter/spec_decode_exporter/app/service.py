@@ -77,16 +77,16 @@ class Service:
         self.reload = self._reloader.reload
         """Read the configuration again and adopt it, or keep the old one and raise ConfigError."""
         config = self._reloader.read()
-        baselines, events = RememberedEngines(), EventLog(run_name(clock.wall()))
+        remembered, events = RememberedEngines(), EventLog(run_name(clock.wall()))
         self._events = events
-        self.fleet = Fleet(config, clock, baselines, events, errors)
+        self.fleet = Fleet(config, clock, remembered, events, errors)
         """The monitored targets."""
         self._receiver = RequestReceiver(config.requests, self.fleet, events, clock, errors)
         self.snapshots = FleetSnapshots(
             self.fleet, self._experiments, self._receiver, events, clock, status=self._status, errors=errors
         )
         """Snapshots of the fleet for /metrics, the JSON API and the page."""
-        self._persister = StatePersister(baselines, clock, self.fleet.remember)
+        self._persister = StatePersister(remembered, clock, self.fleet.remember)
         self._persister.begin(config.state.file)
         self._adopt(config)
 

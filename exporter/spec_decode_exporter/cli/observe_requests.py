@@ -103,7 +103,7 @@ def http_settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> 
     http = source.validated(_RequestsSection, Context(Path())).requests
     mistake = credential_mistake(http)
     if mistake is not None:
-        source.complain(("requests",), mistake)
+        source.add_problem(("requests",), mistake)
     source.refuse()
     return http
 

@@ -30,16 +30,16 @@ from spec_decode_exporter.reports.reference.pairing import Compared, compared
 from spec_decode_exporter.reports.reference.taking import NotMeasuredError, take
 from spec_decode_exporter.reports.reference_document import ReferenceDocument
 from spec_decode_exporter.reports.reference_file import ReferenceFileError, check_free, read, write
-from spec_decode_exporter.reports.terminal import Paint, paint_for
+from spec_decode_exporter.reports.terminal import TerminalStyle, terminal_style
 from spec_decode_exporter.reports.terminal_report import text_report
 
 MIN_SECONDS: Final = 5.0
 MAX_SECONDS: Final = 86_400.0
 
-FORMATS: Final[Mapping[str, Callable[[Compared, Paint], str]]] = {
-    "text": lambda comparison, paint: text_report(report(comparison), paint),
+FORMATS: Final[Mapping[str, Callable[[Compared, TerminalStyle], str]]] = {
+    "text": lambda comparison, style: text_report(report(comparison), style),
     "json": lambda comparison, _: as_json(comparison),
-    "markdown": lambda comparison, paint: markdown_report(report(comparison), paint),
+    "markdown": lambda comparison, style: markdown_report(report(comparison), style),
 }
 
 
@@ -124,7 +124,8 @@ def _compare(arguments: argparse.Namespace) -> int:
     before = read(arguments.file)
     comparison = compared(before, _measure(arguments), arguments.threshold / 100)
     write_stdout(
-        FORMATS[arguments.format](comparison, paint_for(sys.stdout, os.environ)).removesuffix("\n") + "\n"
+        FORMATS[arguments.format](comparison, terminal_style(sys.stdout, os.environ)).removesuffix("\n")
+        + "\n"
     )
     return COMPARISON[comparison.outcome]
 

@@ -37,7 +37,7 @@ class ConfigError(ExporterError):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-class MistakesError(ValueError):
+class ProblemsError(ValueError):
     """Several mistakes found by one validator, each at its own key; ``Source`` turns them into problems."""
 
     def __init__(self, mistakes: Sequence[tuple[Path, str]]) -> None:

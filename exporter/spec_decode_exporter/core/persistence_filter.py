@@ -19,7 +19,7 @@ class PersistenceFilter(Generic[T]):
         """Begin without a claim."""
         self._since: dict[T, float] = {}
 
-    def look(self, claims: Iterable[T], now: float, seconds: float) -> frozenset[T]:
+    def confirmed(self, claims: Iterable[T], now: float, seconds: float) -> frozenset[T]:
         """Return the claims of ``now`` (monotonic) that have held at every test for ``seconds``."""
         self._since = {claim: self._since.get(claim, now) for claim in claims}
         return frozenset(claim for claim, since in self._since.items() if now - since >= seconds)

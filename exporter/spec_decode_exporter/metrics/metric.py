@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.figures.figure import Stability
 
-View = TypeVar("View")
+Subject = TypeVar("Subject")
 
 Values = Iterable[tuple[tuple[str, ...], float | None]]
 """The values of a row's own labels, and the number; None is left out of the page."""
@@ -25,7 +25,7 @@ class MetricKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Metric(Generic[View]):
+class Metric(Generic[Subject]):
     """A metric: its name, labels and meaning are a contract with users."""
 
     name: str
@@ -34,7 +34,7 @@ class Metric(Generic[View]):
     group: Group
     help: str
     """One sentence of at most 120 characters: what, over what, unit."""
-    read: Callable[[View], Values]
+    read: Callable[[Subject], Values]
     labels: tuple[str, ...] = ()
     """Labels beyond those of the engine or target."""
     default: bool = True

@@ -50,12 +50,12 @@ class ExperimentTracker:
         claims = [
             (name, basis) for name, arm in current.arms.items() for basis, won in arm.wins.items() if won
         ]
-        winners = self._winners.look(claims, newest, longest)
+        winners = self._winners.confirmed(claims, newest, longest)
         arms = {
             name: replace(arm, wins={basis: (name, basis) in winners for basis in SpeedupBasis})
             for name, arm in current.arms.items()
         }
-        return replace(current, arms=arms, faster=self._faster.look(current.faster, newest, longest))
+        return replace(current, arms=arms, faster=self._faster.confirmed(current.faster, newest, longest))
 
 
 class ExperimentMonitor:

@@ -36,7 +36,7 @@ _EVENTS_PER_ENGINE: Final = 4
 _LIST_EVENT_EVERY: Final = 1.0
 """Events of the targets of one list: burst per engine, and seconds for one more."""
 
-Key = tuple[str, str]
+TargetKey = tuple[str, str]
 T = TypeVar("T")
 
 
@@ -57,8 +57,8 @@ class Fleet:
         self._clock = clock
         self._remembered = remembered
         self._events = events
-        self._monitors: dict[Key, TargetMonitor] = {}
-        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._monitors: dict[TargetKey, TargetMonitor] = {}
+        self._tasks: dict[TargetKey, asyncio.Task[None]] = {}
         self._wanted: Sequence[Target] = ()
         self._changes = asyncio.Lock()
         self._default_limit = engines_that_fit(container_memory())
@@ -128,7 +128,7 @@ class Fleet:
                 await yield_to_event_loop()  # a list may bring ten thousand targets at once
             self._note_changed(len(wanted), len(added), len(gone))
 
-    async def _leave(self, key: Key) -> None:
+    async def _leave(self, key: TargetKey) -> None:
         await cancel([self._tasks.pop(key, None)])
         monitor = self._monitors.pop(key)
         self._capacity.release(key)
@@ -151,7 +151,7 @@ class Fleet:
             )
         self.not_monitored = number
 
-    async def _follow_one(self, key: Key, target: Target) -> None:
+    async def _follow_one(self, key: TargetKey, target: Target) -> None:
         """Monitor a target; keep a monitor that exists, and change its settings if they differ."""
         monitor = self._monitors.get(key)
         if monitor is None:

@@ -16,7 +16,7 @@ class TargetStatus:
     engine_kind: str = ""
     front_end: str = ""
     page: str = ""
-    """``filtered`` or ``full``."""
+    """``filtered`` or ``whole``."""
     version: str = ""
     polls: int = 0
     failures: Mapping[Reason, int] | None = None

@@ -19,7 +19,7 @@ from spec_decode_exporter.reports.observe import session as module
 from spec_decode_exporter.reports.observe.observation_config import MAX_WINDOW, observed_config
 from spec_decode_exporter.reports.observe.observe_report import report
 from spec_decode_exporter.reports.observe.session import Observation, watch
-from spec_decode_exporter.reports.terminal import Paint
+from spec_decode_exporter.reports.terminal import TerminalStyle
 from spec_decode_exporter.reports.terminal_report import text_report
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.simulator.ground_truth import target_settings
@@ -290,7 +290,7 @@ class TestInternalErrors:
         monkeypatch.setattr(*place, fails)
 
     def check(self, view):
-        text = text_report(report(view), Paint())
+        text = text_report(report(view), TerminalStyle())
         assert "a:1" in text
         assert "b:1: an engine is not in this report: an internal error of this program" in " ".join(
             text.split()
@@ -306,7 +306,7 @@ class TestInternalErrors:
         self.fails(monkeypatch, (observe_report, "_engine"), lambda engine, _: engine.target == "b:1")
         view = seen.view()
         assert len(view.engines) == 2
-        text = text_report(report(view), Paint())
+        text = text_report(report(view), TerminalStyle())
         assert "an engine is not in this report" in " ".join(text.split())
 
     async def test_in_the_findings(self, network, clock, monkeypatch):

@@ -24,7 +24,7 @@ _TIMER_TOLERANCE: Final = 2e-3
 
 
 @dataclass(frozen=True, slots=True)
-class PollPace:
+class PollSettings:
     """Poll settings of one target; all times in seconds."""
 
     interval: float
