@@ -646,7 +646,8 @@ async def test_engines_of_one_poll_are_evaluated_at_different_moments(watch, clo
 def test_targets_of_one_moment_are_asked_for_histograms_at_different_moments(clock, monkeypatch):
     known = []
     monkeypatch.setattr(
-        "spec_decode_exporter.monitor.target_monitor.Poller", lambda *_, settings, **__: known.append(settings)
+        "spec_decode_exporter.monitor.target_monitor.Poller",
+        lambda *_, settings, **__: known.append(settings),
     )
     for number in range(20):
         TargetMonitor(target(url=f"http://vllm-{number}:8000/metrics"), config(), clock, RememberedEngines())
