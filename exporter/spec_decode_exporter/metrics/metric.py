@@ -38,7 +38,7 @@ class Metric(Generic[Subject]):
     labels: tuple[str, ...] = ()
     """Labels beyond those of the engine or target."""
     default: bool = True
-    """Whether it is on if the configuration does not mention its group."""
+    """True if it is on when the configuration does not mention its group."""
     stability: Stability = Stability.STABLE
     source: tuple[str, ...] = ()
     """Series, fields or settings that it is computed from; empty: the exporter's own observation."""

@@ -87,7 +87,7 @@ class _Unit:
     value: Callable[[float], str]
     change: Callable[[float], str]
     relative: bool = False
-    """Whether the change is also written in percent of the value before."""
+    """True if the change is also written in percent of the value before."""
 
 
 _SHARE = _Unit(_share, _points)
