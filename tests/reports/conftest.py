@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from spec_decode_exporter.reports.observe.observation_config import observed_config
-from spec_decode_exporter.reports.reference.taking import take
+from spec_decode_exporter.reports.reference.measure_servers import take
 from spec_decode_exporter.simulator.scenario_library import load_scenario
 from tests.conftest import FakeClock, settle
 from tests.fixtures.simulated import Network, Server

@@ -40,7 +40,7 @@ from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.page.engine_table import ENGINES, EngineMark, Gauge, Latency
 from spec_decode_exporter.scrape.page.sample_reader import GAUGES, MAX_COUNT
 from spec_decode_exporter.scrape.poll_errors import PollError
-from spec_decode_exporter.views.engine_view import engine_view, snapshot_view
+from spec_decode_exporter.views.engine_view import engine_view
 from spec_decode_exporter.views.event_view import event_view
 from spec_decode_exporter.views.group_view import group_view, grouped
 from spec_decode_exporter.views.history import history_view
@@ -52,6 +52,7 @@ from spec_decode_exporter.web.page.page_content import content
 from spec_decode_exporter.web.page.page_query import PageQuery
 from spec_decode_exporter.window.merge import merge_windows
 from tests.conftest import FakeClock
+from tests.fixtures.snapshot_view import snapshot_view
 
 MOST = MAX_COUNT - 1
 FAILURES = {

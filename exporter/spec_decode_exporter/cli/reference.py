@@ -26,8 +26,8 @@ from spec_decode_exporter.reports.exit_status import COMPARISON, ExitStatus
 from spec_decode_exporter.reports.markdown import markdown_report
 from spec_decode_exporter.reports.reference.comparison_json import as_json
 from spec_decode_exporter.reports.reference.comparison_report import report
+from spec_decode_exporter.reports.reference.measure_servers import NotMeasuredError, take
 from spec_decode_exporter.reports.reference.pairing import Compared, compared
-from spec_decode_exporter.reports.reference.taking import NotMeasuredError, take
 from spec_decode_exporter.reports.reference_document import ReferenceDocument
 from spec_decode_exporter.reports.reference_file import ReferenceFileError, check_free, read, write
 from spec_decode_exporter.reports.terminal import TerminalStyle, terminal_style

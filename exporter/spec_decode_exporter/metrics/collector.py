@@ -20,7 +20,7 @@ from spec_decode_exporter.metrics.experiment_metrics import EXPERIMENT_METRICS
 from spec_decode_exporter.metrics.metric import Metric, MetricKind, Subject
 from spec_decode_exporter.metrics.own_metrics import EXPORTER_METRICS, TARGET_METRICS
 from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
-from spec_decode_exporter.metrics.request_samples import single_parts
+from spec_decode_exporter.metrics.split_findings import single_parts
 from spec_decode_exporter.monitor.snapshot import Snapshot
 
 Views = Iterable[tuple[Mapping[str, str], Subject]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
@@ -14,6 +14,12 @@ Subject = TypeVar("Subject")
 
 Values = Iterable[tuple[tuple[str, ...], float | None]]
 """The values of a row's own labels, and the number; None is left out of the page."""
+
+Numbers = Iterator[tuple[tuple[str, ...], float | None]]
+"""Values of a reader that yields them."""
+
+Read = Callable[[Subject], Values]
+"""Reader of a row's values."""
 
 
 class MetricKind(StrEnum):

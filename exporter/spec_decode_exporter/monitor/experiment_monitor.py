@@ -23,8 +23,8 @@ from spec_decode_exporter.analysis.experiments.experiment import (
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod, faster_method
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
+from spec_decode_exporter.core.debounce import PersistenceFilter
 from spec_decode_exporter.core.internal_errors import NO_ITEM, InternalErrors
-from spec_decode_exporter.core.persistence_filter import PersistenceFilter
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.step_times import StepTimes
 

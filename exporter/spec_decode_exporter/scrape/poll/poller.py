@@ -10,6 +10,7 @@ import structlog
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.cooperative_yield import Meter, Pausing, cooperatively
 from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
 from spec_decode_exporter.core.throttle import Throttle
 from spec_decode_exporter.scrape.http.client import Client, HttpResponse
 from spec_decode_exporter.scrape.page.sample import PageReading
@@ -80,8 +81,8 @@ class Poller:
         self._failures_in_a_row = 0
         self._with_latencies = Throttle(settings.histogram_interval, settings.histogram_phase)
         self._log = structlog.get_logger(target=name)
-        self._lacks_engine = False
-        self._crashed = False
+        self._no_engine = OnceUntilRecovered()
+        self._crashes = OnceUntilRecovered()
         self.record = record
 
     @property
@@ -106,12 +107,11 @@ class Poller:
             self._failed(error.reason, str(error))
         except Exception:  # noqa: BLE001
             # An internal error must not end the monitoring of this target.
-            if not self._crashed:
+            if self._crashes.failed():
                 self._log.exception("poll_crashed")
-            self._crashed = True
             self._failed("malformed", "the exporter could not handle the answer")
         else:
-            self._crashed = False
+            self._crashes.recovered()
         self._add_cost()
         self._attempted()
 
@@ -173,11 +173,11 @@ class Poller:
 
     def _check_engine(self, reading: PageReading) -> None:
         """Log a page without a known engine once, until an engine is on it."""
-        lacks_engine = not reading.engine_kind
-        if lacks_engine and not self._lacks_engine:
+        if reading.engine_kind:
+            self._no_engine.recovered()
+        elif self._no_engine.failed():
             remedy = "check the path; vLLM needs its log stats on"
             self._emit(Event("no_engine_on_page", {"remedy": remedy}, is_bad=True))
-        self._lacks_engine = lacks_engine
 
     def _processor_seconds(self) -> float:
         """Return the processor seconds of all polls so far."""
