@@ -33,7 +33,7 @@ _log = structlog.get_logger()
 
 
 class _Single(Collector):
-    """A registry of one family without samples, the argument of prometheus_client's writers."""
+    """Collector of one family without samples: prometheus_client's writers require a collector."""
 
     def __init__(self, family: Metric) -> None:
         self._family = Metric(family.name, family.documentation, family.type, family.unit)

@@ -242,6 +242,12 @@ async def test_observe_needs_a_target_and_a_positive_length(targets, seconds):
         await spec_decode_exporter.observe_async(*targets, seconds=seconds)
 
 
+@pytest.mark.parametrize("name", spec_decode_exporter.__all__)
+def test_every_public_name_can_be_imported_from_the_package(name):
+    found = getattr(spec_decode_exporter, name)
+    assert isinstance(found, str) or found.__name__ == name
+
+
 def test_importing_the_package_imports_no_dependency():
     code = "import sys, spec_decode_exporter; print(sorted(name for name in sys.modules if 'pydantic' in name)); spec_decode_exporter.observe"
     found = subprocess.run(

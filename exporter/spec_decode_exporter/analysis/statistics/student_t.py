@@ -1,4 +1,4 @@
-"""Quantiles of the normal and of Student's distribution, and degrees of freedom of a sum of variances.
+"""97.5 % quantiles of Student's t and the normal distribution, and Welch-Satterthwaite degrees of freedom.
 
 The sum of two variances with B1 and B2 degrees of freedom has those of Welch and Satterthwaite,
 
