@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 
@@ -16,27 +16,25 @@ from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.figures import series
 from spec_decode_exporter.figures.window_figures import window_label
 from spec_decode_exporter.metrics.figure_metrics import bound_metrics, figure_metrics
-from spec_decode_exporter.metrics.metric import Metric, MetricKind, Values
+from spec_decode_exporter.metrics.metric import Metric, MetricKind, Numbers, Read, Values
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 
 _DECODING = (series.GENERATED, series.FIRST, series.STEPS)
 _ECONOMICS = (*_DECODING, series.DRAFTS, series.DRAFT_TOKENS)
 _LENGTH = (series.ACCEPTED, series.DRAFTS)
 
-Read = Callable[[EngineSnapshot], Values]
-Numbers = Iterator[tuple[tuple[str, ...], float | None]]
 
 _gauge: partial[Metric[EngineSnapshot]] = partial(Metric, kind=MetricKind.GAUGE)
 _pay = partial(_gauge, group=Group.PAY)
 _drop = partial(_gauge, group=Group.DROPS, source=_LENGTH)
 
 
-def _of_evaluation(value: Callable[[Evaluation], float | None]) -> Read:
+def _of_evaluation(value: Callable[[Evaluation], float | None]) -> Read[EngineSnapshot]:
     """Read a number of the evaluation."""
     return lambda snapshot: [((), value(snapshot.evaluation))]
 
 
-def _one_of(members: type[StrEnum], value: Callable[[Evaluation], StrEnum]) -> Read:
+def _one_of(members: type[StrEnum], value: Callable[[Evaluation], StrEnum]) -> Read[EngineSnapshot]:
     """Read a state set: a series for each member, of which one is 1."""
     return lambda snapshot: [
         ((str(member),), float(member == value(snapshot.evaluation))) for member in members
@@ -74,7 +72,7 @@ def _basis(depth: Depth) -> str:
     return "extrapolated" if depth.extrapolated else "measured"
 
 
-def _of_drops(value: Callable[[DropStatus], float | None]) -> Read:
+def _of_drops(value: Callable[[DropStatus], float | None]) -> Read[EngineSnapshot]:
     """Read a number of the drop detection."""
     return lambda snapshot: [((), value(snapshot.drops))]
 

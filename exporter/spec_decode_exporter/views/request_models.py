@@ -117,7 +117,7 @@ class RequestSummaryView(RequestTotalsView):
     time_per_output_token_seconds: PercentilesView | None
     speedup_ratio: Estimated | None = Field(description="Speed-up of their tokens, at the cost of drafting.")
     below_break_even: int = Field(description="Requests that speculation made slower.")
-    judged: int = Field(description="Requests whose effect can be computed.")
+    evaluated: int = Field(description="Requests whose effect can be computed.")
     rejected: int = Field(description="Requests with almost no accepted draft token.")
     repetitive: int = Field(description="Requests with almost all draft tokens accepted.")
 

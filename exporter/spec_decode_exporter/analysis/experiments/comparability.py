@@ -12,15 +12,13 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Final
 
+from spec_decode_exporter.analysis.comparability_limits import LENGTH_FACTOR, LOAD_FACTOR
 from spec_decode_exporter.analysis.experiments.arm import Arm
 from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.scrape.page.engine_table import Counter
 
 MIN_ARM_REQUESTS: Final = 30
 """Requests that an arm needs; with fewer, their lengths alone determine the result."""
-LOAD_FACTOR: Final = 1.5
-LENGTH_FACTOR: Final = 1.25
-"""Maximum ratio of the mean lengths of prompts and answers: time is about proportional to length."""
 
 
 class Condition(StrEnum):
