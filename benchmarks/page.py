@@ -19,7 +19,7 @@ import structlog
 from multidict import MultiDict
 
 from benchmarks.options import parsed, parser
-from spec_decode_exporter.metrics.exposition import compress, each
+from spec_decode_exporter.core.byte_stream import compress, each
 from spec_decode_exporter.web.page.handlers import page_data
 from spec_decode_exporter.web.page.page_content import content
 from spec_decode_exporter.web.page.page_data import ShownEngine

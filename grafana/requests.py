@@ -59,7 +59,7 @@ def _sum(expression: str, *labels: str) -> str:
 
 def _below_break_even(*labels: str) -> str:
     """Return the share of requests that lose, of those of which it is known."""
-    share, evaluated = _group("requests_below_break_even_ratio"), _group("window_judged_requests")
+    share, evaluated = _group("requests_below_break_even_ratio"), _group("window_evaluated_requests")
     return f"{_sum(f'{share} * {evaluated}', *labels)} / ({_sum(evaluated, *labels)} > 0)"
 
 

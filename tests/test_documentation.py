@@ -1,7 +1,9 @@
-"""docs/semantics.md names everything that the analysis can say, with the figures that it uses; pictures are shown."""
+"""Documents: terms in docs/semantics.md, pictures, and file names in docs/development.md."""
 
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -38,3 +40,19 @@ def test_every_picture_is_shown_somewhere():
     pictures = [path.name for path in (DOCS / "images").iterdir()]
     assert pictures
     assert [name for name in pictures if f"images/{name})" not in text] == []
+
+
+def test_every_file_that_the_guide_for_developers_names_exists():
+    """A path may leave out the folders above, such as that of the package."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    paths = [f"/{path}" for path in listed.stdout.splitlines() if (CHECKOUT / path).exists()]
+    text = (DOCS / "development.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w./-]+\.(?:py|md|txt|yml))`", text)
+    assert len(named) > 50
+    assert [name for name in named if not any(path.endswith(f"/{name}") for path in paths)] == []

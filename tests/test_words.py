@@ -55,6 +55,21 @@ def test_a_docstring_that_begins_with_a_question_word_is_reported(code, opening)
     assert f"begins with {opening!r}" in violation
 
 
+@pytest.mark.parametrize("attribute", ["size: int", "size = 3", "size: int = 3"])
+def test_a_docstring_of_an_attribute_of_the_package_is_checked_too(attribute):
+    for code in (
+        f'{attribute}\n"""Whether it is."""',
+        f'class C:\n    {attribute}\n    """Whether it is."""',
+    ):
+        [violation] = found(code, "exporter/a.py")
+        assert "begins with 'Whether'" in violation
+        assert found(code.replace("Whether it is", "True if it is"), "exporter/a.py") == []
+
+
+def test_a_text_after_a_call_is_no_docstring():
+    assert found('print()\n"""Whether it is."""', "exporter/a.py") == []
+
+
 @pytest.mark.parametrize("docstring", ["Return the whole.", "Whatever", "Howitzer.", "However"])
 def test_other_docstrings_are_accepted(docstring):
     assert found(f'"""{docstring}"""', "a.py") == []

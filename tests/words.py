@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -35,7 +36,7 @@ REPLACEMENTS: Final = {
     r"make(?:s)? up for": "compensate",
     r"meanwhile": "during this time",
     r"valley|teller|keeper|sighting": "the term of design/language.md",
-    r"judgements?|judged?(?!: int)|judges": "evaluation, evaluate",
+    r"judgements?|judged?|judges": "evaluation, evaluate",
 }
 """Phrase, as a regular expression in lower case, to the term or the remedy."""
 
@@ -55,6 +56,12 @@ EXCLUDED: Final = (
     "tests/test_words.py",
 )
 
+ATTRIBUTES: Final = "exporter/"
+"""Prefix of the files whose attributes are documented by the same rule."""
+
+UNCHECKED_ATTRIBUTES: Final = "exporter/spec_decode_exporter/analysis/"
+"""Its last five attributes that begin with "Whether" are mended with the next change of those files."""
+
 _PHRASES: Final = re.compile(
     r"(?<![\w.-])(?:" + "|".join(f"({each})" for each in REPLACEMENTS) + r")(?![\w-])", re.IGNORECASE
 )
@@ -68,8 +75,25 @@ def violations(name: str, text: str) -> Iterator[str]:
     for number, line in enumerate(text.splitlines(), 1):
         for found in _PHRASES.finditer(_KEY.sub('""', line)):
             yield f"{name}:{number}: {found[0]!r}: write {_TERMS[(found.lastindex or 1) - 1]}"
-    if name.endswith(".py"):
-        yield from _openings(name, text)
+    if not name.endswith(".py"):
+        return
+    yield from _openings(name, text)
+    if name.startswith(ATTRIBUTES) and not name.startswith(UNCHECKED_ATTRIBUTES):
+        yield from _attribute_openings(name, text)
+
+
+def _attribute_openings(name: str, text: str) -> Iterator[str]:
+    bodies = (node.body for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Module | ast.ClassDef))
+    for body in bodies:
+        for before, documentation in pairwise(body):
+            match before, documentation:
+                case ast.Assign() | ast.AnnAssign(), ast.Expr(value=ast.Constant(value=str(words))):
+                    yield from _opening(name, documentation.lineno, words)
+
+
+def _opening(name: str, line: int, docstring: str) -> Iterator[str]:
+    if found := OPENINGS.match(docstring):
+        yield f"{name}:{line}: a docstring that begins with {found[0]!r}: begin with a verb or a noun"
 
 
 def _openings(name: str, text: str) -> Iterator[str]:
@@ -77,8 +101,7 @@ def _openings(name: str, text: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, documented) and (docstring := ast.get_docstring(node)):
             line = 1 if isinstance(node, ast.Module) else node.body[0].lineno
-            if found := OPENINGS.match(docstring):
-                yield f"{name}:{line}: a docstring that begins with {found[0]!r}: begin with a verb or a noun"
+            yield from _opening(name, line, docstring)
 
 
 def tracked() -> list[str]:

@@ -146,7 +146,7 @@ _LABELS: Final = {
     "reason": f"of a poll {_values(REASONS)}; of a request {_values(Refusal)}",
     "engine_kind": "`vllm`, `lmdeploy`, `llamacpp`, `sglang`; empty if the page shows none of them",
     "front_end": "of vLLM: `python`, `rust`, `ray`, `v0`",
-    "page": "`filtered`, `full`",
+    "page": "`filtered`, `whole`",
     "version": "version of the server, or of the exporter",
     "revision": "the source revision that the exporter was built from",
     "python_version": "the Python that runs the exporter",

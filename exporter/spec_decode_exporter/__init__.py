@@ -4,20 +4,44 @@ From a program, ``spec_decode_exporter.observe("localhost:8000")`` observes a se
 returns its measurements.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from spec_decode_exporter.core.version import REVISION, __version__
 
 if TYPE_CHECKING:
+    from spec_decode_exporter.config.errors import ConfigError
+    from spec_decode_exporter.core.errors import ExporterError
     from spec_decode_exporter.reports.observe.session import observe, observe_async
+    from spec_decode_exporter.views.models import EngineView, ObservationView, TargetView, WindowView
 
-__all__ = ["REVISION", "__version__", "observe", "observe_async"]
+__all__ = [
+    "REVISION",
+    "ConfigError",
+    "EngineView",
+    "ExporterError",
+    "ObservationView",
+    "TargetView",
+    "WindowView",
+    "__version__",
+    "observe",
+    "observe_async",
+]
+
+_MODULES = {
+    "ConfigError": "config.errors",
+    "EngineView": "views.models",
+    "ExporterError": "core.errors",
+    "ObservationView": "views.models",
+    "TargetView": "views.models",
+    "WindowView": "views.models",
+    "observe": "reports.observe.session",
+    "observe_async": "reports.observe.session",
+}
+"""Modules of the public names, imported on use: a command imports no more than it needs."""
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  any attribute
-    """Import the public functions on use, so that a command imports no more than it needs."""
-    if name in ("observe", "observe_async"):
-        from spec_decode_exporter.reports.observe import session
-
-        return getattr(session, name)
+    if name in _MODULES:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -462,7 +462,7 @@ async def test_requests_are_accepted_after_a_reload_and_evaluated_by_the_cost_of
     (group,) = [group for group in said["groups"] if group["window"] == "5m"]
     # 1.1 tokens a step, which takes as long as 1.4 plain ones.
     assert group["speedup_ratio"]["value"] == pytest.approx(1.1 / 1.4)
-    assert group["below_break_even"] == group["judged"] == 30
+    assert group["below_break_even"] == group["evaluated"] == 30
 
 
 async def test_the_server_beside_it_may_send_its_requests_through_a_unix_socket(file, clock, tmp_path):

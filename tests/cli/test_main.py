@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 
 import pytest
 
-from spec_decode_exporter.cli.flags import UsageError
+from spec_decode_exporter.cli import main as cli
 from spec_decode_exporter.cli.main import build_parser, parse
+from spec_decode_exporter.config.errors import ConfigError, Problem
+from spec_decode_exporter.core.errors import UsageError
+from spec_decode_exporter.reports.plan.model_config import ModelError
+from spec_decode_exporter.web.server.listen import ListenError
 
 
 def run(*words):
@@ -78,3 +83,45 @@ def test_run_does_not_import_the_simulator():
 def test_an_unknown_command_is_reported_with_the_known_ones():
     with pytest.raises(UsageError, match=r"bogus.*run, check-config, .*observe"):
         parse(["bogus"], {})
+
+
+def run_with(failure, capsys, monkeypatch):
+    """Run a command that raises; return its exit status and what it printed."""
+
+    def handle(_):
+        raise failure
+
+    monkeypatch.setattr(cli, "parse", lambda *_: argparse.Namespace(handle=handle))
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [UsageError, ListenError, ModelError])
+def test_an_error_that_the_user_can_mend_is_one_line(error, capsys, monkeypatch):
+    assert run_with(error("a cause"), capsys, monkeypatch) == (1, "spec-decode-exporter: a cause\n")
+
+
+def test_the_mistakes_of_a_configuration_are_a_line_each(capsys, monkeypatch):
+    error = ConfigError([Problem("a.yml:1", "x", "is wrong"), Problem("a.yml:2", "y", "is missing")])
+    assert run_with(error, capsys, monkeypatch) == (1, "a.yml:1: x is wrong\na.yml:2: y is missing\n")
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyError, OSError])
+def test_a_bug_keeps_its_traceback(error, capsys, monkeypatch):
+    with pytest.raises(error, match="a bug"):
+        run_with(error("a bug"), capsys, monkeypatch)
+
+
+def test_a_bug_is_printed_with_its_traceback_and_status_1():
+    code = (
+        "import sys, spec_decode_exporter.cli.main as cli\n"
+        "def parse(*_): int('x')\n"
+        "cli.parse = parse; cli.main()"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert found.returncode == 1
+    assert found.stderr.startswith("Traceback (most recent call last):\n")
+    assert "in parse" in found.stderr

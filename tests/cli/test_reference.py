@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from spec_decode_exporter.cli import reference
-from spec_decode_exporter.cli.flags import UsageError
 from spec_decode_exporter.cli.main import parse
+from spec_decode_exporter.core.errors import UsageError
 from spec_decode_exporter.reports.reference_file import read
 from tests.reports.conftest import references
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.cli.flags import UsageError
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.run_config import read_config
 from spec_decode_exporter.config.load import ConfigError
+from spec_decode_exporter.core.errors import UsageError
 
 
 def config(*words, environ=None):

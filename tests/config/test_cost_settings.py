@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from docs.generate.configuration import json_schema
+from spec_decode_exporter.config.active_yaml import active_yaml
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost, SpeculativeSettings
-from spec_decode_exporter.config.redact import redacted
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_loads_are_sorted(loads):
 
 def test_a_redacted_cost_can_be_loaded_again(read):
     config = read("cost: {draft_cost_ratio: 0.1}\ntargets: [{url: http://a, cost: {draft_parameters: 1.5B, target_parameters: 7e9}}]".replace("7e9", "7000000000"))  # fmt: skip
-    shown = redacted(config)
+    shown = active_yaml(config)
     assert "draft_parameters: 1.5B" in shown
     assert read(shown) == config
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.config.redact import redacted
+from spec_decode_exporter.config.active_yaml import active_yaml
 from spec_decode_exporter.config.reference_settings import ReferenceSettings
 
 RATIOS = st.floats(0, 1)
@@ -32,7 +32,7 @@ def test_a_target_may_have_a_reference_beside_the_general_one(read):
     config = read(text)
     assert config.reference == ReferenceSettings(acceptance_ratio=0.7)
     assert config.targets[0].reference == ReferenceSettings(acceptance_ratio=0.8, tokens=4)
-    assert read(redacted(config)) == config
+    assert read(active_yaml(config)) == config
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.config.redact import redacted
+from spec_decode_exporter.config.active_yaml import active_yaml
 from spec_decode_exporter.config.request_settings import RequestSettings
 
 SALT = "0123456789abcdef"
@@ -18,15 +18,15 @@ def test_requests_and_users_are_off_by_default(read):
 def test_a_salt_comes_from_the_environment_and_is_never_shown(read):
     config = read("requests: {users: {salt: '${S}'}}", S=SALT)
     assert config.requests.users.key == SALT.encode()
-    assert SALT not in redacted(config)
-    assert "<secret>" in redacted(config)
+    assert SALT not in active_yaml(config)
+    assert "<secret>" in active_yaml(config)
 
 
 def test_a_salt_in_a_file_is_read_without_the_white_space_around_it(read, tmp_path):
     (tmp_path / "salt").write_text(f"{SALT}\n")
     config = read("requests: {users: {salt_file: salt}}")
     assert config.requests.users.key == SALT.encode()
-    assert SALT not in redacted(config)
+    assert SALT not in active_yaml(config)
 
 
 def test_another_salt_in_the_same_file_is_another_configuration(read, tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 from spec_decode_exporter.config import yaml_loader
 from spec_decode_exporter.config.yaml_loader import NotAListError
-from spec_decode_exporter.config.yaml_tree import MAX_FLAWS, TreeReader, YamlError, parse, parse_items
+from spec_decode_exporter.config.yaml_tree import MAX_YAML_PROBLEMS, TreeReader, YamlError, parse, parse_items
 
 
 def items(text: str):
@@ -84,5 +84,5 @@ def test_what_is_not_a_list_has_no_items(text):
 def test_no_more_flaws_are_collected_than_the_limit(monkeypatch):
     monkeypatch.setattr(yaml_loader, "MAX_NODES", 10**6)
     reader = TreeReader()
-    reader.read(parse(b"[" + b"!x a," * (MAX_FLAWS + 5) + b"]"))
-    assert len(reader.flaws) == len(reader.broken) == MAX_FLAWS
+    reader.read(parse(b"[" + b"!x a," * (MAX_YAML_PROBLEMS + 5) + b"]"))
+    assert len(reader.problems) == len(reader.broken) == MAX_YAML_PROBLEMS

@@ -12,11 +12,11 @@ from spec_decode_exporter.config.yaml_tree import TreeReader, YamlError, find, p
 def read(text: str):
     reader = TreeReader()
     root = parse(text.encode())
-    return (None if root is None else reader.read(root)), reader.flaws
+    return (None if root is None else reader.read(root)), reader.problems
 
 
 def test_values_keep_their_text():
-    value, flaws = read("{a: 1.10, b: off, c: 012, d: 12:30, e: '~', f: 2026-11-21, g: [yes, 0x10]}")
+    value, problems = read("{a: 1.10, b: off, c: 012, d: 12:30, e: '~', f: 2026-11-21, g: [yes, 0x10]}")
     assert value == {
         "a": "1.10",
         "b": "off",
@@ -26,7 +26,7 @@ def test_values_keep_their_text():
         "f": "2026-11-21",
         "g": ["yes", "0x10"],
     }
-    assert flaws == []
+    assert problems == []
 
 
 @pytest.mark.parametrize("nothing", ["", "~", "null", "NULL"])
@@ -35,21 +35,21 @@ def test_a_key_without_a_value_is_absent(nothing):
 
 
 def test_a_repeated_key_is_a_flaw_and_its_first_value_counts():
-    value, [flaw] = read("a: 1\nb:\n  c: 1\n  d: 2\n  c: 3\n")
+    value, [problem] = read("a: 1\nb:\n  c: 1\n  d: 2\n  c: 3\n")
     assert value == {"a": "1", "b": {"c": "1", "d": "2"}}
-    assert (flaw.line, flaw.path) == (5, ("b", "c"))
-    assert flaw.message == "is there twice, first in line 3; remove one of the two"
+    assert (problem.line, problem.path) == (5, ("b", "c"))
+    assert problem.message == "is there twice, first in line 3; remove one of the two"
 
 
 def test_anchors_and_merges_work_as_in_prometheus():
-    value, flaws = read("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\nc: {<<: [{x: 9}, *a]}\nd: *a\n")
+    value, problems = read("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\nc: {<<: [{x: 9}, *a]}\nd: *a\n")
     assert value == {
         "a": {"x": "1", "y": "2"},
         "b": {"x": "1", "y": "3"},
         "c": {"x": "9", "y": "2"},
         "d": value["a"],
     }
-    assert flaws == []
+    assert problems == []
 
 
 def test_an_alias_inside_its_own_anchor_ends():
@@ -59,9 +59,9 @@ def test_an_alias_inside_its_own_anchor_ends():
 def test_a_few_lines_of_aliases_do_not_become_a_billion_values():
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 40)]
-    value, [flaw] = read("\n".join(lines))
-    assert (flaw.line, flaw.path) == (4, ("a4", 7))
-    assert flaw.message == "is repeated by aliases until there are more than 100000 values"
+    value, [problem] = read("\n".join(lines))
+    assert (problem.line, problem.path) == (4, ("a4", 7))
+    assert problem.message == "is repeated by aliases until there are more than 100000 values"
     assert value["a3"] == [value["a2"]] * 10
     assert value["a5"] == [None] * 10
 
@@ -79,19 +79,19 @@ def test_a_device_without_end_is_not_read_to_its_end():
 
 @pytest.mark.parametrize("tagged", ["!!python/object:os.system x", "!secret x", "!!binary aGk=", "!!set {a}"])
 def test_a_tag_is_a_flaw(tagged):
-    _, [flaw] = read(f"\na: {tagged}")
-    assert (flaw.line, flaw.path) == (2, ("a",))
-    assert "is not supported; remove it" in flaw.message
+    _, [problem] = read(f"\na: {tagged}")
+    assert (problem.line, problem.path) == (2, ("a",))
+    assert "is not supported; remove it" in problem.message
 
 
 def test_a_key_must_be_a_text():
-    _, [flaw] = read("? [a, b]\n: c")
-    assert flaw.message == "has a key that is not a plain text"
+    _, [problem] = read("? [a, b]\n: c")
+    assert problem.message == "has a key that is not a plain text"
 
 
 def test_half_a_character_is_a_flaw():
-    _, [flaw] = read(r'a: "\ud800"')
-    assert flaw.message == "holds half of a character; write it in full"
+    _, [problem] = read(r'a: "\ud800"')
+    assert problem.message == "holds half of a character; write it in full"
 
 
 @pytest.mark.parametrize(
@@ -145,5 +145,5 @@ def test_a_path_leads_to_its_line_or_to_the_nearest(path, line):
 
 
 def test_too_deep_nesting_is_a_flaw():
-    _, [flaw] = read("[" * 60 + "]" * 60)
-    assert flaw.message == "is nested too deeply"
+    _, [problem] = read("[" * 60 + "]" * 60)
+    assert problem.message == "is nested too deeply"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.core.internal_errors import (
-    FORGOTTEN_AFTER,
+    LOGGED_AGAIN_AFTER,
     MAX_LOGGED,
     RECOVERED_AFTER,
     InternalErrors,
@@ -80,7 +80,7 @@ def test_parts_and_items_are_separate(errors, logs):
 
 def test_a_failure_after_a_long_time_is_logged_again(errors, logs, clock):
     errors.attempt("page", ENGINE, fails)
-    clock.now += FORGOTTEN_AFTER + 1
+    clock.now += LOGGED_AGAIN_AFTER + 1
     errors.attempt("page", ENGINE, fails)
     assert events(logs) == ["internal_error"] * 2
 
@@ -89,7 +89,7 @@ def test_many_failing_items_are_omitted_and_few_of_them_logged(errors, logs, clo
     for number in range(1000):
         errors.attempt("page", {"target": str(number)}, fails)
     assert len(logs) == MAX_LOGGED
-    clock.now += FORGOTTEN_AFTER + 1
+    clock.now += LOGGED_AGAIN_AFTER + 1
     errors.attempt("page", {"target": "another"}, fails)
     assert logs[-1]["target"] == "another"
 

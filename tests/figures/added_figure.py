@@ -71,14 +71,14 @@ async def metrics_page(engine):
 def observe_report(view):
     """Return the report of ``observe``."""
     from spec_decode_exporter.reports.observe.observe_report import report
-    from spec_decode_exporter.reports.terminal import Paint
+    from spec_decode_exporter.reports.terminal import TerminalStyle
     from spec_decode_exporter.reports.terminal_report import text_report
     from spec_decode_exporter.views.models import ObservationView
 
     observation = ObservationView(
         time=WALL, version="1", engines=(view,), seconds=25.0, targets=(), events=(), requests=None
     )
-    return text_report(report(observation), Paint(width=120))
+    return text_report(report(observation), TerminalStyle(width=120))
 
 
 def comparison_report(engine):
@@ -87,7 +87,7 @@ def comparison_report(engine):
     from spec_decode_exporter.reports.reference.comparison_report import report
     from spec_decode_exporter.reports.reference.pairing import compared
     from spec_decode_exporter.reports.reference_document import MeasuredModel, ReferenceDocument
-    from spec_decode_exporter.reports.terminal import Paint
+    from spec_decode_exporter.reports.terminal import TerminalStyle
     from spec_decode_exporter.reports.terminal_report import text_report
 
     model = MeasuredModel(
@@ -105,7 +105,7 @@ def comparison_report(engine):
         engines=(),
         models=(model,),
     )
-    return text_report(report(compared(document, document, 0.05)), Paint(width=120))
+    return text_report(report(compared(document, document, 0.05)), TerminalStyle(width=120))
 
 
 def outputs():

@@ -13,14 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from spec_decode_exporter.figures.figure import GroupSum, ListFigure, MetricWindows, ScalarFigure
+from spec_decode_exporter.figures.figure import GroupSum, ListFigure, MetricWindows, ScalarFigure, Unit
 from spec_decode_exporter.figures.table import FIGURES, measured, shown
 from spec_decode_exporter.figures.terms import CounterTerm
 from spec_decode_exporter.figures.window_figures import WindowFigures
+from spec_decode_exporter.reports.observe import figure_lines
 from spec_decode_exporter.reports.observe.engine_sections import _SECTIONS
+from spec_decode_exporter.reports.reference import comparison_tables
 from spec_decode_exporter.views import window_models
 from spec_decode_exporter.views.models import GroupWindowView, WindowView
-from spec_decode_exporter.web.page.figure_table import _FORMATS
+from spec_decode_exporter.web.page import figure_table
 from tests.figures.added_figure import ROW
 
 CHECKOUT = Path(__file__).parents[2]
@@ -95,8 +97,11 @@ def test_sources_are_series():
     assert violations(lambda figure: all(re.fullmatch(r"vllm:\w+", name) for name in figure.source)) == []
 
 
-def test_units_have_a_format_on_the_page():
-    assert violations(lambda figure: figure.unit in _FORMATS) == []
+@pytest.mark.parametrize(
+    "table", [figure_table, figure_lines, comparison_tables], ids=lambda table: table.__name__
+)
+def test_every_unit_has_a_format_in_every_table(table):
+    assert set(table._FORMATS) == set(Unit)
 
 
 def test_lines_of_the_report_are_in_a_section_that_exists():
@@ -117,7 +122,7 @@ def test_ratios_of_groups_name_the_counters_that_an_engine_needs():
         for figure in FIGURES
         if figure.in_groups is GroupSum.RATIO_OF_SUMS and isinstance(figure, ScalarFigure)
     ]
-    assert len(ratios) == 8
+    assert ratios
     assert violations(lambda figure: figure.counters, ratios) == []
 
 

@@ -44,10 +44,10 @@ def test_the_share_below_break_even_is_of_the_requests_of_which_it_is_known(agai
     for kind, (share, evaluated) in SHARES.items():
         labels = f'{{{LABELS}, request_type="{kind}"}}'
         series[f"spec_decode_requests_below_break_even_ratio{labels}"] = share
-        series[f"spec_decode_window_judged_requests{labels}"] = evaluated
+        series[f"spec_decode_window_evaluated_requests{labels}"] = evaluated
         series[f"spec_decode_window_requests{labels}"] = 100
     unknown = f'{{{LABELS}, request_type="without"}}'
-    series[f"spec_decode_window_judged_requests{unknown}"] = 0
+    series[f"spec_decode_window_evaluated_requests{unknown}"] = 0
     series[f"spec_decode_window_requests{unknown}"] = 100
     (tile,) = (one for one in TARGETS if one.panel["title"] == "Below break-even")
     expr = interpolated(tile.expr).replace('=~"any"', '=~".*"')

@@ -13,8 +13,8 @@ import bcrypt
 import trustme
 from pydantic import SecretStr
 
-from spec_decode_exporter.cli.flags import UsageError
 from spec_decode_exporter.cli.main import parse
+from spec_decode_exporter.core.errors import UsageError
 from spec_decode_exporter.web.security.check_queue import MAX_CHECKS
 from spec_decode_exporter.web.security.guard import _credentials
 from spec_decode_exporter.web.security.hosts import AllowedHosts
@@ -211,7 +211,7 @@ async def _environment(data: bytes) -> object:
     try:
         found = parse(["run"], {name: value})
         return AllowedHosts.parse(found.web_allowed_hosts or ())
-    except (UsageError, ValueError) as error:
+    except UsageError as error:
         raise RejectedError(str(error)) from None
 
 

@@ -15,7 +15,7 @@ from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
 from spec_decode_exporter.scrape.poll.batch_schedule import MAX_BATCH, MAX_RANGES, SCHEDULE_KEY
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
 from spec_decode_exporter.scrape.poll.poll_record import DETAILS_INTERVAL, Polled, PollRecord
-from spec_decode_exporter.scrape.poll.poll_schedule import PollPace
+from spec_decode_exporter.scrape.poll.poll_schedule import PollSettings
 from spec_decode_exporter.scrape.poll.poller import Poller
 from spec_decode_exporter.scrape.poll.server_info import MAX_RESPONSE_BYTES
 from spec_decode_exporter.scrape.poll_errors import StatusError
@@ -52,7 +52,7 @@ async def _polled(detail: str, body: bytes) -> PollRecord:
     poller = Poller(
         "a", "http://a/metrics",
         client=_Server(detail, body),
-        pace=PollPace(1.0, 10.0, 0.01, 30.0, filtered=True),
+        settings=PollSettings(1.0, 10.0, 0.01, 30.0, filtered=True),
         clock=SystemClock(),
         receive=receive,
         emit=lambda event: reasons.append(str(event.fields.get("reason"))),

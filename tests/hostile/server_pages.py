@@ -24,7 +24,7 @@ from spec_decode_exporter.scrape.page.parser import (
     SLICE,
 )
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
-from spec_decode_exporter.scrape.poll.poll_schedule import MAX_WINDOW_SHARE, TARGET_PROCESSOR_SHARE
+from spec_decode_exporter.scrape.poll.duty_cycle import MAX_WINDOW_SHARE, TARGET_PROCESSOR_SHARE
 from spec_decode_exporter.scrape.poll_errors import PollError
 from tests.hostile.row import RejectedError, Row
 from tests.hostile.server_answers import FAILED, KIB, MAX_BODY, answer, received

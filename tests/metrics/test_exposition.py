@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 
 import pytest
 from hypothesis import given
@@ -19,7 +18,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.metrics.exposition import SLICE, Exposition, compress, each
+from spec_decode_exporter.metrics.exposition import SLICE, Exposition
 from spec_decode_exporter.metrics.negotiation import Format
 
 WRITERS = {
@@ -192,10 +191,3 @@ async def test_many_small_families_share_a_cooperative_yield():
     await rendered(Exposition([Given(*(gauge(f"g{number}") for number in range(70)))]))
     polling.cancel()
     assert turns <= 4
-
-
-async def test_compressing_in_pieces_gives_one_gzip_stream():
-    pieces = await rendered(Exposition([Given(gauge("big", 20 * SLICE))]))
-    packed = await compress(each(pieces))
-    assert gzip.decompress(packed) == b"".join(pieces)
-    assert len(packed) < len(b"".join(pieces)) / 5

@@ -162,7 +162,7 @@ def test_figures_of_requests_without_drafts_are_absent():
     }
     assert said == {
         "spec_decode_window_requests",
-        "spec_decode_window_judged_requests",
+        "spec_decode_window_evaluated_requests",
         "spec_decode_request_window_seconds",
         "spec_decode_request_effect",
         "spec_decode_pathological_requests",
@@ -173,7 +173,7 @@ def test_figures_of_requests_without_drafts_are_absent():
     ("name", "labels", "value"),
     [
         ("spec_decode_request_window_seconds", ("30s",), 20.5),
-        ("spec_decode_window_judged_requests", ("llama", "chat", "to 0.7", "30s"), 40),
+        ("spec_decode_window_evaluated_requests", ("llama", "chat", "to 0.7", "30s"), 40),
         ("spec_decode_requests_below_break_even_ratio", ("llama", "chat", "to 0.7", "30s"), 3 / 40),
         ("spec_decode_request_speedup_ratio_lower", ("llama", "chat", "to 0.7", "30s"), 1.4),
         ("spec_decode_request_speedup_ratio_upper", ("llama", "chat", "to 0.7", "30s"), 1.6),

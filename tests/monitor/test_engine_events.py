@@ -128,8 +128,8 @@ class TestAnEngineThatIsGone:
 
 
 class TestTheConfiguredTokens:
-    def tell(self, notifier, now, *tokens_and_beginnings):
-        return [event.fields for event in notifier.changes(evaluated(), now, *tokens_and_beginnings)[:1]]
+    def tell(self, notifier, now, *tokens_and_resets):
+        return [event.fields for event in notifier.changes(evaluated(), now, *tokens_and_resets)[:1]]
 
     def test_have_an_event_when_they_reset_the_windows(self, notifier):
         notifier.changes(evaluated(), 0.0, 5, 0)

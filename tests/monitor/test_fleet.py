@@ -131,8 +131,8 @@ async def test_a_long_list_takes_no_place_from_configured_targets_and_other_ways
         for _ in range(2):
             by_way = await watched(small, found("static", 9), found("http", 5_000), found("kubernetes", 3))
     assert by_way == {"static": 9, "http": 8, "kubernetes": 3}
-    assert small.not_watched == 4_992
-    assert [log["targets"] for log in logs if log["event"] == "targets_not_watched"] == [4_992]
+    assert small.not_monitored == 4_992
+    assert [log["targets"] for log in logs if log["event"] == "targets_not_monitored"] == [4_992]
 
 
 async def test_a_long_list_takes_no_place_from_another_list_of_its_kind(small):
@@ -167,11 +167,11 @@ async def test_a_list_that_changes_all_its_targets_does_not_fill_the_log(small, 
 
 async def test_more_configured_targets_than_the_limit_leave_no_place_for_others(small):
     assert await watched(small, found("static", 30), found("http", 3)) == {"static": 20}
-    assert small.not_watched == 13
+    assert small.not_monitored == 13
 
 
 async def test_a_limit_that_is_reached_again_is_logged_again(small):
     with capture_logs() as logs:
         for number in (21, 20, 22):
             await watched(small, found("http", number))
-    assert [log["targets"] for log in logs if log["event"] == "targets_not_watched"] == [1, 2]
+    assert [log["targets"] for log in logs if log["event"] == "targets_not_monitored"] == [1, 2]

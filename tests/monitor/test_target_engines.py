@@ -14,7 +14,7 @@ def test_without_a_surplus_there_is_no_event():
 def test_a_surplus_has_one_event_and_is_counted_each_time():
     churn = EngineChurn()
     (event,) = churn.evict(3, 0.0, 2)
-    assert (event.name, event.fields["kept"], event.is_bad) == ("engines_forgotten", 2, True)
+    assert (event.name, event.fields["kept"], event.is_bad) == ("engines_evicted", 2, True)
     assert churn.evict(1, 1.0, 2) == []
     assert churn.evicted == 4
 

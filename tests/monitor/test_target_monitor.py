@@ -14,8 +14,8 @@ from spec_decode_exporter.monitor.engine_monitor import EVALUATED_EVERY, EngineM
 from spec_decode_exporter.monitor.evaluator import Evaluator
 from spec_decode_exporter.monitor.event_budget import BURST, EVERY
 from spec_decode_exporter.monitor.event_log import EventLog
-from spec_decode_exporter.monitor.persistence.remembered_engines import Key, RememberedEngines
-from spec_decode_exporter.monitor.target_engines import FORGOTTEN_AFTER
+from spec_decode_exporter.monitor.persistence.remembered_engines import EngineKey, RememberedEngines
+from spec_decode_exporter.monitor.target_engines import EVICTED_AFTER
 from spec_decode_exporter.monitor.target_monitor import ENGINES_SLICE, TargetMonitor
 from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.page.engine_table import Counter
@@ -217,7 +217,7 @@ async def test_engines_that_are_long_gone_are_forgotten(watch, clock, server):
     server.engines = {("m", "0"): 0, ("m", "1"): 0}
     await polls(watch, clock, 2)
     del server.engines["m", "1"]
-    await clock.advance(FORGOTTEN_AFTER)
+    await clock.advance(EVICTED_AFTER)
     await polls(watch, clock, 1)
     assert set(findings(watch, clock)) == {("m", "0"), ("m", "1")}
     await clock.advance(1)
@@ -228,7 +228,7 @@ async def test_engines_that_are_long_gone_are_forgotten(watch, clock, server):
 async def test_a_target_that_is_down_for_long_keeps_its_counters(watch, clock, server):
     await polls(watch, clock, 3)
     server.failure = PollError("timeout", "late")
-    await clock.advance(FORGOTTEN_AFTER * 10)
+    await clock.advance(EVICTED_AFTER * 10)
     await polls(watch, clock, 1)
     assert findings(watch, clock)["m", "0"].totals.counters[Counter.DRAFTS] == 20
 
@@ -261,8 +261,8 @@ async def test_engine_churn_is_logged_once_and_new_engines_are_not_logged(watch,
             await polls(watch, clock, 1)
     words = [log["event"] for log in logs]
     assert words.count("engine_found") == 3 * (MAX_ENGINES // 2)
-    assert words.count("engines_forgotten") == 1
-    assert watch.status().engines_forgotten == MAX_ENGINES
+    assert words.count("engines_evicted") == 1
+    assert watch.status().engines_evicted == MAX_ENGINES
 
 
 async def test_a_page_of_many_engines_yields_to_the_event_loop(watch, clock, server, monkeypatch):
@@ -453,7 +453,7 @@ async def test_the_status_counts_the_polls(watch, clock, server):
     await polls(watch, clock, 2)
     status = watch.status()
     assert (status.up, status.engine_kind, status.front_end) == (True, "vllm", "python")
-    assert (status.page, status.version, status.polls, status.failures) == ("full", "0.32.0", 2, {})
+    assert (status.page, status.version, status.polls, status.failures) == ("whole", "0.32.0", 2, {})
     assert (status.poll_seconds, status.interval, status.last_success) == (0.001, 1, clock.wall())
     server.failure = PollError("refused", "no")
     await polls(watch, clock, 2)
@@ -535,13 +535,13 @@ async def test_an_engine_that_cannot_be_saved_keeps_its_saved_state(server, cloc
     server.engines = {("m", "0"): 0, ("m", "1"): 0}
     await polls(watch, clock, 3)
     watch.remember()
-    before = {number: baselines.known(Key("one", "m", number)) for number in ("0", "1")}
+    before = {number: baselines.known(EngineKey("one", "m", number)) for number in ("0", "1")}
     await clock.advance(1)
     await polls(watch, clock, 3)
     monkeypatch.setattr(watch._engines.monitors["m", "0"]._learned, "saved", None)
     watch.remember()
-    assert baselines.known(Key("one", "m", "0")) == before["0"]
-    assert baselines.known(Key("one", "m", "1")) != before["1"]
+    assert baselines.known(EngineKey("one", "m", "0")) == before["0"]
+    assert baselines.known(EngineKey("one", "m", "1")) != before["1"]
 
 
 # What is remembered.
@@ -551,16 +551,16 @@ async def test_a_restart_of_the_exporter_before_the_second_poll_loses_nothing(wa
     await polls(watch, clock, 100)
     baselines = watch._remembered
     watch.remember()
-    learned = baselines.known(Key("one", "m", "0"))
+    learned = baselines.known(EngineKey("one", "m", "0"))
     again = TargetMonitor(target(), config(), clock, baselines, EventLog("1"))
     again.remember()
     await polls(again, clock, 1)
     again.remember()
-    assert baselines.known(Key("one", "m", "0")) == learned
+    assert baselines.known(EngineKey("one", "m", "0")) == learned
     await clock.advance(1)
     await polls(again, clock, 2)
     again.remember()
-    kept = baselines.known(Key("one", "m", "0"))["drops"]["sudden"]["baseline"]["drafts"]
+    kept = baselines.known(EngineKey("one", "m", "0"))["drops"]["sudden"]["baseline"]["drafts"]
     assert kept >= learned["drops"]["sudden"]["baseline"]["drafts"] > 0
 
 
@@ -672,13 +672,14 @@ async def test_engines_of_one_poll_are_evaluated_at_different_moments(watch, clo
 
 
 def test_targets_of_one_moment_are_asked_for_histograms_at_different_moments(clock, monkeypatch):
-    paces = []
+    known = []
     monkeypatch.setattr(
-        "spec_decode_exporter.monitor.target_monitor.Poller", lambda *_, pace, **__: paces.append(pace)
+        "spec_decode_exporter.monitor.target_monitor.Poller",
+        lambda *_, settings, **__: known.append(settings),
     )
     for number in range(20):
         TargetMonitor(target(url=f"http://vllm-{number}:8000/metrics"), config(), clock, RememberedEngines())
-    assert len({pace.histogram_phase for pace in paces}) > 4
+    assert len({settings.histogram_phase for settings in known}) > 4
 
 
 # The limit on engines of all targets.
@@ -688,21 +689,21 @@ def limited(clock, capacity, events, name="one"):
     return TargetMonitor(target(name=name), config(), clock, RememberedEngines(), events, capacity=capacity)
 
 
-async def test_engines_beyond_the_limit_are_not_watched_and_logged_once(clock, server):
+async def test_engines_beyond_the_limit_are_not_monitored_and_logged_once(clock, server):
     events, capacity = EventLog("1"), Capacity(3)
     watch = limited(clock, capacity, events)
     server.engines = {("m", str(number)): 0 for number in range(5)}
     await polls(watch, clock, 4)
     assert list(findings(watch, clock)) == [("m", "0"), ("m", "1"), ("m", "2")]
-    assert watch.status().engines_not_watched == 2
-    assert watch.status().engines_forgotten == 0
+    assert watch.status().engines_not_monitored == 2
+    assert watch.status().engines_evicted == 0
     words = [event.type for event in events.since().events]
-    assert words.count("engines_not_watched") == 1
+    assert words.count("engines_not_monitored") == 1
     capacity.limit = 5
     await clock.advance(1)
     await polls(watch, clock, 2)
     assert len(findings(watch, clock)) == 5
-    assert watch.status().engines_not_watched == 0
+    assert watch.status().engines_not_monitored == 0
 
 
 async def test_a_target_with_many_engines_makes_room_for_another_target(clock, server):
@@ -729,7 +730,7 @@ async def test_new_engines_take_the_places_of_those_that_are_gone(clock, server)
         await polls(watch, clock, 2)
         assert set(findings(watch, clock)) == set(server.engines)
         await clock.advance(1)
-    assert watch.status().engines_not_watched == 0
+    assert watch.status().engines_not_monitored == 0
 
 
 async def test_engines_with_alternating_positions_are_limited_as_at_once(clock, server):
@@ -753,7 +754,7 @@ async def test_an_engine_with_many_draft_tokens_takes_more_places(clock, server)
     await clock.advance(1)
     await polls(watch, clock, 2)
     assert [found.tokens for found in findings(watch, clock).values()] == [MAX_POSITIONS] * 2
-    assert watch.status().engines_not_watched == 8
+    assert watch.status().engines_not_monitored == 8
 
 
 def positions_of(engine):

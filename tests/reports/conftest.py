@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from spec_decode_exporter.reports.observe.observation_config import observed_config
-from spec_decode_exporter.reports.reference.taking import take
+from spec_decode_exporter.reports.reference.measure_servers import take
 from spec_decode_exporter.simulator.scenario_library import load_scenario
 from tests.conftest import FakeClock, settle
 from tests.fixtures.simulated import Network, Server
@@ -39,32 +39,35 @@ async def taken(network, clock, seconds=300, **servers):
     return await work
 
 
+SERVERS = {
+    "steady": {"a": ("steady", 1)},
+    "again": {"b": ("steady", 2)},
+    "worse": {"a": (changed(acceptance={"mean": 0.6}), 3)},
+    "a little worse": {"a": (changed(acceptance={"mean": 0.73}), 4)},
+    "longer": {"a": (changed(speculation={"tokens": 6}), 5)},
+    "busier": {"a": (changed(load={"concurrency": 32}), 6)},
+    "two": {"a": ("steady", 7), "b": ("steady", 8)},
+    "one of two": {"a": ("steady", 9), "b": (changed(acceptance={"mean": 0.6}), 10)},
+    "other work": {"a": (changed(outputs={"mean": 60.0}), 11)},
+}
+
+
 @cache
-def measured():
-    """Measure some servers for five minutes each, once for all tests."""
-
-    async def all_of_them(network):
-        return {
-            name: await taken(network, FakeClock(), **servers)
-            for name, servers in {
-                "steady": {"a": ("steady", 1)},
-                "again": {"b": ("steady", 2)},
-                "worse": {"a": (changed(acceptance={"mean": 0.6}), 3)},
-                "a little worse": {"a": (changed(acceptance={"mean": 0.73}), 4)},
-                "longer": {"a": (changed(speculation={"tokens": 6}), 5)},
-                "busier": {"a": (changed(load={"concurrency": 32}), 6)},
-                "two": {"a": ("steady", 7), "b": ("steady", 8)},
-                "one of two": {"a": ("steady", 9), "b": (changed(acceptance={"mean": 0.6}), 10)},
-                "other work": {"a": (changed(outputs={"mean": 60.0}), 11)},
-            }.items()
-        }
-
+def measured(name):
+    """Measure the servers of this name for five minutes, once for all tests."""
     with pytest.MonkeyPatch.context() as patch:
         network = Network()
         patch.setattr("spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: network)
-        return asyncio.run(all_of_them(network))
+        return asyncio.run(taken(network, FakeClock(), **SERVERS[name]))
+
+
+class References(dict):
+    """References by the names of ``SERVERS``: a test measures only those that it uses."""
+
+    def __missing__(self, name):
+        return self.setdefault(name, measured(name))
 
 
 @pytest.fixture
 def references():
-    return dict(measured())
+    return References()

@@ -57,4 +57,4 @@ def users_fixture(tmp_path):
     """Settings that distinguish ten users."""
     salt = tmp_path / "salt"
     salt.write_text("0123456789abcdef")
-    return {"salt_file": str(salt), "most": 10}
+    return {"salt_file": str(salt), "max": 10}

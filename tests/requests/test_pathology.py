@@ -56,5 +56,5 @@ def test_the_bounds_solve_the_equation_of_wilson(share, number):
     # Wilson's bounds solve |share - p| = z √(p (1 - p) / n) for p.
     for bound in share_bounds(share, number):
         possible = min(max(bound, 0.0), 1.0)
-        away = 1.96 * sqrt(possible * (1 - possible) / number)
+        away = 1.959964 * sqrt(possible * (1 - possible) / number)
         assert abs(share - possible) == pytest.approx(away, abs=1e-6)

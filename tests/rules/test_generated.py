@@ -10,6 +10,7 @@ from config.prometheus.generate.alerts import ALERTS
 from config.prometheus.generate.cases import ALERT_CASES
 from config.prometheus.generate.rule import expression
 from config.prometheus.generate.settings import filled, load, names_in
+from spec_decode_exporter.analysis.comparability_limits import LOAD_FACTOR
 from tests.every import every
 
 from .shipped import PROMETHEUS, SETTINGS
@@ -35,6 +36,10 @@ def test_every_alert_has_settings_and_no_setting_is_left_over():
 def test_every_threshold_is_used(alert):
     thresholds = set(SETTINGS.alerts[alert.name]) - {"severity", "for", "keep_firing_for"}
     assert thresholds <= names_in(alert.expr)
+
+
+def test_arms_across_exporters_are_comparable_at_the_same_loads_as_in_one():
+    assert SETTINGS.comparable_load == LOAD_FACTOR
 
 
 def test_a_setting_that_is_missing_is_an_error():

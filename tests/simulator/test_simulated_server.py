@@ -140,3 +140,8 @@ async def test_after_closing_connections_are_refused(make_server, make_simulatio
     await server.close()
     with pytest.raises(aiohttp.ClientConnectorError):
         await page(session, server)
+
+
+async def test_a_host_that_no_name_can_be_is_an_error(make_simulation):
+    with pytest.raises(PortError, match=r"cannot listen on a\.\.b:0: the host is not a valid name"):
+        await serve(make_simulation(), "a..b", 0)

@@ -34,13 +34,13 @@ from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.monitor.target_status import ExporterStatus
 from spec_decode_exporter.reports.exit_status import observation_status
 from spec_decode_exporter.reports.observe.observe_report import json_report, report
-from spec_decode_exporter.reports.terminal import Paint
+from spec_decode_exporter.reports.terminal import TerminalStyle
 from spec_decode_exporter.reports.terminal_report import text_report
 from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.page.engine_table import ENGINES, EngineMark, Gauge, Latency
 from spec_decode_exporter.scrape.page.sample_reader import GAUGES, MAX_COUNT
 from spec_decode_exporter.scrape.poll_errors import PollError
-from spec_decode_exporter.views.engine_view import engine_view, snapshot_view
+from spec_decode_exporter.views.engine_view import engine_view
 from spec_decode_exporter.views.event_view import event_view
 from spec_decode_exporter.views.group_view import group_view, grouped
 from spec_decode_exporter.views.history import history_view
@@ -52,6 +52,7 @@ from spec_decode_exporter.web.page.page_content import content
 from spec_decode_exporter.web.page.page_query import PageQuery
 from spec_decode_exporter.window.merge import merge_windows
 from tests.conftest import FakeClock
+from tests.fixtures.snapshot_view import snapshot_view
 
 MOST = MAX_COUNT - 1
 FAILURES = {
@@ -288,7 +289,7 @@ class Chain:
         _check_json(seen.model_dump_json())
         observation_status(seen)
         _check_json(json_report(seen))
-        text = text_report(report(seen), Paint())
+        text = text_report(report(seen), TerminalStyle())
         assert "internal error" not in text
 
 

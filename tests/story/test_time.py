@@ -123,7 +123,7 @@ async def reloading(clock, network, monkeypatch):
     How a configuration is written down for people is a mock, which is most of what a reload costs.
     """
     monkeypatch.setattr(
-        "spec_decode_exporter.app.service.redacted", lambda config: repr(config.targets[0].labels)
+        "spec_decode_exporter.app.service.active_yaml", lambda config: repr(config.targets[0].labels)
     )
     for each in range(3):
         network.servers[f"vllm-{each}:8000"] = Server(clock, "idle")

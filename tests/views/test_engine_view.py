@@ -14,8 +14,9 @@ from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.metrics.engine_metrics import ENGINE_METRICS
 from spec_decode_exporter.metrics.metric import MetricKind
 from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.views.engine_view import engine_id, engine_view, snapshot_view
+from spec_decode_exporter.views.engine_view import engine_id, engine_view
 from spec_decode_exporter.views.models import EngineView, SnapshotView, TotalsView, WindowView
+from tests.fixtures.snapshot_view import snapshot_view
 
 LABELS = {"target": "one", "model_name": "m", "engine": "0", "team": "a"}
 

@@ -9,9 +9,9 @@ from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.metrics.collector import SnapshotCollector
 from spec_decode_exporter.metrics.experiment_metrics import EXPERIMENT_METRICS
 from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.views.engine_view import snapshot_view
 from spec_decode_exporter.views.experiment_models import ExperimentView
 from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of
+from tests.fixtures.snapshot_view import snapshot_view
 
 
 def experiment_views(arms):

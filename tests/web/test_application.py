@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from structlog.testing import capture_logs
 
+from spec_decode_exporter.core.errors import UsageError
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.scrape.http.client import USER_AGENT_PREFIX
 from spec_decode_exporter.web.application import create_app
@@ -188,7 +189,7 @@ async def test_an_unexpected_error_stays_in_the_log(client_of, make_state):
 @pytest.mark.parametrize("path", ["/", "/config", "/-/healthy", "/-/mine", "/static/metrics"])
 def test_a_telemetry_path_of_another_page_is_rejected(make_state, path):
     with pytest.raises(
-        ValueError, match=r"is the path of another page .* choose another --web\.telemetry-path"
+        UsageError, match=r"is the path of another page .* choose another --web\.telemetry-path"
     ):
         create_app(make_state(telemetry_path=path))
 
@@ -197,5 +198,5 @@ def test_a_telemetry_path_of_another_page_is_rejected(make_state, path):
     "path", ["", "metrics", "/{name}", "/me trics", "/metrics?x=1", "/metrics#x", "/méts"]
 )
 def test_an_invalid_telemetry_path_is_rejected(make_state, path):
-    with pytest.raises(ValueError, match=r"must begin with / .* choose another --web\.telemetry-path"):
+    with pytest.raises(UsageError, match=r"must begin with / .* choose another --web\.telemetry-path"):
         create_app(make_state(telemetry_path=path))

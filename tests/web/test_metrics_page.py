@@ -9,8 +9,8 @@ import pytest
 from spec_decode_exporter.metrics.exposition import Exposition
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.web import metrics_page as module
-from spec_decode_exporter.web.application import METRICS, create_app
-from spec_decode_exporter.web.metrics_page import SharedPage
+from spec_decode_exporter.web.application import create_app
+from spec_decode_exporter.web.metrics_page import METRICS, SharedPage
 from tests.web.conftest import Gauges
 
 OPENMETRICS = {"Accept": "application/openmetrics-text;version=1.0.0"}

@@ -83,7 +83,7 @@ def test_a_value_that_the_engine_lacks_is_none_and_not_0():
 
 
 def test_late_decode_steps_are_unknown_on_windows_under_a_minute():
-    known = PublishedValues((True,) * len(Counter), (True,) * 3, 2, slow_steps=True)
+    known = PublishedValues((True,) * len(Counter), (True,) * 3, 2, late_steps=True)
     ledger = ledger_of(increment(0.0, 59.0))
     for length, is_known in ((59.0, False), (60.0, True), (300.0, True)):
         window = ledger.window(length, 1.0, 59.0, known)
@@ -93,7 +93,7 @@ def test_late_decode_steps_are_unknown_on_windows_under_a_minute():
 
 
 def test_late_decode_steps_are_unknown_on_a_long_window_that_is_not_filled():
-    known = PublishedValues((True,) * len(Counter), (True,) * 3, 2, slow_steps=True)
+    known = PublishedValues((True,) * len(Counter), (True,) * 3, 2, late_steps=True)
     for covered, is_known in ((30.0, False), (53.0, False), (55.0, True)):
         window = ledger_of(increment(0.0, covered)).window(300.0, 1.0, covered, known)
         assert (window[Counter.DECODE_STEPS] is not None) is is_known

@@ -21,7 +21,10 @@ class Check(StrEnum):
     DRAFTED_WITHIN_CONFIGURED = "drafted_within_configured"
     """T ≤ K·D."""
     ONE_SERVER = "one_server"
-    """Creation times do not alternate, as they do with several servers behind one load balancer."""
+    """Creation times do not alternate, as they do with several servers behind one load balancer.
+
+    It needs several pages: ``window.engine_history`` has it as ``alternates``.
+    """
 
 
 def broken_checks(counts: Counts, tokens: int) -> frozenset[Check]:

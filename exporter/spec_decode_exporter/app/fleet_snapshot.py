@@ -1,4 +1,4 @@
-"""Consistent snapshot of the fleet, shared by /metrics, the JSON API and the page."""
+"""Take the fleet's snapshot, at most once a second, for /metrics, the JSON API and the page."""
 
 from __future__ import annotations
 

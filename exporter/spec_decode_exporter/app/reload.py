@@ -57,7 +57,7 @@ class ConfigReloader:
         self._failures = OnceUntilRecovered()
         self._background = Background()
         self.successful = True
-        """True if the last attempt succeeded."""
+        """True if the last attempt that ended succeeded."""
         self.for_clients = Batched(self.reload, clock)
         """``reload``, at most once a second for all requests."""
 
@@ -77,18 +77,15 @@ class ConfigReloader:
         With ``log_once``, mistakes that are in the log already are not logged again.
         """
         async with self._lock:
-            self.successful = False
-            self._service.forget_snapshot()
             try:
                 config = await asyncio.to_thread(self.read)  # reading a long one would delay the polls
-            except ConfigError as error:
-                problems = "; ".join(map(str, error.problems))
-                if self._failures.failed(problems) or not log_once:
-                    _log.error("reload_failed", problems=problems)
+                await self._service.adopt(config)
+            except Exception as error:
+                self._ended(successful=False)
+                if isinstance(error, ConfigError):
+                    self._log_failure(error, log_once=log_once)
                 raise
-            await self._service.adopt(config)
-            self.successful = True
-            self._service.forget_snapshot()  # the first scrape after a reload shows it
+            self._ended(successful=True)
             self._failures.recovered()
             await self._service.restart()
             _log.info("reloaded")
@@ -112,6 +109,15 @@ class ConfigReloader:
         """Cancel reloads under way."""
         await self._background.cancel()
         await self.for_clients.close()
+
+    def _ended(self, *, successful: bool) -> None:
+        self.successful = successful
+        self._service.forget_snapshot()  # the first scrape after a reload shows it
+
+    def _log_failure(self, error: ConfigError, *, log_once: bool) -> None:
+        problems = "; ".join(map(str, error.problems))
+        if self._failures.failed(problems) or not log_once:
+            _log.error("reload_failed", problems=problems)
 
     async def _reload_or_keep(self, *, log_once: bool = False) -> None:
         with suppress(ConfigError):  # it is in the log, and the old configuration stays in force

@@ -17,7 +17,7 @@ from prometheus_client import PLATFORM_COLLECTOR, PROCESS_COLLECTOR
 from spec_decode_exporter.app.fleet_snapshot import FleetSnapshots
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.reload import ConfigReloader
-from spec_decode_exporter.config.redact import redacted
+from spec_decode_exporter.config.active_yaml import active_yaml
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.background_tasks import Background, cancel, keep_running, spawn
 from spec_decode_exporter.core.clock import Clock
@@ -77,16 +77,16 @@ class Service:
         self.reload = self._reloader.reload
         """Read the configuration again and adopt it, or keep the old one and raise ConfigError."""
         config = self._reloader.read()
-        baselines, events = RememberedEngines(), EventLog(run_name(clock.wall()))
+        remembered, events = RememberedEngines(), EventLog(run_name(clock.wall()))
         self._events = events
-        self.fleet = Fleet(config, clock, baselines, events, errors)
+        self.fleet = Fleet(config, clock, remembered, events, errors)
         """The monitored targets."""
         self._receiver = RequestReceiver(config.requests, self.fleet, events, clock, errors)
         self.snapshots = FleetSnapshots(
             self.fleet, self._experiments, self._receiver, events, clock, status=self._status, errors=errors
         )
         """Snapshots of the fleet for /metrics, the JSON API and the page."""
-        self._persister = StatePersister(baselines, clock, self.fleet.remember)
+        self._persister = StatePersister(remembered, clock, self.fleet.remember)
         self._persister.begin(config.state.file)
         self._adopt(config)
 
@@ -100,7 +100,7 @@ class Service:
 
         Raises:
             ListenError: The exporter cannot listen on an address.
-            ValueError: The telemetry path cannot be served.
+            UsageError: The telemetry path cannot be served.
         """
         guard = Guard(self._web, self._clock) if self._web else None
         self._server = await serve(create_app(self._app_state(), guard), self._options.addresses, self._web)
@@ -176,7 +176,7 @@ class Service:
         self._experiments.adopt(config.experiments)
         self._receiver.adopt(config.requests)
         self._enabled = enabled_metrics(config.metrics)
-        self._config_text = redacted(config)
+        self._config_text = active_yaml(config)
         digest = blake2b(self._config_text.encode(), digest_size=6).digest()
         self._config_hash = int.from_bytes(digest)
         self._adopted_at = self._clock.wall()
@@ -213,7 +213,7 @@ class Service:
             revision=REVISION,
             python_version=platform.python_version(),
             targets=self._discoverer.counts() if self._discoverer else {},
-            targets_not_watched=self.fleet.not_watched,
+            targets_not_monitored=self.fleet.not_monitored,
             reload_successful=self._reloader.successful,
             web_reload_successful=self._web.successful if self._web else None,
             reload_success_timestamp=self._adopted_at,

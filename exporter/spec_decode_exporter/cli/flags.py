@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from spec_decode_exporter.config.environment import FromVariable
+from spec_decode_exporter.core.errors import UsageError
 
 ENVIRONMENT_PREFIX: Final = "SPEC_DECODE_EXPORTER_"
 
@@ -14,10 +15,6 @@ _SWITCH: Final = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("", "0", "false", "no", "off"), False),
 }
-
-
-class UsageError(Exception):
-    """The flags contradict each other, or cannot be used."""
 
 
 def unchanged(text: str) -> str:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Final, NoReturn, Protocol, cast
 
-from spec_decode_exporter.cli.flags import ENVIRONMENT_PREFIX, UsageError
+from spec_decode_exporter.cli.flags import ENVIRONMENT_PREFIX
 from spec_decode_exporter.config.errors import ConfigError
+from spec_decode_exporter.core.errors import ExporterError, UsageError
 from spec_decode_exporter.core.version import REVISION, __version__
-from spec_decode_exporter.web.server.listen import ListenError
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def main() -> None:
     except ConfigError as error:
         print(error, file=sys.stderr)  # noqa: T201 - one mistake a line, each with its place
         sys.exit(1)
-    except (ListenError, UsageError, ValueError) as error:
+    except ExporterError as error:
         print(f"spec-decode-exporter: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(1)
     except KeyboardInterrupt:

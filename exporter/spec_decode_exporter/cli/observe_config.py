@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from spec_decode_exporter.cli.flags import ENVIRONMENT_PREFIX, Flags, UsageError
+from spec_decode_exporter.cli.flags import ENVIRONMENT_PREFIX, Flags
 from spec_decode_exporter.cli.setting_flags import (
     GENERAL_FLAGS,
     TARGET_FLAGS,
@@ -21,6 +21,7 @@ from spec_decode_exporter.cli.setting_flags import (
 from spec_decode_exporter.config.environment import Expanded
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config
 from spec_decode_exporter.config.units import format_duration
+from spec_decode_exporter.core.errors import UsageError
 from spec_decode_exporter.reports.observe.observation_config import (
     MAX_WINDOW,
     MIN_POLLS,

@@ -17,6 +17,7 @@ from spec_decode_exporter.config.http_settings import HttpSettings, Section
 from spec_decode_exporter.config.source import FLAGS, Source
 from spec_decode_exporter.config.values import Context
 from spec_decode_exporter.core.bounded_json import TooManyValuesError, check_values
+from spec_decode_exporter.core.errors import ExporterError
 from spec_decode_exporter.scrape.http.client import Client
 from spec_decode_exporter.scrape.http.credentials_check import credential_mistake
 from spec_decode_exporter.scrape.poll_errors import PollError
@@ -58,7 +59,7 @@ class _RequestsSection(Section):
     requests: HttpSettings
 
 
-class NotReadError(Exception):
+class NotReadError(ExporterError):
     """An exporter did not return its request findings; the text is the reason."""
 
 
@@ -102,7 +103,7 @@ def http_settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> 
     http = source.validated(_RequestsSection, Context(Path())).requests
     mistake = credential_mistake(http)
     if mistake is not None:
-        source.complain(("requests",), mistake)
+        source.add_problem(("requests",), mistake)
     source.refuse()
     return http
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from spec_decode_exporter.cli.flag_values import above_zero, memory, ratio, reader, share, whole
-from spec_decode_exporter.cli.flags import UsageError, destination
+from spec_decode_exporter.cli.flags import destination
 from spec_decode_exporter.cli.output import require_stdout, write_stdout
+from spec_decode_exporter.core.errors import UsageError
 from spec_decode_exporter.reports.exit_status import PLAN
 from spec_decode_exporter.reports.markdown import markdown_report
 from spec_decode_exporter.reports.plan.checkpoint import model_of
@@ -30,13 +31,13 @@ from spec_decode_exporter.reports.plan.plan_json import as_json
 from spec_decode_exporter.reports.plan.plan_report import report
 from spec_decode_exporter.reports.plan.planned_depths import MAX_TOKENS
 from spec_decode_exporter.reports.plan.quantization import DTYPES, dtype_of
-from spec_decode_exporter.reports.terminal import Paint, paint_for
+from spec_decode_exporter.reports.terminal import TerminalStyle, terminal_style
 from spec_decode_exporter.reports.terminal_report import text_report
 
-FORMATS: Final[Mapping[str, Callable[[DeploymentPlan, Paint], str]]] = {
-    "text": lambda plan, paint: text_report(report(plan), paint),
+FORMATS: Final[Mapping[str, Callable[[DeploymentPlan, TerminalStyle], str]]] = {
+    "text": lambda plan, style: text_report(report(plan), style),
     "json": lambda plan, _: as_json(plan),
-    "markdown": lambda plan, paint: markdown_report(report(plan), paint),
+    "markdown": lambda plan, style: markdown_report(report(plan), style),
 }
 _DESCRIPTION: Final = """\
 Calculate whether a draft fits beside its target, the memory left for the KV
@@ -75,7 +76,7 @@ def handle(arguments: argparse.Namespace) -> int:
         result = plan(wanted_of(arguments))
     except ModelError as error:
         raise UsageError(str(error)) from None
-    write_stdout(FORMATS[arguments.format](result, paint_for(sys.stdout, os.environ)))
+    write_stdout(FORMATS[arguments.format](result, terminal_style(sys.stdout, os.environ)))
     return PLAN[result.outcome]
 
 

@@ -14,31 +14,32 @@ from typing import Final
 from spec_decode_exporter.cli.embedded_simulation import simulated
 from spec_decode_exporter.cli.event_loop import DetachedThreadPool, run_loop
 from spec_decode_exporter.cli.flag_values import duration
-from spec_decode_exporter.cli.flags import Flags, UsageError
+from spec_decode_exporter.cli.flags import Flags
 from spec_decode_exporter.cli.observe_config import add_settings, read_config
 from spec_decode_exporter.cli.output import write_stdout
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core.clock import Clock, SystemClock
+from spec_decode_exporter.core.errors import UsageError
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.reports.exit_status import COMPARISON, ExitStatus
 from spec_decode_exporter.reports.markdown import markdown_report
 from spec_decode_exporter.reports.reference.comparison_json import as_json
 from spec_decode_exporter.reports.reference.comparison_report import report
+from spec_decode_exporter.reports.reference.measure_servers import NotMeasuredError, take
 from spec_decode_exporter.reports.reference.pairing import Compared, compared
-from spec_decode_exporter.reports.reference.taking import NotMeasuredError, take
 from spec_decode_exporter.reports.reference_document import ReferenceDocument
 from spec_decode_exporter.reports.reference_file import ReferenceFileError, check_free, read, write
-from spec_decode_exporter.reports.terminal import Paint, paint_for
+from spec_decode_exporter.reports.terminal import TerminalStyle, terminal_style
 from spec_decode_exporter.reports.terminal_report import text_report
 
 MIN_SECONDS: Final = 5.0
 MAX_SECONDS: Final = 86_400.0
 
-FORMATS: Final[Mapping[str, Callable[[Compared, Paint], str]]] = {
-    "text": lambda comparison, paint: text_report(report(comparison), paint),
+FORMATS: Final[Mapping[str, Callable[[Compared, TerminalStyle], str]]] = {
+    "text": lambda comparison, style: text_report(report(comparison), style),
     "json": lambda comparison, _: as_json(comparison),
-    "markdown": lambda comparison, paint: markdown_report(report(comparison), paint),
+    "markdown": lambda comparison, style: markdown_report(report(comparison), style),
 }
 
 
@@ -123,7 +124,8 @@ def _compare(arguments: argparse.Namespace) -> int:
     before = read(arguments.file)
     comparison = compared(before, _measure(arguments), arguments.threshold / 100)
     write_stdout(
-        FORMATS[arguments.format](comparison, paint_for(sys.stdout, os.environ)).removesuffix("\n") + "\n"
+        FORMATS[arguments.format](comparison, terminal_style(sys.stdout, os.environ)).removesuffix("\n")
+        + "\n"
     )
     return COMPARISON[comparison.outcome]
 

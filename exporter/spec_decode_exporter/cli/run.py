@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import resource
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
@@ -15,14 +16,14 @@ from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.cli.embedded_simulation import simulated
 from spec_decode_exporter.cli.event_loop import DetachedThreadPool, run_loop
-from spec_decode_exporter.cli.flags import Flags, UsageError
+from spec_decode_exporter.cli.flags import Flags
 from spec_decode_exporter.cli.run_config import read_config
 from spec_decode_exporter.cli.setting_flags import RUN_FLAGS, add_server_flags, add_setting_flags
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.background_tasks import Background
 from spec_decode_exporter.core.clock import SystemClock
+from spec_decode_exporter.core.errors import UsageError
 from spec_decode_exporter.core.log import configure_log
-from spec_decode_exporter.core.open_files import raise_limit
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.web.security.hosts import AllowedHosts
 from spec_decode_exporter.web.server.listen import parse_address
@@ -64,12 +65,25 @@ def _add_web_flags(flags: Flags) -> None:
 
 def handle(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT; then end the process with status 0."""
-    raise_limit()
+    _raise_file_limit()
     run_loop(_serve(arguments))
     with suppress(OSError):
         sys.stdout.flush()
     # The interpreter would wait for the thread of a DNS look-up that hangs.
     os._exit(0)
+
+
+def _raise_file_limit() -> None:
+    """Raise the soft limit of open files to the hard limit, as programs in Go do.
+
+    The soft limit is often 1,024 for programs that use ``select``. This one does not, and a thousand targets
+    need more.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # The hard limit of macOS is higher than the system allows.
+    with suppress(OSError, ValueError):
+        if soft != hard:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(arguments: argparse.Namespace) -> None:

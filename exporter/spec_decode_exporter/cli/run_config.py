@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from spec_decode_exporter.app.load_config import load_config
-from spec_decode_exporter.cli.flags import UsageError
 from spec_decode_exporter.cli.setting_flags import (
     GENERAL_FLAGS,
     RUN_FLAGS,
@@ -18,6 +17,7 @@ from spec_decode_exporter.cli.setting_flags import (
 )
 from spec_decode_exporter.config.environment import FromVariable
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config, SpeculativeSettings, TargetSettings
+from spec_decode_exporter.core.errors import UsageError
 
 
 def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Config:

@@ -9,8 +9,9 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
-from spec_decode_exporter.cli.flags import Flags, UsageError, destination, unchanged
+from spec_decode_exporter.cli.flags import Flags, destination, unchanged
 from spec_decode_exporter.config.environment import FromVariable
+from spec_decode_exporter.core.errors import UsageError
 from spec_decode_exporter.discovery.vllm_command_line import config_speculation
 
 SPECULATIVE_CONFIG: Final = "--speculative.config"

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
-from spec_decode_exporter.config.errors import MistakesError
+from spec_decode_exporter.config.errors import ProblemsError
 from spec_decode_exporter.config.http_settings import Section
 from spec_decode_exporter.config.labels import printable
 from spec_decode_exporter.config.values import Parameters, Quantity, Share
@@ -143,7 +143,7 @@ class CostSettings(Section):
             )
         mistakes = [*(list(_mixed(given)) or _alone(given)), *self._beside(given)]
         if mistakes:
-            raise MistakesError(mistakes)
+            raise ProblemsError(mistakes)
         return self
 
     def _beside(self, given: list[str]) -> Iterator[tuple[tuple[str], str]]:

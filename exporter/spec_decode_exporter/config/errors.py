@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spec_decode_exporter.core.errors import ExporterError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -27,7 +29,7 @@ class Problem:
         return ": ".join(part for part in (self.place, self.path) if part) + f" {self.message}"
 
 
-class ConfigError(Exception):
+class ConfigError(ExporterError):
     """The configuration cannot be used. ``problems`` lists every mistake, in the order of the file."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
@@ -35,7 +37,7 @@ class ConfigError(Exception):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-class MistakesError(ValueError):
+class ProblemsError(ValueError):
     """Several mistakes found by one validator, each at its own key; ``Source`` turns them into problems."""
 
     def __init__(self, mistakes: Sequence[tuple[Path, str]]) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from spec_decode_exporter.config.errors import MistakesError
+from spec_decode_exporter.config.errors import ProblemsError
 from spec_decode_exporter.config.http_settings import Section
 from spec_decode_exporter.config.labels import label_problem, printable
 from spec_decode_exporter.config.values import NotEmpty, matches
@@ -60,7 +60,7 @@ class ExperimentSettings(Section):
             known = ", ".join(self.arms)
             mistakes.append((("baseline",), f"is not one of the arms; there are {known or 'none'}"))
         if mistakes:
-            raise MistakesError(mistakes)
+            raise ProblemsError(mistakes)
         return self
 
     def _too_few(self) -> Iterator[tuple[tuple[str, ...], str]]:

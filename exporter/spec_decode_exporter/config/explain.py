@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from pydantic import BaseModel
 
 from spec_decode_exporter.config.environment import Expanded
-from spec_decode_exporter.config.errors import MistakesError
+from spec_decode_exporter.config.errors import ProblemsError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,7 +63,7 @@ def explain(error: ErrorDetails, model: type[BaseModel]) -> Iterator[tuple[Path,
     cause = context.get("error")
     if error["type"] in _ECHOES:
         return
-    if isinstance(cause, MistakesError):
+    if isinstance(cause, ProblemsError):
         yield from (((*path, *below), message) for below, message in cause.mistakes)
     elif error["type"] == "extra_forbidden":
         yield path, _unknown(str(path[-1]), known_keys(model, path[:-1]))

@@ -57,7 +57,7 @@ def load(
     config = source.validated(Config, Context(directory, metrics, read_rates))
     for check in checks:
         for place, message in check(config):
-            source.complain(place, message)
+            source.add_problem(place, message)
     source.refuse()
     return config
 

@@ -1,4 +1,4 @@
-"""Policy: every threshold of verdicts, recommendations and findings, with its default."""
+"""Policy: the configurable thresholds of verdicts, recommendations and findings, with their defaults."""
 
 from __future__ import annotations
 

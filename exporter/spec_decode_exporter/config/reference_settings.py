@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
 from spec_decode_exporter.config.cost_settings import MAX_DRAFT_TOKENS, ModelText
-from spec_decode_exporter.config.errors import MistakesError
+from spec_decode_exporter.config.errors import ProblemsError
 from spec_decode_exporter.config.http_settings import Section
 from spec_decode_exporter.config.values import LocatedFile, ReadRates, Share, context_of
 
@@ -51,7 +51,7 @@ class ReferenceSettings(Section):
     def _in_one_way(self, info: ValidationInfo) -> Self:
         mistakes = list(self._mistakes())
         if mistakes:
-            raise MistakesError(mistakes)
+            raise ProblemsError(mistakes)
         context = context_of(info)
         if self.acceptance_ratio is not None:
             self._rates = {self.tokens: self.acceptance_ratio}
@@ -65,7 +65,7 @@ class ReferenceSettings(Section):
         try:
             return read_rates(self.file, self.model_name)
         except ValueError as error:
-            raise MistakesError([(("file",), str(error))]) from None
+            raise ProblemsError([(("file",), str(error))]) from None
 
     def _mistakes(self) -> Iterator[tuple[tuple[str, ...], str]]:
         if self.acceptance_ratio is None and self.file is None:

@@ -35,7 +35,7 @@ class RequestUsers(Section):
     salt_file: Annotated[ReadableFile | None, excludes("salt")] = Field(
         default=None, description="A file with the key. It is read at the start and at a reload."
     )
-    most: Annotated[int, Field(ge=1, le=200)] = Field(
+    max: Annotated[int, Field(ge=1, le=200)] = Field(
         default=10,
         description="The maximum number of users with their own series, by requests; the others are `other`.",
     )

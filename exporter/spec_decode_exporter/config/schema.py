@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost, SpeculativeSettings
-from spec_decode_exporter.config.errors import MistakesError
+from spec_decode_exporter.config.errors import ProblemsError
 from spec_decode_exporter.config.experiment_settings import ArmSettings, ExperimentSettings, unlike_names
 from spec_decode_exporter.config.http_settings import (
     Authorization,
@@ -224,7 +224,7 @@ class Config(Section):
             if getattr(poll, key) > window / 3
         ]
         if mistakes:
-            raise MistakesError(mistakes)
+            raise ProblemsError(mistakes)
         return poll
 
     @field_validator("policy")
@@ -232,7 +232,7 @@ class Config(Section):
     def _in_order(cls, policy: Policy) -> Policy:
         mistakes = list(misordered(policy, policy))
         if mistakes:
-            raise MistakesError(mistakes)
+            raise ProblemsError(mistakes)
         return policy
 
     @field_validator("targets")
@@ -249,7 +249,7 @@ class Config(Section):
             for key, message in misordered(target.policy, merged(target.policy, general))
         ]
         if mistakes:
-            raise MistakesError(mistakes)
+            raise ProblemsError(mistakes)
         return targets
 
     @field_validator("experiments")
@@ -267,7 +267,7 @@ class Config(Section):
             )
         mistakes = list(unlike_names(experiments))
         if mistakes:
-            raise MistakesError(mistakes)
+            raise ProblemsError(mistakes)
         return experiments
 
     @field_validator("targets")

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from spec_decode_exporter.config.errors import MistakesError
+from spec_decode_exporter.config.errors import ProblemsError
 from spec_decode_exporter.config.http_settings import Section
 
 _ORDINAL: Final = re.compile(r".*-([0-9]{1,6})")
@@ -54,5 +54,5 @@ class ShardSettings(Section):
     def _one_of_them(self) -> Self:
         if self.index >= self.count:
             message = f"must be less than `count`, {self.count}; the first is 0"
-            raise MistakesError([(("index",), message)])
+            raise ProblemsError([(("index",), message)])
         return self

@@ -43,7 +43,7 @@ class Source:
     overridden: list[KeyPath] = field(default_factory=list)
     omitted: int = 0
 
-    def complain(self, path: KeyPath, message: str, line: int | None = None) -> None:
+    def add_problem(self, path: KeyPath, message: str, line: int | None = None) -> None:
         """Add a mistake at its line, unless the value already has one."""
         if len(self.problems) >= _MAX_PROBLEMS:
             self.omitted += 1
@@ -70,7 +70,7 @@ class Source:
             self.omitted += len(details[_MAX_PROBLEMS:])
             for detail in details[:_MAX_PROBLEMS]:
                 for path, message in explain(detail, model):
-                    self.complain(path, message)
+                    self.add_problem(path, message)
             raise self._error() from None
 
     def refuse(self) -> None:
@@ -133,9 +133,9 @@ def read_source(path: Path, expand: Callable[[str], str] = str) -> Source:
 def _fill(source: Source, reader: TreeReader, root: yaml.Node) -> None:
     data = reader.read(root)
     source.broken = reader.broken
-    for flaw in reader.flaws:
-        source.complain(flaw.path, flaw.message, flaw.line)
+    for problem in reader.problems:
+        source.add_problem(problem.path, problem.message, problem.line)
     if isinstance(data, dict):
         source.data = copy.copy(data)
     elif data is not None:
-        source.complain((), "must be a mapping of keys to values, such as `poll:`", 1)
+        source.add_problem((), "must be a mapping of keys to values, such as `poll:`", 1)

@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from spec_decode_exporter.config.cost_settings import CostSettings, SpeculativeSettings
-from spec_decode_exporter.config.errors import MistakesError
+from spec_decode_exporter.config.errors import ProblemsError
 from spec_decode_exporter.config.http_settings import HttpSettings, Section
 from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.labels import (
@@ -96,10 +96,10 @@ class TargetSettings(HttpSettings):
         if not isinstance(context, Context):
             return self
         if not context.take("url", identity(self.url)):
-            raise MistakesError([(("url",), "is also the address of another target; remove one of the two")])
+            raise ProblemsError([(("url",), "is also the address of another target; remove one of the two")])
         if not context.take("name", self.called):
             key = "name" if self.name is not None else "url"
-            raise MistakesError(
+            raise ProblemsError(
                 [((key,), f"makes it a second target with the name {self.called}; give each its own `name`")]
             )
         return self

@@ -237,7 +237,7 @@ DurationOrOff = Annotated[
     _shown(lambda seconds: "off" if seconds is None else format_duration(seconds)),
     _written("`off`, duration", f"^off$|{DURATION_PATTERN}{_REFERENCE}", examples=["off", "10s", "1m"]),
 ]
-"""How often something is done, in seconds, at least one; None is never."""
+"""Interval in seconds, at least one; None is never."""
 
 Size = Annotated[
     int,
@@ -263,7 +263,7 @@ Parameters = Annotated[
         }
     ),
 ]
-"""How many parameters a model has, written as models do, more than 0."""
+"""Number of parameters of a model, written as model names do, more than 0."""
 
 Url = Annotated[str, AfterValidator(normalise), _shown(without_query), _written("URL", _URL_PATTERN)]
 """The address of a page; without a path it gets ``/metrics``."""

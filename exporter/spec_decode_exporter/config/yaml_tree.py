@@ -28,7 +28,7 @@ _PLAIN_TAGS: Final = frozenset(
 _NOTHING: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _MAX_DEPTH: Final = 50
 _MAX_SHOWN: Final = 200
-MAX_FLAWS: Final = 1_000
+MAX_YAML_PROBLEMS: Final = 1_000
 """Flaws that are collected."""
 _MAX_ALIASED: Final = 100_000
 """Values that aliases repeat, each counted at every repetition: a few bytes of YAML can make billions."""
@@ -45,7 +45,7 @@ class YamlError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Flaw:
+class YamlProblem:
     """A mistake in the tree that leaves the rest of it readable."""
 
     line: int
@@ -142,17 +142,17 @@ def _explained(error: yaml.MarkedYAMLError) -> str:
 
 
 class TreeReader:
-    """Converts a tree into mappings, lists and texts, and collects its flaws."""
+    """Converts a tree into mappings, lists and texts, and collects its problems."""
 
     def __init__(self, expand: Callable[[str], str] = str) -> None:
-        """Read with ``expand`` applied to every text value; its ``ValueError`` becomes a flaw."""
+        """Read with ``expand`` applied to every text value; its ``ValueError`` becomes a problem."""
         self._expand = expand
         self._values: dict[int, object] = {}
         self._count = self._aliased = 0
         self._sizes: dict[int, int] = {}
-        self.flaws: list[Flaw] = []
+        self.problems: list[YamlProblem] = []
         self.broken: set[int] = set()
-        """The ids of the nodes that have a flaw, for which no further mistake is reported."""
+        """The ids of the nodes that have a problem, for which no further problem is reported."""
 
     def read(self, node: yaml.Node, path: KeyPath = ()) -> object:
         """Return the node's value. A node with several aliases is read once, so a small file stays small."""
@@ -227,8 +227,8 @@ class TreeReader:
         return {name: value for name, value in values.items() if value is not None}
 
     def _flaw(self, node: yaml.Node, path: KeyPath, message: str) -> None:
-        if len(self.flaws) < MAX_FLAWS:
-            self.flaws.append(Flaw(node.start_mark.line + 1, path, message))
+        if len(self.problems) < MAX_YAML_PROBLEMS:
+            self.problems.append(YamlProblem(node.start_mark.line + 1, path, message))
             self.broken.add(id(node))
 
 

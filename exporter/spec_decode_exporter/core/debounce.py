@@ -1,7 +1,8 @@
-"""Debounce a value: a new one replaces the current one only after it has stayed for some time."""
+"""Debounce values and claims: a new one counts only after it has stayed for some time."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -42,3 +43,20 @@ class Debounce(Generic[T]):
     def _is_over(self, shown: _Offer[T], newest: _Offer[T], now: float) -> bool:
         """Return True if the newest value has stayed, or the shown one was absent, for long enough."""
         return now - newest.at >= self._seconds or now - shown.at >= 2 * self._seconds
+
+
+class PersistenceFilter(Generic[T]):
+    """Confirms the claims of repeated tests: a claim counts only after it has held for some time.
+
+    A test with 5 % false positives is wrong at some moment of most hours if it runs every few seconds. A
+    claim that held at every test of a whole window is confirmed by two disjoint windows, and by all between.
+    """
+
+    def __init__(self) -> None:
+        """Begin without a claim."""
+        self._since: dict[T, float] = {}
+
+    def confirmed(self, claims: Iterable[T], now: float, seconds: float) -> frozenset[T]:
+        """Return the claims of ``now`` (monotonic) that have held at every test for ``seconds``."""
+        self._since = {claim: self._since.get(claim, now) for claim in claims}
+        return frozenset(claim for claim, since in self._since.items() if now - since >= seconds)

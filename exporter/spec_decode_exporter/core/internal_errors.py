@@ -19,7 +19,7 @@ NO_ITEM: Final[Item] = MappingProxyType({})
 
 RECOVERED_AFTER: Final = 60.0
 """Seconds without a failure until an item is logged as working again: it may fail only now and then."""
-FORGOTTEN_AFTER: Final = 600.0
+LOGGED_AGAIN_AFTER: Final = 600.0
 """Seconds after the last failure, with no success since, after which the next failure is logged again."""
 MAX_LOGGED: Final = 20
 """Failing items of one part that are logged; further ones are omitted without a line."""
@@ -92,9 +92,9 @@ class InternalErrors:
     def _failed(self, part: str, item: Item, error: Exception) -> None:
         now, key = self._now(), _key(item)
         failed_at = self._failed_at.setdefault(part, {})
-        is_new = now - failed_at.get(key, -inf) > FORGOTTEN_AFTER
+        is_new = now - failed_at.get(key, -inf) > LOGGED_AGAIN_AFTER
         if key not in failed_at and len(failed_at) >= MAX_LOGGED:
-            for old in [old for old, moment in failed_at.items() if now - moment > FORGOTTEN_AFTER]:
+            for old in [old for old, moment in failed_at.items() if now - moment > LOGGED_AGAIN_AFTER]:
                 del failed_at[old]
             if len(failed_at) >= MAX_LOGGED:
                 return

@@ -124,11 +124,11 @@ def parameters(number: int) -> str:
     return f"{number / size:.3g}{unit}"
 
 
-def three_digits(value: float, max_decimals: int) -> str:
+def three_digits(value: float, max_decimals: int, *, signed: bool = False) -> str:
     """Write a number with three significant digits, and at most ``max_decimals`` decimals."""
     limits = (100.0, 10.0, 1.0)[:max_decimals]
     decimals = next((place for place, limit in enumerate(limits) if abs(value) >= limit), max_decimals)
-    return f"{value:,.{decimals}f}"
+    return f"{value:{'+' if signed else ''},.{decimals}f}"
 
 
 def utc_clock(unix: float) -> str:

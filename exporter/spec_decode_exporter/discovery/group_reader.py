@@ -32,7 +32,7 @@ MAX_TEXT_CHARACTERS: Final = 16 * 2**10
 PAUSE: Final = object()
 """Marker between groups: the caller yields to the event loop."""
 
-_MAX_FLAWS: Final = 3
+_MAX_PROBLEMS: Final = 3
 
 
 def groups_of(decoded: object) -> Iterator[object]:
@@ -76,9 +76,11 @@ def yaml_groups(data: bytes) -> Iterator[object]:
     try:
         for number, node in enumerate(parse_items(data)):
             group = reader.read(node, (number,))
-            if reader.flaws:
-                flaws = reader.flaws[:_MAX_FLAWS]
-                raise DiscoveryError("; ".join(f"line {flaw.line} {flaw.message}" for flaw in flaws))
+            if reader.problems:
+                problems = reader.problems[:_MAX_PROBLEMS]
+                raise DiscoveryError(
+                    "; ".join(f"line {problem.line} {problem.message}" for problem in problems)
+                )
             yield group
     except NotAListError:
         raise _not_a_list("a mapping or a text") from None

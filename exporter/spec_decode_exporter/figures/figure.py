@@ -112,7 +112,7 @@ class FigureRow:
     """Counters, beside those of the terms, that an engine must have to be part of a group's ratio."""
     windows: MetricWindows = MetricWindows.EACH
     default: bool = True
-    """Whether its metric is on by default."""
+    """True if its metric is on by default."""
     stability: Stability = Stability.STABLE
     in_groups: GroupSum | None = None
     report: ReportLine | None = None

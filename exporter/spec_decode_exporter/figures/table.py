@@ -20,7 +20,7 @@ _SCALARS: Final = {figure.key: figure for figure in FIGURES if isinstance(figure
 
 
 def scalar(key: str) -> ScalarFigure:
-    """Return the row of a figure of one number."""
+    """Return the scalar figure with this key."""
     return _SCALARS[key]
 
 

@@ -17,23 +17,23 @@ from prometheus_client.samples import Sample
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.metrics.engine_metrics import ENGINE_METRICS
 from spec_decode_exporter.metrics.experiment_metrics import EXPERIMENT_METRICS
-from spec_decode_exporter.metrics.metric import Metric, MetricKind, View
+from spec_decode_exporter.metrics.metric import Metric, MetricKind, Subject
 from spec_decode_exporter.metrics.own_metrics import EXPORTER_METRICS, TARGET_METRICS
 from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
-from spec_decode_exporter.metrics.request_samples import single_parts
+from spec_decode_exporter.metrics.split_findings import single_parts
 from spec_decode_exporter.monitor.snapshot import Snapshot
 
-Views = Iterable[tuple[Mapping[str, str], View]]
+Views = Iterable[tuple[Mapping[str, str], Subject]]
 """The inputs of the rows of a part, each with the labels of its samples."""
 
 
 @dataclass(frozen=True, slots=True)
-class _CollectorPart(Generic[View]):
+class _CollectorPart(Generic[Subject]):
     """Rows of one metric table, and the part of a snapshot that they read."""
 
-    metrics: Sequence[Metric[View]]
-    views: Callable[[Snapshot], Views[View]] = field(repr=False)
-    split: Callable[[View], Iterable[tuple[Mapping[str, str], View]]] | None = None
+    metrics: Sequence[Metric[Subject]]
+    views: Callable[[Snapshot], Views[Subject]] = field(repr=False)
+    split: Callable[[Subject], Iterable[tuple[Mapping[str, str], Subject]]] | None = None
     """Function that splits a view of many items, each named for the log, if a row cannot read the whole."""
 
 
@@ -86,7 +86,7 @@ class SnapshotCollector(Collector):
                         yield family
 
     def _samples(
-        self, part: _CollectorPart[View], metric: Metric[View], labels: Mapping[str, str], view: View
+        self, part: _CollectorPart[Subject], metric: Metric[Subject], labels: Mapping[str, str], view: Subject
     ) -> Iterable[Sample]:
         """Return a row's samples of one view; item by item if the row cannot read the whole."""
         if part.split is None or "model_name" not in metric.labels:
@@ -100,7 +100,7 @@ class SnapshotCollector(Collector):
         return chain.from_iterable(each)
 
 
-def _samples(metric: Metric[View], labels: Mapping[str, str], view: View) -> list[Sample]:
+def _samples(metric: Metric[Subject], labels: Mapping[str, str], view: Subject) -> list[Sample]:
     """Return a row's samples of one view.
 
     Raises:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.figures import latency, series
 from spec_decode_exporter.figures.window_figures import window_label
-from spec_decode_exporter.metrics.metric import Metric, MetricKind, Values
+from spec_decode_exporter.metrics.metric import Metric, MetricKind, Numbers, Read, Values
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.ledger import NANO, Window
 
 _SINCE = "since the exporter first saw the engine"
 
-Read = Callable[[EngineSnapshot], Values]
-Numbers = Iterator[tuple[tuple[str, ...], float | None]]
 
 _counts: partial[Metric[EngineSnapshot]] = partial(Metric, kind=MetricKind.COUNTER, group=Group.COUNTERS)
 _sum: partial[Metric[EngineSnapshot]] = partial(
@@ -24,7 +22,7 @@ _sum: partial[Metric[EngineSnapshot]] = partial(
 )
 
 
-def _total(counter: Counter, divisor: int = 1) -> Read:
+def _total(counter: Counter, divisor: int = 1) -> Read[EngineSnapshot]:
     """Read a counter's total since the exporter first saw the engine."""
 
     def read(snapshot: EngineSnapshot) -> Values:
@@ -47,7 +45,7 @@ def _position_totals(snapshot: EngineSnapshot) -> Values:
     return [((str(position),), count) for position, count in enumerate(snapshot.totals.positions)]
 
 
-def _window_sum(total: Callable[[Window], float | None]) -> Read:
+def _window_sum(total: Callable[[Window], float | None]) -> Read[EngineSnapshot]:
     """Read a sum of every window."""
     return lambda snapshot: [((window_label(window),), total(window)) for window in snapshot.windows]
 

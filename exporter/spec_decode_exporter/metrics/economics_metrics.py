@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 
+from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.depth import Depth
 from spec_decode_exporter.analysis.drops.drop import DropStatus
 from spec_decode_exporter.analysis.end_to_end import EndToEnd
@@ -18,27 +19,26 @@ from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.figures import series
 from spec_decode_exporter.figures.window_figures import window_label
 from spec_decode_exporter.metrics.figure_metrics import bound_metrics, figure_metrics
-from spec_decode_exporter.metrics.metric import Metric, MetricKind, Values
+from spec_decode_exporter.metrics.metric import Metric, MetricKind, Numbers, Read, Values
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 
 _DECODING = (series.GENERATED, series.FIRST, series.STEPS)
 _ECONOMICS = (*_DECODING, series.DRAFTS, series.DRAFT_TOKENS)
+_COST = ("configuration", series.STEP_SECONDS, "typical cost of the method")
 _LENGTH = (series.ACCEPTED, series.DRAFTS)
 
-Read = Callable[[EngineSnapshot], Values]
-Numbers = Iterator[tuple[tuple[str, ...], float | None]]
 
 _gauge: partial[Metric[EngineSnapshot]] = partial(Metric, kind=MetricKind.GAUGE)
 _pay = partial(_gauge, group=Group.PAY)
 _drop = partial(_gauge, group=Group.DROPS, source=_LENGTH)
 
 
-def _of_evaluation(value: Callable[[Evaluation], float | None]) -> Read:
+def _of_evaluation(value: Callable[[Evaluation], float | None]) -> Read[EngineSnapshot]:
     """Read a number of the evaluation."""
     return lambda snapshot: [((), value(snapshot.evaluation))]
 
 
-def _one_of(members: type[StrEnum], value: Callable[[Evaluation], StrEnum]) -> Read:
+def _one_of(members: type[StrEnum], value: Callable[[Evaluation], StrEnum]) -> Read[EngineSnapshot]:
     """Read a state set: a series for each member, of which one is 1."""
     return lambda snapshot: [
         ((str(member),), float(member == value(snapshot.evaluation))) for member in members
@@ -50,17 +50,22 @@ def _engine_info(snapshot: EngineSnapshot) -> Values:
     return [((known.method, known.source, known.draft_model), 1.0)]
 
 
-def _draft_cost(snapshot: EngineSnapshot) -> Values:
-    cost = snapshot.evaluation.cost
-    return [] if cost is None else [((str(cost.source),), cost.draft_cost_ratio)]
+def _of_cost(value: Callable[[Cost], float]) -> Read[EngineSnapshot]:
+    """Read a number of the cost in the longest window."""
+
+    def read(snapshot: EngineSnapshot) -> Values:
+        cost = snapshot.evaluation.cost
+        return [] if cost is None else [((str(cost.source),), value(cost))]
+
+    return read
 
 
-def _of_baseline(value: Callable[[PlainPeriod], float]) -> Read:
+def _of_baseline(value: Callable[[PlainPeriod], float]) -> Read[EngineSnapshot]:
     """Read a number of the period without speculation."""
     return lambda snapshot: [] if snapshot.baseline is None else [((), value(snapshot.baseline))]
 
 
-def _of_requests(value: Callable[[EndToEnd], float | None]) -> Read:
+def _of_requests(value: Callable[[EndToEnd], float | None]) -> Read[EngineSnapshot]:
     """Read a number of the speed-up of whole requests in the longest window."""
 
     def read(snapshot: EngineSnapshot) -> Numbers:
@@ -93,7 +98,7 @@ def _basis(depth: Depth) -> str:
     return "extrapolated" if depth.extrapolated else "measured"
 
 
-def _of_drops(value: Callable[[DropStatus], float | None]) -> Read:
+def _of_drops(value: Callable[[DropStatus], float | None]) -> Read[EngineSnapshot]:
     """Read a number of the drop detection."""
     return lambda snapshot: [((), value(snapshot.drops))]
 
@@ -124,8 +129,22 @@ _INPUTS: tuple[Metric[EngineSnapshot], ...] = (
         "spec_decode_draft_cost_ratio",
         help="Cost of one more draft token in plain decode steps of the target model, by source of the cost.",
         labels=("source",),
-        source=("configuration", series.STEP_SECONDS, "default of the method"),
-        read=_draft_cost,
+        source=_COST,
+        read=_of_cost(lambda cost: cost.draft_cost_ratio),
+    ),
+    _pay(
+        "spec_decode_draft_cost_ratio_lower",
+        help="Lowest possible spec_decode_draft_cost_ratio at the present load; the bounds of the speed-up allow for it.",
+        labels=("source",),
+        source=_COST,
+        read=_of_cost(lambda cost: cost.low.draft_cost_ratio),
+    ),
+    _pay(
+        "spec_decode_draft_cost_ratio_upper",
+        help="Highest possible spec_decode_draft_cost_ratio at the present load; the bounds of the speed-up allow for it.",
+        labels=("source",),
+        source=_COST,
+        read=_of_cost(lambda cost: cost.high.draft_cost_ratio),
     ),
     _pay(
         "spec_decode_baseline_age_seconds",

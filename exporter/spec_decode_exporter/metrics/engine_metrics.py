@@ -10,12 +10,12 @@ from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.figures import latency, series
 from spec_decode_exporter.figures.poll_spread import Spread
 from spec_decode_exporter.figures.window_figures import PERCENTILES, SPREAD_PERCENTILES, window_label
-from spec_decode_exporter.metrics.counter_metrics import COUNTER_METRICS, SUM_METRICS, Numbers, Read
+from spec_decode_exporter.metrics.counter_metrics import COUNTER_METRICS, SUM_METRICS
 from spec_decode_exporter.metrics.economics_metrics import DROP_METRICS, PAY_METRICS
 from spec_decode_exporter.metrics.figure_metrics import bound_metrics, figure_metrics
-from spec_decode_exporter.metrics.metric import Metric, MetricKind, Values
+from spec_decode_exporter.metrics.metric import Metric, MetricKind, Numbers, Read
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
-from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
+from spec_decode_exporter.scrape.page.engine_table import Gauge
 from spec_decode_exporter.window.increments import Reset
 
 ENGINE_LABELS = ("target", "model_name", "engine")
@@ -43,17 +43,6 @@ _spread = partial(
 )
 
 
-def _engine_reported(gauge: Gauge) -> Read:
-    """Read a ratio that the engine itself reports, if it has no counters that can be used."""
-
-    def read(snapshot: EngineSnapshot) -> Values:
-        sample = snapshot.reported
-        usable = sample is not None and sample[Counter.DRAFTS] is not None
-        return [((), None if sample is None or usable else sample.gauge(gauge))]
-
-    return read
-
-
 def _latencies(snapshot: EngineSnapshot) -> Numbers:
     """Read the quantiles of every latency over the longest window."""
     for window in snapshot.windows[-1:]:
@@ -70,7 +59,7 @@ def _spread_percentiles(snapshot: EngineSnapshot) -> Numbers:
             yield (window.label, percentile), spread.percentile(share) if spread else None
 
 
-def _of_spread(formula: Callable[[Spread], float]) -> Read:
+def _of_spread(formula: Callable[[Spread], float]) -> Read[EngineSnapshot]:
     """Read a formula of the spread over polls, for every window."""
 
     def read(snapshot: EngineSnapshot) -> Numbers:
@@ -86,13 +75,13 @@ _REPORTED_METRICS: tuple[Metric[EngineSnapshot], ...] = (
         "spec_decode_engine_reported_acceptance_ratio",
         help="Acceptance rate that the engine itself reports, if it has no usable counters.",
         source=("vllm:spec_decode_draft_acceptance_rate", "sglang:spec_accept_rate"),
-        read=_engine_reported(Gauge.REPORTED_ACCEPTANCE_RATIO),
+        read=lambda snapshot: [((), snapshot.engine_reported(Gauge.REPORTED_ACCEPTANCE_RATIO))],
     ),
     _reported(
         "spec_decode_engine_reported_acceptance_length_tokens",
         help="Acceptance length that the engine itself reports, bonus token included, if it has no usable counters.",
         source=("sglang:spec_accept_length",),
-        read=_engine_reported(Gauge.REPORTED_ACCEPTANCE_LENGTH),
+        read=lambda snapshot: [((), snapshot.engine_reported(Gauge.REPORTED_ACCEPTANCE_LENGTH))],
     ),
 )
 

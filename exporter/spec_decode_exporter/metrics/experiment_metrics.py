@@ -11,7 +11,7 @@ from spec_decode_exporter.analysis.experiments.experiment import ArmFindings, Ar
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.figures import series
-from spec_decode_exporter.metrics.metric import Metric, MetricKind, Values
+from spec_decode_exporter.metrics.metric import Metric, MetricKind, Read
 
 ARM_LABELS: Final = ("experiment", "arm", "baseline")
 """Labels of every metric of an arm."""
@@ -26,14 +26,12 @@ _TIMES: Final = (
 )
 _WORK: Final = ("vllm:num_requests_running", series.FIRST, "vllm:prompt_tokens_total", series.GENERATED)
 
-Read = Callable[[ArmFindings], Values]
 
-
-def _each_window(value: Callable[[ArmWindow], float | None]) -> Read:
+def _each_window(value: Callable[[ArmWindow], float | None]) -> Read[ArmFindings]:
     return lambda arm: [((_label(window),), value(window)) for window in arm.windows]
 
 
-def _speedups(value: Callable[[ArmSpeedup], float | None]) -> Read:
+def _speedups(value: Callable[[ArmSpeedup], float | None]) -> Read[ArmFindings]:
     """Read a number of the speed-up by every basis, for every window in which the arms are comparable."""
 
     def read(arm: ArmFindings) -> Iterator[tuple[tuple[str, ...], float | None]]:

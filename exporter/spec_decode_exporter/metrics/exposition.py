@@ -6,7 +6,6 @@ yields to the event loop after each slice, so that polls wait for at most two mi
 
 from __future__ import annotations
 
-import zlib
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
@@ -17,22 +16,16 @@ from prometheus_client.openmetrics.exposition import ALLOWUTF8
 from prometheus_client.openmetrics.exposition import generate_latest as write_openmetrics
 from prometheus_client.registry import Collector
 
-from spec_decode_exporter.core.cooperative_yield import Pace, yield_to_event_loop
+from spec_decode_exporter.core.cooperative_yield import Pace
 from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.sample_lines import sample_lines
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 SLICE: Final = 128
 """Samples of a slice: less than a millisecond of work."""
-
-_PACKED: Final = 64 * 1024
-"""Bytes that are compressed at once: less than a millisecond of work."""
-
-PIECE: Final = 64 * 1024
-"""Bytes that are sent at once."""
 
 _END: Final = b"# EOF\n"
 
@@ -40,7 +33,7 @@ _log = structlog.get_logger()
 
 
 class _Single(Collector):
-    """A registry of one family without samples, the argument of prometheus_client's writers."""
+    """Collector of one family without samples: prometheus_client's writers require a collector."""
 
     def __init__(self, family: Metric) -> None:
         self._family = Metric(family.name, family.documentation, family.type, family.unit)
@@ -124,39 +117,3 @@ class Exposition:
     def _note(self, name: str, error: Exception) -> None:
         if self._failures[name].failed():
             _log.error("metrics_left_out", source=name, exc_info=error)
-
-
-async def each(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield existing pieces asynchronously."""
-    for piece in pieces:
-        yield piece
-
-
-async def compressed(page: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield the page as one gzip stream, at the fastest level: others cost more than they save."""
-    stream = zlib.compressobj(level=1, wbits=31)
-    async for piece in page:
-        for start in range(0, len(piece), _PACKED):
-            packed = stream.compress(piece[start : start + _PACKED])
-            if packed:  # the compressor takes some tens of kilobytes before it does any work
-                yield packed
-                await yield_to_event_loop()
-    yield stream.flush()
-
-
-async def compress(page: AsyncIterable[bytes]) -> bytes:
-    """Return the page as one gzip stream."""
-    return b"".join([piece async for piece in compressed(page)])
-
-
-async def joined(page: AsyncIterable[bytes]) -> AsyncIterable[bytes]:
-    """Join pieces to larger ones, for fewer system calls."""
-    parts: list[bytes] = []
-    size = 0
-    async for piece in page:
-        parts.append(piece)
-        size += len(piece)
-        if size >= PIECE:
-            yield b"".join(parts)
-            parts, size = [], 0
-    yield b"".join(parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
@@ -10,10 +10,16 @@ from typing import Generic, TypeVar
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.figures.figure import Stability
 
-View = TypeVar("View")
+Subject = TypeVar("Subject")
 
 Values = Iterable[tuple[tuple[str, ...], float | None]]
 """The values of a row's own labels, and the number; None is left out of the page."""
+
+Numbers = Iterator[tuple[tuple[str, ...], float | None]]
+"""Values of a reader that yields them."""
+
+Read = Callable[[Subject], Values]
+"""Reader of a row's values."""
 
 
 class MetricKind(StrEnum):
@@ -25,7 +31,7 @@ class MetricKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Metric(Generic[View]):
+class Metric(Generic[Subject]):
     """A metric: its name, labels and meaning are a contract with users."""
 
     name: str
@@ -34,11 +40,11 @@ class Metric(Generic[View]):
     group: Group
     help: str
     """One sentence of at most 120 characters: what, over what, unit."""
-    read: Callable[[View], Values]
+    read: Callable[[Subject], Values]
     labels: tuple[str, ...] = ()
     """Labels beyond those of the engine or target."""
     default: bool = True
-    """Whether it is on if the configuration does not mention its group."""
+    """True if it is on when the configuration does not mention its group."""
     stability: Stability = Stability.STABLE
     source: tuple[str, ...] = ()
     """Series, fields or settings that it is computed from; empty: the exporter's own observation."""

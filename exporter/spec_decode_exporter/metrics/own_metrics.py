@@ -50,15 +50,15 @@ TARGET_METRICS: tuple[Metric[TargetStatus], ...] = (
         read=_failures,
     ),
     _target(
-        "spec_decode_exporter_engines_forgotten_total",
+        "spec_decode_exporter_engines_evicted_total",
         kind=MetricKind.COUNTER,
         help=f"Engines of the target that were evicted for newer ones; {MAX_ENGINES} are kept per target.",
-        read=lambda status: [((), status.engines_forgotten)],
+        read=lambda status: [((), status.engines_evicted)],
     ),
     _target(
-        "spec_decode_exporter_engines_not_watched",
+        "spec_decode_exporter_engines_not_monitored",
         help="Engines on the page of the target that are not monitored, because limits.engines is reached.",
-        read=lambda status: [((), status.engines_not_watched)],
+        read=lambda status: [((), status.engines_not_monitored)],
     ),
     _target(
         "spec_decode_exporter_poll_seconds",
@@ -96,9 +96,9 @@ EXPORTER_METRICS: tuple[Metric[ExporterStatus], ...] = (
         read=lambda status: [((kind,), count) for kind, count in status.targets.items()],
     ),
     _own(
-        "spec_decode_exporter_targets_not_watched",
+        "spec_decode_exporter_targets_not_monitored",
         help="Discovered targets that are not monitored, because limits.engines is reached.",
-        read=lambda status: [((), status.targets_not_watched)],
+        read=lambda status: [((), status.targets_not_monitored)],
     ),
     _own(
         "spec_decode_exporter_config_last_reload_successful",

@@ -11,7 +11,7 @@ from typing import Final
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.ratio import ratio
-from spec_decode_exporter.metrics.metric import Metric, MetricKind, Values
+from spec_decode_exporter.metrics.metric import Metric, MetricKind, Numbers, Read
 from spec_decode_exporter.requests.request_findings import (
     Effect,
     GroupKey,
@@ -39,20 +39,17 @@ _own = partial(_row, kind=MetricKind.COUNTER, group=Group.EXPORTER)
 _SPECULATION: Final = ("response: metrics.speculative_decoding",)
 _TIMES: Final = ("response: metrics.generation_time_ms", "response: usage.completion_tokens")
 
-Read = Callable[[RequestFindings], Values]
-Numbers = Iterator[tuple[tuple[str, ...], float | None]]
-
 
 def _labels(key: GroupKey) -> tuple[str, str, str]:
     return key.model_name, key.request_type, key.temperature
 
 
-def _totals(value: Callable[[GroupTotals], float]) -> Read:
+def _totals(value: Callable[[GroupTotals], float]) -> Read[RequestFindings]:
     """Read a sum of every group since the start."""
     return lambda findings: [(_labels(key), value(totals)) for key, totals in findings.since_start.items()]
 
 
-def _histograms(which: Callable[[GroupTotals], RequestHistogram]) -> Read:
+def _histograms(which: Callable[[GroupTotals], RequestHistogram]) -> Read[RequestFindings]:
     """Read a histogram of every group: the sample's suffix and its upper bound precede the labels."""
 
     def read(findings: RequestFindings) -> Numbers:
@@ -77,12 +74,12 @@ def _summaries(findings: RequestFindings) -> Iterable[tuple[tuple[str, ...], Sum
             yield (*_labels(group.key), label), group.summary
 
 
-def _each(value: Callable[[Summary], float | None]) -> Read:
+def _each(value: Callable[[Summary], float | None]) -> Read[RequestFindings]:
     """Read a number of every group in every window."""
     return lambda findings: [(labels, value(summary)) for labels, summary in _summaries(findings)]
 
 
-def _each_percentile(which: Callable[[Summary], Percentiles | None]) -> Read:
+def _each_percentile(which: Callable[[Summary], Percentiles | None]) -> Read[RequestFindings]:
     """Read the percentiles of every group in every window."""
 
     def read(findings: RequestFindings) -> Numbers:
@@ -98,7 +95,7 @@ def _spread(labels: tuple[str, ...], percentiles: Percentiles | None) -> Numbers
             yield (*labels, name), value
 
 
-def _speedup(value: Callable[[Estimate], float | None]) -> Read:
+def _speedup(value: Callable[[Estimate], float | None]) -> Read[RequestFindings]:
     return _each(lambda summary: value(summary.speedup_ratio) if summary.speedup_ratio else None)
 
 
@@ -126,7 +123,7 @@ def _models(findings: RequestFindings) -> Iterable[tuple[tuple[str, ...], ModelF
             yield (model.model_name, label), model
 
 
-def _each_model(value: Callable[[ModelFindings], float | None]) -> Read:
+def _each_model(value: Callable[[ModelFindings], float | None]) -> Read[RequestFindings]:
     return lambda findings: [(labels, value(model)) for labels, model in _models(findings)]
 
 
@@ -135,7 +132,7 @@ def _model_percentiles(findings: RequestFindings) -> Numbers:
         yield from _spread(labels, model.summary.acceptance_ratio)
 
 
-def _each_user(value: Callable[[Summary], float | None]) -> Read:
+def _each_user(value: Callable[[Summary], float | None]) -> Read[RequestFindings]:
     return lambda findings: [((user.user, user.model_name), value(user.summary)) for user in findings.users]
 
 
@@ -221,7 +218,7 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
         read=_each(_below_break_even),
     ),
     _gauge(
-        "spec_decode_window_judged_requests",
+        "spec_decode_window_evaluated_requests",
         help="Requests of the window with drafts and a known cost; weight of the shares below break-even.",
         source=_SPECULATION,
         read=_each(lambda summary: summary.evaluated),

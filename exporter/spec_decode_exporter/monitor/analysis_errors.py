@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.core.internal_errors import RECOVERED_AFTER
 
 T = TypeVar("T")
-
-RECOVERED_AFTER: Final = 60.0
-"""Seconds without a failure until a part has recovered: it may fail only at some polls."""
 
 
 class AnalysisErrors:

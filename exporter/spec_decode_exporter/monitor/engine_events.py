@@ -85,10 +85,10 @@ class EngineChangeNotifier:
         self._advice: tuple[Action, int | None] | None = None
         self._state: State | None = None
         self._tokens = 0
-        self._beginnings = 0
+        self._window_resets = 0
 
     def changes(
-        self, evaluation: Evaluation, now: float, tokens: int = 0, beginnings: int = 0
+        self, evaluation: Evaluation, now: float, tokens: int = 0, window_resets: int = 0
     ) -> list[Event]:
         """Return the events of the changes since the last call.
 
@@ -96,10 +96,10 @@ class EngineChangeNotifier:
             evaluation: Evaluation of a window that is not empty.
             now: Monotonic, in seconds.
             tokens: K; 0 if unknown.
-            beginnings: Number of resets of the windows by another K or method.
+            window_resets: Number of resets of the windows by another K or method.
         """
         return [
-            *self._token_events(tokens, beginnings),
+            *self._token_events(tokens, window_resets),
             *self._state_events(evaluation),
             *self._verdict_events(evaluation, now),
             *self._advice_events(evaluation),
@@ -124,12 +124,12 @@ class EngineChangeNotifier:
         ended = "drafting_no_longer_stalled" if before is State.STALLED else "state_changed"
         return [Event("drafting_stalled" if stalled else ended, fields, is_bad=stalled)]
 
-    def _token_events(self, tokens: int, beginnings: int) -> list[Event]:
+    def _token_events(self, tokens: int, window_resets: int) -> list[Event]:
         """Return the event of another K; more visible positions alone, which reset no window, are none."""
         before, self._tokens = self._tokens, tokens or self._tokens
-        if beginnings == self._beginnings:
+        if window_resets == self._window_resets:
             return []
-        self._beginnings, self._tokens = beginnings, tokens
+        self._window_resets, self._tokens = window_resets, tokens
         if tokens == before:  # the method changed
             return []
         return [Event("configured_tokens_changed", {"configured_tokens": tokens, "before": before})]

@@ -40,7 +40,7 @@ from spec_decode_exporter.monitor.evaluator import Evaluator
 from spec_decode_exporter.monitor.learned_baseline import LearnedBaseline
 from spec_decode_exporter.monitor.learned_state import LearnedState
 from spec_decode_exporter.monitor.step_times import StepTimes
-from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
+from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets, Sample
 from spec_decode_exporter.window.engine_history import EngineHistory, EngineTotals
 from spec_decode_exporter.window.increments import Counts, Increment
@@ -85,6 +85,12 @@ class EngineSnapshot:
             WindowFigures(window, cost, bounds) for window, cost, bounds in parts if window is not None
         )
         object.__setattr__(self, "figures", tuple(figures))
+
+    def engine_reported(self, gauge: Gauge) -> float | None:
+        """Return a ratio that the engine itself reports, if it has no counters that can be used."""
+        sample = self.reported
+        usable = sample is not None and sample[Counter.DRAFTS] is not None
+        return None if sample is None or usable else sample.gauge(gauge)
 
 
 class EngineMonitor:

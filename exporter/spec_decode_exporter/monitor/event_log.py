@@ -47,7 +47,7 @@ class RecordedEvent:
     """Unix time."""
     type: str
     bad: bool
-    """Whether an operator should look at it."""
+    """True if an operator should read it."""
     target: str
     """Label ``target``; empty for an event of requests."""
     model_name: str | None
@@ -64,7 +64,7 @@ class Since:
     events: tuple[RecordedEvent, ...]
     """Oldest first."""
     gap: bool
-    """Whether events are missing: no longer kept, or of an earlier run."""
+    """True if events are missing: no longer kept, or of an earlier run."""
     last: str
     """Identifier for the next request."""
 
@@ -83,7 +83,7 @@ class EventLog:
         self._kept: deque[RecordedEvent] = deque(maxlen=capacity)
         self._arrival = asyncio.Event()
         self.closed = False
-        """Whether the log ended."""
+        """True if the log ended."""
 
     @property
     def last(self) -> str:

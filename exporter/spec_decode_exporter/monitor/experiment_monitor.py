@@ -23,8 +23,8 @@ from spec_decode_exporter.analysis.experiments.experiment import (
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod, faster_method
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
+from spec_decode_exporter.core.debounce import PersistenceFilter
 from spec_decode_exporter.core.internal_errors import NO_ITEM, InternalErrors
-from spec_decode_exporter.core.persistence_filter import PersistenceFilter
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.step_times import StepTimes
 
@@ -50,12 +50,12 @@ class ExperimentTracker:
         claims = [
             (name, basis) for name, arm in current.arms.items() for basis, won in arm.wins.items() if won
         ]
-        winners = self._winners.look(claims, newest, longest)
+        winners = self._winners.confirmed(claims, newest, longest)
         arms = {
             name: replace(arm, wins={basis: (name, basis) in winners for basis in SpeedupBasis})
             for name, arm in current.arms.items()
         }
-        return replace(current, arms=arms, faster=self._faster.look(current.faster, newest, longest))
+        return replace(current, arms=arms, faster=self._faster.confirmed(current.faster, newest, longest))
 
 
 class ExperimentMonitor:

@@ -37,7 +37,7 @@ _EVENTS_PER_ENGINE: Final = 4
 _LIST_EVENT_EVERY: Final = 1.0
 """Events of the targets of one list: burst per engine, and seconds for one more."""
 
-Key = tuple[str, str]
+TargetKey = tuple[str, str]
 T = TypeVar("T")
 
 
@@ -60,14 +60,14 @@ class Fleet:
         self._clock = clock
         self._remembered = remembered
         self._events = events
-        self._monitors: dict[Key, TargetMonitor] = {}
-        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._monitors: dict[TargetKey, TargetMonitor] = {}
+        self._tasks: dict[TargetKey, asyncio.Task[None]] = {}
         self._wanted: Sequence[Target] = ()
         self._changes = asyncio.Lock()
         self._default_limit = engines_that_fit(container_memory())
         self._capacity = Capacity(config.limits.engines or self._default_limit)
         self._budget = PollBudget(clock, self._capacity.limit)
-        self.not_watched = 0
+        self.not_monitored = 0
         """Discovered targets beyond the limit."""
         self._background = Background()
         self._lists: dict[str, _Shared] = {}
@@ -91,7 +91,7 @@ class Fleet:
         self._capacity.limit = self.config.limits.engines or self._default_limit
         admitted = _within(targets, self._capacity.limit)
         self._budget.engines, self._budget.targets = self._capacity.limit, len(admitted)
-        self._note_not_watched(len(targets) - len(admitted))
+        self._note_not_monitored(len(targets) - len(admitted))
         self._wanted = admitted
         self._background.start(self._follow(admitted))
 
@@ -131,7 +131,7 @@ class Fleet:
                 await yield_to_event_loop()  # a list may bring ten thousand targets at once
             self._note_changed(len(wanted), len(added), len(gone))
 
-    async def _leave(self, key: Key) -> None:
+    async def _leave(self, key: TargetKey) -> None:
         await cancel([self._tasks.pop(key, None)])
         monitor = self._monitors.pop(key)
         self._capacity.release(key)
@@ -144,17 +144,17 @@ class Fleet:
             _log.info("targets_changed", targets=targets, **self._unlogged)
             self._unlogged.clear()
 
-    def _note_not_watched(self, number: int) -> None:
-        if number and not self.not_watched:
+    def _note_not_monitored(self, number: int) -> None:
+        if number and not self.not_monitored:
             _log.warning(
-                "targets_not_watched",
+                "targets_not_monitored",
                 targets=number,
                 limit=self._capacity.limit,
                 remedy="raise limits.engines and the memory limit of the container, or use shards",
             )
-        self.not_watched = number
+        self.not_monitored = number
 
-    async def _follow_one(self, key: Key, target: Target) -> None:
+    async def _follow_one(self, key: TargetKey, target: Target) -> None:
         """Monitor a target; keep a monitor that exists, and change its settings if they differ."""
         monitor = self._monitors.get(key)
         if monitor is None:

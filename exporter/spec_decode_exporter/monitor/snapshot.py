@@ -1,4 +1,4 @@
-"""Consistent snapshot of the fleet, shared by /metrics, the JSON API and the page."""
+"""Record of the fleet at one moment, which /metrics, the JSON API and the page read."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from spec_decode_exporter.monitor.admission import Admission
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.page.sample import EngineName, Sample
 
-FORGOTTEN_AFTER = 3600.0
+EVICTED_AFTER = 3600.0
 """Seconds after which an engine that is no longer on the page is evicted, with its counters."""
 CHURN_SECONDS: Final = 600.0
 """Seconds for which churn is not logged again; new engines are not logged one by one during this time."""
@@ -42,7 +42,7 @@ class EngineChurn:
             "kept": kept,
             "remedy": "a label of the server's metrics takes ever new values: check model_name and engine",
         }
-        return [] if known else [Event("engines_forgotten", fields, is_bad=True)]
+        return [] if known else [Event("engines_evicted", fields, is_bad=True)]
 
 
 class TargetEngines:
@@ -80,14 +80,14 @@ class TargetEngines:
             "kept": kept,
             "remedy": "raise limits.engines and the memory limit of the container",
         }
-        return [Event("engines_not_watched", fields, is_bad=True)] if is_new else []
+        return [Event("engines_not_monitored", fields, is_bad=True)] if is_new else []
 
     def evict(self, now: float) -> list[Event]:
         """Evict engines that left the page long ago, and the oldest if the server creates too many."""
         by_age = sorted(self.monitors, key=lambda name: self.monitors[name].history.last_seen)
         surplus = self._admission.surplus(by_age)
         for place, name in enumerate(by_age):
-            if place < surplus or now - self.monitors[name].history.last_seen > FORGOTTEN_AFTER:
+            if place < surplus or now - self.monitors[name].history.last_seen > EVICTED_AFTER:
                 del self.monitors[name]
         return self.churn.evict(surplus, now, len(self.monitors))
 

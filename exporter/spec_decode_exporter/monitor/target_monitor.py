@@ -24,7 +24,7 @@ from spec_decode_exporter.monitor.event_budget import EventBudget
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember
 from spec_decode_exporter.monitor.persistence.remembered_baselines import BaselineKey
-from spec_decode_exporter.monitor.persistence.remembered_engines import Key, RememberedEngines
+from spec_decode_exporter.monitor.persistence.remembered_engines import EngineKey, RememberedEngines
 from spec_decode_exporter.monitor.target_engines import TargetEngines
 from spec_decode_exporter.monitor.target_status import TargetStatus
 from spec_decode_exporter.requests.request_types import RequestTypes
@@ -34,7 +34,7 @@ from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES
 from spec_decode_exporter.scrape.page.sample import EngineName, PageReading, Sample
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
 from spec_decode_exporter.scrape.poll.poll_record import Polled, PollRecord
-from spec_decode_exporter.scrape.poll.poll_schedule import PollPace, phase
+from spec_decode_exporter.scrape.poll.poll_schedule import PollSettings, phase
 from spec_decode_exporter.scrape.poll.poller import Poller
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 from spec_decode_exporter.window.ledger import Window
@@ -181,8 +181,8 @@ class TargetMonitor:
             poll_bytes=record.size,
             interval=self._poller.interval,
             last_success=record.last_success,
-            engines_forgotten=self._engines.churn.evicted,
-            engines_not_watched=self._engines.not_monitored,
+            engines_evicted=self._engines.churn.evicted,
+            engines_not_monitored=self._engines.not_monitored,
             name=self.target.name,
             address=f"{address(self.target.url)}{parts.path}",
             labels=self.labels,
@@ -213,7 +213,7 @@ class TargetMonitor:
             target.name,
             target.url,
             client=self._client,
-            pace=PollPace(
+            settings=PollSettings(
                 interval=poll.interval,
                 histogram_interval=poll.histogram_interval,
                 max_duty_cycle=poll.max_duty_cycle,
@@ -330,8 +330,8 @@ class TargetMonitor:
         model_name, engine = self._engines.labels_of(name)
         return {"target": self.target.name, "model_name": model_name, "engine": engine}
 
-    def _key(self, name: EngineName) -> Key:
-        return Key(self.target.name, name.model_name, name.engine)
+    def _key(self, name: EngineName) -> EngineKey:
+        return EngineKey(self.target.name, name.model_name, name.engine)
 
     def _baseline_key(self, name: EngineName) -> BaselineKey:
         return BaselineKey(self.target.name, name.model_name)

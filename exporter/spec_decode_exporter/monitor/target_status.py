@@ -16,7 +16,7 @@ class TargetStatus:
     engine_kind: str = ""
     front_end: str = ""
     page: str = ""
-    """``filtered`` or ``full``."""
+    """``filtered`` or ``whole``."""
     version: str = ""
     polls: int = 0
     failures: Mapping[Reason, int] | None = None
@@ -27,8 +27,8 @@ class TargetStatus:
     """Effective poll interval in seconds."""
     last_success: float | None = None
     """Unix time."""
-    engines_forgotten: int = 0
-    engines_not_watched: int = 0
+    engines_evicted: int = 0
+    engines_not_monitored: int = 0
     """Engines of the newest page beyond the limit."""
     name: str = ""
     address: str = ""
@@ -57,5 +57,5 @@ class ExporterStatus:
     config_hash: int
     web_reload_successful: bool | None = None
     """None without a web configuration."""
-    targets_not_watched: int = 0
+    targets_not_monitored: int = 0
     """Discovered targets beyond the limit."""

@@ -18,57 +18,57 @@ from spec_decode_exporter.reports.parts import (
     Part,
     Report,
 )
-from spec_decode_exporter.reports.terminal import Paint
+from spec_decode_exporter.reports.terminal import TerminalStyle
 
 _TICKS: Final = re.compile("`+")
 _BAR: Final = 20
 """Columns of the longest bar."""
 
 
-def markdown_report(report: Report, paint: Paint) -> str:
-    """Return a report as GitHub's Markdown with a final newline; ``paint`` draws the bars.
+def markdown_report(report: Report, style: TerminalStyle) -> str:
+    """Return a report as GitHub's Markdown with a final newline; ``style`` draws the bars.
 
     Untrusted names are code spans: no markup in them has an effect.
     """
     lines = [f"# {report.title}", ""]
-    lines += _parts((*report.facts, *report.missing), paint)
+    lines += _parts((*report.facts, *report.missing), style)
     if len(report.engines) > 1:
         rows = (
             (engine.word, engine.gist, _code(engine.place), _code(engine.name)) for engine in report.engines
         )
         lines += _table(("", "", "target", "engine"), rows)
     for engine in report.engines:
-        lines += _engine(engine, paint)
+        lines += _engine(engine, style)
     for section in report.requests:
-        lines += [f"## {section.title}", "", *_parts(section.parts, paint)]
+        lines += [f"## {section.title}", "", *_parts(section.parts, style)]
     if report.events:
-        lines += ["## Events", "", *_parts(report.events, paint)]
-    lines += _parts(report.remarks, paint)
+        lines += ["## Events", "", *_parts(report.events, style)]
+    lines += _parts(report.remarks, style)
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _engine(engine: EngineReport, paint: Paint) -> Iterator[str]:
+def _engine(engine: EngineReport, style: TerminalStyle) -> Iterator[str]:
     yield from (f"## {_code(engine.name)}", "")
     advice = f" **{engine.advice}**" if engine.advice else ""
     yield from (f"**{engine.word.capitalize()}.** {engine.verdict}{advice}", "")
     target = [Fact("target", engine.place, untrusted=True)] if engine.place else []
-    yield from _parts((*target, *engine.facts), paint)
+    yield from _parts((*target, *engine.facts), style)
     for section in engine.sections:
         yield from (f"### {section.title}", "")
-        yield from _parts(section.parts, paint)
+        yield from _parts(section.parts, style)
 
 
-def _parts(parts: Sequence[Part], paint: Paint) -> Iterator[str]:
+def _parts(parts: Sequence[Part], style: TerminalStyle) -> Iterator[str]:
     for kind, group in groupby(parts, type):
-        yield from _KINDS[kind](list(group), paint)
+        yield from _KINDS[kind](list(group), style)
 
 
-def _facts(facts: Sequence[Fact], _: Paint) -> Iterator[str]:
+def _facts(facts: Sequence[Fact], _: TerminalStyle) -> Iterator[str]:
     yield from (f"- {fact.name}: {_code(fact.text) if fact.untrusted else fact.text}" for fact in facts)
     yield ""
 
 
-def _figures(figures: Sequence[Figure], _: Paint) -> Iterator[str]:
+def _figures(figures: Sequence[Figure], _: TerminalStyle) -> Iterator[str]:
     bounded = any(figure.bounds for figure in figures)
     columns = ("", "value", *(["95 % bounds"] if bounded else []), "")
     rows = (
@@ -78,12 +78,12 @@ def _figures(figures: Sequence[Figure], _: Paint) -> Iterator[str]:
     return _table(columns, rows)
 
 
-def _figure_tables(tables: Sequence[FigureTable], _: Paint) -> Iterator[str]:
+def _figure_tables(tables: Sequence[FigureTable], _: TerminalStyle) -> Iterator[str]:
     for table in tables:
         yield from _table(table.columns, table.rows, numbers=True)
 
 
-def _charts(charts: Sequence[Chart], paint: Paint) -> Iterator[str]:
+def _charts(charts: Sequence[Chart], style: TerminalStyle) -> Iterator[str]:
     for chart in charts:
         remarks = any(bar.remark for bar in chart.bars)
         columns = (chart.heading, *chart.columns, "", *([""] if remarks else []))
@@ -91,7 +91,7 @@ def _charts(charts: Sequence[Chart], paint: Paint) -> Iterator[str]:
             (
                 f"**{bar.label}**" if bar.marked else bar.label,
                 *bar.values,
-                f"`{drawn}`" if (drawn := paint.bar(bar.share, _BAR, guessed=bar.guessed)) else "",
+                f"`{drawn}`" if (drawn := style.bar(bar.share, _BAR, guessed=bar.guessed)) else "",
                 *([bar.remark] if remarks else []),
             )
             for bar in chart.bars
@@ -99,7 +99,7 @@ def _charts(charts: Sequence[Chart], paint: Paint) -> Iterator[str]:
         yield from _table(columns, rows)
 
 
-def _notes(notes: Sequence[Note], _: Paint) -> Iterator[str]:
+def _notes(notes: Sequence[Note], _: TerminalStyle) -> Iterator[str]:
     for note in notes:
         name = _code(note.name) if note.untrusted else f"**{note.name}**"
         text = _code(note.text) if note.untrusted else note.text
@@ -123,7 +123,7 @@ def _code(text: str) -> str:
     return f"{fence}{space}{text}{space}{fence}" if text.strip() else ""
 
 
-_KINDS: Final[Mapping[type[Part], Callable[[Sequence[Any], Paint], Iterator[str]]]] = {
+_KINDS: Final[Mapping[type[Part], Callable[[Sequence[Any], TerminalStyle], Iterator[str]]]] = {
     Fact: _facts,
     Figure: _figures,
     FigureTable: _figure_tables,

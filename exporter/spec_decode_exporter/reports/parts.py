@@ -22,7 +22,7 @@ class Fact:
     name: str
     text: str
     untrusted: bool = False
-    """Whether the text contains names that servers or users chose."""
+    """True if the text contains names that servers or users chose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ class Bar:
     """One value for each of the chart's columns."""
     remark: str = ""
     marked: bool = False
-    """Whether the row is highlighted."""
+    """True if the row is highlighted."""
     guessed: bool = False
-    """Whether the value is extrapolated."""
+    """True if the value is extrapolated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Note:
     name: str = ""
     tone: Tone = Tone.NEUTRAL
     untrusted: bool = False
-    """Whether name or text contain names that servers or users chose."""
+    """True if name or text contain names that servers or users chose."""
 
 
 Part = Fact | Figure | FigureTable | Chart | Note

@@ -38,7 +38,7 @@ ASCII: Final = Glyphs("#", ":", "-", ">", "-", "!", "...")
 
 
 @dataclass(frozen=True, slots=True)
-class Paint:
+class TerminalStyle:
     """Style of a report."""
 
     glyphs: Glyphs = UNICODE
@@ -76,14 +76,14 @@ class Paint:
         return f"\x1b[{code}m{text}{_RESET}" if self.color and text else text
 
 
-def paint_for(stream: TextIO, environ: Mapping[str, str]) -> Paint:
+def terminal_style(stream: TextIO, environ: Mapping[str, str]) -> TerminalStyle:
     """Return the style for a stream: colors on a terminal only, unless ``NO_COLOR`` is set.
 
     ``NO_COLOR`` (https://no-color.org) counts if it is not empty.
     """
     color = is_terminal(stream) and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
     width = shutil.get_terminal_size((DEFAULT_WIDTH, 0)).columns if is_terminal(stream) else _columns(environ)
-    return Paint(_glyphs(stream.encoding), color, max(width, MIN_WIDTH))
+    return TerminalStyle(_glyphs(stream.encoding), color, max(width, MIN_WIDTH))
 
 
 def is_terminal(stream: TextIO) -> bool:

@@ -1,4 +1,4 @@
-"""Bounded cardinality of request labels: the values with the most requests keep their names.
+"""Bounded cardinality of a label: the values with the most requests keep their names.
 
 A new value takes a free slot. At the end of a period, as long as the longest window, the free slots go to the
 most frequent of the other values. Then these are compared with the holders of slots: one with at least
@@ -9,13 +9,8 @@ memory by the algorithm of Misra and Gries (*Finding repeated elements*, 1982), 
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from typing import Final, Generic, TypeVar
-
-from spec_decode_exporter.config.request_settings import RequestSettings
-from spec_decode_exporter.requests.request_findings import OTHER, UNKNOWN, GroupKey
-from spec_decode_exporter.requests.request_record import RequestRecord
 
 Value = TypeVar("Value", bound=Hashable)
 
@@ -23,8 +18,6 @@ TAKEOVER_FACTOR: Final = 2
 """Requests of a value that takes over a slot, relative to those of its holder."""
 MAX_WAITING: Final = 256
 """Values without a slot that are counted."""
-_RESERVED: Final = frozenset({OTHER, UNKNOWN})
-"""Labels that need no slot."""
 
 
 class CardinalityLimiter(Generic[Value]):
@@ -98,88 +91,3 @@ class CardinalityLimiter(Generic[Value]):
             self._waiting[value] = self._waiting.get(value, 0) + 1
         else:
             self._waiting = {name: count - 1 for name, count in self._waiting.items() if count > 1}
-
-
-class RequestLabels:
-    """Labels of requests: models, request types, temperatures, their combinations, and users."""
-
-    def __init__(self, settings: RequestSettings) -> None:
-        self._temperatures = TemperatureBuckets(settings.temperatures)
-        self._models = CardinalityLimiter[str](settings.models)
-        self._types = CardinalityLimiter[str](settings.types)
-        self._groups = CardinalityLimiter[GroupKey](settings.groups)
-        self._users = CardinalityLimiter[str](settings.users.most if settings.users else 0)
-
-    def key(self, request: RequestRecord) -> GroupKey:
-        """Count a request and return the key of its group."""
-        model_name = _label(self._models, request.model_name)
-        request_type = _label(self._types, request.request_type)
-        key = GroupKey(model_name, request_type, self._temperatures.label(request.temperature))
-        if request.user:
-            _label(self._users, request.user)
-        return key if self._groups.admit(key) else remainder_of(key.model_name)
-
-    def user(self, user: str) -> str:
-        """Return the present label of a user."""
-        return user if user in self._users else OTHER
-
-    def end_period(self, now: float, period: float) -> dict[GroupKey, GroupKey]:
-        """Return the groups that lose their labels if a period ends ``now``, and their new keys."""
-        models, types = self._models.end_period(now, period), self._types.end_period(now, period)
-        ended = [key for key in self._groups if key.model_name in models or key.request_type in types]
-        for key in ended:
-            self._groups.release(key)
-        past_models, past_types = _with_other(models), _with_other(types)
-        self._groups.forget_waiting(
-            lambda key: key.model_name in past_models or key.request_type in past_types
-        )
-        self._users.end_period(now, period)
-        lost = [*ended, *(remainder_of(model) for model in models), *self._groups.end_period(now, period)]
-        return {key: remainder_of(OTHER if key.model_name in models else key.model_name) for key in lost}
-
-    def folded(self) -> dict[str, int]:
-        """Return the number of requests that were counted as ``other``, by label."""
-        return {
-            "model_name": self._models.folded,
-            "request_type": self._types.folded,
-            "user": self._users.folded,
-            "group": self._groups.folded,
-        }
-
-
-def remainder_of(model_name: str) -> GroupKey:
-    """Return the key of a model's combinations that have no slot."""
-    return GroupKey(model_name, OTHER, OTHER)
-
-
-def _with_other(lost: Sequence[str]) -> Sequence[str]:
-    """Return the labels that change: if one loses its slot, its successor was ``other`` until now."""
-    return [*lost, OTHER] if lost else []
-
-
-def _label(limiter: CardinalityLimiter[str], value: str) -> str:
-    if not value:
-        return UNKNOWN
-    return value if value in _RESERVED or limiter.admit(value) else OTHER
-
-
-class TemperatureBuckets:
-    """Temperature buckets of the configuration: acceptance depends on the temperature."""
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        """Take ascending upper bounds, each of which belongs to its bucket."""
-        self._bounds = bounds
-        self._labels = temperature_labels(bounds)
-
-    def label(self, temperature: float | None) -> str:
-        """Return the label of a temperature's bucket; greedy decoding, 0, has its own."""
-        if temperature is None:
-            return UNKNOWN
-        return self._labels[bisect_left(self._bounds, temperature)]
-
-
-def temperature_labels(bounds: Sequence[float]) -> list[str]:
-    """Return the labels of the buckets below ascending upper ``bounds``, and of the one above them all."""
-    texts = [str(bound).removesuffix(".0") for bound in bounds]
-    below = [text if bound == 0 else f"to {text}" for bound, text in zip(bounds, texts, strict=True)]
-    return [*below, f"above {texts[-1]}"]

@@ -17,13 +17,14 @@ from enum import IntEnum
 from math import sqrt
 from typing import Final
 
+from spec_decode_exporter.analysis.statistics.student_t import NORMAL_975
+
 ALMOST_NONE: Final = 0.05
 """A request is rejected if the upper bound of its share is below this: speculation does not help it."""
 ALMOST_ALL: Final = 0.95
 """A request is repetitive if the lower bound of its share is above this; copied code is below."""
-_Z: Final = 1.96
-"""For 95 % bounds. At least 73 drafts must be rejected, or accepted, throughout: 73 tokens of garbled text,
-or 365 tokens of a loop with four draft tokens."""
+# At least 73 drafts must be rejected, or accepted, throughout: 73 tokens of garbled text, or 365 tokens of a
+# loop with four draft tokens.
 
 
 class Pathology(IntEnum):
@@ -36,9 +37,9 @@ class Pathology(IntEnum):
 
 def share_bounds(share: float, number: int) -> tuple[float, float]:
     """Return Wilson's 95 % bounds of a share of ``number``, which is at least 1."""
-    squared = _Z * _Z
+    squared = NORMAL_975**2
     middle = share * number + squared / 2
-    half = _Z * sqrt(share * (1 - share) * number + squared / 4)
+    half = NORMAL_975 * sqrt(share * (1 - share) * number + squared / 4)
     return (middle - half) / (number + squared), (middle + half) / (number + squared)
 
 

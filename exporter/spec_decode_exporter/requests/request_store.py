@@ -9,7 +9,6 @@ from typing import Final
 
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.core.internal_errors import InternalErrors
-from spec_decode_exporter.requests.cardinality import RequestLabels
 from spec_decode_exporter.requests.group_totals import RequestGroup
 from spec_decode_exporter.requests.request_findings import (
     GroupKey,
@@ -18,6 +17,7 @@ from spec_decode_exporter.requests.request_findings import (
     UserFindings,
     WindowFindings,
 )
+from spec_decode_exporter.requests.request_labels import RequestLabels
 from spec_decode_exporter.requests.request_record import Refusal, RequestRecord
 from spec_decode_exporter.requests.stored_requests import StoredRequests
 from spec_decode_exporter.requests.window_findings import (

@@ -66,7 +66,10 @@ def read_scenario(data: bytes, name: str) -> Scenario:
         raise ConfigError([Problem(place, "", str(error))]) from None
     reader = TreeReader()
     values = {} if root is None else reader.read(root)
-    problems = [Problem(f"{name}:{flaw.line}", dotted(flaw.path), flaw.message) for flaw in reader.flaws]
+    problems = [
+        Problem(f"{name}:{problem.line}", dotted(problem.path), problem.message)
+        for problem in reader.problems
+    ]
     if not isinstance(values, dict):
         problems.append(Problem(f"{name}:1", "", "must be a mapping of keys to values, such as `engines: 2`"))
     if problems:

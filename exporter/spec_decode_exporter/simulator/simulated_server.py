@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from spec_decode_exporter.core.clock import Clock, SystemClock
+from spec_decode_exporter.core.errors import ExporterError
 from spec_decode_exporter.simulator.front_end import FrontEnd
 from spec_decode_exporter.simulator.unix_time import UnixTime
 
@@ -37,7 +38,7 @@ _CAUSES: Final = {
 }
 
 
-class PortError(Exception):
+class PortError(ExporterError):
     """The port is not available; the text names it and the cause."""
 
 
@@ -143,7 +144,13 @@ async def _bind(host: str, port: int) -> socket.socket:
         )
         family, *_, address = min(addresses, key=lambda info: info[0] != socket.AF_INET)
         return socket.create_server(address, family=family)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        cause = _CAUSES.get(error.errno or 0, error.strerror or str(error))
+        cause = _cause(error)
         raise PortError(f"cannot listen on {place}: {cause}, or choose another address") from error
+
+
+def _cause(error: OSError | UnicodeError) -> str:
+    if isinstance(error, UnicodeError):  # the codec for host names
+        return "the host is not a valid name"
+    return _CAUSES.get(error.errno or 0, error.strerror or str(error))

@@ -46,9 +46,13 @@ class CostView(View):
     """Cost of drafting in plain decode steps of the target model."""
 
     draft_cost_ratio: float = Field(description="Cost of one more draft token, drafted and verified.")
-    fixed_cost_ratio: float = Field(description="Cost of a speculating step, however many tokens it drafts.")
+    draft_cost_ratio_lower: float = Field(description="Lowest possible cost of a draft token at this load.")
+    draft_cost_ratio_upper: float = Field(description="Highest possible cost of a draft token at this load.")
+    fixed_cost_ratio: float = Field(
+        description="Cost of a step that drafts, independent of its draft tokens."
+    )
     source: CostSource
-    running_requests: float | None = Field(description="Load at which it is known; null: for all loads.")
+    running_requests: float | None = Field(description="Load at which it is known; null: the present one.")
 
 
 class BaselineView(View):

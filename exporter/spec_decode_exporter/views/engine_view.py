@@ -21,10 +21,8 @@ from spec_decode_exporter.figures.poll_spread import Spread
 from spec_decode_exporter.figures.table import shown
 from spec_decode_exporter.figures.window_figures import PERCENTILES, SPREAD_PERCENTILES, WindowFigures
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
-from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.scrape.page.sample import Buckets
-from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of
 from spec_decode_exporter.views.models import (
     BaselineView,
     BucketView,
@@ -38,7 +36,6 @@ from spec_decode_exporter.views.models import (
     EvaluatedView,
     FindingView,
     QuantilesView,
-    SnapshotView,
     SpreadView,
     TotalsView,
     WindowView,
@@ -98,18 +95,11 @@ def engine_view(labels: Mapping[str, str], snapshot: EngineSnapshot) -> EngineVi
             if window is not None
         ),
         latency_seconds={name: _quantiles(buckets) for name, buckets in snapshot.latencies.items()},
-        engine_reported_acceptance_ratio=_reported(snapshot, Gauge.REPORTED_ACCEPTANCE_RATIO),
-        engine_reported_acceptance_length_tokens=_reported(snapshot, Gauge.REPORTED_ACCEPTANCE_LENGTH),
+        engine_reported_acceptance_ratio=snapshot.engine_reported(Gauge.REPORTED_ACCEPTANCE_RATIO),
+        engine_reported_acceptance_length_tokens=snapshot.engine_reported(Gauge.REPORTED_ACCEPTANCE_LENGTH),
         totals=_totals(snapshot),
         resets=snapshot.totals.resets,
     )
-
-
-def snapshot_view(snapshot: Snapshot, now: float, version: str) -> SnapshotView:
-    """Return the JSON model of every engine and experiment at ``now`` (Unix time)."""
-    engines = tuple(engine_view(labels, engine) for labels, engine in snapshot.engines)
-    experiments = tuple(experiment_view(*each) for each in experiments_of(snapshot.experiments))
-    return SnapshotView(time=now, version=version, engines=engines, experiments=experiments)
 
 
 def counts_view(window: Window) -> CountsView:
@@ -203,6 +193,8 @@ def _cost(cost: Cost | None) -> CostView | None:
         return None
     return CostView(
         draft_cost_ratio=cost.draft_cost_ratio,
+        draft_cost_ratio_lower=cost.low.draft_cost_ratio,
+        draft_cost_ratio_upper=cost.high.draft_cost_ratio,
         fixed_cost_ratio=cost.fixed_cost_ratio,
         source=cost.source,
         running_requests=cost.running_requests,
@@ -255,10 +247,3 @@ def _quantiles(buckets: Buckets) -> QuantilesView:
 
 def _bucket(edges: latency.Edges) -> BucketView:
     return BucketView(lower=edges.lower, upper=edges.upper if edges.upper < inf else None)
-
-
-def _reported(snapshot: EngineSnapshot, gauge: Gauge) -> float | None:
-    """Return a ratio that the engine itself reports, if it has no counters that can be used."""
-    sample = snapshot.reported
-    usable = sample is not None and sample[Counter.DRAFTS] is not None
-    return None if sample is None or usable else sample.gauge(gauge)

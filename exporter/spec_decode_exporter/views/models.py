@@ -120,7 +120,7 @@ class TargetView(View):
     error: str = Field(description="Reason and text of the newest failure; empty while the target is up.")
     engine_kind: str = Field(description="`vllm`, `sglang`, `lmdeploy`, `llamacpp`; empty if unknown.")
     front_end: str = Field(description="`python`, `rust`, `ray` or `v0` of vLLM.")
-    page: str = Field(description="Page that is polled: `filtered` or `full`.")
+    page: str = Field(description="Page that is polled: `filtered` or `whole`.")
     version: str = Field(description="The server's version.")
     polls: int = Field(description="Polls, failed ones included.")
     poll_failures: dict[str, int] = Field(description="Failed polls by every reason.")

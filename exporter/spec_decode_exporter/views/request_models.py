@@ -117,7 +117,7 @@ class RequestSummaryView(RequestTotalsView):
     time_per_output_token_seconds: PercentilesView | None
     speedup_ratio: Estimated | None = Field(description="Speed-up of their tokens, at the cost of drafting.")
     below_break_even: int = Field(description="Requests that speculation made slower.")
-    judged: int = Field(description="Requests with decode steps and a known cost.")
+    evaluated: int = Field(description="Requests with decode steps and a known cost.")
     rejected: int = Field(description="Requests with almost no accepted draft token.")
     repetitive: int = Field(description="Requests with almost all draft tokens accepted.")
 

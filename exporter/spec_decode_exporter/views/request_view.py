@@ -146,7 +146,7 @@ def _summary(summary: Summary) -> dict[str, Any]:
         "time_per_output_token_seconds": _percentiles(summary.time_per_output_token_seconds),
         "speedup_ratio": _estimated(summary.speedup_ratio),
         "below_break_even": summary.below_break_even,
-        "judged": summary.evaluated,
+        "evaluated": summary.evaluated,
         "rejected": summary.rejected,
         "repetitive": summary.repetitive,
     }

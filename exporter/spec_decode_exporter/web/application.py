@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from aiohttp import hdrs, web
 
+from spec_decode_exporter.core.errors import UsageError
 from spec_decode_exporter.metrics.exposition import Exposition
-from spec_decode_exporter.metrics.negotiation import choose_format, choose_gzip
 from spec_decode_exporter.scrape.http.client import USER_AGENT_PREFIX
 from spec_decode_exporter.web import admin
 from spec_decode_exporter.web.api.event_stream import READERS, Readers
@@ -18,7 +18,7 @@ from spec_decode_exporter.web.api.problems import problems
 from spec_decode_exporter.web.api.request_ingest import MAX_BODIES, MAX_BODIES_PER_CLIENT, count_rejected
 from spec_decode_exporter.web.api.request_ingest import PATH as INGEST_PATH
 from spec_decode_exporter.web.api.routes import ENDPOINTS
-from spec_decode_exporter.web.metrics_page import SharedPage, send
+from spec_decode_exporter.web.metrics_page import METRICS, SharedPage, metrics
 from spec_decode_exporter.web.page import handlers as page
 from spec_decode_exporter.web.security.guard import Guard
 from spec_decode_exporter.web.security.hosts import host_guard
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aiohttp.typedefs import Handler
-
-METRICS: Final = web.AppKey("metrics", SharedPage)
 
 _GET: Final = (hdrs.METH_GET, hdrs.METH_HEAD)
 _ROUTES: Final[tuple[tuple[str, Sequence[str], Handler], ...]] = (
@@ -65,7 +63,7 @@ def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
     """Return the application, with ``guard`` before every handler.
 
     Raises:
-        ValueError: The telemetry path is invalid, or is the path of another page.
+        UsageError: The telemetry path is invalid, or is the path of another page.
     """
     _check_telemetry_path(state.telemetry_path)
     hosts = host_guard(state.allowed_hosts)
@@ -99,30 +97,15 @@ def _add_routes(app: web.Application, telemetry_path: str) -> None:
             app.router.add_route(method, path, handler)
 
 
-async def metrics(request: web.Request) -> web.StreamResponse:
-    """Serve the metrics in the format and the encoding that the client prefers."""
-    format_ = choose_format(_header(request, hdrs.ACCEPT))
-    gzip = choose_gzip(_header(request, hdrs.ACCEPT_ENCODING))
-    snapshot = await request.app[STATE].prepare()
-    rendering = await request.app[METRICS].rendering(snapshot, format_, gzip=gzip)
-    headers = {"Content-Type": format_.content_type, "Vary": "Accept, Accept-Encoding"}
-    return await send(request, rendering, {**headers, "Content-Encoding": "gzip"} if gzip else headers)
-
-
-def _header(request: web.Request, name: str) -> str:
-    """Return a header; join its values if it was sent several times."""
-    return ",".join(request.headers.getall(name, []))
-
-
 def _check_telemetry_path(path: str) -> None:
     remedy = "choose another --web.telemetry-path, such as /metrics"
     if not _TELEMETRY_PATH.fullmatch(path):
-        raise ValueError(
+        raise UsageError(
             f"the telemetry path {path!r} must begin with / and contain only letters, digits and ._~/-: "
             f"{remedy}"
         )
     if path in {route for route, _, _ in _ROUTES} or path.startswith(("/-/", "/api/", "/static/")):
-        raise ValueError(f"the telemetry path {path!r} is the path of another page of the exporter: {remedy}")
+        raise UsageError(f"the telemetry path {path!r} is the path of another page of the exporter: {remedy}")
 
 
 @web.middleware

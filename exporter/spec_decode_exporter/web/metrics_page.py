@@ -14,10 +14,13 @@ from weakref import ref
 
 from aiohttp import hdrs, web
 
+from spec_decode_exporter.core.byte_stream import compressed, each, joined
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.single_flight import SHARED_SECONDS
-from spec_decode_exporter.metrics.exposition import Exposition, compressed, each, joined, same_page
+from spec_decode_exporter.metrics.exposition import Exposition, same_page
+from spec_decode_exporter.metrics.negotiation import choose_format, choose_gzip
 from spec_decode_exporter.web.server.streaming import SEND_SECONDS
+from spec_decode_exporter.web.state import STATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -123,7 +126,25 @@ class SharedPage:
         self._renderings = list(map(ref, alive))
 
 
-async def send(request: web.Request, rendering: Rendering, headers: Mapping[str, str]) -> web.StreamResponse:
+METRICS: Final = web.AppKey("metrics", SharedPage)
+
+
+async def metrics(request: web.Request) -> web.StreamResponse:
+    """Serve the metrics in the format and the encoding that the client prefers."""
+    format_ = choose_format(_header(request, hdrs.ACCEPT))
+    gzip = choose_gzip(_header(request, hdrs.ACCEPT_ENCODING))
+    snapshot = await request.app[STATE].prepare()
+    rendering = await request.app[METRICS].rendering(snapshot, format_, gzip=gzip)
+    headers = {"Content-Type": format_.content_type, "Vary": "Accept, Accept-Encoding"}
+    return await _send(request, rendering, {**headers, "Content-Encoding": "gzip"} if gzip else headers)
+
+
+def _header(request: web.Request, name: str) -> str:
+    """Return a header; join its values if it was sent several times."""
+    return ",".join(request.headers.getall(name, []))
+
+
+async def _send(request: web.Request, rendering: Rendering, headers: Mapping[str, str]) -> web.StreamResponse:
     """Send a rendering; close the connection of a client that does not read it in time."""
     response = web.StreamResponse(headers=headers)
     response.content_length = rendering.size

@@ -173,7 +173,7 @@ class PublishedValues:
     gauges: tuple[bool, ...]
     tokens: int
     """K, the number of draft positions."""
-    slow_steps: bool = False
+    late_steps: bool = False
     """The server publishes its decode steps late: short windows would mislead."""
 
 
@@ -245,7 +245,7 @@ def _counter_sums(
 ) -> tuple[int | None, ...]:
     # Jitter may make a window slightly shorter than its length.
     short = length < SLOW_STEPS_SECONDS or sums[_TIMES][_COVERED] < 0.9 * SLOW_STEPS_SECONDS * NANO
-    late = _STEP_COUNTERS if known.slow_steps and short else ()
+    late = _STEP_COUNTERS if known.late_steps and short else ()
     return tuple(
         _sum_of(counter, sums) if known.counters[counter] and counter not in late else None
         for counter in Counter

@@ -177,7 +177,7 @@ def _names() -> dict[str, Fault]:
     return {
         "engines": _fault("5,000 engines", says(answer(engines(("m", str(n)) for n in range(5000)))), "malformed", "at most 256"),
         "models": _fault("5,000 models", says(answer(engines((f"m{n}", "0") for n in range(5000)))), "malformed", "at most 256"),
-        "inventing": _fault("100 new models with every poll", each_time_another(inventing), READ, "engines_forgotten"),
+        "inventing": _fault("100 new models with every poll", each_time_another(inventing), READ, "engines_evicted"),
         "label-injection": _fault("a name that ends its label", says(answer(page(model='x\\",up=\\"1\\"} 1\\nevil_total{a=\\"'))), READ),
         "html-injection": _fault("a name of HTML", says(answer(page(model="<script>alert(1)</script>"))), READ),
         "log-injection": _fault("a name that begins a new line of the log", says(answer(page(model="x\\nlevel=error event=forged"))), READ),

@@ -39,7 +39,7 @@ def test_the_sum_over_two_engines_equals_what_the_responses_say(server, watching
 def test_several_api_servers_are_asked_for_the_whole_page_because_the_filtered_one_is_empty(server, watching):
     assert get(f"{server.url}/metrics/?name[]={DRAFTS}_total") == ""
     page = watching.settled()
-    assert page.find("spec_decode_exporter_target_info", page="full")
+    assert page.find("spec_decode_exporter_target_info", page="whole")
     assert page.sum("spec_decode_exporter_target_up") == 1
 
 

@@ -12,12 +12,12 @@ from spec_decode_exporter.monitor.persistence.remembered_engines import (
     MAX_PER_TARGET,
     MAX_REMEMBERED,
     REMEMBERED_SECONDS,
-    Key,
+    EngineKey,
     RememberedEngines,
 )
 from spec_decode_exporter.monitor.persistence.state_file import StateFile
 
-KEY = Key("one", "llama", "0")
+KEY = EngineKey("one", "llama", "0")
 
 
 def recalled(saved):
@@ -57,13 +57,13 @@ class TestTooManyEngines:
         """Two more than are kept; the first ones were seen last."""
         baselines = RememberedEngines()
         for number in range(MAX_REMEMBERED + 2):
-            baselines.keep(Key(f"target {number % 20}", "llama", str(number)), {}, 10_000.0 - number)
+            baselines.keep(EngineKey(f"target {number % 20}", "llama", str(number)), {}, 10_000.0 - number)
         return baselines
 
     def test_the_engines_with_the_oldest_polls_are_forgotten(self, baselines):
         kept = {entry["engine"] for entry in baselines.saved(10_000.0)["engines"]}
         assert kept == set(map(str, range(MAX_REMEMBERED)))
-        assert baselines.known(Key("target 0", "llama", str(MAX_REMEMBERED))) is None
+        assert baselines.known(EngineKey("target 0", "llama", str(MAX_REMEMBERED))) is None
 
     def test_forgetting_is_logged_once(self, baselines):
         with capture_logs() as logs:
@@ -98,10 +98,10 @@ def test_a_target_with_ever_new_engines_takes_the_place_of_no_other_target():
     baselines = RememberedEngines()
     baselines.keep(KEY, {"tokens": 4}, 100.0)
     for number in range(2 * MAX_REMEMBERED):
-        baselines.keep(Key("hostile", "llama", str(number)), {}, 200.0)
+        baselines.keep(EngineKey("hostile", "llama", str(number)), {}, 200.0)
     assert baselines.known(KEY) == {"tokens": 4}
-    assert baselines.known(Key("hostile", "llama", str(2 * MAX_REMEMBERED - 1))) == {}
-    assert baselines.known(Key("hostile", "llama", "0")) is None
+    assert baselines.known(EngineKey("hostile", "llama", str(2 * MAX_REMEMBERED - 1))) == {}
+    assert baselines.known(EngineKey("hostile", "llama", "0")) is None
     assert len(baselines.saved(200.0)["engines"]) == MAX_PER_TARGET + 1
 
 
@@ -109,15 +109,17 @@ def test_they_are_bounded_though_nothing_is_ever_saved():
     baselines = RememberedEngines()
     with capture_logs() as logs:
         for number in range(3 * MAX_REMEMBERED):
-            baselines.keep(Key(f"target {number}", "llama", "0"), {}, float(number))
-    known = [baselines.known(Key(f"target {number}", "llama", "0")) for number in range(3 * MAX_REMEMBERED)]
+            baselines.keep(EngineKey(f"target {number}", "llama", "0"), {}, float(number))
+    known = [
+        baselines.known(EngineKey(f"target {number}", "llama", "0")) for number in range(3 * MAX_REMEMBERED)
+    ]
     assert known.count({}) <= MAX_REMEMBERED + MAX_PER_TARGET
     assert known[-1] == {}
     assert [entry["event"] for entry in logs] == ["baselines_forgotten"]
 
 
 def test_an_engine_with_longer_names_is_not_remembered():
-    longest = Key("t", "m", "e" * (MAX_KEY_LENGTH - 2))
+    longest = EngineKey("t", "m", "e" * (MAX_KEY_LENGTH - 2))
     baselines = RememberedEngines()
     baselines.keep(longest, {}, 100.0)
     baselines.keep(longest._replace(target="tt"), {}, 100.0)

@@ -8,7 +8,7 @@ import pytest
 
 from spec_decode_exporter.reports.markdown import markdown_report
 from spec_decode_exporter.reports.observe.observe_report import json_report, report
-from spec_decode_exporter.reports.terminal import ASCII, UNICODE, Paint
+from spec_decode_exporter.reports.terminal import ASCII, UNICODE, TerminalStyle
 from spec_decode_exporter.reports.terminal_report import text_report
 from spec_decode_exporter.views.models import ObservationView
 
@@ -37,12 +37,12 @@ async def test_the_report_is_the_golden_one(observed, name):
     view = await observed(
         *SEEN[name]["scenarios"], **{k: v for k, v in SEEN[name].items() if k != "scenarios"}
     )
-    is_golden(f"{name}.80.txt", text_report(report(view), Paint(UNICODE, width=80)))
+    is_golden(f"{name}.80.txt", text_report(report(view), TerminalStyle(UNICODE, width=80)))
 
 
 @pytest.mark.parametrize(("width", "glyphs"), [(40, ASCII), (60, UNICODE), (120, UNICODE)])
 async def test_the_report_fits_a_terminal_of_any_width(observed, width, glyphs):
-    text = text_report(report(await observed("harmful", seconds=60)), Paint(glyphs, width=width))
+    text = text_report(report(await observed("harmful", seconds=60)), TerminalStyle(glyphs, width=width))
     is_golden(f"harmful.{width}.txt", text)
     assert max(map(len, text.splitlines())) <= width
     assert text.isascii() == (glyphs is ASCII)
@@ -50,12 +50,13 @@ async def test_the_report_fits_a_terminal_of_any_width(observed, width, glyphs):
 
 async def test_a_terminal_gets_only_colors_in_addition(observed):
     found = report(await observed("steady"))
-    is_golden("steady.color.txt", text_report(found, Paint(color=True)))
+    is_golden("steady.color.txt", text_report(found, TerminalStyle(color=True)))
 
 
 async def test_markdown_is_the_golden_one(observed):
     is_golden(
-        "fleet.md", markdown_report(report(await observed("steady", None, "harmful", seconds=60)), Paint())
+        "fleet.md",
+        markdown_report(report(await observed("steady", None, "harmful", seconds=60)), TerminalStyle()),
     )
 
 

@@ -12,7 +12,7 @@ from spec_decode_exporter.reports.markdown import markdown_report
 from spec_decode_exporter.reports.observe.observation_config import observed_config
 from spec_decode_exporter.reports.observe.observe_report import json_report, report
 from spec_decode_exporter.reports.observe.session import watch
-from spec_decode_exporter.reports.terminal import Paint
+from spec_decode_exporter.reports.terminal import TerminalStyle
 from spec_decode_exporter.reports.terminal_report import text_report
 from spec_decode_exporter.scrape.http.client import HttpResponse
 from tests.conftest import settle
@@ -47,7 +47,11 @@ async def test_a_constant_page_is_reported_and_not_evaluated(page, clock, monkey
     view = task.result().view()
     assert view.engines
     found = report(view)
-    for written in (text_report(found, Paint(width=60)), markdown_report(found, Paint()), json_report(view)):
+    for written in (
+        text_report(found, TerminalStyle(width=60)),
+        markdown_report(found, TerminalStyle()),
+        json_report(view),
+    ):
         assert "nan" not in written.lower().replace("nano", "").split()
     assert observation_status(view) is ExitStatus.UNKNOWN
     assert all(engine.sections[0].title == "Missing data" for engine in found.engines)

@@ -9,7 +9,7 @@ import pytest
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.reports.markdown import markdown_report
 from spec_decode_exporter.reports.observe.observe_report import json_report, report
-from spec_decode_exporter.reports.terminal import ASCII, UNICODE, Paint
+from spec_decode_exporter.reports.terminal import ASCII, UNICODE, TerminalStyle
 from spec_decode_exporter.reports.terminal_report import text_report
 from spec_decode_exporter.requests.request_findings import Effect, RequestFindings
 from spec_decode_exporter.views.request_models import RequestsView
@@ -37,19 +37,21 @@ async def with_requests(observed):
 
 
 async def test_requests_come_after_the_engines(with_requests):
-    text = text_report(report(await with_requests(await mixed_requests())), Paint(UNICODE, width=80))
+    text = text_report(report(await with_requests(await mixed_requests())), TerminalStyle(UNICODE, width=80))
     is_golden("mixed_requests.80.txt", text[text.index("\nRequests\n") + 1 :])
 
 
 async def test_a_partial_window_names_the_time_that_it_covers(with_requests):
     """The exporter was young, or its store was full."""
-    text = text_report(report(await with_requests(await mixed_requests(140.5))), Paint(UNICODE, width=100))
+    text = text_report(
+        report(await with_requests(await mixed_requests(140.5))), TerminalStyle(UNICODE, width=100)
+    )
     (line,) = (line for line in text.splitlines() if " in 5m" in line)
     assert line.endswith(" in 5m, complete for the last 2m18s")
 
 
 async def test_losing_groups_come_first_and_then_the_largest_gains(with_requests):
-    text = text_report(report(await with_requests(await mixed_requests())), Paint(UNICODE, width=100))
+    text = text_report(report(await with_requests(await mixed_requests())), TerminalStyle(UNICODE, width=100))
     assert re.findall(r"(\w+), temperature [^:]+: (\w+)", text)[:3] == [
         ("creative", "loses"), ("code", "gains"), ("chat", "gains"),
     ]  # fmt: skip
@@ -60,12 +62,12 @@ async def test_a_loss_by_a_typical_cost_alone_is_unclear_with_a_reason(with_requ
     (losing,) = (each for each in found.windows["5m"].groups if each.effect is Effect.LOSES)
     window = replace(found.windows["5m"], groups=[replace(losing, effect=Effect.UNCLEAR)])
     seen = await with_requests(replace(found, windows={"5m": window}))
-    text = " ".join(text_report(report(seen), Paint()).split())
+    text = " ".join(text_report(report(seen), TerminalStyle()).split())
     assert "unclear (the cost of drafting is only a default); 0.89 times as fast" in text
 
 
 async def test_the_report_fits_a_terminal_of_any_width(with_requests):
-    text = text_report(report(await with_requests(await mixed_requests())), Paint(ASCII, width=40))
+    text = text_report(report(await with_requests(await mixed_requests())), TerminalStyle(ASCII, width=40))
     assert max(map(len, text.splitlines())) <= 40
     assert text.isascii()
 
@@ -78,19 +80,22 @@ async def test_json_has_the_requests_of_the_api(with_requests):
 async def test_untrusted_request_types_are_text(with_requests):
     name = "`|\x1b[31m<b>@you"
     seen = await with_requests(await mixed_requests(request_type=name, model_name=name))
-    text, markdown = text_report(report(seen), Paint()), markdown_report(report(seen), Paint())
+    text, markdown = (
+        text_report(report(seen), TerminalStyle()),
+        markdown_report(report(seen), TerminalStyle()),
+    )
     assert "\x1b" not in text + markdown
     assert "`` `\\|\\x1b[31m<b>@you, temperature 0 ``" in markdown
 
 
 @pytest.mark.parametrize(("enabled", "says"), [(False, "`requests.ingest`"), (True, "None came lately.")])
 async def test_absent_requests_have_a_reason(with_requests, enabled, says):
-    text = text_report(report(await with_requests(RequestFindings(enabled=enabled))), Paint())
+    text = text_report(report(await with_requests(RequestFindings(enabled=enabled))), TerminalStyle())
     assert says in text[text.index("\nRequests\n") :]
 
 
 async def test_without_an_exporter_there_is_no_section_of_requests(observed):
-    assert "Requests" not in text_report(report(await observed("steady")), Paint())
+    assert "Requests" not in text_report(report(await observed("steady")), TerminalStyle())
 
 
 def test_every_effect_has_a_place_in_the_order():

@@ -19,7 +19,7 @@ from spec_decode_exporter.reports.observe import session as module
 from spec_decode_exporter.reports.observe.observation_config import MAX_WINDOW, observed_config
 from spec_decode_exporter.reports.observe.observe_report import report
 from spec_decode_exporter.reports.observe.session import Observation, watch
-from spec_decode_exporter.reports.terminal import Paint
+from spec_decode_exporter.reports.terminal import TerminalStyle
 from spec_decode_exporter.reports.terminal_report import text_report
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.simulator.ground_truth import target_settings
@@ -242,6 +242,12 @@ async def test_observe_needs_a_target_and_a_positive_length(targets, seconds):
         await spec_decode_exporter.observe_async(*targets, seconds=seconds)
 
 
+@pytest.mark.parametrize("name", spec_decode_exporter.__all__)
+def test_every_public_name_can_be_imported_from_the_package(name):
+    found = getattr(spec_decode_exporter, name)
+    assert isinstance(found, str) or found.__name__ == name
+
+
 def test_importing_the_package_imports_no_dependency():
     code = "import sys, spec_decode_exporter; print(sorted(name for name in sys.modules if 'pydantic' in name)); spec_decode_exporter.observe"
     found = subprocess.run(
@@ -290,7 +296,7 @@ class TestInternalErrors:
         monkeypatch.setattr(*place, fails)
 
     def check(self, view):
-        text = text_report(report(view), Paint())
+        text = text_report(report(view), TerminalStyle())
         assert "a:1" in text
         assert "b:1: an engine is not in this report: an internal error of this program" in " ".join(
             text.split()
@@ -306,7 +312,7 @@ class TestInternalErrors:
         self.fails(monkeypatch, (observe_report, "_engine"), lambda engine, _: engine.target == "b:1")
         view = seen.view()
         assert len(view.engines) == 2
-        text = text_report(report(view), Paint())
+        text = text_report(report(view), TerminalStyle())
         assert "an engine is not in this report" in " ".join(text.split())
 
     async def test_in_the_findings(self, network, clock, monkeypatch):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spec_decode_exporter.reports.escape import cells
 from spec_decode_exporter.reports.markdown import markdown_report
 from spec_decode_exporter.reports.observe.observe_report import json_report, report
-from spec_decode_exporter.reports.terminal import ASCII, UNICODE, Paint
+from spec_decode_exporter.reports.terminal import ASCII, UNICODE, TerminalStyle
 from spec_decode_exporter.reports.terminal_report import text_report
 from tests.conftest import FakeClock
 from tests.fixtures.simulated import Network
@@ -83,7 +83,7 @@ sometimes = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slo
     color=st.booleans(),
 )
 def test_no_name_controls_a_terminal_or_breaks_its_lines(seen, names, width, glyphs, color):
-    text = COLOURS.sub("", text_report(report(named(seen, names)), Paint(glyphs, color, width)))
+    text = COLOURS.sub("", text_report(report(named(seen, names)), TerminalStyle(glyphs, color, width)))
     assert not has_controls(text)
     assert max(map(cells, text.splitlines())) <= width
     assert text.endswith("\n")
@@ -92,8 +92,8 @@ def test_no_name_controls_a_terminal_or_breaks_its_lines(seen, names, width, gly
 @sometimes
 @given(names=st.tuples(NAMES, NAMES, NAMES, NAMES, NAMES))
 def test_no_name_is_markup(seen, names):
-    text = markdown_report(report(named(seen, names)), Paint())
-    plain = markdown_report(report(named(seen, ("a",) * 5)), Paint())
+    text = markdown_report(report(named(seen, names)), TerminalStyle())
+    plain = markdown_report(report(named(seen, ("a",) * 5)), TerminalStyle())
     assert not has_controls(text)
     assert text.count("\n") == plain.count("\n")
     outside = re.sub(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", "", text)

@@ -15,7 +15,7 @@ from spec_decode_exporter.reports.plan.plan_json import as_json
 from spec_decode_exporter.reports.plan.plan_report import report
 from spec_decode_exporter.reports.plan.plan_warnings import plan_warnings
 from spec_decode_exporter.reports.plan.planned_cost import CostBasis
-from spec_decode_exporter.reports.terminal import Paint
+from spec_decode_exporter.reports.terminal import TerminalStyle
 from spec_decode_exporter.reports.terminal_report import text_report
 from tests.reports.observe.conftest import observed
 from tests.reports.plan.conftest import planned
@@ -88,7 +88,7 @@ async def test_the_report_names_the_observation(seen):
     view, file = await seen("harmful", "harmful")
     window = view.engines[0].windows[-1]
     found = planned(*PAIR, "--measured", file)
-    written = " ".join(text_report(report(found), Paint()).split())
+    written = " ".join(text_report(report(found), TerminalStyle()).split())
     assert f"observed {view.engines[0].model_name}, draft_model, 4 tokens at a time, 0." in written
     assert "of them accepted, 2 engines with " in written
     assert " tokens a second each" in written
@@ -108,21 +108,23 @@ async def test_an_observation_without_a_method_has_a_warning(seen):
     assert "The method of the observation is unknown. The plan assumes draft_model." in str(
         plan_warnings(found)
     )
-    assert "method unknown" in text_report(report(found), Paint())
+    assert "method unknown" in text_report(report(found), TerminalStyle())
 
 
 async def test_the_return_has_the_observed_number_of_tokens(seen):
     _, file = await seen("steady")
     found = planned(*PAIR, "--measured", file, "--tokens", "2")
-    assert "as observed, with 4 tokens" in text_report(report(found), Paint())
-    assert "as estimated, with 4 tokens" in text_report(report(planned(*PAIR, "--throughput", "9")), Paint())
+    assert "as observed, with 4 tokens" in text_report(report(found), TerminalStyle())
+    assert "as estimated, with 4 tokens" in text_report(
+        report(planned(*PAIR, "--throughput", "9")), TerminalStyle()
+    )
 
 
 async def test_short_drafts_have_a_note_about_the_rate(seen):
     view, file = await seen("ngram")
     words = ("--target", "8B", "--method", "ngram", "--measured", file)
     window = view.engines[0].windows[-1]
-    written = " ".join(text_report(report(planned(*words)), Paint()).split())
+    written = " ".join(text_report(report(planned(*words)), TerminalStyle()).split())
     rate, length = window.draft_acceptance_ratio.value, window.draft_length_tokens
     assert (
         f"Drafts had {length:.2f} tokens in the mean, so that the counters show {rate:.3f} at 4." in written
@@ -131,7 +133,7 @@ async def test_short_drafts_have_a_note_about_the_rate(seen):
 
 async def test_full_drafts_have_no_note_about_the_rate(seen):
     _, file = await seen("steady")
-    assert "Drafts had" not in text_report(report(planned(*PAIR, "--measured", file)), Paint())
+    assert "Drafts had" not in text_report(report(planned(*PAIR, "--measured", file)), TerminalStyle())
 
 
 async def test_a_harmful_draft_has_a_negative_return(seen):

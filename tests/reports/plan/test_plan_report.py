@@ -19,7 +19,7 @@ from spec_decode_exporter.reports.plan.plan_json import PlanView, as_json, view
 from spec_decode_exporter.reports.plan.plan_report import report
 from spec_decode_exporter.reports.plan.plan_warnings import PlanWarningName
 from spec_decode_exporter.reports.plan.quantization import DTYPES
-from spec_decode_exporter.reports.terminal import ASCII, UNICODE, Paint
+from spec_decode_exporter.reports.terminal import ASCII, UNICODE, TerminalStyle
 from spec_decode_exporter.reports.terminal_report import text_report
 from tests.reports.plan.conftest import LLAMA_8B, planned
 from tests.reports.plan.test_parameter_count import CASES
@@ -37,7 +37,7 @@ def is_golden(name, found):
 
 
 def text(found, width=80, glyphs=UNICODE):
-    return text_report(report(found), Paint(glyphs, width=width))
+    return text_report(report(found), TerminalStyle(glyphs, width=width))
 
 
 def test_the_plan_of_a_pair_is_the_golden_one(llamas):
@@ -99,7 +99,7 @@ def test_a_head_of_a_mixture_is_the_golden_one(folder):
 
 
 def test_markdown_is_the_golden_one(llamas):
-    is_golden("llamas.md", markdown_report(report(planned(*llamas, "--throughput", "900")), Paint()))
+    is_golden("llamas.md", markdown_report(report(planned(*llamas, "--throughput", "900")), TerminalStyle()))
 
 
 @pytest.mark.parametrize(("width", "glyphs"), [(40, ASCII), (60, UNICODE), (120, UNICODE)])
@@ -248,4 +248,4 @@ def test_unknown_values_are_null_in_json():
 def test_an_untrusted_name_does_not_control_a_terminal(folder):
     target = folder("\x1b[31m|red`", LLAMA_8B)
     found = planned("--target", target, "--draft", "1B")
-    assert "\x1b" not in text(found) + markdown_report(report(found), Paint()) + as_json(found)
+    assert "\x1b" not in text(found) + markdown_report(report(found), TerminalStyle()) + as_json(found)

@@ -13,13 +13,13 @@ from spec_decode_exporter.reports.markdown import markdown_report
 from spec_decode_exporter.reports.reference.comparison_json import as_json
 from spec_decode_exporter.reports.reference.comparison_report import report
 from spec_decode_exporter.reports.reference.pairing import compared
-from spec_decode_exporter.reports.terminal import Paint
+from spec_decode_exporter.reports.terminal import TerminalStyle
 from spec_decode_exporter.reports.terminal_report import text_report
 
 
 def text(comparison):
     """Return the report for a terminal."""
-    return text_report(report(comparison), Paint(width=120))
+    return text_report(report(comparison), TerminalStyle(width=120))
 
 
 def prose(comparison):
@@ -29,7 +29,7 @@ def prose(comparison):
 
 def markdown(comparison):
     """Return the report as Markdown."""
-    return markdown_report(report(comparison), Paint())
+    return markdown_report(report(comparison), TerminalStyle())
 
 
 @pytest.fixture(name="against")
@@ -207,7 +207,7 @@ def test_a_threshold_is_written_as_given(against):
 
 
 def test_the_report_fits_a_terminal_of_80_columns(against):
-    written = text_report(report(against("steady", "worse")), Paint(width=80))
+    written = text_report(report(against("steady", "worse")), TerminalStyle(width=80))
     assert max(map(cells, written.splitlines())) <= 80
     assert written.count("position ") == 8
     assert "time to first token p99\n" in written

@@ -19,7 +19,7 @@ from spec_decode_exporter.scrape.poll.poll_budget import (
     PollBudget,
 )
 from spec_decode_exporter.scrape.poll.poll_record import DETAILS_INTERVAL, LOG_AGAIN_AFTER, PollRecord
-from spec_decode_exporter.scrape.poll.poll_schedule import PollPace
+from spec_decode_exporter.scrape.poll.poll_schedule import PollSettings
 from spec_decode_exporter.scrape.poll.poller import Poller
 from spec_decode_exporter.scrape.poll.server_details import sibling_url
 from spec_decode_exporter.scrape.poll.server_info import MAX_RESPONSE_BYTES, ServedSpeculation
@@ -118,7 +118,9 @@ def received():
 def make(server, clock, received):
     """Make a poller of the server. The test can make its receiver report a restart or crash."""
 
-    def make(url=URL, *, receive=None, record=None, attempted=lambda: None, budget=None, **pace) -> Poller:
+    def make(
+        url=URL, *, receive=None, record=None, attempted=lambda: None, budget=None, **settings
+    ) -> Poller:
         whole = {
             "interval": 1,
             "histogram_interval": 10,
@@ -136,7 +138,7 @@ def make(server, clock, received):
             "vllm",
             url,
             client=server,
-            pace=PollPace(**whole | pace),
+            settings=PollSettings(**whole | settings),
             clock=clock,
             receive=take,
             emit=lambda event: EventLog("1").record(event, clock.wall(), "vllm"),
@@ -177,7 +179,7 @@ async def test_the_first_poll_requests_the_whole_page_and_then_the_version(make,
     assert sample.latencies
     assert (polled.moment, polled.wall, polled.interval) == (clock.monotonic(), clock.wall(), 1)
     record = poller.record
-    assert (record.up, record.error, record.page, record.version) == (True, "", "full", "0.32.0")
+    assert (record.up, record.error, record.page, record.version) == (True, "", "whole", "0.32.0")
     assert (record.polls, record.size, record.seconds, record.last_success) == (
         1,
         len(NGRAM),
@@ -247,7 +249,7 @@ async def test_without_a_filtered_page_the_same_poll_requests_the_whole_one(
     seen = [polled.reading.samples["tiny-llama", "0"][Counter.DRAFTS] for polled in received]
     assert seen == list(range(41, 56))
     assert not poller.record.failures
-    assert poller.record.page == "full"
+    assert poller.record.page == "whole"
     assert [log["histograms"] for log in logs if log["event"] == "filtered_page_not_used"] == [False, True]
 
 

@@ -24,7 +24,7 @@ from tests.web.page.test_markup import Reading
 def target(name="chat", up=True, error=""):
     return TargetView(
         target=name, address="vllm:8000/metrics", labels={"target": name}, discovery="static", up=up, error=error,
-        engine_kind="vllm", front_end="python", page="full", version="0.32.0", polls=9, poll_failures={},
+        engine_kind="vllm", front_end="python", page="whole", version="0.32.0", polls=9, poll_failures={},
         poll_seconds=None, poll_bytes=None, poll_interval_seconds=1.0, last_success_timestamp_seconds=90.0,
         engines=(),
     )  # fmt: skip

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
+from spec_decode_exporter.core.errors import UsageError
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.security.hosts import AllowedHosts, Authority, is_foreign, parse_authority
 
@@ -156,7 +157,7 @@ def test_a_request_without_exactly_one_host_is_rejected():
 
 @pytest.mark.parametrize("text", ["http://a", "a:80", "", "*", "*.", "a b", "[::1]", "a.*", "a/b"])
 def test_an_invalid_host_name_is_rejected_with_the_remedy(text):
-    with pytest.raises(ValueError, match=r"--web\.allowed-hosts: write it without scheme and port"):
+    with pytest.raises(UsageError, match=r"--web\.allowed-hosts: write it without scheme and port"):
         AllowedHosts.parse([text])
 
 

@@ -126,6 +126,12 @@ async def test_a_name_that_does_not_resolve_is_named(app):
         await serve(app, [ListenAddress("nowhere.invalid", 1)])
 
 
+@pytest.mark.parametrize("host", ["a..b", "a" * 64])
+async def test_a_host_that_no_name_can_be_is_named(app, host):
+    with pytest.raises(ListenError, match=rf"cannot listen on {host}:1: the host is not a valid name, or"):
+        await serve(app, [ListenAddress(host, 1)])
+
+
 async def test_close_waits_for_active_requests(app):
     started, go_on = asyncio.Event(), asyncio.Event()
 

@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.metrics.exposition import PIECE
+from spec_decode_exporter.core.byte_stream import PIECE
 from spec_decode_exporter.web.application import _hide_errors
 from spec_decode_exporter.web.server import streaming
 from spec_decode_exporter.web.server.http_server import serve

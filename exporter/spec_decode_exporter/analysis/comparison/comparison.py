@@ -8,19 +8,13 @@ from enum import StrEnum
 from math import inf
 from typing import Final, NamedTuple
 
+from spec_decode_exporter.analysis.comparability_limits import LENGTH_FACTOR, LOAD_FACTOR, SHARE_DIFFERENCE
 from spec_decode_exporter.analysis.comparison.difference import Difference, difference
 from spec_decode_exporter.analysis.comparison.measurement import MeasuredFigure, Measurement
 from spec_decode_exporter.figures.latency import Edges, edges
 from spec_decode_exporter.figures.window_figures import PERCENTILES
 from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
-
-COMPARABLE_LOAD: Final = 1.5
-"""Latency is compared where the later load is between this many times the earlier one and its inverse."""
-COMPARABLE_REQUESTS: Final = 1.25
-"""Requests are alike if their mean lengths differ by at most this factor, or by chance."""
-COMPARABLE_SHARE: Final = 0.1
-"""Shares, of a cache or of steps with a draft, are alike if they differ by at most this."""
 
 
 class Outcome(StrEnum):
@@ -162,11 +156,11 @@ class _Rule(NamedTuple):
 
 
 _RULES: Final = (
-    _Rule(Reason.LOAD, "running_requests", factor=COMPARABLE_LOAD),
-    _Rule(Reason.OUTPUT_TOKENS, "output_tokens_per_request", factor=COMPARABLE_REQUESTS),
-    _Rule(Reason.PROMPT_TOKENS, "prompt_tokens_per_request", factor=COMPARABLE_REQUESTS),
-    _Rule(Reason.PREFIX_CACHE, "prefix_cache_hit_ratio", share=COMPARABLE_SHARE),
-    _Rule(Reason.COVERAGE, "coverage_ratio", share=COMPARABLE_SHARE),
+    _Rule(Reason.LOAD, "running_requests", factor=LOAD_FACTOR),
+    _Rule(Reason.OUTPUT_TOKENS, "output_tokens_per_request", factor=LENGTH_FACTOR),
+    _Rule(Reason.PROMPT_TOKENS, "prompt_tokens_per_request", factor=LENGTH_FACTOR),
+    _Rule(Reason.PREFIX_CACHE, "prefix_cache_hit_ratio", share=SHARE_DIFFERENCE),
+    _Rule(Reason.COVERAGE, "coverage_ratio", share=SHARE_DIFFERENCE),
 )
 
 

@@ -19,6 +19,7 @@ from spec_decode_exporter.analysis.statistics.ratio_bounds import (
     grouped,
     ratio_estimate,
 )
+from spec_decode_exporter.analysis.statistics.student_t import NORMAL_975
 from spec_decode_exporter.figures import latency, positions
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.figure import ScalarFigure
@@ -29,8 +30,6 @@ from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.window.ledger import Window
 
-_NORMAL: Final = 1.96
-"""The 0.975 quantile of the normal distribution."""
 _DRAFTS: Final = CounterTerm(Counter.DRAFTS)
 
 
@@ -161,7 +160,7 @@ def _quantile(name: Latency, share: float, buckets: Buckets) -> MeasuredFigure |
     value = latency.quantile(share, buckets)
     if value is None:
         return None
-    half = _NORMAL * sqrt(share * (1 - share) / buckets.counts[-1])
+    half = NORMAL_975 * sqrt(share * (1 - share) / buckets.counts[-1])
     edges = _bucket(share - half, buckets), _bucket(share + half, buckets)
     if name is Latency.DECODE_STEP or edges[0] is None or edges[1] is None:
         return MeasuredFigure(value=value)

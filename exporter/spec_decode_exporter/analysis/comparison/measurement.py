@@ -37,7 +37,7 @@ class MeasurementPart(BaseModel):
 
 
 class MeasuredFigure(MeasurementPart):
-    """A figure. Its bounds are null if too few requests passed through the window."""
+    """Value of a figure, with bounds unless too few requests passed through the window."""
 
     value: float
     lower: float | None = None

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Final
 
+from spec_decode_exporter.analysis.comparability_limits import LENGTH_FACTOR, LOAD_FACTOR
 from spec_decode_exporter.analysis.experiments.arm import Arm
 from spec_decode_exporter.analysis.experiments.standardised import mix_distance
 from spec_decode_exporter.figures.ratio import ratio
@@ -23,9 +24,6 @@ from spec_decode_exporter.scrape.page.engine_table import Counter
 
 MIN_ARM_REQUESTS: Final = 30
 """Requests that an arm needs; with fewer, their lengths alone determine the result."""
-LOAD_FACTOR: Final = 1.5
-LENGTH_FACTOR: Final = 1.25
-"""Maximum ratio of the mean lengths of prompts and answers: time is about proportional to length."""
 MAX_HIT_DIFFERENCE: Final = 0.1
 """Maximum difference of the shares of prompt tokens that the prefix cache has."""
 MAX_MIX_DISTANCE: Final = 0.1

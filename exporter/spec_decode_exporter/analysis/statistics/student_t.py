@@ -1,4 +1,4 @@
-"""Student's t, and the degrees of freedom of a sum of estimated variances.
+"""97.5 % quantiles of Student's t and the normal distribution, and Welch-Satterthwaite degrees of freedom.
 
 The sum of two variances with B1 and B2 degrees of freedom has those of Welch and Satterthwaite,
 
@@ -20,7 +20,7 @@ T_QUANTILES: Final = (
     *(2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064),
 )
 """The 0.975 quantile of Student's t for 1 to 24 degrees of freedom: twice the most cosines of an estimate."""
-_NORMAL: Final = 1.959964
+NORMAL_975: Final = 1.959964
 """The 0.975 quantile of the normal distribution."""
 
 
@@ -36,7 +36,7 @@ def _expanded(degrees: int) -> float:
 
     The first four terms (Abramowitz and Stegun, *Handbook of Mathematical Functions*, 26.7.5).
     """
-    z = _NORMAL
+    z = NORMAL_975
     first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
     third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
     return z + first / degrees + second / degrees**2 + third / degrees**3

@@ -77,7 +77,7 @@ def events_of(lines: Iterable[bytes], shape: Mapping[str, Shape]) -> Pausing[lis
 
 
 def page_of(body: bytes, shape: Shape, put: Callable[[Any], None]) -> Pausing[Mapping[str, Any]]:
-    """Pass the parts in ``shape`` of each pod in a list to ``put``; return the list's metadata.
+    """Read one page of a pod list: pass each pod's fields in ``shape`` to ``put``; return the list metadata.
 
     Raises:
         ApiError: The body is not a list of the API.

@@ -25,7 +25,7 @@ _Entry: TypeAlias = tuple[float, dict[str, Any]]
 _log = structlog.get_logger(__name__)
 
 
-class Key(NamedTuple):
+class EngineKey(NamedTuple):
     """Labels that identify an engine."""
 
     target: str
@@ -37,7 +37,7 @@ class RememberedEngines:
     """Learned state of engines by labels."""
 
     def __init__(self) -> None:
-        self._targets: dict[str, dict[Key, _Entry]] = {}
+        self._targets: dict[str, dict[EngineKey, _Entry]] = {}
         """By target, oldest entry first."""
         self._number = 0
         self._too_many = False
@@ -48,7 +48,7 @@ class RememberedEngines:
         entries = saved.get("engines")
         for entry in entries[:MAX_REMEMBERED] if isinstance(entries, list) else ():
             try:
-                key = Key(*(str(entry[name]) for name in Key._fields))
+                key = EngineKey(*(str(entry[name]) for name in EngineKey._fields))
                 known = float(entry["seen"]), dict(entry["learnt"])
             except (KeyError, TypeError, ValueError):
                 continue
@@ -56,7 +56,7 @@ class RememberedEngines:
                 self.keep(key, known[1], known[0])
         self.baselines.recall(saved.get("baselines"))
 
-    def keep(self, key: Key, learned: dict[str, Any], seen: float) -> None:
+    def keep(self, key: EngineKey, learned: dict[str, Any], seen: float) -> None:
         """Keep the learned state of an engine with its last poll (Unix time), unless its labels are too long.
 
         A target keeps at most as many engines as are monitored, the newest ones. The limit is here, since
@@ -74,7 +74,7 @@ class RememberedEngines:
         if self._number > MAX_REMEMBERED + MAX_PER_TARGET:
             self._forget_surplus()
 
-    def known(self, key: Key) -> dict[str, Any] | None:
+    def known(self, key: EngineKey) -> dict[str, Any] | None:
         """Return the learned state of an engine; None if unknown."""
         entry = self._targets.get(key.target, {}).get(key)
         return None if entry is None else entry[1]
@@ -90,11 +90,11 @@ class RememberedEngines:
             "baselines": self.baselines.saved(now),
         }
 
-    def _entries(self) -> Iterator[tuple[Key, _Entry]]:
+    def _entries(self) -> Iterator[tuple[EngineKey, _Entry]]:
         for engines in self._targets.values():
             yield from engines.items()
 
-    def _forget(self, keys: Iterable[Key]) -> None:
+    def _forget(self, keys: Iterable[EngineKey]) -> None:
         for key in keys:
             engines = self._targets[key.target]
             del engines[key]

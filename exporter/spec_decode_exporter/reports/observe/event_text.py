@@ -87,8 +87,8 @@ SENTENCES: Final[Mapping[str, Callable[[Fields], str]]] = {
         f"Internal error of this program in the {fields['part']}: {fields['error']}."
     ),
     "analysis_works_again": lambda fields: f"What failed in this program works again: {fields['part']}.",
-    "engines_forgotten": lambda _: "It keeps renaming its engines: the oldest were evicted.",
-    "engines_not_watched": lambda fields: (
+    "engines_evicted": lambda _: "It keeps renaming its engines: the oldest were evicted.",
+    "engines_not_monitored": lambda fields: (
         f"{fields['engines']} of its engines are not watched: the limit is {fields['kept']}."
     ),
     "server_details_not_used": lambda fields: f"Not used from {fields['source']}: {fields['reason']}.",

@@ -13,10 +13,13 @@ from spec_decode_exporter.views.models import Estimated, WindowView
 
 _FORMATS: Final[Mapping[Unit, Callable[[float | None], str]]] = {
     Unit.SHARE: numbers.share,
+    Unit.FACTOR: numbers.plain,
+    Unit.NUMBER: numbers.plain,
+    Unit.TOKENS: numbers.plain,
     Unit.SECONDS: numbers.duration,
     Unit.PER_SECOND: numbers.rate,
+    Unit.REQUESTS: numbers.plain,
 }
-"""Formats by unit; other units are plain numbers."""
 
 
 def figure_lines(section: str, window: WindowView, meanings: Mapping[str, str]) -> Iterator[Figure]:
@@ -24,7 +27,7 @@ def figure_lines(section: str, window: WindowView, meanings: Mapping[str, str]) 
     for key, unit, line in _lines(section):
         value = getattr(window, key)
         meaning = meanings.get(key, line.meaning)
-        write = _FORMATS.get(unit, numbers.plain)
+        write = _FORMATS[unit]
         if isinstance(value, Estimated):
             digits = 3 if unit is Unit.SHARE else 2
             span = numbers.bounds(value.lower, value.upper, digits)

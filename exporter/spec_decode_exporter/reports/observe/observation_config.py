@@ -38,8 +38,8 @@ def observed_config(
     """Return the configuration of an observation.
 
     Args:
-        targets: Addresses, see ``page_url``, or keys of ``targets`` in a configuration, ``url`` at least;
-            empty for the targets of the file.
+        targets: Addresses, see ``completed_url``, or keys of ``targets`` in a configuration, ``url`` at
+            least; empty for the targets of the file.
         seconds: Length of the observation; 0 if it is unknown.
         path: A configuration file. Its windows and intervals are not used.
         environ: Values of ``${NAME}`` in the file.
@@ -73,7 +73,7 @@ def seconds_of(interval: object) -> float:
         return 0.0
 
 
-def page_url(text: str) -> str:
+def completed_url(text: str) -> str:
     """Complete an address: ``localhost:8000`` and ``:8000`` become http URLs."""
     if "://" in text or not text:
         return text
@@ -84,7 +84,7 @@ def _named(targets: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Complete the addresses; add the path to the names of several pages on one host."""
     for target in targets:
         if isinstance(target.get("url"), str):
-            target["url"] = page_url(target["url"])
+            target["url"] = completed_url(target["url"])
     places = [_host_and_path(str(target.get("url", ""))) for target in targets]
     hosts = Counter(host for host, _ in places)
     for target, (host, path) in zip(targets, places, strict=True):

@@ -11,18 +11,19 @@ from typing import Final, TextIO
 
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core import number_formats as numbers
+from spec_decode_exporter.core.errors import ExporterError
 from spec_decode_exporter.reports.escape import clipped
 from spec_decode_exporter.reports.markdown import markdown_report
 from spec_decode_exporter.reports.observe.observe_report import json_report, report
 from spec_decode_exporter.reports.parts import Tone
-from spec_decode_exporter.reports.terminal import Paint, is_terminal, paint_for
+from spec_decode_exporter.reports.terminal import TerminalStyle, is_terminal, terminal_style
 from spec_decode_exporter.reports.terminal_report import text_report
 from spec_decode_exporter.views.models import ObservationView
 
-FORMATS: Final[Mapping[str, Callable[[ObservationView, Paint], str]]] = {
-    "text": lambda view, paint: text_report(report(view), paint),
+FORMATS: Final[Mapping[str, Callable[[ObservationView, TerminalStyle], str]]] = {
+    "text": lambda view, style: text_report(report(view), style),
     "json": lambda view, _: json_report(view),
-    "markdown": lambda view, paint: markdown_report(report(view), paint),
+    "markdown": lambda view, style: markdown_report(report(view), style),
 }
 """Writers by the value of ``--format``."""
 
@@ -37,7 +38,7 @@ _HOME: Final = "\x1b[H"
 _ERASE_REST: Final = "\x1b[J"
 
 
-class NotWrittenError(Exception):
+class NotWrittenError(ExporterError):
     """A report cannot be written, as to a full disk."""
 
 
@@ -87,7 +88,7 @@ class FinalReport:
         _write(self._streams.out, self._written(view))
 
     def _written(self, view: ObservationView) -> str:
-        return FORMATS[self._form](view, paint_for(self._streams.out, self._streams.environ))
+        return FORMATS[self._form](view, terminal_style(self._streams.out, self._streams.environ))
 
 
 class RepeatedReports(FinalReport):
@@ -149,12 +150,12 @@ class ProgressLine(FinalReport):
 
     def show(self, view: ObservationView) -> None:
         """Replace the line."""
-        paint = paint_for(self._streams.err, self._streams.environ)
+        style = terminal_style(self._streams.err, self._streams.environ)
         share = view.seconds / self._seconds
-        bar = paint.bar(share, _PROGRESS_BAR).ljust(_PROGRESS_BAR)
+        bar = style.bar(share, _PROGRESS_BAR).ljust(_PROGRESS_BAR)
         words = f" {view.seconds:.0f} of {format_duration(self._seconds)}  {_gist(view)}  Ctrl-C ends it"
-        room = paint.width - _PROGRESS_BAR - 1
-        line = f"{paint.toned(bar, Tone.NEUTRAL)}{clipped(words, room, paint.glyphs.ellipsis)}"
+        room = style.width - _PROGRESS_BAR - 1
+        line = f"{style.toned(bar, Tone.NEUTRAL)}{clipped(words, room, style.glyphs.ellipsis)}"
         _write(self._streams.err, _ERASE_LINE + line)
 
     def end(self) -> None:

@@ -50,7 +50,7 @@ def _parts(
     yield Fact("model", model.model_name, untrusted=True)
     yield Fact("requests", f"{numbers.count(model.requests)} in {_covered(window)}")
     yield Fact("acceptance rate", _acceptance(model))
-    if model.judged:
+    if model.evaluated:
         yield Fact("below break-even", _below(model))
     if model.rejected or model.repetitive:
         yield Fact("pathological", _pathological(model))
@@ -71,7 +71,7 @@ def _covered(window: RequestWindowView) -> str:
 
 def _group(group: RequestGroupView) -> Note:
     words = [_effect(group), *_fast(group), f"acceptance {_spread(group.acceptance_ratio)}"]
-    words += [f"{_below(group)} below break-even"] if group.judged else []
+    words += [f"{_below(group)} below break-even"] if group.evaluated else []
     words += [
         f"{numbers.count(group.accepted_tokens)} tokens saved by {numbers.count(group.requests)} requests"
     ]
@@ -84,7 +84,7 @@ def _effect(group: RequestGroupView) -> str:
         return group.effect.value
     speedup = group.speedup_ratio
     bounds = (speedup.lower, speedup.upper) if speedup else (None, None)
-    return f"{group.effect.value} ({why_unclear(group.drafts, group.judged, *bounds)})"
+    return f"{group.effect.value} ({why_unclear(group.drafts, group.evaluated, *bounds)})"
 
 
 def _speedup(group: RequestGroupView) -> float:
@@ -116,8 +116,8 @@ def _acceptance(model: RequestModelView) -> str:
 
 
 def _below(view: RequestGroupView | RequestModelView) -> str:
-    share = 100 * view.below_break_even / view.judged
-    return f"{share:.1f} % of {numbers.count(view.judged)}"
+    share = 100 * view.below_break_even / view.evaluated
+    return f"{share:.1f} % of {numbers.count(view.evaluated)}"
 
 
 def _pathological(model: RequestModelView) -> str:

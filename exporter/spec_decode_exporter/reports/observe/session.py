@@ -15,6 +15,7 @@ import structlog
 
 from spec_decode_exporter.config.errors import ConfigError
 from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.core.background_tasks import cancel
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.core.log import configure_log
@@ -92,7 +93,7 @@ class Observation:
             await end
         finally:
             self._ended = self._clock.monotonic()
-            await _cancel(polling)
+            await cancel(polling)
         # An unreachable server would delay the end by its timeout.
         await asyncio.gather(*(monitor.poll() for monitor in self._monitors if monitor.status().up))
 
@@ -183,9 +184,3 @@ async def _poll_on(monitor: TargetMonitor) -> None:
     """Poll immediately to begin the window, and then on schedule."""
     await monitor.poll()
     await monitor.run()
-
-
-async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -34,7 +34,7 @@ class Payoff:
     cache_bytes: int
     """The draft's part of the KV cache; 0 if unknown."""
     measured: bool
-    """Whether speed-up and throughput were measured."""
+    """True if speed-up and throughput were measured."""
     lower: float | None = None
     """Lower 95 % bound of the speed-up; None if unknown."""
     upper: float | None = None

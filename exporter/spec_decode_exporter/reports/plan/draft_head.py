@@ -28,9 +28,9 @@ class Head:
     joined: int
     """Number of vectors of the model's width that are joined to one."""
     own_output: bool = False
-    """Whether the head has an output matrix, for its own vocabulary."""
+    """True if the head has an output matrix, for its own vocabulary."""
     of_the_target: bool = False
-    """Whether the head is a part of the target's checkpoint: a layer like the last one, experts included,
+    """True if the head is a part of the target's checkpoint: a layer like the last one, experts included,
     in its dtype. Otherwise it is a separately trained dense layer in 16 bits."""
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from spec_decode_exporter.core.errors import ExporterError
+
 
 @dataclass(frozen=True, slots=True)
 class ModelFamily:
@@ -14,22 +16,22 @@ class ModelFamily:
     norms: int = 2
     """Number of norms of the model's width in each layer."""
     qkv_bias: bool = False
-    """Whether queries, keys and values have a bias, unless ``attention_bias`` overrides it."""
+    """True if queries, keys and values have a bias, unless ``attention_bias`` overrides it."""
     head_norm: bool = False
-    """Whether queries and keys of each head have a norm."""
+    """True if queries and keys of each head have a norm."""
     tied: bool = False
-    """Whether the embedding is the output matrix, unless the file overrides it."""
+    """True if the embedding is the output matrix, unless the file overrides it."""
     experts_key: str = ""
     """Key of the number of routed experts; empty for a dense model."""
     expert_size_key: str = "moe_intermediate_size"
     expert_bias: bool = False
-    """Whether router, experts and output projection have a bias, and each head an attention sink."""
+    """True if router, experts and output projection have a bias, and each head an attention sink."""
     latent: bool = False
-    """Whether the attention is latent (MLA)."""
+    """True if the attention is latent (MLA)."""
     full_every: int = 1
     """Period of the layers with full attention, the others have a window; 1 if all are full."""
     windowed: bool = False
-    """Whether ``sliding_window`` applies to all layers without a pattern."""
+    """True if ``sliding_window`` applies to all layers without a pattern."""
     defaults: Mapping[str, int] = field(default_factory=dict)
     """Values of keys that the file may omit."""
 
@@ -80,7 +82,7 @@ _LIMIT: Final = 10**9
 """Upper limit of every number in a config.json."""
 
 
-class ModelError(Exception):
+class ModelError(ExporterError):
     """A model cannot be used in a plan; the text has the reason and the remedy."""
 
 

@@ -39,7 +39,7 @@ class PlannedDepth:
     Above 1 if no rate suffices.
     """
     measured: bool
-    """Whether all positions were measured; otherwise they are assumed or extrapolated."""
+    """True if all positions were measured; otherwise they are assumed or extrapolated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Drafts:
     reached: tuple[float, ...]
     """p_i, one for each of ``MAX_TOKENS`` positions."""
     measured: int = 0
-    """How many of these were measured."""
+    """Number of these that were measured."""
     coverage: float = 1.0
     """cov, above 0."""
 

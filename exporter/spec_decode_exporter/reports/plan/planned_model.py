@@ -104,9 +104,9 @@ class Model:
     weight_bytes: int
     """Bytes of the weights over all GPUs without copies."""
     counted: bool = True
-    """Whether ``weight_bytes`` is computed; otherwise it is the size of the files."""
+    """True if ``weight_bytes`` is computed; otherwise it is the size of the files."""
     guessed: bool = False
-    """Whether the size is only typical for such models."""
+    """True if the size is only typical for such models."""
     shape: Shape | None = None
     """None if only the number of parameters is known."""
     config: Configuration | None = field(default=None, compare=False)

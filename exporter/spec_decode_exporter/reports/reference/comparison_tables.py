@@ -8,7 +8,7 @@ from typing import Final
 
 from spec_decode_exporter.analysis.comparison.comparison import Comparison
 from spec_decode_exporter.analysis.comparison.difference import Difference
-from spec_decode_exporter.core.number_formats import within
+from spec_decode_exporter.core.number_formats import percent, plain, three_digits, within
 from spec_decode_exporter.figures.figure import ReportLine, Unit
 from spec_decode_exporter.figures.latency import Edges
 from spec_decode_exporter.figures.table import measured
@@ -45,16 +45,8 @@ class Table:
     rows: tuple[TableRow, ...]
 
 
-def _share(value: float) -> str:
-    return f"{value * 100:.1f} %"
-
-
 def _points(value: float) -> str:
     return f"{value * 100:+.1f}"
-
-
-def _tokens(value: float) -> str:
-    return f"{value:.2f}"
 
 
 def _more_tokens(value: float) -> str:
@@ -62,11 +54,11 @@ def _more_tokens(value: float) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.{_digits(value)}f}"
+    return three_digits(value, 2)
 
 
 def _more(value: float) -> str:
-    return f"{value:+,.{_digits(value)}f}"
+    return three_digits(value, 2, signed=True)
 
 
 def _time(value: float) -> str:
@@ -74,12 +66,7 @@ def _time(value: float) -> str:
 
 
 def _more_time(value: float) -> str:
-    return f"{_more(value * 1000)}"
-
-
-def _digits(value: float) -> int:
-    """Return the digits after the point for three digits in all."""
-    return next((digits for digits, limit in enumerate((100, 10)) if abs(value) >= limit), 2)
+    return _more(value * 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +74,23 @@ class _Unit:
     value: Callable[[float], str]
     change: Callable[[float], str]
     relative: bool = False
-    """Whether the change is also written in percent of the value before."""
+    """True if the change is also written in percent of the value before."""
 
 
-_SHARE = _Unit(_share, _points)
-_TOKENS = _Unit(_tokens, _more_tokens)
+_SHARE = _Unit(percent, _points)
+_TOKENS = _Unit(plain, _more_tokens)
 _TIME = _Unit(_time, _more_time, relative=True)
 _NUMBER = _Unit(_number, _more, relative=True)
 
-_UNITS: Final = {
+_FORMATS: Final = {
     Unit.SHARE: _SHARE,
+    Unit.FACTOR: _TOKENS,
+    Unit.NUMBER: _NUMBER,
     Unit.TOKENS: _TOKENS,
     Unit.SECONDS: _TIME,
-    Unit.FACTOR: _TOKENS,
+    Unit.PER_SECOND: _NUMBER,
+    Unit.REQUESTS: _NUMBER,
 }
-"""Formats by unit; other units are plain numbers."""
 
 _LATENCIES: Final = {
     Latency.TIME_TO_FIRST_TOKEN: "time to first token",
@@ -139,7 +128,7 @@ def _sections() -> dict[str, list[tuple[str, ReportLine, Unit]]]:
 def _figures(comparison: Comparison, figures: list[tuple[str, ReportLine, Unit]]) -> Iterator[TableRow]:
     for key, line, unit in figures:
         if key in comparison.quantities:
-            yield _row(line.name, comparison.quantities[key], _UNITS.get(unit, _NUMBER))
+            yield _row(line.name, comparison.quantities[key], _FORMATS[unit])
 
 
 def _positions(differences: tuple[Difference | None, ...]) -> Iterator[TableRow]:

@@ -95,7 +95,7 @@ class Layout:
     """Another page can be read by this layout. False if a line has no text before its value."""
 
     def only(self, names: Collection[bytes]) -> Layout:
-        """Return the layout with only the samples called one of ``names``; it shares the lines' texts."""
+        """Return the layout restricted to samples named in ``names``; both share the lines' texts."""
         kept = [number for number, series in enumerate(self.series) if series.name in names]
         return replace(
             self,
@@ -108,9 +108,8 @@ def read_page(page: bytes, names: Collection[bytes]) -> Pausing[tuple[Layout, li
     """Find the samples called one of ``names`` on a page; return the layout and, in its order, the values.
 
     Raises:
-        PageError: The page is empty, cut off, too large or no metrics page; a wanted line is unreadable; or
-        two
-            samples are the same series.
+        PageError: The page is empty, cut off, too large or no metrics page. Or a wanted line is unreadable,
+            or two samples are the same series.
     """
     _check_page(page)
     lines = page.split(b"\n")

@@ -99,7 +99,7 @@ class PageFetcher:
         response, reading = await self._get(self._url, with_latencies=with_latencies)
         with self._meter.running():
             self._choice.learn(self._reader.shown, with_latencies=with_latencies)
-        self._record_page("full", with_latencies=with_latencies)
+        self._record_page("whole", with_latencies=with_latencies)
         return response, reading
 
     def _is_complete(self, shown: PageSeries, *, with_latencies: bool) -> bool:

@@ -10,7 +10,7 @@ from typing import Final
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.throttle import Throttle
 from spec_decode_exporter.scrape.page.sample import PageReading
-from spec_decode_exporter.scrape.poll.poll_schedule import Cause, ProcessingCost
+from spec_decode_exporter.scrape.poll.duty_cycle import Cause, ProcessingCost
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 from spec_decode_exporter.scrape.poll_errors import Reason
 

@@ -10,13 +10,15 @@ import structlog
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.cooperative_yield import Meter, Pausing, cooperatively
 from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
 from spec_decode_exporter.core.throttle import Throttle
 from spec_decode_exporter.scrape.http.client import Client, HttpResponse
 from spec_decode_exporter.scrape.page.sample import PageReading
+from spec_decode_exporter.scrape.poll.duty_cycle import DutyCycle
 from spec_decode_exporter.scrape.poll.page_fetcher import LargePageError, PageFetcher
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
 from spec_decode_exporter.scrape.poll.poll_record import Polled, PollRecord
-from spec_decode_exporter.scrape.poll.poll_schedule import DutyCycle, PollPace, back_off, next_tick, phase
+from spec_decode_exporter.scrape.poll.poll_schedule import PollSettings, back_off, next_tick, phase
 from spec_decode_exporter.scrape.poll.server_details import ServerDetails
 from spec_decode_exporter.scrape.poll_errors import PollError, Reason
 
@@ -30,7 +32,7 @@ class Poller:
         url: str,
         *,
         client: Client,
-        pace: PollPace,
+        settings: PollSettings,
         clock: Clock,
         receive: Callable[[Polled], Pausing[bool]],
         emit: Callable[[Event], None],
@@ -44,7 +46,7 @@ class Poller:
             name: Target name for the log.
             url: Address of the whole metrics page.
             client: HTTP client of this target.
-            pace: Intervals and limits.
+            settings: Intervals and limits.
             clock: Time and sleep.
             receive: Takes each page; returns whether the server's counters restarted.
             emit: Takes events for the log.
@@ -54,7 +56,7 @@ class Poller:
         """
         self._url = url
         self._client = client
-        self._pace = pace
+        self._settings = settings
         self._clock = clock
         self._receive = receive
         self._emit = emit
@@ -64,21 +66,23 @@ class Poller:
         self._fetcher = PageFetcher(
             url,
             client=client,
-            filtered=pace.filtered,
+            filtered=settings.filtered,
             budget=budget,
             meter=self._meter,
             record=record,
             emit=emit,
         )
         self._details = ServerDetails(url, client, record, emit)
-        self._duty = DutyCycle(pace.interval, pace.max_duty_cycle, pace.shortest_window, record.cost)
+        self._duty = DutyCycle(
+            settings.interval, settings.max_duty_cycle, settings.shortest_window, record.cost
+        )
         self._spent = client.spent
         self._offset = phase(url)
         self._failures_in_a_row = 0
-        self._with_latencies = Throttle(pace.histogram_interval, pace.histogram_phase)
+        self._with_latencies = Throttle(settings.histogram_interval, settings.histogram_phase)
         self._log = structlog.get_logger(target=name)
-        self._lacks_engine = False
-        self._crashed = False
+        self._no_engine = OnceUntilRecovered()
+        self._crashes = OnceUntilRecovered()
         self.record = record
 
     @property
@@ -103,12 +107,11 @@ class Poller:
             self._failed(error.reason, str(error))
         except Exception:  # noqa: BLE001
             # An internal error must not end the monitoring of this target.
-            if not self._crashed:
+            if self._crashes.failed():
                 self._log.exception("poll_crashed")
-            self._crashed = True
             self._failed("malformed", "the exporter could not handle the answer")
         else:
-            self._crashed = False
+            self._crashes.recovered()
         self._add_cost()
         self._attempted()
 
@@ -116,7 +119,7 @@ class Poller:
         """Poll; with a permit if the target's pages are large or costly."""
         begin = self._clock.monotonic()
         large = self._fetcher.large
-        share = self.record.cost.seconds / self._pace.interval
+        share = self.record.cost.seconds / self._settings.interval
         if with_latencies not in large and not self._budget.is_costly(share):
             self._duty.waited(0.0)  # also if the poll fails: then back-off alone delays the next
             with suppress(LargePageError):
@@ -138,7 +141,7 @@ class Poller:
 
     def _next_moment(self) -> float:
         """Return the tick of the next poll: the effective interval is a multiple of the configured one."""
-        now, tick = self._clock.monotonic(), self._pace.interval
+        now, tick = self._clock.monotonic(), self._settings.interval
         wait = self.interval
         if self._failures_in_a_row:
             reason: Reason = self.record.error  # type: ignore[assignment]  # set together with the failure
@@ -170,11 +173,11 @@ class Poller:
 
     def _check_engine(self, reading: PageReading) -> None:
         """Log a page without a known engine once, until an engine is on it."""
-        lacks_engine = not reading.engine_kind
-        if lacks_engine and not self._lacks_engine:
+        if reading.engine_kind:
+            self._no_engine.recovered()
+        elif self._no_engine.failed():
             remedy = "check the path; vLLM needs its log stats on"
             self._emit(Event("no_engine_on_page", {"remedy": remedy}, is_bad=True))
-        self._lacks_engine = lacks_engine
 
     def _processor_seconds(self) -> float:
         """Return the processor seconds of all polls so far."""

@@ -74,7 +74,7 @@ async def requests(request: web.Request, query: RequestsQuery) -> web.StreamResp
 
 
 def count_rejected(handler: Handler) -> Handler:
-    """Return the handler of bodies, with a counter of rejected ones."""
+    """Wrap a handler of bodies: count the bodies that it rejects."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         response = await handler(request)

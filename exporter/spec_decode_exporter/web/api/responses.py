@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from aiohttp import hdrs, web
 
+from spec_decode_exporter.core.byte_stream import compressed, each
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
-from spec_decode_exporter.metrics.exposition import compressed, each
 from spec_decode_exporter.metrics.negotiation import choose_gzip
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.views.engine_view import engine_view, id_of

@@ -6,7 +6,7 @@ from typing import Final
 
 from aiohttp import web
 
-from spec_decode_exporter.metrics.exposition import each
+from spec_decode_exporter.core.byte_stream import each
 from spec_decode_exporter.monitor.event_log import EVENT_ID
 from spec_decode_exporter.views.models import (
     EngineView,

@@ -64,8 +64,8 @@ _WORDINGS: Final[Mapping[str, _Wording]] = {
     "target_recovered": _Wording("recovery", "Polls succeed again, after {failed_polls} that failed"),
     "no_engine_on_page": _Wording("drop", "No engine is on the page: {remedy}"),
     "filtered_page_not_used": _Wording("neutral", "The whole page is polled: there is no filtered one"),
-    "engines_forgotten": _Wording("drop", "Engines were evicted, the limit is {kept}: {remedy}"),
-    "engines_not_watched": _Wording(
+    "engines_evicted": _Wording("drop", "Engines were evicted, the limit is {kept}: {remedy}"),
+    "engines_not_monitored": _Wording(
         "drop", "{engines} engines are not watched, the limit is {kept}: {remedy}"
     ),
     "server_details_not_used": _Wording("drop", "Not used from {source}: {reason}"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import hdrs, web
 
-from spec_decode_exporter.metrics.exposition import compress, each
+from spec_decode_exporter.core.byte_stream import compress, each
 from spec_decode_exporter.metrics.negotiation import choose_gzip
 from spec_decode_exporter.views.event_view import event_view
 from spec_decode_exporter.web.page.page_content import content

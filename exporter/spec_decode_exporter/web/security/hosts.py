@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from aiohttp import hdrs, web
 
+from spec_decode_exporter.core.errors import UsageError
 from spec_decode_exporter.web.server.client_address import LOCAL, client_address
 from spec_decode_exporter.web.server.plain_response import error_response
 
@@ -106,12 +107,12 @@ class AllowedHosts:
         """Parse host names.
 
         Raises:
-            ValueError: A text is not a host name.
+            UsageError: A text is not a host name.
         """
         names = {text: text.lower().removesuffix(".") for text in texts}
         for text, name in names.items():
             if not _HOST_NAME.fullmatch(name.removeprefix("*.")):
-                raise ValueError(
+                raise UsageError(
                     f"{text[:100]!r} is not a host name for --web.allowed-hosts: write it without scheme and "
                     "port, such as exporter.example.com or *.example.com; addresses are always allowed"
                 )

@@ -44,11 +44,11 @@ def read_web_config(path: Path) -> WebConfig:
     """
     source = read_source(path)
     for key in _empty(source.root, (), set()):
-        source.complain(key, "has no value; remove it, or give it one")
+        source.add_problem(key, "has no value; remove it, or give it one")
     settings = source.validated(WebSettings, Context(path.parent))
     context = _context(settings, source)
     if settings.basic_auth_users and find_spec("bcrypt") is None:
-        source.complain(
+        source.add_problem(
             ("basic_auth_users",), "needs bcrypt; install it with `pip install 'spec-decode-exporter[auth]'`"
         )
     source.refuse()
@@ -77,7 +77,7 @@ def _context(settings: WebSettings, source: Source) -> ssl.SSLContext | None:
     try:
         return server_context(settings.tls_server_config)
     except ValueError as error:
-        source.complain(("tls_server_config",), str(error))
+        source.add_problem(("tls_server_config",), str(error))
         return None
 
 

@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from spec_decode_exporter.config.errors import MistakesError
+from spec_decode_exporter.config.errors import ProblemsError
 from spec_decode_exporter.config.http_settings import Section
 from spec_decode_exporter.config.units import parse_duration
 from spec_decode_exporter.config.values import NotEmpty, ReadableFile, excludes, matches
@@ -134,7 +134,7 @@ def _reject_http2(value: bool) -> bool:  # noqa: FBT001
 def _supported_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
     mistakes = [((name,), error) for name, value in headers.items() if (error := _header_error(name, value))]
     if mistakes:
-        raise MistakesError(mistakes)
+        raise ProblemsError(mistakes)
     return headers
 
 
@@ -155,7 +155,7 @@ def _valid_users(users: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
         raise ValueError(f"names more than {_MAX_USERS} users; use client certificates, or a proxy")
     mistakes = [((name,), error) for name, value in users.items() if (error := _user_error(name, value))]
     if mistakes:
-        raise MistakesError(mistakes)
+        raise ProblemsError(mistakes)
     return users
 
 
@@ -203,7 +203,7 @@ class TlsServer(Section):
     def _complete(self) -> Self:
         mistakes = list(self._mistakes())
         if mistakes:
-            raise MistakesError(mistakes)
+            raise ProblemsError(mistakes)
         return self
 
     def _mistakes(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
@@ -277,7 +277,7 @@ class WebSettings(Section):
     def _hsts_needs_tls(self) -> Self:
         name = "Strict-Transport-Security"
         if name in self.http_server_config.headers and self.tls_server_config is None:
-            raise MistakesError(
+            raise ProblemsError(
                 [
                     (
                         ("http_server_config", "headers", name),

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from spec_decode_exporter.core.errors import ExporterError
+
 UNIX_PREFIX: Final = "unix:"
 UNIX_MODE: Final = 0o660
 """Permissions of a unix socket's file. It belongs to the exporter's user and group."""
@@ -32,7 +34,7 @@ _CAUSES: Final = {
 }
 
 
-class ListenError(Exception):
+class ListenError(ExporterError):
     """An address that cannot be listened on; the text names the address and the remedy."""
 
 
@@ -102,9 +104,15 @@ async def bind(address: ListenAddress) -> socket.socket:
             return _bind_everywhere(address.port)
         family, sockaddr = await _resolve(address)
         return socket.create_server(sockaddr, family=family)
-    except OSError as error:
-        cause = _CAUSES.get(error.errno or 0, error.strerror or str(error))
+    except (OSError, UnicodeError) as error:
+        cause = _cause(error)
         raise ListenError(f"cannot listen on {address}: {cause}, or choose another address") from error
+
+
+def _cause(error: OSError | UnicodeError) -> str:
+    if isinstance(error, UnicodeError):  # the codec for host names
+        return "the host is not a valid name"
+    return _CAUSES.get(error.errno or 0, error.strerror or str(error))
 
 
 def _bind_everywhere(port: int) -> socket.socket:

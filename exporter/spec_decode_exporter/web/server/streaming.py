@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import hdrs, web
 
-from spec_decode_exporter.metrics.exposition import PIECE, joined
+from spec_decode_exporter.core.byte_stream import PIECE, joined
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

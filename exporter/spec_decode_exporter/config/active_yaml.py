@@ -1,4 +1,4 @@
-"""The configuration in effect, without its secrets."""
+"""The configuration in effect as YAML, for ``/config``; the types in ``values`` and ``url`` hide secrets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from spec_decode_exporter.config.schema import Config
 
 
-def redacted(config: Config) -> str:
-    """Return the configuration as YAML, with ``<secret>`` for secrets and for the query of an address."""
+def active_yaml(config: Config) -> str:
+    """Return the configuration without keys that have no value, secrets, or queries of addresses."""
     written = _trimmed(config.model_dump(mode="json"))
     return yaml.safe_dump(written, sort_keys=False, allow_unicode=True)
 

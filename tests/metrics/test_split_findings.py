@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spec_decode_exporter.metrics.catalogue import NAMES
 from spec_decode_exporter.metrics.collector import SnapshotCollector
-from spec_decode_exporter.metrics.request_samples import single_parts
+from spec_decode_exporter.metrics.split_findings import single_parts
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.requests.request_findings import RequestFindings
 from tests.web.page.mixed_requests import mixed_requests

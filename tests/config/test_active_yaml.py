@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from spec_decode_exporter.config.redact import redacted
+from spec_decode_exporter.config.active_yaml import active_yaml
 
 FILE = """\
 windows: [90s, 36h]
@@ -20,7 +20,7 @@ discovery:
 
 def test_the_configuration_in_effect_is_shown_without_secrets(read, tmp_path):
     (tmp_path / "token").write_text("hunter2")
-    shown = redacted(read(FILE, S="hunter2"))
+    shown = active_yaml(read(FILE, S="hunter2"))
     assert "hunter2" not in shown
     assert shown.count("<secret>") == 7
     for expected in (
@@ -37,4 +37,4 @@ def test_the_redacted_configuration_can_be_loaded_again(read):
     config = read(
         "poll: {timeout: 3s}\ntargets: [{url: http://a, labels: {rack: '07'}}]\nmetrics: {disable: [rates]}"
     )
-    assert read(redacted(config)) == config
+    assert read(active_yaml(config)) == config

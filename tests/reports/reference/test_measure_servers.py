@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from spec_decode_exporter.reports.observe.observation_config import observed_config
-from spec_decode_exporter.reports.reference.taking import CHECKED_AFTER, NotMeasuredError, take
+from spec_decode_exporter.reports.reference.measure_servers import CHECKED_AFTER, NotMeasuredError, take
 from tests.conftest import settle
 from tests.fixtures.simulated import Server
 from tests.reports.conftest import changed, taken

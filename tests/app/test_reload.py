@@ -1,0 +1,66 @@
+"""Reloads of the configuration."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from spec_decode_exporter.app.reload import ConfigReloader
+from spec_decode_exporter.config.errors import ConfigError
+from spec_decode_exporter.config.schema import Config
+
+
+class Service:
+    """Service whose adoption of a configuration waits until it is released, or fails."""
+
+    def __init__(self):
+        self.adopting = asyncio.Event()
+        self.release = asyncio.Event()
+        self.error = None
+        self.snapshots_forgotten = 0
+
+    async def adopt(self, _config):
+        self.adopting.set()
+        await self.release.wait()
+        if self.error is not None:
+            raise self.error
+
+    async def restart(self):
+        """Have nothing to restart."""
+
+    def forget_snapshot(self):
+        self.snapshots_forgotten += 1
+
+
+@pytest.fixture(name="service")
+def service_fixture():
+    return Service()
+
+
+@pytest.fixture(name="reloader")
+def reloader_fixture(service, clock):
+    return ConfigReloader(Config, None, service, clock)
+
+
+async def test_a_reload_under_way_has_not_failed(reloader, service):
+    reload = asyncio.create_task(reloader.reload())
+    await service.adopting.wait()
+    assert reloader.successful
+    service.release.set()
+    await reload
+    assert reloader.successful
+    assert service.snapshots_forgotten == 1
+
+
+@pytest.mark.parametrize("error", [ConfigError([]), ZeroDivisionError()])
+async def test_a_reload_that_fails_is_shown_until_one_succeeds(reloader, service, error):
+    service.release.set()
+    service.error = error
+    with pytest.raises(type(error)):
+        await reloader.reload()
+    assert not reloader.successful
+    service.error = None
+    await reloader.reload()
+    assert reloader.successful
+    assert service.snapshots_forgotten == 2
