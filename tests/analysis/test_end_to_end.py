@@ -142,8 +142,8 @@ class TestCap:
         ("lower", "highest"),
         [
             (0.9, Verdict.POOR),
-            (1.099, Verdict.POOR),
-            (1.1, Verdict.MARGINAL),
+            (0.999, Verdict.POOR),
+            (1.0, Verdict.MARGINAL),
             (1.299, Verdict.MARGINAL),
             (1.3, Verdict.HEALTHY),
             (1.999, Verdict.HEALTHY),

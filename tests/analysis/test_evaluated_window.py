@@ -22,7 +22,7 @@ from spec_decode_exporter.figures.estimate import Estimate
 
 POLICY = SpeedupPolicy()
 LENGTH = Estimate(3.0, 2.9, 3.1, 0.05)
-ENOUGH = Bounds(None, LENGTH, None)
+ENOUGH = Bounds(None, LENGTH, None, None)
 
 
 def between(lower, upper):
@@ -30,7 +30,7 @@ def between(lower, upper):
 
 
 def speedup(lower, upper):
-    return Bounds(None, None, between(lower, upper))
+    return Bounds(None, None, between(lower, upper), None)
 
 
 @pytest.fixture(name="windows")
@@ -83,9 +83,9 @@ class TestEnough:
 
 class TestContradiction:
     def test_lengths_whose_bounds_have_nothing_in_common_contradict(self):
-        longer = Bounds(None, between(2.9, 3.1), None)
+        longer = replace(NO_BOUNDS, acceptance_length=between(2.9, 3.1))
         for length, is_so in ((between(2.0, 2.89), True), (between(2.0, 2.9), False)):
-            shorter = Bounds(None, length, None)
+            shorter = replace(NO_BOUNDS, acceptance_length=length)
             assert contradicts(shorter, longer, Verdict.OPTIMAL, POLICY) is is_so
 
     def test_tokens_per_step_contradict_too(self):
@@ -99,7 +99,8 @@ class TestContradiction:
             (Verdict.OPTIMAL, (1.5, 1.99), True),
             (Verdict.OPTIMAL, (1.5, 2.0), False),
             (Verdict.HEALTHY, (1.0, 1.29), True),
-            (Verdict.MARGINAL, (0.9, 1.09), True),
+            (Verdict.MARGINAL, (0.9, 0.99), True),
+            (Verdict.MARGINAL, (0.9, 1.0), False),
             (Verdict.MARGINAL, (1.5, 1.9), False),
             (Verdict.POOR, (1.11, 1.5), True),
             (Verdict.HARMFUL, (1.01, 1.5), True),
@@ -112,7 +113,7 @@ class TestContradiction:
 
     @given(st.sampled_from(Verdict), st.floats(0.1, 4.0), st.floats(0.0, 2.0))
     def test_no_window_contradicts_one_of_its_own_bounds(self, verdict, lower, width):
-        own = Bounds(None, between(lower, lower + width), None)
+        own = replace(NO_BOUNDS, acceptance_length=between(lower, lower + width))
         assert not contradicts(own, own, verdict, POLICY)
 
     @pytest.mark.parametrize("verdict", Verdict)

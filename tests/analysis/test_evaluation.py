@@ -183,7 +183,7 @@ def test_with_an_unknown_cost_dependent_values_are_absent(case):
     )
     assert evaluation.bounds[-1].speedup is None
     assert evaluation.bounds[-1].acceptance_length is not None
-    assert evaluation.bounds[-1].break_even_cost.value == pytest.approx(2.3 / 4 - 0.35 / 8, abs=0.01)
+    assert evaluation.bounds[-1].break_even_cost.value == pytest.approx(2.3 / 4, abs=0.01)
     assert FindingName.UNKNOWN_COST in {finding.name for finding in evaluation.findings}
     # Any drafter may cost up to half a step, and so does verifying by an unknown model at four requests.
     assert (evaluation.verdict, evaluation.action) == (Verdict.UNCLEAR, Action.MEASURE_COST)

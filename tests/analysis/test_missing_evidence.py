@@ -9,6 +9,8 @@ import pytest
 from spec_decode_exporter.analysis.evaluated_window import since_change, unless_enough
 from spec_decode_exporter.analysis.evaluation import NO_BOUNDS
 from spec_decode_exporter.analysis.missing_evidence import Evidence, Need, missing
+from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQUESTS
+from spec_decode_exporter.analysis.verdict import MIN_VERDICT_REQUESTS
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.scrape.page.engine_table import Counter
@@ -40,7 +42,7 @@ def test_a_window_of_two_polls_needs_polls(needs):
 
 
 def test_few_requests_need_more_of_them_or_half_of_the_longest_window(needs):
-    expected = (Need(Evidence.REQUESTS, 7, 3.0), Need(Evidence.SECONDS, 150.0, 34))
+    expected = (Need(Evidence.REQUESTS, MIN_BOUND_REQUESTS, 3.0), Need(Evidence.SECONDS, 150.0, 34))
     assert needs(34, requests=3) == expected
 
 
@@ -52,8 +54,8 @@ def test_unknown_requests_need_half_of_the_longest_window(needs):
     assert needs(84, known=False) == (Need(Evidence.SECONDS, 150.0, 84),)
 
 
-def test_a_whole_window_needs_two_requests(needs):
-    assert needs(300, requests=1) == (Need(Evidence.REQUESTS, 2.0, 1.0),)
+def test_a_whole_window_needs_more_than_one_request(needs):
+    assert needs(300, requests=1) == (Need(Evidence.REQUESTS, MIN_VERDICT_REQUESTS, 1.0),)
 
 
 def test_wide_bounds_need_narrower_ones(needs):

@@ -318,7 +318,7 @@ class TestBoundsContainTheCost:
 
     def test_the_break_even_cost_needs_no_cost_but_the_range_of_the_fixed_one(self, make_window):
         window = summed(make_window, _run(3, 300), seconds=300.0)
-        found = break_even_cost_estimate(window, self.COST.low, self.COST.high)
+        found = break_even_cost_estimate(window, self.COST, self.COST.low, self.COST.high)
         cheap, dear = (break_even_cost_ratio(window, cost) for cost in (self.COST.low, self.COST.high))
         assert found.lower < dear < found.value < cheap < found.upper
-        assert found.value == pytest.approx((cheap + dear) / 2)
+        assert found.value == break_even_cost_ratio(window, self.COST)

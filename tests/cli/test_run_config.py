@@ -82,7 +82,12 @@ def test_a_sidecar_is_configured_by_flags_alone():
     )
     [target] = found.targets
     assert target.url == "http://localhost:8000/metrics"
-    assert target.speculative.model_dump() == {"method": "eagle3", "tokens": 3, "draft_model": "org/small"}
+    speculative = target.speculative
+    assert speculative.model_dump(exclude_unset=True) == {
+        "method": "eagle3",
+        "tokens": 3,
+        "draft_model": "org/small",
+    }
     assert found.cost.ratio == 0.0625
     assert found.state.file == Path("/state/state.json")
 

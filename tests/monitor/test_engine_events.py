@@ -163,7 +163,7 @@ class TestTheConfiguredTokens:
 
 
 def test_other_traffic_that_explains_a_fall_has_an_event_that_is_not_bad():
-    event = drop_event(DropChange(DropKind.SLOW, False, 2.6, 2.1, 7200.0, traffic=True))
+    event = drop_event(DropChange(DropKind.SLOW, False, 2.6, 2.1, 7200.0, traffic=True), 1_790_000_000.0)
     assert (event.name, event.is_bad, event.fields["acceptance_length"]) == ("traffic_changed", False, 2.1)
 
 

@@ -59,11 +59,10 @@ class TestAdvice:
         assert evaluator.evaluate(case(POOR), 1310.0).recommended.tokens == 1
 
     def test_to_disable_ends_with_its_bad_verdict(self, case, evaluator_at):
-        evaluator = evaluator_at(0.5)
+        evaluator = evaluator_at(0.7)
         assert evaluator.evaluate(case(POOR), 1000.0).action is Action.DISABLE
-        evaluation = evaluator.evaluate(case(), 1005.0)
-        assert (evaluation.verdict, evaluation.action) == (Verdict.MARGINAL, Action.DECREASE)
-        assert evaluation.recommended.tokens == 1
+        evaluation = evaluator.evaluate(case((1.0, 1.0, 1.0, 1.0)), 1005.0)
+        assert (evaluation.verdict, evaluation.action) == (Verdict.MARGINAL, Action.KEEP)
 
     def test_begins_again_at_a_change(self, case, evaluator_at):
         evaluator = evaluator_at(0.1)

@@ -33,7 +33,7 @@ class Monitor:
         self._costs = costs
 
     def costs(self):
-        return ((model_name, cost, cost.speaks_for(8.0)) for model_name, cost in self._costs)
+        return iter(self._costs)
 
 
 class Fleet(list):
@@ -219,7 +219,8 @@ def test_a_cost_is_that_of_the_target_or_the_mean_of_all_with_the_model():
     assert costs("llama", "one") == cost(0.1)
     assert costs("llama", "two") == cost(0.3, fixed=0.2)
     for unknown in ("", "elsewhere"):
-        assert costs("llama", unknown) == Cost(0.2, 0.1, CostSource.MEASURED, None)
+        mean = Cost(0.2, 0.1, CostSource.MEASURED, None, (StepCost(0.1, 0.0), StepCost(0.3, 0.2)))
+        assert costs("llama", unknown) == mean
     assert costs("qwen", "one") is None
 
 

@@ -50,7 +50,8 @@ def test_an_engine_is_shown_with_its_evaluation_and_the_findings_behind_it(busy,
         evaluation.action,
         evaluation.recommended.tokens,
     )
-    assert view.cost.source == "configured"
+    assert view.cost.source == evaluation.cost.source
+    assert view.cost.draft_cost_ratio_lower < view.cost.draft_cost_ratio < view.cost.draft_cost_ratio_upper
     assert view.crossover_running_requests == evaluation.crossover
     assert [depth.tokens for depth in view.depths] == list(range(1, 11))
     assert [depth.tokens for depth in view.depths if depth.recommended] == [evaluation.recommended.tokens]

@@ -12,7 +12,7 @@ from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
 from spec_decode_exporter.analysis.drops.drop import DropKind, DropStatus, LiveDrop
 from spec_decode_exporter.analysis.end_to_end import EndToEnd, EndToEndBasis
 from spec_decode_exporter.analysis.evaluated_window import Basis
-from spec_decode_exporter.analysis.evaluation import Bounds, Evaluation
+from spec_decode_exporter.analysis.evaluation import NO_BOUNDS, Evaluation
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.missing_evidence import Evidence, Need
 from spec_decode_exporter.analysis.recommendation import Action
@@ -36,9 +36,19 @@ def test_a_verdict_names_the_speedup_of_a_request_and_of_decoding(busy):
     )
 
 
+def with_result(evaluation, verdict, **changes):
+    """The evaluation with another verdict, and another result of its evaluated window."""
+    its = evaluation.evaluated
+    return replace(evaluation, verdict=verdict, evaluated=its._replace(result=its.result._replace(**changes)))
+
+
+def shown(busy, verdict, **changes):
+    """The text of a verdict with another result."""
+    return verdict_text(replace(busy, evaluation=with_result(busy.evaluation, verdict, **changes)))
+
+
 def test_a_verdict_without_times_to_first_token_is_about_decoding_only(busy):
-    evaluation = replace(busy.evaluation, verdict=Verdict.HEALTHY, requests=())
-    text = verdict_text(replace(busy, evaluation=evaluation))
+    text = shown(busy, Verdict.HEALTHY, request=None)
     sure = busy.evaluation.bounds[-1].speedup
     between = f"({sure.lower:.2f} to {sure.upper:.2f})"
     assert text == f"Speculation pays: {sure.value:.2f} times as fast as without it {between}, decode only."
@@ -46,14 +56,12 @@ def test_a_verdict_without_times_to_first_token_is_about_decoding_only(busy):
 
 def test_a_verdict_names_slower_requests(busy):
     request = EndToEnd(0.65, EndToEndBasis.BASELINE, Estimate(0.65, 0.6, 0.7, 0.02))
-    slower = replace(busy.evaluation, verdict=Verdict.POOR, requests=(request,))
-    text = verdict_text(replace(busy, evaluation=slower))
+    text = shown(busy, Verdict.POOR, request=request)
     assert text.startswith("Speculation makes requests slower: a request is 0.65 times as fast as without it")
 
 
 def test_a_verdict_without_a_cost_names_the_tokens_of_a_step(busy):
-    unknown = replace(busy.evaluation, costs=(None, None), verdict=Verdict.HEALTHY)
-    text = verdict_text(replace(busy, evaluation=unknown))
+    text = shown(busy, Verdict.HEALTHY, cost=None)
     tokens = busy.figures[-1].value("speedup_ceiling_ratio")
     assert (
         text == f"Speculation pays: a decode step gives {tokens:.2f} tokens, at an unknown cost of drafting."
@@ -63,15 +71,13 @@ def test_a_verdict_without_a_cost_names_the_tokens_of_a_step(busy):
 def test_an_unclear_verdict_names_the_cost_that_decides(busy):
     speedup = SpeedupRange(Estimate(1.4, 0.9, 2.5, 0.1), 0.95, 2.4)
     cost = Cost(0.1, 0.0, CostSource.TYPICAL, None, (StepCost(0.02, 0.0), StepCost(0.6, 0.1)))
-    unclear = replace(busy.evaluation, verdict=Verdict.UNCLEAR, speedup=speedup)
-    text = verdict_text(replace(busy, evaluation=replace(unclear, costs=(cost, cost))))
-    even = busy.figures[-1].window
+    text = shown(busy, Verdict.UNCLEAR, speedup=speedup, cost=cost)
     assert text.startswith(
         "Whether speculation pays depends on its cost: 0.90 to 2.50 times as fast. It pays if "
     )
-    assert f"less than {break_even_cost_ratio(even, cost):.2g} of a decode step" in text
+    assert f"less than {break_even_cost_ratio(busy.figures[-1].window, cost):.2g} of a decode step" in text
     assert text.endswith("; it costs 0.02 to 0.6 here (typical of the method).")
-    text = verdict_text(replace(busy, evaluation=replace(unclear, costs=(None, None))))
+    text = shown(busy, Verdict.UNCLEAR, speedup=speedup, cost=None)
     assert text.endswith("; what it costs is unknown.")
 
 
@@ -155,8 +161,8 @@ def test_a_verdict_without_bounds_gives_the_reason(busy):
         counters = [*window.counters]
         counters[Counter.FIRST_TOKENS] = first_tokens
         choice = replace(busy.evaluation.evaluated.choice, window=replace(window, counters=tuple(counters)))
-        its = busy.evaluation.evaluated._replace(choice=choice, bounds=Bounds(None, None, None))
-        unsure = replace(busy.evaluation, verdict=Verdict.OPTIMAL, evaluated=its)
+        unsure = with_result(busy.evaluation, Verdict.OPTIMAL, bounds=NO_BOUNDS, request=None)
+        unsure = replace(unsure, evaluated=unsure.evaluated._replace(choice=choice))
         return verdict_text(replace(busy, evaluation=unsure))
 
     assert said(1).endswith("(too few requests passed for bounds), decode only.")

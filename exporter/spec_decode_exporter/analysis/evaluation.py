@@ -392,7 +392,7 @@ def _bounds(window: Window, cost: Cost | None, assumed: Cost) -> Bounds:
         acceptance_ratio_estimate(window),
         acceptance_length_estimate(window),
         None if cost is None else speedup_estimate(window, cost),
-        break_even_cost_estimate(window, assumed.low, assumed.high),
+        break_even_cost_estimate(window, cost, assumed.low, assumed.high),
         tokens_per_step_estimate(window),
     )
 

@@ -15,7 +15,7 @@ from spec_decode_exporter.analysis.statistics.ratio_bounds import (
     ratio_estimate,
 )
 from spec_decode_exporter.figures.acceptance import acceptance_length
-from spec_decode_exporter.figures.decode_work import DecodeWork, DraftCost, work
+from spec_decode_exporter.figures.decode_work import DecodeWork, DraftCost, break_even_cost_ratio, work
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.latency import decoded_tokens
 from spec_decode_exporter.scrape.page.engine_table import Counter
@@ -83,15 +83,18 @@ def speedup_range(
     return SpeedupRange(Estimate(value, lower, upper, 0.0), low, high, is_bounded=False)
 
 
-def break_even_cost_estimate(window: Window, low: DraftCost, high: DraftCost) -> Estimate | None:
+def break_even_cost_estimate(
+    window: Window, cost: DraftCost | None, low: DraftCost, high: DraftCost
+) -> Estimate | None:
     """Return the break-even cost of a draft token, (G - F - S - c0·D)/T, with its bounds; None without.
 
-    ``low`` and ``high`` are the limits of c0. The value is that of their mean.
+    The value is that of ``break_even_cost_ratio`` at ``cost``. ``low`` and ``high`` are the limits of c0.
     """
+    value = break_even_cost_ratio(window, cost)
     cheap, dear = _break_even_at(window, low), _break_even_at(window, high)
-    if cheap is None or dear is None:
+    if value is None or cheap is None or dear is None:
         return None
-    return replace(cheap, value=(cheap.value + dear.value) / 2, lower=dear.lower, upper=cheap.upper)
+    return replace(cheap, value=value, lower=min(dear.lower, value), upper=max(cheap.upper, value))
 
 
 def _estimate_at(window: Window, cost: DraftCost) -> Estimate | None:

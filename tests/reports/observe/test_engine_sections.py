@@ -8,7 +8,7 @@ from spec_decode_exporter.core.number_formats import ABSENT
 from spec_decode_exporter.reports.observe.engine_sections import engine_sections, quantile
 from spec_decode_exporter.reports.observe.observe_report import report
 from spec_decode_exporter.reports.parts import Figure
-from spec_decode_exporter.reports.terminal import UNICODE, Paint
+from spec_decode_exporter.reports.terminal import UNICODE, TerminalStyle
 from spec_decode_exporter.reports.terminal_report import text_report
 from spec_decode_exporter.views.models import BaselineView, BucketView
 
@@ -73,6 +73,6 @@ async def test_speculation_that_is_enabled_is_compared_with_the_time_before(obse
     view = await observed("enable", running=180, seconds=240, cost=False)
     (engine,) = view.engines
     assert engine.baseline.name == "119 s without speculation on 21 September"
-    text = text_report(report(view), Paint(UNICODE, width=120))
+    text = text_report(report(view), TerminalStyle(UNICODE, width=120))
     assert re.search(f"baseline +{engine.baseline.name}", text)
     assert f"It is as measured against {engine.baseline.name}." in text

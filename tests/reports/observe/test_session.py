@@ -233,7 +233,7 @@ def test_observe_needs_no_event_loop(monkeypatch):
     monkeypatch.setattr("spec_decode_exporter.reports.observe.session.SystemClock", lambda: clock)
     network.servers["a:1"] = Server(clock, "steady", running=60)
     view = spec_decode_exporter.observe("a:1", seconds=30)
-    assert view.engines[0].verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}
+    assert view.engines[0].verdict is Verdict.UNCLEAR  # the cost of its draft model is unknown
 
 
 @pytest.mark.parametrize(("targets", "seconds"), [((), 30), (("a:1",), 0)])

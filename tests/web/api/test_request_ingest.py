@@ -15,6 +15,7 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver
 from spec_decode_exporter.requests.request_record import Refusal
+from spec_decode_exporter.requests.request_types import RequestTypes
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
 from spec_decode_exporter.web.api import request_ingest
 from spec_decode_exporter.web.api.problems import RequestError
@@ -38,6 +39,9 @@ class NoFleet:
     """A fleet without engines."""
 
     config = Config()
+
+    def __init__(self):
+        self.request_types = RequestTypes()
 
     def __iter__(self):
         return iter(())
