@@ -73,9 +73,10 @@ _GROUPS: Final = {
     Group.DISTRIBUTION: "Spread of acceptance, over polls and not over requests. Off by default.",
     Group.PAY: (
         "Whether speculation pays, at which cost, and the recommended action. Metrics that need the "
-        "cost are absent if it is unknown. The speed-up ceiling is the effective tokens per step, else "
+        "cost are absent if it is unknown; bounds of a speed-up contain its interval. The speed-up ceiling is the effective tokens per step, else "
         "the acceptance length. Depths beyond the present positions are extrapolated: a hypothesis to "
-        "test. The recommendation follows a change only after a whole long window."
+        "test. Verdict, advice and depths are about the evaluated window, the time since the last change: "
+        "[semantics.md](semantics.md#evaluated-window)."
     ),
     Group.DROPS: (
         "Acceptance compared with the baseline of the engine. The reference is absent if none is "
@@ -92,8 +93,7 @@ _GROUPS: Final = {
         "Single requests by kind, if `requests.ingest` is on: [requests.md](requests.md). Every "
         "request has weight 1. Values are absent if no request has the data, or the cost of drafting "
         "is unknown. Requests gain if the lower bound of their speed-up is above 1, and lose if the "
-        "upper bound is below 1. With the default cost, the effect stays unclear for requests whose "
-        "drafts give more than about one token."
+        "upper bound is below 1; the bounds contain the interval of the cost."
     ),
     Group.INTEGRITY: "Consistency of the server's counters.",
     Group.EXPORTER: (

@@ -148,7 +148,7 @@ def samples_of(findings, enabled=None):
 
 
 def test_an_engine_with_8_positions_and_two_windows_has_at_most_215_series(busy):
-    """Decisions 6 and 14 have the reason for the limit."""
+    """Decision 6 has the reason for the limit."""
     samples = samples_of(busy)
     assert len({(one.name, *one.labels.items()) for one in samples}) == len(samples)
     # The exact number: a change must consider the limit. The series of slow drops follows after two hours.

@@ -163,7 +163,7 @@ _INPUTS: tuple[Metric[EngineSnapshot], ...] = (
 
 _CROSSOVER: Metric[EngineSnapshot] = _pay(
     "spec_decode_crossover_running_requests",
-    help="Running requests above which speculation stops paying, by the longest window.",
+    help="Running requests above which speculation stops paying, by the evaluated window.",
     source=_ECONOMICS,
     read=_of_evaluation(lambda evaluation: evaluation.crossover),
 )
@@ -198,7 +198,7 @@ _REQUESTS: tuple[Metric[EngineSnapshot], ...] = tuple(
 _ADVICE: tuple[Metric[EngineSnapshot], ...] = (
     _pay(
         "spec_decode_position_marginal_benefit_ratio",
-        help="Benefit of drafting a position over its cost, by the longest window; worth drafting above 1.",
+        help="Benefit of drafting a position over its cost, by the evaluated window; worth drafting above 1.",
         labels=("window", "position"),
         # spec_decode_depth_speedup_ratio has the same information in a form that is easier to read: decision 6.
         default=False,
@@ -207,14 +207,14 @@ _ADVICE: tuple[Metric[EngineSnapshot], ...] = (
     ),
     _pay(
         "spec_decode_depth_speedup_ratio",
-        help="Estimated speed-up with this number of draft tokens, by the acceptance in the longest window.",
+        help="Estimated speed-up with this number of draft tokens, by the acceptance in the evaluated window.",
         labels=("window", "tokens", "basis"),
         source=(series.POSITIONS,),
         read=_depth_speedups,
     ),
     _pay(
         "spec_decode_recommended_tokens",
-        help="Smallest number of draft tokens that is as good as the best, by the longest window; 0: no speculation.",
+        help="Smallest number of draft tokens that is as good as the best, by the evaluated window; 0: no speculation.",
         labels=("basis",),
         source=(series.POSITIONS,),
         read=_recommended_tokens,
@@ -228,14 +228,14 @@ _ADVICE: tuple[Metric[EngineSnapshot], ...] = (
     ),
     _pay(
         "spec_decode_verdict",
-        help="Verdict on speculation in the longest window: 1 for the present verdict, 0 for the others.",
+        help="Verdict on speculation in the evaluated window: 1 for the present verdict, 0 for the others.",
         labels=("verdict",),
         source=_ECONOMICS,
         read=_one_of(Verdict, lambda evaluation: evaluation.verdict),
     ),
     _pay(
         "spec_decode_recommendation",
-        help="Recommended action by the longest window: 1 for this action, 0 for the others.",
+        help="Recommended action by the evaluated window: 1 for this action, 0 for the others.",
         labels=("action",),
         source=_ECONOMICS,
         read=_one_of(Action, lambda evaluation: evaluation.action),

@@ -72,7 +72,7 @@ class BaselineView(View):
 
 
 class DepthView(View):
-    """Estimated result of another number of draft tokens over the longest window: a hypothesis to test."""
+    """Estimated result of another number of draft tokens over the evaluated window: a hypothesis to test."""
 
     tokens: int
     speedup_ratio: float = Field(description="Speed relative to no speculation.")
