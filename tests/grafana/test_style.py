@@ -47,8 +47,8 @@ def test_limits_ascend(steps):
 
 def test_a_word_is_shown_for_its_number():
     (mapping,) = style.mappings(style.VERDICTS)
-    assert mapping.options["5"].text == "harmful"
-    assert mapping.options["5"].color == style.Colour.HARM
+    assert mapping.options["6"].text == "harmful"
+    assert mapping.options["6"].color == style.Colour.HARM
 
 
 def test_the_number_of_a_word_is_its_place():
