@@ -49,7 +49,8 @@ def names(*, smoke: bool) -> list[str]:
 
 def _benchmarks() -> Iterator[str]:
     folder = Path(benchmarks.__path__[0])
-    for module in pkgutil.iter_modules(benchmarks.__path__):
+    modules = (module for module in pkgutil.iter_modules(benchmarks.__path__) if not module.ispkg)
+    for module in modules:
         usage, _, _ = (folder / f"{module.name}.py").read_text().partition("from __future__")
         if f"-m benchmarks.{module.name} " in usage and SMOKE_OPTION in usage:
             yield module.name

@@ -1,6 +1,6 @@
 """Winners of experiments whose arms serve different requests.
 
-    python -m benchmarks.arm_traffic [--windows 100] [--seed 1]
+    python -m benchmarks.arm_traffic [--windows 100] [--seed 1] [--smoke]
 
 Easy and hard requests have equal lengths of prompts and answers. Arm a serves 25 % easy ones, arm b 25 or
 75 %. Arm a is equally fast, or takes 0.9 of the time for each type. Each window of five minutes is one
@@ -10,7 +10,6 @@ of agreement.
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter as Counts
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from itertools import product
 from random import Random
 from typing import Final, NamedTuple
 
+from benchmarks.options import parsed, parser
 from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis
 from spec_decode_exporter.analysis.experiments.experiment import Member, compare
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
@@ -180,15 +180,13 @@ def rows(random: Random, windows: int) -> Iterator[str]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--windows", type=int, default=100, help="in each row")
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--windows", type=int, default=100, help="in each row")
+    options.add_argument("--seed", type=int, default=1)
+    arguments = parsed(options, windows=1)
     print("| easy in b | time of a | methods | types known | a wins, % | b wins, % | none, % |")
     print("|--:|--:|:--|:--|--:|--:|--:|")
-    for row in rows(Random(options.seed), options.windows):
+    for row in rows(Random(arguments.seed), arguments.windows):
         print(row, flush=True)
 
 

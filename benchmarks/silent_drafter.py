@@ -11,12 +11,12 @@ of each second.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from benchmarks.options import parsed, parser
 from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.monitor.drops.drop_detector import DecodeSteps, DropDetector
@@ -140,13 +140,10 @@ def _row(seed: int, cell: Cell, falls: int, weeks: int) -> str:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--full", action="store_true", help="more runs, an hour")
-    parser.add_argument("--smoke", action="store_true", help="one run of one server, some seconds")
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--full", action="store_true", help="more runs, an hour")
+    options.add_argument("--seed", type=int, default=1)
+    arguments = parsed(options)
     falls, weeks = (20, 4) if arguments.full else (10, 1)
     cells = [Cell(spread, places) for spread in SPREADS for places in PLACES]
     if arguments.smoke:

@@ -1,6 +1,7 @@
 """False alarms of the drop detectors in weeks of changing traffic, and how soon a slow sink is found there.
 
-    python -m benchmarks.weekly_traffic [--weeks 10] [--sinks 20] [--seed 1] [--only weeks sinks silent]
+    python -m benchmarks.weekly_traffic [--weeks 10] [--days 7] [--sinks 20] [--after 0.5 1 2 5] [--seed 1]
+        [--only weeks sinks silent] [--smoke]
 
 An easy and a hard type of requests arrive at random at an even rate; the share of easy ones changes. A sink
 lowers the length of both types by 15 % over 3 hours, and it stays low for 6 hours. Requests are drawn one by
@@ -10,16 +11,18 @@ one and polled every 10 s; the exporter's own detectors get the increments.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from statistics import median
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from benchmarks.options import parsed, parser
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
 from spec_decode_exporter.analysis.drops.mix import TypeSums
 from spec_decode_exporter.config.policy import DropPolicy
-from spec_decode_exporter.monitor.drops.drop_detector import DropDetector
+from spec_decode_exporter.monitor.drops.drop_detector import DecodeSteps, DropDetector
 from spec_decode_exporter.monitor.drops.request_mix import TypeTotals, no_types
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -38,13 +41,10 @@ POLL = 10
 MINUTE = 60
 HOUR = 3600
 DAY = 24 * HOUR
-WEEK = 7 * DAY
 MIDNIGHT = 20_000.0 * DAY
 SINK = 0.15
 SINK_SECONDS = 3 * HOUR
 AFTER_SINK = 6 * HOUR
-SINK_DAYS = (0.5, 1.0, 2.0, 5.0)
-"""Days after the start of the exporter at which a sink begins, at the earliest; within a day from then on."""
 
 
 def accepted(acceptance: Array) -> Array:
@@ -117,6 +117,8 @@ class Polled(NamedTuple):
     """Accepted tokens, by poll and position."""
     by_type: Mapping[str, Array]
     """Drafts and accepted tokens of the requests of a type that finished until each poll, by poll."""
+    steps: Array | None = None
+    """Decode steps, if the method searches for text; None if every step drafts."""
 
 
 def served(random: Random, share: Array, factor: Array | None = None) -> Polled:
@@ -186,11 +188,15 @@ def detected(polled: Polled, *, with_types: bool = False) -> list[Found]:
 
     types: TypeTotals = totals if with_types else no_types
     detector = DropDetector(DropPolicy(), types)
-    for poll, (drafts, positions) in enumerate(
-        zip(polled.drafts.tolist(), polled.positions.tolist(), strict=True)
+    numbers = repeat(None) if polled.steps is None else polled.steps.tolist()
+    for poll, (drafts, positions, number) in enumerate(
+        zip(polled.drafts.tolist(), polled.positions.tolist(), numbers, strict=False)
     ):
         end = (poll + 1.0) * POLL
-        changes = detector.observe(end - POLL, end, drafts, sum(positions), positions, wall=MIDNIGHT + end)
+        steps = None if number is None else DecodeSteps(number, searches=True)
+        changes = detector.observe(
+            end - POLL, end, drafts, sum(positions), positions, wall=MIDNIGHT + end, steps=steps
+        )
         found += (Found(end, change) for change in changes if change.dropped or change.traffic)
     return found
 
@@ -201,7 +207,7 @@ def sink_factor(minutes: int, start: int) -> Array:
     return factor
 
 
-def tell_weeks(random: Random, number: int) -> None:
+def tell_weeks(random: Random, number: int, days: float) -> None:
     """Print the false alarms by traffic."""
     print(f"\nAlarms a week, of {number} weeks that each begin with a new exporter\n")
     print("| traffic | slow | most in a week | sudden | most | with types: slow | traffic changed |")
@@ -209,7 +215,7 @@ def tell_weeks(random: Random, number: int) -> None:
     for name, traffic in TRAFFIC.items():
         slow, sudden, typed, told = [], [], [], []
         for each in random.spawn(number):
-            polled = served(each, traffic(each, WEEK // MINUTE))
+            polled = served(each, traffic(each, round(days * DAY) // MINUTE))
             changes = [found.change for found in detected(polled)]
             slow.append(sum(change.kind is DropKind.SLOW for change in changes))
             sudden.append(sum(change.kind is DropKind.SUDDEN for change in changes))
@@ -236,14 +242,14 @@ def sink(random: Random, traffic: Callable[[Random, int], Array], day: float) ->
     return next((delay for delay in delays if delay > 0), None)
 
 
-def tell_sinks(random: Random, number: int) -> None:
+def tell_sinks(random: Random, number: int, after: Sequence[float]) -> None:
     """Print the delays of sinks by traffic and day."""
     print(f"\nSinks of 15 % over 3 hours, of {number} each: median hours; found after 3, 4 and 9 hours\n")
-    print("| traffic | " + " | ".join(f"after {day:g} days" for day in SINK_DAYS) + " |")
-    print("|:--" + "|--:" * len(SINK_DAYS) + "|", flush=True)
+    print("| traffic | " + " | ".join(f"after {day:g} days" for day in after) + " |")
+    print("|:--" + "|--:" * len(after) + "|", flush=True)
     for name, traffic in TRAFFIC.items():
         cells = []
-        for day in SINK_DAYS:
+        for day in after:
             delays = [sink(each, traffic, day) for each in random.spawn(number)]
             known = [float("inf") if delay is None else delay for delay in delays]
             shares = ", ".join(str(sum(delay <= hours for delay in known)) for hours in (3, 4, 9))
@@ -251,8 +257,8 @@ def tell_sinks(random: Random, number: int) -> None:
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 
 
-def silence(random: Random) -> tuple[Polled, Array]:
-    """Return an n-gram drafter that finds text in 60 % of its steps for 3 hours, then in 3 %; and its steps.
+def silence(random: Random) -> Polled:
+    """Return an n-gram drafter that finds text in 60 % of its steps for 3 hours, then in 3 %.
 
     The drafts that remain are accepted as before, so their acceptance length does not change.
     """
@@ -263,37 +269,49 @@ def silence(random: Random) -> tuple[Polled, Array]:
     survivors = [drafts]
     for _ in range(K):
         survivors.append(random.binomial(survivors[-1], TYPES["easy"]))
-    return Polled(drafts, np.stack(survivors[1:], axis=1), {}), steps
+    return Polled(drafts, np.stack(survivors[1:], axis=1), {}, steps)
 
 
 def tell_silent(random: Random, number: int) -> None:
-    """Print how many silent drafters the detectors find within an hour."""
-    found = 0
+    """Print how many silent drafters the detectors find within an hour, and how soon."""
+    delays = []
     for each in random.spawn(number):
-        polled, _steps = silence(each)
-        found += any(drop.seconds > 3 * HOUR and drop.change.dropped for drop in detected(polled))
-    print(f"\nN-gram drafters that fall silent: {found} of {number} found by their drafts", flush=True)
+        begins = (drop.seconds - 3 * HOUR for drop in detected(silence(each)) if drop.change.dropped)
+        delays.append(next((delay for delay in begins if delay > 0), None))
+    known = [float("inf") if delay is None else delay for delay in delays]
+    print(
+        f"\nN-gram drafters that fall silent: {number - delays.count(None)} of {number} found within an "
+        f"hour, half of them within {median(known):g} s",
+        flush=True,
+    )
 
 
 PARTS: dict[str, Callable[[Random, argparse.Namespace], None]] = {
-    "weeks": lambda random, options: tell_weeks(random, options.weeks),
-    "sinks": lambda random, options: tell_sinks(random, options.sinks),
+    "weeks": lambda random, options: tell_weeks(random, options.weeks, options.days),
+    "sinks": lambda random, options: tell_sinks(random, options.sinks, options.after),
     "silent": lambda random, options: tell_silent(random, options.sinks),
 }
 
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parser(__doc__)
+    options.add_argument("--weeks", type=int, default=10, help="of each traffic")
+    options.add_argument("--days", type=float, default=7.0, help="of a week")
+    options.add_argument("--sinks", type=int, default=20, help="of each traffic and day")
+    options.add_argument(
+        "--after",
+        nargs="+",
+        type=float,
+        metavar="DAYS",
+        default=[0.5, 1.0, 2.0, 5.0],
+        help="a sink begins that long after the exporter, at the earliest; within a day from then on",
     )
-    parser.add_argument("--weeks", type=int, default=10, help="of each traffic")
-    parser.add_argument("--sinks", type=int, default=20, help="of each traffic and day")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
-    options = parser.parse_args()
-    for part in options.only:
-        PARTS[part](np.random.default_rng(options.seed), options)
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    arguments = parsed(options, weeks=1, days=0.1, sinks=1, after=[0.1])
+    for part in arguments.only:
+        PARTS[part](np.random.default_rng(arguments.seed), arguments)
 
 
 if __name__ == "__main__":

@@ -74,8 +74,8 @@ def _state() -> Query:
 def _verdict_tile() -> Panel:
     return stat_tile(
         "Verdict",
-        "Whether speculation pays on this engine, by the estimated speed-up over the long window; where the"
-        " draft cost is unknown, by the acceptance length.",
+        "Whether speculation pays on this engine: it does by the lower 95 % bound of the speed-up, and is "
+        "harmful by the upper one. Where the draft cost decides, the verdict is that it depends on the cost.",
         [_verdict()],
         _NONE_YET,
         filled=True,
@@ -135,7 +135,7 @@ def _dropped_tile() -> Panel:
     return stat_tile(
         "Against its own baseline",
         "Whether the acceptance length dropped below this engine's baseline. Sudden is a matter of seconds,"
-        " slow of hours.",
+        " slow of hours. Drafting dropped where fewer decode steps have a draft.",
         [Query(ENGINE("spec_decode_acceptance_dropped"), "{{kind}}")],
         Look(unit="none", words=style.DROPPED, steps=style.NEUTRAL, no_value="no baseline yet"),
     )
@@ -221,6 +221,31 @@ def _against_load() -> Panel:
     )
 
 
+def _cost_over_time() -> Panel:
+    metric, limit = "spec_decode_draft_cost_ratio", "spec_decode_break_even_cost_ratio"
+    # A change of the source, which is a label, goes on in the same line.
+    possible = band(
+        by((), ENGINE(f"{metric}_lower"), "min"),
+        by((), ENGINE(f"{metric}_upper")),
+        ("lowest possible", "highest possible"),
+        Colour.TREND,
+    )
+    return lines(
+        "Draft cost, and where it breaks even",
+        "Cost of one more draft token in plain decode steps, with a band of what it can be at this load. "
+        "Below the break-even lines, the 95 % bounds of that cost, speculation pays; above them it does not. "
+        "Where the lines cross the band, measure the cost.",
+        [
+            *possible,
+            Query(by((), ENGINE(metric)), "assumed", line(Colour.TREND)),
+            Query(ENGINE(f"{limit}_lower"), "break-even, at least", dashed(Colour.GOOD)),
+            Query(ENGINE(limit), "break-even", line(Colour.NOW)),
+            Query(ENGINE(f"{limit}_upper"), "break-even, at most", dashed(Colour.HARM)),
+        ],
+        Look(unit="percentunit", no_value="cost unknown"),
+    )
+
+
 def _costs() -> Panel:
     return stat_tile(
         "What it takes",
@@ -235,7 +260,7 @@ def _costs() -> Panel:
             ),
             Query(
                 ENGINE("spec_decode_break_even_acceptance_ratio"),
-                "break-even",
+                "break-even acceptance",
                 {"unit": "percentunit"},
             ),
             Query(ENGINE("spec_decode_crossover_running_requests"), "crossover load", {"decimals": 0}),
@@ -301,8 +326,14 @@ def _length() -> Panel:
 
 def _while_dropped() -> str:
     length = ENGINE("spec_decode_acceptance_length_tokens", window=SHORT)
-    flagged = by(ENGINE_KEY, ENGINE("spec_decode_acceptance_dropped"))
-    return f"{length} and on ({', '.join(ENGINE_KEY)}) ({flagged} == 1)"
+    flags = " or ".join(ENGINE("spec_decode_acceptance_dropped", kind=kind) for kind in ("sudden", "slow"))
+    return f"{length} and on ({', '.join(ENGINE_KEY)}) ({by(ENGINE_KEY, flags)} == 1)"
+
+
+def _while_drafting_dropped() -> str:
+    tokens = ENGINE("spec_decode_effective_tokens_per_step", window=LONG)
+    flag = ENGINE("spec_decode_acceptance_dropped", kind="drafting")
+    return f"{tokens} and ignoring (window, kind) {flag} == 1"
 
 
 def _positions_now() -> Panel:
@@ -494,7 +525,7 @@ def _resources() -> Band:
     steps = lines(
         "Tokens per step",
         "Tokens that a decode step really gives, with a draft or without, beside what a draft gives. They "
-        "part where many steps have no draft.",
+        "part where many steps have no draft. Red is where drafting dropped.",
         [
             Query(
                 ENGINE("spec_decode_effective_tokens_per_step", window=LONG), "of a step", line(Colour.NOW)
@@ -504,6 +535,7 @@ def _resources() -> Band:
                 "of a draft",
                 dashed(Colour.TREND),
             ),
+            Query(_while_drafting_dropped(), "drafting dropped", line(Colour.HARM, {"custom.lineWidth": 4})),
         ],
         Look(unit="none", decimals=1, least=0),
     )
@@ -555,7 +587,10 @@ def _gpu() -> Band:
 
 def engine() -> dashboard.Dashboard:
     """Return the dashboard of one engine."""
-    pays = Band(8, [(9, _speedup_over_time()), (6, _depth()), (6, _against_load()), (3, _costs())])
+    pays = [
+        Band(8, [(12, _speedup_over_time()), (12, _cost_over_time())]),
+        Band(8, [(10, _depth()), (10, _against_load()), (4, _costs())]),
+    ]
     return board(
         UID,
         "Speculative decoding / Engine",
@@ -573,7 +608,7 @@ def engine() -> dashboard.Dashboard:
         marks=[alerts(ENGINE), RESTARTS, NEW_K],
         sections=[
             Section([_tiles(), Band(5, [(24, _history())])]),
-            Section([pays], "Does it pay?"),
+            Section(pays, "Does it pay?"),
             Section(
                 [
                     Band(8, [(12, _acceptance()), (12, _length())]),

@@ -129,7 +129,7 @@ def test_ratios_of_groups_name_the_counters_that_an_engine_needs():
 def test_bounds_have_the_windows_of_their_figure():
     bounded = [figure for figure in FIGURES if isinstance(figure, ScalarFigure) and figure.bounds]
     assert len(bounded) >= 3
-    shown_windows = {MetricWindows.EACH, MetricWindows.MAX_UNLABELED}
+    shown_windows = {MetricWindows.EACH, MetricWindows.LONGEST_UNLABELED}
     assert violations(lambda figure: figure.windows in shown_windows, bounded) == []
 
 

@@ -8,7 +8,7 @@ from math import inf
 
 import pytest
 
-from spec_decode_exporter.analysis.drops.drop import DropStatus
+from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind, DropStatus
 from spec_decode_exporter.analysis.evaluation import UNREACHABLE, Assumptions, Evaluation
 from spec_decode_exporter.analysis.experiments.experiment import Member, compare
 from spec_decode_exporter.analysis.integrity import Check
@@ -329,6 +329,52 @@ class TestEvaluation:
             watched.poll(good(n))
         assert watched.snapshot().tokens == 6
         assert watched.snapshot().windows[0].positions == (36, 16, 8, 0, 0, 0)
+
+
+class TestChanges:
+    """What the evaluation knows of changes that the detectors report."""
+
+    @pytest.fixture(name="inputs_after")
+    def inputs_after_fixture(self, watched, good, monkeypatch):
+        """Return a function that reports changes, and returns inputs of evaluations and events."""
+
+        def inputs_after(change):
+            used, evaluate = [], watched.watch._evaluator.evaluate
+            detector = watched.watch._learned._drops
+            monkeypatch.setattr(
+                watched.watch._evaluator,
+                "evaluate",
+                lambda windows, inputs, now: used.append(inputs) or evaluate(windows, inputs, now),
+            )
+            for n in range(60):
+                reported = (change,) if n == 40 else ()
+                monkeypatch.setattr(detector, "observe", lambda *_, found=reported, **__: found)
+                events = watched.poll(good(n))
+                if n == 40:
+                    names = [event.name for event in events]
+            watched.snapshot()
+            return used[-1], names
+
+        return inputs_after
+
+    def test_a_sudden_drop_begins_the_evaluated_window(self, inputs_after):
+        drop = DropChange(DropKind.SUDDEN, True, 2.5, 1.8, 6.0, age=6.0)
+        inputs, names = inputs_after(drop)
+        assert inputs.changes == 1
+        assert inputs.change.window.length == pytest.approx(25.0)
+        assert names == ["acceptance_dropped"]
+
+    @pytest.mark.parametrize(
+        ("change", "name"),
+        [
+            (DropChange(DropKind.SLOW, False, 2.5, 2.1, 7200.0, traffic=True), "traffic_changed"),
+            (DropChange(DropKind.SLOW, True, 2.5, 2.1, 7200.0), "acceptance_dropped"),
+        ],
+    )
+    def test_other_traffic_and_a_slow_drop_leave_the_evaluated_window(self, inputs_after, change, name):
+        inputs, names = inputs_after(change)
+        assert (inputs.change, inputs.changes) == (None, 0)
+        assert names == [name]
 
 
 class TestSnapshot:

@@ -60,7 +60,7 @@ class Cost:
     interval: tuple[StepCost, StepCost] | None = None
     """Lowest and highest cost; None: exact."""
     fixed_in_every_step: bool = False
-    """Whether steps without a draft pay c0 too."""
+    """True if steps without a draft pay c0 too."""
 
     @property
     def low(self) -> StepCost:

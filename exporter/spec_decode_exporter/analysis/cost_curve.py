@@ -37,7 +37,7 @@ class CostCurve:
     fixed_tokens: float = 0.0
     """Part of c0 that is proportional to c, in draft tokens."""
     fixed_in_every_step: bool = False
-    """Whether steps without a draft pay c0 too."""
+    """True if steps without a draft pay c0 too."""
 
     def at(self, running_requests: float) -> LoadRange:
         """Return c at a load; beyond the known loads that of the nearest, with its load."""

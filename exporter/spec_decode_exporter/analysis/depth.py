@@ -47,7 +47,7 @@ class Depth:
     speedup: float
     """S(k): tokens per time of a plain decode step; 1 without speculation."""
     extrapolated: bool
-    """Whether it exceeds the positions that the engine drafts now."""
+    """True if it exceeds the positions that the engine drafts now."""
 
 
 NO_SPECULATION = Depth(0, 1.0, extrapolated=False)

@@ -81,7 +81,7 @@ class EvaluationInputs:
     broken: frozenset[Check]
     speculates: bool
     drafted_before: bool
-    """Whether the engine drafted since the server's process began."""
+    """True if the engine drafted since the server's process began."""
     costs: Sequence[MeasuredCost]
     """Measured cost of a draft token, by load."""
     drops: DropStatus = field(default_factory=DropStatus)

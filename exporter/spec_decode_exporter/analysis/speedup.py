@@ -59,7 +59,7 @@ class SpeedupRange:
     """Speed-up at the highest cost, without the sampling error."""
     at_lowest_cost: float
     is_bounded: bool = True
-    """Whether the sampling error is known."""
+    """True if the sampling error is known."""
 
 
 def speedup_range(

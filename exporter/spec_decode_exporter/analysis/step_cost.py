@@ -14,4 +14,4 @@ class StepCost:
     fixed_cost_ratio: float
     """c0: a step that drafts, independent of its draft tokens."""
     fixed_in_every_step: bool = False
-    """Whether steps without a draft pay c0 too."""
+    """True if steps without a draft pay c0 too."""

@@ -58,7 +58,7 @@ class DrafterCost:
     step: Range
     """For each step that drafts, independent of its tokens."""
     paid_by_every_step: bool = False
-    """Whether steps that draft nothing pay it too, as those of an n-gram search do."""
+    """True if steps that draft nothing pay it too, as those of an n-gram search do."""
 
 
 _MEMORY_BOUND: Final = Range(0.002, 0.02, 0.03)

@@ -45,7 +45,7 @@ class MetricWindows(Enum):
 
     EACH = auto()
     LONGEST = auto()
-    MAX_UNLABELED = auto()
+    LONGEST_UNLABELED = auto()
     """The longest window, without the label ``window``."""
 
 

@@ -83,7 +83,7 @@ SPECULATION_FIGURES: Final[tuple[Figure, ...]] = (
         unit=Unit.SHARE,
         source=(series.DRAFTS, series.DRAFT_TOKENS, series.STEPS),
         group=Group.PAY,
-        windows=MetricWindows.MAX_UNLABELED,
+        windows=MetricWindows.LONGEST_UNLABELED,
         formula=at_cost(decode_work.break_even_acceptance_ratio),
     ),
     ScalarFigure(
@@ -93,7 +93,7 @@ SPECULATION_FIGURES: Final[tuple[Figure, ...]] = (
         unit=Unit.NUMBER,
         source=(series.GENERATED, series.FIRST, series.STEPS, series.DRAFTS, series.DRAFT_TOKENS),
         group=Group.PAY,
-        windows=MetricWindows.MAX_UNLABELED,
+        windows=MetricWindows.LONGEST_UNLABELED,
         formula=decode_work.break_even_cost_ratio,
         bounds=lambda bounds: bounds.break_even_cost,
     ),

@@ -71,7 +71,7 @@ def _windows(figure: Figure, snapshot: EngineSnapshot) -> Sequence[WindowFigures
 
 
 def _window_labels(figure: Figure) -> tuple[str, ...]:
-    return () if figure.windows is MetricWindows.MAX_UNLABELED else ("window",)
+    return () if figure.windows is MetricWindows.LONGEST_UNLABELED else ("window",)
 
 
 def _read_scalar(figure: ScalarFigure, snapshot: EngineSnapshot) -> Values:

@@ -320,7 +320,10 @@ class EngineMonitor:
         return self._errors.attempt("baseline", last_seen, lambda: self._learned.baseline.period(wall))
 
     def _note(self, changes: Sequence[DropChange], moment: float) -> None:
-        """Note the moments at which drops began and ended. A baseline that is reset is no change."""
+        """Note the moments at which drops began and ended.
+
+        Slow drops, changes of traffic and reset baselines have no moment.
+        """
         ages = [each.age for each in changes if each.age is not None]
         if ages:
             self._changed_at = max(self._changed_at, moment - min(ages))

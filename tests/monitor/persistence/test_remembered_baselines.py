@@ -22,6 +22,8 @@ from spec_decode_exporter.monitor.step_times import MAX_SAVED_LOADS
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.increments import Increment
 
+from .full_state import full_state
+
 KEY = BaselineKey("chat", "llama")
 END = 1_790_000_000.0
 
@@ -125,8 +127,14 @@ def test_a_file_of_the_most_baselines_beside_engines_is_read_back(tmp_path):
     loads = [float(2**power) for power in range(MAX_SAVED_LOADS + 2)]
     largest = learned(loads=loads, polls=MAX_SAVED_BLOCKS).saved()
     assert len(largest["steps"]) == MAX_SAVED_LOADS
-    entry = {"target": "", "model_name": "m" * MAX_KEY_LENGTH, "learned": largest}
-    engine = {"target": "", "model_name": "m", "engine": "0", "seen": 1e9, "learnt": ["x" * 8] * 450}
+    entry = {"target": "", "model_name": "\N{ROCKET}" * MAX_KEY_LENGTH, "learned": largest}
+    engine = {
+        "target": "",
+        "model_name": "\N{ROCKET}" * MAX_KEY_LENGTH,
+        "engine": "0",
+        "seen": 1e9,
+        "learnt": full_state(),
+    }
     file = StateFile(tmp_path / "state.json")
     file.save({"engines": [engine] * 2000, "baselines": {"format": 1, "entries": [entry] * MAX_BASELINES}})
     assert len(StateFile(tmp_path / "state.json").load()["baselines"]["entries"]) == MAX_BASELINES

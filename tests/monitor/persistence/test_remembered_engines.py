@@ -17,6 +17,8 @@ from spec_decode_exporter.monitor.persistence.remembered_engines import (
 )
 from spec_decode_exporter.monitor.persistence.state_file import StateFile
 
+from .full_state import full_state
+
 KEY = EngineKey("one", "llama", "0")
 
 
@@ -86,9 +88,8 @@ class TestTooManyEngines:
         assert [entry["event"] for entry in logs] == ["baselines_forgotten"]
 
     def test_a_file_of_the_most_with_the_longest_names_is_read_back(self, tmp_path):
-        """The longest labels; learned state takes 5 kB in long recordings."""
         name = "\N{ROCKET}" * (MAX_KEY_LENGTH // 2)
-        entry = {"target": "", "model_name": name, "engine": name, "seen": 1e9, "learnt": ["x" * 8] * 450}
+        entry = {"target": "", "model_name": name, "engine": name, "seen": 1e9, "learnt": full_state()}
         file = StateFile(tmp_path / "state.json")
         file.save({"engines": [entry] * MAX_REMEMBERED})
         assert len(StateFile(tmp_path / "state.json").load()["engines"]) == MAX_REMEMBERED

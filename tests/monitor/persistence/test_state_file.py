@@ -131,7 +131,7 @@ def damaged(path, change):
         (lambda content: content.replace(b'"version":1', b'"version":2'), "it has version 2; this exporter reads 1"),
         (lambda content: b'{"a": 1}', "it is not a state of this exporter"),
         (lambda content: b"[]", "it is not a state of this exporter"),
-        (lambda content: b" " * (MAX_BYTES + 1), "it is larger than 24 MiB"),
+        (lambda content: b" " * (MAX_BYTES + 1), "it is larger than 32 MiB"),
         (lambda content: b"[" + b"{}," * MAX_VALUES, "it has more than 1600000 values"),
     ],
 )  # fmt: skip

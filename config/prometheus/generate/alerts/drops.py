@@ -24,6 +24,15 @@ DROPS: Final = (
         expr='avg_over_time(spec_decode_acceptance_dropped{kind="sudden"}[2m]) > 0.5',
     ),
     Alert(
+        "SpecDecodeDraftingDropped",
+        summary="The drafter of an engine finds a draft in fewer decode steps than before.",
+        description=f"{WHERE}: over the last @short, "
+        f"{now('spec_decode_coverage_ratio', 'humanizePercentage', window='@short')} of the decode steps had a draft, and a step "
+        f"gave {now('spec_decode_effective_tokens_per_step', window='@short')} tokens.",
+        # As for a sudden drop: a flag of less than a minute is no alert.
+        expr='avg_over_time(spec_decode_acceptance_dropped{kind="drafting"}[2m]) > 0.5',
+    ),
+    Alert(
         "SpecDecodeSlowDrift",
         summary="The acceptance length of an engine has been falling for hours.",
         description=f"{WHERE}: a draft gives "

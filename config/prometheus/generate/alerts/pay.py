@@ -31,7 +31,7 @@ PAY: Final = (
         f"{now('spec_decode_running_requests', WHOLE, window='@long')} running requests.",
         expr="""
         max_over_time(spec_decode_estimated_speedup_ratio_upper{window="@long"}[10m]) < @speedup
-        # The verdict considers whether the cost is certain, and whether it is known for this load.
+        # The verdict covers the time since the last change alone; five minutes may contain other traffic.
         and ignoring (window, verdict) last_over_time(spec_decode_verdict{verdict="harmful"}[5m]) == 1
         and ignoring (window) increase(spec_decode_drafts_total[10m]) >= @drafts
         """,

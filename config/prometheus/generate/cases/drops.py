@@ -65,8 +65,64 @@ _SUDDEN: Final = (
     ),
     AlertCase(
         "SpecDecodeSuddenDrop",
+        "is silent when the engine drafts less, and drafts are accepted as before",
+        _dropped("drafting", gauge((10, 0), (5, 1)), gauge((15, 2.10)), 15),
+        at=15,
+    ),
+    AlertCase(
+        "SpecDecodeSuddenDrop",
         "is silent when the drop is a slow one",
         _dropped("slow", gauge((10, 0), (5, 1)), gauge((10, 2.10), (5, 1.75)), 15),
+        at=15,
+    ),
+)
+
+
+def _drafting(flag: Gauge, covered: Gauge, tokens: Gauge) -> Series:
+    return {
+        of("spec_decode_acceptance_dropped", kind="drafting"): flag,
+        of("spec_decode_coverage_ratio", window="30s"): covered,
+        of("spec_decode_effective_tokens_per_step", window="30s"): tokens,
+    }
+
+
+_DRAFTING: Final = (
+    AlertCase(
+        "SpecDecodeDraftingDropped",
+        "fires two minutes after the exporter's flag at the latest, at any scrape interval",
+        _drafting(gauge((10, 0), (5, 1)), gauge((10, 0.42), (5, 0.01)), gauge((10, 1.90), (5, 1.02))),
+        at=12,
+        fires=(
+            Firing(
+                {**ENGINE, "kind": "drafting"},
+                f"{_WHERE}over the last 30s, 1% of the decode steps had a draft, and a step gave 1.02 tokens.",
+            ),
+        ),
+    ),
+    AlertCase(
+        "SpecDecodeDraftingDropped",
+        "is over six minutes after drafts are back",
+        _drafting(
+            gauge((10, 0), (5, 1), (10, 0)),
+            gauge((10, 0.42), (5, 0.01), (10, 0.41)),
+            gauge((10, 1.90), (5, 1.02), (10, 1.88)),
+        ),
+        at=21.5,
+    ),
+    AlertCase(
+        "SpecDecodeDraftingDropped",
+        "is silent when the flag is taken back within a minute",
+        _drafting(
+            gauge((10, 0), (1, 1), (5, 0)),
+            gauge((10, 0.42), (1, 0.2), (5, 0.40)),
+            gauge((10, 1.90), (1, 1.5), (5, 1.85)),
+        ),
+        at=11,
+    ),
+    AlertCase(
+        "SpecDecodeDraftingDropped",
+        "is silent when drafts are accepted less, which is a sudden drop",
+        _dropped("sudden", gauge((10, 0), (5, 1)), gauge((10, 2.10), (5, 1.42)), 15),
         at=15,
     ),
 )
@@ -467,6 +523,7 @@ _REPETITION: Final = (
 
 DROPS: Final = (
     *_SUDDEN,
+    *_DRAFTING,
     *_SLOW,
     *_TOGETHER,
     *_PEERS,

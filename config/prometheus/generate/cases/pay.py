@@ -45,8 +45,8 @@ _SLOWDOWN: Final = (
     ),
     AlertCase(
         "SpecDecodeNetSlowdown",
-        "is silent where the verdict is poor: the cost is a guess, or known for another load",
-        _slow(20, (20, 0.78), verdict="poor"),
+        "is silent where the verdict is unclear: since the last change the cost decides",
+        _slow(20, (20, 0.78), verdict="unclear"),
         at=20,
     ),
     AlertCase(
@@ -147,10 +147,11 @@ _LENGTH: Final = (
     ),
     AlertCase(
         "SpecDecodeAcceptanceLengthLow",
-        "fires where only the method's default says that it pays",
+        "fires where it would pay at the typical cost, and not at every possible one",
         {
             **_short(30, 50),
-            of("spec_decode_estimated_speedup_ratio_lower", window="5m"): gauge((50, 1.04)),
+            of("spec_decode_estimated_speedup_ratio", window="5m"): gauge((50, 1.04)),
+            of("spec_decode_estimated_speedup_ratio_lower", window="5m"): gauge((50, 0.71)),
             of("spec_decode_draft_cost_ratio", source="typical"): gauge((50, 0.01)),
         },
         at=50,

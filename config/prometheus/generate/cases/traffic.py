@@ -23,7 +23,16 @@ DECODING: Final = 6.0
 
 STATES: Final = ("disabled", "idle", "active", "stalled", "unreachable")
 VERDICTS: Final = ("optimal", "healthy", "marginal", "poor", "harmful", "unclear", "insufficient")
-ACTIONS: Final = ("keep", "increase", "decrease", "disable", "limit_batch", "switch_method", "collect")
+ACTIONS: Final = (
+    "keep",
+    "increase",
+    "decrease",
+    "disable",
+    "limit_batch",
+    "switch_method",
+    "measure_cost",
+    "collect",
+)
 CHECKS: Final = (
     "positions_add_up",
     "positions_decrease",
@@ -94,7 +103,7 @@ def evaluated(minutes: float, *, state: str, verdict: str, action: str) -> Serie
         **among("spec_decode_recommendation", "action", ACTIONS, action, minutes),
         **{
             of("spec_decode_acceptance_dropped", kind=kind): gauge((minutes, 0))
-            for kind in ("sudden", "slow")
+            for kind in ("sudden", "slow", "drafting")
         },
         **{of("spec_decode_consistent", check=check): gauge((minutes, 1)) for check in CHECKS},
         **{

@@ -92,7 +92,7 @@ class ArmFindings:
     windows: tuple[ArmWindow, ...]
     """Windows, ascending by length; at least one."""
     wins: Mapping[SpeedupBasis, bool]
-    """Whether it is significantly the fastest (95 %) over the longest window, by one comparison alone.
+    """True if it is significantly the fastest (95 %) over the longest window, by one comparison alone.
 
     ``ExperimentTracker`` requires repeated comparisons."""
     serves: frozenset[tuple[str, str]] = frozenset()

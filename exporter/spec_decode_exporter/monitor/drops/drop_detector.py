@@ -147,9 +147,9 @@ class DropDetector:
         )
 
     def saved(self) -> dict[str, Any]:
-        """Return the learned state as plain values for JSON."""
+        """Return the learned state as plain values for JSON, without values that are as in a new detector."""
         state = DropState(self._sudden.state, self._slow.state, self._drafting.state)
-        saved: dict[str, Any] = _STATE.dump_python(state, mode="json", by_alias=True)
+        saved: dict[str, Any] = _STATE.dump_python(state, mode="json", by_alias=True, exclude_defaults=True)
         return saved
 
     def restore(self, saved: Mapping[str, Any]) -> bool:

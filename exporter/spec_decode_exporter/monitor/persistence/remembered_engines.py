@@ -13,7 +13,7 @@ from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES
 REMEMBERED_SECONDS: Final = 7 * 86_400.0
 """Seconds of absence after which an engine is forgotten."""
 MAX_REMEMBERED: Final = 2000
-"""Maximum number of engines, of about 5 kB each: the state file must stay small enough to be read."""
+"""Maximum number of engines, of 5 to 9 kB each: the state file must stay small enough to be read."""
 MAX_PER_TARGET: Final = MAX_ENGINES
 """Maximum number of engines of one target, so that ever new names take no place of other targets."""
 MAX_KEY_LENGTH: Final = 256

@@ -17,8 +17,8 @@ from spec_decode_exporter.core.checksummed_file import ChecksummedFile, Unusable
 from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
 
 _SEAL: Final = ChecksummedFile("spec-decode-exporter state", version=1, noun="a state")
-MAX_BYTES: Final = 24 * 2**20
-"""Maximum size: 2,000 engines of 5 kB, 512 baselines of 6 kB, and their labels."""
+MAX_BYTES: Final = 32 * 2**20
+"""Maximum size: 2,000 engines of 9 kB, 512 baselines of 6 kB, and labels of at most 3 kB each."""
 MAX_VALUES: Final = 1_600_000
 """Maximum number of values: 600 for each engine, and 700 for each baseline."""
 
