@@ -67,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     plan_bench.add_arguments(
         actions.add_parser("bench", help="print the commands that measure the cost of drafting with vLLM")
     )
+    parser.set_defaults(reject=parser.error)
     _add_models(parser)
     _add_gpus(parser)
     _add_pay(parser)
@@ -81,7 +82,7 @@ def handle(arguments: argparse.Namespace) -> int:
     if arguments.action == "bench":
         return plan_bench.handle(arguments)
     if arguments.target is None:
-        raise UsageError("plan needs the served model: add --target MODEL")
+        arguments.reject("the following arguments are required: --target")
     try:
         result = plan(wanted_of(arguments))
     except ModelError as error:

@@ -12,9 +12,9 @@ from spec_decode_exporter.reports.plan.bench_commands import METHODS, BenchPlan,
 from spec_decode_exporter.reports.plan.planned_depths import MAX_TOKENS
 
 _DESCRIPTION: Final = """\
-Print the commands of vllm bench forward (vLLM 0.33) that measure the cost of drafting by load, without a second
-server. They need one idle GPU, or those of one engine. Their result is the file of the configuration key
-cost.bench.
+Print the commands of vllm bench forward (vLLM 0.33) that measure the cost of
+drafting by load, without a second server. They need the idle GPUs of one
+engine. Their result is the file of the configuration key cost.bench.
 """
 _MAX_LOAD: Final = 4_096
 _MAX_LOADS: Final = 32
@@ -26,6 +26,7 @@ _TOKENS: Final = (2, 4)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     parser.description = _DESCRIPTION
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--target", metavar="MODEL", required=True, help="the served model, as vLLM loads it")
     parser.add_argument(
         "--method", choices=METHODS, required=True, metavar="METHOD", help=f"method: {', '.join(METHODS)}"

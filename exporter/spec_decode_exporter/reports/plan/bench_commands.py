@@ -1,7 +1,7 @@
 """Commands of ``vllm bench forward`` that measure the cost of drafting, for ``cost: {bench: FILE}``.
 
-The flags are those of vLLM 0.33 (``vllm/benchmarks/forward/main.py``). It times exact batches in CUDA graphs, and
-the drafter only of some methods; each run drafts one number of tokens.
+The flags are those of vLLM 0.33 (``vllm/benchmarks/forward/main.py``). It times exact batches in CUDA graphs,
+and the drafter only of some methods; each run drafts one number of tokens.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TIMED: Final = ("mtp", *OWN_DRAFT)
 METHODS: Final = (*TIMED, DRAFT_MODEL, *SEARCHES)
 RESULT: Final = "bench.json"
 
-_JOIN: Final = "import json, sys; json.dump([case for name in sys.argv[1:] for case in json.load(open(name))], sys.stdout)"
+_JOIN: Final = "import json, sys; json.dump(sum((json.load(open(n)) for n in sys.argv[1:]), []), sys.stdout)"
 
 
 class BenchCommandsError(ExporterError):
@@ -70,13 +70,11 @@ def bench_commands(plan: BenchPlan) -> str:
 
 
 def _introduction(plan: BenchPlan) -> Iterator[str]:
-    yield "# Cost of drafting with vLLM 0.33 or later, on an idle GPU of the server's kind. Weights are random."
+    yield "# Measures the cost of drafting with vLLM 0.33 or later on idle GPUs like the server's."
+    yield "# The weights are random, so the time does not depend on what is accepted."
     yield "# Add the flags of your server that change a step, such as --quantization or --kv-cache-dtype."
-    most = max(plan.loads)
-    yield (
-        f"# The KV cache must hold {most:,} requests of {plan.context:,} tokens: if vLLM needs more KV blocks, "
-        "lower --loads or --context."
-    )
+    yield f"# The KV cache must hold {max(plan.loads):,} requests of {plan.context:,} tokens."
+    yield "# If vLLM says that it needs more KV blocks, lower --loads or --context."
     if plan.method not in (*TIMED, DRAFT_MODEL):
         yield f"# vLLM does not time the drafter of {plan.method}: the exporter adds its typical cost."
 
@@ -120,7 +118,7 @@ def _speculation(method: str, tokens: int, draft: str | None) -> tuple[str, ...]
 
 
 def _command(run: _Run, plan: BenchPlan) -> str:
-    vllm = ("vllm",)
+    vllm: tuple[str, ...] = ("vllm",)
     if plan.ranks > 1:
         vllm = ("torchrun", f"--nproc-per-node={plan.ranks}", "-m", "vllm.entrypoints.cli.main")
     # A drafter looks K + 1 tokens ahead of the KV length, which includes K drafts.
