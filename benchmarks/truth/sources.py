@@ -17,14 +17,17 @@ from typing import Any
 
 from benchmarks.truth.cells import Cell
 from benchmarks.truth.feed import LENGTHS, FedEngine, windows
+from benchmarks.truth.server import Server
 from benchmarks.truth.shapes import Method
 from benchmarks.truth.traffic import Counts, population
 from spec_decode_exporter.analysis.evaluation import Assumptions, Evaluation, EvaluationInputs, evaluate
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.statistics.ratio_bounds import acceptance_length_estimate
 from spec_decode_exporter.config import cost_settings
+from spec_decode_exporter.config.bench_results import DRAFT_PASS
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
 from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
+from spec_decode_exporter.reports.plan.bench_commands import TIMED
 from spec_decode_exporter.window.ledger import Window
 
 DRAFTING_SECONDS = int(LENGTHS[-1]) + 10
@@ -33,6 +36,8 @@ PLAIN_SECONDS = 120
 KNOWN_LOAD = 4
 """Load at which the operator measured one cost."""
 KNOWN_LOADS = (1, 4, 16, 64, 256)
+BENCH_LOADS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+"""Loads of ``plan bench``."""
 OPERATOR_ERROR = 0.10
 """Largest error of the operator's number."""
 REPLICA_ERROR = 0.015
@@ -164,27 +169,43 @@ def baseline(recording: Recording) -> Reported:
 
 def imported(recording: Recording) -> Reported:
     """Evaluate with the results of ``vllm bench forward``."""
-    if "bench" not in CostSettings.model_fields:
-        raise NotAvailableError("no `cost: {bench: FILE}`")
     with TemporaryDirectory() as folder:
         path = Path(folder) / "bench.json"
         path.write_text(json.dumps(bench_results(recording.cell)))
-        return recording.by_settings(CostSettings.model_validate({"bench": str(path)}))
+        return recording.by_settings(CostSettings(bench=path))
 
 
-def bench_results(cell: Cell) -> list[dict[str, float]]:
-    """Return results of ``vllm bench forward``: passes of target and drafter by batch, without and with K."""
+def bench_results(cell: Cell) -> list[dict[str, Any]]:
+    """Return results of the runs of ``vllm bench forward`` that ``plan bench`` prints."""
     server = cell.server
-    return [
-        {
-            "batch_size": requests,
-            "context_len": round(server.context),
-            "num_speculative_tokens": server.tokens if drafts else 0,
-            "median_us": server.forward_seconds(requests, drafts=drafts) * 1e6,
-        }
-        for requests in KNOWN_LOADS
-        for drafts in (False, True)
-    ]
+    timed = cell.method.value in TIMED
+    cases = []
+    for requests in BENCH_LOADS:
+        cases.append(_case(server, "b", requests, 0, server.forward_seconds(requests)))
+        for tokens in sorted({max(1, server.tokens // 2), server.tokens}):
+            drafter = server.drafter_forward_seconds(requests, tokens) if timed else 0.0
+            seconds = server.forward_seconds(requests, tokens) + drafter
+            cases.append(_case(server, "b", requests, tokens, seconds, drafts=timed))
+        if cell.method is Method.DRAFT_MODEL:
+            cases.append(_case(server, DRAFT_PASS, requests, 0, server.draft_pass_seconds(requests)))
+    return cases
+
+
+def _case(
+    server: Server, name: str, requests: int, tokens: int, seconds: float, *, drafts: bool = False
+) -> dict[str, Any]:
+    """Return a case with the keys that the exporter reads."""
+    kv_len = round(server.context) + 1 + tokens
+    request = {"query_len": 1 + tokens, "kv_len": kv_len, "num_draft_tokens": tokens, "chunked": False}
+    rank: dict[str, Any] = {"timing_scope": "target_and_drafter" if drafts else "target_only"}
+    if drafts:
+        rank["drafter"] = {"num_draft_tokens": tokens}
+    return {
+        "case": f"{name}{requests}",
+        "requests": [request] * requests,
+        "median_us": seconds * 1e6,
+        "ranks": [rank],
+    }
 
 
 def configured_without_load(recording: Recording) -> Reported:

@@ -18,6 +18,7 @@ from spec_decode_exporter.analysis.cost_curve import (
     LoadRange,
     around,
     configured_curve,
+    imported_curve,
     measured_curves,
 )
 from spec_decode_exporter.analysis.cost_source import CostSource
@@ -143,7 +144,11 @@ def _configured(known: CostKnowledge, running_requests: float | None, tokens: fl
         return None
     if settings.draft_parameters is not None and settings.target_parameters is not None:
         return _by_sizes(settings, known, running_requests, tokens)
-    curve = configured_curve(settings, known.method) or _single(settings, known.method)
+    curve = (
+        imported_curve(settings, known.method)
+        or configured_curve(settings, known.method)
+        or _single(settings, known.method)
+    )
     return (
         _at_any_load(curve, known) if running_requests is None else _by_curve(curve, running_requests, known)
     )
@@ -161,10 +166,21 @@ def _single(settings: CostSettings, method: str) -> CostCurve:
 
 def _at_any_load(curve: CostCurve, known: CostKnowledge) -> Cost:
     """Return the cost at an unknown load: that of all known loads together."""
-    costs = [point.cost for point in curve.points]
-    cost = Range(min(each.low for each in costs), costs[0].guess, max(each.high for each in costs))
-    lowest = curve.points[0].running_requests
-    return _ranged(curve.source, cost, around(curve.fixed_cost_ratio), known, lowest)
+    cost = _together([point.cost for point in curve.points])
+    fixed = _together([_fixed(curve, point) for point in curve.points])
+    return _ranged(curve.source, cost, fixed, known, curve.points[0].running_requests)
+
+
+def _together(ranges: Sequence[Range]) -> Range:
+    """Return the range of several ranges, with the guess of the first."""
+    return Range(min(each.low for each in ranges), ranges[0].guess, max(each.high for each in ranges))
+
+
+def _fixed(curve: CostCurve, point: LoadRange) -> Range:
+    """Return c0 at a load of a curve; a configured one has no interval of its own."""
+    if curve.source is CostSource.CONFIGURED:
+        return around(curve.fixed_cost_ratio)
+    return curve.fixed_at(point)
 
 
 def _by_curve(curve: CostCurve, running_requests: float, known: CostKnowledge) -> Cost:
@@ -176,9 +192,7 @@ def _at_load(curve: CostCurve, point: LoadRange, running_requests: float, known:
     """Return the cost of a curve's point at the present load, widened if that is another one."""
     own = point.running_requests
     factor = 1.0 if is_near(own, running_requests) else max(running_requests, 1.0) / own
-    low, guess, high = (curve.fixed(value) for value in point.cost)
-    if curve.source is CostSource.CONFIGURED:
-        low, guess, high = around(curve.fixed_cost_ratio)
+    low, guess, high = _fixed(curve, point)
     fixed = Range(low * min(factor, 1 / factor), guess, high)  # longer steps wait less for the host
     return _ranged(curve.source, _widened(point.cost, factor, known.architecture), fixed, known, own)
 

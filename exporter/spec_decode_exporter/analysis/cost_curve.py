@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from spec_decode_exporter.analysis.bench_cost import BenchCost, bench_costs
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.measured_cost import MeasuredCost
 from spec_decode_exporter.analysis.step_cost import StepCost
@@ -23,6 +24,8 @@ class LoadRange:
 
     running_requests: float
     cost: Range
+    fixed: Range | None = None
+    """c0 at this load; None: by the curve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +50,19 @@ class CostCurve:
             return points[0 if above == 0 else -1]
         begin, end = points[above - 1], points[above]
         share = _share(running_requests, begin, end)
-        pairs = zip(begin.cost, end.cost, strict=True)
-        return LoadRange(running_requests, Range(*(low + share * (high - low) for low, high in pairs)))
+        fixed = None if begin.fixed is None or end.fixed is None else _between(share, begin.fixed, end.fixed)
+        return LoadRange(running_requests, _between(share, begin.cost, end.cost), fixed)
 
     def guess(self, running_requests: float) -> StepCost:
         """Return the best guess of the cost at a load."""
-        ratio = self.at(running_requests).cost.guess
-        return StepCost(ratio, self.fixed(ratio), self.fixed_in_every_step)
+        point = self.at(running_requests)
+        return StepCost(point.cost.guess, self.fixed_at(point).guess, self.fixed_in_every_step)
 
-    def fixed(self, draft_cost_ratio: float) -> float:
-        """Return c0 where a draft token costs ``draft_cost_ratio``."""
-        return self.fixed_cost_ratio + self.fixed_tokens * draft_cost_ratio
+    def fixed_at(self, point: LoadRange) -> Range:
+        """Return c0 at one of the loads: its own, or else by c there."""
+        if point.fixed is not None:
+            return point.fixed
+        return Range(*(self.fixed_cost_ratio + self.fixed_tokens * ratio for ratio in point.cost))
 
 
 def configured_curve(settings: CostSettings, method: str) -> CostCurve | None:
@@ -69,6 +74,17 @@ def configured_curve(settings: CostSettings, method: str) -> CostCurve | None:
         points,
         CostSource.CONFIGURED,
         settings.fixed_cost_ratio,
+        fixed_in_every_step=not undrafted_steps_are_plain(method),
+    )
+
+
+def imported_curve(settings: CostSettings, method: str) -> CostCurve | None:
+    """Return the cost by the results of ``vllm bench forward``; None without them."""
+    if not settings.added_times:
+        return None
+    return CostCurve(
+        tuple(map(_imported, bench_costs(settings.added_times, method))),
+        CostSource.IMPORTED,
         fixed_in_every_step=not undrafted_steps_are_plain(method),
     )
 
@@ -95,9 +111,10 @@ def best_curve(
     settings: CostSettings | None, measured: Sequence[MeasuredCost], method: str
 ) -> CostCurve | None:
     """Return the most certain cost that is known at several loads; None if there is none."""
-    configured = None if settings is None else configured_curve(settings, method)
-    known = (*measured_curves(measured, method), *([] if configured is None else [configured]))
-    return next((curve for curve in known if len(curve.points) > 1), None)
+    curves: list[CostCurve | None] = [*measured_curves(measured, method)]
+    if settings is not None:
+        curves += [imported_curve(settings, method), configured_curve(settings, method)]
+    return next((curve for curve in curves if curve is not None and len(curve.points) > 1), None)
 
 
 def around(value: float, margin: float = CONFIGURED_MARGIN) -> Range:
@@ -107,6 +124,14 @@ def around(value: float, margin: float = CONFIGURED_MARGIN) -> Range:
 
 def _measured(cost: MeasuredCost) -> LoadRange:
     return LoadRange(cost.running_requests, Range(cost.lower, cost.draft_cost_ratio, cost.upper))
+
+
+def _imported(cost: BenchCost) -> LoadRange:
+    return LoadRange(cost.running_requests, cost.token, cost.step)
+
+
+def _between(share: float, begin: Range, end: Range) -> Range:
+    return Range(*(low + share * (high - low) for low, high in zip(begin, end, strict=True)))
 
 
 def _share(running_requests: float, begin: LoadRange, end: LoadRange) -> float:

@@ -120,5 +120,7 @@ def test_a_batch_is_padded_to_the_next_captured_size(tokens, multiple, padded):
 
 def test_forward_passes_alone_are_shorter_than_the_steps():
     server = server_of(DENSE_8B)
-    assert server.forward_seconds(8, drafts=False) < server.plain_seconds(8)
-    assert server.forward_seconds(8, drafts=True) < server.drafting_seconds(8, 8 * server.tokens)
+    assert server.forward_seconds(8) < server.plain_seconds(8)
+    assert server.forward_seconds(8, server.tokens) + server.drafter_forward_seconds(
+        8, server.tokens
+    ) < server.drafting_seconds(8, 8 * server.tokens)
