@@ -15,10 +15,10 @@ HEAD = f"{'scenario':<34}{'requests':>9}{'drafts':>17}{'draft tokens':>19}{'acce
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Allow for a slow start of the server; in front of the limit that other end-to-end tests have."""
+    """Allow for slow starts and phases of minutes; in front of the limit that other end-to-end tests have."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.timeout(420), append=False)
+            item.add_marker(pytest.mark.timeout(720), append=False)
 
 
 @pytest.fixture(scope="session", autouse=True)

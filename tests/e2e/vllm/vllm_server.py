@@ -31,13 +31,13 @@ DEV_MODE = {"VLLM_SERVER_DEV_MODE": "1"}
 
 
 def models() -> Path:
-    """Return the folder with ``target`` and ``draft``, absolute."""
+    """Return the folder with the models, absolute."""
     return Path(os.environ["VLLM_MODELS"])
 
 
-def draft_model(tokens: int) -> Sequence[str]:
-    """Speculate with the draft model."""
-    settings = {"method": "draft_model", "model": str(models() / "draft"), "num_speculative_tokens": tokens}
+def draft_model(tokens: int, name: str = "draft") -> Sequence[str]:
+    """Speculate with a draft model."""
+    settings = {"method": "draft_model", "model": str(models() / name), "num_speculative_tokens": tokens}
     return ("--speculative-config", json.dumps(settings))
 
 
@@ -52,7 +52,11 @@ def ngram(tokens: int) -> Sequence[str]:
 
 @contextlib.contextmanager
 def vllm(
-    name: str, *flags: str, port: int | None = None, more_environment: Mapping[str, str] | None = None
+    name: str,
+    *flags: str,
+    model: str = "target",
+    port: int | None = None,
+    more_environment: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
     """Run vLLM until the block ends; the block begins when it is healthy."""
     port = port or free_port()
@@ -61,7 +65,7 @@ def vllm(
     command = [
         str(program),
         "serve",
-        str(models() / "target"),
+        str(models() / model),
         "--host",
         HOST,
         "--port",
