@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+# The modules beside the tests are imported from this folder, wherever pytest was started.
+sys.path.insert(0, str(Path(__file__).parent))
+
 from truth import Truth
 from watch import LONG, Page
 
