@@ -3,22 +3,26 @@
 ``target`` is a random Llama of four layers. Its last two layers add little to the residual stream, so that
 ``draft``, the first two layers of the same weights, guesses its greedy choice more often than not and its
 sampled one almost never: the temperature of the requests decides how well speculation works.
+
+``deep`` is such a target of 24 wider layers, and ``deep-draft`` its first two. A step of this draft model costs
+so much less than one of the target that speculation makes a server on a CPU more than twice as fast.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-LAYERS = 4
 DRAFT_LAYERS = 2
 WEAKENED = 0.02
 """Factor for the output of every layer that the draft model lacks."""
 VOCABULARY = 512
+HEAD_SIZE = 64
 TEXT = Path(__file__).read_text(encoding="utf-8")
 
 
@@ -37,26 +41,37 @@ def tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=plain, bos_token="<s>", eos_token="</s>")
 
 
-def config(layers: int) -> LlamaConfig:
-    """Describe a model with ``layers``; all other values are the same for target and draft."""
-    return LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=256,
-        intermediate_size=512,
-        num_hidden_layers=layers,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-        max_position_embeddings=2048,
-        tie_word_embeddings=False,
-        bos_token_id=0,
-        eos_token_id=1,
-    )
+@dataclass(frozen=True)
+class Size:
+    """Layers and width of a target; its draft model has ``DRAFT_LAYERS`` of the same width."""
+
+    layers: int
+    hidden: int
+
+    def config(self, layers: int) -> LlamaConfig:
+        """Describe a model with ``layers``; all other values are the same for target and draft."""
+        return LlamaConfig(
+            vocab_size=VOCABULARY,
+            hidden_size=self.hidden,
+            intermediate_size=2 * self.hidden,
+            num_hidden_layers=layers,
+            num_attention_heads=self.hidden // HEAD_SIZE,
+            num_key_value_heads=self.hidden // HEAD_SIZE,
+            max_position_embeddings=2048,
+            tie_word_embeddings=False,
+            bos_token_id=0,
+            eos_token_id=1,
+        )
 
 
-def target() -> LlamaForCausalLM:
+PAIRS = {("target", "draft"): Size(4, 256), ("deep", "deep-draft"): Size(24, 512)}
+"""Size of each pair by the folders of target and draft."""
+
+
+def target(size: Size) -> LlamaForCausalLM:
     """Draw the target's weights, always the same ones."""
     torch.manual_seed(7)
-    model = LlamaForCausalLM(config(LAYERS))
+    model = LlamaForCausalLM(size.config(size.layers))
     with torch.no_grad():
         for layer in model.model.layers[DRAFT_LAYERS:]:
             layer.self_attn.o_proj.weight.mul_(WEAKENED)
@@ -64,9 +79,9 @@ def target() -> LlamaForCausalLM:
     return model
 
 
-def draft(of: LlamaForCausalLM) -> LlamaForCausalLM:
+def draft(of: LlamaForCausalLM, size: Size) -> LlamaForCausalLM:
     """Cut the first layers, the embedding and the head out of the target."""
-    model = LlamaForCausalLM(config(DRAFT_LAYERS))
+    model = LlamaForCausalLM(size.config(DRAFT_LAYERS))
     model.load_state_dict({name: of.state_dict()[name] for name in model.state_dict()})
     return model
 
@@ -78,10 +93,12 @@ def save(model: LlamaForCausalLM, folder: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    """Write ``target`` and ``draft`` below ``folder``."""
-    whole = target()
-    save(draft(whole), folder / "draft")
-    save(whole, folder / "target")
+    """Write every pair below ``folder``."""
+    for (whole, cut), size in PAIRS.items():
+        model = target(size)
+        save(draft(model, size), folder / cut)
+        save(model, folder / whole)
+        print(f"{whole}: {model.num_parameters()} parameters")  # noqa: T201
 
 
 if __name__ == "__main__":

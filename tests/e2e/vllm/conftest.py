@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+# The modules beside the tests are imported from this folder, wherever pytest was started.
+sys.path.insert(0, str(Path(__file__).parent))
+
 from truth import Truth
 from watch import LONG, Page
 
@@ -15,10 +20,10 @@ HEAD = f"{'scenario':<34}{'requests':>9}{'drafts':>17}{'draft tokens':>19}{'acce
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Allow for a slow start of the server; in front of the limit that other end-to-end tests have."""
+    """Allow for slow starts and phases of minutes; in front of the limit that other end-to-end tests have."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.timeout(420), append=False)
+            item.add_marker(pytest.mark.timeout(720), append=False)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,4 +1,4 @@
-"""A real vLLM on the CPU that serves the tiny models and counts speculation in every response."""
+"""A real vLLM on the CPU that serves the tiny models and counts its drafts in every response."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ ENVIRONMENT = {
 FLAGS = (
     *("--served-model-name", MODEL, "--dtype", "bfloat16", "--enforce-eager"),
     *("--max-model-len", "1024", "--max-num-seqs", "16"),
-    *("--enable-per-request-metrics", "--per-request-spec-decode-metrics", "summary"),
+    "--enable-per-request-metrics",
 )
+COUNTS = ("--per-request-spec-decode-metrics", "summary")
+"""The truth about drafts in every response. Without speculation vLLM does not start with it."""
+SPECULATION = "--speculative-config"
 QUIET = ("--disable-access-log-for-endpoints", "/metrics,/metrics/")
 """Options that exclude the exporter's polls from vLLM's access log. Paths are compared whole: both are needed."""
 DEV_MODE = {"VLLM_SERVER_DEV_MODE": "1"}
@@ -31,28 +34,32 @@ DEV_MODE = {"VLLM_SERVER_DEV_MODE": "1"}
 
 
 def models() -> Path:
-    """Return the folder with ``target`` and ``draft``, absolute."""
+    """Return the folder with the models, absolute."""
     return Path(os.environ["VLLM_MODELS"])
 
 
-def draft_model(tokens: int) -> Sequence[str]:
-    """Speculate with the draft model."""
-    settings = {"method": "draft_model", "model": str(models() / "draft"), "num_speculative_tokens": tokens}
-    return ("--speculative-config", json.dumps(settings))
+def draft_model(tokens: int, name: str = "draft") -> Sequence[str]:
+    """Speculate with a draft model."""
+    settings = {"method": "draft_model", "model": str(models() / name), "num_speculative_tokens": tokens}
+    return (SPECULATION, json.dumps(settings))
 
 
 def ngram(tokens: int) -> Sequence[str]:
     """Speculate by looking up what followed the last tokens earlier in the same text."""
     lookup = {"prompt_lookup_max": 4, "prompt_lookup_min": 1}
     return (
-        "--speculative-config",
+        SPECULATION,
         json.dumps({"method": "ngram", "num_speculative_tokens": tokens, **lookup}),
     )
 
 
 @contextlib.contextmanager
 def vllm(
-    name: str, *flags: str, port: int | None = None, more_environment: Mapping[str, str] | None = None
+    name: str,
+    *flags: str,
+    model: str = "target",
+    port: int | None = None,
+    more_environment: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
     """Run vLLM until the block ends; the block begins when it is healthy."""
     port = port or free_port()
@@ -61,12 +68,13 @@ def vllm(
     command = [
         str(program),
         "serve",
-        str(models() / "target"),
+        str(models() / model),
         "--host",
         HOST,
         "--port",
         str(port),
         *FLAGS,
+        *(COUNTS if SPECULATION in flags else ()),
         *flags,
     ]
     with serve(

@@ -1,0 +1,53 @@
+"""A draft model computes the prompt too: the first token of a long one comes later, and the exporter says so.
+
+The exporter learns the time to first token without speculation, ends, and continues from its state file when
+the server has come back with a draft model.
+"""
+
+from __future__ import annotations
+
+from baseline_watch import REQUEST_SPEEDUP, bounds, config, engine, has_bounds, learned, said
+from process import free_port
+from request_times import long_prompts, send, send_until
+from vllm_server import QUIET, draft_model, vllm
+from watch import watch
+
+PROMPT = 1500
+"""Tokens; none of them is in the prefix cache."""
+LONGER_CONTEXT = ("--max-model-len", "2048")
+PARAMETERS = {"draft_parameters": 1_574_144, "target_parameters": 2_885_888}
+"""Of both models, as ``build_models.py`` counts them."""
+WINDOW = "1m"
+LEARNING_SECONDS = 65.0
+LATER = 1.15
+"""The draft model has half of the target's layers."""
+
+
+def rounds(seed: int):
+    return [[long_prompts(PROMPT, 40, 1000 * seed + number)] for number in range(100)]
+
+
+def test_a_draft_model_delays_the_first_token_of_a_long_prompt_and_the_exporter_says_so(tmp_path, remark):
+    port = free_port()
+    learning = config(WINDOW, state={"file": str(tmp_path / "state.json")}, cost=PARAMETERS)
+    with vllm("prompts-plain", *QUIET, *LONGER_CONTEXT, port=port) as server:
+        send(server.url, rounds(0)[0])
+        with watch("prompts-plain", server.url, config=learning) as watching:
+            plain = send_until(lambda: learned(watching, LEARNING_SECONDS), server.url, rounds(1))
+            watching.settled()
+    with vllm("prompts-drafting", *QUIET, *LONGER_CONTEXT, *draft_model(4), port=port) as server:
+        send(server.url, rounds(2)[0])
+        with watch("prompts-drafting", server.url, config=learning) as watching:
+            drafting = send_until(lambda: has_bounds(watching, WINDOW), server.url, rounds(3))
+            page = watching.settled()
+            before = engine(watching)["baseline"]["time_to_first_token_seconds"]
+    after = page.sum("spec_decode_time_to_first_token_seconds", window=WINDOW)
+    truth = plain.per_request / drafting.per_request
+    remark(f"prompts of {PROMPT} tokens, K = 0: {plain}")
+    remark(f"prompts of {PROMPT} tokens, K = 4: {drafting}")
+    remark(f"exporter: first token {before * 1000:.1f} ms, then {after * 1000:.1f} ms; {said(page)}")
+    remark(f"truth: {truth:.3f} a request")
+    assert drafting.to_first_token > LATER * plain.to_first_token
+    assert after > LATER * before
+    low, _, high = bounds(page, REQUEST_SPEEDUP, WINDOW, basis="baseline")
+    assert low <= truth <= high
