@@ -54,7 +54,7 @@ class AddedTime:
     ratio: float
     """t(K)/t(0) - 1; measurement noise may make it negative."""
     with_drafter: bool
-    """Whether t(K) includes the drafter, or the target model's verification alone."""
+    """True if t(K) includes the drafter; else it is the target model's verification alone."""
 
 
 class _Part(BaseModel):

@@ -1,4 +1,4 @@
-"""What the exporter says of a speed-up and of its baseline."""
+"""Speed-ups and baseline of an exporter beside a real vLLM."""
 
 from __future__ import annotations
 
