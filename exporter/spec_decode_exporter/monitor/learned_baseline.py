@@ -91,7 +91,7 @@ class SavedPeriod:
     seconds: _Duration
     end: _UnixTime
     ended: bool
-    """Whether drafts ended it."""
+    """True if drafts ended it."""
     requests: RequestSums
     queue: QueueTimes | None
     steps: Annotated[list[SavedBlocks], Field(max_length=MAX_SAVED_LOADS)]
