@@ -35,7 +35,7 @@ class DraftCost(Protocol):
 
     @property
     def fixed_in_every_step(self) -> bool:
-        """True if steps without a draft pay c0 too."""
+        """Whether steps without a draft pay c0 too."""
 
 
 @dataclass(frozen=True, slots=True)

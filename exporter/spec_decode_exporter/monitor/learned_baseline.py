@@ -91,7 +91,7 @@ class SavedPeriod:
     seconds: _Duration
     end: _UnixTime
     ended: bool
-    """True if drafts ended it."""
+    """Whether drafts ended it."""
     requests: RequestSums
     queue: QueueTimes | None
     steps: Annotated[list[SavedBlocks], Field(max_length=MAX_SAVED_LOADS)]

@@ -89,7 +89,7 @@ _BREAK_EVEN: Final = (
     ),
     AlertCase(
         "SpecDecodeAcceptanceBelowBreakEven",
-        "is silent when the cost is only typical of the method",
+        "is silent when the cost is only the default of the method",
         _accepting(160, 62, source="typical"),
         at=62,
     ),
@@ -147,13 +147,14 @@ _LENGTH: Final = (
     ),
     AlertCase(
         "SpecDecodeAcceptanceLengthLow",
-        "is silent where it pays at every possible cost, also of a typical one",
+        "fires where only the method's default says that it pays",
         {
             **_short(30, 50),
             of("spec_decode_estimated_speedup_ratio_lower", window="5m"): gauge((50, 1.04)),
             of("spec_decode_draft_cost_ratio", source="typical"): gauge((50, 0.01)),
         },
         at=50,
+        fires=(_SHORT,),
     ),
     AlertCase(
         "SpecDecodeAcceptanceLengthLow",

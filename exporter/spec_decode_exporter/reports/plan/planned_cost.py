@@ -96,7 +96,7 @@ class Costs:
     known: float | None = None
     """c if it is given or measured, without c0: the same for every number of tokens."""
     fixed_in_every_step: bool = False
-    """True if steps without a draft pay c0 too."""
+    """Whether steps without a draft pay c0 too."""
 
     def at(self, tokens: int) -> Cost:
         """Return the cost of drafts of ``tokens``."""
