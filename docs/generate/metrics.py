@@ -73,9 +73,10 @@ _GROUPS: Final = {
     Group.DISTRIBUTION: "Spread of acceptance, over polls and not over requests. Off by default.",
     Group.PAY: (
         "Whether speculation pays, at which cost, and the recommended action. Metrics that need the "
-        "cost are absent if it is unknown; bounds of a speed-up contain its interval. The speed-up ceiling is "
-        "the effective tokens per step, else the acceptance length. Depths beyond the present positions are extrapolated: a hypothesis to "
-        "test. Verdict, advice and depths are about the evaluated window, the time since the last change: "
+        "cost are absent if it is unknown; bounds of a speed-up contain its interval. The speed-up "
+        "ceiling is the effective tokens per step, else the acceptance length. Depths beyond the "
+        "present positions are extrapolated: a hypothesis to test. Verdict, advice and depths are about "
+        "the evaluated window, the time since the last change: "
         "[semantics.md](semantics.md#evaluated-window)."
     ),
     Group.DROPS: (

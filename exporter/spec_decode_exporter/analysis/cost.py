@@ -222,12 +222,8 @@ def _by_sizes(
         if settings.verify_cost_ratio
         else _verifying(known.architecture, running_requests, tokens)
     )
-    step = around(settings.fixed_cost_ratio) if settings.fixed_cost_ratio else _sizes_step()
+    step = around(settings.fixed_cost_ratio) if settings.fixed_cost_ratio else UNKNOWN_METHOD.step
     return _ranged(CostSource.SIZES, drafter.plus(verified), step, known)
-
-
-def _sizes_step() -> Range:
-    return Range(UNKNOWN_METHOD.step.low, 0.0, UNKNOWN_METHOD.step.high)
 
 
 def _verifying(architecture: Architecture | None, running_requests: float | None, tokens: float) -> Range:

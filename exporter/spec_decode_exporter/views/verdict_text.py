@@ -255,6 +255,5 @@ _RECOMMENDATIONS: Final[Mapping[Action, Callable[[EngineSnapshot], str]]] = {
     Action.MEASURE_COST: lambda _: (
         "Measure the cost of drafting first: the findings list how, cheapest first."
     ),
-    Action.COLLECT: lambda snapshot: _COLLECT.get(snapshot.evaluation.state, _UNKNOWN),
     Action.COLLECT: _collect,
 }
