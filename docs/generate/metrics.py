@@ -92,7 +92,7 @@ _GROUPS: Final = {
         "Single requests by kind, if `requests.ingest` is on: [requests.md](requests.md). Every "
         "request has weight 1. Values are absent if no request has the data, or the cost of drafting "
         "is unknown. Requests gain if the lower bound of their speed-up is above 1, and lose if the "
-        "upper bound is below 1. With the default cost, the effect stays unclear for requests whose "
+        "upper bound is below 1. With a typical cost, the effect stays unclear for requests whose "
         "drafts give more than about one token."
     ),
     Group.INTEGRITY: "Consistency of the server's counters.",
