@@ -332,7 +332,7 @@ class TestEvaluation:
 
 
 class TestChanges:
-    """What the evaluation knows of changes that the detectors report."""
+    """Changes that the detectors report, as inputs of the evaluation."""
 
     @pytest.fixture(name="inputs_after")
     def inputs_after_fixture(self, watched, good, monkeypatch):
