@@ -232,7 +232,8 @@ def _changes() -> Panel:
 def _verdicts() -> Panel:
     panel = lines(
         "Engines by verdict",
-        "How many engines have each verdict. Red below, grey above: too little traffic to say.",
+        "How many engines have each verdict. Red below, grey above: too little traffic, or a cost that is "
+        "not known well enough.",
         [Query(by(("verdict",), FLEET("spec_decode_verdict"), "sum"), "{{verdict}}")],
         Look(unit="short", decimals=0, least=0, colour=style.by_name()),
         stacked=True,

@@ -46,8 +46,9 @@ PAY: Final = (
         rate(spec_decode_accepted_tokens_total[30m]) / rate(spec_decode_draft_tokens_total[30m])
           < @margin * avg_over_time(spec_decode_break_even_acceptance_ratio[30m])
         and increase(spec_decode_drafts_total[30m]) >= @drafts
-        # A cost that is only typical, or by sizes, is a guess: it never fires the alert.
-        and ignoring (source) last_over_time(spec_decode_draft_cost_ratio{source!~"typical|sizes"}[30m])
+        # At the lowest possible cost too. One that is only typical, or by sizes, is a guess: it never fires the alert.
+        and avg_over_time(spec_decode_break_even_cost_ratio[30m])
+          < min without (source) (avg_over_time(spec_decode_draft_cost_ratio_lower{source!~"typical|sizes"}[30m]))
         """,
     ),
     Alert(

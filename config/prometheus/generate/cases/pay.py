@@ -58,13 +58,18 @@ _SLOWDOWN: Final = (
 )
 
 
-def _accepting(tokens_a_second: float, minutes: float, source: str = "measured") -> Series:
+def _accepting(
+    tokens_a_second: float, minutes: float, source: str = "measured", lowest: float = 0.27
+) -> Series:
+    """Every step drafts four tokens, so the break-even cost is the acceptance ratio."""
     return {
         of("spec_decode_drafts_total"): counter((minutes, 200)),
         of("spec_decode_draft_tokens_total"): counter((minutes, 800)),
         of("spec_decode_accepted_tokens_total"): counter((minutes, tokens_a_second)),
         of("spec_decode_break_even_acceptance_ratio"): gauge((minutes, 0.30)),
+        of("spec_decode_break_even_cost_ratio"): gauge((minutes, tokens_a_second / 800)),
         of("spec_decode_draft_cost_ratio", source=source): gauge((minutes, 0.30)),
+        of("spec_decode_draft_cost_ratio_lower", source=source): gauge((minutes, lowest)),
     }
 
 
@@ -84,13 +89,19 @@ _BREAK_EVEN: Final = (
     AlertCase(
         "SpecDecodeAcceptanceBelowBreakEven",
         "is silent when it is hardly below: 0.29 of 0.30",
-        _accepting(232, 62),
+        _accepting(232, 62, lowest=0.30),
         at=62,
     ),
     AlertCase(
         "SpecDecodeAcceptanceBelowBreakEven",
         "is silent when the cost is only the default of the method",
         _accepting(160, 62, source="typical"),
+        at=62,
+    ),
+    AlertCase(
+        "SpecDecodeAcceptanceBelowBreakEven",
+        "is silent when the cost may be lower: it was configured for another load",
+        _accepting(160, 62, source="configured", lowest=0.15),
         at=62,
     ),
     AlertCase(
