@@ -28,6 +28,7 @@ from spec_decode_exporter.analysis.typical_costs import (
     Range,
     drafter_cost,
     drafting,
+    together,
     undrafted_steps_are_plain,
     verifying,
 )
@@ -94,6 +95,8 @@ class CostKnowledge:
     """Method in vLLM's spelling; empty if unknown."""
     architecture: Architecture | None = None
     """Architecture of the target model; None if unknown."""
+    experts_ratio: float | None = None
+    """Experts of a mixture over the experts of a token; None if unknown."""
 
 
 def cost_of(known: CostKnowledge, running_requests: float | None, tokens: float) -> Cost | None:
@@ -120,12 +123,9 @@ def cost_of(known: CostKnowledge, running_requests: float | None, tokens: float)
 def typical_cost(known: CostKnowledge, running_requests: float | None, tokens: float) -> Cost:
     """Return what drafting by the method usually costs; that of any drafter if the method is unknown."""
     drafter = drafting(drafter_cost(known.method) or UNKNOWN_METHOD, known.architecture)
-    return _ranged(
-        CostSource.TYPICAL,
-        drafter.token.plus(_verifying(known.architecture, running_requests, tokens)),
-        drafter.step,
-        known,
-    )
+    verified = _verifying(known, running_requests, tokens)
+    token, step = together(drafter.token, verified, drafter.step, tokens)
+    return _ranged(CostSource.TYPICAL, token, step, known)
 
 
 def is_near(known: float, running_requests: float) -> bool:
@@ -206,20 +206,23 @@ def _by_sizes(
     verified = (
         around(settings.verify_cost_ratio)
         if settings.verify_cost_ratio
-        else _verifying(known.architecture, running_requests, tokens)
+        else _verifying(known, running_requests, tokens)
     )
     step = around(settings.fixed_cost_ratio) if settings.fixed_cost_ratio else _sizes_step()
-    return _ranged(CostSource.SIZES, drafter.plus(verified), step, known)
+    return _ranged(CostSource.SIZES, *together(drafter, verified, step, tokens), known)
 
 
 def _sizes_step() -> Range:
     return Range(UNKNOWN_METHOD.step.low, 0.0, UNKNOWN_METHOD.step.high)
 
 
-def _verifying(architecture: Architecture | None, running_requests: float | None, tokens: float) -> Range:
+def _verifying(known: CostKnowledge, running_requests: float | None, tokens: float) -> Range:
+    def at(load: float) -> Range:
+        return verifying(known.architecture, load, tokens, known.experts_ratio)
+
     if running_requests is not None:
-        return verifying(architecture, running_requests, tokens)
-    few, many = (verifying(architecture, load, tokens) for load in _UNKNOWN_LOADS)
+        return at(running_requests)
+    few, many = map(at, _UNKNOWN_LOADS)
     return Range(min(few.low, many.low), few.guess, max(few.high, many.high))
 
 
