@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import sqrt
 
 from spec_decode_exporter.analysis.cost_curve import (
     CostCurve,
@@ -175,7 +176,9 @@ def _by_curve(curve: CostCurve, running_requests: float, known: CostKnowledge) -
 def _at_load(curve: CostCurve, point: LoadRange, running_requests: float, known: CostKnowledge) -> Cost:
     """Return the cost of a curve's point at the present load, widened if that is another one."""
     own = point.running_requests
-    factor = 1.0 if is_near(own, running_requests) else max(running_requests, 1.0) / own
+    factor = max(running_requests, 1.0) / own
+    if is_near(own, running_requests):
+        factor = 1.0 if known.architecture is Architecture.DENSE else sqrt(factor)
     low, guess, high = (curve.fixed(value) for value in point.cost)
     if curve.source is CostSource.CONFIGURED:
         low, guess, high = around(curve.fixed_cost_ratio)
@@ -187,7 +190,9 @@ def _widened(cost: Range, factor: float, architecture: Architecture | None) -> R
     """Return c at ``factor`` times the load at which it is known.
 
     It lies between c and c times the ratio of the loads: a verified token costs the same while memory limits
-    decoding, and in proportion to the load beyond. That of a mixture of experts may also fall with the load.
+    decoding, and in proportion to the load beyond. That of a mixture of experts may also fall with the load:
+    by a quarter from 4 to 8 requests, where a sixteenth of the experts is active (see ``typical_costs``).
+    Near the known load the factor is therefore 1 for a dense model, and else the root of the ratio.
     """
     low, guess, high = cost
     lower, higher = min(factor, 1.0), max(factor, 1.0)

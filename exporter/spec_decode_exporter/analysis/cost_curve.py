@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log
 
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.measured_cost import MeasuredCost
@@ -27,7 +28,12 @@ class LoadRange:
 
 @dataclass(frozen=True, slots=True)
 class CostCurve:
-    """c by load, interpolated linearly between the known loads."""
+    """c by load, interpolated linearly between the known loads.
+
+    The interval also contains the interpolation by the logarithm of the load: c of a dense model grows in
+    proportion to the load before it is bound by arithmetic; that of a mixture of experts falls with each
+    doubling.
+    """
 
     points: tuple[LoadRange, ...]
     """Known costs, ascending by load; at least one."""
@@ -46,9 +52,12 @@ class CostCurve:
         if above in {0, len(points)}:
             return points[0 if above == 0 else -1]
         begin, end = points[above - 1], points[above]
-        share = _share(running_requests, begin, end)
-        pairs = zip(begin.cost, end.cost, strict=True)
-        return LoadRange(running_requests, Range(*(low + share * (high - low) for low, high in pairs)))
+        linear, logarithmic = (
+            Range(*(low + share * (high - low) for low, high in zip(begin.cost, end.cost, strict=True)))
+            for share in _shares(running_requests, begin.running_requests, end.running_requests)
+        )
+        low, high = min(linear.low, logarithmic.low), max(linear.high, logarithmic.high)
+        return LoadRange(running_requests, Range(low, linear.guess, high))
 
     def guess(self, running_requests: float) -> StepCost:
         """Return the best guess of the cost at a load."""
@@ -109,5 +118,7 @@ def _measured(cost: MeasuredCost) -> LoadRange:
     return LoadRange(cost.running_requests, Range(cost.lower, cost.draft_cost_ratio, cost.upper))
 
 
-def _share(running_requests: float, begin: LoadRange, end: LoadRange) -> float:
-    return (running_requests - begin.running_requests) / (end.running_requests - begin.running_requests)
+def _shares(load: float, begin: float, end: float) -> tuple[float, float]:
+    """Return the place of a load between two others, linearly and by its logarithm."""
+    linear = (load - begin) / (end - begin)
+    return linear, log(load / begin) / log(end / begin) if begin > 0 else linear

@@ -13,17 +13,18 @@ what *verifying* a drafted token needs. The second depends on the load and on th
   limit takes 100, the lower one 400. Reading the KV cache of long contexts lowers the cost, so it is
   quartered there.
 - *Mixture of experts*: n tokens reach 1 - (1 - 1/r)^n of the experts, with r the number of experts over those
-  of a token, 4 to 48; ``model_architecture`` knows it for published names. In small batches each drafted token
+  of a token, 4 to 48; ``model_architecture`` has it for published names. In small batches each draft token
   activates more of them. Of a step with one token, the experts are 10 to 70 % (the rest: attention, shared
   weights, host), up to 80 % with r = 4: Mixtral's are 87 % of the weights that a token reads, those of Qwen3
-  and DeepSeek-V3 55 to 60 %. (*MoESD*, arXiv 2505.19645.) A token uses 38 % of the experts of the token before
+  and DeepSeek-V3 55 to 60 %. (*MoESD*, arXiv 2505.19645.) A token uses 38 % of the experts of the one before
   it again (Cohere, *Why MoE models get more from speculative decoding*, 2026, one model: with three draft
   tokens a step takes 1.25 times as long at one request); the range takes 20 to 50 %. A step is compute-bound
   later, since it reads more weights for the same arithmetic.
 
-The errors of a drafter, of starting it and of verifying have different causes, so they are added in quadrature
-around the guess, as independent errors of a sum are (Taylor, *An Introduction to Error Analysis*, 1997, chapter
-3): ``together``.
+The highest costs of drafting, of starting the drafter and of verifying have different causes: a small model
+with a large drafter, a slow host, an early ridge or evenly routed experts. So the distances of the upper ends
+from the guess are added in quadrature, as independent errors are (Taylor, *Introduction to Error Analysis*,
+1997, chapter 3). The lower ends have one cause, a long step of the target, so they are added as they are.
 
 Drafters, by measurements:
 
@@ -53,6 +54,10 @@ class Range(NamedTuple):
     guess: float
     high: float
 
+    @property
+    def above(self) -> float:
+        """Distance of the highest value from the best guess."""
+        return self.high - self.guess
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +168,8 @@ def verifying(
 def together(drafter: Range, verified: Range, step: Range, tokens: float) -> tuple[Range, Range]:
     """Return the cost of a draft token and c0, whose ends give the range of c0 + t·(drafter + verified).
 
-    Its lower end is the sum of the lower ends. Of the upper end, the distance from the guess is the root of
-    the sum of squares of two distances, that of the drafter (with c0) and that of verifying; each of the two
-    takes its square's share.
+    Its lower end is the sum of the lower ends. The distance of its upper end from the guess is the root of
+    the sum of squares of the parts' distances; each part takes the share of its square.
 
     Args:
         drafter: Drafting one token.
@@ -174,15 +178,12 @@ def together(drafter: Range, verified: Range, step: Range, tokens: float) -> tup
         tokens: t, the usual number of draft tokens.
     """
     drafted = max(tokens, 1.0)
-    drafting_up = drafted * (drafter.high - drafter.guess) + step.high - step.guess
-    verifying_up = drafted * (verified.high - verified.guess)
-    distance = hypot(drafting_up, verifying_up)
-    ours, theirs = (each / distance if distance else 0.0 for each in (drafting_up, verifying_up))
+    whole = hypot(drafted * drafter.above, drafted * verified.above, step.above) or 1.0
+    token = drafted * (drafter.above**2 + verified.above**2) / whole
     guess = drafter.guess + verified.guess
-    up = ours * (drafter.high - drafter.guess) + theirs * (verified.high - verified.guess)
     return (
-        Range(drafter.low + verified.low, guess, guess + up),
-        Range(step.low, step.guess, step.guess + ours * (step.high - step.guess)),
+        Range(drafter.low + verified.low, guess, guess + token),
+        Range(step.low, step.guess, step.guess + step.above**2 / whole),
     )
 
 
@@ -203,13 +204,18 @@ def fixed_tokens(method: str) -> float:
 
 
 def _dense(running: float, tokens: float) -> Range:
-    sharp = max(0.0, running * (tokens + 1) - _RIDGE.high) / (tokens * max(running, _RIDGE.high))
     smooth = running / (running + _RIDGE.guess)
+    late = max(_LATE_CORNER * running / (running + _RIDGE.low), _sharp(running, tokens, _RIDGE.low))
     return Range(
-        max(_LONG_CONTEXT * sharp, _MEMORY_BOUND.low),
+        max(_LONG_CONTEXT * _sharp(running, tokens, _RIDGE.high), _MEMORY_BOUND.low),
         _MEMORY_BOUND.guess + _CORNER * smooth,
-        min(1.0, _MEMORY_BOUND.high + _LATE_CORNER * running / (running + _RIDGE.low)),
+        min(1.0, _MEMORY_BOUND.high + late),
     )
+
+
+def _sharp(running: float, tokens: float, ridge: float) -> float:
+    """Return the cost of a token if memory and arithmetic overlap entirely: a step takes the longer one."""
+    return max(0.0, running * (tokens + 1) - max(running, ridge)) / (tokens * max(running, ridge))
 
 
 def _mixture(running: float, tokens: float, experts_ratio: float | None) -> Range:
@@ -220,7 +226,7 @@ def _mixture(running: float, tokens: float, experts_ratio: float | None) -> Rang
         experts_ratio or _GUESSED_RATIO, _EXPERTS_SHARE.guess, _NEW_EXPERTS.guess, _RIDGE.guess, _CORNER
     )
     low = min(each.token(running, tokens) for each in lows)
-    high = max(each.token(running, tokens) for each in highs)
+    high = max(max(each.token(running, tokens), each.sharp(running, tokens)) for each in highs)
     return Range(
         max(_LONG_CONTEXT * low, _MEMORY_BOUND.low),
         guess.token(running, tokens) + _MEMORY_BOUND.guess,
@@ -236,7 +242,7 @@ def _highest_share(ratio: float) -> float:
 class _Pass:
     """Time of a pass of a mixture of experts; that of one token is 1.
 
-    n independent tokens take 1 - share + share·r·(1 - (1 - 1/r)^n) to read the weights and n/ridge to compute.
+    n independent tokens take 1 - share + share·r·(1 - (1 - 1/r)^n) to read the weights, n/ridge to compute.
     """
 
     ratio: float
@@ -253,6 +259,12 @@ class _Pass:
         read = self._read(running * (1 + self.new * tokens)) - self._read(running)
         computed = running * tokens / self.ridge
         return (read + self.corner * computed) / (tokens * (self._read(running) + running / self.ridge))
+
+    def sharp(self, running: float, tokens: float) -> float:
+        """Return the same if reading and computing overlap entirely: a pass takes the longer one."""
+        plain = max(self._read(running), running / self.ridge)
+        verified = max(self._read(running * (1 + self.new * tokens)), running * (1 + tokens) / self.ridge)
+        return (verified / plain - 1) / tokens
 
     def _read(self, number: float) -> float:
         reached: float = 1 - (1 - 1 / self.ratio) ** number
