@@ -96,6 +96,8 @@ class Target:
     """A served model with the GPUs that it usually runs on, and its drafters."""
 
     name: str
+    model_name: str
+    """Under which vLLM serves it."""
     shape: Shape
     gpus: tuple[Gpu, ...]
     tensor_parallel: int
@@ -122,6 +124,7 @@ _8B = Shape(7.50 * BILLION, 32, 4096, 4096, 131_072, 128_256)
 _1B = Shape(1.24 * BILLION, 16, 2048, 2048, 32_768, 128_256)
 DENSE_8B = Target(
     "dense 8B",
+    "meta-llama/Llama-3.1-8B-Instruct",
     _8B,
     (A100, H100, L40S),
     1,
@@ -141,6 +144,7 @@ DENSE_8B = Target(
 _70B = Shape(69.5 * BILLION, 80, 8192, 8192, 327_680, 128_256)
 DENSE_70B = Target(
     "dense 70B, TP 4",
+    "meta-llama/Llama-3.1-70B-Instruct",
     _70B,
     (A100, H100, H200),
     4,
@@ -165,6 +169,7 @@ _30B_MTP = Shape(
 )
 MOE_30B = Target(
     "MoE 30B-A3B",
+    "Qwen/Qwen3-30B-A3B",
     _30B,
     (A100, H100, H200),
     1,
@@ -191,6 +196,7 @@ _DEEPSEEK_MTP = Shape(
 )
 MOE_DEEPSEEK = Target(
     "MoE DeepSeek, TP 8",
+    "deepseek-ai/DeepSeek-V3",
     _DEEPSEEK,
     (H200,),
     8,

@@ -21,11 +21,11 @@ from benchmarks.truth.server import Server
 from benchmarks.truth.shapes import Method
 from benchmarks.truth.traffic import Counts, population
 from spec_decode_exporter.analysis.evaluation import Assumptions, Evaluation, EvaluationInputs, evaluate
+from spec_decode_exporter.analysis.model_architecture import architecture_of, experts_ratio_of
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.statistics.ratio_bounds import acceptance_length_estimate
-from spec_decode_exporter.config import cost_settings
 from spec_decode_exporter.config.bench_results import DRAFT_PASS
-from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
+from spec_decode_exporter.config.cost_settings import Architecture, CostSettings, LoadCost
 from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
 from spec_decode_exporter.reports.plan.bench_commands import TIMED
 from spec_decode_exporter.window.ledger import Window
@@ -254,13 +254,19 @@ def typical(recording: Recording) -> Reported:
 
 def typical_by_kind(recording: Recording) -> Reported:
     """Evaluate with the method, and with the knowledge that the model is dense or a mixture of experts."""
-    kinds = getattr(cost_settings, "Architecture", None)
-    if kinds is None:
-        raise NotAvailableError("no setting for dense or mixture of experts")
-    kind = kinds("dense" if recording.cell.server.target.is_dense else "mixture_of_experts")
+    kind = Architecture.DENSE if recording.cell.server.target.is_dense else Architecture.MIXTURE_OF_EXPERTS
     assumptions = recording.assumptions()
-    known: dict[str, Any] = {"architecture": kind}
-    return recording.by(replace(assumptions, speculation=replace(assumptions.speculation, **known)))
+    return recording.by(replace(assumptions, speculation=replace(assumptions.speculation, architecture=kind)))
+
+
+def typical_by_name(recording: Recording) -> Reported:
+    """Evaluate with the method and the name of the model, as the exporter does with a published name."""
+    name = recording.cell.server.target.model_name
+    assumptions = recording.assumptions()
+    speculation = replace(
+        assumptions.speculation, architecture=architecture_of(name), experts_ratio=experts_ratio_of(name)
+    )
+    return recording.by(replace(assumptions, speculation=speculation))
 
 
 def _monitored(engine: FedEngine) -> Reported:
@@ -286,9 +292,9 @@ def _source(
 
 
 SOURCES = (
-    _source("experiment", experiment, "experiment", "measured", decided=0.6),
+    _source("experiment", experiment, "experiment", decided=0.6),
     _source("measured", measured, "measured", decided=0.6),
-    _source("baseline", baseline, "baseline", "measured", decided=0.6),
+    _source("baseline", baseline, "baseline", decided=0.6),
     _source("imported", imported, "imported"),
     _source("configured, no load", configured_without_load, "configured"),
     _source("configured, its load", configured_with_load, "configured"),
@@ -296,4 +302,5 @@ SOURCES = (
     _source("sizes", sizes, "sizes", "configured"),
     _source("typical", typical, "typical", "", decided=0.3),
     _source("typical, dense or MoE known", typical_by_kind, "typical", "", decided=0.3),
+    _source("typical, model named", typical_by_name, "typical", "", decided=0.3),
 )

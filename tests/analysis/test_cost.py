@@ -95,7 +95,7 @@ class TestTheInterval:
     def test_a_configured_cost_is_within_a_quarter_from_half_to_twice_its_load(self):
         settings = CostSettings(draft_cost_ratio=0.2, running_requests=16, fixed_cost_ratio=0.1)
         for running in (8, 16, 32):
-            found = cost(running, settings=settings)
+            found = cost(running, settings=settings, architecture=Architecture.DENSE)
             assert (found.low.draft_cost_ratio, found.high.draft_cost_ratio) == pytest.approx((0.15, 0.25))
             assert (found.low.fixed_cost_ratio, found.high.fixed_cost_ratio) == pytest.approx((0.075, 0.125))
 
@@ -116,6 +116,20 @@ class TestTheInterval:
             for found in (more, less):
                 assert found.low.draft_cost_ratio == pytest.approx(0.075 / 4)
                 assert found.high.draft_cost_ratio == pytest.approx(0.125 * 4)
+
+    def test_near_its_load_it_may_change_by_the_root_of_the_ratio_unless_the_model_is_dense(self):
+        settings = CostSettings(draft_cost_ratio=0.2, running_requests=16)
+        for architecture in (None, Architecture.MIXTURE_OF_EXPERTS):
+            same, more = (cost(load, settings=settings, architecture=architecture) for load in (16, 32))
+            assert (same.low.draft_cost_ratio, same.high.draft_cost_ratio) == pytest.approx((0.15, 0.25))
+            assert more.low.draft_cost_ratio == pytest.approx(0.15 / 2**0.5)
+            assert more.high.draft_cost_ratio == pytest.approx(0.25 * 2**0.5)
+
+    def test_named_experts_narrow_the_typical_cost(self):
+        known = {"method": "mtp", "architecture": Architecture.MIXTURE_OF_EXPERTS}
+        unknown, named = cost(32.0, **known), cost(32.0, **known, experts_ratio=16.0)
+        assert named.high.draft_cost_ratio < unknown.high.draft_cost_ratio
+        assert named.low.draft_cost_ratio >= unknown.low.draft_cost_ratio
 
     def test_a_cost_without_a_load_is_as_one_at_4_running(self):
         stated = CostSettings(draft_cost_ratio=0.1, running_requests=UNSTATED_LOAD)
@@ -184,6 +198,13 @@ class TestByLoad:
         assert found.draft_cost_ratio == pytest.approx(expected)
         assert (found.fixed_cost_ratio, found.source) == (0.03, CostSource.CONFIGURED)
         assert found.running_requests == known_at
+
+    def test_the_interval_between_loads_contains_the_interpolation_by_doublings(self):
+        # 16 is a third of the way from 8 to 32, and half of its two doublings: 0.133 and 0.150.
+        found = cost(16, settings=configured((8, 0.1), (32, 0.2)), architecture=Architecture.DENSE)
+        assert found.draft_cost_ratio == pytest.approx(0.4 / 3)
+        assert found.low.draft_cost_ratio == pytest.approx(0.75 * 0.4 / 3)
+        assert found.high.draft_cost_ratio == pytest.approx(1.25 * 0.15)
 
     def test_a_measured_cost_is_split_by_the_method(self):
         # eagle3: 0.10 for a step and 0.05 + 0.02 a token, so that the fixed cost is that of 1.43 tokens.

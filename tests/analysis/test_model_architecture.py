@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.analysis.model_architecture import architecture_of
+from spec_decode_exporter.analysis.model_architecture import architecture_of, experts_ratio_of
 from spec_decode_exporter.config.cost_settings import Architecture
 
 MIXTURES = [
@@ -56,3 +56,31 @@ def test_published_dense_models_are_known(name):
 @pytest.mark.parametrize("name", ["", "chat", "my-model", "prod/assistant-v2", "default", "b" * 100_000])
 def test_another_name_says_nothing(name):
     assert architecture_of(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "ratio"),
+    [
+        ("mistralai/Mixtral-8x7B-Instruct-v0.1", 4),
+        ("Qwen/Qwen3-30B-A3B", 16),
+        ("Qwen/Qwen3-235B-A22B-Instruct-2507", 16),
+        ("Qwen/Qwen3-Coder-480B-A35B-Instruct", 20),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", 51.2),
+        ("deepseek-ai/DeepSeek-V3.1", 32),
+        ("deepseek-ai/DeepSeek-R1-0528", 32),
+        ("openai/gpt-oss-20b", 8),
+        ("openai/gpt-oss-120b", 32),
+        ("moonshotai/Kimi-K2-Instruct", 48),
+        ("zai-org/GLM-4.5", 20),
+        ("zai-org/GLM-4.5-Air", 16),
+    ],
+)
+def test_the_experts_of_published_mixtures_are_known(name, ratio):
+    assert experts_ratio_of(name) == ratio
+
+
+@pytest.mark.parametrize(
+    "name", ["meta-llama/Llama-3.1-8B", "deepseek-ai/DeepSeek-R1-Distill-Llama-70B", "my-moe", "chat"]
+)
+def test_other_names_have_no_known_experts(name):
+    assert experts_ratio_of(name) is None

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.typical_costs import (
     _DRAFTERS,
+    Range,
     drafter_cost,
     drafting,
     fixed_tokens,
+    together,
     undrafted_steps_are_plain,
     verifying,
 )
@@ -54,6 +56,19 @@ def test_a_drafter_may_be_a_larger_part_of_a_mixture_of_experts():
     assert mixture == unknown == pytest.approx(1.5 * dense)
 
 
+class TestTogether:
+    def test_upper_distances_are_added_in_quadrature_and_lower_ones_as_they_are(self):
+        # Two draft tokens: distances 2·.06, 2·.06 and .07 above the guess of 2·.3 + .1.
+        token, step = together(Range(0.05, 0.1, 0.16), Range(0.1, 0.2, 0.26), Range(0.02, 0.1, 0.17), 2)
+        assert token.guess == pytest.approx(0.3)
+        assert step.high + 2 * token.high == pytest.approx(0.7 + (2 * 0.12**2 + 0.07**2) ** 0.5)
+        assert step.low + 2 * token.low == pytest.approx(0.02 + 2 * 0.15)
+
+    def test_a_single_source_of_error_keeps_its_range(self):
+        exact = Range(0.1, 0.1, 0.1)
+        assert together(Range(0.0, 0.1, 0.3), exact, exact, 4) == (Range(0.1, 0.2, pytest.approx(0.4)), exact)
+
+
 class TestVerifying:
     def test_it_is_nearly_free_for_few_requests_of_a_dense_model(self):
         assert verifying(DENSE, 1, 4).high < 0.05
@@ -69,9 +84,28 @@ class TestVerifying:
         assert few.guess > 3 * many.guess
 
     def test_two_of_eight_experts_by_hand(self):
-        # r = 4: one token reaches 1/4 of the experts, five reach 1 - .75^5 = .763, 3.05 times as many. The
-        # experts are a tenth of the step: (1 - .1 + .1·3.05 - 1)/4 = .0513, a quarter of it for long contexts.
-        assert verifying(MIXTURE, 1, 4).low == pytest.approx(0.25 * 0.0513, rel=0.01)
+        # r = 4: one token reaches 1/4 of the experts; four more that share half of theirs are as two, and three
+        # reach 1 - .75^3 = .578, 2.31 times as many. The experts are a tenth of the step, so a token costs
+        # .1·1.31/4 = .0328, a quarter of it for long contexts.
+        assert verifying(MIXTURE, 1, 4).low == pytest.approx(0.25 * 0.0328, rel=0.01)
+        assert verifying(MIXTURE, 1, 4, experts_ratio=4.0).low == verifying(MIXTURE, 1, 4).low
+
+    def test_known_experts_narrow_the_range(self):
+        for load in (1, 8, 64, 256):
+            any_of_them = verifying(MIXTURE, load, 4)
+            for ratio in (4.0, 8.0, 16.0, 32.0, 48.0):
+                named = verifying(MIXTURE, load, 4, ratio)
+                assert any_of_them.low <= named.low <= named.guess <= named.high <= any_of_them.high
+
+    def test_a_production_mixture_verifies_three_tokens_in_a_quarter_more_time(self):
+        # Cohere, 2026: 1.25 times at one request, with an eighth to a sixteenth of the experts active.
+        for ratio in (8.0, 16.0):
+            low, _, high = verifying(MIXTURE, 1, 3, ratio)
+            assert 1 + 3 * low < 1.25 < 1 + 3 * high
+
+    def test_a_sharp_ridge_is_within_the_range(self):
+        # An A100 reaches 117 operations a byte: with 128 requests every token costs as much as a plain one.
+        assert verifying(DENSE, 128, 4).high == 1.0
 
     def test_an_unknown_architecture_means_either(self):
         for load in (1, 8, 64, 256):

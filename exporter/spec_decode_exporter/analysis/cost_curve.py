@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log
 
 from spec_decode_exporter.analysis.bench_cost import BenchCost, bench_costs
 from spec_decode_exporter.analysis.cost_source import CostSource
@@ -30,7 +31,12 @@ class LoadRange:
 
 @dataclass(frozen=True, slots=True)
 class CostCurve:
-    """c by load, interpolated linearly between the known loads."""
+    """c by load, interpolated linearly between the known loads.
+
+    The interval also contains the interpolation by the logarithm of the load: c of a dense model grows in
+    proportion to the load before it is bound by arithmetic; that of a mixture of experts falls with each
+    doubling.
+    """
 
     points: tuple[LoadRange, ...]
     """Known costs, ascending by load; at least one."""
@@ -49,9 +55,13 @@ class CostCurve:
         if above in {0, len(points)}:
             return points[0 if above == 0 else -1]
         begin, end = points[above - 1], points[above]
-        share = _share(running_requests, begin, end)
-        fixed = None if begin.fixed is None or end.fixed is None else _between(share, begin.fixed, end.fixed)
-        return LoadRange(running_requests, _between(share, begin.cost, end.cost), fixed)
+        shares = _shares(running_requests, begin.running_requests, end.running_requests)
+        linear, logarithmic = (_between(share, begin.cost, end.cost) for share in shares)
+        cost = Range(min(linear.low, logarithmic.low), linear.guess, max(linear.high, logarithmic.high))
+        fixed = None
+        if begin.fixed is not None and end.fixed is not None:
+            fixed = _between(shares[0], begin.fixed, end.fixed)
+        return LoadRange(running_requests, cost, fixed)
 
     def guess(self, running_requests: float) -> StepCost:
         """Return the best guess of the cost at a load."""
@@ -134,5 +144,7 @@ def _between(share: float, begin: Range, end: Range) -> Range:
     return Range(*(low + share * (high - low) for low, high in zip(begin, end, strict=True)))
 
 
-def _share(running_requests: float, begin: LoadRange, end: LoadRange) -> float:
-    return (running_requests - begin.running_requests) / (end.running_requests - begin.running_requests)
+def _shares(load: float, begin: float, end: float) -> tuple[float, float]:
+    """Return the place of a load between two others, linearly and by its logarithm."""
+    linear = (load - begin) / (end - begin)
+    return linear, log(load / begin) / log(end / begin) if begin > 0 else linear

@@ -340,7 +340,13 @@ def _verdict(window: Window, result: WindowEvaluation, policy: Policy) -> Verdic
 
 def _knowledge(inputs: EvaluationInputs) -> CostKnowledge:
     assumptions, speculation = inputs.assumptions, inputs.assumptions.speculation
-    return CostKnowledge(assumptions.cost, inputs.costs, speculation.method, speculation.architecture)
+    return CostKnowledge(
+        assumptions.cost,
+        inputs.costs,
+        speculation.method,
+        speculation.architecture,
+        speculation.experts_ratio,
+    )
 
 
 def _cost(window: Window, known: CostKnowledge, inputs: EvaluationInputs) -> Cost | None:

@@ -1,4 +1,4 @@
-"""Architecture of a served model by its name: dense, or a mixture of experts.
+"""Architecture of a served model by its name: dense, or a mixture of experts, and of how many.
 
 A mixture of experts reads more weights for each more token of a small batch, so verifying costs more there.
 """
@@ -38,3 +38,33 @@ def architecture_of(model_name: str) -> Architecture | None:
     if _MIXTURES.search(model_name):
         return Architecture.MIXTURE_OF_EXPERTS
     return Architecture.DENSE if _DENSE.search(model_name) else None
+
+
+_EXPERTS_RATIOS: Final = tuple(
+    (re.compile(pattern, re.IGNORECASE), experts / active)
+    for pattern, experts, active in (
+        (r"mixtral|(?<!\d)8x\d+b", 8, 2),
+        (r"dbrx", 16, 4),
+        (r"qwen2-57b-a14b", 64, 8),
+        (r"qwen3-(30b-a3b|coder-30b-a3b|235b-a22b)", 128, 8),
+        (r"qwen3-coder-480b", 160, 8),
+        (r"qwen3-next", 512, 10),
+        (r"qwen3\.5-35b-a3b", 256, 8),
+        (r"deepseek-?(v3|r1(?!-distill)|chat-v3)", 256, 8),
+        (r"deepseek-?v2(?!.*-lite)(\.5)?|deepseek-coder-v2-(?!lite)", 160, 6),
+        (r"kimi-?k2", 384, 8),
+        (r"gpt-?oss-?20b", 32, 4),
+        (r"gpt-?oss-?120b", 128, 4),
+        (r"glm-?4\.[567](?!.*air)", 160, 8),
+        (r"glm-?4\.5-?air", 128, 8),
+        (r"minimax-?m2", 256, 8),
+    )
+)
+"""Routed experts of a layer and those that a token uses, by the models' config.json."""
+
+
+def experts_ratio_of(model_name: str) -> float | None:
+    """Return the experts of a mixture over the experts of a token; None for other names."""
+    if architecture_of(model_name) is not Architecture.MIXTURE_OF_EXPERTS:
+        return None
+    return next((ratio for pattern, ratio in _EXPERTS_RATIOS if pattern.search(model_name)), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spec_decode_exporter.analysis.model_architecture import architecture_of
+from spec_decode_exporter.analysis.model_architecture import architecture_of, experts_ratio_of
 from spec_decode_exporter.config.cost_settings import Architecture, SpeculativeSettings
 from spec_decode_exporter.scrape.poll.batch_schedule import NO_SCHEDULE, BatchSchedule
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
@@ -27,6 +27,8 @@ class Speculation:
     schedule: BatchSchedule = NO_SCHEDULE
     architecture: Architecture | None = None
     """Architecture of the target model; None if unknown."""
+    experts_ratio: float | None = None
+    """Experts of a mixture over the experts of a token; None if unknown."""
     expected_positions: tuple[float, ...] = ()
     """Acceptance of each position given the ones before, by the drafter's training report."""
 
@@ -67,5 +69,6 @@ def resolve(
         tokens=configured.tokens or ordered.tokens or reported.tokens,
         schedule=ordered.schedule or reported.schedule,
         architecture=configured.architecture or architecture_of(model_name),
+        experts_ratio=experts_ratio_of(model_name),
         expected_positions=configured.expected_positions,
     )

@@ -13,9 +13,18 @@ what *verifying* a drafted token needs. The second depends on the load and on th
   limit takes 100, the lower one 400. Reading the KV cache of long contexts lowers the cost, so it is
   quartered there.
 - *Mixture of experts*: n tokens reach 1 - (1 - 1/r)^n of the experts, with r the number of experts over those
-  of a token: 4 (Mixtral), 8 to 16 (Qwen3), 32 (DeepSeek-V3, gpt-oss-120b), 48 (Kimi K2). In small batches
-  each drafted token activates more of them. Of a step with one token, the experts are 10 to 70 % (the rest:
-  attention, shared weights, host). (*MoESD*, arXiv 2505.19645.)
+  of a token, 4 to 48; ``model_architecture`` has it for published names. In small batches each draft token
+  activates more of them. Of a step with one token, the experts are 10 to 70 % (the rest: attention, shared
+  weights, host), up to 80 % with r = 4: Mixtral's are 87 % of the weights that a token reads, those of Qwen3
+  and DeepSeek-V3 55 to 60 %. (*MoESD*, arXiv 2505.19645.) A token uses 38 % of the experts of the one before
+  it again (Cohere, *Why MoE models get more from speculative decoding*, 2026, one model: with three draft
+  tokens a step takes 1.25 times as long at one request); the range takes 20 to 50 %. A step is compute-bound
+  later, since it reads more weights for the same arithmetic.
+
+The highest costs of drafting, of starting the drafter and of verifying have different causes: a small model
+with a large drafter, a slow host, an early ridge or evenly routed experts. So the distances of the upper ends
+from the guess are added in quadrature, as independent errors are (Taylor, *Introduction to Error Analysis*,
+1997, chapter 3). The lower ends have one cause, a long step of the target, so they are added as they are.
 
 Drafters, by measurements:
 
@@ -32,6 +41,7 @@ Drafters, by measurements:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import hypot, inf
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.config.cost_settings import Architecture
@@ -47,6 +57,11 @@ class Range(NamedTuple):
     def plus(self, other: Range) -> Range:
         """Return the range of the sum."""
         return Range(self.low + other.low, self.guess + other.guess, self.high + other.high)
+
+    @property
+    def above(self) -> float:
+        """Distance of the highest value from the best guess."""
+        return self.high - self.guess
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +85,18 @@ _LATE_CORNER: Final = 1.3
 """Upper limit of the cost, over a smooth transition at the lowest ridge: kernels bend more sharply."""
 _LONG_CONTEXT: Final = 0.25
 """Share of the cost that remains where long contexts dominate a step."""
+_CORNER: Final = 0.8
+"""The same for the best guess, at the guessed ridge."""
 _EXPERTS_RATIOS: Final = (4.0, 8.0, 16.0, 32.0, 48.0)
 """Experts over the experts of a token, of published models."""
 _GUESSED_RATIO: Final = 16.0
 _EXPERTS_SHARE: Final = Range(0.1, 0.4, 0.7)
 """Share of the experts in the time of a step with one token."""
+_FEW_EXPERTS: Final = 4.0
+_SHARE_OF_FEW: Final = 0.8
+"""Its upper limit for models of few large experts."""
+_NEW_EXPERTS: Final = Range(0.5, 0.62, 0.8)
+"""Share of a draft token's experts that the token before it did not use."""
 _MIXTURE_DRAFTER: Final = 1.5
 """Drafters of mixtures of experts are larger, relative to what a step reads of the target."""
 
@@ -123,21 +145,50 @@ def drafting(drafter: DrafterCost, architecture: Architecture | None) -> Drafter
     return replace(drafter, token=Range(low, guess, _MIXTURE_DRAFTER * high))
 
 
-def verifying(architecture: Architecture | None, running_requests: float, tokens: float) -> Range:
+def verifying(
+    architecture: Architecture | None,
+    running_requests: float,
+    tokens: float,
+    experts_ratio: float | None = None,
+) -> Range:
     """Return the cost of verifying one draft token, in plain decode steps.
 
     Args:
         architecture: That of the target model; None if unknown, which means either.
         running_requests: Requests in a step.
         tokens: Draft tokens of each request in a step that drafts.
+        experts_ratio: Experts over the experts of a token; None if unknown.
     """
     running, drafted = max(running_requests, 1.0), max(tokens, 1.0)
     if architecture is Architecture.DENSE:
         return _dense(running, drafted)
+    mixture = _mixture(running, drafted, experts_ratio)
     if architecture is Architecture.MIXTURE_OF_EXPERTS:
-        return _mixture(running, drafted)
-    dense, mixture = _dense(running, drafted), _mixture(running, drafted)
+        return mixture
+    dense = _dense(running, drafted)
     return Range(min(dense.low, mixture.low), dense.guess, max(dense.high, mixture.high))
+
+
+def together(drafter: Range, verified: Range, step: Range, tokens: float) -> tuple[Range, Range]:
+    """Return the cost of a draft token and c0, whose ends give the range of c0 + t·(drafter + verified).
+
+    Its lower end is the sum of the lower ends. The distance of its upper end from the guess is the root of
+    the sum of squares of the parts' distances; each part takes the share of its square.
+
+    Args:
+        drafter: Drafting one token.
+        verified: Verifying it.
+        step: c0.
+        tokens: t, the usual number of draft tokens.
+    """
+    drafted = max(tokens, 1.0)
+    whole = hypot(drafted * drafter.above, drafted * verified.above, step.above) or 1.0
+    token = drafted * (drafter.above**2 + verified.above**2) / whole
+    guess = drafter.guess + verified.guess
+    return (
+        Range(drafter.low + verified.low, guess, guess + token),
+        Range(step.low, step.guess, step.guess + step.above**2 / whole),
+    )
 
 
 def undrafted_steps_are_plain(method: str) -> bool:
@@ -157,35 +208,68 @@ def fixed_tokens(method: str) -> float:
 
 
 def _dense(running: float, tokens: float) -> Range:
-    sharp = max(0.0, running * (tokens + 1) - _RIDGE.high) / (tokens * max(running, _RIDGE.high))
     smooth = running / (running + _RIDGE.guess)
+    late = max(_LATE_CORNER * running / (running + _RIDGE.low), _sharp(running, tokens, _RIDGE.low))
     return Range(
-        max(_LONG_CONTEXT * sharp, _MEMORY_BOUND.low),
-        _MEMORY_BOUND.guess + 0.8 * smooth,
-        min(1.0, _MEMORY_BOUND.high + _LATE_CORNER * running / (running + _RIDGE.low)),
+        max(_LONG_CONTEXT * _sharp(running, tokens, _RIDGE.high), _MEMORY_BOUND.low),
+        _MEMORY_BOUND.guess + _CORNER * smooth,
+        min(1.0, _MEMORY_BOUND.high + late),
     )
 
 
-def _mixture(running: float, tokens: float) -> Range:
-    low = min(_experts(ratio, running, tokens, _EXPERTS_SHARE.low) for ratio in _EXPERTS_RATIOS)
-    high = max(_experts(ratio, running, tokens, _EXPERTS_SHARE.high) for ratio in _EXPERTS_RATIOS)
-    guess = _experts(_GUESSED_RATIO, running, tokens, _EXPERTS_SHARE.guess)
-    bound_later = running / min(_EXPERTS_RATIOS)
+def _sharp(running: float, tokens: float, ridge: float) -> float:
+    """Return the cost of a token if memory and arithmetic overlap entirely: a step takes the longer one."""
+    return max(0.0, running * (tokens + 1) - max(running, ridge)) / (tokens * max(running, ridge))
+
+
+def _mixture(running: float, tokens: float, experts_ratio: float | None) -> Range:
+    ratios = _EXPERTS_RATIOS if experts_ratio is None else (experts_ratio,)
+    lows = [_Pass(ratio, _EXPERTS_SHARE.low, _NEW_EXPERTS.low) for ratio in ratios]
+    highs = [_Pass(ratio, _highest_share(ratio), _NEW_EXPERTS.high, _RIDGE.low) for ratio in ratios]
+    guess = _Pass(
+        experts_ratio or _GUESSED_RATIO, _EXPERTS_SHARE.guess, _NEW_EXPERTS.guess, _RIDGE.guess, _CORNER
+    )
+    low = min(each.token(running, tokens) for each in lows)
+    high = max(max(each.token(running, tokens), each.sharp(running, tokens)) for each in highs)
     return Range(
         max(_LONG_CONTEXT * low, _MEMORY_BOUND.low),
-        guess + _MEMORY_BOUND.guess,
-        min(1.0, high + _MEMORY_BOUND.high + bound_later / _RIDGE.low),
+        guess.token(running, tokens) + _MEMORY_BOUND.guess,
+        min(1.0, high + _MEMORY_BOUND.high),
     )
 
 
-def _experts(ratio: float, running: float, tokens: float, share: float) -> float:
-    """Return the cost of the experts that one more token of each request activates.
+def _highest_share(ratio: float) -> float:
+    return _SHARE_OF_FEW if ratio <= _FEW_EXPERTS else _EXPERTS_SHARE.high
 
-    A step with n tokens takes 1 - share + share·r·(1 - (1 - 1/r)^n) of one with a single token.
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """Time of a pass of a mixture of experts; that of one token is 1.
+
+    n independent tokens take 1 - share + share·r·(1 - (1 - 1/r)^n) to read the weights, n/ridge to compute.
     """
 
-    def step(number: float) -> float:
-        reached: float = 1 - (1 - 1 / ratio) ** number
-        return 1 - share + share * ratio * reached
+    ratio: float
+    """r."""
+    share: float
+    """Share of the experts in a pass of one token."""
+    new: float
+    """Share of a draft token's experts that the token before it did not use."""
+    ridge: float = inf
+    corner: float = _LATE_CORNER
 
-    return (step(running * (tokens + 1)) / step(running) - 1) / tokens
+    def token(self, running: float, tokens: float) -> float:
+        """Return the cost of one draft token of each of the running requests."""
+        read = self._read(running * (1 + self.new * tokens)) - self._read(running)
+        computed = running * tokens / self.ridge
+        return (read + self.corner * computed) / (tokens * (self._read(running) + running / self.ridge))
+
+    def sharp(self, running: float, tokens: float) -> float:
+        """Return the same if reading and computing overlap entirely: a pass takes the longer one."""
+        plain = max(self._read(running), running / self.ridge)
+        verified = max(self._read(running * (1 + self.new * tokens)), running * (1 + tokens) / self.ridge)
+        return (verified / plain - 1) / tokens
+
+    def _read(self, number: float) -> float:
+        reached: float = 1 - (1 - 1 / self.ratio) ** number
+        return 1 - self.share + self.share * self.ratio * reached
