@@ -77,7 +77,7 @@ def test_an_invalid_flag_exits_with_1(words, message, capsys):
 
 def test_a_plan_is_of_a_target(capsys):
     with pytest.raises(SystemExit) as ended:
-        parse(["plan"], {})
+        run()
     assert ended.value.code == 1
     assert "--target" in capsys.readouterr().err
 

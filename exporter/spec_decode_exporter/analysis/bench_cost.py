@@ -1,9 +1,18 @@
-"""Cost of drafting by the results of ``vllm bench forward``."""
+"""Cost of drafting by the results of ``vllm bench forward``.
+
+They are of exact batches on the GPU alone. They leave out:
+
+- *Sampling and the host in a plain step*: a real t(0) is longer, so the real ratio is smaller.
+- *Padding* to the sizes of the server's CUDA graphs, which are multiples of K + 1: the real ratio is larger.
+- *A draft token besides its kernels*: metadata, launch, argmax. EAGLE on an H100 took 1 ms a token, of which
+  0.6 ms were its weights (vLLM #16937).
+- *A step that drafts*: rejection sampling, and the preparation of the drafter.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from statistics import fmean, linear_regression
 
@@ -16,8 +25,14 @@ from spec_decode_exporter.analysis.typical_costs import (
 )
 from spec_decode_exporter.config.bench_results import AddedTime
 
-IMPORTED_MARGIN = 0.30
-"""Largest part of the cost that the results leave out: sampling and the host."""
+LEAST_SHARE = 0.8
+"""Least cost, relative to the results: sampling and the host take up to a fifth of a plain step."""
+LARGEST_SHARE = 1.3
+"""Largest cost, relative to the results: padding. What they leave out besides is added."""
+TOKEN_SECONDS = 0.3e-3
+"""Longest time that the results leave out of a draft token."""
+STEP_SECONDS = 0.5e-3
+"""And of a step that drafts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +64,13 @@ def _cost(running_requests: float, times: Sequence[AddedTime], method: str) -> B
         by_context[time.context_tokens].append((time.draft_tokens, time.ratio))
     # Verifying alone has no part that is independent of the number of tokens.
     per_token = fixed_tokens(method) if with_drafter else 0.0
-    fits = [_fit(points, per_token) for points in by_context.values()]
-    token, step = (_imported(values) for values in zip(*fits, strict=True))
-    if not with_drafter:
+    tokens, steps = zip(*(_fit(points, per_token) for points in by_context.values()), strict=True)
+    plain = min(time.plain_seconds for time in times)
+    if with_drafter:
+        token, step = _imported(tokens, TOKEN_SECONDS / plain), _imported(steps, STEP_SECONDS / plain)
+    else:
         drafter = drafting(drafter_cost(method) or UNKNOWN_METHOD, None)
-        token, step = token.plus(drafter.token), step.plus(drafter.step)
+        token, step = _imported(tokens).plus(drafter.token), _imported(steps).plus(drafter.step)
     return BenchCost(running_requests, token, step)
 
 
@@ -75,7 +92,6 @@ def _fit(points: Sequence[tuple[int, float]], fixed_tokens_of_method: float) -> 
     return slope, intercept
 
 
-def _imported(values: Iterable[float]) -> Range:
-    """Return the range over the contexts."""
-    known = list(values)
-    return Range(min(known), fmean(known), (1 + IMPORTED_MARGIN) * max(known))
+def _imported(values: Sequence[float], left_out: float = 0.0) -> Range:
+    """Return the range over the contexts, with the most that the results leave out."""
+    return Range(LEAST_SHARE * min(values), fmean(values), LARGEST_SHARE * max(values) + left_out)

@@ -51,7 +51,8 @@ _COVERAGE = (
 )
 _WAYS_TO_MEASURE = (
     "To know it, cheapest first: wait until the engine does not draft for ten minutes under load, or restart "
-    "it without speculation for ten minutes, and the exporter measures it; run `vllm bench forward`; serve "
+    "it without speculation for ten minutes, and the exporter measures it; run `vllm bench forward`, whose "
+    "commands `spec-decode-exporter plan bench` prints, and configure its result (cost.bench); serve "
     "one replica without speculation as the baseline of an experiment; or configure the step times with and "
     "without speculation at this load (cost.loads)."
 )

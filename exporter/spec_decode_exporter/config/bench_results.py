@@ -53,6 +53,8 @@ class AddedTime:
     """K, of each request."""
     ratio: float
     """t(K)/t(0) - 1; measurement noise may make it negative."""
+    plain_seconds: float
+    """t(0)."""
     with_drafter: bool
     """True if t(K) includes the drafter; else it is the target model's verification alone."""
 
@@ -172,6 +174,7 @@ def _added(step: _Step, plain: Sequence[_Step], passes: Sequence[_Step]) -> Adde
         base.context_tokens,
         step.draft_tokens,
         (step.microseconds + drafter) / base.microseconds - 1,
+        base.microseconds / 1e6,
         step.with_drafter or draft_pass is not None,
     )
 

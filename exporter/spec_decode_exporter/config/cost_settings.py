@@ -135,7 +135,8 @@ class CostSettings(Section):
         default=None,
         description="A file with results of `vllm bench forward` (vLLM 0.33) by load, with and without "
         "draft tokens; `spec-decode-exporter plan bench` prints the commands that write it. It is read "
-        "together with the configuration. It leaves out sampling and the host, so the cost may be 30 % more.",
+        "together with the configuration. It leaves out sampling and the host; the interval of the cost "
+        "includes them.",
     )
     _added_times: tuple[AddedTime, ...] = PrivateAttr(default=())
 
