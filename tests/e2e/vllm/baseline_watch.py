@@ -1,4 +1,4 @@
-"""What the exporter says of a speed-up and of its baseline."""
+"""Read the speed-up and the baseline of an exporter's page and API."""
 
 from __future__ import annotations
 
