@@ -43,17 +43,18 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 @dataclass(frozen=True)
 class Size:
-    """Layers and width of a target; its draft model has ``DRAFT_LAYERS`` of the same width."""
+    """Layers and widths of a target; its draft model has ``DRAFT_LAYERS`` of the same widths."""
 
     layers: int
     hidden: int
+    intermediate: int
 
     def config(self, layers: int) -> LlamaConfig:
         """Describe a model with ``layers``; all other values are the same for target and draft."""
         return LlamaConfig(
             vocab_size=VOCABULARY,
             hidden_size=self.hidden,
-            intermediate_size=2 * self.hidden,
+            intermediate_size=self.intermediate,
             num_hidden_layers=layers,
             num_attention_heads=self.hidden // HEAD_SIZE,
             num_key_value_heads=self.hidden // HEAD_SIZE,
@@ -64,7 +65,7 @@ class Size:
         )
 
 
-PAIRS = {("target", "draft"): Size(4, 256), ("deep", "deep-draft"): Size(24, 512)}
+PAIRS = {("target", "draft"): Size(4, 256, 512), ("deep", "deep-draft"): Size(24, 512, 2048)}
 """Size of each pair by the folders of target and draft."""
 
 

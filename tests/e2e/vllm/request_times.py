@@ -29,6 +29,7 @@ class Times:
     """From the request to its first token."""
     decoding: float = 0.0
     """From the first token to the last one."""
+    slowest_first_token: float = 0.0
 
     def __add__(self, other: Times) -> Times:
         """Add up two sets of requests."""
@@ -37,6 +38,7 @@ class Times:
             self.tokens + other.tokens,
             self.first_token + other.first_token,
             self.decoding + other.decoding,
+            max(self.slowest_first_token, other.slowest_first_token),
         )
 
     @property
@@ -58,7 +60,7 @@ class Times:
         """Return the means."""
         return (
             f"{self.requests} requests, {self.per_token * 1000:.2f} ms a token, "
-            f"first token {self.to_first_token * 1000:.1f} ms, {self.per_request * 1000:.0f} ms a request"
+            f"first token {self.to_first_token * 1000:.1f} ms (at most {self.slowest_first_token:.2f} s), {self.per_request * 1000:.0f} ms a request"
         )
 
 
@@ -126,4 +128,5 @@ async def _stream(session: aiohttp.ClientSession, request: Body) -> Times:
             elif chunk["usage"]:
                 tokens = chunk["usage"]["completion_tokens"]
     assert tokens == request["max_tokens"]
-    return Times(1, tokens - 1, moments[0] - began, moments[-1] - moments[0])
+    first = moments[0] - began
+    return Times(1, tokens - 1, first, moments[-1] - moments[0], first)
