@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""Speed-ups and baseline of an exporter beside a real vLLM."""
-=======
 """Read the speed-up and the baseline of an exporter's page and API."""
->>>>>>> u-vllm
 
 from __future__ import annotations
 
