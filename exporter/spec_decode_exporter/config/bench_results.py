@@ -56,7 +56,7 @@ class AddedTime:
     plain_seconds: float
     """t(0)."""
     with_drafter: bool
-    """Whether t(K) includes the drafter, or the target model's verification alone."""
+    """True if t(K) includes the drafter; else it is the target model's verification alone."""
 
 
 class _Part(BaseModel):
