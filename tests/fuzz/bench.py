@@ -9,7 +9,20 @@ from spec_decode_exporter.analysis.bench_cost import bench_costs
 from spec_decode_exporter.config.bench_results import BenchResultsError, read_bench_results
 from tests.fuzz.harness import Harness, file_of, sane
 
-_KEYS: Final = (b'"num_draft_tokens":', b'"median_us":', b'"target_and_drafter"', b'"draft-pass"')
+_WORDS: Final = (
+    "case",
+    "requests",
+    "query_len",
+    "kv_len",
+    "num_draft_tokens",
+    "median_us",
+    "ranks",
+    "timing_scope",
+    "target_only",
+    "target_and_drafter",
+    "drafter",
+    "draft-pass",
+)
 
 
 def check_bench(data: bytes) -> None:
@@ -26,4 +39,4 @@ def check_bench(data: bytes) -> None:
                 assert 0 <= low <= guess <= high < inf
 
 
-BENCH = Harness(check_bench, _KEYS, json=True)
+BENCH = Harness(check_bench, _WORDS, json=True)
