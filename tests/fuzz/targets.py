@@ -18,6 +18,7 @@ TARGETS = {
     "server-info": "servers.SERVER_INFO",
     "state": "sealed.STATE",
     "reference": "sealed.REFERENCE",
+    "bench": "bench.BENCH",
     "query": "requests.QUERY",
     "headers": "requests.HEADERS",
     "sent-requests": "wire.SENT",

@@ -107,7 +107,7 @@ def _reference(engines: int) -> bytes:
 
 
 def _bench(requests: int) -> list[object]:
-    """Return results of steps of this many requests, without and with a draft token."""
+    """Return results of steps with N requests, without and with a draft token."""
 
     def case(tokens: int) -> object:
         request = {"query_len": 1 + tokens, "kv_len": 9, "num_draft_tokens": tokens, "chunked": False}
