@@ -1,6 +1,6 @@
-"""A recording of a draft model that speeds up its server, replayed with a clock moved by hand.
+"""Recordings of draft models of two layers for a target of 24, replayed with a clock moved by hand.
 
-The truth was measured beside the recording: the same traffic with and without speculation.
+The truth was measured beside each recording: the same traffic with and without speculation.
 """
 
 from __future__ import annotations
@@ -21,33 +21,36 @@ from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 
-TRACE = Path(__file__).parents[1] / "traces" / "draft_deep.jsonl.gz"
-WALL = 1_795_330_939.9
-"""Unix time of its beginning."""
+TRACES = Path(__file__).parents[1] / "traces"
+WALLS = {"draft_deep": 1_795_330_939.9, "deep_baseline": 1_795_369_287.8}
+"""Unix time of the beginning of each."""
 TOKEN, REQUEST = 2.37, 2.28
-"""True speed-ups of its greedy requests, three at a time, with K = 4."""
+"""True speed-ups of the greedy requests of ``draft_deep``, three at a time, with K = 4."""
 GREEDY_ENDS, MIXED_ENDS = 84.0, 148.0
 SIZES = CostSettings(draft_parameters=5_769_728, target_parameters=63_463_936)
+BUSY_TOKEN, BUSY_REQUEST = 1.054, 1.002
+"""True speed-ups of ``deep_baseline``: other programs kept the processor busy while it drafted."""
+BUSY_SIZES = CostSettings(draft_parameters=8_915_456, target_parameters=101_212_672)
 
 
-def evaluated_at(moment, *, architecture=None, cost=SIZES):
-    """The evaluation at a moment of the trace."""
+def snapshot_at(moment, *, trace="draft_deep", architecture=None, cost=SIZES):
+    """The engine's state at a moment of a trace."""
     speculation = Speculation(method="draft_model", architecture=architecture)
     monitor = EngineMonitor((30.0, 60.0, 120.0), Assumptions(speculation, cost))
     reader = SampleReader()
-    with gzip.open(TRACE, "rt") as lines:
+    with gzip.open(TRACES / f"{trace}.jsonl.gz", "rt") as lines:
         rows = [row for row in map(json.loads, lines) if "page" in row and row["t"] <= moment]
     for row in rows:
         page = finish(reader.read(row["page"].encode(), with_latencies=row["histograms"]))
         [sample] = page.samples.values()
-        monitor.observe(sample, row["t"], WALL + row["t"], 1.0, 10.0)
-    return monitor.snapshot(rows[-1]["t"]).evaluation
+        monitor.observe(sample, row["t"], WALLS[trace] + row["t"], 1.0, 10.0)
+    return monitor.snapshot(rows[-1]["t"])
 
 
 @pytest.mark.parametrize("architecture", [None, Architecture.DENSE])
 @pytest.mark.parametrize("moment", [70.0, 75.0, GREEDY_ENDS])
 def test_bounds_by_the_sizes_of_the_models_contain_the_truth(architecture, moment):
-    evaluation = evaluated_at(moment, architecture=architecture)
+    evaluation = snapshot_at(moment, architecture=architecture).evaluation
     assert evaluation.cost.source is CostSource.SIZES
     for bounds in evaluation.bounds:
         assert bounds.speedup.lower <= TOKEN <= bounds.speedup.upper
@@ -57,12 +60,13 @@ def test_bounds_by_the_sizes_of_the_models_contain_the_truth(architecture, momen
 
 
 def test_that_it_pays_is_certain_only_with_a_known_architecture():
-    assert evaluated_at(GREEDY_ENDS).verdict is Verdict.UNCLEAR
-    assert evaluated_at(GREEDY_ENDS, architecture=Architecture.DENSE).verdict is Verdict.MARGINAL
+    assert snapshot_at(GREEDY_ENDS).evaluation.verdict is Verdict.UNCLEAR
+    dense = snapshot_at(GREEDY_ENDS, architecture=Architecture.DENSE)
+    assert dense.evaluation.verdict is Verdict.MARGINAL
 
 
 def test_without_sizes_there_is_no_speedup_and_no_claim():
-    evaluation = evaluated_at(GREEDY_ENDS, cost=None)
+    evaluation = snapshot_at(GREEDY_ENDS, cost=None).evaluation
     assert evaluation.verdict is Verdict.UNCLEAR
     assert evaluation.cost is None
     assert evaluation.request is None
@@ -70,9 +74,22 @@ def test_without_sizes_there_is_no_speedup_and_no_claim():
 
 def test_requests_of_mixed_temperatures_that_lose_are_found_within_the_window_since_the_change():
     """A step with drafts took 66.6 ms for 1.06 tokens, a plain one at this load 40 to 53 ms."""
-    evaluation = evaluated_at(MIXED_ENDS)
+    evaluation = snapshot_at(MIXED_ENDS).evaluation
     lower, upper = 40 / 66.6 * 1.06, 53 / 66.6 * 1.06
     estimate = evaluation.evaluated.bounds.speedup
     assert evaluation.verdict is Verdict.HARMFUL
     assert estimate.lower <= lower
     assert upper <= estimate.upper < 1
+
+
+def test_time_without_speculation_becomes_the_baseline_of_requests_after_the_restart():
+    before = snapshot_at(80.0, trace="deep_baseline", cost=BUSY_SIZES)
+    assert before.baseline.seconds == pytest.approx(78, abs=1)
+    after = snapshot_at(300.0, trace="deep_baseline", cost=BUSY_SIZES)
+    assert after.baseline.seconds == pytest.approx(84, abs=1)
+    [bounds] = [each.speedup for each in after.evaluation.bounds[-1:]]
+    assert bounds.lower <= BUSY_TOKEN <= bounds.upper
+    request = after.evaluation.request
+    assert request.basis is EndToEndBasis.BASELINE
+    assert request.bounds.lower <= BUSY_REQUEST <= request.bounds.upper
+    assert after.evaluation.verdict is Verdict.UNCLEAR
