@@ -27,7 +27,8 @@ from benchmarks.truth.server import Host, Server
 from benchmarks.truth.shapes import DENSE_8B, DENSE_70B, MOE_30B, Method, Target
 from benchmarks.truth.tables import percent, table
 from benchmarks.truth.traffic import Counts, Mix, Traffic, pace, plain_seconds
-from spec_decode_exporter.analysis.evaluation import Assumptions, Evaluation
+from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
+from spec_decode_exporter.analysis.evaluation_result import Evaluation
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.config.cost_settings import CostSettings
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from math import inf
 
 from benchmarks.options import parsed, parser
-from spec_decode_exporter.analysis.evaluation import Assumptions
+from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.schema import Metrics
 from spec_decode_exporter.metrics.catalogue import enabled_metrics

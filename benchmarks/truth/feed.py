@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from benchmarks.truth.traffic import Counts
-from spec_decode_exporter.analysis.evaluation import Assumptions
+from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.scrape.page.sample import Sample

@@ -20,7 +20,9 @@ from benchmarks.truth.feed import LENGTHS, FedEngine, windows
 from benchmarks.truth.server import Server
 from benchmarks.truth.shapes import Method
 from benchmarks.truth.traffic import Counts, population
-from spec_decode_exporter.analysis.evaluation import Assumptions, Evaluation, EvaluationInputs, evaluate
+from spec_decode_exporter.analysis.evaluation import evaluate
+from spec_decode_exporter.analysis.evaluation_inputs import Assumptions, EvaluationInputs
+from spec_decode_exporter.analysis.evaluation_result import Evaluation
 from spec_decode_exporter.analysis.model_architecture import architecture_of, experts_ratio_of
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.statistics.ratio_bounds import acceptance_length_estimate

@@ -9,7 +9,8 @@ import pytest
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
 from spec_decode_exporter.analysis.evaluated_window import Basis, Change
-from spec_decode_exporter.analysis.evaluation import Assumptions, evaluate
+from spec_decode_exporter.analysis.evaluation import evaluate
+from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.finding import FindingName
 from spec_decode_exporter.analysis.measured_cost import MeasuredCost

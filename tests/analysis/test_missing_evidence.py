@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from spec_decode_exporter.analysis.evaluated_window import since_change, unless_enough
-from spec_decode_exporter.analysis.evaluation import NO_BOUNDS
+from spec_decode_exporter.analysis.evaluation_result import NO_BOUNDS
 from spec_decode_exporter.analysis.missing_evidence import Evidence, Need, missing
 from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQUESTS
 from spec_decode_exporter.analysis.verdict import MIN_VERDICT_REQUESTS

@@ -13,7 +13,7 @@ import pytest
 
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
-from spec_decode_exporter.analysis.evaluation import Assumptions
+from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings

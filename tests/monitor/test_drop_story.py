@@ -11,7 +11,7 @@ import pytest
 
 from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.analysis.evaluated_window import Basis
-from spec_decode_exporter.analysis.evaluation import Assumptions
+from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
 from spec_decode_exporter.analysis.finding import FindingName
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation import Speculation

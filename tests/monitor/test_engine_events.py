@@ -6,7 +6,7 @@ import pytest
 
 from spec_decode_exporter.analysis.depth import Depth
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
-from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.evaluation_result import Evaluation
 from spec_decode_exporter.analysis.finding import Finding, FindingName, Severity
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State

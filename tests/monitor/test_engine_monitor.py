@@ -9,7 +9,8 @@ from math import inf
 import pytest
 
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind, DropStatus
-from spec_decode_exporter.analysis.evaluation import UNREACHABLE, Assumptions, Evaluation
+from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
+from spec_decode_exporter.analysis.evaluation_result import UNREACHABLE, Evaluation
 from spec_decode_exporter.analysis.experiments.experiment import Member, compare
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.speculation import Speculation

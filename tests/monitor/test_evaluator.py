@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from spec_decode_exporter.analysis.evaluated_window import Change
-from spec_decode_exporter.analysis.evaluation import Assumptions
+from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Verdict

@@ -8,7 +8,7 @@ from math import inf
 import pytest
 
 from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.evaluation import Assumptions
+from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.learned_baseline import (

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from spec_decode_exporter.analysis.drops.drop import DropKind
-from spec_decode_exporter.analysis.evaluation import Assumptions
+from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.monitor.learned_state import LearnedState
 from spec_decode_exporter.window.engine_history import EngineHistory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.analysis.evaluation import Assumptions
+from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
 from spec_decode_exporter.analysis.finding import FindingName
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation import Speculation

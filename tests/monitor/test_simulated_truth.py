@@ -6,7 +6,7 @@ import pytest
 
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.evaluated_window import Basis
-from spec_decode_exporter.analysis.evaluation import Assumptions
+from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Verdict

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
-from spec_decode_exporter.analysis.evaluation import UNREACHABLE, Evaluation
+from spec_decode_exporter.analysis.evaluation_result import UNREACHABLE, Evaluation
 from spec_decode_exporter.analysis.request_baseline import RequestBaseline
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.metrics.engine_metrics import ENGINE_METRICS

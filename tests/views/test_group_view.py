@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.evaluation_result import Evaluation
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.figures.figure import Unit
 from spec_decode_exporter.figures.table import FIGURES

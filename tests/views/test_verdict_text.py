@@ -12,7 +12,7 @@ from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
 from spec_decode_exporter.analysis.drops.drop import DropKind, DropStatus, LiveDrop
 from spec_decode_exporter.analysis.end_to_end import EndToEnd, EndToEndBasis
 from spec_decode_exporter.analysis.evaluated_window import Basis
-from spec_decode_exporter.analysis.evaluation import NO_BOUNDS, Evaluation
+from spec_decode_exporter.analysis.evaluation_result import NO_BOUNDS, Evaluation
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.missing_evidence import Evidence, Need
 from spec_decode_exporter.analysis.recommendation import Action

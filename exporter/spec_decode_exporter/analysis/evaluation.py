@@ -6,35 +6,36 @@ two halves, for callers that debounce the advice in between.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from spec_decode_exporter.analysis.cost import Cost, CostKnowledge, cost_of, typical_cost
 from spec_decode_exporter.analysis.cost_curve import best_curve
 from spec_decode_exporter.analysis.crossover import crossover_running_requests
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth, depths, marginal_benefits, recommended
-from spec_decode_exporter.analysis.drops.drop import DropStatus
-from spec_decode_exporter.analysis.end_to_end import EndToEnd, capped, end_to_end
+from spec_decode_exporter.analysis.end_to_end import capped, end_to_end
 from spec_decode_exporter.analysis.evaluated_window import (
     MIN_SECONDS,
     Basis,
-    Change,
     EvaluatedWindow,
     contradicts,
     since_change,
     unless_enough,
 )
-from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
-from spec_decode_exporter.analysis.finding import Finding
+from spec_decode_exporter.analysis.evaluation_inputs import EvaluationInputs
+from spec_decode_exporter.analysis.evaluation_result import (
+    NO_ADVICE,
+    NO_BOUNDS,
+    Bounds,
+    EngineAdvice,
+    Evaluated,
+    Evaluation,
+    WindowEvaluation,
+)
 from spec_decode_exporter.analysis.finding_context import FindingContext
 from spec_decode_exporter.analysis.finding_rules import findings
-from spec_decode_exporter.analysis.integrity import Check
-from spec_decode_exporter.analysis.measured_cost import MeasuredCost
-from spec_decode_exporter.analysis.missing_evidence import Need, missing
+from spec_decode_exporter.analysis.missing_evidence import missing
 from spec_decode_exporter.analysis.recommendation import Action, recommendation
-from spec_decode_exporter.analysis.request_baseline import RequestBaseline
-from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import State, drafts_what_it_finds, state
 from spec_decode_exporter.analysis.speedup import (
     SpeedupRange,
@@ -48,154 +49,13 @@ from spec_decode_exporter.analysis.statistics.ratio_bounds import (
     acceptance_ratio_estimate,
 )
 from spec_decode_exporter.analysis.verdict import Verdict, verdict
-from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import Policy
-from spec_decode_exporter.config.reference_settings import ReferenceSettings
 from spec_decode_exporter.figures.acceptance import acceptance_length_tokens, draft_length_tokens
 from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
-from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.latency import decoded_tokens
 from spec_decode_exporter.figures.server_load import drafting_requests, mean
-from spec_decode_exporter.scrape.page.engine_table import Gauge, Latency
-from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.scrape.page.engine_table import Gauge
 from spec_decode_exporter.window.ledger import Window
-
-
-@dataclass(frozen=True, slots=True)
-class Assumptions:
-    """Knowledge of an engine besides its counters, and the thresholds of its evaluation."""
-
-    speculation: Speculation = field(default_factory=Speculation)
-    cost: CostSettings | None = None
-    policy: Policy = field(default_factory=Policy)
-    reference: ReferenceSettings | None = None
-    """Acceptance to compare with; None if unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationInputs:
-    """Inputs of an evaluation besides the windows."""
-
-    assumptions: Assumptions
-    latencies: Mapping[Latency, Buckets]
-    broken: frozenset[Check]
-    speculates: bool
-    drafted_before: bool
-    """True if the engine drafted since the server's process began."""
-    costs: Sequence[MeasuredCost]
-    """Measured cost of a draft token, by load."""
-    drops: DropStatus = field(default_factory=DropStatus)
-    faster: FasterMethod | None = None
-    """Another method for the same model that is significantly faster (95 %), by an experiment."""
-    request_baseline: RequestBaseline | None = None
-    """Requests of the same model without speculation; None if unknown."""
-    change: Change | None = None
-    """Last detected change; None without one since the windows began."""
-    changes: int = 0
-    """Number of changes and window resets so far."""
-    wall: float = 0.0
-    """Unix time of the newest poll."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Estimates of one window with their bounds; None if the window has none."""
-
-    acceptance_ratio: Estimate | None
-    acceptance_length: Estimate | None
-    speedup: Estimate | None
-    """With the interval of the cost."""
-    break_even_cost: Estimate | None
-    tokens_per_step: Estimate | None = None
-
-
-class EngineAdvice(NamedTuple):
-    """Recommended action and number of draft tokens."""
-
-    action: Action = Action.COLLECT
-    tokens: int | None = None
-
-
-NO_ADVICE = EngineAdvice()
-NO_BOUNDS = Bounds(None, None, None, None)
-
-
-class WindowEvaluation(NamedTuple):
-    """Cost, bounds and speed-ups of one window."""
-
-    cost: Cost | None
-    """None if unknown."""
-    assumed: Cost
-    """The cost, or that of any drafter if it is unknown."""
-    bounds: Bounds
-    speedup: SpeedupRange | None
-    """Speed-up at the possible costs."""
-    request: EndToEnd | None
-    """Speed-up of whole requests."""
-
-
-class Evaluated(NamedTuple):
-    """Evaluated window with its cost and its bounds."""
-
-    choice: EvaluatedWindow
-    result: WindowEvaluation
-    missing: tuple[Need, ...] = ()
-    """Evidence that a verdict needs, any one of them; empty with a verdict."""
-
-    @property
-    def cost(self) -> Cost | None:
-        """Cost of speculation in the window."""
-        return self.result.cost
-
-    @property
-    def bounds(self) -> Bounds:
-        """Bounds of the window."""
-        return self.result.bounds
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """Result of an evaluation. Values that need a cost are absent if the cost is unknown."""
-
-    state: State
-    verdict: Verdict = Verdict.INSUFFICIENT
-    action: Action = Action.COLLECT
-    costs: tuple[Cost | None, ...] = ()
-    """Cost of speculation in each window, at the load of its draft tokens."""
-    crossover: float | None = None
-    """Running requests above which speculation does not pay."""
-    bounds: tuple[Bounds, ...] = ()
-    """Bounds of each window."""
-    depths: tuple[Depth, ...] = ()
-    marginal_benefits: tuple[float, ...] = ()
-    """Marginal benefit of each depth."""
-    recommended: Depth | None = None
-    findings: tuple[Finding, ...] = ()
-    faster: FasterMethod | None = None
-    """Better method, as long as an experiment shows one."""
-    requests: tuple[EndToEnd | None, ...] = ()
-    """Speed-up of whole requests in each window."""
-    request_baseline: RequestBaseline | None = None
-    """Requests without speculation, if they are known."""
-    evaluated: Evaluated | None = None
-    """Window of the verdict, the advice, the depths and the findings, with its cost and bounds."""
-    drops: DropStatus = field(default_factory=DropStatus)
-    """Drops at the moment of the evaluation."""
-    wall: float = 0.0
-    """Unix time of the evaluation."""
-
-    @property
-    def cost(self) -> Cost | None:
-        """Cost of speculation in the longest window."""
-        return self.costs[-1] if self.costs else None
-
-    @property
-    def request(self) -> EndToEnd | None:
-        """Speed-up of whole requests in the longest window."""
-        return self.requests[-1] if self.requests else None
-
-
-UNREACHABLE = Evaluation(State.UNREACHABLE)
 
 
 @dataclass(frozen=True, slots=True)

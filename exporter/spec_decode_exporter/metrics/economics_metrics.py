@@ -10,7 +10,7 @@ from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.depth import Depth
 from spec_decode_exporter.analysis.drops.drop import DropStatus
 from spec_decode_exporter.analysis.end_to_end import EndToEnd
-from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.evaluation_result import Evaluation
 from spec_decode_exporter.analysis.plain_period import PlainPeriod
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State

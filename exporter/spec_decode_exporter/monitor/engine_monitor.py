@@ -11,13 +11,9 @@ from typing import Any
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropStatus
 from spec_decode_exporter.analysis.evaluated_window import Change
-from spec_decode_exporter.analysis.evaluation import (
-    UNREACHABLE,
-    Assumptions,
-    Evaluation,
-    EvaluationInputs,
-    evaluate,
-)
+from spec_decode_exporter.analysis.evaluation import evaluate
+from spec_decode_exporter.analysis.evaluation_inputs import Assumptions, EvaluationInputs
+from spec_decode_exporter.analysis.evaluation_result import UNREACHABLE, Evaluation
 from spec_decode_exporter.analysis.experiments.experiment import OFF
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.integrity import Check, broken_checks

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from math import inf
 
-from spec_decode_exporter.analysis.evaluation import (
-    NO_ADVICE,
-    Assessment,
-    EngineAdvice,
-    Evaluation,
-    EvaluationInputs,
-    assess,
-    conclude,
-)
+from spec_decode_exporter.analysis.evaluation import Assessment, assess, conclude
+from spec_decode_exporter.analysis.evaluation_inputs import EvaluationInputs
+from spec_decode_exporter.analysis.evaluation_result import NO_ADVICE, EngineAdvice, Evaluation
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.verdict import NOT_PAYING
 from spec_decode_exporter.core.debounce import Debounce

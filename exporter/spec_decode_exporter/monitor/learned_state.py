@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropStatus
-from spec_decode_exporter.analysis.evaluation import Assumptions
+from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
 from spec_decode_exporter.analysis.measured_cost import MeasuredCost
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import drafts_what_it_finds

@@ -29,7 +29,7 @@ from spec_decode_exporter.web.page.words import NOT_SHOWN, VERDICTS, Advice, adv
 _HEADS: Final = (
     ("Engine", False, ""),
     ("State", False, ""),
-    ("Verdict", True, "With the estimated speed-up, where the cost of drafting is known"),
+    ("Verdict", False, "With the speed-up of a request, over the time that the verdict covers"),
     ("Acceptance", False, "Accepted tokens over draft tokens, in each window and over the last minutes"),
     ("Length", True, "Mean tokens of a draft, bonus token included, with 95 % bounds"),
     ("K", False, "Number of draft tokens, and the recommended number"),
