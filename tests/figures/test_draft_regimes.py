@@ -18,7 +18,6 @@ from spec_decode_exporter.figures.positions import (
     drafted_up_to,
     drafts_with,
     highest_survival,
-    pooled_acceptance_ratio,
     position_acceptance_ratios,
 )
 from spec_decode_exporter.scrape.page.engine_table import Counter
@@ -78,7 +77,6 @@ def test_a_position_counts_the_drafts_that_had_it(window_of):
     assert position_acceptance_ratios(window) == [36 / 40, 21 / 40, 6 / 10, 6 / 10]
     assert conditional_acceptance_ratios(window) == [36 / 40, 21 / 36, 6 / 6, 6 / 6]
     assert decay_ratio(window) == (15 + 18) / (30 + 18)
-    assert pooled_acceptance_ratio(window) == (45 + 24) / (30 + 30 + 10 + 18)
     assert [drafts_with(window, position) for position in range(4)] == [40, 40, 10, 10]
     assert [highest_survival(window, position) for position in range(4)] == [0.9, 0.525, 0.6, 0.6]
     assert [drafted_up_to(window, tokens) for tokens in range(5)] == [0, 1, 2, 90 / 40, 100 / 40]
@@ -94,7 +92,7 @@ def test_a_position_that_no_draft_had_has_no_value(window_of):
     window = window_of([increment([2] * 50, [2] * 25 + [0] * 25, 4)] * 4)
     assert position_acceptance_ratios(window) == [0.5, 0.5, None, None]
     assert conditional_acceptance_ratios(window) == [0.5, 1.0, None, None]
-    assert (decay_ratio(window), pooled_acceptance_ratio(window)) == (1.0, 50 / 75)
+    assert decay_ratio(window) == 1.0
 
 
 @given(st.lists(st.integers(1, 4), min_size=20, max_size=40), st.integers(0, 2**32))

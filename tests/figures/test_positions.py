@@ -14,7 +14,6 @@ from spec_decode_exporter.figures.positions import (
     conditional_acceptance_ratios,
     decay_ratio,
     least_drafted,
-    pooled_acceptance_ratio,
     position_acceptance_ratios,
 )
 
@@ -92,58 +91,6 @@ def test_accepted_lengths_equal_those_of_counted_single_drafts(make_window, leng
     for place, survival in enumerate(position_acceptance_ratios(window)):
         if survival:
             assert survival == pytest.approx(prod(conditional[: place + 1]))
-
-
-def test_the_pooled_acceptance_of_the_example(worked):
-    # 100 first tokens, and 80 + 65 + 50 that come after an accepted one
-    assert pooled_acceptance_ratio(worked) == 230 / 295
-
-
-@pytest.mark.parametrize("tokens", [1, 2, 4, 8])
-def test_the_pooled_acceptance_is_the_same_for_every_draft_length(make_window, tokens):
-    counts = [4**10 // 4 ** (position + 1) for position in range(tokens)]
-    window = make_window(4**10, tokens * 4**10, sum(counts), positions=counts)
-    assert pooled_acceptance_ratio(window) == 0.25
-
-
-def test_only_drafted_tokens_are_trials(make_window):
-    # Two of four tokens drafted, all accepted.
-    assert pooled_acceptance_ratio(make_window(100, 200, 200, positions=(100, 100, 0, 0))) == 1.0
-    assert pooled_acceptance_ratio(make_window(100, 250, 200, positions=(100, 100, 0, 0))) == 200 / 250
-    assert pooled_acceptance_ratio(make_window(100, 400, 200, positions=(100, 100, 0, 0))) == 200 / 300
-
-
-def test_the_pooled_acceptance_without_drafts_has_no_value(make_window):
-    assert pooled_acceptance_ratio(make_window(0, 0, 0, positions=(0, 0))) is None
-    assert pooled_acceptance_ratio(make_window(positions=(0, 0))) is None
-    assert pooled_acceptance_ratio(make_window(100, 200, 0, positions=(0, 0))) == 0.0
-
-
-def test_an_engine_without_positions_has_no_pooled_acceptance(make_window):
-    assert pooled_acceptance_ratio(make_window(100, 200, 50)) is None
-    # K is known by T / D, so the window has positions, all of them 0.
-    assert pooled_acceptance_ratio(make_window(100, 200, 50, positions=(0, 0))) is None
-
-
-@given(
-    st.lists(st.tuples(st.integers(1, 8), st.integers(0, 8)), min_size=1, max_size=100), st.integers(8, 12)
-)
-def test_the_pooled_acceptance_is_at_most_that_of_counted_single_tokens(make_window, drafts, tokens):
-    """Equal if every draft has K tokens."""
-    drafts = [(drafted, min(accepted, drafted)) for drafted, accepted in drafts]
-    lengths = [accepted for _, accepted in drafts]
-
-    def found(drafted, tokens):
-        counts = [sum(length > place for length in lengths) for place in range(tokens)]
-        return pooled_acceptance_ratio(make_window(len(drafts), sum(drafted), sum(lengths), positions=counts))
-
-    def counted(drafted):
-        return sum(lengths) / sum(min(d, a + 1) for d, a in zip(drafted, lengths, strict=True))
-
-    drafted = [length for length, _ in drafts]
-    assert found(drafted, tokens) <= counted(drafted) + 1e-12
-    full = [tokens] * len(drafts)
-    assert found(full, tokens) == pytest.approx(counted(full))
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_a_typical_cost_is_counted():
     pay = sums_of(
         [RequestRecord("llama", 10, 40, 20, 4, target=target) for target in ("", "a", "a", "b")]
     ).speedup
-    assert (pay.requests, pay.default_costs) == (3, 2)
+    assert (pay.requests, pay.typical_costs) == (3, 2)
     assert pay.costs / pay.drafts == pytest.approx((0.2 + 2 * 0.05) / 3)
 
 

@@ -106,26 +106,6 @@ def least_drafted(window: Window, position: int) -> float:
     return min(max((drafted - position * drafts) / (len(window.positions) - position), 0.0), drafts)
 
 
-def pooled_acceptance_ratio(window: Window) -> float | None:
-    """Return the conditional acceptance pooled over all positions: A / min(T, D + A - a_{K-1}).
-
-    The share of accepted tokens among those whose predecessors were all accepted. Unlike the acceptance rate
-    it does not fall with K. A draft is one trial, and one more after each accepted token except the K-th. If
-    drafts are shorter than K, the formula counts trials that did not happen, but at most T.
-    """
-    drafts, drafted = window[Counter.DRAFTS], window[Counter.DRAFT_TOKENS]
-    accepted = window[Counter.ACCEPTED_TOKENS]
-    if drafts is None or drafted is None or accepted is None or not window.positions:
-        return None
-    if not tells_positions(window):
-        return None
-    regimes = draft_regimes(window)
-    if regimes:
-        survivors = sum(sum(regime.positions) for regime in regimes)
-        return ratio(survivors, sum(sum(regime.reached) for regime in regimes))
-    return ratio(accepted, min(drafted, drafts + accepted - window.positions[-1]))
-
-
 def decay_ratio(window: Window) -> float | None:
     """Return the pooled decay (a_1 + … + a_{K-1}) / (a_0 + … + a_{K-2}); 1 is no decay.
 

@@ -119,11 +119,11 @@ def _on_pathological(summary: Summary) -> Iterator[str]:
 def _on_cost(summary: Summary, evaluated: Sequence[EvaluatedGroup]) -> Iterator[str]:
     if summary.totals.requests >= MIN_REQUESTS and not summary.evaluated:
         yield "The cost of drafting is unknown, so the effect on requests is unknown: configure `cost`."
-    elif any(group.sums.speedup.default_costs for group in evaluated):
-        yield from _on_default_cost(summary, evaluated)
+    elif any(group.sums.speedup.typical_costs for group in evaluated):
+        yield from _on_typical_cost(summary, evaluated)
 
 
-def _on_default_cost(summary: Summary, evaluated: Sequence[EvaluatedGroup]) -> Iterator[str]:
+def _on_typical_cost(summary: Summary, evaluated: Sequence[EvaluatedGroup]) -> Iterator[str]:
     slower = [group for group in _with_effect(evaluated, Effect.UNCLEAR) if group.speedup.value < 1]
     if slower:
         named = _named(slower, summary.totals.requests)

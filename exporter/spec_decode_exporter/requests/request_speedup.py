@@ -68,7 +68,7 @@ class SpeedupSums:
     """c, weighted by drafts."""
     fixed_costs: float = 0.0
     """c0, weighted by the steps that pay it."""
-    default_costs: int = 0
+    typical_costs: int = 0
     """Requests whose cost is the method's typical cost."""
 
 
@@ -134,7 +134,7 @@ def _sums_at(requests: Sequence[RequestWork], cost: Cost) -> SpeedupSums:
         below_break_even=sum(map(lt, xs, ys)),
         costs=sum(drafts) * cost.draft_cost_ratio,
         fixed_costs=sum(paying) * cost.fixed_cost_ratio,
-        default_costs=len(requests) if cost.source is CostSource.TYPICAL else 0,
+        typical_costs=len(requests) if cost.source is CostSource.TYPICAL else 0,
     )
 
 
