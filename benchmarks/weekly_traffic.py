@@ -23,7 +23,7 @@ from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
 from spec_decode_exporter.analysis.drops.mix import TypeSums
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.monitor.drops.drop_detector import DecodeSteps, DropDetector
-from spec_decode_exporter.monitor.drops.request_mix import TypeTotals, no_types
+from spec_decode_exporter.monitor.drops.traffic_mix import TypeTotals, no_types
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Random: TypeAlias = np.random.Generator

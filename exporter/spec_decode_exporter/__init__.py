@@ -11,7 +11,7 @@ from spec_decode_exporter.core.version import REVISION, __version__
 
 if TYPE_CHECKING:
     from spec_decode_exporter.config.errors import ConfigError
-    from spec_decode_exporter.core.errors import ExporterError
+    from spec_decode_exporter.core.user_errors import ExporterError
     from spec_decode_exporter.reports.observe.session import observe, observe_async
     from spec_decode_exporter.views.models import EngineView, ObservationView, TargetView, WindowView
 
@@ -31,7 +31,7 @@ __all__ = [
 _MODULES = {
     "ConfigError": "config.errors",
     "EngineView": "views.models",
-    "ExporterError": "core.errors",
+    "ExporterError": "core.user_errors",
     "ObservationView": "views.models",
     "TargetView": "views.models",
     "WindowView": "views.models",

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from spec_decode_exporter.cli.main import parse
-from spec_decode_exporter.core.errors import UsageError
+from spec_decode_exporter.core.user_errors import UsageError
 
 
 def test_a_flag_overrides_a_switch_of_the_environment():

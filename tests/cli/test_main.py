@@ -9,7 +9,7 @@ import pytest
 from spec_decode_exporter.cli import main as cli
 from spec_decode_exporter.cli.main import build_parser, parse
 from spec_decode_exporter.config.errors import ConfigError, Problem
-from spec_decode_exporter.core.errors import UsageError
+from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.plan.model_config import ModelError
 from spec_decode_exporter.web.server.listen import ListenError
 

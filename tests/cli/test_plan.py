@@ -10,7 +10,7 @@ import pytest
 
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.plan import wanted_of
-from spec_decode_exporter.core.errors import UsageError
+from spec_decode_exporter.core.user_errors import UsageError
 
 PAIR = ("--target", "70B", "--draft", "8B", "--gpus", "2")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spec_decode_exporter.cli.main import parse
-from spec_decode_exporter.core.errors import ExporterError
+from spec_decode_exporter.core.user_errors import ExporterError
 
 MTP = ("--target", "m", "--method", "mtp")
 

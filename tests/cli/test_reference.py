@@ -10,7 +10,7 @@ import pytest
 
 from spec_decode_exporter.cli import reference
 from spec_decode_exporter.cli.main import parse
-from spec_decode_exporter.core.errors import UsageError
+from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.reference_file import read
 from tests.reports.conftest import references
 

@@ -7,7 +7,7 @@ import pytest
 
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.run import _raise_file_limit, _watched
-from spec_decode_exporter.core.errors import UsageError
+from spec_decode_exporter.core.user_errors import UsageError
 
 
 def test_automatic_reload_needs_a_file():

@@ -14,7 +14,7 @@ import trustme
 from pydantic import SecretStr
 
 from spec_decode_exporter.cli.main import parse
-from spec_decode_exporter.core.errors import UsageError
+from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.web.security.check_queue import MAX_CHECKS
 from spec_decode_exporter.web.security.guard import _credentials
 from spec_decode_exporter.web.security.hosts import AllowedHosts

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.core.errors import UsageError
+from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.scrape.http.client import USER_AGENT_PREFIX
 from spec_decode_exporter.web.application import create_app

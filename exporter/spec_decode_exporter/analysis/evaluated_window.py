@@ -74,7 +74,7 @@ class EvaluatedWindow:
         return self.basis is Basis.LONGEST and self.is_whole
 
 
-class WindowBounds(Protocol):
+class ComparedBounds(Protocol):
     """Bounds of a window; None if it has none."""
 
     @property
@@ -101,7 +101,7 @@ def since_change(windows: Sequence[Window], change: Change | None) -> EvaluatedW
     return EvaluatedWindow(_trimmed(longest), Basis.LONGEST, longest.length)
 
 
-def unless_enough(evaluated: EvaluatedWindow, bounds: WindowBounds) -> EvaluatedWindow:
+def unless_enough(evaluated: EvaluatedWindow, bounds: ComparedBounds) -> EvaluatedWindow:
     """Return the window if it has enough data; otherwise mark it as partial, so that it has no verdict."""
     seconds, longest = evaluated.window.seconds, evaluated.longest
     has_bounds = bounds.acceptance_length is not None and seconds >= min(MIN_SECONDS, longest / 2)
@@ -110,7 +110,9 @@ def unless_enough(evaluated: EvaluatedWindow, bounds: WindowBounds) -> Evaluated
     return replace(evaluated, window=replace(evaluated.window, length=longest))
 
 
-def contradicts(shorter: WindowBounds, longer: WindowBounds, verdict: Verdict, policy: SpeedupPolicy) -> bool:
+def contradicts(
+    shorter: ComparedBounds, longer: ComparedBounds, verdict: Verdict, policy: SpeedupPolicy
+) -> bool:
     """Return whether a shorter window and the ``verdict`` of a longer one cannot both be right now.
 
     Either the bounds of a figure have nothing in common, or the shorter window's bounds of the speed-up

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from spec_decode_exporter.config.environment import FromVariable
-from spec_decode_exporter.core.errors import UsageError
+from spec_decode_exporter.core.user_errors import UsageError
 
 ENVIRONMENT_PREFIX: Final = "SPEC_DECODE_EXPORTER_"
 

@@ -12,7 +12,7 @@ from typing import Final, NoReturn, Protocol, cast
 
 from spec_decode_exporter.cli.flags import ENVIRONMENT_PREFIX
 from spec_decode_exporter.config.errors import ConfigError
-from spec_decode_exporter.core.errors import ExporterError, UsageError
+from spec_decode_exporter.core.user_errors import ExporterError, UsageError
 from spec_decode_exporter.core.version import REVISION, __version__
 
 

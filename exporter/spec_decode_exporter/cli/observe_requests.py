@@ -17,7 +17,7 @@ from spec_decode_exporter.config.http_settings import HttpSettings, Section
 from spec_decode_exporter.config.source import FLAGS, Source
 from spec_decode_exporter.config.values import Context
 from spec_decode_exporter.core.bounded_json import TooManyValuesError, check_values
-from spec_decode_exporter.core.errors import ExporterError
+from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.scrape.http.client import Client
 from spec_decode_exporter.scrape.http.credentials_check import credential_mistake
 from spec_decode_exporter.scrape.poll_errors import PollError

@@ -6,7 +6,7 @@ import os
 import sys
 from io import TextIOWrapper
 
-from spec_decode_exporter.core.errors import UsageError
+from spec_decode_exporter.core.user_errors import UsageError
 
 
 def require_stdout(noun: str) -> None:

@@ -13,7 +13,7 @@ from spec_decode_exporter.cli import plan_bench
 from spec_decode_exporter.cli.flag_values import above_zero, memory, ratio, reader, share, whole
 from spec_decode_exporter.cli.flags import destination
 from spec_decode_exporter.cli.output import require_stdout, write_stdout
-from spec_decode_exporter.core.errors import UsageError
+from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.exit_status import PLAN
 from spec_decode_exporter.reports.markdown import markdown_report
 from spec_decode_exporter.reports.plan.checkpoint import model_of

@@ -19,9 +19,9 @@ from spec_decode_exporter.cli.observe_config import add_settings, read_config
 from spec_decode_exporter.cli.output import write_stdout
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core.clock import Clock, SystemClock
-from spec_decode_exporter.core.errors import UsageError
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.number_formats import plural
+from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.exit_status import COMPARISON, ExitStatus
 from spec_decode_exporter.reports.markdown import markdown_report
 from spec_decode_exporter.reports.reference.comparison_json import as_json

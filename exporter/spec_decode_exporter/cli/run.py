@@ -22,8 +22,8 @@ from spec_decode_exporter.cli.setting_flags import RUN_FLAGS, add_server_flags, 
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.background_tasks import Background
 from spec_decode_exporter.core.clock import SystemClock
-from spec_decode_exporter.core.errors import UsageError
 from spec_decode_exporter.core.log import configure_log
+from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.web.security.hosts import AllowedHosts
 from spec_decode_exporter.web.server.listen import parse_address

@@ -17,7 +17,7 @@ from spec_decode_exporter.cli.setting_flags import (
 )
 from spec_decode_exporter.config.environment import FromVariable
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config, SpeculativeSettings, TargetSettings
-from spec_decode_exporter.core.errors import UsageError
+from spec_decode_exporter.core.user_errors import UsageError
 
 
 def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Config:

@@ -11,7 +11,7 @@ import structlog
 
 from spec_decode_exporter.cli.flags import Flags, destination, unchanged
 from spec_decode_exporter.config.environment import FromVariable
-from spec_decode_exporter.core.errors import UsageError
+from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.discovery.vllm_command_line import config_speculation
 
 SPECULATIVE_CONFIG: Final = "--speculative.config"

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from spec_decode_exporter.core.bounded_file import read_bounded
 from spec_decode_exporter.core.bounded_json import decode
-from spec_decode_exporter.core.errors import ExporterError
+from spec_decode_exporter.core.user_errors import ExporterError
 
 MAX_BYTES: Final = 16 * 2**20
 """Maximum size of the results, in bytes. Nine loads with three numbers of draft tokens are 1 MiB."""

@@ -25,7 +25,7 @@ from spec_decode_exporter.core.throttle import Throttle
 from spec_decode_exporter.figures.latency import counts_tokens_as_steps
 from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.monitor.analysis_errors import AnalysisErrors
-from spec_decode_exporter.monitor.drops.request_mix import TypeTotals, no_types
+from spec_decode_exporter.monitor.drops.traffic_mix import TypeTotals, no_types
 from spec_decode_exporter.monitor.engine_events import (
     EngineChangeNotifier,
     check_event,

@@ -42,7 +42,7 @@ _UnixTime = Annotated[float, Field(ge=0, le=_MAX_UNIX_TIME, allow_inf_nan=False)
 
 
 @dataclass(slots=True)
-class RequestSums:
+class PlainRequests:
     """Sums over the requests of a period; older ones have less weight."""
 
     first_tokens: Sum = 0.0
@@ -92,7 +92,7 @@ class SavedPeriod:
     end: _UnixTime
     ended: bool
     """True if drafts ended it."""
-    requests: RequestSums
+    requests: PlainRequests
     queue: QueueTimes | None
     steps: Annotated[list[SavedBlocks], Field(max_length=MAX_SAVED_LOADS)]
 
@@ -106,7 +106,7 @@ class _Period:
     def __init__(self) -> None:
         self.seconds = 0.0
         self.end = 0.0
-        self.requests = RequestSums()
+        self.requests = PlainRequests()
         self.queue: QueueTimes | None = None
         self.steps = StepsByLoad()
 

@@ -13,7 +13,7 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import drafts_what_it_finds
 from spec_decode_exporter.analysis.typical_costs import fixed_tokens, undrafted_steps_are_plain
 from spec_decode_exporter.monitor.drops.drop_detector import DecodeSteps, DropDetector
-from spec_decode_exporter.monitor.drops.request_mix import TypeTotals, no_types
+from spec_decode_exporter.monitor.drops.traffic_mix import TypeTotals, no_types
 from spec_decode_exporter.monitor.learned_baseline import LearnedBaseline
 from spec_decode_exporter.monitor.step_times import PlainTimes, StepTimes, times_by_load
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency

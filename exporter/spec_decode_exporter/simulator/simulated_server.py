@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from spec_decode_exporter.core.clock import Clock, SystemClock
-from spec_decode_exporter.core.errors import ExporterError
+from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.simulator.front_end import FrontEnd
 from spec_decode_exporter.simulator.unix_time import UnixTime
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from spec_decode_exporter.simulator.scenario import Restart, Scenario
     from spec_decode_exporter.simulator.simulated_request import SimulatedRequest
-    from spec_decode_exporter.simulator.timeline import Change, Conditions
+    from spec_decode_exporter.simulator.timeline import ConditionChange, Conditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Simulation:
         self._changes = changes(scenario)
         first = next(self._changes)
         self._conditions: Conditions = first.conditions
-        self._next: Change | None = next(self._changes, None)
+        self._next: ConditionChange | None = next(self._changes, None)
         self._up_at = math.inf
         self.serving = True
         """False while the server is down."""
@@ -80,7 +80,7 @@ class Simulation:
             for engine in self.life.engines:
                 engine.advance(moment)
 
-    def _change(self, change: Change) -> None:
+    def _change(self, change: ConditionChange) -> None:
         self._next = next(self._changes, None)
         self._conditions = change.conditions
         if change.restart is not None:

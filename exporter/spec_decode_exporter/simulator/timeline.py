@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from spec_decode_exporter.simulator.scenario import (
-        Acceptance,
         AcceptanceChange,
+        Acceptance,
         Load,
         Outputs,
         Phase,
@@ -82,7 +82,7 @@ class Conditions:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ConditionChange:
     """Conditions from ``at`` on, after a restart if there is one."""
 
     at: float
@@ -90,15 +90,15 @@ class Change:
     restart: Restart | None = None
 
 
-def changes(scenario: Scenario) -> Iterator[Change]:
+def changes(scenario: Scenario) -> Iterator[ConditionChange]:
     """Yield all changes in order, the first at 0; endless if the scenario repeats."""
     for cycle in count():
         begin = cycle * (scenario.repeat or 0.0)
         conditions = _first(scenario)
-        yield Change(begin, conditions)
+        yield ConditionChange(begin, conditions)
         for phase in scenario.phases:
             conditions = conditions.after(phase, begin + phase.at)
-            yield Change(begin + phase.at, conditions, phase.restart)
+            yield ConditionChange(begin + phase.at, conditions, phase.restart)
         if scenario.repeat is None:
             return
 

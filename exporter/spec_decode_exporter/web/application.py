@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from aiohttp import hdrs, web
 
-from spec_decode_exporter.core.errors import UsageError
+from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.metrics.exposition import Exposition
 from spec_decode_exporter.scrape.http.client import USER_AGENT_PREFIX
 from spec_decode_exporter.web import admin

@@ -12,7 +12,7 @@ from spec_decode_exporter.scrape.page.engine_table import (
     EngineMark,
     Gauge,
     Latency,
-    Lengths,
+    TokenLengths,
 )
 
 
@@ -39,7 +39,7 @@ def test_names_have_the_ending_that_their_kind_of_quantity_has(kind):
     endings = {
         Counter: ("_total", "_count", "_sum"),
         Latency: ("_bucket",),
-        Lengths: ("_bucket",),
+        TokenLengths: ("_bucket",),
         EngineMark: ("_total", "_created", "_efficiency"),
         Gauge: ("",),
     }
@@ -49,7 +49,7 @@ def test_names_have_the_ending_that_their_kind_of_quantity_has(kind):
 
 def test_every_counter_and_gauge_is_published_by_an_engine():
     told = {(type(meaning.quantity), meaning.quantity) for meaning in MEANINGS.values()}
-    assert told >= {(type(one), one) for one in (*Counter, *Gauge, *Latency, *Lengths, *EngineMark)}
+    assert told >= {(type(one), one) for one in (*Counter, *Gauge, *Latency, *TokenLengths, *EngineMark)}
 
 
 def test_only_buckets_are_read_less_often():

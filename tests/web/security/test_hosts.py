@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from spec_decode_exporter.core.errors import UsageError
+from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.security.hosts import AllowedHosts, Authority, is_foreign, parse_authority
 

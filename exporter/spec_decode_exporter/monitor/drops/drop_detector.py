@@ -13,7 +13,6 @@ from spec_decode_exporter.analysis.drops.drop import ALWAYS_COUNTED, DropChange,
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.monitor.drops.drafting_drop import DraftingDropDetector
 from spec_decode_exporter.monitor.drops.interval import Interval
-from spec_decode_exporter.monitor.drops.request_mix import TypeTotals, no_types
 from spec_decode_exporter.monitor.drops.slow_drop import SlowDropDetector, SlowState
 from spec_decode_exporter.monitor.drops.sudden_drop import (
     INTERVAL_SECONDS,
@@ -21,6 +20,7 @@ from spec_decode_exporter.monitor.drops.sudden_drop import (
     SuddenDropDetector,
     SuddenState,
 )
+from spec_decode_exporter.monitor.drops.traffic_mix import TypeTotals, no_types
 from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
 
 RECENT_SECONDS: Final = 30.0

@@ -5,7 +5,7 @@ below all of these that are known:
 
 - the eight hours before the last hour;
 - the same hour of the days before (``HourBaseline``);
-- the eight hours, at the present mix of request types (``RequestMix``).
+- the eight hours, at the present mix of request types (``TrafficMix``).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from spec_decode_exporter.monitor.drops.alarm import Alarm, Cusum, DropStep
 from spec_decode_exporter.monitor.drops.baseline import Baseline
 from spec_decode_exporter.monitor.drops.hour_baseline import HourBaseline
 from spec_decode_exporter.monitor.drops.interval import Interval, IntervalSplitter
-from spec_decode_exporter.monitor.drops.request_mix import RequestMix, TypeTotals, no_types
 from spec_decode_exporter.monitor.drops.slow_noise import Shortfalls, SlowNoise
+from spec_decode_exporter.monitor.drops.traffic_mix import TrafficMix, TypeTotals, no_types
 
 INTERVAL_SECONDS: Final = 600.0
 LAG_SECONDS: Final = 3600.0
@@ -91,7 +91,7 @@ class SlowDropDetector:
         self.state = SlowState()
         self._fall = Alarm([Cusum()])
         """Falls whatever the mix of requests: one without a drop is a change of the traffic."""
-        self._mix = RequestMix(
+        self._mix = TrafficMix(
             types, lag=round(LAG_SECONDS / INTERVAL_SECONDS), memory=MEMORY / INTERVAL_SECONDS
         )
 

@@ -11,7 +11,7 @@ from typing import Final, TextIO
 
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core import number_formats as numbers
-from spec_decode_exporter.core.errors import ExporterError
+from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.reports.escape import clipped
 from spec_decode_exporter.reports.markdown import markdown_report
 from spec_decode_exporter.reports.observe.observe_report import json_report, report

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spec_decode_exporter.config.bench_results import DRAFT_PASS
-from spec_decode_exporter.core.errors import ExporterError
+from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.reports.plan.draft_method import DRAFT_MODEL, SEARCHES
 
 OWN_DRAFT: Final = ("eagle", "eagle3", "dflash", "dspark")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from spec_decode_exporter.core.errors import ExporterError
+from spec_decode_exporter.core.user_errors import ExporterError
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Final
 from spec_decode_exporter.analysis.comparison.measure import added, measure
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.errors import ExporterError
+from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
 from spec_decode_exporter.reports.observe.session import Observation, ObservedFleet

@@ -51,7 +51,7 @@ class Latency(StrEnum):
     QUEUE = "queue"
 
 
-class Lengths(Enum):
+class TokenLengths(Enum):
     """Histogram of lengths in tokens. It is not exported: bounds depend on how much lengths differ."""
 
     ANSWERS = auto()
@@ -71,7 +71,7 @@ class EngineMark(Enum):
     """Accepted tokens at each draft position; one series for each ``position``."""
 
 
-Quantity = Counter | Gauge | Latency | Lengths | EngineMark
+Quantity = Counter | Gauge | Latency | TokenLengths | EngineMark
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ ENGINES = (
             ),
             Series(Latency.END_TO_END, ("e2e_request_latency_seconds_bucket",)),
             Series(Latency.QUEUE, ("request_queue_time_seconds_bucket",)),
-            Series(Lengths.ANSWERS, ("request_generation_tokens_bucket",)),
+            Series(TokenLengths.ANSWERS, ("request_generation_tokens_bucket",)),
         ),
     ),
     EngineKind(
@@ -229,6 +229,6 @@ MEANINGS = _meanings()
 """All sample names that are read, of all engines."""
 
 BUCKET_NAMES = frozenset(
-    name for name, meaning in MEANINGS.items() if isinstance(meaning.quantity, Latency | Lengths)
+    name for name, meaning in MEANINGS.items() if isinstance(meaning.quantity, Latency | TokenLengths)
 )
 """Names of histograms. They are most of a page's cost, so they are read less often."""

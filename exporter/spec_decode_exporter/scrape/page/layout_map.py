@@ -23,8 +23,8 @@ from spec_decode_exporter.scrape.page.engine_table import (
     EngineMark,
     Gauge,
     Latency,
-    Lengths,
     Meaning,
+    TokenLengths,
 )
 from spec_decode_exporter.scrape.page.parser import MAX_NUMBER_CHARACTERS, SLICE, Layout, ParsedSeries
 from spec_decode_exporter.scrape.page.sample import EngineName
@@ -65,7 +65,7 @@ class EngineLayout:
     gauges: list[list[int]] = field(default_factory=lambda: [[] for _ in Gauge])
     created: list[int] = field(default_factory=list)
     positions: dict[int, list[int]] = field(default_factory=dict)
-    buckets: dict[Latency | Lengths, dict[float, list[int]]] = field(default_factory=dict)
+    buckets: dict[Latency | TokenLengths, dict[float, list[int]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ def _add_place(engine: EngineLayout, matched: MatchedSeries) -> None:
             engine.counters[counter].append(place)
         case Gauge() as gauge:
             engine.gauges[gauge].append(place)
-        case Latency() | Lengths() as histogram:
+        case Latency() | TokenLengths() as histogram:
             bound = _bound(labels.get("le"))
             engine.buckets.setdefault(histogram, {}).setdefault(bound, []).append(place)
         case EngineMark.CREATED:

@@ -20,7 +20,7 @@ from spec_decode_exporter.scrape.page.engine_table import (
     Counter,
     Gauge,
     Latency,
-    Lengths,
+    TokenLengths,
 )
 from spec_decode_exporter.scrape.page.layout_map import (
     MAX_POSITIONS,
@@ -167,7 +167,7 @@ def _sample(
         gauges=tuple(_gauge(GAUGES[gauge], values, engine.gauges[gauge]) for gauge in Gauge),
         created=created if created is not None and isfinite(created) else None,
         latencies=_latencies(engine, values) if with_latencies else None,
-        answer_lengths=_buckets(engine, values, Lengths.ANSWERS) if with_latencies else None,
+        answer_lengths=_buckets(engine, values, TokenLengths.ANSWERS) if with_latencies else None,
     )
 
 
@@ -230,7 +230,9 @@ def _latencies(engine: EngineLayout, values: Sequence[float]) -> dict[Latency, B
     return {latency: buckets for latency, buckets in histograms.items() if buckets is not None}
 
 
-def _buckets(engine: EngineLayout, values: Sequence[float], histogram: Latency | Lengths) -> Buckets | None:
+def _buckets(
+    engine: EngineLayout, values: Sequence[float], histogram: Latency | TokenLengths
+) -> Buckets | None:
     """Read a histogram; None if the page lacks it, or its +Inf, the number of observations."""
     places = engine.buckets.get(histogram, {})
     if inf not in places:

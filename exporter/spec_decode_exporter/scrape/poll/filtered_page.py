@@ -16,7 +16,7 @@ from spec_decode_exporter.scrape.page.engine_table import (
     EngineKind,
     EngineMark,
     Latency,
-    Lengths,
+    TokenLengths,
 )
 from spec_decode_exporter.scrape.page.layout_map import PageSeries
 from spec_decode_exporter.scrape.page.parser import ParsedSeries
@@ -102,7 +102,7 @@ def _engine_names(
     kind: EngineKind, prefix: str, present: frozenset[bytes], *, with_latencies: bool
 ) -> Iterator[str]:
     for series in kind.series:
-        if isinstance(series.quantity, Latency | Lengths) and not with_latencies:
+        if isinstance(series.quantity, Latency | TokenLengths) and not with_latencies:
             continue
         names = [prefix + name for name in series.names]
         newest = next((name for name in names if name.encode() in present), None)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from aiohttp import hdrs, web
 
-from spec_decode_exporter.core.errors import UsageError
+from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.web.server.client_address import LOCAL, client_address
 from spec_decode_exporter.web.server.plain_response import error_response
 

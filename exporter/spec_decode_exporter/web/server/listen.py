@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from spec_decode_exporter.core.errors import ExporterError
+from spec_decode_exporter.core.user_errors import ExporterError
 
 UNIX_PREFIX: Final = "unix:"
 UNIX_MODE: Final = 0o660

@@ -26,7 +26,7 @@ def no_types() -> Mix:
     return {}
 
 
-class RequestMix:
+class TrafficMix:
     """Requests by type: those of the newest interval, and exponentially weighted sums of earlier ones."""
 
     def __init__(self, totals: TypeTotals, *, lag: int, memory: float) -> None:
