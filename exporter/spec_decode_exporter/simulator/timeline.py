@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from spec_decode_exporter.simulator.scenario import (
-        AcceptanceChange,
         Acceptance,
+        AcceptanceChange,
         Load,
         Outputs,
         Phase,
