@@ -28,8 +28,10 @@ def speedup_estimate(window: Window, cost: Cost) -> Estimate | None:
     The bounds contain the sampling error and the interval of the cost: the lower one is that of the highest
     cost, the upper one that of the lowest. The standard error is that of sampling alone.
     """
-    guess = _estimate_at(window, cost)
-    slow, fast = _estimate_at(window, cost.high), _estimate_at(window, cost.low)
+    sampled = _sampled(window)
+    if sampled is None:
+        return None
+    guess, slow, fast = (sampled.speedup(each) for each in (cost, cost.high, cost.low))
     if guess is None or slow is None or fast is None:
         return None
     return replace(guess, lower=min(guess.lower, slow.lower), upper=max(guess.upper, fast.upper))
@@ -90,40 +92,13 @@ def break_even_cost_estimate(
 
     The value is that of ``break_even_cost_ratio`` at ``cost``. ``low`` and ``high`` are the limits of c0.
     """
-    value = break_even_cost_ratio(window, cost)
-    cheap, dear = _break_even_at(window, low), _break_even_at(window, high)
-    if value is None or cheap is None or dear is None:
+    value, sampled = break_even_cost_ratio(window, cost), _sampled(window)
+    if value is None or sampled is None:
+        return None
+    cheap, dear = sampled.break_even(low), sampled.break_even(high)
+    if cheap is None or dear is None:
         return None
     return replace(cheap, value=value, lower=min(dear.lower, value), upper=max(cheap.upper, value))
-
-
-def _estimate_at(window: Window, cost: DraftCost) -> Estimate | None:
-    """Return the speed-up at one cost, with the bounds of sampling."""
-    decoded = work(window)
-    if decoded is None:
-        return None
-    columns = _columns(window)
-    lowest, highest = _possible(len(window.positions), cost)
-    return ratio_estimate(
-        columns.tokens,
-        columns.plain_steps(cost),
-        cosines(window),
-        min_error=_min_error(window, decoded, cost),
-        lowest=lowest,
-        highest=highest,
-    )
-
-
-def _break_even_at(window: Window, cost: DraftCost) -> Estimate | None:
-    columns, fixed = _columns(window), cost.fixed_cost_ratio
-    gains = zip(columns.tokens, columns.steps, columns.fixed_steps(cost), strict=True)
-    return ratio_estimate(
-        [tokens - steps - fixed * paying for tokens, steps, paying in gains],
-        columns.draft_tokens,
-        cosines(window),
-        lowest=-inf,
-        highest=inf,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +117,46 @@ class _Columns:
         fixed, token = cost.fixed_cost_ratio, cost.draft_cost_ratio
         rows = zip(self.steps, self.fixed_steps(cost), self.draft_tokens, strict=True)
         return [steps + fixed * paying + token * drafted for steps, paying, drafted in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sampled:
+    """A window with bounds: what they are computed from, once for all costs."""
+
+    window: Window
+    decoded: DecodeWork
+    columns: _Columns
+    cosines: int
+
+    def speedup(self, cost: DraftCost) -> Estimate | None:
+        """Return the speed-up at one cost, with the bounds of sampling."""
+        lowest, highest = _possible(len(self.window.positions), cost)
+        return ratio_estimate(
+            self.columns.tokens,
+            self.columns.plain_steps(cost),
+            self.cosines,
+            min_error=_min_error(self.window, self.decoded, cost),
+            lowest=lowest,
+            highest=highest,
+        )
+
+    def break_even(self, cost: DraftCost) -> Estimate | None:
+        """Return the break-even cost of a draft token at one c0, with the bounds of sampling."""
+        columns, fixed = self.columns, cost.fixed_cost_ratio
+        gains = zip(columns.tokens, columns.steps, columns.fixed_steps(cost), strict=True)
+        return ratio_estimate(
+            [tokens - steps - fixed * paying for tokens, steps, paying in gains],
+            columns.draft_tokens,
+            self.cosines,
+            lowest=-inf,
+            highest=inf,
+        )
+
+
+def _sampled(window: Window) -> _Sampled | None:
+    """Return what bounds are computed from; None if the window has none."""
+    number, decoded = cosines(window), work(window)
+    return _Sampled(window, decoded, _columns(window), number) if number and decoded else None
 
 
 def _columns(window: Window) -> _Columns:

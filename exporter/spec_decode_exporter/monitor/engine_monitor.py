@@ -290,7 +290,12 @@ class EngineMonitor:
         )
 
     def _evaluated(self, moment: float) -> Evaluation:
-        return self._evaluator.evaluate(self._present(), self._inputs(), moment)
+        windows = self._present()
+        evaluation = self._evaluator.evaluate(windows, self._inputs(), moment)
+        its = evaluation.evaluated
+        for window in (*windows, *([its.choice.window] if its else [])):
+            window.increments.forget()
+        return evaluation
 
     def _inputs(self) -> EvaluationInputs:
         history = self.history

@@ -14,6 +14,8 @@ from spec_decode_exporter.window.increments import Increment
 from spec_decode_exporter.window.ring import Ring, Rows, difference
 
 NANO = 10**9
+MAX_CACHED = 64
+"""Maximum increments whose columns are cached: several figures of an evaluation use the merged ones."""
 MIN_INCREMENTS = 3
 """Minimum increments of a window; one with fewer is partial."""
 
@@ -69,6 +71,7 @@ class Increments:
         self._begins = begins
         self._polled = range(len(totals[_COUNTS])) if polled is None else polled
         self._merged: dict[int, Increments] = {}
+        self._cached: dict[tuple[int, int], list[int]] = {}
 
     def __len__(self) -> int:
         return max(0, len(self._polled) - 1)
@@ -106,6 +109,11 @@ class Increments:
             self._merged[max_increments] = self.between([*([0] if kept[-1] else []), *kept[::-1]])
         return self._merged[max_increments]
 
+    def forget(self) -> None:
+        """Free what is cached for the figures of one evaluation."""
+        self._merged.clear()
+        self._cached.clear()
+
     @property
     def begins(self) -> Sequence[float]:
         """Start times (monotonic); empty for merged increments."""
@@ -126,8 +134,14 @@ class Increments:
         return Increments(totals, polled=list(map(add, self._polled, other._polled)))
 
     def _column(self, row: int, column: int) -> list[int]:
+        key = row, column
+        if key in self._cached:
+            return self._cached[key]
         values = self._totals[row].column(column)
-        return list(map(sub, values[1:], values))
+        differences = list(map(sub, values[1:], values))
+        if len(self) <= MAX_CACHED:
+            self._cached[key] = differences
+        return differences
 
 
 def _added(one: Rows, other: Rows) -> Rows:
