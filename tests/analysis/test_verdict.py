@@ -78,6 +78,9 @@ class TestWhereTheBoundsHold1:
     def test_it_is_unclear_if_the_cost_decides(self, evaluated):
         assert evaluated(between(0.8, 1.4, 1.9, (0.85, 1.8))) is Verdict.UNCLEAR
 
+    def test_it_is_unclear_if_cost_and_sampling_hold_1_only_together(self, evaluated):
+        assert evaluated(between(0.9, 2.0, 3.0, (1.02, 2.9))) is Verdict.UNCLEAR
+
     def test_it_is_poor_if_sampling_alone_decides(self, evaluated):
         assert evaluated(between(0.9, 1.12, 1.3, (1.05, 1.2))) is Verdict.POOR
         assert evaluated(between(0.7, 0.9, 1.1, (0.85, 0.95))) is Verdict.POOR
@@ -110,7 +113,7 @@ def test_it_pays_only_by_the_lower_bound_and_hurts_only_by_the_upper(
     found = evaluated(between(lower, value, value + beyond, at_costs, is_bounded=is_bounded))
     assert (found in PAYING) <= (lower >= 1)
     assert (found is Verdict.HARMFUL) <= (value + beyond < 1)
-    assert (found is Verdict.UNCLEAR) <= (at_costs[0] < 1 <= at_costs[1])
+    assert (found is Verdict.UNCLEAR) <= (lower < 1 <= value + beyond)
     assert (value + beyond < 1) <= (found in NOT_PAYING)
 
 

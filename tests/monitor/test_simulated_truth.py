@@ -90,7 +90,7 @@ def test_a_verdict_is_not_about_an_overload_that_the_short_window_excludes():
     scenario = load_scenario("overload")
     findings = watched(scenario, 330, cost=target_settings(scenario)["cost"]).snapshot(330.0)
     evaluation = findings.evaluation
-    assert evaluation.bounds[-1].speedup.upper < 1 < evaluation.bounds[0].speedup.lower
+    assert evaluation.bounds[-1].speedup.value < 1 < evaluation.bounds[0].speedup.lower
     assert evaluation.evaluated.choice.basis is Basis.SHORTER
     assert evaluation.verdict is Verdict.HEALTHY
     assert evaluation.action is Action.COLLECT

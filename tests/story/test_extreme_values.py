@@ -37,7 +37,7 @@ from spec_decode_exporter.reports.observe.observe_report import json_report, rep
 from spec_decode_exporter.reports.terminal import TerminalStyle
 from spec_decode_exporter.reports.terminal_report import text_report
 from spec_decode_exporter.scrape.http.client import HttpResponse
-from spec_decode_exporter.scrape.page.engine_table import ENGINES, EngineMark, Gauge, Latency
+from spec_decode_exporter.scrape.page.engine_table import ENGINES, EngineMark, Gauge, Latency, TokenLengths
 from spec_decode_exporter.scrape.page.sample_reader import GAUGES, MAX_COUNT
 from spec_decode_exporter.scrape.poll_errors import PollError
 from spec_decode_exporter.views.engine_view import engine_view
@@ -125,7 +125,7 @@ def words_of(quantity):
         return st.sampled_from(CREATED)
     if isinstance(quantity, Gauge):
         return st.sampled_from(sorted(GAUGE_VALUES))
-    if quantity is EngineMark.POSITION_ACCEPTED or isinstance(quantity, Latency):
+    if quantity is EngineMark.POSITION_ACCEPTED or isinstance(quantity, Latency | TokenLengths):
         most = POSITIONS if quantity is EngineMark.POSITION_ACCEPTED else len(BOUNDS)
         return st.lists(st.sampled_from(sorted(STEPS)), max_size=most)
     return st.sampled_from(sorted(STEPS))
@@ -148,7 +148,7 @@ def pages_of(server):
         each = [("", words)]
         if quantity is EngineMark.POSITION_ACCEPTED:
             each = [(f',position="{position}"', one) for position, one in enumerate(words)]
-        elif isinstance(quantity, Latency):
+        elif isinstance(quantity, Latency | TokenLengths):
             each = [(f',le="{bound}"', one) for bound, one in zip(reversed(BOUNDS), words, strict=False)]
         for label, one in each:
             for page, value in enumerate(values(quantity, one)):
@@ -346,7 +346,7 @@ def check(logs):
 GROWING = {
     EngineMark.CREATED: None,
     EngineMark.POSITION_ACCEPTED: ["a quarter of all"] * POSITIONS,
-    **{latency: ["a quarter of all", "ones"] for latency in Latency},
+    **{histogram: ["a quarter of all", "ones"] for histogram in (*Latency, *TokenLengths)},
 }
 
 

@@ -90,6 +90,19 @@ def _by_speedup(speedup: SpeedupRange, policy: SpeedupPolicy) -> Verdict:
     if bounds.value < policy.poor and (bounds.lower >= even or bounds.upper < policy.poor):
         return Verdict.POOR
     if bounds.lower < even:
-        return Verdict.UNCLEAR if speedup.at_highest_cost < even <= speedup.at_lowest_cost else Verdict.POOR
+        return Verdict.POOR if _sampling_decides(speedup, even) else Verdict.UNCLEAR
     ends = ((policy.marginal, Verdict.MARGINAL), (policy.healthy, Verdict.HEALTHY))
     return next((word for end, word in ends if bounds.lower < end), Verdict.OPTIMAL)
+
+
+def _sampling_decides(speedup: SpeedupRange, even: float) -> bool:
+    """Return whether a known cost would not suffice, since sampling alone holds break-even.
+
+    In proportion, the bounds of sampling are as wide at the best guess as at the highest and lowest cost.
+    """
+    bounds = speedup.estimate
+    if speedup.at_highest_cost < even <= speedup.at_lowest_cost:
+        return False
+    lower = bounds.value * bounds.lower / speedup.at_highest_cost if speedup.at_highest_cost else 0.0
+    upper = bounds.value * bounds.upper / speedup.at_lowest_cost if speedup.at_lowest_cost else 0.0
+    return lower < even <= upper
