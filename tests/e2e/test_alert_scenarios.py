@@ -39,7 +39,10 @@ NAMES = frozenset(re.findall(r"\b(?:spec_decode_\w+|up)\b", TEXT))
 
 EAGLE = {"speculative": {"method": "eagle3"}, "cost": {"draft_cost_ratio": 0.05}}
 DEAR = {"speculative": {"method": "draft_model"}, "cost": {"draft_cost_ratio": 0.3}}
-DEAREST = {"speculative": {"method": "draft_model"}, "cost": {"draft_cost_ratio": 0.45}}
+DEAREST = {
+    "speculative": {"method": "draft_model"},
+    "cost": {"draft_cost_ratio": 0.6, "running_requests": 8},
+}
 UNKNOWN = {}
 SMALL = {"machine": {"step": "100ms"}, "load": {"concurrency": 8}}
 """A large model with few clients: hours of it are simulated in seconds."""
@@ -379,6 +382,8 @@ CASES = {
 WITHOUT_A_SCENARIO = {
     "SpecDecodeServerErrorsRising": "requests to simulated servers never fail",
     "SpecDecodeExperimentArmLostItsGain": "the runs have no experiments; promtool's cases have it",
+    "SpecDecodeDraftingDropped": "no simulated search falls silent; promtool's cases have it",
+    "SpecDecodePrefixCacheLost": "simulated servers never lose their prefix cache; promtool's cases have it",
 }
 
 

@@ -78,6 +78,7 @@ EMPTY = {
     ("GPU memory in use", "A"): "there is no dcgm-exporter",
     ("Share of GPU memory in use", "A"): "there is no dcgm-exporter",
     ("Failed polls by reason", "A"): "no poll of the last seconds failed",
+    ("Tokens per step", "C"): "the drafter does not search",
     **dict.fromkeys(
         [
             (title, bound)

@@ -53,7 +53,7 @@ def told(e2e, tmp_path_factory):
     scenario.write_text(json.dumps({**known, "phases": phases}))
     flags = ("--speed", str(SPEED), "--requests.url", f"http://127.0.0.1:{port}")
     server = e2e.Simulator(folder, scenario, *flags)
-    target = {"url": server.url, "name": "vllm", "cost": {"draft_cost_ratio": 0.45}}
+    target = {"url": server.url, "name": "vllm", "cost": {"draft_cost_ratio": 0.6, "running_requests": 16}}
     exporter = e2e.Exporter(
         folder, json.dumps({"targets": [target], "requests": {"ingest": True}}), port=port
     )

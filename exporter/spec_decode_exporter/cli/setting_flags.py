@@ -48,6 +48,12 @@ GENERAL_FLAGS: Final = (
         "cost.draft_cost_ratio",
     ),
     SettingFlag(
+        "--cost.running-requests",
+        "NUMBER",
+        "concurrent requests at which that cost was measured (default 4)",
+        "cost.running_requests",
+    ),
+    SettingFlag(
         "--cost.draft-parameters",
         "NUMBER",
         "or the parameters of the draft model, such as 500M …",
