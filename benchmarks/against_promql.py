@@ -33,7 +33,8 @@ from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.config.units import parse_duration
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.figures.acceptance import draft_acceptance_ratio
-from spec_decode_exporter.monitor.engine_monitor import EngineMonitor, EngineSnapshot
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.scrape.page.sample import Sample
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader

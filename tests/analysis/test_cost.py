@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.cost import (
-    UNSTATED_LOAD,
     Cost,
     CostKnowledge,
     StepCost,
     cost_of,
     typical_cost,
 )
+from spec_decode_exporter.analysis.cost_curve import UNSTATED_LOAD
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.measured_cost import MeasuredCost
 from spec_decode_exporter.analysis.typical_costs import fixed_tokens, verifying

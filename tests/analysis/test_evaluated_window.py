@@ -15,8 +15,8 @@ from spec_decode_exporter.analysis.evaluated_window import (
     since_change,
     unless_enough,
 )
-from spec_decode_exporter.analysis.evaluation_result import NO_BOUNDS, Bounds
 from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.window_bounds import NO_BOUNDS, Bounds
 from spec_decode_exporter.config.policy import SpeedupPolicy
 from spec_decode_exporter.figures.estimate import Estimate
 

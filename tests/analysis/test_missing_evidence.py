@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from spec_decode_exporter.analysis.evaluated_window import since_change, unless_enough
-from spec_decode_exporter.analysis.evaluation_result import NO_BOUNDS
 from spec_decode_exporter.analysis.missing_evidence import Evidence, Need, missing
 from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQUESTS
 from spec_decode_exporter.analysis.verdict import MIN_VERDICT_REQUESTS
+from spec_decode_exporter.analysis.window_bounds import NO_BOUNDS
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.scrape.page.engine_table import Counter

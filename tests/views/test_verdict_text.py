@@ -12,7 +12,7 @@ from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
 from spec_decode_exporter.analysis.drops.drop import DropKind, DropStatus, LiveDrop
 from spec_decode_exporter.analysis.end_to_end import EndToEnd, EndToEndBasis
 from spec_decode_exporter.analysis.evaluated_window import Basis
-from spec_decode_exporter.analysis.evaluation_result import NO_BOUNDS, Evaluation
+from spec_decode_exporter.analysis.evaluation_result import Evaluation
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.missing_evidence import Evidence, Need
 from spec_decode_exporter.analysis.recommendation import Action
@@ -20,6 +20,7 @@ from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.speedup import SpeedupRange
 from spec_decode_exporter.analysis.step_cost import StepCost
 from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.window_bounds import NO_BOUNDS
 from spec_decode_exporter.figures.decode_work import break_even_cost_ratio
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.scrape.page.engine_table import Counter
@@ -116,7 +117,6 @@ def test_every_verdict_has_a_sentence_of_its_own(busy, verdict):
         ),
         (Action.DECREASE, None, "Try fewer draft tokens than 8 (num_speculative_tokens)."),
         (Action.INCREASE, None, "Try more draft tokens than 8 (num_speculative_tokens)."),
-        (Action.DECREASE, NO_SPECULATION, "Try without speculation: no number of draft tokens pays."),
         (
             Action.DISABLE,
             NO_SPECULATION,

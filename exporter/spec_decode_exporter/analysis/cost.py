@@ -21,6 +21,7 @@ from spec_decode_exporter.analysis.cost_curve import (
     configured_curve,
     imported_curve,
     measured_curves,
+    single_curve,
 )
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.measured_cost import MeasuredCost
@@ -36,8 +37,6 @@ from spec_decode_exporter.analysis.typical_costs import (
 )
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
 
-UNSTATED_LOAD = 4.0
-"""Load of a cost that is configured without one: people measure with few requests."""
 VALID_FACTOR = 2.0
 """A cost is valid from its load divided by this to its load times this."""
 _UNKNOWN_LOADS = (1.0, 64.0)
@@ -148,31 +147,21 @@ def _configured(known: CostKnowledge, running_requests: float | None, tokens: fl
     curve = (
         imported_curve(settings, known.method)
         or configured_curve(settings, known.method)
-        or _single(settings, known.method)
+        or single_curve(settings, known.method)
     )
     return (
         _at_any_load(curve, known) if running_requests is None else _by_curve(curve, running_requests, known)
     )
 
 
-def _single(settings: CostSettings, method: str) -> CostCurve:
-    """Return the curve of one configured cost."""
-    load = settings.running_requests or UNSTATED_LOAD
-    point = LoadRange(load, around(settings.draft_cost_ratio or 0.0))
-    every_step = not undrafted_steps_are_plain(method)
-    return CostCurve(
-        (point,), CostSource.CONFIGURED, settings.fixed_cost_ratio, fixed_in_every_step=every_step
-    )
-
-
 def _at_any_load(curve: CostCurve, known: CostKnowledge) -> Cost:
     """Return the cost at an unknown load: that of all known loads together."""
-    cost = _together([point.cost for point in curve.points])
-    fixed = _together([_fixed(curve, point) for point in curve.points])
+    cost = _spanning([point.cost for point in curve.points])
+    fixed = _spanning([_fixed(curve, point) for point in curve.points])
     return _ranged(curve.source, cost, fixed, known, curve.points[0].running_requests)
 
 
-def _together(ranges: Sequence[Range]) -> Range:
+def _spanning(ranges: Sequence[Range]) -> Range:
     """Return the range of several ranges, with the guess of the first."""
     return Range(min(each.low for each in ranges), ranges[0].guess, max(each.high for each in ranges))
 
@@ -232,13 +221,14 @@ def _by_sizes(
 
 
 def _verifying(known: CostKnowledge, running_requests: float | None, tokens: float) -> Range:
+    """Return what verifying a token costs at a load, or at any of the usual ones if it is unknown."""
+
     def at(load: float) -> Range:
         return verifying(known.architecture, load, tokens, known.experts_ratio)
 
     if running_requests is not None:
         return at(running_requests)
-    few, many = map(at, _UNKNOWN_LOADS)
-    return Range(min(few.low, many.low), few.guess, max(few.high, many.high))
+    return _spanning([at(load) for load in _UNKNOWN_LOADS])
 
 
 def _ranged(

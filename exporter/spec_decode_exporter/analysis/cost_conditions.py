@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from spec_decode_exporter.analysis.cost import UNSTATED_LOAD, Cost, is_near
+from spec_decode_exporter.analysis.cost import Cost, is_near
+from spec_decode_exporter.analysis.cost_curve import UNSTATED_LOAD
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.depth import depths, pays, present_depth
 from spec_decode_exporter.analysis.finding_context import FindingContext, Values

@@ -16,6 +16,8 @@ from spec_decode_exporter.config.cost_settings import CostSettings
 
 CONFIGURED_MARGIN = 0.25
 """Assumed relative error of a configured cost: another day, other prompts, a number read from a chart."""
+UNSTATED_LOAD = 4.0
+"""Load of a cost that is configured without one: people measure with few requests."""
 _MEASURED_SOURCES = (CostSource.EXPERIMENT, CostSource.MEASURED, CostSource.BASELINE)
 
 
@@ -80,12 +82,13 @@ def configured_curve(settings: CostSettings, method: str) -> CostCurve | None:
     if not settings.loads:
         return None
     points = tuple(LoadRange(load.running_requests, around(load.draft_cost_ratio)) for load in settings.loads)
-    return CostCurve(
-        points,
-        CostSource.CONFIGURED,
-        settings.fixed_cost_ratio,
-        fixed_in_every_step=not undrafted_steps_are_plain(method),
-    )
+    return _stated(points, settings, method)
+
+
+def single_curve(settings: CostSettings, method: str) -> CostCurve:
+    """Return the one cost that the operator states, at its load."""
+    load = settings.running_requests or UNSTATED_LOAD
+    return _stated((LoadRange(load, around(settings.draft_cost_ratio or 0.0)),), settings, method)
 
 
 def imported_curve(settings: CostSettings, method: str) -> CostCurve | None:
@@ -134,6 +137,15 @@ def around(value: float, margin: float = CONFIGURED_MARGIN) -> Range:
 
 def _measured(cost: MeasuredCost) -> LoadRange:
     return LoadRange(cost.running_requests, Range(cost.lower, cost.draft_cost_ratio, cost.upper))
+
+
+def _stated(points: tuple[LoadRange, ...], settings: CostSettings, method: str) -> CostCurve:
+    return CostCurve(
+        points,
+        CostSource.CONFIGURED,
+        settings.fixed_cost_ratio,
+        fixed_in_every_step=not undrafted_steps_are_plain(method),
+    )
 
 
 def _imported(cost: BenchCost) -> LoadRange:

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import inf
-from typing import Final, Protocol
+from typing import Final
 
 from spec_decode_exporter.analysis.speculation_state import WHOLE_WINDOW
 from spec_decode_exporter.analysis.statistics.ratio_bounds import SHORT_SECONDS
 from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.window_bounds import Bounds
 from spec_decode_exporter.config.policy import SpeedupPolicy
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.window.ledger import Window
@@ -74,22 +75,6 @@ class EvaluatedWindow:
         return self.basis is Basis.LONGEST and self.is_whole
 
 
-class ComparedBounds(Protocol):
-    """Bounds of a window; None if it has none."""
-
-    @property
-    def acceptance_length(self) -> Estimate | None:
-        """Bounds of the acceptance length."""
-
-    @property
-    def tokens_per_step(self) -> Estimate | None:
-        """Bounds of the tokens per decode step; None if steps are unknown."""
-
-    @property
-    def speedup(self) -> Estimate | None:
-        """Bounds of the speed-up; None if the cost is unknown."""
-
-
 def since_change(windows: Sequence[Window], change: Change | None) -> EvaluatedWindow:
     """Return the window since the last change, or the longest of ``windows`` if that is shorter.
 
@@ -101,7 +86,7 @@ def since_change(windows: Sequence[Window], change: Change | None) -> EvaluatedW
     return EvaluatedWindow(_trimmed(longest), Basis.LONGEST, longest.length)
 
 
-def unless_enough(evaluated: EvaluatedWindow, bounds: ComparedBounds) -> EvaluatedWindow:
+def unless_enough(evaluated: EvaluatedWindow, bounds: Bounds) -> EvaluatedWindow:
     """Return the window if it has enough data; otherwise mark it as partial, so that it has no verdict."""
     seconds, longest = evaluated.window.seconds, evaluated.longest
     has_bounds = bounds.acceptance_length is not None and seconds >= min(MIN_SECONDS, longest / 2)
@@ -110,9 +95,7 @@ def unless_enough(evaluated: EvaluatedWindow, bounds: ComparedBounds) -> Evaluat
     return replace(evaluated, window=replace(evaluated.window, length=longest))
 
 
-def contradicts(
-    shorter: ComparedBounds, longer: ComparedBounds, verdict: Verdict, policy: SpeedupPolicy
-) -> bool:
+def contradicts(shorter: Bounds, longer: Bounds, verdict: Verdict, policy: SpeedupPolicy) -> bool:
     """Return whether a shorter window and the ``verdict`` of a longer one cannot both be right now.
 
     Either the bounds of a figure have nothing in common, or the shorter window's bounds of the speed-up

@@ -25,8 +25,6 @@ from spec_decode_exporter.analysis.evaluated_window import (
 from spec_decode_exporter.analysis.evaluation_inputs import EvaluationInputs
 from spec_decode_exporter.analysis.evaluation_result import (
     NO_ADVICE,
-    NO_BOUNDS,
-    Bounds,
     EngineAdvice,
     Evaluated,
     Evaluation,
@@ -49,6 +47,7 @@ from spec_decode_exporter.analysis.statistics.ratio_bounds import (
     acceptance_ratio_estimate,
 )
 from spec_decode_exporter.analysis.verdict import Verdict, verdict
+from spec_decode_exporter.analysis.window_bounds import NO_BOUNDS, Bounds
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.figures.acceptance import acceptance_length_tokens, draft_length_tokens
 from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio

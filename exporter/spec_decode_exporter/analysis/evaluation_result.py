@@ -9,32 +9,16 @@ from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.depth import Depth
 from spec_decode_exporter.analysis.drops.drop import DropStatus
 from spec_decode_exporter.analysis.end_to_end import EndToEnd
-from spec_decode_exporter.analysis.evaluated_window import (
-    EvaluatedWindow,
-)
+from spec_decode_exporter.analysis.evaluated_window import EvaluatedWindow
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.finding import Finding
 from spec_decode_exporter.analysis.missing_evidence import Need
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.request_baseline import RequestBaseline
 from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.analysis.speedup import (
-    SpeedupRange,
-)
+from spec_decode_exporter.analysis.speedup import SpeedupRange
 from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.figures.estimate import Estimate
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Estimates of one window with their bounds; None if the window has none."""
-
-    acceptance_ratio: Estimate | None
-    acceptance_length: Estimate | None
-    speedup: Estimate | None
-    """With the interval of the cost."""
-    break_even_cost: Estimate | None
-    tokens_per_step: Estimate | None = None
+from spec_decode_exporter.analysis.window_bounds import Bounds
 
 
 class EngineAdvice(NamedTuple):
@@ -45,7 +29,6 @@ class EngineAdvice(NamedTuple):
 
 
 NO_ADVICE = EngineAdvice()
-NO_BOUNDS = Bounds(None, None, None, None)
 
 
 class WindowEvaluation(NamedTuple):

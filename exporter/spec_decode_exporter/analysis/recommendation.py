@@ -21,7 +21,7 @@ class Action(StrEnum):
     INCREASE = "increase"
     """Draft more tokens at a time."""
     DECREASE = "decrease"
-    """Draft fewer tokens at a time; none if 0 are recommended."""
+    """Draft fewer tokens at a time."""
     DISABLE = "disable"
     """Disable speculation: no number of draft tokens is known to pay."""
     LIMIT_BATCH = "limit_batch"
@@ -56,7 +56,7 @@ def recommendation(
         cost: Cost of drafting; None if unknown.
         depth: Recommended number of tokens at the best guess of this cost.
         crossover: Running requests above which speculation does not pay; None if unknown.
-        better_method: Whether another method for the same model is faster: see ``is_better``.
+        better_method: Another method for the same model is faster: see ``is_better``.
         policy: Thresholds.
     """
     if verdict is Verdict.INSUFFICIENT or is_unsure(window, length):

@@ -9,7 +9,7 @@ from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.figures import latency, series
 from spec_decode_exporter.figures.window_figures import window_label
 from spec_decode_exporter.metrics.metric import Metric, MetricKind, Numbers, Read, Values
-from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.ledger import NANO, Window
 

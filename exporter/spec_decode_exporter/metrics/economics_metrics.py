@@ -20,7 +20,7 @@ from spec_decode_exporter.figures import series
 from spec_decode_exporter.figures.window_figures import window_label
 from spec_decode_exporter.metrics.figure_metrics import bound_metrics, figure_metrics
 from spec_decode_exporter.metrics.metric import Metric, MetricKind, Numbers, Read, Values
-from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 
 _DECODING = (series.GENERATED, series.FIRST, series.STEPS)
 _ECONOMICS = (*_DECODING, series.DRAFTS, series.DRAFT_TOKENS)

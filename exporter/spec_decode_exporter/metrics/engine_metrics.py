@@ -14,7 +14,7 @@ from spec_decode_exporter.metrics.counter_metrics import COUNTER_METRICS, SUM_ME
 from spec_decode_exporter.metrics.economics_metrics import DROP_METRICS, PAY_METRICS
 from spec_decode_exporter.metrics.figure_metrics import bound_metrics, figure_metrics
 from spec_decode_exporter.metrics.metric import Metric, MetricKind, Numbers, Read
-from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.page.engine_table import Gauge
 from spec_decode_exporter.window.increments import Reset
 

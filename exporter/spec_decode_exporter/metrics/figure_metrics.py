@@ -10,7 +10,7 @@ from spec_decode_exporter.figures.figure import Figure, ListFigure, MetricWindow
 from spec_decode_exporter.figures.table import shown
 from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.metrics.metric import Metric, MetricKind, Values
-from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 
 _SIDES = ("lower", "upper")
 

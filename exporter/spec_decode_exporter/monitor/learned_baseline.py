@@ -24,6 +24,7 @@ from spec_decode_exporter.monitor.step_times import MAX_SAVED_LOADS, PlainTimes,
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.window.increments import Increment
+from spec_decode_exporter.window.ledger import NANO
 
 MIN_SECONDS: Final = 60.0
 """Time with requests from which on a period is a baseline."""
@@ -33,7 +34,6 @@ SAME_DAY_SECONDS: Final = HALF_LIFE_SECONDS
 """Age up to which a baseline is of the same day: later, traffic differs by the time of day."""
 MAX_BUCKETS: Final = 64
 """Maximum buckets of the histogram of queue times; a larger one is ignored."""
-_NANO: Final = 1e9
 _MAX_UNIX_TIME: Final = 253_402_300_799.0
 """Last second of the year 9999."""
 
@@ -124,7 +124,7 @@ class _Period:
 
     def request(self) -> RequestBaseline | None:
         sums = self.requests
-        first_token = ratio(sums.first_token_nanoseconds, sums.first_tokens * _NANO)
+        first_token = ratio(sums.first_token_nanoseconds, sums.first_tokens * NANO)
         if not first_token or sums.first_tokens < MIN_REQUESTS:
             return None
         hits = ratio(sums.prefix_cache_hits, sums.prefix_cache_queries)

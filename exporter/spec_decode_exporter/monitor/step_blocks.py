@@ -23,6 +23,7 @@ from typing import Annotated, Final, NamedTuple
 from pydantic import Field
 
 from spec_decode_exporter.analysis.step_time_cost import StepTime
+from spec_decode_exporter.window.ledger import NANO
 
 HALF_LIFE_SECONDS: Final = 12 * 3600.0
 """Half-life of the weights: requests are longer at night, and ten minutes of 30 steps per second suffice for
@@ -32,7 +33,6 @@ MAX_SAVED_BLOCKS: Final = 10
 _MAX_AGE: Final = 4 * HALF_LIFE_SECONDS
 """Age of a block that is dropped instead of merged with a newer one: its weight is a sixteenth."""
 _COLUMNS: Final = 6
-_NANO: Final = 1e9
 
 Sum = Annotated[float, Field(ge=0, le=1e21, allow_inf_nan=False)]
 """A persisted sum or Unix time. The limit exceeds the nanoseconds of a million requests in two weeks."""
@@ -177,8 +177,8 @@ def _step_time(engines: Iterable[Iterable[Steps]]) -> StepTime | None:
     squares = sum((row.nanoseconds - time * row.steps) ** 2 for row in rows)
     return StepTime(
         running_requests=requests / steps,
-        time=time / _NANO,
-        error=sqrt(number / (number - 1) * squares) / steps / _NANO if number > 1 else 0.0,
+        time=time / NANO,
+        error=sqrt(number / (number - 1) * squares) / steps / NANO if number > 1 else 0.0,
         degrees=number - 1,
         batches=steps * steps / requests,
         drafts=sum(row.drafts for row in rows) / steps,

@@ -24,7 +24,7 @@ from spec_decode_exporter.figures.acceptance import (
 )
 from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.figures.window_figures import WindowFigures
-from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.engine_history import EngineTotals
 

@@ -19,7 +19,8 @@ from spec_decode_exporter.core.cooperative_yield import Pausing
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.discovery.target import Target, address
-from spec_decode_exporter.monitor.engine_monitor import EngineMonitor, EngineSnapshot
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_budget import EventBudget
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember

@@ -20,7 +20,7 @@ from spec_decode_exporter.figures.figure import Figure, ListFigure
 from spec_decode_exporter.figures.poll_spread import Spread
 from spec_decode_exporter.figures.table import shown
 from spec_decode_exporter.figures.window_figures import PERCENTILES, SPREAD_PERCENTILES, WindowFigures
-from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.views.models import (

@@ -10,7 +10,7 @@ from typing import Final
 from spec_decode_exporter.figures.figure import Figure, GroupSum, ListFigure
 from spec_decode_exporter.figures.table import shown
 from spec_decode_exporter.figures.window_figures import WindowFigures
-from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.views.engine_view import counts_view, id_of
 from spec_decode_exporter.views.models import GroupView, GroupWindowView

@@ -19,7 +19,7 @@ from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQU
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.core.number_formats import ago, percent, plural, utc_clock
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.window.ledger import Window
 
 STATES: Final = {
@@ -219,12 +219,10 @@ def _decrease(snapshot: EngineSnapshot) -> str:
 
 
 def _change(snapshot: EngineSnapshot, direction: str) -> str:
-    """Name the recommended number of tokens, if it is known; 0 is no speculation."""
+    """Name the recommended number of tokens; advice that is held may outlive it."""
     best, now = snapshot.evaluation.recommended, snapshot.tokens
     if best is None:
         return f"Try {direction} draft tokens than {now} (num_speculative_tokens)."
-    if not best.tokens:
-        return "Try without speculation: no number of draft tokens pays."
     return f"Try {plural(best.tokens, 'token')} instead of {now} (num_speculative_tokens)."
 
 

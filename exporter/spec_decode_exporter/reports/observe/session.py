@@ -21,7 +21,7 @@ from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.target import static_targets
-from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor

@@ -16,11 +16,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from spec_decode_exporter.analysis.cost import Cost
+from spec_decode_exporter.config.policy import DepthPolicy
 
 MAX_TOKENS: Final = 8
 """Largest number of draft tokens in the table."""
-TOLERANCE: Final = 0.03
-"""Smallest gain, as a share, that justifies more draft tokens, as in ``analysis.depth``."""
+_TOLERANCE: Final = DepthPolicy().tolerance
+"""Smallest gain, as a share, that justifies more draft tokens: that of the exporter's advice by default."""
 _HALVINGS: Final = 60
 
 
@@ -104,9 +105,9 @@ def _depth(drafts: Drafts, tokens: int, cost: Cost) -> PlannedDepth:
 
 
 def best(known: Sequence[PlannedDepth]) -> int:
-    """Return the fewest tokens within ``TOLERANCE`` of the best speed-up; 0 if none is above 1."""
+    """Return the fewest tokens that are as good as the best; 0 if none is above 1."""
     largest = max(depth.speedup for depth in known)
-    enough = max((1 - TOLERANCE) * largest, 1.0)
+    enough = max((1 - _TOLERANCE) * largest, 1.0)
     return next((depth.tokens for depth in known if largest > 1 and depth.speedup >= enough), 0)
 
 

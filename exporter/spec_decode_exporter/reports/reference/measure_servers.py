@@ -11,7 +11,7 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.core.version import __version__
-from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.reports.observe.session import Observation, ObservedFleet
 from spec_decode_exporter.reports.reference_document import (
     MeasuredEngine,

@@ -13,7 +13,7 @@ from aiohttp import hdrs, web
 from spec_decode_exporter.core.byte_stream import compressed, each
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.metrics.negotiation import choose_gzip
-from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.views.engine_view import engine_view, id_of
 from spec_decode_exporter.views.event_view import event_view
 from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.core.internal_errors import InternalErrors
-from spec_decode_exporter.monitor.engine_monitor import EngineSnapshot
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.requests.request_findings import RequestFindings
 from spec_decode_exporter.views.engine_view import engine_view
 from spec_decode_exporter.views.models import EngineView, EventView, TargetView
