@@ -29,7 +29,7 @@ from prometheus_client.aiohttp import make_aiohttp_handler
 from benchmarks.options import parsed, parser
 from spec_decode_exporter.config.schema import Metrics
 from spec_decode_exporter.metrics.catalogue import enabled_metrics
-from spec_decode_exporter.metrics.collector import SnapshotCollector
+from spec_decode_exporter.metrics.snapshot_writer import SnapshotWriter
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.monitor.target_status import TargetStatus
@@ -38,6 +38,7 @@ from spec_decode_exporter.scrape.page.sample import Buckets, Sample
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.server.http_server import serve
 from spec_decode_exporter.web.server.listen import parse_listen_address
+from tests.metrics.oracle import SnapshotCollector
 from tests.web.conftest import plain_state
 
 POSITIONS = 8
@@ -109,8 +110,13 @@ class Engines:
             latencies=dict.fromkeys(Latency, buckets) if with_latencies else None,
         )
 
+    def writer(self) -> SnapshotWriter:
+        """Return the writer of what the exporter serves by default."""
+        enabled = enabled_metrics(Metrics())
+        return SnapshotWriter(self.snapshot, lambda: enabled)
+
     def collector(self) -> SnapshotCollector:
-        """Return what the exporter serves by default."""
+        """Return the same metrics as a collector of prometheus_client."""
         enabled = enabled_metrics(Metrics())
         return SnapshotCollector(self.snapshot, lambda: enabled)
 
@@ -174,8 +180,8 @@ def ours(targets: int) -> web.Application:
         """Return another snapshot for each scrape, so that no two share a rendering."""
         return next(numbers)
 
-    collectors = [Engines(targets).collector()]
-    return create_app(plain_state(collectors=collectors, prepare=prepare))  # type: ignore[no-untyped-call]
+    writers = [Engines(targets).writer()]
+    return create_app(plain_state(writers=writers, prepare=prepare))  # type: ignore[no-untyped-call]
 
 
 def theirs(targets: int) -> web.Application:

@@ -19,12 +19,12 @@ from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.schema import Metrics
 from spec_decode_exporter.metrics.catalogue import enabled_metrics
-from spec_decode_exporter.metrics.collector import SnapshotCollector
 from spec_decode_exporter.monitor import engine_monitor as watching
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets, Sample
+from tests.metrics.oracle import SnapshotCollector
 
 WALL = 1.79e9
 BOUNDS = (*(2.0**power for power in range(-10, 11)), inf)

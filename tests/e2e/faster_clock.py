@@ -23,7 +23,6 @@ from spec_decode_exporter.config.errors import Problem
 from spec_decode_exporter.config.load import ConfigError
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.metrics.catalogue import enabled_metrics
-from spec_decode_exporter.metrics.collector import SnapshotCollector
 from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
 from spec_decode_exporter.simulator.python_page import filtered_page, python_page
@@ -34,6 +33,7 @@ from spec_decode_exporter.simulator.scenario_library import load_scenario
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.simulator.unix_time import UnixTime
 from tests.conftest import FakeClock, settle
+from tests.metrics.oracle import SnapshotCollector
 
 SCRAPE_SECONDS = 15
 SCRAPED = {"job": "spec-decode", "instance": "exporter:7732"}

@@ -59,13 +59,10 @@ async def metrics_page(engine):
     """Return the page of /metrics."""
     from spec_decode_exporter.config.schema import Metrics
     from spec_decode_exporter.metrics.catalogue import enabled_metrics
-    from spec_decode_exporter.metrics.collector import SnapshotCollector
-    from spec_decode_exporter.metrics.exposition import Exposition
-    from spec_decode_exporter.metrics.negotiation import Format
     from spec_decode_exporter.monitor.snapshot import Snapshot
+    from tests.metrics.written_page import page_of
 
-    collector = SnapshotCollector(lambda: Snapshot([(LABELS, engine)]), lambda: enabled_metrics(Metrics()))
-    return b"".join([piece async for piece in Exposition([collector]).render(Format.TEXT_0_0_4)]).decode()
+    return await page_of(Snapshot([(LABELS, engine)]), enabled_metrics(Metrics()))
 
 
 def observe_report(view):

@@ -12,12 +12,12 @@ from spec_decode_exporter.config.labels import RESERVED_LABELS
 from spec_decode_exporter.config.schema import Group, Metrics
 from spec_decode_exporter.figures.figure import Stability
 from spec_decode_exporter.metrics.catalogue import CATALOGUE, NAMES, enabled_metrics
-from spec_decode_exporter.metrics.collector import SnapshotCollector
 from spec_decode_exporter.metrics.engine_metrics import ENGINE_LABELS, ENGINE_METRICS
 from spec_decode_exporter.metrics.metric import MetricKind
 from spec_decode_exporter.metrics.own_metrics import EXPORTER_METRICS, TARGET_METRICS
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.monitor.target_status import ExporterStatus, TargetStatus
+from tests.metrics.written_page import families_of
 
 GOLDEN = Path(__file__).parent / "golden" / "contract.txt"
 """Every metric by group: kind, name, labels, and ``off`` if it is not exported by default."""
@@ -143,8 +143,8 @@ LABELS = {"target": "one", "model_name": "m", "engine": "0"}
 
 def samples_of(findings, enabled=None):
     names = enabled_metrics(Metrics()) if enabled is None else enabled
-    collector = SnapshotCollector(lambda: Snapshot([(LABELS, findings)]), lambda: names)
-    return [sample for family in collector.collect() for sample in family.samples]
+    families = families_of(Snapshot([(LABELS, findings)]), names)
+    return [sample for family in families for sample in family.samples]
 
 
 def test_an_engine_with_8_positions_and_two_windows_has_at_most_215_series(busy):

@@ -15,10 +15,7 @@ from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.schema import Metrics
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.metrics.catalogue import NAMES, enabled_metrics
-from spec_decode_exporter.metrics.collector import SnapshotCollector
-from spec_decode_exporter.metrics.exposition import Exposition
-from spec_decode_exporter.metrics.negotiation import Format
+from spec_decode_exporter.metrics.catalogue import enabled_metrics
 from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.requests.group_totals import (
@@ -42,6 +39,7 @@ from spec_decode_exporter.requests.request_findings import (
 )
 from spec_decode_exporter.requests.request_record import Refusal, RequestRecord
 from spec_decode_exporter.requests.request_store import RequestStore
+from tests.metrics.written_page import families_of, page_of
 
 GOLDEN = Path(__file__).parent / "golden" / "requests.txt"
 
@@ -92,17 +90,15 @@ def found(**changes):
     )
 
 
-def families_of(findings):
-    snapshot = Snapshot(requests=findings)
-    enabled = enabled_metrics(Metrics())
-    return list(SnapshotCollector(lambda: snapshot, lambda: enabled).collect())
+def families(findings):
+    return families_of(Snapshot(requests=findings), enabled_metrics(Metrics()))
 
 
 def values_of(findings, name):
     """Return the values of a metric by those of its labels, of which ``le`` is the last."""
     return {
         tuple(sample.labels.values()): sample.value
-        for family in families_of(findings)
+        for family in families(findings)
         for sample in family.samples
         if sample.name == name
     }
@@ -110,9 +106,7 @@ def values_of(findings, name):
 
 async def test_the_page_is_the_golden_one():
     """After a wanted change: ``UPDATE_GOLDEN=1 pytest tests/metrics``, then read the difference."""
-    collector = SnapshotCollector(lambda: Snapshot(requests=found()), lambda: NAMES)
-    pieces = [piece async for piece in Exposition([collector]).render(Format.TEXT_0_0_4)]
-    page = b"".join(pieces).decode()
+    page = await page_of(Snapshot(requests=found()))
     if os.environ.get("UPDATE_GOLDEN"):
         GOLDEN.write_text(page, encoding="utf-8")
     assert page == GOLDEN.read_text(encoding="utf-8")
@@ -125,11 +119,11 @@ async def test_the_page_is_the_golden_one():
 
 
 def test_no_metric_is_exported_if_no_requests_are_received():
-    assert families_of(found(enabled=False)) == []
+    assert families(found(enabled=False)) == []
 
 
 def test_every_metric_has_values_if_the_findings_are_complete():
-    names = {family.name for family in families_of(found())}
+    names = {family.name for family in families(found())}
     assert names == {metric.family for metric in REQUEST_METRICS}
 
 
@@ -156,9 +150,7 @@ def test_figures_of_requests_without_drafts_are_absent():
         windows={"30s": WindowFindings(30.0, False, [GroupFindings(ODD, NOTHING, Effect.UNCLEAR)])}
     )
     said = {
-        family.name
-        for family in families_of(findings)
-        if any("window" in one.labels for one in family.samples)
+        family.name for family in families(findings) if any("window" in one.labels for one in family.samples)
     }
     assert said == {
         "spec_decode_window_requests",
@@ -225,7 +217,7 @@ class TestNumberOfSeries:
         findings = await board.findings((30.0, 300.0), 1.0, lambda *_: cost)
         groups, models = len(findings.since_start), len(findings.windows["5m"].models)
         assert (groups, models) == (60 + 21, 20 + 1)
-        samples = [sample for family in families_of(findings) for sample in family.samples]
+        samples = [sample for family in families(findings) for sample in family.samples]
         of_users = [sample for sample in samples if "user" in sample.labels]
         assert len(samples) - len(of_users) <= 81 * 76 + 21 * 12 + 2 + 12 == 6422
         assert len(of_users) <= 2 * 21 * 21 == 882
@@ -240,4 +232,4 @@ class TestNumberOfSeries:
         findings = found(
             windows=windows, since_start={CHAT: since}, users=(), folded=dict.fromkeys("abcd", 0)
         )
-        assert sum(len(family.samples) for family in families_of(findings)) == 76 + 12 + 2 + 13
+        assert sum(len(family.samples) for family in families(findings)) == 76 + 12 + 2 + 13

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from spec_decode_exporter.metrics.catalogue import NAMES
-from spec_decode_exporter.metrics.collector import SnapshotCollector
 from spec_decode_exporter.metrics.split_findings import single_parts
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.requests.request_findings import RequestFindings
+from tests.metrics.written_page import families_of
 from tests.web.page.mixed_requests import mixed_requests
 
 
 def series(found):
     """Return the samples of groups, models and users by name and labels."""
-    families = SnapshotCollector(lambda: Snapshot(requests=found), lambda: NAMES).collect()
     return {
         (sample.name, *sorted(sample.labels.items())): sample.value
-        for family in families
+        for family in families_of(Snapshot(requests=found))
         for sample in family.samples
         if "model_name" in sample.labels
     }

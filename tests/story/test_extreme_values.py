@@ -21,9 +21,9 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.metrics.catalogue import NAMES
-from spec_decode_exporter.metrics.collector import SnapshotCollector
 from spec_decode_exporter.metrics.exposition import Exposition
 from spec_decode_exporter.metrics.negotiation import Format
+from spec_decode_exporter.metrics.snapshot_writer import SnapshotWriter
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
@@ -294,8 +294,8 @@ class Chain:
 
 
 async def _check_metrics(taken, errors):
-    collector = SnapshotCollector(lambda: taken, lambda: NAMES, errors)
-    pieces = [piece async for piece in Exposition([collector]).render(Format.OPENMETRICS_1_0_0)]
+    writer = SnapshotWriter(lambda: taken, lambda: NAMES, errors)
+    pieces = [piece async for piece in Exposition([writer]).render(Format.OPENMETRICS_1_0_0)]
     for family in text_string_to_metric_families(b"".join(pieces).decode()):
         for sample in family.samples:
             assert isfinite(sample.value), sample

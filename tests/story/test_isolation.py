@@ -95,11 +95,11 @@ def bad_object(one, *_, **__):
     return one in BAD_OBJECTS
 
 
-def bad_samples(_metric, labels, view):
-    requests = getattr(view, "since_start", {})
+def bad_lines(_read, _writer, view):
+    requests = getattr(view.subject, "since_start", {})
     return (
-        labels.get("target") == BAD
-        or labels.get("experiment") == "bad"
+        view.labels.get("target") == BAD
+        or view.labels.get("experiment") == "bad"
         or any(key.request_type == "bad" for key in requests)
     )
 
@@ -145,7 +145,7 @@ INJECTIONS = {
     "engine: its summary": failing(
         "spec_decode_exporter.monitor.summary_log.Summaries.next", lambda _, labels, *__: bad_labels(labels)
     ),
-    "engine: its samples": failing("spec_decode_exporter.metrics.collector._samples", bad_samples),
+    "engine: its lines": failing("spec_decode_exporter.metrics.snapshot_writer._view_lines", bad_lines),
     "engine: its group": failing("spec_decode_exporter.web.api.responses.group_view", bad_labels),
     "target: its status": failing(
         "spec_decode_exporter.monitor.target_monitor.TargetMonitor.status", bad_watch

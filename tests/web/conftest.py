@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from prometheus_client.core import GaugeMetricFamily
 
+from spec_decode_exporter.metrics.page_writer import PIECE_WORK, Piece, header
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.views.history import Histories
@@ -10,16 +10,17 @@ from spec_decode_exporter.web.state import AppState
 
 
 class Gauges:
-    """A collector of one gauge with ``series`` series."""
+    """A writer of one gauge with ``series`` series."""
 
     def __init__(self, series):
         self.series = series
 
-    def collect(self):
-        family = GaugeMetricFamily("spec_decode_gauge", "Some gauge.", labels=["target"])
-        for number in range(self.series):
-            family.add_metric([f"vllm-{number}:8000"], 0.5)
-        yield family
+    def pieces(self, format_):
+        yield Piece(header("spec_decode_gauge", "Some gauge.", "gauge", format_), 1)
+        for begin in range(0, self.series, PIECE_WORK):
+            numbers = range(begin, min(begin + PIECE_WORK, self.series))
+            lines = [f'spec_decode_gauge{{target="vllm-{number}:8000"}} 0.5\n' for number in numbers]
+            yield Piece("".join(lines), len(lines))
 
 
 async def prepare_nothing():
@@ -34,7 +35,7 @@ def plain_state(series=1, **overrides):
         "monotonic": lambda: 1_000.0,
         "prepare": prepare_nothing,
         "snapshot": Snapshot,
-        "collectors": [Gauges(series)],
+        "writers": [Gauges(series)],
         "labels": lambda: ["target", "model_name", "engine"],
         "windows": lambda: ["30s", "5m"],
         "targets": tuple,

@@ -19,7 +19,7 @@ CONTENT_TYPES = {format_.content_type for format_ in Format}
 
 
 class Broken:
-    def collect(self):
+    def pieces(self, format_):
         raise ValueError("password=secret")
 
 
@@ -87,9 +87,9 @@ async def test_the_telemetry_path_replaces_metrics(client_of, make_state):
     assert 'href="./spec-decode/metrics"' in await (await client.get("/")).text()
 
 
-async def test_a_failing_collector_omits_only_its_metrics(client_of, make_state):
+async def test_a_failing_writer_omits_only_its_metrics(client_of, make_state):
     state = make_state()
-    client = await client_of(make_state(collectors=[Broken(), *state.collectors]))
+    client = await client_of(make_state(writers=[Broken(), *state.writers]))
     with capture_logs():
         answer = await client.get("/metrics")
     assert answer.status == 200

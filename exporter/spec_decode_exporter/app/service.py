@@ -27,7 +27,8 @@ from spec_decode_exporter.core.single_flight import SingleFlight
 from spec_decode_exporter.core.version import REVISION, __version__
 from spec_decode_exporter.discovery.discoverer import Discoverer
 from spec_decode_exporter.metrics.catalogue import enabled_metrics
-from spec_decode_exporter.metrics.collector import SnapshotCollector
+from spec_decode_exporter.metrics.library_writer import LibraryWriter
+from spec_decode_exporter.metrics.snapshot_writer import SnapshotWriter
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
@@ -183,10 +184,10 @@ class Service:
 
     def _app_state(self) -> AppState:
         return AppState(
-            collectors=(
-                SnapshotCollector(self.snapshots.snapshot, lambda: self._enabled, self._errors),
-                PROCESS_COLLECTOR,
-                PLATFORM_COLLECTOR,
+            writers=(
+                SnapshotWriter(self.snapshots.snapshot, lambda: self._enabled, self._errors),
+                LibraryWriter(PROCESS_COLLECTOR),
+                LibraryWriter(PLATFORM_COLLECTOR),
             ),
             version=__version__,
             now=self._clock.wall,

@@ -70,7 +70,7 @@ def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
     guards = [guard.middleware] if guard else []
     app = web.Application(middlewares=[problems, _hide_errors, _reject_polls, hosts, *guards, _reject_bodies])
     app[STATE] = state
-    app[METRICS] = SharedPage(Exposition(state.collectors))
+    app[METRICS] = SharedPage(Exposition(state.writers))
     app[READERS] = Readers()
 
     async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:

@@ -14,8 +14,7 @@ from spec_decode_exporter.web.security.hosts import EVERY_HOST, AllowedHosts
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from prometheus_client.registry import Collector
-
+    from spec_decode_exporter.metrics.page_writer import PageWriter
     from spec_decode_exporter.monitor.event_log import EventLog
     from spec_decode_exporter.monitor.request_receiver import RequestReceiver
     from spec_decode_exporter.monitor.snapshot import Snapshot
@@ -36,8 +35,8 @@ class AppState:
     """Take a new snapshot, at most once a second; return its number."""
     snapshot: Callable[[], Snapshot]
     """Return every engine and experiment, taken at one moment."""
-    collectors: Sequence[Collector]
-    """Collectors of ``/metrics``. They read the snapshot."""
+    writers: Sequence[PageWriter]
+    """Writers of ``/metrics``. They read the snapshot."""
     labels: Callable[[], Sequence[str]]
     """Return the label names of engines."""
     windows: Callable[[], Sequence[str]]

@@ -1,4 +1,4 @@
-"""Collect a page from a snapshot: the golden page, switches and failures."""
+"""Write a page from a snapshot: the golden page, switches and failures."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from math import inf, nan
 from pathlib import Path
 
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
-from prometheus_client.parser import text_string_to_metric_families as read_text
+from prometheus_client.exposition import generate_latest as write_text
+from prometheus_client.openmetrics.exposition import generate_latest as write_openmetrics
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.config.schema import Config, Group, Metrics
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.core.internal_errors import RECOVERED_AFTER, InternalErrors
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.metrics import collector as module
+from spec_decode_exporter.metrics import snapshot_writer as module
 from spec_decode_exporter.metrics.catalogue import CATALOGUE, NAMES, enabled_metrics
-from spec_decode_exporter.metrics.collector import SnapshotCollector
 from spec_decode_exporter.metrics.engine_metrics import ENGINE_METRICS
-from spec_decode_exporter.metrics.exposition import Exposition
 from spec_decode_exporter.metrics.negotiation import Format
+from spec_decode_exporter.metrics.page_writer import PIECE_WORK
+from spec_decode_exporter.metrics.snapshot_writer import SnapshotWriter
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
@@ -33,6 +33,9 @@ from spec_decode_exporter.monitor.target_status import ExporterStatus, TargetSta
 from spec_decode_exporter.scrape.page.sample import EngineName
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.scrape.poll.poll_record import Polled
+from tests.metrics.oracle import SnapshotCollector
+from tests.metrics.written_page import families_by, families_of, page_of
+from tests.web.page.mixed_requests import mixed_requests
 
 TESTS = Path(__file__).parents[1]
 GOLDEN = Path(__file__).parent / "golden"
@@ -79,14 +82,8 @@ def recorded_fixture(status):
     )
 
 
-async def page_of(snapshot, enabled, format_=Format.TEXT_0_0_4):
-    collector = SnapshotCollector(lambda: snapshot, lambda: enabled)
-    return b"".join([piece async for piece in Exposition([collector]).render(format_)]).decode()
-
-
-def families_of(snapshot, enabled=None):
-    names = enabled_metrics(Metrics()) if enabled is None else enabled
-    return list(SnapshotCollector(lambda: snapshot, lambda: names).collect())
+def default_families(snapshot):
+    return families_of(snapshot, enabled_metrics(Metrics()))
 
 
 @pytest.mark.parametrize(
@@ -103,27 +100,16 @@ async def test_the_page_of_a_recorded_trace_is_the_golden_one(recorded, name, en
     assert found == file.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    ("format_", "parse"),
-    [
-        (Format.TEXT_0_0_4, read_text),
-        (Format.TEXT_1_0_0, read_text),
-        (Format.OPENMETRICS_1_0_0, read_openmetrics),
-    ],
-)
-async def test_every_format_says_the_same(recorded, format_, parse):
-    expected = {
-        (sample.name, *sorted(sample.labels.items())): sample.value
-        for family in families_of(recorded, NAMES)
-        for sample in family.samples
-    }
-    page = await page_of(recorded, NAMES, format_)
-    found = {
-        (sample.name, *sorted(sample.labels.items())): sample.value
-        for family in parse(page)
-        for sample in family.samples
-    }
-    assert found == expected
+ODD = 'a "quoted" \\\\ name\nof two lines, 100 %s'
+
+
+@pytest.mark.parametrize("format_", Format)
+async def test_every_format_has_the_bytes_of_prometheus_client(recorded, format_):
+    write = write_openmetrics if format_ is Format.OPENMETRICS_1_0_0 else write_text
+    odd = [({**labels, "target": ODD}, engine) for labels, engine in recorded.engines]
+    snapshot = replace(recorded, engines=[*recorded.engines, *odd], requests=await mixed_requests())
+    expected = write(SnapshotCollector(lambda: snapshot, lambda: NAMES))
+    assert (await page_of(snapshot, NAMES, format_)).encode() == expected
 
 
 def test_every_series_of_a_family_has_the_same_labels(recorded):
@@ -132,14 +118,14 @@ def test_every_series_of_a_family_has_the_same_labels(recorded):
 
 
 def test_a_family_without_samples_is_omitted(recorded):
-    assert families_of(Snapshot()) == []
-    names = {family.name for family in families_of(recorded)}
+    assert default_families(Snapshot()) == []
+    names = {family.name for family in default_families(recorded)}
     assert "spec_decode_engine_reported_acceptance_ratio" not in names
 
 
 def test_an_engine_without_speculation_shows_no_ratio_and_no_0(findings_of, make_sample):
     samples = [make_sample(generation_tokens=100 * n, first_tokens=n, decode_steps=99 * n) for n in range(20)]
-    names = {family.name for family in families_of(Snapshot([(LABELS, findings_of(samples))]))}
+    names = {family.name for family in default_families(Snapshot([(LABELS, findings_of(samples))]))}
     assert "spec_decode_drafts" in names  # the counter, at 0
     assert "spec_decode_effective_tokens_per_step" in names
     assert not names & {
@@ -152,7 +138,7 @@ def test_an_engine_without_speculation_shows_no_ratio_and_no_0(findings_of, make
 
 def test_the_engines_of_all_targets_are_in_one_family(busy):
     snapshot = Snapshot([(LABELS, busy), (LABELS | {"engine": "1"}, busy)])
-    families = families_of(snapshot)
+    families = default_families(snapshot)
     assert len({family.name for family in families}) == len(families)
     drafts = next(family for family in families if family.name == "spec_decode_drafts")
     assert [sample.labels["engine"] for sample in drafts.samples] == ["0", "1"]
@@ -165,7 +151,7 @@ def test_all_families_are_from_one_moment(busy):
         asked.append(1)
         return Snapshot([(LABELS, busy)])
 
-    list(SnapshotCollector(snapshot, lambda: NAMES).collect())
+    list(SnapshotWriter(snapshot, lambda: NAMES).pieces(Format.TEXT_0_0_4))
     assert len(asked) == 1
 
 
@@ -233,15 +219,15 @@ class TestFailures:
         rows = tuple(replace(one, read=read) if one is row else one for one in ENGINE_METRICS)
         monkeypatch.setattr(
             module,
-            "_PARTS",
-            (module._CollectorPart(rows, lambda snapshot: snapshot.engines), *module._PARTS[1:]),
+            "PARTS",
+            (module.PagePart(rows, lambda snapshot: snapshot.engines), *module.PARTS[1:]),
         )
         return failing
 
     def test_a_failing_metric_is_omitted_alone_and_logged_once(self, fragile, recorded):
-        collector = SnapshotCollector(lambda: recorded, lambda: NAMES)
+        writer = SnapshotWriter(lambda: recorded, lambda: NAMES)
         with capture_logs() as logs:
-            pages = [{family.name for family in collector.collect()} for _ in range(3)]
+            pages = [{family.name for family in families_by(writer)} for _ in range(3)]
         assert pages[0] == pages[1] == pages[2]
         assert "spec_decode_acceptance_length_tokens" not in pages[0]
         assert {"spec_decode_drafts", "spec_decode_consistent", "spec_decode_exporter_build"} & pages[0]
@@ -251,23 +237,23 @@ class TestFailures:
 
     def test_it_recovers_and_a_failure_a_minute_later_is_logged_again(self, fragile, recorded, clock):
         errors = InternalErrors(clock.monotonic)
-        collector = SnapshotCollector(lambda: recorded, lambda: NAMES, errors)
+        writer = SnapshotWriter(lambda: recorded, lambda: NAMES, errors)
         with capture_logs() as logs:
-            list(collector.collect())
+            list(families_by(writer))
             fragile.clear()
             clock.now += RECOVERED_AFTER + 1
-            names = {family.name for family in collector.collect()}
+            names = {family.name for family in families_by(writer)}
             fragile.append(True)
-            list(collector.collect())
+            list(families_by(writer))
         assert "spec_decode_acceptance_length_tokens" in names
         assert [log["event"] for log in logs] == ["internal_error", "internal_error_ended", "internal_error"]
 
     def test_an_engine_that_a_metric_cannot_read_is_omitted_alone(self, busy, recorded):
         broken = replace(busy, totals=None)
         snapshot = Snapshot([(LABELS, broken), (LABELS | {"engine": "1"}, busy)])
-        collector = SnapshotCollector(lambda: snapshot, lambda: NAMES)
+        writer = SnapshotWriter(lambda: snapshot, lambda: NAMES)
         with capture_logs() as logs:
-            pages = [{family.name: family for family in collector.collect()} for _ in range(3)]
+            pages = [{family.name: family for family in families_by(writer)} for _ in range(3)]
         drafts, ratio = pages[-1]["spec_decode_drafts"], pages[-1]["spec_decode_draft_acceptance_ratio"]
         assert {sample.labels["engine"] for sample in drafts.samples} == {"1"}
         assert {sample.labels["engine"] for sample in ratio.samples} == {"0", "1"}
@@ -276,10 +262,29 @@ class TestFailures:
     @pytest.mark.parametrize("number", [inf, -inf, nan, 10**400])
     def test_infinite_numbers_are_omitted(self, monkeypatch, recorded, number):
         row = replace(ENGINE_METRICS[0], read=lambda _: [((), number)])
-        monkeypatch.setattr(
-            module, "_PARTS", (module._CollectorPart((row,), lambda snapshot: snapshot.engines),)
-        )
+        monkeypatch.setattr(module, "PARTS", (module.PagePart((row,), lambda snapshot: snapshot.engines),))
         assert families_of(recorded, NAMES) == []
+
+    def test_an_engine_with_other_labels_than_the_first_is_omitted(self, busy):
+        snapshot = Snapshot(
+            [(LABELS, busy), (LABELS | {"zone": "a"}, busy), (LABELS | {"engine": "2"}, busy)]
+        )
+        with capture_logs() as logs:
+            families = families_of(snapshot)
+        engines = {sample.labels["engine"] for family in families for sample in family.samples}
+        assert engines == {"0", "2"}
+        assert [(log["event"], log["part"]) for log in logs] == [("internal_error", "metrics")]
+
+
+def test_a_large_family_is_written_in_pieces_with_one_header(busy):
+    engines = [(LABELS | {"engine": str(number)}, busy) for number in range(3 * PIECE_WORK)]
+    writer = SnapshotWriter(lambda: Snapshot(engines), lambda: frozenset({"spec_decode_drafts_total"}))
+    pieces = list(writer.pieces(Format.TEXT_0_0_4))
+    assert len(pieces) > 3
+    assert max(piece.work for piece in pieces) < 2 * PIECE_WORK
+    text = "".join(piece.text for piece in pieces)
+    assert text.count("# TYPE") == 1
+    assert text.count("spec_decode_drafts_total{") == len(engines)
 
 
 class TestNamesOfEngines:
