@@ -1,0 +1,258 @@
+"""The same work done by the exporter, by Prometheus with recording rules, and by vmagent: CPU and memory.
+
+    python -m benchmarks.same_job [--targets 1000] [--seconds 60] [--warm-up 330] [--smoke]
+
+All of them read the same targets once a second, and every 15 s they have the same figures of each over 30 s
+and over 5 min: acceptance rate, length and positions, draft length, coverage, tokens of a step, step time,
+time per output token, four rates and two means of gauges. Prometheus computes them by 28 recording rules,
+and vmagent sums their terms by stream aggregation, which cannot divide one series by another. The exporter,
+which another Prometheus scrapes every 15 s, gives bounds, costs, verdicts and drops besides.
+
+Each alone polls the targets: two cores cannot serve all at once. Prometheus does it twice, with the filtered
+page and with the whole one, which is what it scrapes by default. Ends with status 1 if a goal is missed. The
+windows are full after 5 minutes. Needs `prometheus`; without `vmagent` 1.86 or later its row is left out.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import yaml
+
+from benchmarks.memory import free_port
+from benchmarks.options import end, parsed, parser
+from benchmarks.page_server import PageServer, addresses
+from benchmarks.poll_cpu import exporter, urls
+from benchmarks.process import cpu_seconds, require, resident_megabytes, running, wait_until_ready
+
+EVERY = 15
+"""Seconds between two results."""
+WINDOWS = ("30s", "5m")
+CPU_GOALS = {"filtered": 1.0, "whole": 0.3}
+"""Most of the CPU that Prometheus takes, by the page that it scrapes."""
+MEMORY_GOAL = 0.5
+"""Most of its memory."""
+
+_ACCEPTED = "vllm:spec_decode_num_accepted_tokens_total"
+_POSITIONS = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+_DRAFTS = "vllm:spec_decode_num_drafts_total"
+_DRAFT_TOKENS = "vllm:spec_decode_num_draft_tokens_total"
+_GENERATED = "vllm:generation_tokens_total"
+_FIRST = "vllm:time_to_first_token_seconds_count"
+_STEPS = "vllm:inter_token_latency_seconds_count"
+_STEP_SECONDS = "vllm:inter_token_latency_seconds_sum"
+_GAUGES = ("vllm:num_requests_running", "vllm:kv_cache_usage_perc")
+_COUNTERS = (_ACCEPTED, _DRAFTS, _DRAFT_TOKENS, _GENERATED, _FIRST, _STEPS, _STEP_SECONDS, _POSITIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Measured usage of one program."""
+
+    cpu: float
+    """CPU-seconds a second."""
+    resident: float
+    """MB."""
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--targets", type=int, default=1000)
+    options.add_argument("--seconds", type=float, default=60.0)
+    options.add_argument("--warm-up", type=float, default=330.0, help="seconds before the figures")
+    arguments = parsed(options, targets=2, seconds=2.0, warm_up=3.0)
+    require("prometheus")
+    programs: dict[str, Callable[[int], AbstractContextManager[int]]] = {
+        "spec-decode-exporter, filtered page": partial(_exporter, arguments.targets),
+        "Prometheus, filtered page": partial(_prometheus, arguments.targets, "filtered"),
+        "Prometheus, whole page": partial(_prometheus, arguments.targets, "whole"),
+    }
+    if _has_stream_aggregation():
+        programs["vmagent, filtered page"] = partial(_vmagent, arguments.targets)
+    else:
+        print("vmagent not measured: not installed, or older than 1.86, which aggregates streams.\n")
+    print("| | CPU-s a second | MB |\n|---|--:|--:|")
+    costs = {}
+    for name, start in programs.items():
+        costs[name] = measure(start, arguments)
+        print(f"| {name} | {costs[name].cpu:.3f} | {costs[name].resident:.0f} |", flush=True)
+    if not arguments.smoke:
+        ours, *_ = costs.values()
+        end(arguments, list(_missed(ours, costs)))
+
+
+def measure(start: Callable[[int], AbstractContextManager[int]], arguments: Namespace) -> Cost:
+    """Run a program beside the targets, and return its cost after the warm-up."""
+    with ExitStack() as stack:
+        server = stack.enter_context(PageServer())
+        pid = stack.enter_context(start(server.port))
+        time.sleep(arguments.warm_up)
+        pages, cpu = sum(server.served().values()), cpu_seconds(pid)
+        time.sleep(arguments.seconds)
+        cpu, pages = cpu_seconds(pid) - cpu, sum(server.served().values()) - pages
+        if pages < 0.95 * arguments.targets * arguments.seconds and not arguments.smoke:
+            raise RuntimeError(f"{pages} pages in {arguments.seconds:g} s: it did not keep up")
+        return Cost(cpu / arguments.seconds, resident_megabytes(pid))
+
+
+def _missed(ours: Cost, costs: dict[str, Cost]) -> Iterator[str]:
+    """Yield the goals that are missed, and print all ratios."""
+    print()
+    for page, goal in CPU_GOALS.items():
+        theirs = costs[f"Prometheus, {page} page"]
+        cpu, memory = ours.cpu / theirs.cpu, ours.resident / theirs.resident
+        print(f"Of Prometheus with the {page} page: {cpu:.2f} of its CPU, {memory:.2f} of its memory.")
+        if cpu > goal:
+            yield f"CPU with the {page} page: {cpu:.2f}, the goal is {goal}"
+        if memory > MEMORY_GOAL:
+            yield f"memory with the {page} page: {memory:.2f}, the goal is {MEMORY_GOAL}"
+
+
+@contextmanager
+def _exporter(targets: int, port: int) -> Iterator[int]:
+    """Run the exporter, and a client that scrapes it."""
+    own = free_port()
+    with exporter(port, targets, "filtered", own) as command, running(*command) as pid:
+        wait_until_ready(own)
+        with _scraper(own):
+            yield pid
+
+
+@contextmanager
+def _scraper(port: int) -> Iterator[int]:
+    """Run the user's Prometheus, which scrapes the exporter."""
+    job = {"job_name": "exporter", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        _running_prometheus(directory, {"scrape_interval": f"{EVERY}s"}, job) as pid,
+    ):
+        yield pid
+
+
+@contextmanager
+def _prometheus(targets: int, page: str, port: int) -> Iterator[int]:
+    """Run a Prometheus that scrapes the targets and computes the figures by recording rules."""
+    intervals = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": f"{EVERY}s"}
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory, "rules.yml").write_text(yaml.safe_dump(recording_rules()))
+        with _running_prometheus(directory, intervals, _job(port, targets, page)) as pid:
+            yield pid
+
+
+def _running_prometheus(
+    directory: str, intervals: Mapping[str, str], job: Mapping[str, object]
+) -> AbstractContextManager[int]:
+    """Run a Prometheus in a directory, with the rules there, if any."""
+    config = Path(directory, "config.yml")
+    config.write_text(
+        yaml.safe_dump(
+            {"global": intervals, "rule_files": [f"{directory}/rules*.yml"], "scrape_configs": [job]}
+        )
+    )
+    return running(
+        "prometheus",
+        f"--config.file={config}",
+        f"--storage.tsdb.path={directory}/data",
+        "--web.listen-address=127.0.0.1:0",
+    )
+
+
+def recording_rules() -> dict[str, object]:
+    """Return the rules of both windows."""
+    rules = [
+        {"record": f"target:{name}:{window}", "expr": expression}
+        for window in WINDOWS
+        for name, expression in _expressions(window).items()
+    ]
+    return {"groups": [{"name": "same_job", "rules": rules}]}
+
+
+def _expressions(window: str) -> dict[str, str]:
+    """Return the expression of each figure over a window."""
+
+    def rate(series: str) -> str:
+        return f"rate({series}[{window}])"
+
+    decoded = f"({rate(_GENERATED)} - {rate(_FIRST)})"
+    return {
+        "acceptance": f"{rate(_ACCEPTED)} / {rate(_DRAFT_TOKENS)}",
+        "length": f"1 + {rate(_ACCEPTED)} / {rate(_DRAFTS)}",
+        "positions": f"{rate(_POSITIONS)} / ignoring (position) group_left () {rate(_DRAFTS)}",
+        "draft_length": f"{rate(_DRAFT_TOKENS)} / {rate(_DRAFTS)}",
+        "coverage": f"{rate(_DRAFTS)} / {rate(_STEPS)}",
+        "tokens_per_step": f"{decoded} / {rate(_STEPS)}",
+        "step_seconds": f"{rate(_STEP_SECONDS)} / {rate(_STEPS)}",
+        "time_per_token": f"{rate(_STEP_SECONDS)} / {decoded}",
+        "drafts_per_second": rate(_DRAFTS),
+        "draft_tokens_per_second": rate(_DRAFT_TOKENS),
+        "accepted_per_second": rate(_ACCEPTED),
+        "generated_per_second": rate(_GENERATED),
+        "running": f"avg_over_time({_GAUGES[0]}[{window}])",
+        "cache_usage": f"avg_over_time({_GAUGES[1]}[{window}])",
+    }
+
+
+@contextmanager
+def _vmagent(targets: int, port: int) -> Iterator[int]:
+    """Run a vmagent that scrapes the targets and aggregates; it sends the results to a VictoriaMetrics."""
+    with tempfile.TemporaryDirectory() as directory:
+        config, streams, store = Path(directory, "config.yml"), Path(directory, "streams.yml"), free_port()
+        job = {**_job(port, targets, "filtered"), "scrape_interval": "1s", "scrape_timeout": "1s"}
+        config.write_text(yaml.safe_dump({"scrape_configs": [job]}))
+        streams.write_text(yaml.safe_dump(_streams()))
+        with (
+            running(
+                "victoria-metrics",
+                f"-storageDataPath={directory}/data",
+                f"-httpListenAddr=127.0.0.1:{store}",
+            ),
+            running(
+                "vmagent",
+                f"-promscrape.config={config}",
+                f"-remoteWrite.url=http://127.0.0.1:{store}/api/v1/write",
+                f"-remoteWrite.streamAggr.config={streams}",
+                f"-remoteWrite.tmpDataPath={directory}/queue",
+                f"-httpListenAddr=127.0.0.1:{free_port()}",
+            ) as pid,
+        ):
+            yield pid
+
+
+def _streams() -> list[dict[str, object]]:
+    """Return the aggregations of both windows: the sums of the counters, and the means of the gauges."""
+    return [
+        {"match": names, "interval": window, "outputs": [output], "by": ["instance", "engine", "position"]}
+        for window in WINDOWS
+        for names, output in ((list(_COUNTERS), "rate_sum"), (list(_GAUGES), "avg"))
+    ]
+
+
+def _has_stream_aggregation() -> bool:
+    try:
+        found = subprocess.run(["vmagent", "-help"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return False
+    return "-remoteWrite.streamAggr.config" in found.stdout + found.stderr
+
+
+def _job(port: int, targets: int, page: str) -> dict[str, object]:
+    parts = urlsplit(urls(port, 1, page)[0])
+    return {
+        "job_name": "vllm",
+        "metrics_path": parts.path,
+        "params": parse_qs(parts.query),
+        "static_configs": [{"targets": [f"{address}:{port}" for address in addresses(targets)]}],
+    }
+
+
+if __name__ == "__main__":
+    main()
