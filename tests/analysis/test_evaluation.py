@@ -27,9 +27,10 @@ from spec_decode_exporter.scrape.poll.batch_schedule import NO_SCHEDULE, BatchSc
 from tests.fixtures.evaluations import POOR
 
 
-def evaluated(case, cost=None, method="eagle3", policy=None, schedule=NO_SCHEDULE):
+def evaluated(case, cost=None, method="eagle3", policy=None, schedule=NO_SCHEDULE, architecture=None):
     settings = CostSettings(draft_cost_ratio=cost, running_requests=4) if isinstance(cost, float) else cost
-    speculation = Speculation(method, "configured" if method else "", schedule=schedule)
+    source = "configured" if method else ""
+    speculation = Speculation(method, source, schedule=schedule, architecture=architecture)
     assumptions = Assumptions(speculation, settings, policy or Policy())
     return evaluate(case.windows, replace(case.inputs, assumptions=assumptions))
 
@@ -75,6 +76,14 @@ def test_where_no_depth_pays_speculation_is_to_be_disabled(case):
     assert (evaluation.verdict, evaluation.action) == (Verdict.HARMFUL, Action.DISABLE)
     assert evaluation.recommended.tokens == 0
     assert FindingName.NO_DEPTH_PAYS in {finding.name for finding in evaluation.findings}
+
+
+def test_where_no_depth_is_known_to_pay_none_is_recommended(case):
+    # One token is 1.077 times as fast at the best guess; at 16 requests it may cost four times as much.
+    evaluation = evaluated(case(POOR, running=16.0), 0.3, architecture=Architecture.DENSE)
+    assert evaluation.depths[0].speedup > 1
+    assert (evaluation.verdict, evaluation.action) == (Verdict.HARMFUL, Action.DISABLE)
+    assert evaluation.recommended.tokens == 0
 
 
 @pytest.mark.parametrize("survival", [(0.01, 0.0, 0.0), (0.005,)])

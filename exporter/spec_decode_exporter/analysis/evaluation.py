@@ -282,4 +282,6 @@ def _advice(context: FindingContext, choice: EvaluatedWindow, known: Sequence[De
         better_method=context.faster is not None,
         policy=policy,
     )
+    if action is Action.DISABLE:  # another number may be better at the best guess, but is not known to pay
+        best = NO_SPECULATION
     return EngineAdvice(action, None if best is None or action is Action.COLLECT else best.tokens)

@@ -41,18 +41,25 @@ def test_a_state_has_the_meaning_of_the_api():
         (4, 4, Action.KEEP, Advice.BEST),
         (4, 3, Action.KEEP, Advice.AS_GOOD),
         (4, 3, Action.DECREASE, Advice.TRY),
+        (4, 0, Action.DISABLE, Advice.TRY),
+        (4, 3, Action.MEASURE_COST, Advice.LIKELY),
+        (4, 3, Action.LIMIT_BATCH, Advice.LIKELY),
         (4, None, Action.KEEP, None),
         (None, 3, Action.KEEP, None),
     ],
 )
-def test_a_recommended_number_is_best_as_good_or_to_try(engines, now, best, action, expected):
+def test_a_recommended_number_is_best_as_good_likely_or_to_try(engines, now, best, action, expected):
     update = {"configured_tokens": now, "recommended_tokens": best, "recommendation": action}
     assert advice(changed(engines[0], **update).view) is expected
 
 
 @pytest.mark.parametrize(
     ("action", "in_the_row", "in_the_chart"),
-    [(Action.KEEP, "3 as good", "as good"), (Action.DECREASE, "try 3", "recommended")],
+    [
+        (Action.KEEP, "3 as good", "as good"),
+        (Action.DECREASE, "try 3", "recommended"),
+        (Action.MEASURE_COST, "3 likely best", "likely best"),
+    ],
 )
 def test_the_row_and_the_chart_agree_about_k(engines, action, in_the_row, in_the_chart):
     depths = tuple(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from spec_decode_exporter.analysis.finding import Severity
@@ -21,6 +21,7 @@ _MIN_SCALE: Final = 1.5
 """Minimum speed-up at the right end of the bars: the line at 1 stays visible."""
 
 
+_RECOMMENDED: Final[Mapping[Advice | None, str]] = {Advice.AS_GOOD: "as good", Advice.LIKELY: "likely best"}
 _REMARK: Final = {"recommended": "remark recommended"}
 
 
@@ -133,10 +134,10 @@ def _depths(view: EngineView) -> Markup:
 
 def _depth(depth: DepthView, largest: float, view: EngineView) -> Markup:
     kind = "fill hatched" if depth.extrapolated else "fill"
-    is_as_good = advice(view) is Advice.AS_GOOD
+    relation = advice(view)
     remarks = [
         *(["now"] if depth.tokens == view.configured_tokens else []),
-        *(["as good" if is_as_good else "recommended"] if depth.recommended else []),
+        *([_RECOMMENDED.get(relation, "recommended")] if depth.recommended else []),
         *(["extrapolated"] if depth.extrapolated else []),
     ]
     speedup = depth.speedup_ratio

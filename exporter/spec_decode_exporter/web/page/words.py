@@ -114,6 +114,12 @@ class Advice(StrEnum):
     """Another number is recommended, without a gain that justifies a change."""
     TRY = "try"
     """Another number is recommended."""
+    LIKELY = "likely best"
+    """Another number is the best at the best guess of the cost; the advice is something else."""
+
+
+_CHANGES: Final = {Action.INCREASE, Action.DECREASE, Action.DISABLE}
+"""Advice to draft the recommended number of tokens."""
 
 
 def advice(view: EngineView) -> Advice | None:
@@ -122,4 +128,6 @@ def advice(view: EngineView) -> Advice | None:
         return None
     if view.recommended_tokens == view.configured_tokens:
         return Advice.BEST
-    return Advice.AS_GOOD if view.recommendation is Action.KEEP else Advice.TRY
+    if view.recommendation is Action.KEEP:
+        return Advice.AS_GOOD
+    return Advice.TRY if view.recommendation in _CHANGES else Advice.LIKELY
