@@ -14,6 +14,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from math import nan
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -106,8 +107,9 @@ def measure(names: list[str], targets: int, arguments: Namespace, how: str) -> N
             used, pages = cpu_seconds(pid) - cpu, _asked(server, name) - asked
             if pages < 0.9 * targets * seconds and not arguments.smoke:
                 raise RuntimeError(f"{name}: {pages} pages in {seconds:g} s; it did not keep up")
+            each = used / pages * 1e3 if pages else nan  # a smoke run may end before the first page
             print(
-                f"| {targets} {how} | {name} | {used / seconds:.3f} | {used / pages * 1e3:.3f} "
+                f"| {targets} {how} | {name} | {used / seconds:.3f} | {each:.3f} "
                 f"| {resident_megabytes(pid):.0f} |",
                 flush=True,
             )
