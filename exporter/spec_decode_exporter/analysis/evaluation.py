@@ -61,20 +61,27 @@ from spec_decode_exporter.window.ledger import Window
 class Assessment:
     """First half of an evaluation: all but the findings and the final advice."""
 
-    context: FindingContext
+    windows: tuple[Window, ...]
+    inputs: EvaluationInputs
+    state: State
+    verdict: Verdict
+    crossover: float | None
     results: tuple[WindowEvaluation, ...]
     """Results of each window."""
     depths: tuple[Depth, ...]
     advice: EngineAdvice
     """Advice by these windows alone; ``NO_ADVICE`` unless ``is_advisable``."""
     evaluated: Evaluated
-    changes: int
-    """Number of changes and window resets so far."""
+
+    @property
+    def changes(self) -> int:
+        """Number of changes and window resets so far."""
+        return self.inputs.changes
 
     @property
     def is_advisable(self) -> bool:
         """Return whether advice is possible: the evaluated window has a verdict and suffices for advice."""
-        return _is_advisable(self.context, self.evaluated.choice)
+        return _is_advisable(self.verdict, self.evaluated.choice)
 
 
 def evaluate(windows: tuple[Window, ...], inputs: EvaluationInputs) -> Evaluation:
@@ -85,77 +92,96 @@ def evaluate(windows: tuple[Window, ...], inputs: EvaluationInputs) -> Evaluatio
 
 def assess(windows: tuple[Window, ...], inputs: EvaluationInputs) -> Assessment:
     """Return the first half of the evaluation of ``windows``, ascending by length."""
-    results = tuple(_result(each, inputs) for each in windows)
-    evaluated = _evaluated(windows, results, inputs)
-    context = _context(windows, evaluated, inputs)
-    window, cost = context.window, context.cost
-    possible = () if cost is None else depths(window, cost)
-    if context.verdict is Verdict.INSUFFICIENT:
-        evaluated = evaluated._replace(missing=missing(evaluated.choice, context.length, context.policy))
-    advice = _advice(context, evaluated.choice, possible)
-    return Assessment(context, results, possible, advice, evaluated, inputs.changes)
+    known = _knowledge(inputs)
+    results = tuple(_result(each, inputs, known) for each in windows)
+    evaluated = _evaluated(windows, results, inputs, known)
+    window, result, policy = evaluated.choice.window, evaluated.result, inputs.assumptions.policy
+    found = _verdict(window, result, policy)
+    if found is Verdict.INSUFFICIENT:
+        length = result.bounds.acceptance_length
+        evaluated = evaluated._replace(missing=missing(evaluated.choice, length, policy))
+    possible = () if result.cost is None else depths(window, result.cost)
+    crossover = _crossover(window, known)
+    return Assessment(
+        windows,
+        inputs,
+        _state(windows[-1], inputs),
+        found,
+        crossover,
+        results,
+        possible,
+        _advice(evaluated, found, crossover, possible, inputs),
+        evaluated,
+    )
 
 
 def conclude(assessment: Assessment, advice: EngineAdvice) -> Evaluation:
     """Return the evaluation with ``advice``."""
-    context, cost, known = assessment.context, assessment.evaluated.cost, assessment.depths
+    inputs, evaluated, known = assessment.inputs, assessment.evaluated, assessment.depths
     matching = (depth for depth in (NO_SPECULATION, *known) if depth.tokens == advice.tokens)
     depth = next(matching, None)
+    window, cost = evaluated.choice.window, evaluated.cost
     return Evaluation(
-        context.state,
-        context.verdict,
+        assessment.state,
+        assessment.verdict,
         advice.action,
         tuple(each.cost for each in assessment.results),
-        context.crossover,
+        assessment.crossover,
         tuple(each.bounds for each in assessment.results),
         known,
-        () if cost is None else marginal_benefits(context.window, cost, known),
+        () if cost is None else marginal_benefits(window, cost, known),
         depth,
-        findings(replace(context, depth=depth)),
-        context.faster,
+        findings(_context(assessment, depth)),
+        inputs.faster,
         requests=tuple(each.request for each in assessment.results),
-        request_baseline=context.request_baseline,
-        evaluated=assessment.evaluated,
-        drops=context.drops,
-        wall=context.wall,
+        request_baseline=inputs.request_baseline,
+        evaluated=evaluated,
+        drops=inputs.drops,
+        wall=inputs.wall,
     )
 
 
-def _context(windows: tuple[Window, ...], evaluated: Evaluated, inputs: EvaluationInputs) -> FindingContext:
-    window, result, assumptions = evaluated.choice.window, evaluated.result, inputs.assumptions
+def _context(assessment: Assessment, depth: Depth | None) -> FindingContext:
+    """Return the inputs of the findings; ``depth`` is the recommended one."""
+    inputs, choice, result = assessment.inputs, assessment.evaluated.choice, assessment.evaluated.result
+    assumptions = inputs.assumptions
     return FindingContext(
-        window,
+        choice.window,
         assumptions.policy,
-        _state(windows[-1], inputs),
-        _verdict(window, result, assumptions.policy),
+        assessment.state,
+        assessment.verdict,
         result.bounds.acceptance_length,
         result.cost,
-        crossover=_crossover(window, inputs),
+        depth,
+        crossover=assessment.crossover,
         latencies=inputs.latencies,
         broken=inputs.broken,
         speculation=assumptions.speculation,
         drops=inputs.drops,
-        recent_length=acceptance_length_tokens(windows[0]),
+        recent_length=acceptance_length_tokens(assessment.windows[0]),
         faster=inputs.faster,
         speedup=result.speedup,
         assumed_cost=result.assumed,
         break_even_cost=result.bounds.break_even_cost,
         cost_settings=assumptions.cost,
         request_baseline=inputs.request_baseline,
-        evaluated=evaluated.choice,
+        evaluated=choice,
         wall=inputs.wall,
     )
 
 
 def _evaluated(
-    windows: tuple[Window, ...], results: Sequence[WindowEvaluation], inputs: EvaluationInputs
+    windows: tuple[Window, ...],
+    results: Sequence[WindowEvaluation],
+    inputs: EvaluationInputs,
+    known: CostKnowledge,
 ) -> Evaluated:
     """Return the window that has the verdict."""
     choice = since_change(windows, inputs.change)
     if choice.basis is Basis.LONGEST and not windows[-1].partial:
         chosen = Evaluated(choice, results[-1])
     else:
-        chosen = Evaluated(choice, _result(choice.window, inputs))
+        chosen = Evaluated(choice, _result(choice.window, inputs, known))
     enough = unless_enough(chosen.choice, chosen.bounds)
     if enough.window.partial:
         return Evaluated(enough, chosen.result._replace(bounds=NO_BOUNDS))
@@ -169,9 +195,8 @@ def _evaluated(
     return chosen
 
 
-def _result(window: Window, inputs: EvaluationInputs) -> WindowEvaluation:
+def _result(window: Window, inputs: EvaluationInputs, known: CostKnowledge) -> WindowEvaluation:
     """Return cost, bounds and speed-ups of a window."""
-    known = _knowledge(inputs)
     cost = _cost(window, known, inputs)
     assumed = cost or _assumed(window, known)
     bounds = _bounds(window, cost, assumed)
@@ -219,8 +244,7 @@ def _assumed(window: Window, known: CostKnowledge) -> Cost:
     return typical_cost(known, drafting_requests(window), draft_length_tokens(window) or 0.0)
 
 
-def _crossover(window: Window, inputs: EvaluationInputs) -> float | None:
-    known = _knowledge(inputs)
+def _crossover(window: Window, known: CostKnowledge) -> float | None:
     curve = best_curve(known.settings, known.measured, known.method)
     return None if curve is None else crossover_running_requests(window, curve)
 
@@ -262,24 +286,30 @@ def _bounds(window: Window, cost: Cost | None, assumed: Cost) -> Bounds:
     )
 
 
-def _is_advisable(context: FindingContext, choice: EvaluatedWindow) -> bool:
-    return context.verdict is not Verdict.INSUFFICIENT and choice.is_advisable
+def _is_advisable(found: Verdict, choice: EvaluatedWindow) -> bool:
+    return found is not Verdict.INSUFFICIENT and choice.is_advisable
 
 
-def _advice(context: FindingContext, choice: EvaluatedWindow, known: Sequence[Depth]) -> EngineAdvice:
+def _advice(
+    evaluated: Evaluated,
+    found: Verdict,
+    crossover: float | None,
+    known: Sequence[Depth],
+    inputs: EvaluationInputs,
+) -> EngineAdvice:
     """Return the advice by one window alone."""
-    if not _is_advisable(context, choice):
+    if not _is_advisable(found, evaluated.choice):
         return NO_ADVICE
-    window, cost, policy = context.window, context.cost, context.policy.depth
+    window, cost, policy = evaluated.choice.window, evaluated.cost, inputs.assumptions.policy.depth
     best = None if cost is None else recommended(window, cost, known, policy.tolerance)
     action = recommendation(
         window,
-        verdict=context.verdict,
-        length=context.length,
+        verdict=found,
+        length=evaluated.bounds.acceptance_length,
         cost=cost,
         depth=best,
-        crossover=context.crossover,
-        better_method=context.faster is not None,
+        crossover=crossover,
+        better_method=inputs.faster is not None,
         policy=policy,
     )
     return EngineAdvice(action, None if best is None or action is Action.COLLECT else best.tokens)

@@ -249,7 +249,7 @@ class EngineMonitor:
         evaluation = self._evaluator.evaluate(windows, self._inputs(), moment)
         its = evaluation.evaluated
         for window in (*windows, *([its.choice.window] if its else [])):
-            window.increments.forget()
+            window.forget()
         return evaluation
 
     def _inputs(self) -> EvaluationInputs:

@@ -54,7 +54,7 @@ class Evaluator:
         self._advised_at = now
         seconds = min(self._longest, assessment.evaluated.choice.window.seconds)
         advice = self._debounce.offer(assessment.advice, now, seconds)
-        if advice.action in _NEEDS_A_BAD_VERDICT and assessment.context.verdict not in NOT_PAYING:
+        if advice.action in _NEEDS_A_BAD_VERDICT and assessment.verdict not in NOT_PAYING:
             self._debounce = Debounce(self._longest)
             advice = self._debounce.offer(assessment.advice, now)
         return advice

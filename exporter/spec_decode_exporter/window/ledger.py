@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from operator import add, sub
+from typing import Any, Self
 
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.window.answer_lengths import NO_ANSWERS, AnswerLengths
@@ -169,6 +170,10 @@ class Window:
     """The increments in the sum."""
     answers: AnswerLengths = NO_ANSWERS
     """Answers that ended in the *longest* window: a shorter one has too few for their variation."""
+    results: dict[Callable[..., Any], Any] = field(
+        init=False, default_factory=dict, repr=False, compare=False
+    )
+    """Results of formulas: see ``once_per_window``."""
 
     def __getitem__(self, counter: Counter) -> int | None:
         return self.counters[counter]
@@ -177,6 +182,20 @@ class Window:
     def partial(self) -> bool:
         """True if the window is too short to evaluate: under half its length, or under 3 increments."""
         return self.seconds < self.length / 2 or self.polls < MIN_INCREMENTS
+
+    def of_length(self, length: float) -> Self:
+        """Return the same sums as a window of another length; it shares the results of formulas."""
+        if length == self.length:
+            return self
+        other = replace(self, length=length)
+        if other.partial == self.partial:
+            object.__setattr__(other, "results", self.results)
+        return other
+
+    def forget(self) -> None:
+        """Free what is kept for the figures of one evaluation."""
+        self.results.clear()
+        self.increments.forget()
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from spec_decode_exporter.figures.server_load import mean
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.window.answer_lengths import AnswerLengths
 from spec_decode_exporter.window.ledger import Increments, Window
+from spec_decode_exporter.window.once_per_window import once_per_window
 
 MIN_BOUND_REQUESTS = 5
 """Effective requests through a window that bounds need; with fewer their variance is unknown."""
@@ -58,6 +59,7 @@ def grouped(window: Window) -> Increments:
     return window.increments.merged(MAX_INCREMENTS)
 
 
+@once_per_window
 def busy_requests(window: Window) -> float | None:
     """Return the mean running requests while the server is busy, at least 1; None if unknown.
 
@@ -103,6 +105,7 @@ def request_counts(passing: float, answers: AnswerLengths) -> RequestCounts:
     )
 
 
+@once_per_window
 def counted_requests(window: Window) -> RequestCounts | None:
     """Return what the passing requests of a window are worth; None if they are unknown."""
     passing = passing_requests(window)
@@ -115,6 +118,7 @@ def effective_requests(window: Window) -> float | None:
     return None if counts is None else counts.effective
 
 
+@once_per_window
 def cosines(window: Window) -> int:
     """Return B, the number of cosines for a window's bounds; 0 if it has none.
 
@@ -182,6 +186,7 @@ def ratio_estimate(
     )
 
 
+@once_per_window
 def independent_variance(window: Window) -> float | None:
     """Return the variance of the accepted tokens of one draft, Σ (2i+1)·p_i - (Σ p_i)².
 
