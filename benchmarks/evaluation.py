@@ -4,9 +4,9 @@
 
 Each engine is polled every second, its histograms every tenth, until its windows of 30 s and 300 s are full.
 Load and acceptance wander, requests come and go, so bounds need all their cosines. Then every further poll is
-measured: times are CPU seconds, the mean of the fastest half of the polls. The evaluation is that of the
-newest poll, which no earlier evaluation knows; its windows count apart. The snapshot comes after the
-evaluation, as at a page, with all figures of its windows.
+measured: times are CPU seconds, the mean of the fastest half of the polls. Every 5 s an engine needs its
+windows and a conclusion: verdict and advice of the newest poll. A page also needs the rest of the evaluation,
+and the snapshot with all figures of its windows.
 """
 
 from __future__ import annotations
@@ -151,8 +151,12 @@ class Engine:
         """Return the windows."""
         return self.monitor.windows(self._now)
 
+    def conclusion(self) -> object:
+        """Return verdict and advice."""
+        return self.monitor._concluded()  # noqa: SLF001  as every few seconds, without its events
+
     def evaluation(self) -> object:
-        """Return the evaluation."""
+        """Return the evaluation; after ``conclusion`` only the rest of it is computed."""
         return self.monitor.evaluate()
 
     def snapshot(self) -> EngineSnapshot:
@@ -175,8 +179,8 @@ def milliseconds(work: Callable[[], object]) -> float:
 
 
 def row(name: str, engine: Engine, polls: int) -> list[str]:
-    """Measure the three parts after each of some polls."""
-    parts = (engine.windows, engine.evaluation, engine.snapshot)
+    """Measure the parts after each of some polls."""
+    parts = (engine.windows, engine.conclusion, engine.evaluation, engine.snapshot)
     times: list[list[float]] = [[] for _ in parts]
     for _ in range(polls):
         engine.poll()
@@ -201,7 +205,8 @@ def main() -> None:
     options.add_argument("--positions", type=int, nargs="+", default=[4, 8])
     options.add_argument("--polls", type=int, default=200)
     arguments = parsed(options, positions=[4], polls=2)
-    table(["engine", "windows", "evaluation", "snapshot"], rows(arguments.positions, arguments.polls))
+    heads = ["engine", "windows", "conclusion", "rest of the evaluation", "snapshot"]
+    table(heads, rows(arguments.positions, arguments.polls))
 
 
 if __name__ == "__main__":

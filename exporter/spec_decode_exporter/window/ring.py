@@ -36,7 +36,7 @@ class Rows:
     def __init__(
         self, blocks: Sequence[Block], width: int, begin: int, end: int, block: int = _BLOCK
     ) -> None:
-        """View the rows from ``begin`` to ``end`` in ``blocks``, of which all but the last have ``block`` rows."""
+        """View the rows from ``begin`` to ``end`` in blocks; all but the last one have ``block`` rows."""
         self._blocks = blocks
         self.width = width
         self._begin = begin
