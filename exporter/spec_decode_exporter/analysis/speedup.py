@@ -40,13 +40,14 @@ def speedup_estimate(window: Window, cost: Cost) -> Estimate | None:
 
 def tokens_per_step_estimate(window: Window) -> Estimate | None:
     """Return the tokens per decode step with their bounds; None if steps are unknown."""
-    if decoded_tokens(window) is None or window[Counter.DECODE_STEPS] is None:
+    number = cosines(window)
+    if not number or decoded_tokens(window) is None or window[Counter.DECODE_STEPS] is None:
         return None
     columns = _columns(window)
     return ratio_estimate(
         columns.tokens,
         columns.steps,
-        cosines(window),
+        number,
         lowest=0.0,
         highest=1.0 + len(window.positions) if window.positions else inf,
     )
@@ -96,7 +97,8 @@ def break_even_cost_estimate(
     value, sampled = break_even_cost_ratio(window, cost), _sampled(window)
     if value is None or sampled is None:
         return None
-    cheap, dear = sampled.break_even(low), sampled.break_even(high)
+    cheap = sampled.break_even(low)
+    dear = cheap if _have_same_fixed_cost(low, high) else sampled.break_even(high)
     if cheap is None or dear is None:
         return None
     return replace(cheap, value=value, lower=min(dear.lower, value), upper=max(cheap.upper, value))
@@ -170,6 +172,11 @@ class _Sampled:
         spread = sqrt(length * max(0.0, self.positions - length))
         certain = sqrt(self.variance) - self.decoded.tokens / plain * cost.draft_cost_ratio * spread
         return max(0.0, certain) * sqrt(self.drafts) / plain
+
+
+def _have_same_fixed_cost(one: DraftCost, other: DraftCost) -> bool:
+    fixed = one.fixed_cost_ratio == other.fixed_cost_ratio
+    return fixed and one.fixed_in_every_step == other.fixed_in_every_step
 
 
 @once_per_window

@@ -272,19 +272,24 @@ class _Pass:
 
     def token(self, running: float, tokens: float) -> float:
         """Return the cost of one draft token of each of the running requests."""
-        plain = self._read(running)
-        read = self._read(running * (1 + self.new * tokens)) - plain
-        computed = running * tokens / self.ridge
-        return (read + self.corner * computed) / (tokens * (plain + running / self.ridge))
+        return self._smooth(running, tokens, *self._reads(running, tokens))
 
     def highest(self, running: float, tokens: float) -> float:
         """Return the higher cost of two transitions: a smooth one, and a sharp one.
 
         In the sharp one, reading and computing overlap entirely: a pass takes the longer one.
         """
-        plain = max(self._read(running), running / self.ridge)
-        verified = max(self._read(running * (1 + self.new * tokens)), running * (1 + tokens) / self.ridge)
-        return max(self.token(running, tokens), (verified / plain - 1) / tokens)
+        plain, verified = self._reads(running, tokens)
+        longer = max(verified, running * (1 + tokens) / self.ridge) / max(plain, running / self.ridge)
+        return max(self._smooth(running, tokens, plain, verified), (longer - 1) / tokens)
+
+    def _smooth(self, running: float, tokens: float, plain: float, verified: float) -> float:
+        computed = running * tokens / self.ridge
+        return (verified - plain + self.corner * computed) / (tokens * (plain + running / self.ridge))
+
+    def _reads(self, running: float, tokens: float) -> tuple[float, float]:
+        """Return the time to read the weights without draft tokens, and with them."""
+        return self._read(running), self._read(running * (1 + self.new * tokens))
 
     def _read(self, number: float) -> float:
         reached: float = 1 - (1 - 1 / self.ratio) ** number

@@ -25,8 +25,8 @@ def drafting_requests(window: Window) -> float | None:
     drafts it is the mean over the polls.
     """
     running = mean(window, Gauge.RUNNING_REQUESTS)
-    if running is None:
-        return None
+    if running is None or window[Counter.DRAFT_TOKENS] == 0:
+        return running
     drafted = window.increments.counter(Counter.DRAFT_TOKENS)
     total = sum(drafted)
     if total <= 0:

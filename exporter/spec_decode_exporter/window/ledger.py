@@ -43,6 +43,7 @@ _COLUMNS = {
     **{counter: (_TIMES, place) for place, counter in enumerate(_NANOSECONDS, _GAUGES + len(MEAN_GAUGES))},
 }
 """Row and column of each counter."""
+_IN_ORDER = tuple((counter, _COLUMNS[counter]) for counter in Counter)
 
 Totals = Sequence[Rows]
 """Running totals of counts and of times."""
@@ -138,7 +139,7 @@ class Increments:
         key = row, column
         if key in self._cached:
             return self._cached[key]
-        values = self._totals[row].column(column)
+        values = list(self._totals[row].column(column))
         differences = list(map(sub, values[1:], values))
         if len(self) <= MAX_CACHED:
             self._cached[key] = differences
@@ -280,11 +281,8 @@ def _counter_sums(
     short = length < SLOW_STEPS_SECONDS or sums[_TIMES][_COVERED] < 0.9 * SLOW_STEPS_SECONDS * NANO
     late = _STEP_COUNTERS if known.late_steps and short else ()
     return tuple(
-        _sum_of(counter, sums) if known.counters[counter] and counter not in late else None
-        for counter in Counter
+        [
+            sums[row][column] if is_known and counter not in late else None
+            for (counter, (row, column)), is_known in zip(_IN_ORDER, known.counters, strict=True)
+        ]
     )
-
-
-def _sum_of(counter: Counter, sums: Sequence[Sequence[int]]) -> int:
-    row, column = _COLUMNS[counter]
-    return sums[row][column]
