@@ -252,10 +252,9 @@ class EngineMonitor:
         """Return verdict and advice of the newest poll; compute them once per poll."""
         moment = self.history.last_seen
         if self._conclusion is None or self._evaluated_at < moment:
+            conclude = self._evaluator.evaluate
             found = self._errors.attempt(
-                "evaluation",
-                moment,
-                lambda: self._evaluator.evaluate(self._present(), self._inputs(), moment),
+                "evaluation", moment, lambda: conclude(self._present(), self._inputs(), moment)
             )
             self._conclusion = found or Evaluation(self._plain_state())
             self._evaluation, self._evaluated_at, self._cost = None, moment, self._conclusion.cost
