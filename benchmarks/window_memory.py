@@ -100,13 +100,16 @@ def cost_of_a_poll(positions: int, longest: float) -> float:
     return microseconds(poll, 1000)
 
 
-def cost_of_an_evaluation(positions: int, longest: float) -> float:
-    """Return the microseconds that bounds, speed-up, depth, verdict and findings take together."""
+def cost_of_an_evaluation(positions: int, longest: float, *, is_whole: bool) -> float:
+    """Return the microseconds of verdict and advice, or of the whole evaluation with its findings."""
     watch = polled(positions, longest, histograms=True)
 
     def evaluate() -> None:
         watch._evaluated_at = -inf  # noqa: SLF001  evaluate again
-        watch.evaluate()
+        if is_whole:
+            watch.evaluate()
+        else:
+            watch._forget(watch._concluded())  # noqa: SLF001
 
     return microseconds(evaluate, 100)
 
@@ -134,7 +137,8 @@ def main() -> None:
     print("| | figure |\n|---|---|")
     print(f"| memory of the windows, and of the learned state | {windows:.0f} kB |")
     print(f"| histograms besides | {both - windows:.0f} kB |")
-    print(f"| an evaluation, every 5 s | {cost_of_an_evaluation(positions, longest):.0f} µs |")
+    for name, is_whole in (("verdict and advice, every 5 s", False), ("an evaluation, at a page", True)):
+        print(f"| {name} | {cost_of_an_evaluation(positions, longest, is_whole=is_whole):.0f} µs |")
     print(
         f"| taking a poll's sample, with the watch for drops | {cost_of_a_poll(positions, longest):.0f} µs |"
     )

@@ -51,6 +51,7 @@ PARTS = {
 """Parts of other benchmarks, without options of their own."""
 CHEAP = [
     "end_to_end",
+    "evaluation",
     "inside",
     "page",
     "read_page",

@@ -290,6 +290,37 @@ class TestEvaluation:
         watched.poll(good(4))
         assert evaluated == [1.0, 3.0]
 
+    def test_is_whole_only_for_readers(self, watched, good, monkeypatch):
+        moments = []
+
+        def noted(context):
+            moments.append(watched.moment)
+            return ()
+
+        monkeypatch.setattr("spec_decode_exporter.analysis.evaluation.findings", noted)
+        for n in range(12):
+            watched.poll(good(n))
+        assert moments == []
+        watched.snapshot()
+        watched.snapshot()
+        assert moments == [12.0]
+
+    def test_is_that_of_the_conclusion_before(self, watched, good):
+        for n in range(6):
+            watched.poll(good(n))
+        conclusion = watched.watch._concluded()
+        evaluation = watched.watch.evaluate()
+        for name in ("state", "verdict", "action", "recommended", "cost"):
+            assert getattr(evaluation, name) == getattr(conclusion, name)
+        assert evaluation.completed() is evaluation == conclusion.completed()
+
+    def test_frees_what_the_windows_kept_for_it(self, watched, good):
+        for n in range(60):
+            watched.poll(good(n))
+            if n % 3 == 0:
+                watched.snapshot()
+            assert all(not window.results for window in watched.watch.windows(watched.moment))
+
     def test_emits_events_independently_of_readers(self, watched, good):
         changes, moments = watched.watch._notifier.changes, []
         watched.watch._notifier.changes = lambda evaluation, now, *more: (
@@ -533,6 +564,13 @@ class TestInternalErrors:
         assert len(watched.snapshot().evaluation.bounds) == 2
         events = self.polls(watched, map(good, range(4, 100)))
         assert [event.name for event in events if "analysis" in event.name] == ["analysis_works_again"]
+
+    def test_a_whole_evaluation_that_fails_leaves_events_and_the_state(self, watched, good, monkeypatch):
+        monkeypatch.setattr("spec_decode_exporter.analysis.evaluation.findings", None)
+        assert self.polls(watched, map(good, range(3))) == []
+        assert watched.snapshot().evaluation == Evaluation(State.ACTIVE)
+        (event,) = self.polls(watched, map(good, range(3, 12)))
+        assert (event.name, event.fields["part"]) == ("analysis_failed", "evaluation")
 
     def test_without_an_evaluation_no_stall_ends(self, watched, good, broken, monkeypatch):
         monkeypatch.setattr(watched.watch._evaluator, "evaluate", lambda *_: Evaluation(State.STALLED))

@@ -104,6 +104,8 @@ def imported_curve(settings: CostSettings, method: str) -> CostCurve | None:
 
 def measured_curves(measured: Sequence[MeasuredCost], method: str) -> tuple[CostCurve, ...]:
     """Return the measured cost of each source, the most certain source first."""
+    if not measured:
+        return ()
     in_order = sorted(measured, key=lambda cost: cost.running_requests)
     by_source = (
         (source, [each for each in in_order if each.source is source]) for source in _MEASURED_SOURCES

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from operator import sub
+from itertools import accumulate, compress
+from operator import add, sub
 
 from spec_decode_exporter.analysis.statistics.ratio_bounds import cosines, grouped, standard_error
 from spec_decode_exporter.figures.acceptance import acceptance_length, coverage_ratio, draft_length_tokens
@@ -30,6 +30,7 @@ from spec_decode_exporter.figures.positions import (
 )
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.ledger import Window
+from spec_decode_exporter.window.once_per_window import once_per_window
 
 MAX_EXTRAPOLATED = 2
 """Extrapolated positions, if the decay over the known ones is known."""
@@ -96,6 +97,12 @@ class _Drafts:
         """Return S(k)."""
         return acceptance_length(self.coverage * self._accepted[tokens]) / self.plain_steps(cost, tokens)
 
+    def depth(self, cost: DraftCost, tokens: int) -> Depth | None:
+        """Return a depth with its speed-up; None for more tokens than can be extrapolated, and for none."""
+        if not 0 < tokens <= len(self.reached):
+            return None
+        return Depth(tokens, self.speedup(cost, tokens), extrapolated=tokens > self.known)
+
     def pays(self, depth: Depth) -> bool:
         """Return whether a depth is at least as fast as none, without the share of discarded tokens."""
         return depth.speedup * self._kept >= 1
@@ -117,10 +124,8 @@ def depths(window: Window, cost: DraftCost) -> tuple[Depth, ...]:
     drafts = _drafts(window)
     if drafts is None:
         return ()
-    return tuple(
-        Depth(tokens, drafts.speedup(cost, tokens), extrapolated=tokens > drafts.known)
-        for tokens in range(1, len(drafts.reached) + 1)
-    )
+    known = (drafts.depth(cost, tokens) for tokens in range(1, len(drafts.reached) + 1))
+    return tuple(depth for depth in known if depth is not None)
 
 
 def recommended(window: Window, cost: DraftCost, known: Sequence[Depth], tolerance: float) -> Depth | None:
@@ -134,14 +139,14 @@ def recommended(window: Window, cost: DraftCost, known: Sequence[Depth], toleran
     if drafts is None or not known:
         return None
     best = max(known, key=lambda depth: depth.speedup)
-    enough, errors = (1 - tolerance) * best.speedup, _DepthErrors(window, drafts)
+    enough = (1 - tolerance) * best.speedup
     paying = filter(drafts.pays, known)
     return next(
         (
             depth
             for depth in paying
             if depth.speedup >= enough
-            or depth.speedup >= best.speedup - errors.of_difference(cost, depth, best)
+            or depth.speedup >= best.speedup - _error_of_difference(window, cost, depth, best)
         ),
         NO_SPECULATION,
     )
@@ -154,14 +159,12 @@ def is_faster(window: Window, cost: DraftCost, tokens: int, tolerance: float) ->
     difference. ``recommended`` requires the same to prefer more tokens to fewer. False for more tokens than
     can be extrapolated.
     """
-    present, drafts = present_depth(window, cost), _drafts(window)
-    depth = _depth(window, cost, tokens)
-    if present is None or drafts is None or depth is None:
+    present, depth = present_depth(window, cost), _depth(window, cost, tokens)
+    if present is None or depth is None:
         return False
     if present.speedup >= (1 - tolerance) * depth.speedup:
         return False
-    error = _DepthErrors(window, drafts).of_difference(cost, present, depth)
-    return present.speedup < depth.speedup - error
+    return present.speedup < depth.speedup - _error_of_difference(window, cost, present, depth)
 
 
 def pays(window: Window, cost: DraftCost, tokens: int) -> bool:
@@ -173,9 +176,7 @@ def pays(window: Window, cost: DraftCost, tokens: int) -> bool:
 def present_depth(window: Window, cost: DraftCost) -> Depth | None:
     """Return S(K), the present depth; None without drafts or positions."""
     drafts = _drafts(window)
-    if drafts is None:
-        return None
-    return Depth(drafts.known, drafts.speedup(cost, drafts.known), extrapolated=False)
+    return None if drafts is None else drafts.depth(cost, drafts.known)
 
 
 def marginal_benefits(window: Window, cost: DraftCost, known: Sequence[Depth]) -> tuple[float, ...]:
@@ -195,9 +196,11 @@ def marginal_benefits(window: Window, cost: DraftCost, known: Sequence[Depth]) -
 
 
 def _depth(window: Window, cost: DraftCost, tokens: int) -> Depth | None:
-    return next((depth for depth in depths(window, cost) if depth.tokens == tokens), None)
+    drafts = _drafts(window)
+    return None if drafts is None else drafts.depth(cost, tokens)
 
 
+@once_per_window
 def _drafts(window: Window) -> _Drafts | None:
     drafts = window[Counter.DRAFTS]
     has_positions = window.positions and tells_positions(window)
@@ -238,16 +241,20 @@ class _DepthErrors:
 
     def __init__(self, window: Window, drafts: _Drafts) -> None:
         increments = grouped(window)
-        columns = [increments.position(position) for position in range(drafts.known)]
+        drafted = increments.counter(Counter.DRAFTS)
+        active = list(filter(None, drafted))
+        residuals = [
+            [count - reached * own for count, own in zip(_where(drafted, column), active, strict=True)]
+            for reached, column in zip(
+                drafts.reached, map(increments.position, range(drafts.known)), strict=False
+            )
+        ]
         self._drafts = drafts
         self._cosines = cosines(window)
-        rows = (
-            [count - reached * drafted for count, reached in zip(accepted, drafts.reached, strict=False)]
-            for drafted, *accepted in zip(increments.counter(Counter.DRAFTS), *columns, strict=True)
-            if drafted
-        )
-        self._residuals = [([0.0, *accumulate(row)], row[-1]) for row in rows]
-        """a_i - p_i·D of every increment with drafts: the sums over the first positions, and the last.
+        self._last = residuals[-1]
+        """a_{K-1} - p_{K-1}·D of every increment with drafts."""
+        self._sums = [[0.0] * len(active), *accumulate(residuals, _added)]
+        """The sums of a_i - p_i·D over the first k positions, for every k, of every increment with drafts.
 
         With the sums, comparing K depths takes K steps per increment instead of K².
         """
@@ -262,4 +269,28 @@ class _DepthErrors:
         """Return the contribution of each increment to S(k)."""
         gain, last_gain = self._drafts.weights(cost, depth.tokens)
         known = min(depth.tokens, self._drafts.known)
-        return [gain * sums[known] + last_gain * last for sums, last in self._residuals]
+        return [
+            gain * first + last_gain * last for first, last in zip(self._sums[known], self._last, strict=True)
+        ]
+
+
+def _where(drafted: Sequence[int], column: Sequence[int]) -> Sequence[int]:
+    """Return the column of the increments with drafts."""
+    return list(compress(column, drafted))
+
+
+def _added(one: Sequence[float], other: Sequence[float]) -> list[float]:
+    return list(map(add, one, other))
+
+
+def _error_of_difference(window: Window, cost: DraftCost, depth: Depth, best: Depth) -> float:
+    """Return the standard error of S(best) - S(k); 0 if the window has no bounds."""
+    errors = _errors(window)
+    return 0.0 if errors is None else errors.of_difference(cost, depth, best)
+
+
+@once_per_window
+def _errors(window: Window) -> _DepthErrors | None:
+    """Return the errors of a window's depths; None without drafts or positions."""
+    drafts = _drafts(window)
+    return None if drafts is None else _DepthErrors(window, drafts)

@@ -92,7 +92,7 @@ def unless_enough(evaluated: EvaluatedWindow, bounds: Bounds) -> EvaluatedWindow
     has_bounds = bounds.acceptance_length is not None and seconds >= min(MIN_SECONDS, longest / 2)
     if has_bounds or seconds >= longest / 2:
         return evaluated
-    return replace(evaluated, window=replace(evaluated.window, length=longest))
+    return replace(evaluated, window=evaluated.window.of_length(longest))
 
 
 def contradicts(shorter: Bounds, longer: Bounds, verdict: Verdict, policy: SpeedupPolicy) -> bool:
@@ -130,4 +130,4 @@ def _is_apart(one: Estimate, other: Estimate) -> bool:
 
 def _trimmed(window: Window) -> Window:
     """Return the window with the length that its data cover: it is not partial for being short."""
-    return replace(window, length=min(window.length, window.seconds))
+    return window.of_length(min(window.length, window.seconds))

@@ -1,30 +1,19 @@
 """Evaluation of one engine: state, cost, bounds, verdict, depths, advice and findings.
 
-Each part is a pure function of its own file; ``evaluate`` combines them. ``assess`` and ``conclude`` are its
-two halves, for callers that debounce the advice in between.
+An assessment has what verdict and advice depend on. ``Concluded`` adds the debounced advice, and computes the
+rest of the evaluation for its first reader.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from spec_decode_exporter.analysis.cost import Cost, CostKnowledge, cost_of, typical_cost
-from spec_decode_exporter.analysis.cost_curve import best_curve
-from spec_decode_exporter.analysis.crossover import crossover_running_requests
-from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth, depths, marginal_benefits, recommended
-from spec_decode_exporter.analysis.end_to_end import capped, end_to_end
-from spec_decode_exporter.analysis.evaluated_window import (
-    MIN_SECONDS,
-    Basis,
-    EvaluatedWindow,
-    contradicts,
-    since_change,
-    unless_enough,
-)
+from spec_decode_exporter.analysis.assessment import Assessment, assess, completed
+from spec_decode_exporter.analysis.cost import Cost
+from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth, marginal_benefits
 from spec_decode_exporter.analysis.evaluation_inputs import EvaluationInputs
 from spec_decode_exporter.analysis.evaluation_result import (
-    NO_ADVICE,
     EngineAdvice,
     Evaluated,
     Evaluation,
@@ -32,256 +21,122 @@ from spec_decode_exporter.analysis.evaluation_result import (
 )
 from spec_decode_exporter.analysis.finding_context import FindingContext
 from spec_decode_exporter.analysis.finding_rules import findings
-from spec_decode_exporter.analysis.missing_evidence import missing
-from spec_decode_exporter.analysis.recommendation import Action, recommendation
-from spec_decode_exporter.analysis.speculation_state import State, drafts_what_it_finds, state
-from spec_decode_exporter.analysis.speedup import (
-    SpeedupRange,
-    break_even_cost_estimate,
-    speedup_estimate,
-    speedup_range,
-    tokens_per_step_estimate,
-)
-from spec_decode_exporter.analysis.statistics.ratio_bounds import (
-    acceptance_length_estimate,
-    acceptance_ratio_estimate,
-)
-from spec_decode_exporter.analysis.verdict import Verdict, verdict
-from spec_decode_exporter.analysis.window_bounds import NO_BOUNDS, Bounds
-from spec_decode_exporter.config.policy import Policy
-from spec_decode_exporter.figures.acceptance import acceptance_length_tokens, draft_length_tokens
-from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
-from spec_decode_exporter.figures.latency import decoded_tokens
-from spec_decode_exporter.figures.server_load import drafting_requests, mean
-from spec_decode_exporter.scrape.page.engine_table import Gauge
+from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.window_bounds import NO_BOUNDS
+from spec_decode_exporter.figures.acceptance import acceptance_length_tokens
 from spec_decode_exporter.window.ledger import Window
 
 
 @dataclass(frozen=True, slots=True)
-class Assessment:
-    """First half of an evaluation: all but the findings and the final advice."""
+class Concluded:
+    """Verdict and advice of an assessment, which ``completed`` makes an evaluation."""
 
-    context: FindingContext
-    results: tuple[WindowEvaluation, ...]
-    """Results of each window."""
-    depths: tuple[Depth, ...]
+    assessment: Assessment
     advice: EngineAdvice
-    """Advice by these windows alone; ``NO_ADVICE`` unless ``is_advisable``."""
-    evaluated: Evaluated
-    changes: int
-    """Number of changes and window resets so far."""
+    """Debounced advice."""
 
     @property
-    def is_advisable(self) -> bool:
-        """Return whether advice is possible: the evaluated window has a verdict and suffices for advice."""
-        return _is_advisable(self.context, self.evaluated.choice)
+    def state(self) -> State:
+        """State of speculation."""
+        return self.assessment.state
+
+    @property
+    def verdict(self) -> Verdict:
+        """Verdict by the evaluated window."""
+        return self.assessment.verdict
+
+    @property
+    def action(self) -> Action:
+        """Recommended action."""
+        return self.advice.action
+
+    @property
+    def recommended(self) -> Depth | None:
+        """Recommended number of draft tokens."""
+        matching = (
+            depth for depth in (NO_SPECULATION, *self.assessment.depths) if depth.tokens == self.advice.tokens
+        )
+        return next(matching, None)
+
+    @property
+    def cost(self) -> Cost | None:
+        """Cost of speculation in the longest window."""
+        return self.assessment.results[-1].cost
+
+    @property
+    def evaluated(self) -> Evaluated:
+        """Evaluated window."""
+        return self.assessment.evaluated
+
+    def completed(self) -> Evaluation:
+        """Return the whole evaluation."""
+        assessment, inputs, known = self.assessment, self.assessment.inputs, self.assessment.depths
+        pairs = zip(assessment.windows, assessment.results, strict=True)
+        results = [completed(*pair, inputs) for pair in pairs]
+        evaluated = _completed(assessment, results)
+        window, cost, depth = evaluated.choice.window, evaluated.cost, self.recommended
+        return Evaluation(
+            self.state,
+            self.verdict,
+            self.action,
+            tuple(each.cost for each in results),
+            assessment.crossover,
+            tuple(each.bounds for each in results),
+            known,
+            () if cost is None else marginal_benefits(window, cost, known),
+            depth,
+            findings(_context(assessment, evaluated, depth)),
+            inputs.faster,
+            requests=tuple(each.request for each in results),
+            request_baseline=inputs.request_baseline,
+            evaluated=evaluated,
+            drops=inputs.drops,
+            wall=inputs.wall,
+        )
 
 
 def evaluate(windows: tuple[Window, ...], inputs: EvaluationInputs) -> Evaluation:
-    """Evaluate ``windows``, ascending by length: see ``evaluated_window`` for the one with the verdict."""
+    """Evaluate ``windows``, ascending by length, with the advice by these windows alone."""
     assessment = assess(windows, inputs)
-    return conclude(assessment, assessment.advice)
+    return Concluded(assessment, assessment.advice).completed()
 
 
-def assess(windows: tuple[Window, ...], inputs: EvaluationInputs) -> Assessment:
-    """Return the first half of the evaluation of ``windows``, ascending by length."""
-    results = tuple(_result(each, inputs) for each in windows)
-    evaluated = _evaluated(windows, results, inputs)
-    context = _context(windows, evaluated, inputs)
-    window, cost = context.window, context.cost
-    possible = () if cost is None else depths(window, cost)
-    if context.verdict is Verdict.INSUFFICIENT:
-        evaluated = evaluated._replace(missing=missing(evaluated.choice, context.length, context.policy))
-    advice = _advice(context, evaluated.choice, possible)
-    return Assessment(context, results, possible, advice, evaluated, inputs.changes)
+def _completed(assessment: Assessment, results: Sequence[WindowEvaluation]) -> Evaluated:
+    """Return the evaluated window with its whole result; ``results`` are the whole ones of all windows."""
+    its = assessment.evaluated
+    if its.bounds is NO_BOUNDS:
+        return its
+    pairs = zip(assessment.results, results, strict=True)
+    same = next((whole for result, whole in pairs if result is its.result), None)
+    return its._replace(result=same or completed(its.choice.window, its.result, assessment.inputs))
 
 
-def conclude(assessment: Assessment, advice: EngineAdvice) -> Evaluation:
-    """Return the evaluation with ``advice``."""
-    context, cost, known = assessment.context, assessment.evaluated.cost, assessment.depths
-    matching = (depth for depth in (NO_SPECULATION, *known) if depth.tokens == advice.tokens)
-    depth = next(matching, None)
-    return Evaluation(
-        context.state,
-        context.verdict,
-        advice.action,
-        tuple(each.cost for each in assessment.results),
-        context.crossover,
-        tuple(each.bounds for each in assessment.results),
-        known,
-        () if cost is None else marginal_benefits(context.window, cost, known),
-        depth,
-        findings(replace(context, depth=depth)),
-        context.faster,
-        requests=tuple(each.request for each in assessment.results),
-        request_baseline=context.request_baseline,
-        evaluated=assessment.evaluated,
-        drops=context.drops,
-        wall=context.wall,
-    )
-
-
-def _context(windows: tuple[Window, ...], evaluated: Evaluated, inputs: EvaluationInputs) -> FindingContext:
-    window, result, assumptions = evaluated.choice.window, evaluated.result, inputs.assumptions
+def _context(assessment: Assessment, evaluated: Evaluated, depth: Depth | None) -> FindingContext:
+    """Return the inputs of the findings; ``depth`` is the recommended one."""
+    inputs, choice, result = assessment.inputs, evaluated.choice, evaluated.result
+    assumptions = inputs.assumptions
     return FindingContext(
-        window,
+        choice.window,
         assumptions.policy,
-        _state(windows[-1], inputs),
-        _verdict(window, result, assumptions.policy),
+        assessment.state,
+        assessment.verdict,
         result.bounds.acceptance_length,
         result.cost,
-        crossover=_crossover(window, inputs),
+        depth,
+        crossover=assessment.crossover,
         latencies=inputs.latencies,
         broken=inputs.broken,
         speculation=assumptions.speculation,
         drops=inputs.drops,
-        recent_length=acceptance_length_tokens(windows[0]),
+        recent_length=acceptance_length_tokens(assessment.windows[0]),
         faster=inputs.faster,
         speedup=result.speedup,
         assumed_cost=result.assumed,
         break_even_cost=result.bounds.break_even_cost,
         cost_settings=assumptions.cost,
         request_baseline=inputs.request_baseline,
-        evaluated=evaluated.choice,
+        evaluated=choice,
         wall=inputs.wall,
     )
-
-
-def _evaluated(
-    windows: tuple[Window, ...], results: Sequence[WindowEvaluation], inputs: EvaluationInputs
-) -> Evaluated:
-    """Return the window that has the verdict."""
-    choice = since_change(windows, inputs.change)
-    if choice.basis is Basis.LONGEST and not windows[-1].partial:
-        chosen = Evaluated(choice, results[-1])
-    else:
-        chosen = Evaluated(choice, _result(choice.window, inputs))
-    enough = unless_enough(chosen.choice, chosen.bounds)
-    if enough.window.partial:
-        return Evaluated(enough, chosen.result._replace(bounds=NO_BOUNDS))
-    policy = inputs.assumptions.policy
-    for window, result in reversed(list(zip(windows, results, strict=True))):
-        if not MIN_SECONDS <= window.seconds < chosen.choice.window.seconds or window.partial:
-            continue
-        claimed = _verdict(chosen.choice.window, chosen.result, policy)
-        if contradicts(result.bounds, chosen.bounds, claimed, policy.speedup):
-            chosen = Evaluated(EvaluatedWindow(window, Basis.SHORTER, windows[-1].length), result)
-    return chosen
-
-
-def _result(window: Window, inputs: EvaluationInputs) -> WindowEvaluation:
-    """Return cost, bounds and speed-ups of a window."""
-    known = _knowledge(inputs)
-    cost = _cost(window, known, inputs)
-    assumed = cost or _assumed(window, known)
-    bounds = _bounds(window, cost, assumed)
-    speedup = None if cost is None else estimated_speedup_ratio(window, cost)
-    return WindowEvaluation(
-        cost,
-        assumed,
-        bounds,
-        _speedup(window, assumed, bounds, known, inputs.assumptions.policy),
-        end_to_end(window, speedup, bounds.speedup, inputs.request_baseline),
-    )
-
-
-def _verdict(window: Window, result: WindowEvaluation, policy: Policy) -> Verdict:
-    """Return the verdict by a window, limited by that of whole requests."""
-    decoding = verdict(
-        window,
-        length=result.bounds.acceptance_length,
-        speedup=result.speedup,
-        is_cost_known=result.cost is not None,
-        policy=policy,
-    )
-    return capped(decoding, result.request, policy.speedup)
-
-
-def _knowledge(inputs: EvaluationInputs) -> CostKnowledge:
-    assumptions, speculation = inputs.assumptions, inputs.assumptions.speculation
-    return CostKnowledge(
-        assumptions.cost,
-        inputs.costs,
-        speculation.method,
-        speculation.architecture,
-        speculation.experts_ratio,
-    )
-
-
-def _cost(window: Window, known: CostKnowledge, inputs: EvaluationInputs) -> Cost | None:
-    if not inputs.speculates:
-        return None
-    return cost_of(known, drafting_requests(window), draft_length_tokens(window) or len(window.positions))
-
-
-def _assumed(window: Window, known: CostKnowledge) -> Cost:
-    """Return the cost of any drafter, for the verdict of an engine whose cost is unknown."""
-    return typical_cost(known, drafting_requests(window), draft_length_tokens(window) or 0.0)
-
-
-def _crossover(window: Window, inputs: EvaluationInputs) -> float | None:
-    known = _knowledge(inputs)
-    curve = best_curve(known.settings, known.measured, known.method)
-    return None if curve is None else crossover_running_requests(window, curve)
-
-
-def _speedup(
-    window: Window, assumed: Cost, bounds: Bounds, known: CostKnowledge, policy: Policy
-) -> SpeedupRange | None:
-    """Return the speed-up at the possible costs.
-
-    A search that drafts in few steps has an upper limit alone, if the engine does not count its steps.
-    """
-    estimate = bounds.speedup or speedup_estimate(window, assumed)
-    found = speedup_range(window, assumed, estimate, policy.max_half_width)
-    if found is None or decoded_tokens(window) is not None or not drafts_what_it_finds(known.method):
-        return found
-    return replace(found, estimate=replace(found.estimate, lower=0.0), at_highest_cost=0.0)
-
-
-def _state(window: Window, inputs: EvaluationInputs) -> State:
-    speculation = inputs.assumptions.speculation
-    return state(
-        reachable=True,
-        speculates=inputs.speculates,
-        window=window,
-        drafted_before=inputs.drafted_before,
-        method=speculation.method,
-        scheduled_off=speculation.scheduled_off(mean(window, Gauge.RUNNING_REQUESTS)),
-        min_drafts=inputs.assumptions.policy.min_drafts,
-    )
-
-
-def _bounds(window: Window, cost: Cost | None, assumed: Cost) -> Bounds:
-    return Bounds(
-        acceptance_ratio_estimate(window),
-        acceptance_length_estimate(window),
-        None if cost is None else speedup_estimate(window, cost),
-        break_even_cost_estimate(window, cost, assumed.low, assumed.high),
-        tokens_per_step_estimate(window),
-    )
-
-
-def _is_advisable(context: FindingContext, choice: EvaluatedWindow) -> bool:
-    return context.verdict is not Verdict.INSUFFICIENT and choice.is_advisable
-
-
-def _advice(context: FindingContext, choice: EvaluatedWindow, known: Sequence[Depth]) -> EngineAdvice:
-    """Return the advice by one window alone."""
-    if not _is_advisable(context, choice):
-        return NO_ADVICE
-    window, cost, policy = context.window, context.cost, context.policy.depth
-    best = None if cost is None else recommended(window, cost, known, policy.tolerance)
-    action = recommendation(
-        window,
-        verdict=context.verdict,
-        length=context.length,
-        cost=cost,
-        depth=best,
-        crossover=context.crossover,
-        better_method=context.faster is not None,
-        policy=policy,
-    )
-    if action is Action.DISABLE:  # another number may be better at the best guess, but is not known to pay
-        best = NO_SPECULATION
-    return EngineAdvice(action, None if best is None or action is Action.COLLECT else best.tokens)

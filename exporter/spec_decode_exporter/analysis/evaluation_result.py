@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.depth import Depth
@@ -41,7 +41,7 @@ class WindowEvaluation(NamedTuple):
     bounds: Bounds
     speedup: SpeedupRange | None
     """Speed-up at the possible costs."""
-    request: EndToEnd | None
+    request: EndToEnd | None = None
     """Speed-up of whole requests."""
 
 
@@ -62,6 +62,37 @@ class Evaluated(NamedTuple):
     def bounds(self) -> Bounds:
         """Bounds of the window."""
         return self.result.bounds
+
+
+class Conclusion(Protocol):
+    """Verdict and advice about an engine."""
+
+    @property
+    def state(self) -> State:
+        """State of speculation."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Verdict by the evaluated window."""
+
+    @property
+    def action(self) -> Action:
+        """Recommended action."""
+
+    @property
+    def recommended(self) -> Depth | None:
+        """Recommended number of draft tokens."""
+
+    @property
+    def cost(self) -> Cost | None:
+        """Cost of speculation in the longest window."""
+
+    @property
+    def evaluated(self) -> Evaluated | None:
+        """Evaluated window; None without an evaluation."""
+
+    def completed(self) -> Evaluation:
+        """Return the whole evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +125,10 @@ class Evaluation:
     """Drops at the moment of the evaluation."""
     wall: float = 0.0
     """Unix time of the evaluation."""
+
+    def completed(self) -> Evaluation:
+        """Return the whole evaluation: itself."""
+        return self
 
     @property
     def cost(self) -> Cost | None:

@@ -32,8 +32,8 @@ class Rule:
     """Format strings of more sentences; each is added if the values have its numbers."""
 
     def apply(self, context: FindingContext) -> Finding | None:
-        """Return the finding; None if the condition does not hold."""
-        values = self.condition(context) if self.precondition(context) else None
+        """Return the finding; None if the condition does not hold. The precondition must hold."""
+        values = self.condition(context)
         if values is None:
             return None
         texts = (self.text, *(sequel for sequel in self.sequels if fields(sequel) <= values.keys()))
@@ -390,7 +390,11 @@ RULES = (
 )
 
 
+_PRECONDITIONS = frozenset(rule.precondition for rule in RULES)
+
+
 def findings(context: FindingContext) -> tuple[Finding, ...]:
     """Return all findings in the order of the table: faults first, reasons for uncertainty last."""
-    applied = (rule.apply(context) for rule in RULES)
+    holding = {precondition for precondition in _PRECONDITIONS if precondition(context)}
+    applied = (rule.apply(context) for rule in RULES if rule.precondition in holding)
     return tuple(finding for finding in applied if finding is not None)

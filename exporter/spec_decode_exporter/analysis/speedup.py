@@ -20,6 +20,7 @@ from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.latency import decoded_tokens
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.ledger import Window
+from spec_decode_exporter.window.once_per_window import once_per_window
 
 
 def speedup_estimate(window: Window, cost: Cost) -> Estimate | None:
@@ -39,13 +40,14 @@ def speedup_estimate(window: Window, cost: Cost) -> Estimate | None:
 
 def tokens_per_step_estimate(window: Window) -> Estimate | None:
     """Return the tokens per decode step with their bounds; None if steps are unknown."""
-    if decoded_tokens(window) is None or window[Counter.DECODE_STEPS] is None:
+    number = cosines(window)
+    if not number or decoded_tokens(window) is None or window[Counter.DECODE_STEPS] is None:
         return None
     columns = _columns(window)
     return ratio_estimate(
         columns.tokens,
         columns.steps,
-        cosines(window),
+        number,
         lowest=0.0,
         highest=1.0 + len(window.positions) if window.positions else inf,
     )
@@ -95,7 +97,8 @@ def break_even_cost_estimate(
     value, sampled = break_even_cost_ratio(window, cost), _sampled(window)
     if value is None or sampled is None:
         return None
-    cheap, dear = sampled.break_even(low), sampled.break_even(high)
+    cheap = sampled.break_even(low)
+    dear = cheap if _have_same_fixed_cost(low, high) else sampled.break_even(high)
     if cheap is None or dear is None:
         return None
     return replace(cheap, value=value, lower=min(dear.lower, value), upper=max(cheap.upper, value))
@@ -121,21 +124,26 @@ class _Columns:
 
 @dataclass(frozen=True, slots=True)
 class _Sampled:
-    """A window with bounds: what they are computed from, once for all costs."""
+    """Sums and columns of a window that its bounds at every cost are computed from."""
 
-    window: Window
+    positions: int
+    """K."""
+    drafts: int
+    """D; at least one."""
     decoded: DecodeWork
     columns: _Columns
     cosines: int
+    variance: float | None
+    """Variance of the accepted tokens of one draft; None if unknown."""
 
     def speedup(self, cost: DraftCost) -> Estimate | None:
         """Return the speed-up at one cost, with the bounds of sampling."""
-        lowest, highest = _possible(len(self.window.positions), cost)
+        lowest, highest = _possible(self.positions, cost)
         return ratio_estimate(
             self.columns.tokens,
             self.columns.plain_steps(cost),
             self.cosines,
-            min_error=_min_error(self.window, self.decoded, cost),
+            min_error=self._min_error(cost),
             lowest=lowest,
             highest=highest,
         )
@@ -152,13 +160,36 @@ class _Sampled:
             highest=inf,
         )
 
+    def _min_error(self, cost: DraftCost) -> float:
+        """Return the minimum standard error of the speed-up, that of independent drafts.
 
+        It is that of a - m·c·t, summed over drafts of t tokens of which a are accepted, with m the speed-up.
+        The counters yield the variance of a. That of t is at most t̄·(K - t̄): see ``ratio_bounds`` for A/T.
+        """
+        if self.variance is None:
+            return 0.0
+        plain, length = self.decoded.plain_steps(cost), self.decoded.draft_tokens / self.drafts
+        spread = sqrt(length * max(0.0, self.positions - length))
+        certain = sqrt(self.variance) - self.decoded.tokens / plain * cost.draft_cost_ratio * spread
+        return max(0.0, certain) * sqrt(self.drafts) / plain
+
+
+def _have_same_fixed_cost(one: DraftCost, other: DraftCost) -> bool:
+    fixed = one.fixed_cost_ratio == other.fixed_cost_ratio
+    return fixed and one.fixed_in_every_step == other.fixed_in_every_step
+
+
+@once_per_window
 def _sampled(window: Window) -> _Sampled | None:
     """Return what bounds are computed from; None if the window has none."""
-    number, decoded = cosines(window), work(window)
-    return _Sampled(window, decoded, _columns(window), number) if number and decoded else None
+    number, decoded, drafts = cosines(window), work(window), window[Counter.DRAFTS] or 0
+    if not number or decoded is None:
+        return None
+    variance = independent_variance(window)
+    return _Sampled(len(window.positions), drafts, decoded, _columns(window), number, variance)
 
 
+@once_per_window
 def _columns(window: Window) -> _Columns:
     """Return the columns of the window's increments for bounds, with the steps as ``work`` takes them."""
     column = grouped(window).counter
@@ -179,18 +210,3 @@ def _possible(positions: int, cost: DraftCost) -> tuple[float, float]:
     step = 1 + cost.fixed_cost_ratio
     longest = step + cost.draft_cost_ratio * positions
     return 1 / longest, max(1.0, acceptance_length(positions) / longest)
-
-
-def _min_error(window: Window, decoded: DecodeWork, cost: DraftCost) -> float:
-    """Return the minimum standard error of the speed-up, that of independent drafts.
-
-    It is that of a - m·c·t, summed over drafts of t tokens of which a are accepted, with m the speed-up. The
-    counters yield the variance of a. That of t is at most t̄·(K - t̄): see ``ratio_bounds`` for A/T.
-    """
-    variance, drafts = independent_variance(window), window[Counter.DRAFTS]
-    if variance is None or not drafts:
-        return 0.0
-    plain, length = decoded.plain_steps(cost), decoded.draft_tokens / drafts
-    spread = sqrt(length * max(0.0, len(window.positions) - length))
-    certain = sqrt(variance) - decoded.tokens / plain * cost.draft_cost_ratio * spread
-    return max(0.0, certain) * sqrt(drafts) / plain

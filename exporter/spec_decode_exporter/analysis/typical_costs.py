@@ -40,7 +40,9 @@ Drafters, by measurements:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import hypot, inf
 from typing import Final, NamedTuple
 
@@ -128,6 +130,7 @@ _DRAFTERS: Final = {
 }
 
 
+@lru_cache(maxsize=64)
 def drafter_cost(method: str) -> DrafterCost | None:
     """Return the typical cost of a method's drafter, in vLLM's spelling; None if there is none.
 
@@ -137,6 +140,7 @@ def drafter_cost(method: str) -> DrafterCost | None:
     return _DRAFTERS.get("mtp" if name.endswith("_mtp") else name)
 
 
+@lru_cache(maxsize=64)
 def drafting(drafter: DrafterCost, architecture: Architecture | None) -> DrafterCost:
     """Return the cost of a drafter beside a target model of this architecture; None is unknown."""
     if architecture is Architecture.DENSE:
@@ -223,18 +227,26 @@ def _sharp(running: float, tokens: float, ridge: float) -> float:
 
 
 def _mixture(running: float, tokens: float, experts_ratio: float | None) -> Range:
-    ratios = _EXPERTS_RATIOS if experts_ratio is None else (experts_ratio,)
-    lows = [_Pass(ratio, _EXPERTS_SHARE.low, _NEW_EXPERTS.low) for ratio in ratios]
-    highs = [_Pass(ratio, _highest_share(ratio), _NEW_EXPERTS.high, _RIDGE.low) for ratio in ratios]
-    guess = _Pass(
-        experts_ratio or _GUESSED_RATIO, _EXPERTS_SHARE.guess, _NEW_EXPERTS.guess, _RIDGE.guess, _CORNER
-    )
-    low = min(each.token(running, tokens) for each in lows)
-    high = max(max(each.token(running, tokens), each.sharp(running, tokens)) for each in highs)
+    lows, guess, highs = _passes(experts_ratio)
+    low = min([each.token(running, tokens) for each in lows])
+    high = max([each.highest(running, tokens) for each in highs])
     return Range(
         max(_LONG_CONTEXT * low, _MEMORY_BOUND.low),
         guess.token(running, tokens) + _MEMORY_BOUND.guess,
         min(1.0, high + _MEMORY_BOUND.high),
+    )
+
+
+@lru_cache(maxsize=64)
+def _passes(experts_ratio: float | None) -> tuple[Sequence[_Pass], _Pass, Sequence[_Pass]]:
+    """Return the passes with the lowest cost, the guessed one, and those with the highest cost."""
+    ratios = _EXPERTS_RATIOS if experts_ratio is None else (experts_ratio,)
+    return (
+        [_Pass(ratio, _EXPERTS_SHARE.low, _NEW_EXPERTS.low) for ratio in ratios],
+        _Pass(
+            experts_ratio or _GUESSED_RATIO, _EXPERTS_SHARE.guess, _NEW_EXPERTS.guess, _RIDGE.guess, _CORNER
+        ),
+        [_Pass(ratio, _highest_share(ratio), _NEW_EXPERTS.high, _RIDGE.low) for ratio in ratios],
     )
 
 
@@ -260,15 +272,24 @@ class _Pass:
 
     def token(self, running: float, tokens: float) -> float:
         """Return the cost of one draft token of each of the running requests."""
-        read = self._read(running * (1 + self.new * tokens)) - self._read(running)
-        computed = running * tokens / self.ridge
-        return (read + self.corner * computed) / (tokens * (self._read(running) + running / self.ridge))
+        return self._smooth(running, tokens, *self._reads(running, tokens))
 
-    def sharp(self, running: float, tokens: float) -> float:
-        """Return the same if reading and computing overlap entirely: a pass takes the longer one."""
-        plain = max(self._read(running), running / self.ridge)
-        verified = max(self._read(running * (1 + self.new * tokens)), running * (1 + tokens) / self.ridge)
-        return (verified / plain - 1) / tokens
+    def highest(self, running: float, tokens: float) -> float:
+        """Return the higher cost of two transitions: a smooth one, and a sharp one.
+
+        In the sharp one, reading and computing overlap entirely: a pass takes the longer one.
+        """
+        plain, verified = self._reads(running, tokens)
+        longer = max(verified, running * (1 + tokens) / self.ridge) / max(plain, running / self.ridge)
+        return max(self._smooth(running, tokens, plain, verified), (longer - 1) / tokens)
+
+    def _smooth(self, running: float, tokens: float, plain: float, verified: float) -> float:
+        computed = running * tokens / self.ridge
+        return (verified - plain + self.corner * computed) / (tokens * (plain + running / self.ridge))
+
+    def _reads(self, running: float, tokens: float) -> tuple[float, float]:
+        """Return the time to read the weights without draft tokens, and with them."""
+        return self._read(running), self._read(running * (1 + self.new * tokens))
 
     def _read(self, number: float) -> float:
         reached: float = 1 - (1 - 1 / self.ratio) ** number

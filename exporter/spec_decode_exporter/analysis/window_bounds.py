@@ -12,13 +12,13 @@ from spec_decode_exporter.figures.estimate import Estimate
 class Bounds:
     """Estimates of one window with their bounds; None if the window has none."""
 
-    acceptance_ratio: Estimate | None
-    acceptance_length: Estimate | None
-    speedup: Estimate | None
+    acceptance_ratio: Estimate | None = None
+    acceptance_length: Estimate | None = None
+    speedup: Estimate | None = None
     """With the interval of the cost."""
-    break_even_cost: Estimate | None
+    break_even_cost: Estimate | None = None
     tokens_per_step: Estimate | None = None
     """None if steps are unknown too."""
 
 
-NO_BOUNDS: Final = Bounds(None, None, None, None)
+NO_BOUNDS: Final = Bounds()

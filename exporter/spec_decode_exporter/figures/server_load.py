@@ -8,6 +8,7 @@ from operator import mul
 from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.window.ledger import MEAN_GAUGES, Window
+from spec_decode_exporter.window.once_per_window import once_per_window
 
 
 def mean(window: Window, gauge: Gauge) -> float | None:
@@ -15,6 +16,7 @@ def mean(window: Window, gauge: Gauge) -> float | None:
     return window.gauges[MEAN_GAUGES.index(gauge)]
 
 
+@once_per_window
 def drafting_requests(window: Window) -> float | None:
     """Return the mean running requests, weighted by draft tokens.
 
@@ -23,8 +25,8 @@ def drafting_requests(window: Window) -> float | None:
     drafts it is the mean over the polls.
     """
     running = mean(window, Gauge.RUNNING_REQUESTS)
-    if running is None:
-        return None
+    if running is None or window[Counter.DRAFT_TOKENS] == 0:
+        return running
     drafted = window.increments.counter(Counter.DRAFT_TOKENS)
     total = sum(drafted)
     if total <= 0:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
-from spec_decode_exporter.analysis.evaluation_result import Evaluation
+from spec_decode_exporter.analysis.evaluation_result import Conclusion, Evaluation
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
@@ -88,21 +89,27 @@ class EngineChangeNotifier:
         self._window_resets = 0
 
     def changes(
-        self, evaluation: Evaluation, now: float, tokens: int = 0, window_resets: int = 0
+        self,
+        conclusion: Conclusion,
+        now: float,
+        tokens: int = 0,
+        window_resets: int = 0,
+        whole: Callable[[], Evaluation] | None = None,
     ) -> list[Event]:
         """Return the events of the changes since the last call.
 
         Args:
-            evaluation: Evaluation of a window that is not empty.
+            conclusion: Verdict and advice of a window that is not empty.
             now: Monotonic, in seconds.
             tokens: K; 0 if unknown.
             window_resets: Number of resets of the windows by another K or method.
+            whole: Returns the whole evaluation: the event of another verdict names the findings.
         """
         return [
             *self._token_events(tokens, window_resets),
-            *self._state_events(evaluation),
-            *self._verdict_events(evaluation, now),
-            *self._advice_events(evaluation),
+            *self._state_events(conclusion),
+            *self._verdict_events(conclusion, now, whole or conclusion.completed),
+            *self._advice_events(conclusion),
         ]
 
     def gone(self, *, is_bad: bool) -> list[Event]:
@@ -113,9 +120,9 @@ class EngineChangeNotifier:
         fields: dict[str, object] = {"state": str(State.UNREACHABLE), "before": str(before or "")}
         return [Event("state_changed", fields, is_bad=is_bad)]
 
-    def _state_events(self, evaluation: Evaluation) -> list[Event]:
+    def _state_events(self, conclusion: Conclusion) -> list[Event]:
         """Return the event of a new state; the first state is an event only if it is a fault."""
-        state, before = evaluation.state, self._state
+        state, before = conclusion.state, self._state
         self._state = state
         stalled = state is State.STALLED
         if state is before or (before is None and not stalled):
@@ -134,32 +141,34 @@ class EngineChangeNotifier:
             return []
         return [Event("configured_tokens_changed", {"configured_tokens": tokens, "before": before})]
 
-    def _verdict_events(self, evaluation: Evaluation, now: float) -> list[Event]:
+    def _verdict_events(
+        self, conclusion: Conclusion, now: float, whole: Callable[[], Evaluation]
+    ) -> list[Event]:
         """Return the event of another verdict; ``insufficient`` is none."""
-        if evaluation.verdict is Verdict.INSUFFICIENT:
+        if conclusion.verdict is Verdict.INSUFFICIENT:
             return []
-        verdict = self._debounce.offer(evaluation.verdict, now)
-        if verdict is self._verdict or verdict is not evaluation.verdict:
+        verdict = self._debounce.offer(conclusion.verdict, now)
+        if verdict is self._verdict or verdict is not conclusion.verdict:
             return []
         before, self._verdict = self._verdict, verdict
         fields: dict[str, object] = {
             "verdict": str(verdict),
             "before": str(before or ""),
-            "findings": [str(finding.name) for finding in evaluation.findings],
+            "findings": [str(finding.name) for finding in whole().findings],
         }
         return [Event("verdict_changed", fields, is_bad=verdict is Verdict.HARMFUL)]
 
-    def _advice_events(self, evaluation: Evaluation) -> list[Event]:
+    def _advice_events(self, conclusion: Conclusion) -> list[Event]:
         """Return the event of other advice; the absence of advice is none."""
-        depth = evaluation.recommended
-        advice = evaluation.action, None if depth is None else depth.tokens
-        if evaluation.action is Action.COLLECT or advice == self._advice:
+        depth = conclusion.recommended
+        advice = conclusion.action, None if depth is None else depth.tokens
+        if conclusion.action is Action.COLLECT or advice == self._advice:
             return []
         before, self._advice = self._advice, advice
         fields: dict[str, object] = {
-            "recommendation": str(evaluation.action),
+            "recommendation": str(conclusion.action),
             "before": str(before[0]) if before else "",
             "recommended_tokens": advice[1],
-            "verdict": str(evaluation.verdict),
+            "verdict": str(conclusion.verdict),
         }
         return [Event("recommendation_changed", fields)]

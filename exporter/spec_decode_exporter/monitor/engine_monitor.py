@@ -12,15 +12,14 @@ from spec_decode_exporter.analysis.drops.drop import DropChange, DropStatus
 from spec_decode_exporter.analysis.evaluated_window import Change
 from spec_decode_exporter.analysis.evaluation import evaluate
 from spec_decode_exporter.analysis.evaluation_inputs import Assumptions, EvaluationInputs
-from spec_decode_exporter.analysis.evaluation_result import UNREACHABLE, Evaluation
+from spec_decode_exporter.analysis.evaluation_result import UNREACHABLE, Conclusion, Evaluation
 from spec_decode_exporter.analysis.experiments.experiment import OFF
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.integrity import Check, broken_checks
 from spec_decode_exporter.analysis.plain_period import PlainPeriod
-from spec_decode_exporter.analysis.speculation_state import WHOLE_WINDOW, State, is_whole
+from spec_decode_exporter.analysis.speculation_state import WHOLE_WINDOW, State
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.throttle import Throttle
-from spec_decode_exporter.figures.latency import counts_tokens_as_steps
 from spec_decode_exporter.monitor.analysis_errors import AnalysisErrors
 from spec_decode_exporter.monitor.drops.traffic_mix import TypeTotals, no_types
 from spec_decode_exporter.monitor.engine_events import (
@@ -33,6 +32,7 @@ from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.evaluator import Evaluator
 from spec_decode_exporter.monitor.learned_baseline import LearnedBaseline
 from spec_decode_exporter.monitor.learned_state import LearnedState
+from spec_decode_exporter.monitor.step_recognition import recognise_steps
 from spec_decode_exporter.monitor.step_times import StepTimes
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.scrape.page.sample import Sample
@@ -71,8 +71,11 @@ class EngineMonitor:
         self.history = EngineHistory(windows[-1])
         self._lengths = tuple(windows)
         self._evaluator = Evaluator(windows[-1])
-        self._evaluation = UNREACHABLE
+        self._conclusion: Conclusion | None = None
+        self._evaluation: Evaluation | None = None
+        """The whole evaluation of the conclusion, if it was read."""
         self._evaluated_at = -inf
+        self._cost: Cost | None = None
         self._present_windows: tuple[Window, ...] | None = None
         self._snapshots: dict[bool, EngineSnapshot] = {}
         """Snapshots of the newest poll, by whether the engine is gone."""
@@ -113,8 +116,9 @@ class EngineMonitor:
         step = history.observe(sample, moment, wall, interval)
         if sample.latencies is not None:
             history.observe_latencies(sample, moment, max(interval, latency_interval))
-            self._recognise_steps(self._lengths[-1])
+            recognise_steps(history, self._lengths[-1])
         self._invalidate()
+        self._conclusion = self._evaluation = None
         self._wall = wall
         changes = self._learn(step.increment, sample) if step.increment else ()
         self._note(changes, moment)
@@ -134,15 +138,15 @@ class EngineMonitor:
         return self._notifier.gone(is_bad=is_bad) if self.history.is_gone(now) else []
 
     def evaluate(self) -> Evaluation:
-        """Return the evaluation of the newest poll; compute it once per poll, in about a millisecond.
+        """Return the evaluation of the newest poll; compute it once per poll, in about half a millisecond.
 
         After an internal error the evaluation has only the state, until the next poll.
         """
-        moment = self.history.last_seen
-        if self._evaluated_at < moment:
-            evaluation = self._errors.attempt("evaluation", moment, lambda: self._evaluated(moment))
-            self._evaluation = evaluation or Evaluation(self._plain_state())
-            self._evaluated_at = moment
+        conclusion = self._concluded()
+        if self._evaluation is None:
+            whole = self._errors.attempt("evaluation", self.history.last_seen, conclusion.completed)
+            self._evaluation = whole or Evaluation(self._plain_state())
+            self._forget(conclusion)
         return self._evaluation
 
     def snapshot(self, now: float) -> EngineSnapshot:
@@ -158,7 +162,7 @@ class EngineMonitor:
         The advice needs no more than that these seconds are whole. An engine that is gone is evaluated too.
         """
         history, gone = self.history, self.history.is_gone(now)
-        self._recognise_steps(WHOLE_WINDOW * seconds)
+        recognise_steps(history, WHOLE_WINDOW * seconds)
         self._invalidate()
         lengths = (*(length for length in self._lengths if length < seconds), seconds)
         windows = tuple(map(history.window, lengths))
@@ -176,7 +180,7 @@ class EngineMonitor:
     @property
     def cost(self) -> Cost | None:
         """Cost of speculation in the longest window, by the last evaluation."""
-        return self._evaluation.cost
+        return self._cost
 
     @property
     def method(self) -> str:
@@ -244,13 +248,23 @@ class EngineMonitor:
             baseline=self._period(),
         )
 
-    def _evaluated(self, moment: float) -> Evaluation:
-        windows = self._present()
-        evaluation = self._evaluator.evaluate(windows, self._inputs(), moment)
-        its = evaluation.evaluated
-        for window in (*windows, *([its.choice.window] if its else [])):
-            window.increments.forget()
-        return evaluation
+    def _concluded(self) -> Conclusion:
+        """Return verdict and advice of the newest poll; compute them once per poll."""
+        moment = self.history.last_seen
+        if self._conclusion is None or self._evaluated_at < moment:
+            conclude = self._evaluator.evaluate
+            found = self._errors.attempt(
+                "evaluation", moment, lambda: conclude(self._present(), self._inputs(), moment)
+            )
+            self._conclusion = found or Evaluation(self._plain_state())
+            self._evaluation, self._evaluated_at, self._cost = None, moment, self._conclusion.cost
+        return self._conclusion
+
+    def _forget(self, conclusion: Conclusion) -> None:
+        """Free what the windows keep for the figures of one evaluation."""
+        its = conclusion.evaluated
+        for window in (*self._present(), *([its.choice.window] if its else [])):
+            window.forget()
 
     def _inputs(self) -> EvaluationInputs:
         history = self.history
@@ -292,18 +306,6 @@ class EngineMonitor:
             return None
         return Change(self.history.window(age), self._wall - age)
 
-    def _recognise_steps(self, seconds: float) -> None:
-        """Detect whether this process counts decode steps by tokens, once a window contains no earlier one.
-
-        A server that publishes its steps late is excluded: late steps look the same.
-        """
-        history = self.history
-        if history.counts_tokens_as_steps or history.late_steps or history.process_seconds < seconds:
-            return
-        window = history.window(seconds)
-        if is_whole(window):
-            history.counts_tokens_as_steps = counts_tokens_as_steps(window)
-
     def _learn(self, increment: Increment, sample: Sample) -> Sequence[DropChange]:
         """Learn from an increment; return the drops that begin or end with it."""
         changes = self._errors.attempt(
@@ -323,15 +325,18 @@ class EngineMonitor:
         return State.ACTIVE if self._present()[-1][Counter.DRAFTS] else State.IDLE
 
     def _evaluate_in_time(self, moment: float) -> list[Event]:
-        """Evaluate every few seconds, independent of readers, and return the events."""
+        """Conclude every few seconds, independent of readers, and return the events."""
         if not self._throttle.is_due(moment):
             return []
         self._throttle.done(moment)
-        evaluation = self.evaluate()
+        conclusion, history, events = self._concluded(), self.history, []
         # An empty window, as after a start, would only report an idle engine.
-        if not self._present()[-1].polls or self._errors.failed("evaluation", moment):
-            return []
-        return self._notifier.changes(evaluation, moment, self.history.tokens, self.history.window_resets)
+        if self._present()[-1].polls and not self._errors.failed("evaluation", moment):
+            events = self._notifier.changes(
+                conclusion, moment, history.tokens, history.window_resets, self.evaluate
+            )
+        self._forget(conclusion)
+        return events
 
     def _check(self, counts: Counts) -> list[Event]:
         """Return the checks that break or hold again, by two successive polls: one page can be torn."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from math import inf
 
-from spec_decode_exporter.analysis.evaluation import Assessment, assess, conclude
+from spec_decode_exporter.analysis.assessment import Assessment, assess
+from spec_decode_exporter.analysis.evaluation import Concluded
 from spec_decode_exporter.analysis.evaluation_inputs import EvaluationInputs
-from spec_decode_exporter.analysis.evaluation_result import NO_ADVICE, EngineAdvice, Evaluation
+from spec_decode_exporter.analysis.evaluation_result import NO_ADVICE, Conclusion, EngineAdvice
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.verdict import NOT_PAYING
 from spec_decode_exporter.core.debounce import Debounce
@@ -33,13 +34,13 @@ class Evaluator:
         self._advised_at = -inf
         self._changes = 0
 
-    def evaluate(self, windows: tuple[Window, ...], inputs: EvaluationInputs, now: float) -> Evaluation:
+    def evaluate(self, windows: tuple[Window, ...], inputs: EvaluationInputs, now: float) -> Conclusion:
         """Evaluate ``windows``, ascending by length, at ``now`` (monotonic seconds)."""
         assessment = assess(windows, inputs)
         if assessment.changes != self._changes:
             self.keep(self._longest)
             self._changes = assessment.changes
-        return conclude(assessment, self._advice(assessment, now))
+        return Concluded(assessment, self._advice(assessment, now))
 
     def _advice(self, assessment: Assessment, now: float) -> EngineAdvice:
         """Return the debounced advice; none without a verdict of a whole window.
@@ -54,7 +55,7 @@ class Evaluator:
         self._advised_at = now
         seconds = min(self._longest, assessment.evaluated.choice.window.seconds)
         advice = self._debounce.offer(assessment.advice, now, seconds)
-        if advice.action in _NEEDS_A_BAD_VERDICT and assessment.context.verdict not in NOT_PAYING:
+        if advice.action in _NEEDS_A_BAD_VERDICT and assessment.verdict not in NOT_PAYING:
             self._debounce = Debounce(self._longest)
             advice = self._debounce.offer(assessment.advice, now)
         return advice

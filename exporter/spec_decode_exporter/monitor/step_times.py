@@ -151,10 +151,11 @@ class StepTimes:
             fixed_tokens: c0 in draft tokens.
             every_step_pays: Whether steps without drafts pay c0 too.
         """
-        drafting = times_by_load([self._drafting], self.now)
-        if not drafting:
+        own = PlainTimes(times_by_load([self.plain], self.now), CostSource.MEASURED)
+        known = [each for each in (own, *others) if each.times]
+        if not known:
             return ()
-        known = [PlainTimes(times_by_load([self.plain], self.now), CostSource.MEASURED), *others]
+        drafting = times_by_load([self._drafting], self.now)
         cost = partial(_cost, fixed_tokens=fixed_tokens, every_step_pays=every_step_pays)
         costs = (next(filter(None, (cost(each, plain) for plain in known)), None) for each in drafting)
         return tuple(each for each in costs if each is not None)

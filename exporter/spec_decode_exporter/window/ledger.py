@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from operator import add, sub
+from typing import Any, Self
 
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.window.answer_lengths import NO_ANSWERS, AnswerLengths
@@ -42,6 +43,7 @@ _COLUMNS = {
     **{counter: (_TIMES, place) for place, counter in enumerate(_NANOSECONDS, _GAUGES + len(MEAN_GAUGES))},
 }
 """Row and column of each counter."""
+_IN_ORDER = tuple((counter, _COLUMNS[counter]) for counter in Counter)
 
 Totals = Sequence[Rows]
 """Running totals of counts and of times."""
@@ -137,7 +139,7 @@ class Increments:
         key = row, column
         if key in self._cached:
             return self._cached[key]
-        values = self._totals[row].column(column)
+        values = list(self._totals[row].column(column))
         differences = list(map(sub, values[1:], values))
         if len(self) <= MAX_CACHED:
             self._cached[key] = differences
@@ -169,6 +171,10 @@ class Window:
     """The increments in the sum."""
     answers: AnswerLengths = NO_ANSWERS
     """Answers that ended in the *longest* window: a shorter one has too few for their variation."""
+    results: dict[Callable[..., Any], Any] = field(
+        init=False, default_factory=dict, repr=False, compare=False
+    )
+    """Results of formulas: see ``once_per_window``."""
 
     def __getitem__(self, counter: Counter) -> int | None:
         return self.counters[counter]
@@ -177,6 +183,20 @@ class Window:
     def partial(self) -> bool:
         """True if the window is too short to evaluate: under half its length, or under 3 increments."""
         return self.seconds < self.length / 2 or self.polls < MIN_INCREMENTS
+
+    def of_length(self, length: float) -> Self:
+        """Return the same sums as a window of another length; it shares the results of formulas."""
+        if length == self.length:
+            return self
+        other = replace(self, length=length)
+        if other.partial == self.partial:
+            object.__setattr__(other, "results", self.results)
+        return other
+
+    def forget(self) -> None:
+        """Free what is kept for the figures of one evaluation."""
+        self.results.clear()
+        self.increments.forget()
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,11 +281,8 @@ def _counter_sums(
     short = length < SLOW_STEPS_SECONDS or sums[_TIMES][_COVERED] < 0.9 * SLOW_STEPS_SECONDS * NANO
     late = _STEP_COUNTERS if known.late_steps and short else ()
     return tuple(
-        _sum_of(counter, sums) if known.counters[counter] and counter not in late else None
-        for counter in Counter
+        [
+            sums[row][column] if is_known and counter not in late else None
+            for (counter, (row, column)), is_known in zip(_IN_ORDER, known.counters, strict=True)
+        ]
     )
-
-
-def _sum_of(counter: Counter, sums: Sequence[Sequence[int]]) -> int:
-    row, column = _COLUMNS[counter]
-    return sums[row][column]

@@ -31,14 +31,17 @@ class Rows:
     shared memory later are outside this view.
     """
 
-    __slots__ = ("_begin", "_blocks", "_end", "width")
+    __slots__ = ("_begin", "_block", "_blocks", "_end", "width")
 
-    def __init__(self, blocks: Sequence[Block], width: int, begin: int, end: int) -> None:
-        """View the rows from ``begin`` to ``end`` in ``blocks``, of which all but the last are full."""
+    def __init__(
+        self, blocks: Sequence[Block], width: int, begin: int, end: int, block: int = _BLOCK
+    ) -> None:
+        """View the rows from ``begin`` to ``end`` in blocks; all but the last one have ``block`` rows."""
         self._blocks = blocks
         self.width = width
         self._begin = begin
         self._end = end
+        self._block = block
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]]) -> Rows:
@@ -50,7 +53,7 @@ class Rows:
         return self._end - self._begin
 
     def __getitem__(self, row: int) -> Block:
-        block, place = divmod(range(self._begin, self._end)[row], _BLOCK)
+        block, place = divmod(range(self._begin, self._end)[row], self._block)
         return self._blocks[block][place * self.width : (place + 1) * self.width]
 
     def __iter__(self) -> Iterator[Block]:
@@ -58,17 +61,16 @@ class Rows:
 
     def at(self, places: Sequence[int]) -> Rows:
         """Return the rows at the given places."""
-        blocks = [
-            _joined([self[place] for place in places[first : first + _BLOCK]], self._kind)
-            for first in range(0, len(places), _BLOCK)
-        ]
-        return Rows(blocks, self.width, 0, len(places))
+        width, found = self.width, [divmod(self._begin + place, self._block) for place in places]
+        rows = [self._blocks[block][row * width : (row + 1) * width] for block, row in found]
+        return Rows([_joined(rows, self._kind)], width, 0, len(places), max(1, len(places)))
 
     def column(self, column: int) -> Sequence[int]:
         """Return one column of all rows; a missing column is 0."""
         if column >= self.width:
             return [0] * len(self)
-        values = _joined([block[column :: self.width] for block in self._blocks], self._kind)
+        parts = [block[column :: self.width] for block in self._blocks]
+        values = parts[0] if len(parts) == 1 else _joined(parts, self._kind)
         return values[self._begin : self._end]
 
     @property

@@ -31,6 +31,7 @@ from spec_decode_exporter.figures.server_load import mean
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.window.answer_lengths import AnswerLengths
 from spec_decode_exporter.window.ledger import Increments, Window
+from spec_decode_exporter.window.once_per_window import once_per_window
 
 MIN_BOUND_REQUESTS = 5
 """Effective requests through a window that bounds need; with fewer their variance is unknown."""
@@ -58,6 +59,7 @@ def grouped(window: Window) -> Increments:
     return window.increments.merged(MAX_INCREMENTS)
 
 
+@once_per_window
 def busy_requests(window: Window) -> float | None:
     """Return the mean running requests while the server is busy, at least 1; None if unknown.
 
@@ -103,6 +105,7 @@ def request_counts(passing: float, answers: AnswerLengths) -> RequestCounts:
     )
 
 
+@once_per_window
 def counted_requests(window: Window) -> RequestCounts | None:
     """Return what the passing requests of a window are worth; None if they are unknown."""
     passing = passing_requests(window)
@@ -115,6 +118,7 @@ def effective_requests(window: Window) -> float | None:
     return None if counts is None else counts.effective
 
 
+@once_per_window
 def cosines(window: Window) -> int:
     """Return B, the number of cosines for a window's bounds; 0 if it has none.
 
@@ -141,10 +145,7 @@ def standard_error(residuals: Sequence[float], cosines: int) -> float | None:
     the result has their unit. Omit increments without activity.
     """
     number = min(cosines, len(residuals) - 1, MAX_COSINES)
-    if number < 1:
-        return None
-    waves = _waves(len(residuals))[:number]
-    return sqrt(2 / number * sum(sum(map(mul, residuals, wave)) ** 2 for wave in waves))
+    return None if number < 1 else _error_of_sum(residuals, number)
 
 
 def ratio_estimate(
@@ -166,22 +167,30 @@ def ratio_estimate(
     if total <= 0:
         return None
     value = sum(numerators) / total
-    pairs = zip(numerators, denominators, strict=True)
-    residuals = [above - value * below for above, below in pairs if above or below]
+    residuals = [
+        above - value * below for above, below in zip(numerators, denominators, strict=True) if above or below
+    ]
     number = min(cosines, len(residuals) - 1, MAX_COSINES)
     if number < MIN_COSINES:
         return None
-    error = max((standard_error(residuals, number) or 0.0) / total, min_error)
+    error = max(_error_of_sum(residuals, number) / total, min_error)
     half = t_quantile(number) * error
     return Estimate(
         value,
-        lower=min(value, max(lowest, value - half)),
-        upper=max(value, min(highest, value + half)),
-        standard_error=error,
-        degrees=number,
+        min(value, max(lowest, value - half)),
+        max(value, min(highest, value + half)),
+        error,
+        number,
     )
 
 
+def _error_of_sum(residuals: Sequence[float], number: int) -> float:
+    """Return the standard error of the residuals' sum by that number of cosines."""
+    waves = _waves(len(residuals), number)
+    return sqrt(2 / number * sum([sum(map(mul, residuals, wave)) ** 2 for wave in waves]))
+
+
+@once_per_window
 def independent_variance(window: Window) -> float | None:
     """Return the variance of the accepted tokens of one draft, Σ (2i+1)·p_i - (Σ p_i)².
 
@@ -258,10 +267,12 @@ def _min_ratio_error(window: Window) -> float:
     return max(0.0, sqrt(variance) - ratio * spread) * sqrt(drafts) / drafted
 
 
-@lru_cache(maxsize=64)
-def _waves(increments: int) -> tuple[tuple[float, ...], ...]:
-    """Return cos(π·b·(j - ½)/J) for j = 1 … J, of every b."""
-    return tuple(
-        tuple(cos(pi * number * (place + 0.5) / increments) for place in range(increments))
-        for number in range(1, MAX_COSINES + 1)
-    )
+@lru_cache(maxsize=512)
+def _waves(increments: int, number: int) -> tuple[tuple[float, ...], ...]:
+    """Return cos(π·b·(j - ½)/J) for j = 1 … J, of b = 1 … ``number``."""
+    return tuple(_wave(increments, each) for each in range(1, number + 1))
+
+
+@lru_cache(maxsize=1024)
+def _wave(increments: int, number: int) -> tuple[float, ...]:
+    return tuple(cos(pi * number * (place + 0.5) / increments) for place in range(increments))

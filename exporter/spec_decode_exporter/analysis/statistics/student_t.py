@@ -11,6 +11,7 @@ sum.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import floor
 from typing import Final
 
@@ -24,6 +25,7 @@ NORMAL_975: Final = 1.959964
 """The 0.975 quantile of the normal distribution."""
 
 
+@lru_cache(maxsize=256)
 def t_quantile(degrees: float) -> float:
     """Return the 0.975 quantile of Student's t, with degrees rounded down."""
     # Welch's formula returns whole degrees with a rounding error.
