@@ -4,9 +4,9 @@
 
 Each engine is polled every second, its histograms every tenth, until its windows of 30 s and 300 s are full.
 Load and acceptance wander about a mean, requests come and go, so bounds need all their cosines. Then every
-further poll is measured: times are CPU seconds, the mean of the fastest half of the polls. Every 5 s an
-engine needs its windows and a conclusion: verdict and advice of the newest poll. A page also needs the rest of
-the evaluation, and the snapshot with all figures of its windows.
+further poll is measured: times are CPU seconds, the mean of the fastest half of the polls. Every 5 s it
+needs its windows and a conclusion: verdict and advice of the newest poll. A page also needs the rest of the
+evaluation, and the snapshot with all figures of its windows.
 """
 
 from __future__ import annotations
