@@ -3,10 +3,10 @@
     python -m benchmarks.evaluation [--positions 4 8] [--polls 200] [--smoke]
 
 Each engine is polled every second, its histograms every tenth, until its windows of 30 s and 300 s are full.
-Load and acceptance wander, requests come and go, so bounds need all their cosines. Then every further poll is
-measured: times are CPU seconds, the mean of the fastest half of the polls. Every 5 s an engine needs its
-windows and a conclusion: verdict and advice of the newest poll. A page also needs the rest of the evaluation,
-and the snapshot with all figures of its windows.
+Load and acceptance wander about a mean, requests come and go, so bounds need all their cosines. Then every
+further poll is measured: times are CPU seconds, the mean of the fastest half of the polls. Every 5 s it
+needs its windows and a conclusion: verdict and advice of the newest poll. A page also needs the rest of the
+evaluation, and the snapshot with all figures of its windows.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ WINDOWS = (30.0, 300.0)
 FILLING_POLLS = 360
 WALL = 1.79e9
 STEP_SECONDS = 0.02
+RUNNING = 16.0
+ACCEPTANCE = 0.7
 ANSWER_TOKENS = 200
 PROMPT_TOKENS = 500
 HISTOGRAMS_EVERY = 10
@@ -57,8 +59,8 @@ class Server:
 
     positions: int
     random: Random = field(default_factory=lambda: Random(1))
-    running: float = 16.0
-    acceptance: float = 0.7
+    running: float = RUNNING
+    acceptance: float = ACCEPTANCE
     second: int = 0
     totals: dict[Counter, int] = field(default_factory=lambda: dict.fromkeys(Counter, 0))
     accepted: list[int] = field(default_factory=list)
@@ -70,13 +72,14 @@ class Server:
             if busy:
                 self._count()
             self.second += 1
-            yield self._sample(16.0 if busy else 0.0, histograms=self.second % HISTOGRAMS_EVERY == 0)
+            yield self._sample(busy=busy, histograms=self.second % HISTOGRAMS_EVERY == 0)
 
     def _count(self) -> None:
         """Count a second of decoding."""
         draw = self.random
-        self.running = min(max(self.running + draw.gauss(0.0, 1.0), 4.0), 40.0)
-        self.acceptance = min(max(self.acceptance + draw.gauss(0.0, 0.01), 0.5), 0.9)
+        self.running = max(self.running + 0.05 * (RUNNING - self.running) + draw.gauss(0.0, 1.0), 4.0)
+        drift = 0.1 * (ACCEPTANCE - self.acceptance)
+        self.acceptance = min(self.acceptance + drift + draw.gauss(0.0, 0.01), 0.95)
         steps = round(self.running / STEP_SECONDS)
         reached, accepted = steps, 0
         for position in range(self.positions):
@@ -104,9 +107,9 @@ class Server:
         for counter, count in counted.items():
             self.totals[counter] += count
 
-    def _sample(self, running: float, *, histograms: bool) -> Sample:
+    def _sample(self, *, busy: bool, histograms: bool) -> Sample:
         gauges: list[float | None] = [None] * len(Gauge)
-        gauges[Gauge.RUNNING_REQUESTS] = round(self.running) if running else 0.0
+        gauges[Gauge.RUNNING_REQUESTS] = round(self.running) if busy else 0.0
         gauges[Gauge.WAITING_REQUESTS] = 0.0
         gauges[Gauge.KV_CACHE_USAGE] = self.running / 50
         return Sample(

@@ -100,7 +100,7 @@ def assess(windows: tuple[Window, ...], inputs: EvaluationInputs) -> Assessment:
         _state(windows[-1], inputs),
         found,
         crossover,
-        results,
+        tuple(evaluated.result if each.bounds is evaluated.bounds else each for each in results),
         possible,
         _advice(evaluated, found, crossover, possible, inputs),
         evaluated,
