@@ -53,6 +53,7 @@ CHEAP = [
     "end_to_end",
     "inside",
     "page",
+    "polls",
     "read_page",
     "serve_metrics",
     "soak_day",

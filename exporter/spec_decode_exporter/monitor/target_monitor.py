@@ -36,6 +36,7 @@ from spec_decode_exporter.scrape.page.sample import EngineName, PageReading, Sam
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
 from spec_decode_exporter.scrape.poll.poll_record import Polled, PollRecord
 from spec_decode_exporter.scrape.poll.poll_schedule import PollSettings, phase
+from spec_decode_exporter.scrape.poll.poll_scheduler import PollScheduler
 from spec_decode_exporter.scrape.poll.poller import Poller
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 from spec_decode_exporter.window.ledger import Window
@@ -59,6 +60,7 @@ class TargetMonitor:
         *,
         capacity: Capacity | None = None,
         budget: PollBudget | None = None,
+        scheduler: PollScheduler | None = None,
         spread: bool = True,
         errors: InternalErrors | None = None,
         resolver: Resolver = CONFIG_RESOLVER,
@@ -74,6 +76,7 @@ class TargetMonitor:
             events: Takes the events; by default they are only logged.
             capacity: Places of engines, shared with other targets; by default those of one page.
             budget: Processor time of polls, shared with other targets.
+            scheduler: Wakes the polls, and ends requests that time out, of other targets too.
             spread: Shift rarer work by a phase of this target, so that a fleet does not do it all at once.
             errors: Isolates internal errors.
             resolver: Resolves the target's name.
@@ -88,6 +91,7 @@ class TargetMonitor:
         """Server data of the newest page, without its samples: they take megabytes on a large page."""
         self._record = PollRecord()
         self._budget = budget or PollBudget(clock, MAX_ENGINES)
+        self._scheduler = scheduler or PollScheduler(clock)
         self._phase = phase if spread else lambda _: 0.0
         self._served: ServedSpeculation | None = None
         self._resolver = resolver
@@ -208,21 +212,19 @@ class TargetMonitor:
         self._config = config
         self._engines.configure(target)
         self._client = Client(
-            target.http, timeout=poll.timeout, max_body=poll.max_body, resolver=self._resolver
+            target.http,
+            timeout=poll.timeout,
+            max_body=poll.max_body,
+            resolver=self._resolver,
+            timeouts=self._scheduler.timeouts,
         )
         self._poller = Poller(
             target.name,
             target.url,
             client=self._client,
-            settings=PollSettings(
-                interval=poll.interval,
-                histogram_interval=poll.histogram_interval,
-                max_duty_cycle=poll.max_duty_cycle,
-                shortest_window=config.windows[0],
-                filtered=poll.filter == "auto",
-                histogram_phase=self._phase(f"histograms of {target.url}"),
-            ),
+            settings=PollSettings.of(poll, config.windows[0], self._phase(f"histograms of {target.url}")),
             clock=self._clock,
+            sleep_until=self._scheduler.sleep_until,
             receive=self._receive,
             emit=self._record_event,
             attempted=lambda: self._errors.attempt("gone", self.item, self._record_gone),

@@ -140,6 +140,7 @@ def make(server, clock, received):
             client=server,
             settings=PollSettings(**whole | settings),
             clock=clock,
+            sleep_until=clock.sleep_until,
             receive=take,
             emit=lambda event: EventLog("1").record(event, clock.wall(), "vllm"),
             attempted=attempted,

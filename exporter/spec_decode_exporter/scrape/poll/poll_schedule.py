@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import blake2b
 from math import floor
-from typing import Final
+from typing import Final, Self
 
+from spec_decode_exporter.config.poll_settings import Poll
 from spec_decode_exporter.scrape.poll_errors import Reason
 
 MAX_BACK_OFF_REFUSED: Final = 5.0
@@ -35,6 +36,18 @@ class PollSettings:
     """Request filtered pages where the server supports them."""
     histogram_phase: float = 0.0
     """Part of its interval by which the second poll with histograms is earlier: see ``Throttle``."""
+
+    @classmethod
+    def of(cls, poll: Poll, shortest_window: float, histogram_phase: float) -> Self:
+        """Return the settings of a target from the configuration of polls."""
+        return cls(
+            interval=poll.interval,
+            histogram_interval=poll.histogram_interval,
+            max_duty_cycle=poll.max_duty_cycle,
+            shortest_window=shortest_window,
+            filtered=poll.filter == "auto",
+            histogram_phase=histogram_phase,
+        )
 
 
 def phase(key: str) -> float:

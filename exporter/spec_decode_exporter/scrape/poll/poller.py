@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import structlog
@@ -34,6 +34,7 @@ class Poller:
         client: Client,
         settings: PollSettings,
         clock: Clock,
+        sleep_until: Callable[[float], Awaitable[None]],
         receive: Callable[[Polled], Pausing[bool]],
         emit: Callable[[Event], None],
         attempted: Callable[[], None],
@@ -47,7 +48,8 @@ class Poller:
             url: Address of the whole metrics page.
             client: HTTP client of this target.
             settings: Intervals and limits.
-            clock: Time and sleep.
+            clock: Time.
+            sleep_until: Returns at a moment (monotonic): see ``PollScheduler``.
             receive: Takes each page; returns whether the server's counters restarted.
             emit: Takes events for the log.
             attempted: Called after each poll, successful or failed.
@@ -58,6 +60,7 @@ class Poller:
         self._client = client
         self._settings = settings
         self._clock = clock
+        self._sleep_until = sleep_until
         self._receive = receive
         self._emit = emit
         self._attempted = attempted
@@ -93,7 +96,7 @@ class Poller:
     async def run(self) -> None:
         """Poll until cancelled."""
         while True:
-            await self._clock.sleep_until(self._next_moment())
+            await self._sleep_until(self._next_moment())
             await self.poll()
 
     async def poll(self) -> None:
