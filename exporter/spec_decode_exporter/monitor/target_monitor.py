@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -102,11 +101,6 @@ class TargetMonitor:
     def labels(self) -> dict[str, str]:
         """Labels of the target: its name and its configured labels."""
         return self._engines.target_labels
-
-    @property
-    def item(self) -> Mapping[str, str]:
-        """Log fields that name the target."""
-        return {"target": self.target.name}
 
     def fits(self, target: Target, config: Config) -> bool:
         """Return whether the target and its settings are unchanged."""
@@ -209,6 +203,8 @@ class TargetMonitor:
     def _configure(self, target: Target, config: Config) -> None:
         poll = config.poll
         self.target = target
+        self.item: Mapping[str, str] = {"target": target.name}
+        """Log fields that name the target."""
         self._config = config
         self._engines.configure(target)
         self._client = Client(
@@ -231,6 +227,7 @@ class TargetMonitor:
             record=self._record,
             budget=self._budget,
         )
+        self._tokens = self._assumptions().speculation.tokens or 0
         problem = target.pod_arguments.problem if target.pod_arguments else ""
         unused = self._record.unused_event("pod_arguments", problem, problem) if problem else None
         if unused is not None:
@@ -257,6 +254,7 @@ class TargetMonitor:
         if self._record.speculation == self._served:
             return
         self._served = self._record.speculation
+        self._tokens = self._assumptions().speculation.tokens or 0
         for name, engine in self._engines.monitors.items():
             engine.assume(self._assumptions(name.model_name))
 
@@ -264,13 +262,18 @@ class TargetMonitor:
         """Take a page; return whether the counters of any engine were reset."""
         reading, server, engines = polled.reading, self._server, self._engines
         if (reading.engine_kind, reading.front_end) != (server.engine_kind, server.front_end):
-            self._server = replace(reading, samples={})
+            self._server = reading._replace(samples={})
         self._update_speculation()
         # Without any known engine it is another server, or the server has another model.
         was_reset = bool(engines.monitors) and engines.monitors.keys().isdisjoint(reading.samples)
-        for number, (name, sample) in enumerate(self._admitted(reading).items(), 1):
-            observe = partial(self._observe, name, sample, polled)
-            was_reset |= bool(self._errors.attempt("counting", self._item_of(name), observe))
+        observed = self._errors.each(
+            "counting",
+            self._admitted(reading).items(),
+            lambda engine: self._item_of(engine[0]),
+            lambda engine: self._observe(*engine, polled),
+        )
+        for number, engine_was_reset in enumerate(observed, 1):
+            was_reset |= engine_was_reset
             if number % ENGINES_SLICE == 0:
                 yield
         for event in engines.evict(polled.moment):
@@ -279,7 +282,7 @@ class TargetMonitor:
 
     def _admitted(self, reading: PageReading) -> Mapping[EngineName, Sample]:
         """Return the samples of the engines that have a place; record once that others have none."""
-        samples = self._engines.admitted(reading.samples, self._assumptions().speculation.tokens or 0)
+        samples = self._engines.admitted(reading.samples, self._tokens)
         for event in self._engines.limit_events(len(reading.samples) - len(samples), len(samples)):
             self._record_event(event)
         return samples
@@ -316,7 +319,8 @@ class TargetMonitor:
         A target that is down, and engine churn, have events of their own.
         """
         now, is_up = self._clock.monotonic(), bool(self._record.up)
-        if self._engines.churn.is_churning(now):
+        gone = (engine for engine in self._engines.monitors.values() if engine.history.is_gone(now))
+        if self._engines.churn.is_churning(now) or not any(gone):
             return
         for labels, engine in self._engines.labelled().items():
             for event in engine.gone_events(now, is_bad=is_up):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from math import inf, isfinite
 from typing import NamedTuple
 from weakref import WeakValueDictionary
@@ -157,28 +158,23 @@ def _sample(
     positions = engine.positions
     created = max((values[place] for place in engine.created), default=start)
     return Sample(
-        counters=tuple(
-            _count(values, places, _SCALE.get(counter, 1)) for counter, places in enumerate(engine.counters)
-        ),
+        counters=tuple(map(_count, repeat(values), engine.counters, _SCALES)),
         positions=tuple(
-            _count(values, positions.get(position, ()), 1) or 0
-            for position in range(max(positions, default=-1) + 1)
+            [
+                _count(values, positions.get(position, ()), 1) or 0
+                for position in range(max(positions, default=-1) + 1)
+            ]
         ),
-        gauges=tuple(_gauge(GAUGES[gauge], values, engine.gauges[gauge]) for gauge in Gauge),
+        gauges=tuple(map(_gauge, GAUGES.values(), repeat(values), engine.gauges)),
         created=created if created is not None and isfinite(created) else None,
         latencies=_latencies(engine, values) if with_latencies else None,
         answer_lengths=_buckets(engine, values, TokenLengths.ANSWERS) if with_latencies else None,
     )
 
 
-_SCALE = {
-    int(counter): _NANOSECONDS
-    for counter in (
-        Counter.DECODE_NANOSECONDS,
-        Counter.END_TO_END_NANOSECONDS,
-        Counter.FIRST_TOKEN_NANOSECONDS,
-    )
-}
+_TIMES = {Counter.DECODE_NANOSECONDS, Counter.END_TO_END_NANOSECONDS, Counter.FIRST_TOKEN_NANOSECONDS}
+_SCALES = tuple(_NANOSECONDS if counter in _TIMES else 1 for counter in Counter)
+"""Factor of each counter's values."""
 
 
 def _count(values: Sequence[float], places: Sequence[int], scale: int) -> int | None:
@@ -208,7 +204,7 @@ class _GaugeRow(NamedTuple):
     max_value: float
 
 
-GAUGES: dict[Gauge, _GaugeRow] = {
+GAUGES: dict[Gauge, _GaugeRow] = {  # in the order of Gauge
     Gauge.RUNNING_REQUESTS: _GaugeRow(sum, MAX_REQUESTS),
     Gauge.WAITING_REQUESTS: _GaugeRow(sum, MAX_REQUESTS),
     Gauge.KV_CACHE_USAGE: _GaugeRow(_mean, 1.0),
@@ -219,6 +215,8 @@ GAUGES: dict[Gauge, _GaugeRow] = {
 
 def _gauge(row: _GaugeRow, values: Sequence[float], places: Sequence[int]) -> float | None:
     """Combine a gauge's series. NaN and implausible values are absent."""
+    if not places:
+        return None
     plausible = [values[place] for place in places if 0 <= values[place] <= row.max_value]
     value = row.combine(plausible) if plausible else None
     return value if value is None or value <= row.max_value else None

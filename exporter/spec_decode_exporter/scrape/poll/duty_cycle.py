@@ -94,7 +94,7 @@ class DutyCycle:
         The *shortest* response of the last minute counts: longer ones waited behind the server's load.
         Whole intervals keep a target on its ticks when its cost varies.
         """
-        own = max(self._ticks_of(self._answering()), self._ticks_of(self._processing()))
+        own = self._ticks_of(max(self._answering(), self._processing()))
         return max(own, floor(self._waited / self._interval) + 1)
 
     @property

@@ -8,7 +8,7 @@ from contextlib import suppress
 import structlog
 
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.cooperative_yield import Meter, Pausing, cooperatively
+from spec_decode_exporter.core.cooperative_yield import Meter, Pausing
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
 from spec_decode_exporter.core.throttle import Throttle
@@ -161,7 +161,7 @@ class Poller:
         self._duty.answered(moment, response.seconds - response.busy)
         self._check_engine(reading)
         receiving = self._receive(Polled(reading, moment, wall, self.interval))
-        restarted = await cooperatively(self._meter.measured(receiving))
+        restarted = await self._meter.measured(receiving)
         if with_latencies:
             self._with_latencies.done(moment)
         if restarted:
