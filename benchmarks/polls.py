@@ -3,7 +3,7 @@
     python -m benchmarks.polls [--targets 200 1000] [--seconds 20] [--parts] [--smoke]
 
 A fleet polls K = 4 engines once a second for their filtered pages, which another process serves on loopback.
-Nobody reads the results: evaluations are those of every 5 s. The time is that of the whole process, in the
+There are no readers: evaluations are those of every 5 s. The time is that of the whole process, in the
 program and in the kernel. With ``--parts`` a second table shows in which part of the program it was, by
 samples of the stack at every millisecond of processor time.
 """

@@ -100,7 +100,7 @@ class DropDetector:
         except ArithmeticError:  # the restored state holds impossible numbers
             self.start_again()
             return ()
-        complete = tuple(change for change in changes if change)
+        complete = tuple(filter(None, changes))
         for change in complete:
             self._drops[change.kind] += change.dropped
         return complete

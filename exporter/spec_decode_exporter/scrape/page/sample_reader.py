@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from math import inf, isfinite
 from typing import NamedTuple
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 from spec_decode_exporter.core.capacity import fair_share
 from spec_decode_exporter.core.cooperative_yield import Pausing
@@ -58,8 +58,33 @@ class _MappedLayout:
     """Bytes of the page; its layout takes 10 to 18 times the memory."""
 
 
-_shared: WeakValueDictionary[int, _MappedLayout] = WeakValueDictionary()
-"""Layouts that readers use now. Replicas have the same layout, of 50 kB and more, so they share it."""
+class _SharedLayouts:
+    """Layouts that readers use now. Replicas have the same layout, of 50 kB and more, so they share it."""
+
+    def __init__(self) -> None:
+        self._layouts: WeakValueDictionary[int, _MappedLayout] = WeakValueDictionary()
+        self.bytes = 0
+        """Bytes of the pages of all layouts, kept up to date: each poll of a large page compares them."""
+
+    def get(self, key: int) -> _MappedLayout | None:
+        """Return the layout with a hash, or another one with the same."""
+        return self._layouts.get(key)
+
+    def add(self, key: int, mapped: _MappedLayout) -> None:
+        """Share a layout as long as it is used."""
+        self._layouts[key] = mapped
+        self.bytes += mapped.size
+        finalize(mapped, self._release, mapped.size)
+
+    def sizes(self) -> list[int]:
+        """Return the bytes of the page of each layout."""
+        return [mapped.size for mapped in self._layouts.values()]
+
+    def _release(self, size: int) -> None:
+        self.bytes -= size
+
+
+_shared = _SharedLayouts()
 
 
 def _mapped(layout: Layout, size: int) -> Pausing[_MappedLayout]:
@@ -70,7 +95,8 @@ def _mapped(layout: Layout, size: int) -> Pausing[_MappedLayout]:
     mapped = _shared.get(key)
     if mapped is None or mapped.layout != layout:
         layout_map = yield from layout_map_of(layout)
-        mapped = _shared[key] = _MappedLayout(layout, layout_map, size)
+        mapped = _MappedLayout(layout, layout_map, size)
+        _shared.add(key, mapped)
     return mapped
 
 
@@ -143,12 +169,11 @@ class SampleReader:
 
     def _release_layouts(self) -> None:
         """Release the layouts of large pages if those of all readers exceed the limit."""
-        largest = max((mapped.size for mapped in self._layouts.values()), default=0)
-        if largest <= SMALL_LAYOUT:
-            return
-        sizes = [mapped.size for mapped in _shared.values()]
         limit = self._layout_bytes()
-        if sum(sizes) > limit and largest > fair_share(sizes, int(limit)):
+        if _shared.bytes <= limit:
+            return
+        largest = max((mapped.size for mapped in self._layouts.values()), default=0)
+        if largest > SMALL_LAYOUT and largest > fair_share(_shared.sizes(), int(limit)):
             self._layouts.clear()
 
 

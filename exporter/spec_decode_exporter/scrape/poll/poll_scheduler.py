@@ -53,7 +53,7 @@ class PollScheduler:
             sleeper.set_result(None)
 
     def _leave(self, tick: _Tick, moment: float, sleeper: asyncio.Future[None]) -> None:
-        """Forget a target that no longer waits, and the tick that nobody waits for."""
+        """Forget a target that no longer waits, and a tick without any other."""
         tick.sleepers.pop(sleeper, None)
         if not tick.sleepers and self._ticks.get(moment) is tick:
             del self._ticks[moment]

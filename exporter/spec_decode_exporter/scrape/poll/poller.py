@@ -171,7 +171,7 @@ class Poller:
         if self.record.succeeded(response.seconds, len(response.body), wall):
             self._emit(Event("target_recovered", {"failed_polls": self._failures_in_a_row}))
         self._failures_in_a_row = 0
-        if reading.engine_kind == "vllm":
+        if reading.engine_kind == "vllm" and self._details.is_due(moment):
             await self._details.update(moment)
 
     def _check_engine(self, reading: PageReading) -> None:
