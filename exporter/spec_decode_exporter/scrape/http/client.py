@@ -7,7 +7,6 @@ import contextlib
 import os
 import socket
 import ssl
-from dataclasses import dataclass
 from time import thread_time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -34,6 +33,8 @@ _HEADERS: Final = {
     # Compression costs the server more than it saves on a local network.
     "Accept-Encoding": "identity",
 }
+_KEPT_REQUESTS: Final = 3
+"""Requests that a client keeps: for a page without histograms, with them, and for the whole page."""
 _REASONS: Final[tuple[tuple[type[Exception], Reason], ...]] = (
     (TimeoutError, "timeout"),
     (ssl.SSLError, "tls"),
@@ -57,11 +58,9 @@ class HttpResponse(NamedTuple):
     """Seconds of these in which the exporter's event loop worked: not caused by the server."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
+class _Request(NamedTuple):
     """The request for an address, as it is sent."""
 
-    address: str
     origin: Origin
     head: bytes
 
@@ -95,7 +94,8 @@ class Client:
         self._connection: Connection | None = None
         self._origin: Origin | None = None
         self._has_secret_files = credentials.has_secret_files(http)
-        self._last_request: _Request | None = None
+        self._requests: dict[str, _Request] = {}
+        """The last few requests by address."""
         self.spent = 0.0
         """Processor seconds of receiving all responses, failed ones included."""
 
@@ -126,11 +126,13 @@ class Client:
             await connection.close()
 
     def _request(self, address: str) -> _Request:
-        """Return the request for an address: the last one again, unless a secret may have changed."""
-        request = self._last_request
-        if request is None or request.address != address or self._has_secret_files:
+        """Return the request for an address: the same again, unless a secret may have changed."""
+        request = self._requests.get(address)
+        if request is None or self._has_secret_files:
+            if len(self._requests) >= _KEPT_REQUESTS:
+                self._requests.clear()
             origin, path = split_url(address)
-            request = self._last_request = _Request(address, origin, self._head(origin, path))
+            request = self._requests[address] = _Request(origin, self._head(origin, path))
         return request
 
     def _head(self, origin: Origin, path: str) -> bytes:

@@ -6,7 +6,7 @@ usually consecutive pages have the same layout.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from math import inf, isfinite
@@ -180,16 +180,11 @@ class SampleReader:
 def _sample(
     engine: EngineLayout, values: Sequence[float], start: float | None, *, with_latencies: bool
 ) -> Sample:
-    positions = engine.positions
+    positions = [engine.positions.get(position, ()) for position in range(engine.columns)]
     created = max((values[place] for place in engine.created), default=start)
     return Sample(
-        counters=tuple(map(_count, repeat(values), engine.counters, _SCALES)),
-        positions=tuple(
-            [
-                _count(values, positions.get(position, ()), 1) or 0
-                for position in range(max(positions, default=-1) + 1)
-            ]
-        ),
+        counters=tuple(_counts(values, engine.counters, _SCALES)),
+        positions=tuple([count or 0 for count in _counts(values, positions)]),
         gauges=tuple(map(_gauge, GAUGES.values(), repeat(values), engine.gauges)),
         created=created if created is not None and isfinite(created) else None,
         latencies=_latencies(engine, values) if with_latencies else None,
@@ -202,20 +197,26 @@ _SCALES = tuple(_NANOSECONDS if counter in _TIMES else 1 for counter in Counter)
 """Factor of each counter's values."""
 
 
-def _count(values: Sequence[float], places: Sequence[int], scale: int) -> int | None:
-    """Add up a counter's series as exact integers; return None if the page has none."""
-    if not places:
-        return None
-    total = 0
-    for place in places:
-        value = values[place]
-        # This comparison also rejects NaN.
-        if not 0 <= value < MAX_COUNT:
-            raise PageError(f"a counter has the value {value}, which no counter can have")
-        total += round(value * scale)
-    if total >= MAX_COUNT * scale:
-        raise PageError(f"a counter's series add up to {total}, which no counter can have")
-    return total
+def _counts(
+    values: Sequence[float], counters: Iterable[Sequence[int]], scales: Iterable[int] = repeat(1)
+) -> list[int | None]:
+    """Add up each counter's series as exact integers; None for a counter that the page lacks.
+
+    One call for all counters of an engine: a call for each takes a third more time.
+    """
+    totals: list[int | None] = []
+    for places, scale in zip(counters, scales, strict=False):
+        total = 0
+        for place in places:
+            value = values[place]
+            # This comparison also rejects NaN.
+            if not 0 <= value < MAX_COUNT:
+                raise PageError(f"a counter has the value {value}, which no counter can have")
+            total += round(value * scale)
+        if total >= MAX_COUNT * scale:
+            raise PageError(f"a counter's series add up to {total}, which no counter can have")
+        totals.append(total if places else None)
+    return totals
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -261,4 +262,5 @@ def _buckets(
     if inf not in places:
         return None
     bounds = tuple(sorted(places))
-    return Buckets(bounds, tuple(_count(values, places[bound], 1) or 0 for bound in bounds))
+    counts = _counts(values, [places[bound] for bound in bounds])
+    return Buckets(bounds, tuple([count or 0 for count in counts]))
