@@ -2,9 +2,9 @@
 
     python -m benchmarks.blocks run --target ...
 
-A block is the time between two waits of the event loop: all callbacks of a turn. A thread takes samples of
-the stack meanwhile. For each line on its standard input the process prints a line of JSON: the longest blocks
-since the last such line.
+A block is the time between two waits of the event loop: all callbacks of a turn. A timer of processor time
+takes samples of the stack; a thread would take them where the program lets threads in, as when it sends.
+For each line on its standard input the process prints a line of JSON: the longest blocks since the last one.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import json
 import selectors
+import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
@@ -27,7 +27,8 @@ from spec_decode_exporter.cli.event_loop import Result
 
 LONGEST: Final = 10
 """Number of blocks that are kept."""
-SAMPLE_SECONDS: Final = 0.002
+SAMPLE_SECONDS: Final = 0.001
+"""Seconds of processor time between two samples; the kernel may take them less often."""
 FRAMES: Final = 4
 """Innermost functions of the exporter in a shown stack."""
 
@@ -62,7 +63,7 @@ class LongestBlocks:
         self._began = self._now(), self._processor()
 
     def sample(self, stack: str) -> None:
-        """Add a sample of the stack; it counts for the block under way."""
+        """Add a sample of the stack to the block under way."""
         if self._began is not None:
             self._stacks[stack] += 1
 
@@ -72,7 +73,7 @@ class LongestBlocks:
             return
         began, used = self._began
         seconds, self._began = self._now() - began, None
-        stacks, self._stacks = self._stacks, Counter()  # the thread adds samples at any moment
+        stacks, self._stacks = self._stacks, Counter()
         if len(self._blocks) == LONGEST and seconds <= self._blocks[-1].seconds:
             return
         samples = stacks.total()
@@ -140,12 +141,6 @@ def stack_of(frame: FrameType | None) -> str:
     return " > ".join(reversed(names)) or "event loop"
 
 
-def _sample_for_ever(blocks: LongestBlocks, thread: int) -> None:
-    while True:
-        time.sleep(SAMPLE_SECONDS)
-        blocks.sample(stack_of(sys._current_frames().get(thread)))  # noqa: SLF001 - the interface is documented
-
-
 async def _answering(work: Coroutine[Any, Any, Result], blocks: LongestBlocks) -> Result:
     asyncio.get_running_loop().add_reader(sys.stdin, _tell, blocks)
     return await work
@@ -160,8 +155,8 @@ def _tell(blocks: LongestBlocks) -> None:
 
 def _run_watched(work: Coroutine[Any, Any, Result]) -> Result:
     blocks = LongestBlocks(time.perf_counter, time.thread_time)
-    sampling = threading.Thread(target=_sample_for_ever, args=(blocks, threading.get_ident()), daemon=True)
-    sampling.start()
+    signal.signal(signal.SIGPROF, lambda _, frame: blocks.sample(stack_of(frame)))
+    signal.setitimer(signal.ITIMER_PROF, SAMPLE_SECONDS, SAMPLE_SECONDS)
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(_WatchedSelector(blocks))) as runner:
         return runner.run(_answering(work, blocks))
 

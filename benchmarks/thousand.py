@@ -7,8 +7,8 @@ Each target is a K = 4 engine whose counters move, polled once a second for its 
 loopback; at the same time the exporter's own page is scraped, gzipped as for Prometheus. Ends with status 1
 if a goal is missed. Memory is that of full windows only after 5 minutes: --seconds 330.
 
-With ``--blocks`` the exporter runs under observation, which costs some CPU. The ten longest times in which its
-event loop did not wait are listed with what it did.
+With ``--blocks`` the exporter runs under observation, which costs some CPU. The ten longest times in which
+its event loop did not wait are listed with what it did.
 """
 
 from __future__ import annotations
