@@ -1,10 +1,14 @@
 """Cost of many targets for one exporter: processor time, memory, and delay of the polls.
 
-    python -m benchmarks.thousand [--targets 10 100 1000] [--seconds 60] [--scrape-every 15] [--smoke]
+    python -m benchmarks.thousand [--targets 10 100 1000] [--seconds 60] [--scrape-every 15] [--blocks]
+        [--smoke]
 
 Each target is a K = 4 engine whose counters move, polled once a second for its filtered page over HTTP on
 loopback; at the same time the exporter's own page is scraped, gzipped as for Prometheus. Ends with status 1
 if a goal is missed. Memory is that of full windows only after 5 minutes: --seconds 330.
+
+With ``--blocks`` the exporter runs under observation, which costs some CPU. The ten longest times in which
+its event loop did not wait are listed with what it did.
 """
 
 from __future__ import annotations
@@ -12,9 +16,11 @@ from __future__ import annotations
 import time
 import urllib.request
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from benchmarks.blocks import Block, Blocked
 from benchmarks.memory import free_port
 from benchmarks.options import end, parsed, parser
 from benchmarks.page_server import PageServer
@@ -70,6 +76,7 @@ def main() -> None:
     options.add_argument("--seconds", type=float, default=60.0)
     options.add_argument("--scrape-every", type=float, default=15.0)
     options.add_argument("--warm-up", type=float, default=20.0, help="seconds before the figures")
+    options.add_argument("--blocks", action="store_true", help="list the longest blocks of the event loop")
     arguments = parsed(options, targets=[2], seconds=2.0, scrape_every=1.0, warm_up=3.0)
     print(
         "| targets | CPU-s a second | ms a target | MB | late, p99 ms | late, most ms | page, s | page, kB |"
@@ -90,16 +97,17 @@ def measure(targets: int, arguments: Namespace) -> Load:
     with (
         PageServer() as server,
         exporter(server.port, targets, "filtered", port) as command,
-        running(*command) as pid,
+        _started(command, blocks=arguments.blocks) as (pid, longest_blocks),
     ):
         wait_until_ready(port)
         time.sleep(arguments.warm_up)
         server.lateness()
+        longest_blocks()
         polls, cpu, began = _polls(server), cpu_seconds(pid), time.monotonic()
         pages = list(_scrapes(port, arguments.seconds, arguments.scrape_every))
         lasted = time.monotonic() - began
         cpu, polls, resident = cpu_seconds(pid) - cpu, _polls(server) - polls, resident_megabytes(pid)
-        late = sorted(server.lateness())
+        late, blocks = sorted(server.lateness()), longest_blocks()
     if polls < 0.98 * targets * lasted and not arguments.smoke:
         raise RuntimeError(f"{polls} polls of {targets} targets in {lasted:g} s: it did not keep up")
     load = Load(
@@ -112,7 +120,27 @@ def measure(targets: int, arguments: Namespace) -> Load:
         max(size for _, size in pages),
     )
     _show(load)
+    _show_blocks(blocks)
     return load
+
+
+@contextmanager
+def _started(command: list[str], *, blocks: bool) -> Iterator[tuple[int, Callable[[], list[Block]]]]:
+    """Start the exporter; yield its process id, and a function that returns its longest ``blocks``."""
+    if blocks:
+        with Blocked(*command[1:]) as blocked:
+            yield blocked.pid, blocked.longest
+    else:
+        with running(*command) as pid:
+            yield pid, list
+
+
+def _show_blocks(blocks: list[Block]) -> None:
+    for block in blocks:
+        print(
+            f"- {block.seconds * 1e3:.0f} ms ({block.cpu * 1e3:.0f} ms of CPU), in {block.share:.0%} of "
+            f"{block.samples} samples: {block.stack}"
+        )
 
 
 def _show(load: Load) -> None:

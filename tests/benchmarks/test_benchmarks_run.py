@@ -18,6 +18,7 @@ import pytest
 import benchmarks
 import benchmarks.__main__ as everything
 from benchmarks import clients, poll_cpu, process, soak
+from benchmarks.blocks import LONGEST, Blocked, LongestBlocks, stack_of
 from benchmarks.counted import Counted
 from benchmarks.page_server import PageServer, addresses
 from spec_decode_exporter.config.load import load
@@ -38,6 +39,7 @@ WITH_NUMPY = {
     "weekly_traffic",
 }
 PARTS = {
+    "blocks",
     "counted",
     "inside_limits",
     "options",
@@ -54,6 +56,7 @@ CHEAP = [
     "evaluation",
     "inside",
     "page",
+    "polls",
     "read_page",
     "serve_metrics",
     "soak_day",
@@ -111,6 +114,41 @@ async def test_the_compared_clients_fetch_pages(monkeypatch):
                 await get(url)
         assert sum(server.served().values()) == len(clients.CLIENTS)
         assert len(server.lateness()) == 1
+
+
+def test_the_longest_blocks_of_an_event_loop_are_kept_with_their_most_frequent_stack():
+    moment = [0.0]
+    blocks = LongestBlocks(lambda: moment[0], lambda: moment[0] / 2)
+    blocks.sample("while it waits")
+    for milliseconds in range(1, 21):
+        blocks.begin()
+        for stack in ("a", "b", "b", "b"):
+            blocks.sample(f"{stack}{milliseconds}")
+        moment[0] += milliseconds / 1000
+        blocks.end()
+        moment[0] += 1.0  # it waits
+        blocks.end()
+    longest = blocks.taken()
+    assert len(longest) == LONGEST
+    assert (longest[0].seconds, longest[0].cpu) == (pytest.approx(0.02), pytest.approx(0.01))
+    assert longest[0][2:] == (4, "b20", 0.75)
+    assert longest[-1].seconds == pytest.approx(0.011)
+    assert blocks.taken() == []
+
+
+def test_a_stack_names_the_functions_of_the_exporter():
+    assert stack_of(None) == "event loop"
+    assert stack_of(sys._getframe()) == "event loop"
+
+
+def test_the_exporter_under_observation_reports_its_blocks(monkeypatch, tmp_path):
+    monkeypatch.chdir(CHECKOUT)
+    (tmp_path / "exporter.yml").write_text("targets: []\n")
+    arguments = ("run", f"--config.file={tmp_path}/exporter.yml", "--web.listen-address=127.0.0.1:0")
+    with Blocked(*arguments) as blocked:
+        longest = blocked.longest()
+    assert longest
+    assert longest == sorted(longest, reverse=True)
 
 
 def test_the_measured_exporter_reports_its_tasks(monkeypatch, tmp_path):

@@ -89,12 +89,12 @@ async def test_a_meter_measures_the_work_and_not_other_tasks_in_its_pauses():
         return "done"
 
     meter = Meter(lambda: used[0])
-    both = asyncio.gather(cooperatively(meter.measured(work(1.0, 5))), cooperatively(work(100.0, 5)))
+    both = asyncio.gather(meter.measured(work(1.0, 5)), cooperatively(work(100.0, 5)))
     assert await both == ["done", "done"]
     assert meter.seconds == 5.0
 
 
-def test_a_meter_counts_work_that_fails():
+async def test_a_meter_counts_work_that_fails():
     used = [0.0]
 
     def work():
@@ -105,5 +105,5 @@ def test_a_meter_counts_work_that_fails():
 
     meter = Meter(lambda: used[0])
     with pytest.raises(ZeroDivisionError):
-        finish(meter.measured(work()))
+        await meter.measured(work())
     assert meter.seconds == 5.0

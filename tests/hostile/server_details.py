@@ -54,6 +54,7 @@ async def _polled(detail: str, body: bytes) -> PollRecord:
         client=_Server(detail, body),
         settings=PollSettings(1.0, 10.0, 0.01, 30.0, filtered=True),
         clock=SystemClock(),
+        sleep_until=SystemClock().sleep_until,
         receive=receive,
         emit=lambda event: reasons.append(str(event.fields.get("reason"))),
         attempted=lambda: None,

@@ -62,15 +62,17 @@ class Meter:
         self.seconds = 0.0
         """Of all work so far, failed work included."""
 
-    def measured(self, work: Pausing[Result]) -> Pausing[Result]:
-        """Do the work, and pause where it pauses."""
+    async def measured(self, work: Pausing[Result]) -> Result:
+        """Do the work, and yield to the event loop at every pause."""
         while True:
-            with self.running():
-                try:
-                    next(work)
-                except StopIteration as end:
-                    return end.value  # type: ignore[no-any-return]
-            yield
+            started = self._processor()
+            try:
+                next(work)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            finally:
+                self.seconds += self._processor() - started
+            await yield_to_event_loop()
 
     @contextmanager
     def running(self) -> Iterator[None]:

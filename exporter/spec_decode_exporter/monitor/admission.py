@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, KeysView, Mapping, Sequence
 from functools import lru_cache
 
 from spec_decode_exporter.core.capacity import Capacity, places_of
@@ -29,7 +29,7 @@ class Admission:
         self,
         target: Hashable,
         samples: Mapping[EngineName, Sample],
-        monitored: Sequence[EngineName],
+        monitored: KeysView[EngineName],
         tokens: int = 0,
     ) -> Mapping[EngineName, Sample]:
         """Return the samples of the engines that have a place; monitored engines come first.
@@ -42,17 +42,16 @@ class Admission:
             monitored: Engines that are monitored already.
             tokens: K by the server or the configuration, else 0.
         """
-        required = {name: self._places_of(name) for name in monitored}
+        required = {name: self._places_of(name) for name in monitored - samples.keys()}
         for name, sample in samples.items():
             # The windows of a monitored engine know its positions.
-            positions = tokens if name in required else max(tokens, first(sample, 0.0, 0.0).tokens)
+            positions = tokens if name in monitored else max(tokens, first(sample, 0.0, 0.0).tokens)
             required[name] = self._places_of(name, positions)
         demand, smallest = sum(required.values()), min(required.values(), default=0)
         self._places = self._capacity.places(target, min(demand, MAX_ENGINES), smallest)
         if demand <= self._places:
             return samples
-        known = frozenset(monitored)
-        by_rank = sorted(samples, key=lambda name: name not in known)
+        by_rank = sorted(samples, key=lambda name: name not in monitored)
         return {name: samples[name] for name in _fitting(by_rank, required, self._places)}
 
     def surplus(self, by_age: Sequence[EngineName]) -> int:

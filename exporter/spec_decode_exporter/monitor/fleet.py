@@ -27,6 +27,7 @@ from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.requests.request_types import RequestTypes
 from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER, THREADS_PER_LIST, Resolver
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
+from spec_decode_exporter.scrape.poll.poll_scheduler import PollScheduler
 
 _log = structlog.get_logger()
 
@@ -67,6 +68,7 @@ class Fleet:
         self._default_limit = engines_that_fit(container_memory())
         self._capacity = Capacity(config.limits.engines or self._default_limit)
         self._budget = PollBudget(clock, self._capacity.limit)
+        self._scheduler = PollScheduler(clock)
         self.not_monitored = 0
         """Discovered targets beyond the limit."""
         self._background = Background()
@@ -179,6 +181,7 @@ class Fleet:
             shared.events,
             capacity=self._capacity,
             budget=self._budget,
+            scheduler=self._scheduler,
             errors=self._errors,
             resolver=shared.resolver,
             types=self.request_types,

@@ -69,18 +69,20 @@ class TargetEngines:
 
     def admitted(self, samples: Mapping[EngineName, Sample], tokens: int) -> Mapping[EngineName, Sample]:
         """Return the samples of the engines that have a place; ``tokens`` is K if known, else 0."""
-        return self._admission.admitted(self._target.key, samples, list(self.monitors), tokens)
+        return self._admission.admitted(self._target.key, samples, self.monitors.keys(), tokens)
 
     def limit_events(self, number: int, kept: int) -> list[Event]:
         """Note that ``number`` engines have no place; return the event once until all have one."""
         is_new = bool(number) and not self.not_monitored
         self.not_monitored = number
+        if not is_new:
+            return []
         fields: dict[str, object] = {
             "engines": number,
             "kept": kept,
             "remedy": "raise limits.engines and the memory limit of the container",
         }
-        return [Event("engines_not_monitored", fields, is_bad=True)] if is_new else []
+        return [Event("engines_not_monitored", fields, is_bad=True)]
 
     def evict(self, now: float) -> list[Event]:
         """Evict engines that left the page long ago, and the oldest if the server creates too many."""

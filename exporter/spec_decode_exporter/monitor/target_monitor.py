@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 from urllib.parse import urlsplit
@@ -36,6 +35,7 @@ from spec_decode_exporter.scrape.page.sample import EngineName, PageReading, Sam
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
 from spec_decode_exporter.scrape.poll.poll_record import Polled, PollRecord
 from spec_decode_exporter.scrape.poll.poll_schedule import PollSettings, phase
+from spec_decode_exporter.scrape.poll.poll_scheduler import PollScheduler
 from spec_decode_exporter.scrape.poll.poller import Poller
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 from spec_decode_exporter.window.ledger import Window
@@ -59,6 +59,7 @@ class TargetMonitor:
         *,
         capacity: Capacity | None = None,
         budget: PollBudget | None = None,
+        scheduler: PollScheduler | None = None,
         spread: bool = True,
         errors: InternalErrors | None = None,
         resolver: Resolver = CONFIG_RESOLVER,
@@ -74,6 +75,7 @@ class TargetMonitor:
             events: Takes the events; by default they are only logged.
             capacity: Places of engines, shared with other targets; by default those of one page.
             budget: Processor time of polls, shared with other targets.
+            scheduler: Wakes the polls, and ends requests that time out, of other targets too.
             spread: Shift rarer work by a phase of this target, so that a fleet does not do it all at once.
             errors: Isolates internal errors.
             resolver: Resolves the target's name.
@@ -88,6 +90,7 @@ class TargetMonitor:
         """Server data of the newest page, without its samples: they take megabytes on a large page."""
         self._record = PollRecord()
         self._budget = budget or PollBudget(clock, MAX_ENGINES)
+        self._scheduler = scheduler or PollScheduler(clock)
         self._phase = phase if spread else lambda _: 0.0
         self._served: ServedSpeculation | None = None
         self._resolver = resolver
@@ -98,11 +101,6 @@ class TargetMonitor:
     def labels(self) -> dict[str, str]:
         """Labels of the target: its name and its configured labels."""
         return self._engines.target_labels
-
-    @property
-    def item(self) -> Mapping[str, str]:
-        """Log fields that name the target."""
-        return {"target": self.target.name}
 
     def fits(self, target: Target, config: Config) -> bool:
         """Return whether the target and its settings are unchanged."""
@@ -205,30 +203,31 @@ class TargetMonitor:
     def _configure(self, target: Target, config: Config) -> None:
         poll = config.poll
         self.target = target
+        self.item: Mapping[str, str] = {"target": target.name}
+        """Log fields that name the target."""
         self._config = config
         self._engines.configure(target)
         self._client = Client(
-            target.http, timeout=poll.timeout, max_body=poll.max_body, resolver=self._resolver
+            target.http,
+            timeout=poll.timeout,
+            max_body=poll.max_body,
+            resolver=self._resolver,
+            timeouts=self._scheduler.timeouts,
         )
         self._poller = Poller(
             target.name,
             target.url,
             client=self._client,
-            settings=PollSettings(
-                interval=poll.interval,
-                histogram_interval=poll.histogram_interval,
-                max_duty_cycle=poll.max_duty_cycle,
-                shortest_window=config.windows[0],
-                filtered=poll.filter == "auto",
-                histogram_phase=self._phase(f"histograms of {target.url}"),
-            ),
+            settings=PollSettings.of(poll, config.windows[0], self._phase(f"histograms of {target.url}")),
             clock=self._clock,
+            sleep_until=self._scheduler.sleep_until,
             receive=self._receive,
             emit=self._record_event,
             attempted=lambda: self._errors.attempt("gone", self.item, self._record_gone),
             record=self._record,
             budget=self._budget,
         )
+        self._tokens = self._assumptions().speculation.tokens or 0
         problem = target.pod_arguments.problem if target.pod_arguments else ""
         unused = self._record.unused_event("pod_arguments", problem, problem) if problem else None
         if unused is not None:
@@ -255,6 +254,7 @@ class TargetMonitor:
         if self._record.speculation == self._served:
             return
         self._served = self._record.speculation
+        self._tokens = self._assumptions().speculation.tokens or 0
         for name, engine in self._engines.monitors.items():
             engine.assume(self._assumptions(name.model_name))
 
@@ -262,13 +262,18 @@ class TargetMonitor:
         """Take a page; return whether the counters of any engine were reset."""
         reading, server, engines = polled.reading, self._server, self._engines
         if (reading.engine_kind, reading.front_end) != (server.engine_kind, server.front_end):
-            self._server = replace(reading, samples={})
+            self._server = reading._replace(samples={})
         self._update_speculation()
         # Without any known engine it is another server, or the server has another model.
         was_reset = bool(engines.monitors) and engines.monitors.keys().isdisjoint(reading.samples)
-        for number, (name, sample) in enumerate(self._admitted(reading).items(), 1):
-            observe = partial(self._observe, name, sample, polled)
-            was_reset |= bool(self._errors.attempt("counting", self._item_of(name), observe))
+        observed = self._errors.each(
+            "counting",
+            self._admitted(reading).items(),
+            lambda engine: self._item_of(engine[0]),
+            lambda engine: self._observe(*engine, polled),
+        )
+        for number, engine_was_reset in enumerate(observed, 1):
+            was_reset |= engine_was_reset
             if number % ENGINES_SLICE == 0:
                 yield
         for event in engines.evict(polled.moment):
@@ -277,7 +282,7 @@ class TargetMonitor:
 
     def _admitted(self, reading: PageReading) -> Mapping[EngineName, Sample]:
         """Return the samples of the engines that have a place; record once that others have none."""
-        samples = self._engines.admitted(reading.samples, self._assumptions().speculation.tokens or 0)
+        samples = self._engines.admitted(reading.samples, self._tokens)
         for event in self._engines.limit_events(len(reading.samples) - len(samples), len(samples)):
             self._record_event(event)
         return samples
@@ -314,7 +319,8 @@ class TargetMonitor:
         A target that is down, and engine churn, have events of their own.
         """
         now, is_up = self._clock.monotonic(), bool(self._record.up)
-        if self._engines.churn.is_churning(now):
+        gone = [engine for engine in self._engines.monitors.values() if engine.history.is_gone(now)]
+        if not gone or self._engines.churn.is_churning(now):
             return
         for labels, engine in self._engines.labelled().items():
             for event in engine.gone_events(now, is_bad=is_up):

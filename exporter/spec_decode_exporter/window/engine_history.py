@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from operator import add
 
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets, Sample
@@ -243,10 +244,10 @@ class EngineHistory:
     def _add(self, increment: Increment, sample: Sample) -> None:
         self._ledger.add(increment, [sample.gauge(gauge) for gauge in MEAN_GAUGES], self._interval)
         self._covered += round((increment.end - increment.begin) * NANO)
-        self._totals = [old + new for old, new in zip(self._totals, increment.counters, strict=True)]
-        self._position_totals += [0] * (len(increment.positions) - len(self._position_totals))
-        for position, count in enumerate(increment.positions):
-            self._position_totals[position] += count
+        self._totals = list(map(add, self._totals, increment.counters))
+        positions = increment.positions
+        self._position_totals += [0] * (len(positions) - len(self._position_totals))
+        self._position_totals[: len(positions)] = map(add, self._position_totals, positions)
         self._polls.observe(
             increment.counters[Counter.DRAFT_TOKENS], increment.counters[Counter.ACCEPTED_TOKENS]
         )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
+from operator import lt, sub
+from typing import NamedTuple
 
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
@@ -25,8 +26,7 @@ class Reset(StrEnum):
     """A counter decreased, or counters contradict each other."""
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(NamedTuple):
     """Counters of one engine at one successful poll. A missing series keeps its last value."""
 
     moment: float
@@ -59,8 +59,7 @@ class Counts:
         return max(len(self.positions), min(longest, MAX_POSITIONS))
 
 
-@dataclass(frozen=True, slots=True)
-class Increment:
+class Increment(NamedTuple):
     """Differences of the counters over an interval of time (monotonic)."""
 
     begin: float
@@ -69,8 +68,7 @@ class Increment:
     positions: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PollStep:
+class PollStep(NamedTuple):
     """Change from one poll to the next."""
 
     counts: Counts
@@ -93,21 +91,23 @@ def first(sample: Sample, moment: float, wall: float) -> Counts:
 
 def step(before: Counts, sample: Sample, moment: float, wall: float) -> PollStep:
     """Compare a sample with the counts of the previous poll."""
-    reset = _reset(before, sample)
+    pairs = zip(before.counters, sample.counters, strict=True)
+    counters = tuple([old if new is None else new for old, new in pairs])
+    reset = _reset(before, sample, counters)
     if reset:
         return _restart(before, first(sample, moment, wall), reset)
     counts = Counts(
         moment,
         wall,
         sample.created if sample.created is not None else before.created,
-        tuple(old if new is None else new for old, new in zip(before.counters, sample.counters, strict=True)),
+        counters,
         sample.positions + before.positions[len(sample.positions) :],
         sample.gauge(Gauge.RUNNING_REQUESTS) or 0,
     )
     increment = Increment(
         before.moment,
         moment,
-        tuple(new - old for old, new in zip(before.counters, counts.counters, strict=True)),
+        tuple(map(sub, counters, before.counters)),
         _difference(before.positions, counts.positions),
     )
     if _contradicts(increment, before, counts):
@@ -115,15 +115,11 @@ def step(before: Counts, sample: Sample, moment: float, wall: float) -> PollStep
     return PollStep(counts, increment)
 
 
-def _reset(before: Counts, sample: Sample) -> Reset | None:
+def _reset(before: Counts, sample: Sample, counters: tuple[int, ...]) -> Reset | None:
+    """Return the cause of a reset; ``counters`` are the sample's, with the last value of a missing one."""
     if None not in (sample.created, before.created) and sample.created != before.created:
         return Reset.RESTART
-    decreased = any(
-        new is not None and new < old for old, new in zip(before.counters, sample.counters, strict=True)
-    )
-    decreased = decreased or any(
-        new < old for old, new in zip(before.positions, sample.positions, strict=False)
-    )
+    decreased = any(map(lt, counters, before.counters)) or any(map(lt, sample.positions, before.positions))
     return Reset.DECREASE if decreased else None
 
 
@@ -142,8 +138,7 @@ def _restart(before: Counts, counts: Counts, reset: Reset) -> PollStep:
 
 
 def _difference(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...]:
-    padded = before + (0,) * (len(after) - len(before))
-    return tuple(new - old for old, new in zip(padded, after, strict=True))
+    return tuple(map(sub, after, before + (0,) * (len(after) - len(before))))
 
 
 def _contradicts(increment: Increment, before: Counts, after: Counts) -> bool:
@@ -152,8 +147,9 @@ def _contradicts(increment: Increment, before: Counts, after: Counts) -> bool:
     excess = increment.counters[Counter.ACCEPTED_TOKENS] - increment.counters[Counter.DRAFT_TOKENS]
     torn = max(before.torn, after.torn)
     first_excess = increment.positions[0] - drafts if increment.positions else 0
-    implausible = _is_implausible(increment.counters + increment.positions)
-    return first_excess > torn or excess > torn * max(1, after.tokens) or implausible
+    if first_excess > torn or _is_implausible(increment.counters + increment.positions):
+        return True
+    return excess > torn and excess > torn * max(1, after.tokens)
 
 
 def _is_implausible(counters: tuple[int, ...]) -> bool:

@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import chain, zip_longest
-from operator import sub
+from operator import add, sub
 
 _NARROW = "i"
 _WIDE = "q"
@@ -122,10 +122,10 @@ class _Totals:
 
     def after(self, increment: Sequence[int]) -> list[int] | None:
         """Return the totals after an increment, rebased or widened if needed; None if they exceed 64 bits."""
-        rows = self.rows()
-        totals = _sum(rows[-1], increment)
+        totals = _sum(self._blocks[-1][-self._width :], increment)
         if _holds(self._kind, totals):
             return totals
+        rows = self.rows()
         rebased = [difference(rows[0], row) for row in rows]
         totals = _sum(rebased[-1], increment)
         for kind in (self._kind, _WIDE):
@@ -224,12 +224,16 @@ class Ring:
         return fitting if len(fitting) == len(rows) else None
 
     def _remove(self, number: int) -> None:
+        if not number:
+            return
         del self._begins[:number]
         for totals in self._totals:
             totals.remove(number)
 
 
 def _sum(totals: Sequence[int], increment: Sequence[int]) -> list[int]:
+    if len(totals) == len(increment):
+        return list(map(add, totals, increment))
     return [old + new for old, new in zip_longest(totals, increment, fillvalue=0)]
 
 

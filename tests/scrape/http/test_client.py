@@ -384,11 +384,11 @@ async def test_an_endless_response_is_cut_off(client, fault_server, respond):
 async def test_the_body_of_a_failed_response_is_released(client, fault_server, monkeypatch, respond):
     answers = []
 
-    def kept(max_body):
-        answers.append(ResponseParser(max_body))
+    def kept():
+        answers.append(ResponseParser())
         return answers[-1]
 
-    monkeypatch.setattr("spec_decode_exporter.scrape.http.client.ResponseParser", kept)
+    monkeypatch.setattr("spec_decode_exporter.scrape.http.connection.ResponseParser", kept)
     server = await fault_server(respond)
     await failure(client, server.url())
     (one,) = answers

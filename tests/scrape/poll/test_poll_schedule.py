@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from spec_decode_exporter.scrape.poll.poll_schedule import (
     MAX_BACK_OFF,
     MAX_BACK_OFF_REFUSED,
+    MAX_PHASES,
     PHASES,
     back_off,
     next_tick,
     phase,
+    phases_of,
 )
 from spec_decode_exporter.scrape.poll_errors import REASONS
 
@@ -35,6 +37,23 @@ def test_phases_are_spread_evenly_over_a_few_moments():
     phases = Counter(phase(f"http://vllm-{number}:8000/metrics") for number in range(2000))
     assert sorted(phases) == [moment / PHASES for moment in range(PHASES)]
     assert all(200 < count < 300 for count in phases.values())
+
+
+@pytest.mark.parametrize(
+    ("targets", "phases"), [(0, 8), (399, 8), (400, 16), (1000, 32), (1600, 64), (20_000, 64)]
+)
+def test_many_targets_are_polled_at_more_moments(targets, phases):
+    assert phases_of(targets) == phases
+    moments = Counter(phase(f"http://vllm-{number}:8000/metrics", phases) for number in range(20_000))
+    assert sorted(moments) == [moment / phases for moment in range(phases)]
+    expected = 20_000 / phases
+    assert all(0.5 * expected < count < 1.5 * expected for count in moments.values())
+
+
+def test_with_more_moments_a_target_is_polled_a_little_later():
+    for number in range(100):
+        key = f"http://vllm-{number}:8000/metrics"
+        assert 0 <= phase(key, MAX_PHASES) - phase(key) < 1 / PHASES
 
 
 @given(moments, intervals, offsets)

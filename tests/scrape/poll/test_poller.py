@@ -19,7 +19,7 @@ from spec_decode_exporter.scrape.poll.poll_budget import (
     PollBudget,
 )
 from spec_decode_exporter.scrape.poll.poll_record import DETAILS_INTERVAL, LOG_AGAIN_AFTER, PollRecord
-from spec_decode_exporter.scrape.poll.poll_schedule import PollSettings
+from spec_decode_exporter.scrape.poll.poll_schedule import PollSettings, phase, phases_of
 from spec_decode_exporter.scrape.poll.poller import Poller
 from spec_decode_exporter.scrape.poll.server_details import sibling_url
 from spec_decode_exporter.scrape.poll.server_info import MAX_RESPONSE_BYTES, ServedSpeculation
@@ -140,6 +140,7 @@ def make(server, clock, received):
             client=server,
             settings=PollSettings(**whole | settings),
             clock=clock,
+            sleep_until=clock.sleep_until,
             receive=take,
             emit=lambda event: EventLog("1").record(event, clock.wall(), "vllm"),
             attempted=attempted,
@@ -530,6 +531,22 @@ async def test_polls_are_at_the_ticks_of_the_target(make, server, clock, running
     assert len(noted) == 20 + 2  # the version and how it speculates too
     assert all(after - before == pytest.approx(1) for before, after in pairwise(noted[2:]))
     assert noted[0] % 1 == pytest.approx(poller._offset)
+
+
+async def test_a_target_whose_ticks_change_with_the_number_of_targets_is_not_polled_again_at_once(
+    make, server, clock, running
+):
+    noted = times(server, clock)
+    budget = PollBudget(clock, 256)
+    urls = (f"http://server-{number}/metrics" for number in range(100))
+    url = next(url for url in urls if phase(url, phases_of(1_000)) != phase(url))
+    running(make(url, filtered=False, budget=budget))
+    for targets in (1, 1_000, 1, 1_000):
+        budget.targets = targets
+        await clock.advance(5.0)
+    gaps = [after - before for before, after in pairwise(noted[2:])]
+    assert all(0.5 < gap < 1.5 for gap in gaps)
+    assert sum(gap != pytest.approx(1) for gap in gaps) == 3
 
 
 async def test_two_targets_have_different_ticks(make, server, clock, running):

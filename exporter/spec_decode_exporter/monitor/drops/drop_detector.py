@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import mul
 from typing import Any, Final, NamedTuple
 
@@ -100,7 +100,7 @@ class DropDetector:
         except ArithmeticError:  # the restored state holds impossible numbers
             self.start_again()
             return ()
-        complete = tuple(change for change in changes if change)
+        complete = tuple(filter(None, changes))
         for change in complete:
             self._drops[change.kind] += change.dropped
         return complete
@@ -118,7 +118,16 @@ class DropDetector:
             return None
         detector.searches = steps.searches
         self._drops.setdefault(DropKind.DRAFTING, 0)
-        return detector.observe(replace(increment, drafts=steps.number, drafted=increment.drafts))
+        return detector.observe(
+            Interval(
+                increment.seconds,
+                steps.number,
+                increment.accepted,
+                increment.squares,
+                wall=increment.wall,
+                drafted=increment.drafts,
+            )
+        )
 
     def start_again(self) -> None:
         """Reset the baselines; the counts of drops stay."""

@@ -7,9 +7,8 @@ import contextlib
 import os
 import socket
 import ssl
-from dataclasses import dataclass
 from time import thread_time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.scrape.http import credentials
@@ -17,7 +16,7 @@ from spec_decode_exporter.scrape.http.connection import Connection, UnansweredEr
 from spec_decode_exporter.scrape.http.origin import Origin
 from spec_decode_exporter.scrape.http.origin import split as split_url
 from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER, Resolver
-from spec_decode_exporter.scrape.http.response import ResponseParser
+from spec_decode_exporter.scrape.http.timeout_sweep import TimeoutSweep
 from spec_decode_exporter.scrape.poll_errors import PollError, Reason
 
 if TYPE_CHECKING:
@@ -34,6 +33,8 @@ _HEADERS: Final = {
     # Compression costs the server more than it saves on a local network.
     "Accept-Encoding": "identity",
 }
+_KEPT_REQUESTS: Final = 3
+"""Requests that a client keeps: for a page without histograms, with them, and for the whole page."""
 _REASONS: Final[tuple[tuple[type[Exception], Reason], ...]] = (
     (TimeoutError, "timeout"),
     (ssl.SSLError, "tls"),
@@ -44,8 +45,7 @@ _REASONS: Final[tuple[tuple[type[Exception], Reason], ...]] = (
 """Network errors and their reasons; the first match counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
+class HttpResponse(NamedTuple):
     """A complete response with status 200."""
 
     body: bytes
@@ -58,18 +58,44 @@ class HttpResponse:
     """Seconds of these in which the exporter's event loop worked: not caused by the server."""
 
 
+class _Request(NamedTuple):
+    """The request for an address, as it is sent."""
+
+    origin: Origin
+    head: bytes
+
+
 class Client:
     """Client of one server: one request at a time."""
 
     def __init__(
-        self, http: HttpSettings, *, timeout: float, max_body: int, resolver: Resolver = CONFIG_RESOLVER
+        self,
+        http: HttpSettings,
+        *,
+        timeout: float,
+        max_body: int,
+        resolver: Resolver = CONFIG_RESOLVER,
+        timeouts: TimeoutSweep | None = None,
     ) -> None:
+        """Be ready for the first request.
+
+        Args:
+            http: Credentials and TLS settings.
+            timeout: Maximum seconds of a request.
+            max_body: Maximum bytes of a body.
+            resolver: Resolves the server's name.
+            timeouts: Ends requests that take too long, also those of other clients.
+        """
         self._http = http
         self._resolver = resolver
         self._timeout = timeout
+        self._timeouts = timeouts or TimeoutSweep()
         self._max_body = max_body
         self._connection: Connection | None = None
         self._origin: Origin | None = None
+        self._has_secret_files = credentials.has_secret_files(http)
+        self._requests: dict[str, _Request] = {}
+        """The last few requests by address."""
         self.spent = 0.0
         """Processor seconds of receiving all responses, failed ones included."""
 
@@ -83,15 +109,14 @@ class Client:
             PollError: There is no response with status 200 within the limits.
         """
         limit = self._max_body if max_body is None else min(max_body, self._max_body)
-        origin, path = split_url(address)
-        request = self._request(origin, path)
+        request = self._request(address)
+        deadline = asyncio.get_running_loop().time() + self._timeout
         try:
-            async with asyncio.timeout(self._timeout):
-                return await self._send(origin, request, limit)
+            return await self._send(request, limit, deadline)
         except BaseException as error:
             self._drop()
             if isinstance(error, OSError | UnicodeError):
-                raise self._failure(error, origin) from None
+                raise self._failure(error, request.origin) from None
             raise
 
     async def close(self) -> None:
@@ -100,28 +125,41 @@ class Client:
         if connection is not None:
             await connection.close()
 
-    def _request(self, origin: Origin, path: str) -> bytes:
+    def _request(self, address: str) -> _Request:
+        """Return the request for an address: the same again, unless a secret may have changed."""
+        request = self._requests.get(address)
+        if request is None or self._has_secret_files:
+            if len(self._requests) >= _KEPT_REQUESTS:
+                self._requests.clear()
+            origin, path = split_url(address)
+            request = self._requests[address] = _Request(origin, self._head(origin, path))
+        return request
+
+    def _head(self, origin: Origin, path: str) -> bytes:
         lines = [f"GET {path} HTTP/1.1", f"Host: {origin.authority}"]
         headers = _HEADERS | credentials.headers(self._http)
         lines.extend(f"{name}: {value}" for name, value in headers.items())
         return "\r\n".join([*lines, "", ""]).encode("ascii")
 
-    async def _send(self, origin: Origin, request: bytes, limit: int) -> HttpResponse:
+    async def _send(self, request: _Request, limit: int, deadline: float) -> HttpResponse:
         """Send the request on the open connection; on a new one if the server has just closed that."""
         connection = self._connection
-        if connection is not None and connection.open and origin == self._origin:
+        if connection is not None and connection.open and request.origin == self._origin:
             # A server may close an idle connection at the moment of its next use: no failure.
             with contextlib.suppress(UnansweredError):
-                return await self._send_on(connection, request, limit)
+                return await self._send_on(connection, request, limit, deadline)
         self._drop()
-        return await self._send_on(await self._connect(origin), request, limit)
+        async with asyncio.timeout_at(deadline):
+            connection = await self._connect(request.origin)
+        return await self._send_on(connection, request, limit, deadline)
 
-    async def _send_on(self, connection: Connection, request: bytes, limit: int) -> HttpResponse:
-        parser = ResponseParser(limit)
+    async def _send_on(
+        self, connection: Connection, request: _Request, limit: int, deadline: float
+    ) -> HttpResponse:
+        parser = connection.parser
+        busy_before = thread_time()
         try:
-            busy_before = thread_time()
-            seconds = await connection.send(request, parser)
-            busy = thread_time() - busy_before
+            seconds = await connection.send(request.head, max_body=limit, deadline=deadline)
         except BaseException:
             parser.discard()
             raise
@@ -129,7 +167,8 @@ class Client:
             self.spent += parser.spent
         if not parser.keep_alive:
             self._drop()
-        return HttpResponse(parser.body(), parser.content_type, seconds, min(busy, seconds))
+        busy = min(parser.fed_at - busy_before, seconds)
+        return HttpResponse(parser.body(), parser.content_type, seconds, busy)
 
     async def _connect(self, origin: Origin) -> Connection:
         secure = origin.scheme == "https"
@@ -141,13 +180,16 @@ class Client:
         for host in await self._resolver.look_up(origin.host, origin.port):
             try:
                 _, self._connection = await asyncio.get_running_loop().create_connection(
-                    Connection, host, origin.port, ssl=context, server_hostname=name
+                    self._new_connection, host, origin.port, ssl=context, server_hostname=name
                 )
             except OSError as error:
                 failure = error
             else:
                 return self._connection
         raise failure or OSError("the name has no address")
+
+    def _new_connection(self) -> Connection:
+        return Connection(self._timeouts)
 
     def _drop(self) -> None:
         """Close the connection without waiting for it."""

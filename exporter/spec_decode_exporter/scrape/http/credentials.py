@@ -76,6 +76,17 @@ def headers(settings: HttpSettings) -> dict[str, str]:
     return sent
 
 
+def has_secret_files(settings: HttpSettings) -> bool:
+    """Return whether any of the headers is read from a file, which may change at any time."""
+    authorization, basic_auth = settings.authorization, settings.basic_auth
+    files = (
+        authorization and authorization.credentials_file,
+        basic_auth and (basic_auth.username_file or basic_auth.password_file),
+        *(values.files for values in settings.http_headers.values()),
+    )
+    return any(files)
+
+
 def ssl_context(settings: HttpSettings) -> ssl.SSLContext:
     """Return the TLS context: the same object until the settings or their files change.
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
 from http import HTTPStatus
 from time import thread_time
-from typing import Concatenate, Final, ParamSpec
+from typing import Final, NoReturn
 from urllib.parse import urlsplit
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -26,32 +24,20 @@ Each piece costs processor time, whatever its size; an Ethernet packet carries 1
 _MAX_HOST: Final = 253
 
 
-Arguments = ParamSpec("Arguments")
-
-
-def _keep_error(
-    callback: Callable[Concatenate[ResponseParser, Arguments], None],
-) -> Callable[Concatenate[ResponseParser, Arguments], None]:
-    """Keep the PollError of a callback: llhttp replaces it by an error of its own."""
-
-    @wraps(callback)
-    def call(self: ResponseParser, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
-        try:
-            callback(self, *args, **kwargs)
-        except PollError as error:
-            self.rejection = error
-            raise
-
-    return call
-
-
 class ResponseParser:
-    """Incremental parser of one response: llhttp (in httptools) parses HTTP, this class checks the limits.
+    """Incremental parser of the responses on one connection, one after the other.
 
-    Every method raises ``PollError`` as soon as the response is known to be unusable.
+    llhttp (in httptools) parses HTTP, this class checks the limits. Every method raises ``PollError`` as soon
+    as the response is known to be unusable; then the connection is unusable too.
     """
 
-    def __init__(self, max_body: int) -> None:
+    def __init__(self, max_body: int = 0) -> None:
+        """Expect the first response; ``max_body`` is the maximum bytes of its body."""
+        self._parser = HttpResponseParser(self)
+        self.begin(max_body)
+
+    def begin(self, max_body: int) -> None:
+        """Expect the next response; ``max_body`` is the maximum bytes of its body."""
         self.begun = False
         """At least one byte of the response has arrived."""
         self.complete = False
@@ -63,12 +49,13 @@ class ResponseParser:
         self._body = Body(max_body)
         self._headers: dict[bytes, bytes] = {}
         self.spent = 0.0
-        """Processor seconds of parsing."""
+        """Processor seconds of parsing this response."""
+        self.fed_at = 0.0
+        """Processor time of the thread (seconds) at which the last bytes were parsed."""
         self._fed = 0
         self._pieces_left = MIN_PIECES + max_body // PIECE_BYTES
         self._head_done = False
         self._sized = False
-        self._parser = HttpResponseParser(self)
 
     def feed(self, data: bytes | memoryview) -> None:
         """Parse the next bytes; the caller may overwrite them afterwards."""
@@ -76,7 +63,8 @@ class ResponseParser:
         try:
             self._feed(data)
         finally:
-            self.spent += thread_time() - started
+            self.fed_at = thread_time()
+            self.spent += self.fed_at - started
 
     def _feed(self, data: bytes | memoryview) -> None:
         self.begun = True
@@ -101,9 +89,10 @@ class ResponseParser:
 
     def body(self) -> bytes:
         """Return the whole body, decompressed; only once, and only when ``complete``."""
-        # Break the reference cycle: the page would stay in memory until garbage collection.
-        del self._parser
-        return self._body.end()
+        try:
+            return self._body.end()
+        finally:
+            self._body.discard()
 
     def discard(self) -> None:
         """Release the body of a failed response immediately.
@@ -111,6 +100,10 @@ class ResponseParser:
         The error's traceback and the parser refer to it, so megabytes would stay until garbage collection.
         """
         self._body.discard()
+
+    def close(self) -> None:
+        """Release llhttp's parser after the last response: the two refer to each other."""
+        del self._parser
 
     def _handle_parser_error(self, error: HttpParserError) -> None:
         """Raise the poll error for a parser error; ignore data after a complete response."""
@@ -123,17 +116,15 @@ class ResponseParser:
 
     # Callbacks of llhttp.
 
-    @_keep_error
     def on_message_begin(self) -> None:
         """Reject a second, unrequested response."""
         if self.complete:
-            raise PollError("malformed", "a second answer")
+            self._reject(PollError("malformed", "a second answer"))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header until the last one; trailers after the body are ignored."""
         self._headers[name.lower()] = value
 
-    @_keep_error
     def on_headers_complete(self) -> None:
         """Reject any status but 200, without reading the body."""
         status = self._parser.get_status_code()
@@ -141,11 +132,14 @@ class ResponseParser:
             self._headers.clear()  # an interim response (1xx)
             return
         if status != HTTPStatus.OK:
-            raise StatusError(status, _host(self._headers.get(b"location", b"")))
+            self._reject(StatusError(status, _host(self._headers.get(b"location", b""))))
         self._head_done = True
         self.keep_alive = self._parser.should_keep_alive()
         self.content_type = self._headers.get(b"content-type", b"").decode("latin-1")
-        self._expect_body()
+        try:
+            self._expect_body()
+        except PollError as error:
+            self._reject(error)
 
     def _expect_body(self) -> None:
         """Reject a body whose declared length or encoding is unusable."""
@@ -158,14 +152,21 @@ class ResponseParser:
         if coding := self._headers.get(b"content-encoding"):
             self._body.encoded(coding.lower())
 
-    @_keep_error
     def on_body(self, data: bytes) -> None:
         """Add a piece of the body."""
-        self._body.add(data)
+        try:
+            self._body.add(data)
+        except PollError as error:
+            self._reject(error)
 
     def on_message_complete(self) -> None:
         """Mark the response as complete, except for an interim response (1xx)."""
         self.complete = self._head_done
+
+    def _reject(self, error: PollError) -> NoReturn:
+        """Raise the error of a callback, and keep it: llhttp replaces it by an error of its own."""
+        self.rejection = error
+        raise error
 
 
 def _host(location: bytes) -> str:

@@ -20,8 +20,7 @@ class Body:
         self.received = 0
         """Bytes received from the server, before decompression."""
         self._limit = limit
-        # Not a list of pieces: objects for two bytes each take 25 times their memory.
-        self._content = bytearray()
+        self._content: bytes | bytearray = b""
         self._unpacker: zlib._Decompress | None = None
 
     def expect(self, size: int) -> None:
@@ -51,7 +50,7 @@ class Body:
 
     def discard(self) -> None:
         """Release the bytes received so far."""
-        self._content = bytearray()
+        self._content = b""
         self._unpacker = None
 
     def _unpack(self, unpacker: zlib._Decompress, data: bytes) -> bytes:
@@ -67,7 +66,12 @@ class Body:
     def _append(self, data: bytes) -> None:
         if len(self._content) + len(data) > self._limit:
             raise self._too_large()
-        self._content += data
+        if self._content:
+            # Not a list of pieces: objects for two bytes each take 25 times their memory.
+            self._content = bytearray(self._content) if isinstance(self._content, bytes) else self._content
+            self._content += data
+        else:
+            self._content = bytes(data)  # the usual page comes in one piece
 
     def _too_large(self) -> PollError:
         return PollError("too_large", f"the body has more bytes than max_body, {self._limit}")

@@ -67,6 +67,11 @@ class EngineLayout:
     positions: dict[int, list[int]] = field(default_factory=dict)
     buckets: dict[Latency | TokenLengths, dict[float, list[int]]] = field(default_factory=dict)
 
+    @property
+    def columns(self) -> int:
+        """Number of draft positions, up to the last one on the page."""
+        return max(self.positions, default=-1) + 1
+
 
 @dataclass(frozen=True, slots=True)
 class LayoutMap:

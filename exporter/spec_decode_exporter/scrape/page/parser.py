@@ -150,9 +150,22 @@ def _read_each_value(lines: Sequence[bytes], places: Sequence[tuple[int, int]]) 
     for begin in range(0, len(places), _VALUES_SLICE):
         if begin:
             yield
-        part = places[begin : begin + _VALUES_SLICE]
-        values += [_read_value(lines[number], number, column) for number, column in part]
+        _append_values(values, lines, places[begin : begin + _VALUES_SLICE])
     return values
+
+
+def _append_values(values: list[float], lines: Sequence[bytes], places: Sequence[tuple[int, int]]) -> None:
+    """Append the values at some places: a plain number at once, anything else by ``_read_value``."""
+    for number, column in places:
+        line = lines[number]
+        text = line[column:]
+        if len(line) <= MAX_NUMBER_CHARACTERS and b"_" not in text:
+            try:
+                values.append(float(text))
+                continue
+            except ValueError:
+                pass
+        values.append(_read_value(line, number, column))
 
 
 def _check_page(page: bytes) -> None:

@@ -51,8 +51,7 @@ class Sample:
         return self.gauges[gauge]
 
 
-@dataclass(frozen=True, slots=True)
-class PageReading:
+class PageReading(NamedTuple):
     """Samples of all engines on a page."""
 
     engine_kind: str

@@ -94,8 +94,10 @@ class DutyCycle:
         The *shortest* response of the last minute counts: longer ones waited behind the server's load.
         Whole intervals keep a target on its ticks when its cost varies.
         """
-        own = max(self._ticks_of(self._answering()), self._ticks_of(self._processing()))
-        return max(own, floor(self._waited / self._interval) + 1)
+        required = max(self._answering(), self._processing())
+        if required <= self._interval and self._waited < self._interval:
+            return 1  # nearly always, and several times a poll
+        return max(self._ticks_of(required), floor(self._waited / self._interval) + 1)
 
     @property
     def cause(self) -> Cause | None:

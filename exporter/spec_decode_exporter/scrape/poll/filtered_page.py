@@ -40,6 +40,8 @@ class PageChoice:
         self._requested: dict[bool, frozenset[bytes]] = {}
         self._urls: dict[bool, str] = {}
         self._expected: frozenset[ParsedSeries] = frozenset()
+        self._complete: dict[bool, PageSeries] = {}
+        """The last complete filtered page, with histograms (True) and without (False)."""
         self._doubts = 0
         self._refused: set[bool] = set()
 
@@ -55,12 +57,20 @@ class PageChoice:
             self._names |= shown.names
             for tier in {False, with_latencies}:
                 self._request(wanted_names(self._names, with_latencies=tier), with_latencies=tier)
+        self._complete.clear()
         self._expected = frozenset(series for series in shown.series if series.name in self._requested[False])
+
+    def is_known(self, shown: PageSeries, *, with_latencies: bool) -> bool:
+        """Return whether a filtered page is complete, as the one before it: both have the same layout."""
+        return self._complete.get(with_latencies) is shown and self._expected is shown.series
 
     def is_complete(self, shown: PageSeries, *, with_latencies: bool) -> bool:
         """Return whether a filtered page has all series of the last trusted page; any bucket counts."""
         requested = self._requested.get(with_latencies, frozenset())
-        return self._expected <= shown.series and requested & self._names <= shown.names
+        if not (self._expected <= shown.series and requested & self._names <= shown.names):
+            return False
+        self._complete[with_latencies] = shown
+        return True
 
     def trust(self, shown: PageSeries) -> None:
         """Require the series of this filtered page from the next one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spec_decode_exporter.core.cooperative_yield import Meter, cooperatively
+from spec_decode_exporter.core.cooperative_yield import Meter
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.scrape.http.client import Client, HttpResponse
 from spec_decode_exporter.scrape.page.layout_map import PageSeries
@@ -103,6 +103,8 @@ class PageFetcher:
         return response, reading
 
     def _is_complete(self, shown: PageSeries, *, with_latencies: bool) -> bool:
+        if self._choice.is_known(shown, with_latencies=with_latencies):
+            return True
         with self._meter.running():
             return self._choice.is_complete(shown, with_latencies=with_latencies)
 
@@ -113,9 +115,9 @@ class PageFetcher:
 
     async def _get(self, url: str, *, with_latencies: bool) -> tuple[HttpResponse, PageReading]:
         response = await self._get_page(url, with_latencies=with_latencies)
+        reading = self._reader.read(response.body, with_latencies=with_latencies)
         async with self._budget.reading(len(response.body)):
-            reading = self._reader.read(response.body, with_latencies=with_latencies)
-            return response, await cooperatively(self._meter.measured(reading))
+            return response, await self._meter.measured(reading)
 
     async def _get_page(self, url: str, *, with_latencies: bool) -> HttpResponse:
         """Return the page; a large one only with a permit."""

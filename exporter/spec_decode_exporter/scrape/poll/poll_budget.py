@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from itertools import count
 from typing import Final
 
@@ -29,6 +29,7 @@ LAYOUT_BYTES: Final = 4 * 1024
 A layout takes 10 to 18 times the memory of its page.
 """
 
+_NO_LIMIT: Final = nullcontext()
 _REST: Final = PERMITS / COSTLY_PROCESSOR_SHARE - 1
 """Seconds of rest of a permit for each second of processor time."""
 
@@ -81,14 +82,9 @@ class PollBudget:
         finally:
             self._release(free_at)
 
-    @asynccontextmanager
-    async def reading(self, size: int) -> AsyncIterator[None]:
+    def reading(self, size: int) -> AbstractAsyncContextManager[None]:
         """Read a page of ``size`` bytes; the concurrency of pages that are not small is limited."""
-        if size <= SMALL_PAGE:
-            yield
-            return
-        async with self._reading:
-            yield
+        return self._reading if size > SMALL_PAGE else _NO_LIMIT
 
     async def _acquire(self, used: float) -> float:
         if self._free:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter as Tally
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.throttle import Throttle
@@ -25,8 +25,7 @@ LOG_AGAIN_AFTER: Final = 600.0
 """Seconds at the configured interval after which a longer interval is logged again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Polled:
+class Polled(NamedTuple):
     """A page that was polled and read."""
 
     reading: PageReading

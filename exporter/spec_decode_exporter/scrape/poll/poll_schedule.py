@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import blake2b
 from math import floor
-from typing import Final
+from typing import Final, Self
 
+from spec_decode_exporter.config.poll_settings import Poll
 from spec_decode_exporter.scrape.poll_errors import Reason
 
 MAX_BACK_OFF_REFUSED: Final = 5.0
@@ -14,9 +15,16 @@ MAX_BACK_OFF_REFUSED: Final = 5.0
 MAX_BACK_OFF: Final = 30.0
 """Maximum back-off in seconds after other failures."""
 PHASES: Final = 8
-"""Number of distinct poll times within an interval.
+"""Number of distinct poll times within an interval, of up to 400 targets.
 
 Polls at the same time share one wake-up, a third of a poll's cost. Eight times still spread the load.
+"""
+MAX_PHASES: Final = 64
+"""Maximum number of distinct poll times, of any number of targets."""
+POLLS_OF_A_TICK: Final = 25
+"""Polls at the same time from which on they are spread over twice as many times.
+
+More would save no more wake-ups, and later polls of the same time, or of the next, wait for all of them.
 """
 
 _TIMER_TOLERANCE: Final = 2e-3
@@ -36,10 +44,35 @@ class PollSettings:
     histogram_phase: float = 0.0
     """Part of its interval by which the second poll with histograms is earlier: see ``Throttle``."""
 
+    @classmethod
+    def of(cls, poll: Poll, shortest_window: float, histogram_phase: float) -> Self:
+        """Return the settings of a target from the configuration of polls."""
+        return cls(
+            interval=poll.interval,
+            histogram_interval=poll.histogram_interval,
+            max_duty_cycle=poll.max_duty_cycle,
+            shortest_window=shortest_window,
+            filtered=poll.filter == "auto",
+            histogram_phase=histogram_phase,
+        )
 
-def phase(key: str) -> float:
-    """Return the poll time of a target within its interval, 0 to 1: stable, and spread over targets."""
-    return blake2b(key.encode(), digest_size=1).digest()[0] % PHASES / PHASES
+
+def phases_of(targets: int) -> int:
+    """Return the number of distinct poll times for a number of targets: a power of two."""
+    phases = PHASES
+    while phases < MAX_PHASES and targets >= 2 * phases * POLLS_OF_A_TICK:
+        phases *= 2
+    return phases
+
+
+def phase(key: str, phases: int = PHASES) -> float:
+    """Return the poll time of a target within its interval, 0 to 1: stable, and spread over targets.
+
+    With more phases, each target's is less than 1 / ``PHASES`` later.
+    """
+    fine, coarse = divmod(blake2b(key.encode(), digest_size=1).digest()[0], PHASES)
+    parts = phases // PHASES
+    return (coarse + fine % parts / parts) / PHASES
 
 
 def next_tick(now: float, interval: float, offset: float) -> float:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import structlog
 
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.cooperative_yield import Meter, Pausing, cooperatively
+from spec_decode_exporter.core.cooperative_yield import Meter, Pausing
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
 from spec_decode_exporter.core.throttle import Throttle
@@ -18,7 +18,13 @@ from spec_decode_exporter.scrape.poll.duty_cycle import DutyCycle
 from spec_decode_exporter.scrape.poll.page_fetcher import LargePageError, PageFetcher
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
 from spec_decode_exporter.scrape.poll.poll_record import Polled, PollRecord
-from spec_decode_exporter.scrape.poll.poll_schedule import PollSettings, back_off, next_tick, phase
+from spec_decode_exporter.scrape.poll.poll_schedule import (
+    PollSettings,
+    back_off,
+    next_tick,
+    phase,
+    phases_of,
+)
 from spec_decode_exporter.scrape.poll.server_details import ServerDetails
 from spec_decode_exporter.scrape.poll_errors import PollError, Reason
 
@@ -34,6 +40,7 @@ class Poller:
         client: Client,
         settings: PollSettings,
         clock: Clock,
+        sleep_until: Callable[[float], Awaitable[None]],
         receive: Callable[[Polled], Pausing[bool]],
         emit: Callable[[Event], None],
         attempted: Callable[[], None],
@@ -47,7 +54,8 @@ class Poller:
             url: Address of the whole metrics page.
             client: HTTP client of this target.
             settings: Intervals and limits.
-            clock: Time and sleep.
+            clock: Time.
+            sleep_until: Returns at a moment (monotonic): see ``PollScheduler``.
             receive: Takes each page; returns whether the server's counters restarted.
             emit: Takes events for the log.
             attempted: Called after each poll, successful or failed.
@@ -58,6 +66,7 @@ class Poller:
         self._client = client
         self._settings = settings
         self._clock = clock
+        self._sleep_until = sleep_until
         self._receive = receive
         self._emit = emit
         self._attempted = attempted
@@ -77,7 +86,8 @@ class Poller:
             settings.interval, settings.max_duty_cycle, settings.shortest_window, record.cost
         )
         self._spent = client.spent
-        self._offset = phase(url)
+        self._phases = phases_of(budget.targets)
+        self._offset = phase(url, self._phases)
         self._failures_in_a_row = 0
         self._with_latencies = Throttle(settings.histogram_interval, settings.histogram_phase)
         self._log = structlog.get_logger(target=name)
@@ -93,7 +103,7 @@ class Poller:
     async def run(self) -> None:
         """Poll until cancelled."""
         while True:
-            await self._clock.sleep_until(self._next_moment())
+            await self._sleep_until(self._next_moment())
             await self.poll()
 
     async def poll(self) -> None:
@@ -146,7 +156,12 @@ class Poller:
         if self._failures_in_a_row:
             reason: Reason = self.record.error  # type: ignore[assignment]  # set together with the failure
             wait = back_off(wait, self._failures_in_a_row, reason)
-        return next_tick(now + wait - tick, tick, self._offset)
+        after = now + wait - tick
+        if self._phases != phases_of(self._budget.targets):
+            self._phases = phases_of(self._budget.targets)
+            self._offset = phase(self._url, self._phases)
+            after += tick / 2  # not at once again, if its ticks are now a little later
+        return next_tick(after, tick, self._offset)
 
     def _failed(self, reason: Reason, message: str) -> None:
         self._failures_in_a_row += 1
@@ -158,7 +173,7 @@ class Poller:
         self._duty.answered(moment, response.seconds - response.busy)
         self._check_engine(reading)
         receiving = self._receive(Polled(reading, moment, wall, self.interval))
-        restarted = await cooperatively(self._meter.measured(receiving))
+        restarted = await self._meter.measured(receiving)
         if with_latencies:
             self._with_latencies.done(moment)
         if restarted:
@@ -168,7 +183,7 @@ class Poller:
         if self.record.succeeded(response.seconds, len(response.body), wall):
             self._emit(Event("target_recovered", {"failed_polls": self._failures_in_a_row}))
         self._failures_in_a_row = 0
-        if reading.engine_kind == "vllm":
+        if reading.engine_kind == "vllm" and self._details.is_due(moment):
             await self._details.update(moment)
 
     def _check_engine(self, reading: PageReading) -> None:

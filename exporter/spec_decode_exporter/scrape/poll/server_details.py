@@ -38,12 +38,13 @@ class ServerDetails:
         """Request the details again with the next update: the server restarted."""
         self._is_wanted = True
 
+    def is_due(self, moment: float) -> bool:
+        """Return whether details are wanted at ``moment`` (monotonic)."""
+        return (self._is_wanted or self._is_speculation_wanted) and self._record.details.is_due(moment)
+
     async def update(self, moment: float) -> None:
         """Request the wanted details at ``moment`` (monotonic); after a timeout, once more later."""
-        throttle = self._record.details
-        if not (self._is_wanted or self._is_speculation_wanted) or not throttle.is_due(moment):
-            return
-        throttle.done(moment)
+        self._record.details.done(moment)
         is_first, self._is_wanted = self._is_wanted, False
         if is_first:
             self._record.version = await self._version()
