@@ -115,6 +115,29 @@ async def test_a_target_that_is_removed_at_its_tick_keeps_no_other_from_polling(
     assert [moment for name, moment in noted if name == "gone"] == [1001.0]
 
 
+class Gate:
+    """A clock whose sleepers all wake at once."""
+
+    def __init__(self):
+        self.open = asyncio.Event()
+
+    async def sleep_until(self, _):
+        await self.open.wait()
+
+
+async def test_a_target_that_is_removed_after_the_timer_and_before_the_polls_keeps_no_other_from_polling():
+    gate = Gate()
+    scheduler = PollScheduler(gate)
+    gone, stays = (asyncio.create_task(scheduler.sleep_until(1.0)) for _ in range(2))
+    await settle()
+    gate.open.set()
+    gone.cancel()
+    await settle()
+    assert gone.cancelled()
+    assert stays.done()
+    assert not stays.cancelled()
+
+
 async def test_a_target_that_is_removed_during_its_poll_ends_with_it(polling, clock):
     noted = []
     task = polling("gone", noted, poll=asyncio.Event().wait)

@@ -50,7 +50,8 @@ class PollScheduler:
     async def _wake_at(self, moment: float) -> None:
         await self._clock.sleep_until(moment)
         for sleeper in self._ticks.pop(moment).sleepers:
-            sleeper.set_result(None)
+            if not sleeper.cancelled():  # its target was removed in this very turn of the event loop
+                sleeper.set_result(None)
 
     def _leave(self, tick: _Tick, moment: float, sleeper: asyncio.Future[None]) -> None:
         """Forget a target that no longer waits, and a tick without any other."""
