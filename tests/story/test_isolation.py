@@ -125,7 +125,7 @@ INJECTIONS = {
         "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.learned", bad_object
     ),
     "engine: its absence": failing(
-        "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.gone_events", bad_object
+        "spec_decode_exporter.window.engine_history.EngineHistory.is_gone", bad_object
     ),
     "engine: its JSON": failing("spec_decode_exporter.web.api.responses.engine_view", bad_labels),
     "engine: its history": failing("spec_decode_exporter.web.api.responses.history_view", bad_labels),
@@ -256,7 +256,8 @@ async def running(tmp_path, clock, network):
             groups = service._receiver._store._groups.items()
             BAD_OBJECTS.update(group.totals for key, group in groups if key.request_type == "bad")
             watches = list(service.fleet)
-            BAD_OBJECTS.update(watches[-1]._engines.monitors.values())
+            engines = watches[-1]._engines.monitors.values()
+            BAD_OBJECTS.update(engines, (engine.history for engine in engines))
             yield running
         finally:
             BAD_OBJECTS.clear()

@@ -319,8 +319,8 @@ class TargetMonitor:
         A target that is down, and engine churn, have events of their own.
         """
         now, is_up = self._clock.monotonic(), bool(self._record.up)
-        gone = [engine for engine in self._engines.monitors.values() if engine.history.is_gone(now)]
-        if not gone or self._engines.churn.is_churning(now):
+        is_any_gone = any(engine.history.is_gone(now) for engine in self._engines.monitors.values())
+        if not is_any_gone or self._engines.churn.is_churning(now):
             return
         for labels, engine in self._engines.labelled().items():
             for event in engine.gone_events(now, is_bad=is_up):
