@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import platform
 import signal
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,6 +21,7 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.background_tasks import Background, cancel, keep_running, spawn
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
+from spec_decode_exporter.core.garbage_collection import collect_for_ever
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.core.single_flight import SingleFlight
 from spec_decode_exporter.core.version import REVISION, __version__
@@ -45,9 +45,6 @@ from spec_decode_exporter.web.state import AppState
 
 _COMPARISON_SECONDS: Final = 5.0
 """Seconds between two comparisons of experiments without a request for them."""
-
-_SETTLED_AFTER: Final = 60.0
-"""Seconds after the start in which every target was polled often, also with its histograms."""
 
 _log = structlog.get_logger()
 
@@ -128,8 +125,7 @@ class Service:
         loop.add_signal_handler(signal.SIGHUP, self._reloader.reload_in_background)
         try:
             await self.start()
-            _freeze()
-            self._background.start(self._freeze_settled())
+            self._background.start(collect_for_ever(self._clock))
             started(self.urls)
             await stop.wait()
             _log.info("stopping")
@@ -221,11 +217,6 @@ class Service:
             config_hash=self._config_hash,
         )
 
-    async def _freeze_settled(self) -> None:
-        """Freeze the objects of the first targets too."""
-        await self._clock.sleep_until(self._clock.monotonic() + _SETTLED_AFTER)
-        _freeze()
-
     async def _prepare(self) -> None:
         await self._errors.attempt_async("comparison", self._compare)
         await self.snapshots.take()
@@ -263,9 +254,3 @@ class Service:
         self._discoverer = Discoverer(self._config, self._clock, self.fleet.follow, known)
         self._discovery = self._keep_running("discovery", self._discoverer.run)
         await yield_to_event_loop()
-
-
-def _freeze() -> None:
-    """Exclude existing objects from garbage collection: a scan of them would delay the polls."""
-    gc.collect()
-    gc.freeze()

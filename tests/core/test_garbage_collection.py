@@ -1,0 +1,66 @@
+"""Garbage collection: rare, and complete."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+
+import pytest
+
+from spec_decode_exporter.core.garbage_collection import (
+    FULL_EVERY,
+    SETTLED_AFTER,
+    YOUNG_OBJECTS,
+    collect_for_ever,
+)
+from tests.conftest import settle
+
+
+class Cycle:
+    """An object that only a collection frees."""
+
+    def __init__(self):
+        self.itself = self
+
+
+@pytest.fixture(autouse=True)
+async def fixture_collecting(clock):
+    """Collect during the test; afterwards thresholds and frozen objects are as before."""
+    thresholds = gc.get_threshold()
+    task = asyncio.create_task(collect_for_ever(clock))
+    await settle()
+    yield
+    task.cancel()
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+
+
+def full_collections():
+    return gc.get_stats()[2]["collections"]
+
+
+async def test_only_young_objects_are_collected_in_between():
+    before = full_collections()
+    kept = [Cycle() for _ in range(20 * YOUNG_OBJECTS)]
+    assert kept
+    assert full_collections() == before
+    assert gc.get_stats()[0]["collections"] > 0
+
+
+async def test_a_removed_object_is_freed_though_it_was_excluded_before(clock):
+    cycle = Cycle()
+    removed = weakref.ref(cycle)
+    await clock.advance(SETTLED_AFTER)
+    del cycle
+    gc.collect()
+    assert removed() is not None
+    await clock.advance(FULL_EVERY)
+    assert removed() is None
+
+
+async def test_objects_of_the_first_minute_are_excluded_from_the_next_collections(clock):
+    frozen = gc.get_freeze_count()
+    kept = [Cycle() for _ in range(1000)]
+    await clock.advance(SETTLED_AFTER)
+    assert gc.get_freeze_count() >= frozen + len(kept)
