@@ -1,8 +1,8 @@
 """Garbage collection of a process that keeps many objects and makes few cycles.
 
 Reference counts free nearly everything. A full collection reads every object: with a thousand engines it
-takes 0.2 s, in which no poll is handled, and by Python's thresholds each page of metrics causes one. So objects
-that stay are excluded, young ones are collected in larger numbers, and full collections are rare.
+takes 0.2 s, in which no poll is handled, and by Python's thresholds each page of metrics causes one. So
+objects that stay are excluded, young ones are collected in larger numbers, and full collections are rare.
 """
 
 from __future__ import annotations
