@@ -10,7 +10,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import ALLOWUTF8
 
 from spec_decode_exporter.config.schema import Group
-from spec_decode_exporter.metrics.line_writer import LineWriter, ViewLabels
+from spec_decode_exporter.metrics.line_writer import MAX_TEMPLATES, LineWriter, ViewLabels
 from spec_decode_exporter.metrics.metric import Metric, MetricKind
 
 NAMES = ("action", "arm", "engine", "kind", "model_name", "position", "target", "window", "zone")
@@ -74,3 +74,12 @@ def test_a_histogram_has_its_bound_among_the_labels():
 def test_values_that_are_not_those_of_the_labels_are_an_error(values):
     with pytest.raises(ValueError, match="zip"):
         lines(metric(["kind"]), [{"target": "t"}], [(values, 1.0)])
+
+
+def test_texts_that_come_and_go_are_not_kept_for_ever():
+    writer = LineWriter(metric(["user"]), ("target",))
+    view = ViewLabels({"target": "t"})
+    for page in range(3):
+        for user in range(MAX_TEMPLATES):
+            assert writer.lines(view, [((f"{page}-{user}",), 1.0)])
+    assert len(writer._templates) <= MAX_TEMPLATES + 1

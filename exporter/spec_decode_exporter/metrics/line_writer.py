@@ -10,13 +10,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 from spec_decode_exporter.metrics.metric import Metric, MetricKind, Values
 from spec_decode_exporter.metrics.text_values import label_text, number_text
 
 Cuts = tuple[int, ...]
 """Places in the sorted labels of a view where labels of a metric are inserted."""
+
+MAX_TEMPLATES: Final = 2_000
+"""Templates of a metric that are kept for the next page: models, users and request types come and go."""
 
 
 class ViewLabels:
@@ -49,6 +52,7 @@ class LineWriter:
 
     def __init__(self, metric: Metric[Any], names: tuple[str, ...]) -> None:
         """Write lines of views whose sorted label names are ``names``."""
+        self.names = names
         self._metric = metric
         self._is_histogram = metric.kind is MetricKind.HISTOGRAM
         own = (*metric.labels, "le") if self._is_histogram else metric.labels
@@ -65,6 +69,8 @@ class LineWriter:
             ValueError: A number is not finite, or its labels are not those of the metric.
         """
         runs, templates = labels.runs(self._cuts), self._templates
+        if len(templates) > MAX_TEMPLATES:
+            templates.clear()
         lines = []
         for own, number in values:
             if number is None:

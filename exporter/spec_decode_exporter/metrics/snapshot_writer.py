@@ -77,6 +77,8 @@ class SnapshotWriter:
         self._snapshot = snapshot
         self._enabled = enabled
         self._errors = errors or InternalErrors()
+        self._writers: dict[str, LineWriter] = {}
+        """Writer of each metric, for the label names of the last page."""
 
     def pieces(self, format_: Format) -> Iterator[Piece]:
         """Yield the families that have lines, all from the same snapshot.
@@ -124,11 +126,18 @@ class SnapshotWriter:
         self, part: PagePart[Any], metric: Metric[Any], views: Sequence[_View]
     ) -> Iterator[Sequence[str]]:
         """Yield the lines of a metric for each view that it can read."""
-        writer = LineWriter(metric, views[0].written.names)
+        writer = self._writer(metric, views[0].written.names)
         lines: Callable[[_View], Sequence[str]] = partial(_view_lines, metric.read, writer)
         if part.split is not None and "model_name" in metric.labels:
             lines = partial(self._split_lines, part.split, metric, writer)
         return self._errors.each(_PART, views, lambda view: view.labels, lines)
+
+    def _writer(self, metric: Metric[Any], names: tuple[str, ...]) -> LineWriter:
+        """Return the writer of a metric: the one of the last page, unless the labels of views changed."""
+        writer = self._writers.get(metric.name)
+        if writer is None or writer.names != names:
+            writer = self._writers[metric.name] = LineWriter(metric, names)
+        return writer
 
     def _split_lines(
         self, split: Split[Subject], metric: Metric[Subject], writer: LineWriter, view: _View
