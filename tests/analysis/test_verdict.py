@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.speedup import SpeedupRange
@@ -122,6 +122,7 @@ def test_it_pays_only_by_the_lower_bound_and_hurts_only_by_the_upper(
     above=st.floats(0, 2),
     beyond=st.floats(0, 2),
 )
+@example(lowers=(0.0, 1.0), above=0.0, beyond=2.0)
 def test_a_higher_speedup_is_never_worse(evaluated, lowers, above, beyond):
     low, high = (evaluated(between(lower, lower + above, lower + above + beyond)) for lower in sorted(lowers))
     assert BETTER.index(low) <= BETTER.index(high)

@@ -23,7 +23,7 @@ DEMANDS = st.lists(st.integers(1, 300), min_size=1, max_size=40)
 
 
 def test_a_sidecar_of_128_mib_has_room_for_256_engines():
-    assert engines_that_fit(128 * MIB) == 256
+    assert engines_that_fit(128 * MIB) == 192
 
 
 def test_a_large_container_has_the_same_limit_as_one_without_a_limit():

@@ -47,9 +47,8 @@ _HOST = st.sampled_from(["host.test:8000", "host.test", "10.0.0.9:1", "[::1]:655
 
 def request_of(url: str) -> tuple[Origin, list[bytes]]:
     """Return the address to which the client connects for a URL, and the lines that it sends."""
-    origin, target = split(url)
-    client = Client(HttpSettings(), timeout=1.0, max_body=1)
-    return origin, client._request(origin, target).split(b"\r\n")
+    request = Client(HttpSettings(), timeout=1.0, max_body=1)._request(url)
+    return request.origin, request.head.split(b"\r\n")
 
 
 def is_asked_alone(url: str, host: str) -> None:

@@ -103,6 +103,11 @@ def _sampling_decides(speedup: SpeedupRange, even: float) -> bool:
     bounds = speedup.estimate
     if speedup.at_highest_cost < even <= speedup.at_lowest_cost:
         return False
-    lower = bounds.value * bounds.lower / speedup.at_highest_cost if speedup.at_highest_cost else 0.0
-    upper = bounds.value * bounds.upper / speedup.at_lowest_cost if speedup.at_lowest_cost else 0.0
+    lower = bounds.lower * _ratio(bounds.value, speedup.at_highest_cost)
+    upper = bounds.upper * _ratio(bounds.value, speedup.at_lowest_cost)
     return lower < even <= upper
+
+
+def _ratio(value: float, at_cost: float) -> float:
+    """Return the ratio of two speed-ups; 1 if both are 0."""
+    return value / at_cost if at_cost else 1.0

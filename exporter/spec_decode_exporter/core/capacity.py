@@ -20,8 +20,8 @@ PLACE_LABELS: Final = 256
 
 _OWN_MEMORY: Final = 80 * 2**20
 """Bytes of the process without engines, during a request of the page."""
-_ENGINE_MEMORY: Final = 192 * 2**10
-"""Bytes of an engine with full windows and 32 draft positions: `python -m benchmarks.window_memory`."""
+_ENGINE_MEMORY: Final = 256 * 2**10
+"""Bytes of an engine with full windows, during a request of the page: `python -m benchmarks.thousand`."""
 _MEMORY_LIMITS: Final = (
     Path("/sys/fs/cgroup/memory.max"),
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
