@@ -7,6 +7,7 @@ import pytest
 
 from spec_decode_exporter.scrape.poll.poll_budget import (
     COSTLY_PROCESSOR_SHARE,
+    ORDINARY_PROCESSOR_SHARE,
     PERMITS,
     SMALL_PAGE,
     PollBudget,
@@ -126,6 +127,12 @@ async def test_small_pages_are_read_without_waiting(budget):
         assert not waiting.done()
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
+
+
+def test_no_ordinary_target_is_costly_however_many_there_are(budget):
+    budget.targets = 2000
+    assert not budget.is_costly(ORDINARY_PROCESSOR_SHARE)
+    assert budget.is_costly(ORDINARY_PROCESSOR_SHARE + 1e-6)
 
 
 def test_a_target_is_costly_if_it_takes_more_than_an_even_share(budget):

@@ -23,6 +23,11 @@ PERMITS: Final = 3
 """Concurrent costly polls, and pages that are read concurrently."""
 COSTLY_PROCESSOR_SHARE: Final = 0.5
 """Maximum share of a core for all costly polls; the rest is for other polls and for requests."""
+ORDINARY_PROCESSOR_SHARE: Final = 0.00075
+"""Share of a core up to which no target is costly, whatever the number of targets.
+
+A target with one engine takes 0.0005 at one poll a second: above an even share of a thousand targets.
+"""
 LAYOUT_BYTES: Final = 4 * 1024
 """Bytes of pages whose layouts are kept, for each engine within the limit.
 
@@ -59,8 +64,8 @@ class PollBudget:
         return self.engines * LAYOUT_BYTES
 
     def is_costly(self, share: float) -> bool:
-        """Return whether a target with this share of a core exceeds its part."""
-        return share * self.targets > COSTLY_PROCESSOR_SHARE
+        """Return whether a target with this share of a core exceeds its part, and that of ordinary targets."""
+        return share > ORDINARY_PROCESSOR_SHARE and share * self.targets > COSTLY_PROCESSOR_SHARE
 
     @asynccontextmanager
     async def permit(self, used: float, spent: Callable[[], float]) -> AsyncIterator[None]:
