@@ -64,7 +64,7 @@ class PollBudget:
         return self.engines * LAYOUT_BYTES
 
     def is_costly(self, share: float) -> bool:
-        """Return whether a target with this share of a core exceeds its part, and that of ordinary targets."""
+        """Return whether a target takes more of a core than its part, and than ordinary targets do."""
         return share > ORDINARY_PROCESSOR_SHARE and share * self.targets > COSTLY_PROCESSOR_SHARE
 
     @asynccontextmanager
