@@ -16,14 +16,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from math import nan
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
 from benchmarks.memory import free_port
 from benchmarks.options import parsed, parser
-from benchmarks.page_server import PageServer, addresses
-from benchmarks.poll_cpu import exporter, prometheus, urls
+from benchmarks.page_server import PageServer
+from benchmarks.poll_cpu import exporter, prometheus, scrape_job
 from benchmarks.process import cpu_seconds, require, resident_megabytes, running
 
 Start = Callable[[int, int], AbstractContextManager[int]]
@@ -43,19 +42,11 @@ def _prometheus(port: int, targets: int) -> Iterator[int]:
 
 
 @contextmanager
-def _vmagent(port: int, targets: int) -> Iterator[int]:
-    parts = urlsplit(urls(port, 1, "filtered")[0])
-    job = {
-        "job_name": "vllm",
-        "scrape_interval": "1s",
-        "scrape_timeout": "1s",
-        "metrics_path": parts.path,
-        "params": parse_qs(parts.query),
-        "static_configs": [{"targets": [f"{address}:{port}" for address in addresses(targets)]}],
-    }
+def vmagent(port: int, targets: int, *options: str) -> Iterator[int]:
+    """Run a vmagent that scrapes the filtered pages, and sends what it reads to a VictoriaMetrics."""
     with tempfile.TemporaryDirectory() as directory:
         config, store = Path(directory, "config.yml"), free_port()
-        config.write_text(yaml.safe_dump({"scrape_configs": [job]}))
+        config.write_text(yaml.safe_dump({"scrape_configs": [scrape_job(port, targets, "filtered")]}))
         with (
             running(
                 "victoria-metrics",
@@ -68,6 +59,7 @@ def _vmagent(port: int, targets: int) -> Iterator[int]:
                 f"-remoteWrite.url=http://127.0.0.1:{store}/api/v1/write",
                 f"-remoteWrite.tmpDataPath={directory}/queue",
                 f"-httpListenAddr=127.0.0.1:{free_port()}",
+                *options,
             ) as pid,
         ):
             yield pid
@@ -76,7 +68,7 @@ def _vmagent(port: int, targets: int) -> Iterator[int]:
 WATCHERS: dict[str, Start] = {
     "spec-decode-exporter": _ours,
     "Prometheus": _prometheus,
-    "vmagent": _vmagent,
+    "vmagent": vmagent,
 }
 
 

@@ -149,17 +149,8 @@ def exporter(port: int, targets: int, page: str, listen: int = 0) -> Iterator[li
 @contextmanager
 def prometheus(port: int, targets: int, page: str) -> Iterator[int]:
     """Run a Prometheus that scrapes each target's page once a second; yield its process id."""
-    parts = urlsplit(urls(port, 1, page)[0])
-    job: dict[str, object] = {
-        "job_name": "vllm",
-        "metrics_path": parts.path,
-        "params": parse_qs(parts.query),
-        "static_configs": [{"targets": [f"{address}:{port}" for address in addresses(targets)]}],
-    }
     with (
-        _written(
-            {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": [job]}
-        ) as path,
+        _written({"scrape_configs": [scrape_job(port, targets, page)]}) as path,
         running(
             "prometheus",
             f"--config.file={path}",
@@ -168,6 +159,19 @@ def prometheus(port: int, targets: int, page: str) -> Iterator[int]:
         ) as pid,
     ):
         yield pid
+
+
+def scrape_job(port: int, targets: int, page: str) -> dict[str, object]:
+    """Return the scrape configuration of Prometheus and vmagent for each target's page once a second."""
+    parts = urlsplit(urls(port, 1, page)[0])
+    return {
+        "job_name": "vllm",
+        "scrape_interval": "1s",
+        "scrape_timeout": "1s",
+        "metrics_path": parts.path,
+        "params": parse_qs(parts.query),
+        "static_configs": [{"targets": [f"{address}:{port}" for address in addresses(targets)]}],
+    }
 
 
 @contextmanager

@@ -24,14 +24,14 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
 from benchmarks.memory import free_port
 from benchmarks.options import end, parsed, parser
-from benchmarks.page_server import PageServer, addresses
-from benchmarks.poll_cpu import exporter, urls
+from benchmarks.others import vmagent
+from benchmarks.page_server import PageServer
+from benchmarks.poll_cpu import exporter, scrape_job
 from benchmarks.process import cpu_seconds, require, resident_megabytes, running, wait_until_ready
 
 EVERY = 15
@@ -130,10 +130,14 @@ def _exporter(targets: int, port: int) -> Iterator[int]:
 @contextmanager
 def _scraper(port: int) -> Iterator[int]:
     """Run the user's Prometheus, which scrapes the exporter."""
-    job = {"job_name": "exporter", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
+    job = {
+        "job_name": "exporter",
+        "scrape_interval": f"{EVERY}s",
+        "static_configs": [{"targets": [f"127.0.0.1:{port}"]}],
+    }
     with (
         tempfile.TemporaryDirectory() as directory,
-        _running_prometheus(directory, {"scrape_interval": f"{EVERY}s"}, job) as pid,
+        _running_prometheus(directory, job) as pid,
     ):
         yield pid
 
@@ -141,23 +145,18 @@ def _scraper(port: int) -> Iterator[int]:
 @contextmanager
 def _prometheus(targets: int, page: str, port: int) -> Iterator[int]:
     """Run a Prometheus that scrapes the targets and computes the figures by recording rules."""
-    intervals = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": f"{EVERY}s"}
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "rules.yml").write_text(yaml.safe_dump(recording_rules()))
-        with _running_prometheus(directory, intervals, _job(port, targets, page)) as pid:
+        with _running_prometheus(directory, scrape_job(port, targets, page)) as pid:
             yield pid
 
 
-def _running_prometheus(
-    directory: str, intervals: Mapping[str, str], job: Mapping[str, object]
-) -> AbstractContextManager[int]:
+def _running_prometheus(directory: str, job: Mapping[str, object]) -> AbstractContextManager[int]:
     """Run a Prometheus in a directory, with the rules there, if any."""
     config = Path(directory, "config.yml")
-    config.write_text(
-        yaml.safe_dump(
-            {"global": intervals, "rule_files": [f"{directory}/rules*.yml"], "scrape_configs": [job]}
-        )
-    )
+    every = {"evaluation_interval": f"{EVERY}s"}
+    rules = [f"{directory}/rules*.yml"]
+    config.write_text(yaml.safe_dump({"global": every, "rule_files": rules, "scrape_configs": [job]}))
     return running(
         "prometheus",
         f"--config.file={config}",
@@ -205,25 +204,9 @@ def _expressions(window: str) -> dict[str, str]:
 def _vmagent(targets: int, port: int) -> Iterator[int]:
     """Run a vmagent that scrapes the targets and aggregates; it sends the results to a VictoriaMetrics."""
     with tempfile.TemporaryDirectory() as directory:
-        config, streams, store = Path(directory, "config.yml"), Path(directory, "streams.yml"), free_port()
-        job = {**_job(port, targets, "filtered"), "scrape_interval": "1s", "scrape_timeout": "1s"}
-        config.write_text(yaml.safe_dump({"scrape_configs": [job]}))
+        streams = Path(directory, "streams.yml")
         streams.write_text(yaml.safe_dump(_streams()))
-        with (
-            running(
-                "victoria-metrics",
-                f"-storageDataPath={directory}/data",
-                f"-httpListenAddr=127.0.0.1:{store}",
-            ),
-            running(
-                "vmagent",
-                f"-promscrape.config={config}",
-                f"-remoteWrite.url=http://127.0.0.1:{store}/api/v1/write",
-                f"-remoteWrite.streamAggr.config={streams}",
-                f"-remoteWrite.tmpDataPath={directory}/queue",
-                f"-httpListenAddr=127.0.0.1:{free_port()}",
-            ) as pid,
-        ):
+        with vmagent(port, targets, f"-remoteWrite.streamAggr.config={streams}") as pid:
             yield pid
 
 
@@ -242,16 +225,6 @@ def _has_stream_aggregation() -> bool:
     except FileNotFoundError:
         return False
     return "-remoteWrite.streamAggr.config" in found.stdout + found.stderr
-
-
-def _job(port: int, targets: int, page: str) -> dict[str, object]:
-    parts = urlsplit(urls(port, 1, page)[0])
-    return {
-        "job_name": "vllm",
-        "metrics_path": parts.path,
-        "params": parse_qs(parts.query),
-        "static_configs": [{"targets": [f"{address}:{port}" for address in addresses(targets)]}],
-    }
 
 
 if __name__ == "__main__":

@@ -530,7 +530,7 @@ async def test_polls_are_at_the_ticks_of_the_target(make, server, clock, running
     await clock.advance(20)
     assert len(noted) == 20 + 2  # the version and how it speculates too
     assert all(after - before == pytest.approx(1) for before, after in pairwise(noted[2:]))
-    assert noted[0] % 1 == pytest.approx(poller._offset)
+    assert noted[0] % 1 == pytest.approx(poller._ticks.offset)
 
 
 async def test_a_target_whose_ticks_change_with_the_number_of_targets_is_not_polled_again_at_once(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 from math import floor
@@ -73,6 +74,28 @@ def phase(key: str, phases: int = PHASES) -> float:
     fine, coarse = divmod(blake2b(key.encode(), digest_size=1).digest()[0], PHASES)
     parts = phases // PHASES
     return (coarse + fine % parts / parts) / PHASES
+
+
+class Ticks:
+    """Moments at which one target is polled: a time of its own within each interval."""
+
+    def __init__(self, key: str, interval: float, targets: Callable[[], int]) -> None:
+        """Spread targets over more times the more there are; ``targets`` returns their present number."""
+        self._key = key
+        self._interval = interval
+        self._targets = targets
+        self._phases = phases_of(targets())
+        self.offset = phase(key, self._phases)
+        """Position of the ticks in every interval, 0 to 1."""
+
+    def after(self, now: float, wait: float) -> float:
+        """Return the tick that is ``wait`` seconds after that of the poll that ended at ``now``."""
+        begin = now + wait - self._interval
+        phases = phases_of(self._targets())
+        if phases != self._phases:
+            self._phases, self.offset = phases, phase(self._key, phases)
+            begin += self._interval / 2  # not at once again, if its ticks are now a little later
+        return next_tick(begin, self._interval, self.offset)
 
 
 def next_tick(now: float, interval: float, offset: float) -> float:

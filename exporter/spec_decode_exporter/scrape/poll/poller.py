@@ -18,13 +18,7 @@ from spec_decode_exporter.scrape.poll.duty_cycle import DutyCycle
 from spec_decode_exporter.scrape.poll.page_fetcher import LargePageError, PageFetcher
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
 from spec_decode_exporter.scrape.poll.poll_record import Polled, PollRecord
-from spec_decode_exporter.scrape.poll.poll_schedule import (
-    PollSettings,
-    back_off,
-    next_tick,
-    phase,
-    phases_of,
-)
+from spec_decode_exporter.scrape.poll.poll_schedule import PollSettings, Ticks, back_off
 from spec_decode_exporter.scrape.poll.server_details import ServerDetails
 from spec_decode_exporter.scrape.poll_errors import PollError, Reason
 
@@ -86,8 +80,7 @@ class Poller:
             settings.interval, settings.max_duty_cycle, settings.shortest_window, record.cost
         )
         self._spent = client.spent
-        self._phases = phases_of(budget.targets)
-        self._offset = phase(url, self._phases)
+        self._ticks = Ticks(url, settings.interval, lambda: budget.targets)
         self._failures_in_a_row = 0
         self._with_latencies = Throttle(settings.histogram_interval, settings.histogram_phase)
         self._log = structlog.get_logger(target=name)
@@ -151,17 +144,11 @@ class Poller:
 
     def _next_moment(self) -> float:
         """Return the tick of the next poll: the effective interval is a multiple of the configured one."""
-        now, tick = self._clock.monotonic(), self._settings.interval
         wait = self.interval
         if self._failures_in_a_row:
             reason: Reason = self.record.error  # type: ignore[assignment]  # set together with the failure
             wait = back_off(wait, self._failures_in_a_row, reason)
-        after = now + wait - tick
-        if self._phases != phases_of(self._budget.targets):
-            self._phases = phases_of(self._budget.targets)
-            self._offset = phase(self._url, self._phases)
-            after += tick / 2  # not at once again, if its ticks are now a little later
-        return next_tick(after, tick, self._offset)
+        return self._ticks.after(self._clock.monotonic(), wait)
 
     def _failed(self, reason: Reason, message: str) -> None:
         self._failures_in_a_row += 1
