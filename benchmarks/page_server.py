@@ -3,8 +3,8 @@
     python -m benchmarks.page_server
 
 `/metrics` is the whole page, `/metrics/?name[]=...` the samples of those names, as in vLLM. Prints its port;
-then, for each line on its standard input, how many requests it has answered to whom, or for the line
-`lateness` how late each of the exporter's requests since the last such line was.
+then, for each line on its standard input, how many requests it has answered to whom. For the line `lateness`
+it prints how late each of the exporter's requests since the last line `forget` was.
 """
 
 from __future__ import annotations
@@ -14,16 +14,22 @@ import json
 import re
 import subprocess
 import sys
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from functools import lru_cache
-from itertools import pairwise
+from math import floor
 from pathlib import Path
-from typing import Self
+from typing import Any, Final, Self
 from urllib.parse import parse_qs, urlsplit
 
 RECORDED = Path(__file__).parents[1] / "tests/pages/vllm-0.32.0-python-ngram-k4.prom"
 
 _COUNTING = re.compile(r"^(\S+_(?:total|count|sum|bucket)(?:\{.*\})?) (\S+)$")
+ON_TIME: Final = 0.1
+"""Seconds after its target's beat in which most requests come."""
+EARLY: Final = 2e-3
+"""Seconds by which a timer may fire early."""
+
 _USER_AGENT = re.compile(rb"\r\nuser-agent: ([a-z-]+)", re.IGNORECASE)
 
 
@@ -42,22 +48,26 @@ class PageServer:
 
     def served(self) -> dict[str, int]:
         """Return how many requests it has answered, by the first word of their `User-Agent`."""
-        assert self._process.stdin
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        served: dict[str, int] = json.loads(self._answer())
+        served: dict[str, int] = self._asked("")
         return served
+
+    def forget(self) -> None:
+        """Forget the requests so far, for `lateness`."""
+        self._asked("forget")
 
     def lateness(self) -> list[float]:
         """Return by how many seconds each request of the exporter was later than its target's beat.
 
-        The beat of a target, asked once a second, is known by the earliest of its requests.
+        It answers no request while it computes that.
         """
-        assert self._process.stdin
-        self._process.stdin.write("lateness\n")
-        self._process.stdin.flush()
-        late: list[float] = json.loads(self._answer())
+        late: list[float] = self._asked("lateness")
         return late
+
+    def _asked(self, line: str) -> Any:
+        assert self._process.stdin
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        return json.loads(self._answer())
 
     def _answer(self) -> str:
         assert self._process.stdout
@@ -90,13 +100,20 @@ def _only(lines: list[str], names: set[str]) -> list[str]:
     return kept
 
 
-def _late(moments: list[float]) -> list[float]:
-    """Return how late each moment is, by the beat of one a second that the earliest of them shows."""
-    drift = [moment - moments[0] for moment in moments]
-    phases = [seconds - round(seconds) for seconds in drift]
-    # A request that is late by more than half a second has left out a beat.
-    skipped = [max(0, round(after - before) - 1) for before, after in pairwise(drift)]
-    return [phase - min(phases) + more for phase, more in zip(phases, [0, *skipped], strict=True)]
+def lateness_of(moments: list[float]) -> list[float]:
+    """Return how late each moment is after its beat; a beat without one makes the next as late."""
+    beat = _beat(moments)
+    beats = [floor(moment - beat + EARLY) for moment in moments]
+    due = [beats[0], *(before + 1 for before in beats[:-1])]
+    return [max(0.0, moment - beat - number) for moment, number in zip(moments, due, strict=True)]
+
+
+def _beat(moments: list[float]) -> float:
+    """Return the part of a second after which most moments come within `ON_TIME`."""
+    parts = sorted(moment % 1 for moment in moments)
+    round_trip = [*parts, *(part + 1 for part in parts)]
+    following = [bisect_right(round_trip, part + ON_TIME) - index for index, part in enumerate(parts)]
+    return parts[following.index(max(following))]
 
 
 class _Pages:
@@ -116,10 +133,14 @@ class _Pages:
         target = request.split(b" ", 2)[1].decode()
         return self._rendered(int(self._loop.time() - self._started), target)
 
-    def lateness(self) -> list[float]:
-        late = [seconds for moments in self._moments.values() for seconds in _late(moments)]
-        self._moments.clear()
-        return late
+    def _lateness(self) -> list[float]:
+        return [seconds for moments in self._moments.values() for seconds in lateness_of(moments)]
+
+    def asked(self, line: str) -> object:
+        """Return the answer to a line on the standard input."""
+        if line == "forget":
+            self._moments.clear()
+        return self._lateness() if line == "lateness" else self.requests
 
     @lru_cache(maxsize=32)  # noqa: B019  there is one, as long as the process
     def _rendered(self, step: int, target: str) -> bytes:
@@ -157,7 +178,7 @@ async def _serve() -> None:
     server = await loop.create_server(lambda: _Protocol(pages), "0.0.0.0", 0, backlog=2048)
     print(server.sockets[0].getsockname()[1], flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):
-        print(json.dumps(pages.lateness() if line.strip() else pages.requests), flush=True)
+        print(json.dumps(pages.asked(line.strip())), flush=True)
 
 
 if __name__ == "__main__":

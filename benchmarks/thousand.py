@@ -101,13 +101,14 @@ def measure(targets: int, arguments: Namespace) -> Load:
     ):
         wait_until_ready(port)
         time.sleep(arguments.warm_up)
-        server.lateness()
+        server.forget()
         longest_blocks()
         polls, cpu, began = _polls(server), cpu_seconds(pid), time.monotonic()
         pages = list(_scrapes(port, arguments.seconds, arguments.scrape_every))
         lasted = time.monotonic() - began
         cpu, polls, resident = cpu_seconds(pid) - cpu, _polls(server) - polls, resident_megabytes(pid)
-        late, blocks = sorted(server.lateness()), longest_blocks()
+        blocks = longest_blocks()
+        late = sorted(server.lateness())  # and from now on the server answers late
     if polls < 0.98 * targets * lasted and not arguments.smoke:
         raise RuntimeError(f"{polls} polls of {targets} targets in {lasted:g} s: it did not keep up")
     load = Load(

@@ -20,7 +20,7 @@ import benchmarks.__main__ as everything
 from benchmarks import clients, poll_cpu, process, soak
 from benchmarks.blocks import LONGEST, Blocked, LongestBlocks, stack_of
 from benchmarks.counted import Counted
-from benchmarks.page_server import PageServer, addresses
+from benchmarks.page_server import PageServer, addresses, lateness_of
 from spec_decode_exporter.config.load import load
 
 CHECKOUT = Path(__file__).parents[2]
@@ -103,6 +103,15 @@ def test_its_smoke_run_ends_without_an_internal_error(name):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
     assert done.stdout
+
+
+def test_requests_are_late_by_the_beat_of_most_of_them():
+    on_time = [100.99, 102.01, 102.99]
+    assert lateness_of([*on_time, 104.6, 105.0]) == pytest.approx([0.0, 0.02, 0.0, 0.61, 0.01])
+
+
+def test_a_request_after_a_beat_without_one_is_as_late():
+    assert lateness_of([10.5, 11.5, 13.52, 14.5, 15.5]) == pytest.approx([0.0, 0.0, 1.02, 0.0, 0.0])
 
 
 async def test_the_compared_clients_fetch_pages(monkeypatch):
