@@ -8,6 +8,7 @@ import pytest
 
 from spec_decode_exporter.analysis.evaluated_window import since_change, unless_enough
 from spec_decode_exporter.analysis.missing_evidence import Evidence, Need, missing
+from spec_decode_exporter.analysis.speedup import SpeedupRange
 from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQUESTS
 from spec_decode_exporter.analysis.verdict import MIN_VERDICT_REQUESTS
 from spec_decode_exporter.analysis.window_bounds import NO_BOUNDS
@@ -18,7 +19,7 @@ from spec_decode_exporter.scrape.page.engine_table import Counter
 
 @pytest.fixture(name="needs")
 def needs_fixture(evaluation_window):
-    def needs(seconds, *, requests=None, length=None, known=True, drafts=100, polls=None):
+    def needs(seconds, *, requests=None, length=None, speedup=None, known=True, drafts=100, polls=None):
         window = evaluation_window(length=300.0, seconds=seconds, drafts=drafts)
         counters = list(window.counters)
         place = list(Counter).index(Counter.FIRST_TOKENS)
@@ -28,7 +29,7 @@ def needs_fixture(evaluation_window):
             counters[place] = None
         window = replace(window, counters=tuple(counters), polls=polls or window.polls)
         evaluated = unless_enough(since_change((window,), None), NO_BOUNDS)
-        return missing(evaluated, length, Policy())
+        return missing(evaluated, length, speedup, Policy())
 
     return needs
 
@@ -58,6 +59,14 @@ def test_a_whole_window_needs_more_than_one_request(needs):
     assert needs(300, requests=1) == (Need(Evidence.REQUESTS, MIN_VERDICT_REQUESTS, 1.0),)
 
 
+WIDE = SpeedupRange(Estimate(1.59, 0.59, 3.76, 0.5), 1.54, 1.64)
+
+
 def test_wide_bounds_need_narrower_ones(needs):
-    (need,) = needs(300, length=Estimate(2.0, 1.2, 2.4, 0.3))
+    (need,) = needs(300, length=Estimate(2.0, 1.2, 2.4, 0.3), speedup=WIDE)
     assert need == Need(Evidence.HALF_WIDTH, 0.25, pytest.approx(0.4))
+
+
+def test_a_speedup_that_may_be_below_1_needs_a_higher_lower_bound(needs):
+    (need,) = needs(300, length=Estimate(2.0, 1.8, 2.2, 0.1), speedup=WIDE)
+    assert need == Need(Evidence.LOWEST_SPEEDUP, 1.0, 0.59)

@@ -15,6 +15,7 @@ BETTER = [
     Verdict.HARMFUL,
     Verdict.POOR,
     Verdict.UNCLEAR,
+    Verdict.INSUFFICIENT,
     Verdict.MARGINAL,
     Verdict.HEALTHY,
     Verdict.OPTIMAL,
@@ -81,8 +82,12 @@ class TestWhereTheBoundsHold1:
     def test_it_is_unclear_if_cost_and_sampling_hold_1_only_together(self, evaluated):
         assert evaluated(between(0.9, 2.0, 3.0, (1.02, 2.9))) is Verdict.UNCLEAR
 
-    def test_it_is_poor_if_sampling_alone_decides(self, evaluated):
-        assert evaluated(between(0.9, 1.12, 1.3, (1.05, 1.2))) is Verdict.POOR
+    def test_a_gain_that_more_data_would_decide_is_insufficient(self, evaluated):
+        assert evaluated(between(0.9, 1.12, 1.3, (1.05, 1.2))) is Verdict.INSUFFICIENT
+        assert evaluated(between(0.59, 1.59, 3.76, (1.54, 1.64))) is Verdict.INSUFFICIENT
+
+    def test_a_small_gain_is_poor_even_if_more_data_would_decide(self, evaluated):
+        assert evaluated(between(0.9, 1.0999, 1.3, (1.05, 1.2))) is Verdict.POOR
         assert evaluated(between(0.7, 0.9, 1.1, (0.85, 0.95))) is Verdict.POOR
 
     def test_it_is_poor_if_the_gain_is_small_at_every_cost(self, evaluated):

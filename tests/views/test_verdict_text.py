@@ -238,6 +238,10 @@ def test_a_verdict_of_a_shorter_window_says_that_the_longer_one_is_contradicted(
             [Need(Evidence.HALF_WIDTH, 0.25, 0.31)],
             "the acceptance length is known to ±31.0 %, and a verdict needs ±25.0 %.",
         ),
+        (
+            [Need(Evidence.LOWEST_SPEEDUP, 1.0, 0.594)],
+            "the lower bound of the speed-up is 0.59, and a verdict needs 1.00.",
+        ),
     ],
 )
 def test_too_little_evidence_is_named(busy, needs, text):

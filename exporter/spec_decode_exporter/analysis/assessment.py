@@ -90,8 +90,8 @@ def assess(windows: tuple[Window, ...], inputs: EvaluationInputs) -> Assessment:
     window, result, policy = evaluated.choice.window, evaluated.result, inputs.assumptions.policy
     found = _verdict(window, result, policy)
     if found is Verdict.INSUFFICIENT:
-        length = result.bounds.acceptance_length
-        evaluated = evaluated._replace(missing=missing(evaluated.choice, length, policy))
+        needs = missing(evaluated.choice, result.bounds.acceptance_length, result.speedup, policy)
+        evaluated = evaluated._replace(missing=needs)
     possible = () if result.cost is None else depths(window, result.cost)
     crossover = _crossover(window, known)
     return Assessment(

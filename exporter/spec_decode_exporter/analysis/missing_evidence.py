@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from spec_decode_exporter.analysis.evaluated_window import MIN_SECONDS, EvaluatedWindow
+from spec_decode_exporter.analysis.speedup import SpeedupRange
 from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQUESTS, passing_requests
-from spec_decode_exporter.analysis.verdict import MIN_VERDICT_REQUESTS, half_width
+from spec_decode_exporter.analysis.verdict import MIN_VERDICT_REQUESTS, half_width, insufficient
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.scrape.page.engine_table import Counter
@@ -24,6 +25,8 @@ class Evidence(StrEnum):
     POLLS = "polls"
     HALF_WIDTH = "half_width"
     """Half-width of the acceptance length's bounds, relative to it: at most ``needed``."""
+    LOWEST_SPEEDUP = "lowest_speedup"
+    """Lower bound of the speed-up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +38,15 @@ class Need:
     seen: float
 
 
-def missing(evaluated: EvaluatedWindow, length: Estimate | None, policy: Policy) -> tuple[Need, ...]:
+def missing(
+    evaluated: EvaluatedWindow, length: Estimate | None, speedup: SpeedupRange | None, policy: Policy
+) -> tuple[Need, ...]:
     """Return the evidence that is missing for a verdict; any one of several suffices.
 
     Args:
         evaluated: Window without a verdict.
         length: Bounds of its acceptance length.
+        speedup: Its speed-up at the possible costs.
         policy: Thresholds.
     """
     window = evaluated.window
@@ -51,6 +57,8 @@ def missing(evaluated: EvaluatedWindow, length: Estimate | None, policy: Policy)
         return (Need(Evidence.POLLS, MIN_INCREMENTS, window.polls),)
     if window.partial:
         return _until_enough(evaluated, requests)
+    if speedup is not None and not insufficient(window, length=length, policy=policy):
+        return (Need(Evidence.LOWEST_SPEEDUP, policy.speedup.harmful, speedup.estimate.lower),)
     if length is None:
         return (Need(Evidence.REQUESTS, MIN_VERDICT_REQUESTS, requests or 0.0),)
     return (Need(Evidence.HALF_WIDTH, policy.max_half_width, half_width(length) / length.value),)

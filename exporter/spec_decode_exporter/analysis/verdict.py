@@ -47,7 +47,8 @@ def verdict(
 ) -> Verdict:
     """Return the verdict: speculation pays by the lower bound of the speed-up and hurts by the upper one.
 
-    Between them it is ``unclear`` if the cost decides, and else ``poor``.
+    Between them it is ``unclear`` if the cost decides. Else more data would decide: until then a small gain
+    is ``poor``, and a larger one ``insufficient``.
 
     Args:
         window: Evaluated window.
@@ -90,7 +91,9 @@ def _by_speedup(speedup: SpeedupRange, policy: SpeedupPolicy) -> Verdict:
     if bounds.value < policy.poor and (bounds.lower >= even or bounds.upper < policy.poor):
         return Verdict.POOR
     if bounds.lower < even:
-        return Verdict.POOR if _sampling_decides(speedup, even) else Verdict.UNCLEAR
+        if not _sampling_decides(speedup, even):
+            return Verdict.UNCLEAR
+        return Verdict.POOR if bounds.value < policy.poor else Verdict.INSUFFICIENT
     ends = ((policy.marginal, Verdict.MARGINAL), (policy.healthy, Verdict.HEALTHY))
     return next((word for end, word in ends if bounds.lower < end), Verdict.OPTIMAL)
 

@@ -99,6 +99,9 @@ def _missing(evaluation: Evaluation) -> str:
     if its.missing[0].evidence is Evidence.HALF_WIDTH:
         needed, seen = percent(its.missing[0].needed), percent(its.missing[0].seen)
         return f"{early}: the acceptance length is known to ±{seen}, and a verdict needs ±{needed}."
+    if its.missing[0].evidence is Evidence.LOWEST_SPEEDUP:
+        needed, seen = (f"{number:.2f}" for number in (its.missing[0].needed, its.missing[0].seen))
+        return f"{early}: the lower bound of the speed-up is {seen}, and a verdict needs {needed}."
     needs = ", or ".join(_NEEDS[need.evidence][0].format(need.needed) for need in its.missing)
     seen = " and ".join(_NEEDS[need.evidence][1].format(need.seen) for need in its.missing)
     return f"{early}: a verdict needs {needs}; {seen} seen."
