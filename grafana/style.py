@@ -51,6 +51,7 @@ VERDICTS: Words = (
 )
 STATES: Words = (
     Word("disabled", "disabled", Colour.UNKNOWN),
+    Word("unknown", "not known yet", Colour.UNKNOWN),
     Word("idle", "idle", Colour.UNKNOWN),
     Word("active", "active", Colour.GOOD),
     Word("stalled", "stalled", Colour.BAD),

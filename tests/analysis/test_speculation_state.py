@@ -19,6 +19,7 @@ def found_fixture(make_window):
         known = {
             "reachable": True,
             "speculates": True,
+            "undecided": False,
             "drafted_before": True,
             "method": "eagle3",
             "scheduled_off": False,
@@ -42,6 +43,13 @@ def test_an_absent_engine_is_unreachable(found):
 def test_one_without_speculation_is_disabled(found):
     assert found({"drafts": None, **SILENT}, speculates=False) is State.DISABLED
     assert found(SILENT, speculates=False, drafted_before=False) is State.DISABLED
+
+
+def test_one_whose_speculation_is_not_known_yet_is_unknown_unless_it_is_absent(found):
+    fresh = {"undecided": True, "speculates": False, "drafted_before": False}
+    assert found({"drafts": 0}, **fresh) is State.UNKNOWN
+    assert found({"drafts": 0, "decode_steps": 5}, **fresh) is State.UNKNOWN
+    assert found({"drafts": 0}, reachable=False, **fresh) is State.UNREACHABLE
 
 
 def test_one_with_nothing_to_do_is_idle(found):

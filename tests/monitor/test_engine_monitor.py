@@ -240,9 +240,13 @@ class TestServersThatCountTokensAsSteps:
 
     def test_one_that_publishes_its_steps_late_is_not_evaluated(self, page):
         watched = Watched((10.0, 60.0))
-        watched.watch.history.late_steps = True
+        watched.watch.history.always_counts_drafts = True
         for n in range(200):
-            watched.poll(page(n, per_token=True, created=WALL - 9))
+            late = page(n, per_token=True, created=WALL - 9)
+            counters = list(late.counters)
+            # Six polls behind, all published every twelve polls.
+            counters[Counter.DECODE_STEPS] = 30 * (n - n % 12)
+            watched.poll(replace(late, counters=tuple(counters)))
         assert self.steps(watched) == 30 * 60
 
     def test_it_stays_so_while_nothing_runs(self, page):
@@ -619,8 +623,10 @@ class TestExperimentInputs:
         assert watched.watch.method == "off"
 
     def test_one_that_may_be_about_to_has_the_method_that_it_is_configured_with(self, watched, make_sample):
-        watched.watch.history.late_steps = True
+        watched.watch.history.always_counts_drafts = True
         watched.poll(make_sample(0, 0, 0))
+        assert watched.watch.method == ""
+        watched.poll(make_sample(0, 0, 0, generation_tokens=100))
         assert watched.watch.method == "off"
         watched.watch.assume(Assumptions(Speculation("eagle3")))
         assert watched.watch.method == "eagle3"

@@ -22,12 +22,12 @@ def request(last_token_at):
     return made
 
 
-def test_the_python_front_end_publishes_every_step_at_once(histogram):
+def test_an_immediate_publisher_publishes_every_step_at_once(histogram):
     ImmediatePublisher(histogram).observe(request(5.0), 5.25)
     assert (histogram.count, histogram.total) == (1, 0.25)
 
 
-def test_the_rust_front_end_keeps_the_steps_of_a_stream_until_it_ends(histogram):
+def test_a_delayed_publisher_keeps_the_steps_of_a_stream_until_it_ends(histogram):
     late, stream = DelayedPublisher(histogram), request(5.0)
     late.observe(stream, 5.25)
     assert histogram.count == 0
@@ -35,7 +35,7 @@ def test_the_rust_front_end_keeps_the_steps_of_a_stream_until_it_ends(histogram)
     assert (histogram.count, histogram.total) == (1, 0.25)
 
 
-def test_the_rust_front_end_publishes_a_long_stream_at_intervals(histogram):
+def test_a_delayed_publisher_publishes_a_long_stream_at_intervals(histogram):
     late, stream = DelayedPublisher(histogram), request(5.0)
     late.observe(stream, 5.5)
     stream.last_token_at = 5.5

@@ -69,9 +69,24 @@ def test_without_speculation_the_scalar_counters_stay_at_0_and_there_are_no_posi
     assert "per_pos" not in text
 
 
-def test_steps_are_published_later_than_their_tokens(rust, sums):
-    simulation = rust(5, outputs={"mean": 1000, "spread": 0})
+@pytest.mark.parametrize("late", [False, True])
+def test_steps_are_published_with_their_tokens_unless_they_are_late(rust, sums, late):
+    simulation = rust(5, outputs={"mean": 1000, "spread": 0}, late_steps=late)
     for engine in simulation.life.engines:
         found = sums(engine)
-        assert found.steps == 0
         assert found.generation - found.first_tokens > 100
+        assert found.steps == (0 if late else found.generation - found.first_tokens - found.accepted)
+
+
+def test_the_lines_are_those_of_the_recorded_page(make_simulation, recorded):
+    simulation = make_simulation(front_end="rust", model_name="tiny")
+    simulation.advance(60)
+    described, series = lines(page(simulation)), lines(recorded("vllm-0.32.0-rust-k4.om"))
+    # A recorded page has the reasons that ended a request, a simulated one all.
+    assert all("finished_reason" in line for line in described - series)
+    assert len(described) > 400
+
+
+def lines(text):
+    """Return the comments, and the series without their values."""
+    return {line if line.startswith("#") else line.rpartition(" ")[0] for line in text.splitlines()}

@@ -13,8 +13,8 @@ WALL = 1_790_000_000.0
 class Fed:
     """History with the time of its newest poll; both clocks run at the same rate."""
 
-    def __init__(self, longest=300.0, interval=1.0, *, late_steps=False) -> None:
-        self.history = EngineHistory(longest, late_steps=late_steps)
+    def __init__(self, longest=300.0, interval=1.0, *, always_counts_drafts=False) -> None:
+        self.history = EngineHistory(longest, always_counts_drafts=always_counts_drafts)
         self.interval = interval
         self.moment = 0.0
 

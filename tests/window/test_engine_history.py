@@ -358,12 +358,33 @@ class TestWhatIsShown:
         engine.history.keep(10.0)
         assert engine.window(10.0).polls == 10
 
-    def test_late_steps_are_unknown_on_windows_under_a_minute(self, fed, busy):
-        engine = fed(late_steps=True)
+    def test_late_steps_are_unknown_on_windows_under_a_minute_until_they_left_the_longest(self, fed, busy):
+        engine = fed(always_counts_drafts=True)
         for second in range(100):
-            engine.poll(busy(second, decode_steps=second))
+            engine.poll(busy(100 * second, decode_steps=100 * (second - second % 10)))
+        assert engine.history.late_steps
+        assert not engine.history.knows_steps
         assert engine.window(30.0)[Counter.DECODE_STEPS] is None
-        assert engine.window(60.0)[Counter.DECODE_STEPS] == 60
+        assert engine.window(60.0)[Counter.DECODE_STEPS] == 6000
+        for second in range(100, 410):
+            engine.poll(busy(100 * second, decode_steps=100 * second))
+        assert engine.history.knows_steps
+        assert engine.window(30.0)[Counter.DECODE_STEPS] == 3000
+
+    def test_only_a_server_that_always_counts_drafts_is_taken_to_publish_steps_late(self, fed, busy):
+        engine = fed()
+        for second in range(100):
+            engine.poll(busy(100 * second, decode_steps=0))
+        assert not engine.history.late_steps
+        assert engine.window(30.0)[Counter.DECODE_STEPS] == 0
+
+    def test_the_steps_of_another_process_are_not_late(self, fed, busy):
+        engine = fed(always_counts_drafts=True)
+        for second in range(1, 20):
+            engine.poll(busy(100 * second, decode_steps=0))
+        assert engine.history.late_steps
+        engine.poll(busy(10, decode_steps=10))
+        assert not engine.history.late_steps
 
     def test_the_steps_of_a_server_that_counts_tokens_are_unknown(self, fed, busy):
         engine = fed()
@@ -394,6 +415,43 @@ class TestWhatIsShown:
         assert history.totals().counters == (0,) * len(Counter)
         assert history.window(30.0).counters == (None,) * len(Counter)
         assert history.latencies() == {}
+
+
+class TestServersThatAlwaysCountDrafts:
+    """vLLM's Rust front end: counters at 0 say nothing, until it decodes."""
+
+    def known(self, engine):
+        return (engine.history.speculates, engine.history.is_undecided)
+
+    def test_one_is_undecided_until_its_first_draft(self, fed, make_sample, busy):
+        engine = fed(always_counts_drafts=True)
+        assert self.known(engine) == (False, False)
+        engine.poll(make_sample(0, 0, 0, generation_tokens=0, first_tokens=0))
+        assert self.known(engine) == (False, True)
+        engine.poll(busy(1))
+        assert self.known(engine) == (True, False)
+
+    def test_a_hundred_tokens_without_a_draft_show_that_it_does_not_speculate(self, fed, make_sample):
+        engine = fed(always_counts_drafts=True)
+        engine.poll(make_sample(0, 0, 0, generation_tokens=129, first_tokens=30))
+        assert self.known(engine) == (False, True)
+        engine.poll(make_sample(0, 0, 0, generation_tokens=130, first_tokens=30))
+        assert self.known(engine) == (False, False)
+
+    def test_after_a_restart_it_is_undecided_again(self, fed, make_sample):
+        engine = fed(always_counts_drafts=True)
+        engine.poll(make_sample(0, 0, 0, generation_tokens=500))
+        engine.poll(make_sample(0, 0, 0, generation_tokens=0))
+        assert self.known(engine) == (False, True)
+
+    def test_other_servers_are_never_undecided(self, fed, make_sample):
+        for sample in (make_sample(0, 0, 0), make_sample(generation_tokens=5)):
+            engine = fed()
+            engine.poll(sample)
+            assert not engine.history.is_undecided
+        engine = fed(always_counts_drafts=True)
+        engine.poll(make_sample(generation_tokens=5))
+        assert self.known(engine) == (False, False)
 
 
 class TestSpeculationThatIsSwitched:

@@ -227,6 +227,7 @@ def _state(window: Window, inputs: EvaluationInputs) -> State:
     return state(
         reachable=True,
         speculates=inputs.speculates,
+        undecided=inputs.undecided,
         window=window,
         drafted_before=inputs.drafted_before,
         method=speculation.method,

@@ -44,6 +44,8 @@ class EvaluationInputs:
     """True if the engine drafted since the server's process began."""
     costs: Sequence[MeasuredCost]
     """Measured cost of a draft token, by load."""
+    undecided: bool = False
+    """True if it is not known yet whether the engine speculates."""
     drops: DropStatus = field(default_factory=DropStatus)
     faster: FasterMethod | None = None
     """Another method for the same model that is significantly faster (95 %), by an experiment."""

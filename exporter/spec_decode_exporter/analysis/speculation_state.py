@@ -21,6 +21,8 @@ class State(StrEnum):
 
     DISABLED = "disabled"
     """The engine does not speculate."""
+    UNKNOWN = "unknown"
+    """Not known yet: it counts drafts without speculation too, and has decoded almost nothing."""
     IDLE = "idle"
     """No drafts and no running requests."""
     ACTIVE = "active"
@@ -35,6 +37,7 @@ def state(
     *,
     reachable: bool,
     speculates: bool,
+    undecided: bool,
     window: Window,
     drafted_before: bool,
     method: str,
@@ -47,6 +50,7 @@ def state(
         reachable: Whether the engine is present; otherwise the state is unreachable.
         speculates: Whether the engine counts drafts. If a front end counts them on every engine: whether it
             has positions, or drafted since the server's process began.
+        undecided: Whether such a front end has neither drafted nor decoded enough tokens without a draft.
         window: Longest window.
         drafted_before: Whether it drafted since the server's process began.
         method: Method in vLLM's spelling; empty if unknown.
@@ -55,6 +59,8 @@ def state(
     """
     if not reachable:
         return State.UNREACHABLE
+    if undecided:
+        return State.UNKNOWN
     if not speculates:
         return State.DISABLED
     if window[Counter.DRAFTS]:

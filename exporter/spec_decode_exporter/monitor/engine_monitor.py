@@ -186,8 +186,9 @@ class EngineMonitor:
     def method(self) -> str:
         """Method of speculation; ``off`` of an engine that does not speculate, empty if unknown."""
         history, known = self.history, self._assumptions.speculation.method
-        # A server that creates its counters with the first draft may be about to use its configured method.
-        return known if history.speculates or (known and history.late_steps) else OFF
+        # A search may decode long before its first draft: a configured method is not off.
+        may_draft = history.is_undecided or (known and history.always_counts_drafts)
+        return known if history.speculates or may_draft else OFF
 
     @property
     def step_times(self) -> StepTimes:
@@ -274,6 +275,7 @@ class EngineMonitor:
             latencies=history.latencies(),
             broken=self._broken,
             speculates=history.speculates,
+            undecided=history.is_undecided,
             drafted_before=history.drafts_in_process > 0,
             costs=self._learned.costs(self._baseline),
             drops=self._drops(),
@@ -321,7 +323,7 @@ class EngineMonitor:
     def _plain_state(self) -> State:
         """Return the state by the counters alone."""
         if not self.history.speculates:
-            return State.DISABLED
+            return State.UNKNOWN if self.history.is_undecided else State.DISABLED
         return State.ACTIVE if self._present()[-1][Counter.DRAFTS] else State.IDLE
 
     def _evaluate_in_time(self, moment: float) -> list[Event]:

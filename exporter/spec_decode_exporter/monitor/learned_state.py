@@ -148,6 +148,8 @@ class LearnedState:
     def _learn_steps(self, increment: Increment, sample: Sample, history: EngineHistory) -> None:
         """Learn step times, and the baseline while the engine does not speculate."""
         running, self._wall = sample.gauge(Gauge.RUNNING_REQUESTS), history.wall
+        if history.is_undecided:
+            return
         if history.speculates != self._speculates:
             # Plain steps of another process are those of the baseline.
             self._step_times.forget_plain()

@@ -290,7 +290,7 @@ class TargetMonitor:
     def _observe(self, name: EngineName, sample: Sample, polled: Polled) -> bool:
         """Take an engine's sample; return whether its counters were reset."""
         engine = self._engines.monitors.get(name) or self._add(name, polled)
-        engine.history.late_steps = polled.reading.front_end == "rust"
+        engine.history.always_counts_drafts = polled.reading.front_end == "rust"
         events = engine.observe(
             sample, polled.moment, polled.wall, polled.interval, self._config.poll.histogram_interval
         )

@@ -1,4 +1,4 @@
-"""Publication of the inter-token latency: at once (Python front end) or delayed (Rust front end)."""
+"""Publication of the inter-token latency: at once (vLLM until 0.33), or delayed (newer Rust front ends)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from spec_decode_exporter.simulator.simulated_request import SimulatedRequest
 
 PUBLISH_SECONDS: Final = 10.0
-"""The Rust front end keeps observations of a running stream for this time."""
+"""A delayed publisher keeps observations of a running stream for this time."""
 
 
 class Publisher(Protocol):
@@ -26,7 +26,7 @@ class Publisher(Protocol):
 
 
 class ImmediatePublisher:
-    """Python front end: publishes each step at once."""
+    """Publishes each step at once, as recorded of vLLM 0.32 and 0.33."""
 
     def __init__(self, histogram: SimulatedHistogram) -> None:
         self._histogram = histogram
@@ -46,7 +46,7 @@ class _KeptSteps:
 
 
 class DelayedPublisher:
-    """Rust front end: publishes a stream's steps every ``PUBLISH_SECONDS`` and at its end."""
+    """Publishes a stream's steps every ``PUBLISH_SECONDS`` and at its end."""
 
     def __init__(self, histogram: SimulatedHistogram) -> None:
         self._histogram = histogram

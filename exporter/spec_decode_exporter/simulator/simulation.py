@@ -114,7 +114,7 @@ class Simulation:
                     scenario.speculation,
                     tokens,
                     RUST_TOKEN_BOUNDS if rust else token_bounds(max_length),
-                    DelayedPublisher if rust else ImmediatePublisher,
+                    DelayedPublisher if scenario.late_steps else ImmediatePublisher,
                     partial(self._answer, tokens),
                 ),
                 self._conditions,

@@ -12,12 +12,15 @@ from spec_decode_exporter.window.answer_lengths import NO_ANSWERS, answer_length
 from spec_decode_exporter.window.histograms import HistogramLedger, PollHistogram
 from spec_decode_exporter.window.increments import Counts, Increment, PollStep, Reset, first, step
 from spec_decode_exporter.window.ledger import MEAN_GAUGES, NANO, Ledger, PublishedValues, Window
+from spec_decode_exporter.window.step_lag import StepLag
 
 GONE_POLLS = 3
 GONE_SECONDS = 10.0
 """Windows disappear without a successful poll for ``GONE_POLLS`` intervals and ``GONE_SECONDS``."""
 _MAX_CREATIONS = 32
 """Maximum creation times kept, to detect servers that alternate behind one address."""
+UNDRAFTED_TOKENS = 100
+"""Tokens decoded without any draft that show that a server does not speculate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,8 @@ class EngineTotals:
 class EngineHistory:
     """Totals since the engine's first poll, and windows over the most recent increments."""
 
-    def __init__(self, longest: float, *, late_steps: bool = False) -> None:
-        """Keep enough for windows up to ``longest`` seconds; see the attribute for ``late_steps``."""
+    def __init__(self, longest: float, *, always_counts_drafts: bool = False) -> None:
+        """Keep enough for windows up to ``longest`` seconds; the attribute describes the other argument."""
         self._longest = longest
         self._ledger = Ledger(self._longest)
         self._histograms = HistogramLedger(self._longest)
@@ -52,8 +55,9 @@ class EngineHistory:
         self._interval = 0.0
         self._creations: deque[float] = deque(maxlen=_MAX_CREATIONS)
         self._alternated: float | None = None
-        self.late_steps = late_steps
-        """The server publishes its decode steps late, as vLLM's Rust front end does."""
+        self._lag = StepLag()
+        self.always_counts_drafts = always_counts_drafts
+        """The server counts drafts without speculation too, as vLLM's Rust front end does."""
         self.counts_tokens_as_steps = False
         """The server observes its inter-token latency once a token: its decode steps are unknown."""
         self._totals = [0] * len(Counter)
@@ -88,8 +92,12 @@ class EngineHistory:
         return self._counts.counters[Counter.DRAFTS] if self._counts else 0
 
     @property
+    def _has_drafted(self) -> bool:
+        return self.drafts_in_process > 0 or bool(self._sample and self._sample.positions)
+
+    @property
     def speculates(self) -> bool:
-        """True if the engine speculates.
+        """True if the engine is known to speculate.
 
         vLLM's Rust front end exports counters at 0 without speculation; positions appear with the first
         draft. An engine that reports its own acceptance speculates, whatever its counters are.
@@ -99,8 +107,22 @@ class EngineHistory:
             return False
         if sample.gauge(Gauge.REPORTED_ACCEPTANCE_RATIO) is not None:
             return True
-        has_drafted = bool(sample.positions) or self.drafts_in_process > 0
-        return sample[Counter.DRAFTS] is not None and (has_drafted or not self.late_steps)
+        return sample[Counter.DRAFTS] is not None and (self._has_drafted or not self.always_counts_drafts)
+
+    @property
+    def is_undecided(self) -> bool:
+        """True until a server that always counts drafts drafts, or decodes enough tokens without one."""
+        if self._counts is None or not self.always_counts_drafts or self.speculates:
+            return False
+        counters = self._counts.counters
+        decoded = counters[Counter.GENERATION_TOKENS] - counters[Counter.FIRST_TOKENS]
+        is_counted = self._sample is not None and self._sample[Counter.DRAFTS] is not None
+        return is_counted and decoded < UNDRAFTED_TOKENS
+
+    @property
+    def late_steps(self) -> bool:
+        """True if decode steps were published late within the longest window, by the counters."""
+        return self.always_counts_drafts and self._lag.is_within(self._longest, self.last_seen)
 
     @property
     def process_seconds(self) -> float:
@@ -215,8 +237,14 @@ class EngineHistory:
             self._alternated = taken.counts.moment
         self._process_since = taken.increment.begin if taken.increment else taken.counts.moment
         self._histograms.reset(taken.increment.begin if taken.increment else None)
+        self._lag.reset()
         self.counts_tokens_as_steps = False
         self._tokens_before, self._tokens = self._tokens or self._tokens_before or 0, 0
+
+    def _observe_lag(self, increment: Increment) -> None:
+        drafts, steps = increment.counters[Counter.DRAFTS], increment.counters[Counter.DECODE_STEPS]
+        torn = self._counts.torn if self._counts else 0.0
+        self._lag.observe(drafts, steps, torn, increment.end)
 
     def _learn_tokens(self, counts: Counts, *, speculates: bool) -> None:
         """Learn K. It changes only with a restart; then no window may mix both processes.
@@ -245,6 +273,8 @@ class EngineHistory:
         self._ledger.add(increment, [sample.gauge(gauge) for gauge in MEAN_GAUGES], self._interval)
         self._covered += round((increment.end - increment.begin) * NANO)
         self._totals = list(map(add, self._totals, increment.counters))
+        if self.always_counts_drafts:
+            self._observe_lag(increment)
         positions = increment.positions
         self._position_totals += [0] * (len(positions) - len(self._position_totals))
         self._position_totals[: len(positions)] = map(add, self._position_totals, positions)

@@ -21,7 +21,7 @@ FIRST: Final = 5.0
 GENERATED: Final = 665.0
 DECODING: Final = 6.0
 
-STATES: Final = ("disabled", "idle", "active", "stalled", "unreachable")
+STATES: Final = ("disabled", "unknown", "idle", "active", "stalled", "unreachable")
 VERDICTS: Final = ("optimal", "healthy", "marginal", "poor", "harmful", "unclear", "insufficient")
 ACTIONS: Final = (
     "keep",

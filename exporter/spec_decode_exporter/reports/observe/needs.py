@@ -22,6 +22,7 @@ _MAX_SECONDS: Final = 86_400.0
 _STATES: Final[Mapping[State, str]] = {
     State.DISABLED: "The server was started without speculation (vLLM's --speculative-config), or does not "
     "count it: there is nothing to evaluate.",
+    State.UNKNOWN: "vLLM's Rust front end shows speculation with the first draft: send a few requests.",
     State.IDLE: "No request ran. Observe while there is traffic, or send some.",
     State.UNREACHABLE: "The server went away. The figures are of the time until then.",
 }
@@ -33,7 +34,7 @@ def needs(engine: EngineView, seconds: float) -> Iterator[Note]:
     """Yield the missing data and the remedy; ``seconds`` is the length of the observation."""
     if engine.state in _STATES:
         yield Note(_STATES[engine.state])
-    if engine.windows and engine.state not in (State.DISABLED, State.IDLE):
+    if engine.windows and engine.state not in (State.DISABLED, State.UNKNOWN, State.IDLE):
         yield from _in_the_window(engine, engine.windows[-1], seconds)
 
 

@@ -33,6 +33,7 @@ _VERDICTS: Final[Mapping[Verdict, Tone]] = {
 }
 _STATES: Final[Mapping[State, Tone]] = {
     State.DISABLED: Tone.NEUTRAL,
+    State.UNKNOWN: Tone.NEUTRAL,
     State.IDLE: Tone.NEUTRAL,
     State.STALLED: Tone.BAD,
     State.UNREACHABLE: Tone.BAD,

@@ -45,6 +45,7 @@ _STATE_WORDS: Final[Mapping[State, str]] = {
     State.IDLE: "Idle",
     State.STALLED: "Stalled",
     State.DISABLED: "Off",
+    State.UNKNOWN: "Not known yet",
     State.UNREACHABLE: "Unreachable",
 }
 _DRAFTS: Final = "It drafts, or will as soon as it finds something to propose."
