@@ -177,6 +177,10 @@ EDGES = {
         {"decode_steps": 2001, "generation_tokens": 4101},
         {"decode_steps": 2000, "generation_tokens": 4100},
     ),
+    "lossy_rejection": (
+        {"speculation": Speculation(rejection_method="fly")},
+        {"speculation": Speculation(rejection_method="block")},
+    ),
     "trimmed_tokens": ({"generation_tokens": 2949}, {"generation_tokens": 2950}),
     "faster_method": (
         {"faster": FasterMethod("x", "a", "mtp", Estimate(2.0, 1.8, 2.2, 0.1), Estimate(1.5, 1.3, 1.7, 0.1))},

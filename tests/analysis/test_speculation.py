@@ -46,6 +46,16 @@ def test_expected_positions_are_configured():
     assert resolve(None, "", SERVED).expected_positions == ()
 
 
+def test_the_rejection_method_is_configured_or_of_the_pod_or_of_the_server():
+    pod, served = ServedSpeculation(rejection_method="block"), ServedSpeculation(rejection_method="fly")
+    assert resolve(None, "", served).rejection_method == "fly"
+    assert resolve(None, "", served, pod).rejection_method == "block"
+    assert (
+        resolve(SpeculativeSettings(rejection_method="standard"), "", served, pod).rejection_method
+        == "standard"
+    )
+
+
 def test_pod_arguments_precede_server_info_and_follow_the_label():
     pod = ServedSpeculation("mtp", 2, "pod/draft", BatchSchedule((1, 9), (2, 0)))
     assert resolve(None, "", SERVED, pod) == Speculation(

@@ -161,6 +161,12 @@ def test_vllms_own_argument_describes_the_targets():
         assert (speculative.method, speculative.tokens, speculative.draft_model) == ("eagle3", 3, "draft")
 
 
+def test_vllms_own_argument_has_the_rejection_method():
+    lossy = '{"method": "eagle3", "rejection_sample_method": "fly"}'
+    (target,) = config("--speculative.config", lossy).targets
+    assert target.speculative.rejection_method == "fly"
+
+
 def test_flags_override_vllms_argument():
     (target,) = config("--speculative.config", EAGLE, "--speculative.tokens", "5").targets
     assert (target.speculative.method, target.speculative.tokens) == ("eagle3", 5)

@@ -134,7 +134,7 @@ def test_speculation_of_a_server_is_loaded(read):
         ("tokens: 2.5", "tokens must be a whole number, not '2.5'"),
         ("method: ''", "method must not be empty"),
         (f"draft_model: {'a' * 257}", "draft_model must be at most 256 characters long"),
-        ("num_speculative_tokens: 3", "num_speculative_tokens is not a known key here; there are `method`, `tokens`, `draft_model`, `architecture`, `expected_positions`"),
+        ("num_speculative_tokens: 3", "num_speculative_tokens is not a known key here; there are `method`, `tokens`, `draft_model`, `architecture`, `expected_positions`, `rejection_method`"),
     ],
 )  # fmt: skip
 def test_invalid_speculation_is_rejected(mistakes, keys, reported):

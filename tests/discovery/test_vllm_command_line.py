@@ -83,6 +83,7 @@ def test_variables_of_the_container_are_expanded(words):
         ["--speculative-config", "[1]"],
         ["--speculative-config", "{}"],
         ["--speculative-config", '{"method": 5}'],
+        ["--speculative-config", '{"rejection_sample_method": "fly"}'],
         ["--speculative-config", "[" * 100_000],
         ["--speculative-config", "$(BIG)" * 2000],
         ["sh", "-c", 'vllm serve --speculative-config \'{"method": "ngram"}'],

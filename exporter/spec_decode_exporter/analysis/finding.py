@@ -46,6 +46,7 @@ class FindingName(StrEnum):
     DECODE_STEP_TAIL = "decode_step_tail"
     DRAFTING_PAUSED = "drafting_paused"
     LOW_COVERAGE = "low_coverage"
+    LOSSY_REJECTION = "lossy_rejection"
     TRIMMED_TOKENS = "trimmed_tokens"
     FASTER_METHOD = "faster_method"
     ANOTHER_DEPTH = "another_depth"

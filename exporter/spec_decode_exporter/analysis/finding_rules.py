@@ -248,6 +248,15 @@ RULES = (
         "try another method.",
     ),
     Rule(
+        FindingName.LOSSY_REJECTION,
+        Severity.INFO,
+        drafting,
+        server.lossy_rejection,
+        "The server's rejection sampling is lossy (rejection_sample_method fly): it accepts draft tokens "
+        "that the target model would not generate. Acceptance and speed-up include them, and the text "
+        "differs from the target model's. Compare the quality of the answers before you compare speeds.",
+    ),
+    Rule(
         FindingName.TRIMMED_TOKENS,
         Severity.INFO,
         acceptance.accepting,

@@ -19,6 +19,11 @@ from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latenc
 
 TRIMMED = 0.05
 """Share of discarded tokens above which the acceptance length misleads."""
+LOSSY_REJECTION = frozenset({"fly"})
+"""vLLM's rejection methods that accept tokens which the target model would not generate.
+
+``standard`` and ``block`` are exact. ``synthetic`` is for benchmarks: it fixes the acceptance.
+"""
 TAIL_OBSERVATIONS = 100
 """Observations that a 99th percentile needs; of fewer it is only the slowest one."""
 
@@ -61,6 +66,11 @@ def _coverage(context: FindingContext) -> Values | None:
     if values is None or length is None or effective is None:
         return None
     return {**values, "length": length, "effective_tokens": effective}
+
+
+def lossy_rejection(context: FindingContext) -> Values | None:
+    """Condition: the server accepts draft tokens that exact rejection sampling would reject."""
+    return {} if context.speculation.rejection_method in LOSSY_REJECTION else None
 
 
 def trimmed_tokens(context: FindingContext) -> Values | None:

@@ -31,6 +31,8 @@ class Speculation:
     """Experts of a mixture over the experts of a token; None if unknown."""
     expected_positions: tuple[float, ...] = ()
     """Acceptance of each position given the ones before, by the drafter's training report."""
+    rejection_method: str = ""
+    """vLLM's ``rejection_sample_method``."""
 
     def scheduled_off(self, running_requests: float | None) -> bool:
         """Return whether the schedule has no drafts for a batch of this many requests."""
@@ -71,4 +73,5 @@ def resolve(
         architecture=configured.architecture or architecture_of(model_name),
         experts_ratio=experts_ratio_of(model_name),
         expected_positions=configured.expected_positions,
+        rejection_method=configured.rejection_method or ordered.rejection_method or reported.rejection_method,
     )

@@ -29,9 +29,9 @@ from the guess are added in quadrature, as independent errors are (Taylor, *Intr
 Drafters, by measurements:
 
 - *A lost overlap*: 0.10. vLLM has no asynchronous scheduling with methods that draft on the host or were not
-  adapted to it (in 0.32: ngram, suffix, medusa, mlp_speculator); a step then waits for the host. The same
-  n-gram search with and without it: 33 and 39 ms a token for a 14B model (vllm-ascend #9008), 20 to 39 % more
-  tokens for a 1.7B one (vLLM #29184); the longer a step takes, the less.
+  adapted to it (in 0.32: ngram, suffix, medusa, mlp_speculator; 0.33 has the first two only). A step then
+  waits for the host. The same n-gram search with and without it: 33 and 39 ms a token for a 14B model
+  (vllm-ascend #9008), 20 to 39 % more tokens for a 1.7B one (vLLM #29184); the longer a step takes, the less.
 - *Drafting one after the other*: each draft token reads the drafter's weights. For a head this depends
   on the target model: a layer and the output matrix are 9 % of Llama 8B and 3 % of Llama 70B.
 - *Starting a drafter*: 0.10, its first pass over what was accepted, its sampling, its launches. (#24343: 0.15

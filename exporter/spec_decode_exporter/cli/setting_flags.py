@@ -157,6 +157,7 @@ def vllm_speculation(text: str | None) -> dict[str, object]:
         "method": speculation.method,
         "tokens": speculation.tokens,
         "draft_model": speculation.draft_model,
+        "rejection_method": speculation.rejection_method,
     }
     return {key: value for key, value in keys.items() if value}
 

@@ -67,6 +67,11 @@ class SpeculativeSettings(Section):
         "`cond_acc_0`, `cond_acc_1`, … of a training report of speculators. Lower acceptance is the finding "
         "`below_expectation`. Unlike `reference`, this needs no earlier measurement.",
     )
+    rejection_method: ModelText | None = Field(
+        default=None,
+        description="The rejection sampling, vLLM's `rejection_sample_method`. With `fly` the finding "
+        "`lossy_rejection` says that accepted tokens may differ from the target model's.",
+    )
 
 
 class LoadCost(Section):

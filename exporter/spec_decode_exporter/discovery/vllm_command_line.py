@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Final
@@ -194,7 +195,8 @@ def _speculation(words: Sequence[str]) -> ServedSpeculation | None:
     settings = {**(dotted or whole), **single}
     method = _method(settings.get("method"), settings.get("model"))
     speculation = speculation_of({**settings, "method": method})
-    return None if speculation == ServedSpeculation() else speculation
+    # A rejection method alone is no speculation.
+    return None if replace(speculation, rejection_method="") == ServedSpeculation() else speculation
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, str, str]]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,8 @@ def answer(**settings):
     ],
 )
 def test_vllms_responses_are_read_as_json_and_as_text(name, expected):
-    assert served_speculation((RECORDED / name).read_bytes()) == expected
+    found = served_speculation((RECORDED / name).read_bytes())
+    assert found == replace(expected, rejection_method="" if "text" in name else "standard")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +66,14 @@ def test_an_invalid_number_of_tokens_is_unknown(tokens):
 
 @pytest.mark.parametrize("text", [None, 5, "", "a\nb", "\ud800", "\x1b[2J", "x" * 257, {"a": "b"}])
 def test_text_that_cannot_be_a_label_is_unknown(text):
-    assert served_speculation(answer(method=text, model=text)) == ServedSpeculation()
+    served = served_speculation(answer(method=text, model=text, rejection_sample_method=text))
+    assert served == ServedSpeculation()
+
+
+def test_the_rejection_method_is_read():
+    served = served_speculation(answer(method="mtp", rejection_sample_method="fly"))
+    assert served == ServedSpeculation("mtp", rejection_method="fly")
+    assert served_speculation(answer(rejection_sample_method="x" * 65)) == ServedSpeculation()
 
 
 def test_long_paths_of_draft_models_are_kept_and_long_methods_are_not():
@@ -109,6 +118,7 @@ def test_an_invalid_schedule_is_unknown_and_has_a_reason(schedule):
                         "model",
                         "num_speculative_tokens",
                         "num_speculative_tokens_per_batch_size",
+                        "rejection_sample_method",
                     ]
                 ),
                 inner,
@@ -118,5 +128,5 @@ def test_an_invalid_schedule_is_unknown_and_has_a_reason(schedule):
 )
 def test_any_json_gives_printable_settings_or_none(document):
     served = served_speculation(json.dumps(document).encode()) or ServedSpeculation()
-    (served.method + served.draft_model).encode()
+    (served.method + served.draft_model + served.rejection_method).encode()
     assert served.tokens is None or 0 < served.tokens <= 128

@@ -28,9 +28,10 @@ MAX_RESPONSE_BYTES: Final = 64 * 1024
 
 _MAX_METHOD: Final = 64
 _MAX_DRAFT_MODEL: Final = 256
+_MAX_REJECTION_METHOD: Final = 64
 _WITHOUT_MODEL: Final = frozenset({"ngram", "ngram_gpu", "suffix", "extract_hidden_states", "custom_class"})
 """Methods whose ``model`` is not a draft model but the method's name or a class."""
-_FIELDS: Final = ("method", "model", "num_speculative_tokens", SCHEDULE_KEY)
+_FIELDS: Final = ("method", "model", "num_speculative_tokens", SCHEDULE_KEY, "rejection_sample_method")
 _TEXT: Final = re.compile(
     r"speculative_config=SpeculativeConfig\("
     r"method='([^']{0,64}+)', model=(?:None|'([^']{0,256}+)'), num_spec_tokens=([0-9]{1,4}+)\)"
@@ -49,6 +50,8 @@ class ServedSpeculation:
     schedule: BatchSchedule = NO_SCHEDULE
     problem: str = ""
     """Reason for an unused schedule; empty if the schedule is used or absent."""
+    rejection_method: str = ""
+    """``rejection_sample_method``: ``standard``, ``block``, ``fly``, …."""
 
 
 def served_speculation(body: bytes) -> ServedSpeculation | None:
@@ -74,7 +77,9 @@ def _loaded(body: bytes) -> object:
         return None
 
 
-def _usable(method: object, model: object, tokens: object, schedule: object = None) -> ServedSpeculation:
+def _usable(
+    method: object, model: object, tokens: object, schedule: object = None, rejection_method: object = None
+) -> ServedSpeculation:
     method = usable_label(method, _MAX_METHOD)
     try:
         used, problem = batch_schedule(schedule), ""
@@ -86,6 +91,7 @@ def _usable(method: object, model: object, tokens: object, schedule: object = No
         "" if method in _WITHOUT_MODEL else usable_label(model, _MAX_DRAFT_MODEL),
         used,
         problem,
+        usable_label(rejection_method, _MAX_REJECTION_METHOD),
     )
 
 
