@@ -265,6 +265,7 @@ def test_unknown_values_of_a_target_are_absent():
     }
     assert silent == {
         "spec_decode_exporter_target_up",
+        "spec_decode_exporter_target_engines",
         "spec_decode_exporter_target_info",
         "spec_decode_exporter_poll_seconds",
         "spec_decode_exporter_poll_bytes",

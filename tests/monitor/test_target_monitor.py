@@ -462,6 +462,20 @@ async def test_the_status_counts_the_polls(watch, clock, server):
     assert status.last_success == clock.wall() - 1
 
 
+async def test_the_status_counts_the_engines_of_the_newest_page_alone(watch, clock, server):
+    assert watch.status().engines_on_page is None
+    server.engines = {("m", "0"): 0, ("m", "1"): 0}
+    await polls(watch, clock, 1)
+    assert watch.status().engines_on_page == 2
+    server.engines = {}
+    await polls(watch, clock, 1)
+    assert (watch.status().up, watch.status().engines_on_page) == (True, 0)
+    assert len(watch.status().engines) == 2
+    server.failure = PollError("refused", "no")
+    await polls(watch, clock, 1)
+    assert watch.status().engines_on_page is None
+
+
 async def test_the_view_shows_neither_user_nor_query(watch, clock, server):
     server.failure = PollError("refused", "no")
     await polls(watch, clock, 1)

@@ -79,6 +79,7 @@ def test_a_description_holds_numbers_wherever_there_are_any(alert):
     """A state without a number is all that these have to say."""
     without = {
         "SpecDecodeTargetDown",
+        "SpecDecodeTargetWithoutEngine",
         "SpecDecodeCountersInconsistent",
         "SpecDecodeExporterDown",
         "SpecDecodeExporterAbsent",

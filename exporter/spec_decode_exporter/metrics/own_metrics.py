@@ -26,6 +26,11 @@ TARGET_METRICS: tuple[Metric[TargetStatus], ...] = (
         read=lambda status: [((), None if status.up is None else float(status.up))],
     ),
     _target(
+        "spec_decode_exporter_target_engines",
+        help="Engines on the newest page of the target; 0: the page is of no supported server.",
+        read=lambda status: [((), status.engines_on_page)],
+    ),
+    _target(
         "spec_decode_exporter_target_info",
         help="Kind of engine, front end, page and version of the target; always 1.",
         labels=("engine_kind", "front_end", "page", "version"),

@@ -180,6 +180,7 @@ class TargetMonitor:
             poll_bytes=record.size,
             interval=self._poller.interval,
             last_success=record.last_success,
+            engines_on_page=record.engines,
             engines_evicted=self._engines.churn.evicted,
             engines_not_monitored=self._engines.not_monitored,
             name=self.target.name,

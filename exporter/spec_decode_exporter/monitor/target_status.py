@@ -27,6 +27,8 @@ class TargetStatus:
     """Effective poll interval in seconds."""
     last_success: float | None = None
     """Unix time."""
+    engines_on_page: int | None = None
+    """Engines on the newest page; None before the first page and while the target is down."""
     engines_evicted: int = 0
     engines_not_monitored: int = 0
     """Engines of the newest page beyond the limit."""

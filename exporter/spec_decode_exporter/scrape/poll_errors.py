@@ -14,6 +14,9 @@ Reason = Literal["refused", "timeout", "status", "too_large", "malformed", "tls"
 
 REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 
+NO_ENGINE_REMEDY: Final = "check the address and the path; vLLM needs its log stats on"
+"""Remedy for a page that is read and has no engine, as that of another program."""
+
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 
 

@@ -128,6 +128,9 @@ class TargetView(View):
     poll_bytes: int | None = Field(description="Size of the newest page, uncompressed.")
     poll_interval_seconds: float = Field(description="Present poll interval.")
     last_success_timestamp_seconds: float | None = Field(description="Unix time of the last success.")
+    engines_on_page: int | None = Field(
+        description="Engines on the newest page; 0 if it is of no supported server, null if unknown."
+    )
     engines: tuple[str, ...] = Field(description="Identifiers of its engines.")
 
 

@@ -28,5 +28,6 @@ def target_view(status: TargetStatus) -> TargetView:
         poll_bytes=status.poll_bytes,
         poll_interval_seconds=status.interval,
         last_success_timestamp_seconds=status.last_success,
+        engines_on_page=status.engines_on_page,
         engines=tuple(engine_id(status.name, *engine) for engine in status.engines),
     )

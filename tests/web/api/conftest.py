@@ -82,6 +82,7 @@ def target_view(name):
         poll_bytes=1000,
         poll_interval_seconds=1.0,
         last_success_timestamp_seconds=NOW,
+        engines_on_page=1,
         engines=(),
     )
 

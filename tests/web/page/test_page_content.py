@@ -21,12 +21,12 @@ from tests.web.page.conftest import changed
 from tests.web.page.test_markup import Reading
 
 
-def target(name="chat", up=True, error=""):
+def target(name="chat", up=True, error="", engines=1):
     return TargetView(
         target=name, address="vllm:8000/metrics", labels={"target": name}, discovery="static", up=up, error=error,
         engine_kind="vllm", front_end="python", page="whole", version="0.32.0", polls=9, poll_failures={},
         poll_seconds=None, poll_bytes=None, poll_interval_seconds=1.0, last_success_timestamp_seconds=90.0,
-        engines=(),
+        engines_on_page=engines if up else None, engines=(),
     )  # fmt: skip
 
 
@@ -83,6 +83,23 @@ async def test_targets_that_are_down_come_first_with_their_error():
     table = html[html.index('class="targets"') :]
     assert table.index("down-0") < table.index("<bdi>up</bdi>")
     assert "last answered" in table
+
+
+async def test_a_target_whose_page_has_no_engine_is_shown_as_a_problem_with_the_remedy():
+    targets = [target("good"), target("prometheus", engines=0), target("new", up=None)]
+    html = await content(PageQuery(), PageData(100.0, iter(()), targets, ()))
+    assert "1 of 3 targets up" in html
+    assert "1 target has no engine." in html
+    assert '<span class="state no-engine">No engine</span>' in html
+    assert html.count("check the address and the path") == 2
+    table = html[html.index('class="targets"') :]
+    assert table.index("prometheus") < table.index("good")
+
+
+async def test_targets_that_are_down_and_without_engine_are_counted_apart():
+    targets = [target("a", up=False, error="refused"), target("b", engines=0), target("c", engines=0)]
+    html = await content(PageQuery(), PageData(100.0, iter(()), targets, ()))
+    assert "1 target is down, 2 targets have no engine." in html
 
 
 async def test_only_open_engines_show_details(engines):

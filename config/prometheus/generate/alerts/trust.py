@@ -26,6 +26,16 @@ TRUST: Final = (
         variables=("instance", "target"),
     ),
     Alert(
+        "SpecDecodeTargetWithoutEngine",
+        summary="A target answers with a page that has no engine: it may be the address of another program.",
+        description=f"{_TARGET}: its page was read for minutes and has no engine. Correct the target's address or path, "
+        "or start vLLM without --disable-log-stats. Its speculation is not watched.",
+        # Over two minutes: a poll that fails in between does not start the time again.
+        expr="last_over_time(spec_decode_exporter_target_engines[2m]) == 0",
+        dashboard="spec-decode-exporter",
+        variables=("instance", "target"),
+    ),
+    Alert(
         "SpecDecodeCountersSawTooth",
         summary="A server's counters reset repeatedly, as behind a load balancer.",
         description=f"{WHERE}: "

@@ -120,6 +120,7 @@ def watched(minutes: float) -> Series:
         of("spec_decode_exporter_build_info", EXPORTER, version="0.1.0"): gauge((minutes, 1)),
         of("spec_decode_exporter_config_last_reload_successful", EXPORTER): gauge((minutes, 1)),
         of("spec_decode_exporter_target_up", TARGET): gauge((minutes, 1)),
+        of("spec_decode_exporter_target_engines", TARGET): gauge((minutes, 1)),
         of("spec_decode_exporter_polls_total", TARGET): counter((minutes, 1)),
         **{
             of("spec_decode_exporter_poll_failures_total", TARGET, reason=reason): gauge((minutes, 0))

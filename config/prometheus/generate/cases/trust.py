@@ -59,6 +59,39 @@ _TARGETS: Final = (
 )
 
 
+def _engines(*phases: tuple[float, float | None]) -> Series:
+    return {of("spec_decode_exporter_target_engines", TARGET): gauge(*phases)}
+
+
+_WITHOUT_ENGINE: Final = (
+    AlertCase(
+        "SpecDecodeTargetWithoutEngine",
+        "fires when a page has had no engine for five minutes",
+        _engines((20, 0)),
+        at=8,
+        fires=(
+            Firing(
+                TARGET,
+                "chat (gpu-1:7732): its page was read for minutes and has no engine. Correct the target's address or "
+                "path, or start vLLM without --disable-log-stats. Its speculation is not watched.",
+            ),
+        ),
+    ),
+    AlertCase(
+        "SpecDecodeTargetWithoutEngine",
+        "is silent while the page has had no engine for four minutes",
+        _engines((10, 1), (4, 0), (10, 1)),
+        at=14,
+    ),
+    AlertCase(
+        "SpecDecodeTargetWithoutEngine",
+        "leaves a server that is down to the alert about that",
+        {**_engines((10, 1), (20, None)), **_up((10, 1), (20, 0))},
+        at=12,
+    ),
+)
+
+
 def _resets(restarts: float, decreases: float, one_server: float = 1) -> Series:
     """Return N resets a second, after ten quiet minutes."""
     return {
@@ -166,4 +199,4 @@ _POLLS: Final = (
     ),
 )
 
-TRUST: Final = (*_TARGETS, *_SAW, *_IDENTITIES, *_POLLS)
+TRUST: Final = (*_TARGETS, *_WITHOUT_ENGINE, *_SAW, *_IDENTITIES, *_POLLS)

@@ -19,6 +19,7 @@ from spec_decode_exporter.reports.observe.event_text import QUIET, event_note
 from spec_decode_exporter.reports.observe.needs import needs
 from spec_decode_exporter.reports.observe.request_sections import requests
 from spec_decode_exporter.reports.parts import EngineReport, Fact, Note, Report, ReportSection, Tone
+from spec_decode_exporter.scrape.poll_errors import NO_ENGINE_REMEDY
 from spec_decode_exporter.views.models import EngineView, ObservationView, TargetView, WindowView
 from spec_decode_exporter.views.request_models import RequestsView
 
@@ -96,7 +97,7 @@ def _missing_target(target: TargetView) -> Note:
         return Note("no answer yet", name, untrusted=True)
     origin = target.address.partition("/")[0]
     error = target.error and target.error.replace(f" {origin}: ", " ", 1)
-    reason = error or "no engine on its page: check the path; vLLM needs its log stats on"
+    reason = error or f"no engine on its page: {NO_ENGINE_REMEDY}"
     return Note(reason, name, Tone.BAD, untrusted=True)
 
 

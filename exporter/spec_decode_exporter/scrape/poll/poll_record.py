@@ -52,6 +52,8 @@ class PollRecord:
     size: int | None = None
     last_success: float | None = None
     """Unix time."""
+    engines: int | None = None
+    """Engines on the newest page; None before the first page and after a failure."""
     page: str = ""
     version: str = ""
     speculation: ServedSpeculation | None = None
@@ -84,12 +86,12 @@ class PollRecord:
         """Record a failed poll; return whether the previous poll did not fail for the same reason."""
         is_new = self.error != reason
         self.failures[reason] += 1
-        self.up, self.error, self.message = False, reason, message
+        self.up, self.error, self.message, self.engines = False, reason, message, None
         return is_new
 
-    def succeeded(self, seconds: float, size: int, wall: float) -> bool:
-        """Record a successful poll; return whether the previous poll failed."""
+    def succeeded(self, seconds: float, size: int, engines: int, wall: float) -> bool:
+        """Record a successful poll of a page with ``engines``; return whether the previous poll failed."""
         recovered = self.up is False
-        self.up, self.error, self.message = True, "", ""
+        self.up, self.error, self.message, self.engines = True, "", "", engines
         self.seconds, self.size, self.last_success = seconds, size, wall
         return recovered

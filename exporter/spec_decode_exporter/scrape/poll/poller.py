@@ -20,7 +20,7 @@ from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
 from spec_decode_exporter.scrape.poll.poll_record import Polled, PollRecord
 from spec_decode_exporter.scrape.poll.poll_schedule import PollSettings, Ticks, back_off
 from spec_decode_exporter.scrape.poll.server_details import ServerDetails
-from spec_decode_exporter.scrape.poll_errors import PollError, Reason
+from spec_decode_exporter.scrape.poll_errors import NO_ENGINE_REMEDY, PollError, Reason
 
 
 class Poller:
@@ -167,7 +167,7 @@ class Poller:
             self._fetcher.reset()
             self._with_latencies.reset()
             self._details.reset()
-        if self.record.succeeded(response.seconds, len(response.body), wall):
+        if self.record.succeeded(response.seconds, len(response.body), len(reading.samples), wall):
             self._emit(Event("target_recovered", {"failed_polls": self._failures_in_a_row}))
         self._failures_in_a_row = 0
         if reading.engine_kind == "vllm" and self._details.is_due(moment):
@@ -175,11 +175,10 @@ class Poller:
 
     def _check_engine(self, reading: PageReading) -> None:
         """Log a page without a known engine once, until an engine is on it."""
-        if reading.engine_kind:
+        if reading.samples:
             self._no_engine.recovered()
         elif self._no_engine.failed():
-            remedy = "check the path; vLLM needs its log stats on"
-            self._emit(Event("no_engine_on_page", {"remedy": remedy}, is_bad=True))
+            self._emit(Event("no_engine_on_page", {"remedy": NO_ENGINE_REMEDY}, is_bad=True))
 
     def _processor_seconds(self) -> float:
         """Return the processor seconds of all polls so far."""

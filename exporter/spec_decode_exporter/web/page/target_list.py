@@ -1,4 +1,4 @@
-"""Table of the targets, and notices of those that are down."""
+"""Table of the targets, and notices of those that are down or have no engine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from spec_decode_exporter.core.number_formats import plural
+from spec_decode_exporter.scrape.poll_errors import NO_ENGINE_REMEDY
 from spec_decode_exporter.views.models import TargetView
 from spec_decode_exporter.web.page.markup import Markup, joined, name, tag
 from spec_decode_exporter.web.page.page_data import PageData
@@ -15,6 +16,8 @@ from spec_decode_exporter.web.page.words import NOT_SHOWN
 
 # Style class and text of a target's state.
 _STATES: Final = {True: ("up", "Up"), False: ("down", "Down"), None: ("unknown", "Not polled yet")}
+_NO_ENGINE: Final = ("no-engine", "No engine")
+_NO_ENGINE_TEXT: Final = f"its page has no engine: {NO_ENGINE_REMEDY}"
 _HEADS: Final = (
     ("Target", ""),
     ("Address", "address"),
@@ -34,7 +37,7 @@ def targets(page: PageData) -> Markup:
     heads = (
         tag("th", title, scope="col", role="columnheader", class_=kind or None) for title, kind in _HEADS
     )
-    ordered = sorted(page.targets, key=lambda each: each.up is not False)
+    ordered = sorted(page.targets, key=lambda each: not _is_bad(each))
     rows = (
         page.errors.attempt("page", {"target": each.target}, partial(_row, each, page.time))
         or _omitted_row(each)
@@ -47,22 +50,22 @@ def targets(page: PageData) -> Markup:
 
 
 def summary(page: PageData) -> str:
-    """Return the number of targets that are up."""
+    """Return the number of targets that are up and have an engine."""
     if not page.targets:
         return "No target"
-    up = sum(each.up is True for each in page.targets)
+    up = sum(each.up is True and not _has_no_engine(each) for each in page.targets)
     return f"{up} of {plural(len(page.targets), 'target')} up"
 
 
 def problems(page: PageData) -> Iterator[Markup]:
-    """Yield a notice of the targets that are down."""
-    down = [each for each in page.targets if each.up is False]
-    if down:
-        listed = joined(_problem(each) for each in down[:_MAX_LISTED])
-        more = f"… and {len(down) - _MAX_LISTED} more, below" if len(down) > _MAX_LISTED else ""
+    """Yield a notice of the targets that are down or have no engine."""
+    bad = [each for each in page.targets if _is_bad(each)]
+    if bad:
+        listed = joined(_problem(each) for each in bad[:_MAX_LISTED])
+        more = f"… and {len(bad) - _MAX_LISTED} more, below" if len(bad) > _MAX_LISTED else ""
         yield tag(
             "div",
-            tag("strong", _down(down)),
+            tag("strong", _counted(bad)),
             listed,
             more,
             class_="notice",
@@ -71,19 +74,37 @@ def problems(page: PageData) -> Iterator[Markup]:
         )
 
 
-def _down(down: Sequence[TargetView]) -> str:
-    return "1 target is down." if len(down) == 1 else f"{len(down)} targets are down."
+def _is_bad(target: TargetView) -> bool:
+    """Return whether a target gives no figures: it is down, or its page has no engine."""
+    return target.up is False or _has_no_engine(target)
+
+
+def _has_no_engine(target: TargetView) -> bool:
+    return target.engines_on_page == 0
+
+
+def _counted(bad: Sequence[TargetView]) -> str:
+    down = sum(each.up is False for each in bad)
+    other = len(bad) - down
+    parts = [f"{plural(down, 'target')} {'is' if down == 1 else 'are'} down"] if down else []
+    parts += [f"{plural(other, 'target')} {'has' if other == 1 else 'have'} no engine"] if other else []
+    return f"{', '.join(parts)}."
+
+
+def _error(target: TargetView) -> str:
+    """Return the reason for which a target gives no figures; empty if it does."""
+    return target.error or (_NO_ENGINE_TEXT if _has_no_engine(target) else "")
 
 
 def _problem(target: TargetView) -> Markup:
-    return tag("p", name(target.target), " ", tag("span", target.error, class_="error"))
+    return tag("p", name(target.target), " ", tag("span", _error(target), class_="error"))
 
 
 def _row(target: TargetView, now: float) -> Markup:
-    kind, word = _STATES[target.up]
+    kind, word = _NO_ENGINE if _has_no_engine(target) else _STATES[target.up]
     state = [tag("span", word, class_=f"state {kind}")]
-    if target.error:
-        state.append(tag("span", target.error, class_="error"))
+    if _is_bad(target):
+        state.append(tag("span", _error(target), class_="error"))
     if target.up is False and target.last_success_timestamp_seconds is not None:
         state.append(tag("small", "last answered ", moment(target.last_success_timestamp_seconds, now)))
     server = " ".join(filter(None, (target.engine_kind, target.version)))
