@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from spec_decode_exporter.app.reload import ConfigReloader
 from spec_decode_exporter.config.errors import ConfigError
@@ -64,3 +65,13 @@ async def test_a_reload_that_fails_is_shown_until_one_succeeds(reloader, service
     await reloader.reload()
     assert reloader.successful
     assert service.snapshots_forgotten == 2
+
+
+async def test_warnings_about_the_configuration_are_logged_with_every_reading(service, clock):
+    target = {"url": "http://a", "speculative": {"method": "egale3"}}
+    config = Config.model_validate({"targets": [target]})
+    with capture_logs() as logs:
+        ConfigReloader(lambda: config, None, service, clock).read()
+    [log] = logs
+    assert (log["event"], log["key"]) == ("config_warning", "targets[0].speculative.method")
+    assert log["log_level"] == "warning"

@@ -23,6 +23,15 @@ def test_check_config_prints_that_a_file_is_valid(tmp_path):
     assert found.stdout == f"{file}: valid, 1 target\n"
 
 
+def test_check_config_warns_of_an_unknown_method_and_succeeds(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("targets:\n  - {url: http://a:1, speculative: {method: ngarm}}\n")
+    found = run("check-config", str(file))
+    assert (found.returncode, found.stdout) == (0, f"{file}: valid, 1 target\n")
+    assert found.stderr.startswith(f"{file}: warning: targets[0].speculative.method: 'ngarm' is not")
+    assert found.stderr.endswith("did you mean ngram?\n")
+
+
 def test_check_config_lists_every_mistake_and_fails(tmp_path):
     file = tmp_path / "exporter.yml"
     file.write_text("poll:\n  intervall: 1s\nwindows: [10s]\ntargets:\n  - url: ftp://a\n")

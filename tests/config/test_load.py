@@ -177,10 +177,31 @@ def test_two_targets_cannot_have_one_address_or_one_name(mistakes):
         """
     ) == [
         "3: targets[1].url is also the address of another target; remove one of the two",
-        "5: targets[2].url makes it a second target with the name a:80; give each its own `name`",
+        "5: targets[2].name is missing: its address makes it a second target with the name a:80",
         "7: targets[4].name makes it a second target with the name c; give each its own `name`",
         "8: targets[5].url is missing",
         "8: targets[5].oops is not a known key here; there are `authorization`, `basic_auth`, `tls_config`, `http_headers`, `url`, `name`, `labels`, `speculative`, `cost`, `reference`, `policy`",
+    ]
+
+
+def test_a_second_target_is_reported_together_with_other_mistakes_in_it(mistakes):
+    assert mistakes(
+        """\
+        targets:
+          - {url: http://a, name: chat}
+          - url: http://b
+            name: chat
+            labels: {instance: x}
+          - {url: http://a, costs: x}
+          - {url: ftp://c, name: chat}
+        """
+    ) == [
+        "4: targets[1].name makes it a second target with the name chat; give each its own `name`",
+        "5: targets[1].labels.instance is a label that Prometheus sets; choose another name",
+        "6: targets[2].url is also the address of another target; remove one of the two",
+        "6: targets[2].costs is not a known key here; did you mean `cost`?",
+        "7: targets[3].url must begin with http:// or https://",
+        "7: targets[3].name makes it a second target with the name chat; give each its own `name`",
     ]
 
 
@@ -252,6 +273,7 @@ def test_a_mistake_in_a_variable_that_stands_for_a_flag_names_the_variable():
     assert [(one.place, one.path) for one in caught.value.problems] == [
         ("EVERY", "poll.interval"),
         ("DRAFT", "cost.draft_parameters"),
+        ("command line", "targets[1].url"),
         ("TOKENS", "targets[1].speculative.tokens"),
         ("TARGETS", "targets[2].url"),
         ("command line", "targets[2].speculative.tokens"),

@@ -126,8 +126,9 @@ _DRAFTERS: Final = {
     "dflash": DrafterCost(Range(0.0, 0.01, 0.03), Range(0.05, 0.20, 0.35)),
     # Likewise, with a small head that goes over the tokens one after the other.
     "dspark": DrafterCost(Range(0.0, 0.02, 0.05), Range(0.05, 0.20, 0.35)),
-    # None: draft_model (by its size), custom_class (anything), extract_hidden_states (nothing).
 }
+METHODS: Final = (*_DRAFTERS, "draft_model", "custom_class", "extract_hidden_states")
+"""vLLM's methods. The last three have no typical cost: by its size, anything, nothing."""
 
 
 @lru_cache(maxsize=64)
@@ -136,8 +137,17 @@ def drafter_cost(method: str) -> DrafterCost | None:
 
     vLLM's older names are accepted: ``[ngram]``, and names that end with ``_mtp``.
     """
+    return _DRAFTERS.get(_present_name(method))
+
+
+def is_known_method(method: str) -> bool:
+    """Return whether vLLM has, or had, a method of this name."""
+    return _present_name(method) in METHODS
+
+
+def _present_name(method: str) -> str:
     name = method.strip("[] ").lower()
-    return _DRAFTERS.get("mtp" if name.endswith("_mtp") else name)
+    return "mtp" if name.endswith("_mtp") else name
 
 
 @lru_cache(maxsize=64)

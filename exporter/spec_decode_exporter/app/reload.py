@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import structlog
 
+from spec_decode_exporter.app.config_warnings import config_warnings
 from spec_decode_exporter.config.load import ConfigError
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.yaml_tree import read_beginning
@@ -62,14 +63,17 @@ class ConfigReloader:
         """``reload``, at most once a second for all requests."""
 
     def read(self) -> Config:
-        """Read the configuration.
+        """Read the configuration, and log its warnings.
 
         Raises:
             ConfigError: It cannot be used.
         """
         # First the digest: the next check then notices a change in between.
         self._digest = _digest(self._watched)
-        return self._read()
+        config = self._read()
+        for key, reason in config_warnings(config):
+            _log.warning("config_warning", key=key, reason=reason)
+        return config
 
     async def reload(self, *, log_once: bool = False) -> None:
         """Read the configuration and adopt it, or keep the old one and raise ConfigError.

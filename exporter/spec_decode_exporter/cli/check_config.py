@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from spec_decode_exporter.app.config_warnings import config_warnings
 from spec_decode_exporter.app.load_config import load_config
 from spec_decode_exporter.web.security.load_web_config import read_web_config
 
@@ -19,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
 
 
 def handle(arguments: argparse.Namespace) -> int:
-    """Print that the file is valid, or raise ConfigError with every mistake."""
+    """Print that the file is valid, and its warnings; or raise ConfigError with every mistake."""
     if arguments.web:
         read_web_config(arguments.file)
         print(f"{arguments.file}: valid")  # noqa: T201
@@ -27,5 +29,7 @@ def handle(arguments: argparse.Namespace) -> int:
     config = load_config(arguments.file, environ=os.environ)
     targets = f"{len(config.targets)} target{'s' if len(config.targets) != 1 else ''}"
     discovered = " and those of discovery" if config.discovery.ways else ""
+    for key, reason in config_warnings(config):
+        print(f"{arguments.file}: warning: {key}: {reason}", file=sys.stderr)  # noqa: T201
     print(f"{arguments.file}: valid, {targets}{discovered}")  # noqa: T201
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     AfterValidator,
@@ -13,11 +13,9 @@ from pydantic import (
     ValidationInfo,
     field_serializer,
     field_validator,
-    model_validator,
 )
 
 from spec_decode_exporter.config.cost_settings import CostSettings, SpeculativeSettings
-from spec_decode_exporter.config.errors import ProblemsError
 from spec_decode_exporter.config.http_settings import HttpSettings, Section
 from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.labels import (
@@ -33,12 +31,12 @@ from spec_decode_exporter.config.reference_settings import ReferenceSettings
 from spec_decode_exporter.config.shard_settings import ShardSettings
 from spec_decode_exporter.config.url import PATH, address, identity
 from spec_decode_exporter.config.values import (
-    Context,
     Duration,
     Endpoint,
     LocatedPath,
     NotEmpty,
     Url,
+    context_of,
     matches,
 )
 
@@ -54,7 +52,9 @@ class TargetSettings(HttpSettings):
         "a password belong under `basic_auth`."
     )
     name: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(printable)] | None = Field(
-        default=None, description="The value of its label `target`; by default `host:port` of the URL."
+        default=None,
+        validate_default=True,
+        description="The value of its label `target`; by default `host:port` of the URL.",
     )
     labels: Annotated[Mapping[LabelName, LabelValue], AtMostLabels] = Field(
         default_factory=dict,
@@ -89,20 +89,27 @@ class TargetSettings(HttpSettings):
         """Write only the keys that are set: the defaults of the others do not apply."""
         return None if policy is None else policy.model_dump(mode="json", exclude_unset=True)
 
-    @model_validator(mode="after")
-    def _only_once(self, info: ValidationInfo) -> Self:
-        """Reject a URL or a name that another target of the same configuration has."""
-        context = info.context
-        if not isinstance(context, Context):
-            return self
-        if not context.take("url", identity(self.url)):
-            raise ProblemsError([(("url",), "is also the address of another target; remove one of the two")])
-        if not context.take("name", self.called):
-            key = "name" if self.name is not None else "url"
-            raise ProblemsError(
-                [((key,), f"makes it a second target with the name {self.called}; give each its own `name`")]
-            )
-        return self
+    # Validators of fields, not of the model: another mistake in the target would hide these.
+    @field_validator("url")
+    @classmethod
+    def _only_once(cls, url: str, info: ValidationInfo) -> str:
+        """Reject a URL that another target of the same configuration has."""
+        context = context_of(info)
+        if context is not None and not context.take("url", identity(url)):
+            raise ValueError("is also the address of another target; remove one of the two")
+        return url
+
+    @field_validator("name")
+    @classmethod
+    def _own_name(cls, name: str | None, info: ValidationInfo) -> str | None:
+        """Reject a name that another target has. Without a name, its URL gives the name."""
+        context, url = context_of(info), info.data.get("url")
+        called = name if name is not None or url is None else address(url)
+        if context is None or called is None or context.take("name", called):
+            return name
+        if name is None:
+            raise ValueError(f"is missing: its address makes it a second target with the name {called}")
+        raise ValueError(f"makes it a second target with the name {called}; give each its own `name`")
 
 
 class Scrape(HttpSettings):

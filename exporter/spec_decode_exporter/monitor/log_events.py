@@ -96,6 +96,7 @@ LOG_EVENTS: Final = tuple(
         (About.EXPORTER, "stopping", "info", (), "The exporter received a signal to stop."),
         (About.EXPORTER, "reloaded", "info", (), "The configuration was reloaded and is in force."),
         (About.EXPORTER, "reload_failed", "error", ("problems",), "The configuration has errors; the old one stays in force."),
+        (About.EXPORTER, "config_warning", "warning", ("key", "reason"), "The configuration is valid, and a value in it is probably not meant, such as an unknown `speculative.method`. Logged at the start and after a reload."),
         (About.EXPORTER, "web_config_reloaded", "info", ("file",), "The file of `--web.config.file` was reloaded and is in force."),
         (About.EXPORTER, "web_config_reload_failed", "error", ("problems",), "The file has errors; the old one stays in force."),
         (About.EXPORTER, "requests_failed", "error", ("exception",), "An internal error in the evaluation of requests. Logged once until it works; engines are not affected."),

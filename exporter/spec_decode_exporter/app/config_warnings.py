@@ -1,0 +1,25 @@
+"""Warnings about a valid configuration: values that are probably not meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from spec_decode_exporter.analysis.typical_costs import METHODS, is_known_method
+from spec_decode_exporter.config.errors import Path, dotted
+from spec_decode_exporter.config.schema import Config
+
+
+def config_warnings(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield the key and the text of each warning, in the order of the configuration."""
+    for index, target in enumerate(config.targets):
+        method = target.speculative.method if target.speculative else None
+        if method and not is_known_method(method):
+            path: Path = ("targets", index, "speculative", "method")
+            yield dotted(path), _unknown_method(method)
+
+
+def _unknown_method(method: str) -> str:
+    near = difflib.get_close_matches(method.strip("[] ").lower(), METHODS, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(METHODS)}"
+    return f"{method!r} is not a method of vLLM that the exporter knows, so its typical cost is that of any; {hint}"
