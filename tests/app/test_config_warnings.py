@@ -26,7 +26,7 @@ def test_a_method_of_vllm_raises_no_warning(method):
 def test_an_unknown_method_is_a_warning_with_the_nearest_known_one():
     [(key, text)] = warnings_of("eagle3", "egale3")
     assert key == "targets[1].speculative.method"
-    assert text.startswith("'egale3' is not a method of vLLM")
+    assert text.startswith("'egale3' is no method of vLLM")
     assert text.endswith("did you mean eagle3?")
 
 

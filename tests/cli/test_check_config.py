@@ -28,7 +28,7 @@ def test_check_config_warns_of_an_unknown_method_and_succeeds(tmp_path):
     file.write_text("targets:\n  - {url: http://a:1, speculative: {method: ngarm}}\n")
     found = run("check-config", str(file))
     assert (found.returncode, found.stdout) == (0, f"{file}: valid, 1 target\n")
-    assert found.stderr.startswith(f"{file}: warning: targets[0].speculative.method: 'ngarm' is not")
+    assert found.stderr.startswith(f"{file}: warning: targets[0].speculative.method: 'ngarm' is no")
     assert found.stderr.endswith("did you mean ngram?\n")
 
 

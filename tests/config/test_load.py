@@ -200,7 +200,7 @@ def test_a_second_target_is_reported_together_with_other_mistakes_in_it(mistakes
         "5: targets[1].labels.instance is a label that Prometheus sets; choose another name",
         "6: targets[2].url is also the address of another target; remove one of the two",
         "6: targets[2].costs is not a known key here; did you mean `cost`?",
-        "7: targets[3].url must begin with http:// or https://",
+        "7: targets[3].url is not an address; write it as http://host:port/metrics or https://host:port/metrics",
         "7: targets[3].name makes it a second target with the name chat; give each its own `name`",
     ]
 

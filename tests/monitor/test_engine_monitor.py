@@ -348,8 +348,15 @@ class TestEvaluation:
 
     def test_of_an_engine_that_is_gone_is_unreachable(self, watched, good):
         watched.poll(good(1))
+        watched.poll(good(1))
         assert watched.snapshot().evaluation.state is State.IDLE
         assert watched.snapshot(later=11.0).evaluation == UNREACHABLE
+
+    def test_of_an_engine_with_one_poll_is_unknown_however_busy_it_is(self, watched, good):
+        watched.poll(good(1))
+        assert watched.snapshot().evaluation.state is State.UNKNOWN
+        watched.poll(good(2))
+        assert watched.snapshot().evaluation.state is State.ACTIVE
 
     def test_uses_the_present_assumptions(self, watched, good):
         for n in range(20):

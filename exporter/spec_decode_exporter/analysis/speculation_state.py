@@ -22,7 +22,7 @@ class State(StrEnum):
     DISABLED = "disabled"
     """The engine does not speculate."""
     UNKNOWN = "unknown"
-    """Not known yet: it counts drafts without speculation too, and has decoded almost nothing."""
+    """Not known yet: one poll, or a front end that always counts drafts, and has hardly decoded."""
     IDLE = "idle"
     """No drafts and no running requests."""
     ACTIVE = "active"
@@ -59,7 +59,7 @@ def state(
     """
     if not reachable:
         return State.UNREACHABLE
-    if undecided:
+    if undecided or (speculates and not window.seconds):
         return State.UNKNOWN
     if not speculates:
         return State.DISABLED

@@ -22,4 +22,4 @@ def config_warnings(config: Config) -> Iterator[tuple[str, str]]:
 def _unknown_method(method: str) -> str:
     near = difflib.get_close_matches(method.strip("[] ").lower(), METHODS, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(METHODS)}"
-    return f"{method!r} is not a method of vLLM that the exporter knows, so its typical cost is that of any; {hint}"
+    return f"{method!r} is no method of vLLM that the exporter knows, so its typical cost is wide; {hint}"

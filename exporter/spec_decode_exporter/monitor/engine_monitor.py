@@ -324,7 +324,10 @@ class EngineMonitor:
         """Return the state by the counters alone."""
         if not self.history.speculates:
             return State.UNKNOWN if self.history.is_undecided else State.DISABLED
-        return State.ACTIVE if self._present()[-1][Counter.DRAFTS] else State.IDLE
+        longest = self._present()[-1]
+        if not longest.seconds:
+            return State.UNKNOWN
+        return State.ACTIVE if longest[Counter.DRAFTS] else State.IDLE
 
     def _evaluate_in_time(self, moment: float) -> list[Event]:
         """Conclude every few seconds, independent of readers, and return the events."""

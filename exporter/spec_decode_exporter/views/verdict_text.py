@@ -24,7 +24,7 @@ from spec_decode_exporter.window.ledger import Window
 
 STATES: Final = {
     State.DISABLED: "The engine does not speculate.",
-    State.UNKNOWN: "Not known yet: its first requests will show whether it speculates.",
+    State.UNKNOWN: "Not known yet: it needs a second poll and, behind vLLM's Rust front end, requests.",
     State.IDLE: "Nothing is running, so nothing is drafted.",
     State.STALLED: "It drafted before, and does not now though it should.",
     State.UNREACHABLE: "The engine was absent for too long: its state is unknown.",
@@ -184,7 +184,7 @@ def _between(estimate: Estimate | None, window: Window) -> str:
 
 _COLLECT: Final = {
     State.DISABLED: "Nothing to advise: it does not speculate.",
-    State.UNKNOWN: "No advice yet: its first requests show whether it speculates.",
+    State.UNKNOWN: "No advice yet: too little is known.",
     State.IDLE: "Nothing to advise: nothing runs.",
     State.UNREACHABLE: "Nothing to advise: it is absent.",
 }

@@ -22,7 +22,7 @@ _STATES: Final[Mapping[str, str]] = {
     "idle": "nothing runs",
     "stalled": "it no longer drafts",
     "disabled": "it does not speculate",
-    "unknown": "it is not known yet whether it speculates",
+    "unknown": "its state is not known yet",
     "unreachable": "it is unreachable",
 }
 _CAUSES: Final[Mapping[str, str]] = {

@@ -22,7 +22,8 @@ _MAX_SECONDS: Final = 86_400.0
 _STATES: Final[Mapping[State, str]] = {
     State.DISABLED: "The server was started without speculation (vLLM's --speculative-config), or does not "
     "count it: there is nothing to evaluate.",
-    State.UNKNOWN: "vLLM's Rust front end shows speculation with the first draft: send a few requests.",
+    State.UNKNOWN: "One poll says nothing, and vLLM's Rust front end shows speculation with its first draft: "
+    "observe longer, and send a few requests.",
     State.IDLE: "No request ran. Observe while there is traffic, or send some.",
     State.UNREACHABLE: "The server went away. The figures are of the time until then.",
 }
