@@ -28,6 +28,8 @@ REQUESTS = Scope(("job", "instance", "model_name", "request_type"))
 _KEY = (*PLACE, "instance", "model_name", "request_type", "temperature")
 """What tells one group of requests from another in a table."""
 _MODEL = (*PLACE, "instance", "model_name")
+_BUCKET = ("model_name", "prompt_tokens")
+_NO_PROMPTS = "no sender reports the tokens of its prompts"
 _LONG = "$long"
 _NOT_SENT = "No requests are sent: see `requests` in the exporter's configuration."
 _BY_NAME = style.by_name()
@@ -255,6 +257,65 @@ def _times() -> Panel:
     )
 
 
+def _prompt(metric: str, **matchers: str) -> str:
+    """Return a metric by the length of the prompt; it covers the longest window of the exporter."""
+    return by(_BUCKET, FLEET(f"spec_decode_prompt_{metric}", **matchers))
+
+
+def _prompt_lines(title: str, description: str, metric: str, unit: str, **matchers: str) -> Panel:
+    """Return a line of each model and bucket, with its bounds if the metric has some."""
+    return lines(
+        title,
+        description,
+        [Query(_prompt(metric, **matchers), "{{model_name}} {{prompt_tokens}}")],
+        Look(unit=unit, least=0, decimals=2, colour=_BY_NAME, no_value=_NO_PROMPTS),
+    )
+
+
+def _prompts() -> list[Panel]:
+    return [
+        _prompt_lines(
+            "Acceptance length by prompt tokens",
+            "Mean tokens of a draft, bonus token included, over the requests of a bucket of prompt lengths. "
+            "A draft model may be bad beyond the context that it was trained for: 2.3 at 2,000 tokens, 1.1 "
+            "at 20,000.",
+            "acceptance_length_tokens",
+            "none",
+        ),
+        _prompt_lines(
+            "Speed-up by prompt tokens",
+            "Estimated decoding speed relative to no speculation; below 1 these prompts are slower. Empty "
+            "without a known cost.",
+            "speedup_ratio",
+            "none",
+        ),
+        _prompt_lines(
+            "Time to first token by prompt tokens",
+            "Median over the requests of a bucket. A draft model reads the prompt too.",
+            "time_to_first_token_seconds",
+            "s",
+            percentile="p50",
+        ),
+        _prompt_lines(
+            "Cached share by prompt tokens",
+            "Share of the prompt tokens from the prefix cache. Some methods lose the cache: then it is 0, "
+            "and the first token of a repeated prompt comes late.",
+            "cached_ratio",
+            "percentunit",
+        ),
+    ]
+
+
+def _falls() -> Panel:
+    return timeline(
+        "Acceptance falls with the context",
+        "Whether long prompts have a lower acceptance length than short ones, by more than 15 % even by the "
+        "95 % bounds.",
+        [Query(by(_MODEL, FLEET("spec_decode_acceptance_falls_with_prompt")), "{{model_name}}")],
+        Look(unit="none", words=style.FALLS, no_value=_NO_PROMPTS),
+    )
+
+
 def _mixed() -> list[Panel]:
     finding = timeline(
         "Mixed workload, and since when",
@@ -341,7 +402,7 @@ def _kept() -> Panel:
 
 def requests() -> dashboard.Dashboard:
     """Return the dashboard about single requests."""
-    rates, mixed, sent = _rates(), _mixed(), _sent()
+    rates, mixed, sent, prompts = _rates(), _mixed(), _sent(), _prompts()
     return board(
         UID,
         "Speculative decoding / Requests",
@@ -375,6 +436,14 @@ def requests() -> dashboard.Dashboard:
             Section(
                 [Band(9, [(12, _heat()), (12, mixed[1])]), Band(8, [(12, mixed[0]), (12, _pathological())])],
                 "What the average hides",
+            ),
+            Section(
+                [
+                    Band(9, [(12, one) for one in prompts[:2]]),
+                    Band(9, [(12, one) for one in prompts[2:]]),
+                    Band(5, [(24, _falls())]),
+                ],
+                "By prompt length",
             ),
             Section([Band(8, [(8, one) for one in (*sent, _kept())])], "What is sent"),
         ],

@@ -113,6 +113,7 @@ EFFECTS: Words = (
     Word("loses", "loses", Colour.HARM),
 )
 MIXED: Words = (Word("0", "one kind", Colour.GOOD), Word("1", "mixed", Colour.BAD))
+FALLS: Words = (Word("0", "steady", Colour.GOOD), Word("1", "falls", Colour.BAD))
 DROPPED: Words = (Word("0", "steady", Colour.GOOD), Word("1", "dropped", Colour.HARM))
 
 TIMES = "suffix:\u00d7"

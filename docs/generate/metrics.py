@@ -133,6 +133,7 @@ _LABELS: Final = {
     "baseline": "the arm that the others are compared with",
     "request_type": "the sender's name of this kind of work; `unknown` without one, `other` "
     "beyond `requests.types`",
+    "prompt_tokens": "the bucket of `requests.prompt_tokens`, such as `to 4000` or `above 64000`",
     "temperature": "the bucket of `requests.temperatures`, such as `0`, `to 0.3` or `above 1`; `unknown` "
     "if the request leaves it to the server, `other` beyond `requests.groups`",
     "effect": _values(Effect),

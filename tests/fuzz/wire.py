@@ -41,8 +41,10 @@ def _check_request(request: RequestRecord) -> None:
         assert name.isprintable()
         assert len(name) <= MAX_NAME_CHARACTERS
     assert request.user == "" or len(request.user) == 16
-    for number in (request.temperature, request.decode_seconds, request.completion_tokens):
+    prompt = (request.first_token_seconds, request.prompt_tokens, request.cached_tokens)
+    for number in (request.temperature, request.decode_seconds, request.completion_tokens, *prompt):
         assert number is None or 0 <= number < _MOST
+    assert (request.cached_tokens or 0) <= (request.prompt_tokens or 0)
     assert all(type(value) is not dict for value in dataclasses.astuple(request))
 
 
@@ -51,6 +53,7 @@ SENT = Harness(
     (
         "model", "metrics", "speculative_decoding", "num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens",
         "num_spec_tokens", "acceptance_histogram", "generation_time_ms", "usage", "completion_tokens", "request_type",
+        "prompt_tokens", "prompt_tokens_details", "cached_tokens", "time_to_first_token_ms",
         "temperature", "n", "stream", "target", "user", "NaN", "1e400", "[", "]", "{", "}", ",", "\n", '"', "\\ud800",
     ),
     json=True,

@@ -24,12 +24,15 @@ from spec_decode_exporter.requests.group_totals import (
     HistogramCounter,
 )
 from spec_decode_exporter.requests.request_findings import (
+    ContextFall,
     Effect,
     GroupFindings,
     GroupKey,
     GroupTotals,
     ModelFindings,
     Percentiles,
+    PromptBucket,
+    PromptFindings,
     RequestFindings,
     RequestHistogram,
     RequestTotals,
@@ -68,6 +71,24 @@ SINCE = GroupTotals(
 )
 
 
+PROMPTS = PromptFindings(
+    "llama",
+    [
+        PromptBucket(
+            "to 4000",
+            2000.0,
+            0.5,
+            Estimate(2.3, 2.2, 2.4, 0.05),
+            Percentiles(0.1, 0.2, 0.4),
+            SUMMARY,
+            Effect.GAINS,
+        ),
+        PromptBucket("above 64000", 70_000.0, None, None, None, NOTHING, Effect.UNCLEAR),
+    ],
+    ContextFall(2000.0, 2.3, 20_000.0, 1.08),
+)
+
+
 def model(summary=SUMMARY, *, mixed=True):
     return ModelFindings("llama", summary, None, mixed, ())
 
@@ -81,6 +102,7 @@ def found(**changes):
             "windows": windows,
             "since_start": {CHAT: SINCE},
             "users": [UserFindings("3f2a", "llama", SUMMARY)],
+            "prompts": [PROMPTS],
             "taken": 50,
             "bodies": 6,
             "refused": {Refusal.WITHOUT_METRICS: 4},
@@ -208,19 +230,31 @@ class TestNumberOfSeries:
             request = RequestRecord(
                 f"m{model_name}", 30, 120, 60, 4, f"t{kind}", temperature, user=f"u{kind}"
             )
-            board.take(replace(request, completion_tokens=90, decode_seconds=1.0), 0.0)
+            times = {"decode_seconds": 1.0, "first_token_seconds": 0.1}
+            for tokens in (500, 2000, 9000, 20_000, 90_000):
+                prompt = {"prompt_tokens": tokens, "cached_tokens": 100}
+                board.take(replace(request, completion_tokens=90, **times, **prompt), 0.0)
         return board
 
-    async def test_the_defaults_allow_6422_at_most_and_882_of_users(self, board):
-        """Two windows. Every group has all its 76, every model its 12."""
+    async def test_the_defaults_allow_7598_at_most_and_882_of_users(self, board):
+        """Two windows. Every group has all its 76, every model its 12, and 56 by the length of the prompt."""
         cost = Cost(0.1, 0.1, CostSource.CONFIGURED, None)
         findings = await board.findings((30.0, 300.0), 1.0, lambda *_: cost)
         groups, models = len(findings.since_start), len(findings.windows["5m"].models)
         assert (groups, models) == (60 + 21, 20 + 1)
         samples = [sample for family in families(findings) for sample in family.samples]
         of_users = [sample for sample in samples if "user" in sample.labels]
-        assert len(samples) - len(of_users) <= 81 * 76 + 21 * 12 + 2 + 12 == 6422
+        assert len(samples) - len(of_users) <= 81 * 76 + 21 * (12 + 5 * 11 + 1) + 2 + 12 == 7598
+        of_prompts = [sample for sample in samples if "prompt_tokens" in sample.labels]
+        assert len({sample.labels["prompt_tokens"] for sample in of_prompts}) == 5
         assert len(of_users) <= 2 * 21 * 21 == 882
+
+    def test_a_bucket_of_prompts_is_11_and_their_finding_1(self):
+        bucket = found(windows={}, since_start={}, users=(), refused={}, folded={}, prompts=())
+        others = sum(len(family.samples) for family in families(bucket))
+        one = replace(PROMPTS, buckets=PROMPTS.buckets[:1])
+        samples = sum(len(family.samples) for family in families(replace(bucket, prompts=[one])))
+        assert samples == others + 11 + 1
 
     def test_a_group_is_76_and_a_model_12(self):
         """Limits of the defaults: a change of the table must consider decision 10."""
@@ -230,6 +264,6 @@ class TestNumberOfSeries:
         }
         since = GroupTotals(SINCE.totals, *(HistogramCounter(bounds).snapshot() for bounds in BOUNDS))
         findings = found(
-            windows=windows, since_start={CHAT: since}, users=(), folded=dict.fromkeys("abcd", 0)
+            windows=windows, since_start={CHAT: since}, users=(), prompts=(), folded=dict.fromkeys("abcd", 0)
         )
         assert sum(len(family.samples) for family in families(findings)) == 76 + 12 + 2 + 13

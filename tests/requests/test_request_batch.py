@@ -43,7 +43,11 @@ RECORD = {
             "num_spec_tokens": 4,
         },
     },
-    "usage": {"prompt_tokens": 9, "completion_tokens": 120},
+    "usage": {
+        "prompt_tokens": 9,
+        "completion_tokens": 120,
+        "prompt_tokens_details": {"cached_tokens": 4, "created_cache_tokens": 5},
+    },
     "request_type": "chat",
     "temperature": 0.7,
     "n": 1,
@@ -103,6 +107,9 @@ def test_a_record_becomes_a_request_and_other_keys_are_ignored():
             stream=True,
             completion_tokens=120,
             decode_seconds=0.9,
+            first_token_seconds=pytest.approx(0.0123),
+            prompt_tokens=9,
+            cached_tokens=4,
             target="chat-0",
         )
     ]
@@ -121,10 +128,24 @@ def test_only_the_model_and_its_metrics_are_required():
 
 @pytest.mark.parametrize(
     "path", ["usage", "request_type", "temperature", "n", "stream", "target", "user", "metrics.generation_time_ms",
-             "usage.completion_tokens", "metrics.speculative_decoding.acceptance_histogram"]
+             "usage.completion_tokens", "usage.prompt_tokens_details", "usage.prompt_tokens_details.cached_tokens",
+             "metrics.time_to_first_token_ms", "metrics.speculative_decoding.acceptance_histogram"]
 )  # fmt: skip
 def test_optional_fields_may_be_null(path):
     assert batch_of(changed(path, None)).requests == batch_of(without(path)).requests != []
+
+
+def test_a_prompt_cannot_have_more_cached_tokens_than_tokens():
+    assert batch_of(changed(CACHED, 9)).requests[0].cached_tokens == 9
+    for record in (changed(CACHED, 10), without("usage.prompt_tokens")):
+        reason, detail = refusal_of(record)
+        assert reason is Refusal.CONTRADICTORY
+        assert detail == "more prompt tokens are cached than usage.prompt_tokens"
+
+
+def test_times_of_several_sequences_are_unknown():
+    (request,) = batch_of(changed("n", 2)).requests
+    assert (request.first_token_seconds, request.decode_seconds) == (None, None)
 
 
 def test_an_array_and_lines_are_equivalent():
@@ -195,7 +216,10 @@ def test_contradictory_numbers_are_refused(path, value, expected):
 COUNTS = [f"{SPECULATION}.{name}" for name in ("num_spec_steps", "num_draft_tokens", "num_spec_tokens")]
 
 
-@pytest.mark.parametrize("path", [*COUNTS, "n", "usage.completion_tokens"])
+CACHED = "usage.prompt_tokens_details.cached_tokens"
+
+
+@pytest.mark.parametrize("path", [*COUNTS, "n", "usage.completion_tokens", "usage.prompt_tokens", CACHED])
 @pytest.mark.parametrize(
     "value", [-1, 2**63, 10**400, 0.5, math.nan, math.inf, -math.inf, 1e300, True, "4", [], {}]
 )
@@ -211,6 +235,8 @@ def test_a_value_that_is_not_a_count_is_malformed(path, value):
         ("metrics.speculative_decoding.num_spec_tokens", MAX_DRAFT_LENGTH),
         ("metrics.speculative_decoding.num_spec_steps", MAX_STEPS),
         ("usage.completion_tokens", MAX_STEPS),
+        ("usage.prompt_tokens", MAX_STEPS),
+        ("metrics.time_to_first_token_ms", 1000 * MAX_SECONDS),
         ("metrics.generation_time_ms", 1000 * MAX_SECONDS),
     ],
 )
@@ -268,6 +294,7 @@ def test_a_name_is_a_short_printable_string(path, value, detail):
         ),
         (changed("stream", 1), "stream is neither true nor false"),
         (changed("usage", "x"), "usage is not an object"),
+        (changed("usage.prompt_tokens_details", [4]), "usage.prompt_tokens_details is not an object"),
         (None, "is not an object"),
         (7, "is not an object"),
         (SECRET, "is not an object"),
@@ -386,7 +413,7 @@ ANYTHING = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(), inner, max_size=3)),
     max_leaves=5,
 )
-PATHS = ["model", "metrics", SPECULATION, *COUNTS, f"{SPECULATION}.acceptance_histogram", "usage", "temperature",
+PATHS = ["usage.prompt_tokens", CACHED, "metrics.time_to_first_token_ms", "model", "metrics", SPECULATION, *COUNTS, f"{SPECULATION}.acceptance_histogram", "usage", "temperature",
          "request_type", "n", "stream", "target", "user", "choices", "messages", "prompt"]  # fmt: skip
 
 

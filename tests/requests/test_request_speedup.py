@@ -14,11 +14,11 @@ from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.step_cost import StepCost
 from spec_decode_exporter.requests.group_totals import RequestGroup
+from spec_decode_exporter.requests.ratio_estimate import MIN_REQUESTS
 from spec_decode_exporter.requests.request_aggregate import sums
 from spec_decode_exporter.requests.request_findings import Effect, GroupKey
 from spec_decode_exporter.requests.request_record import RequestRecord
 from spec_decode_exporter.requests.request_speedup import (
-    MIN_REQUESTS,
     effect,
     speedup_estimate,
 )

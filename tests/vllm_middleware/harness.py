@@ -27,7 +27,12 @@ METRICS = {
     "tokens_per_second": 102.2,
     "speculative_decoding": SPECULATION,
 }
-USAGE = {"prompt_tokens": 7, "total_tokens": 17, "completion_tokens": 10}
+USAGE = {
+    "prompt_tokens": 7,
+    "total_tokens": 17,
+    "completion_tokens": 10,
+    "prompt_tokens_details": {"cached_tokens": 4, "created_cache_tokens": 0},
+}
 
 
 def start(status=200, kind=b"application/json", headers=()):

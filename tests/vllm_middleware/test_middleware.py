@@ -32,7 +32,8 @@ from tests.vllm_middleware.harness import (
 )
 
 GONE = {"type": "http.disconnect"}
-RECORD = {"model": "tiny", "metrics": METRICS, "usage": {"completion_tokens": 10}, "temperature": 0.5}
+TOKENS = {"completion_tokens": 10, "prompt_tokens": 7, "prompt_tokens_details": {"cached_tokens": 4}}
+RECORD = {"model": "tiny", "metrics": METRICS, "usage": TOKENS, "temperature": 0.5}
 
 
 def reported(app, exporter, now=0.0):
@@ -456,7 +457,7 @@ async def test_a_request_without_speculation_is_reported_without_metrics(wrap, e
     """The exporter counts them: several sequences, or a stream without usage."""
     app = await same(wrap, *json_exchange(b'{"n":2}', answer(None)))
     assert reported(app, exporter) == [
-        {"model": "tiny", "metrics": {}, "usage": {"completion_tokens": 10}, "n": 2, "stream": False}
+        {"model": "tiny", "metrics": {}, "usage": TOKENS, "n": 2, "stream": False}
     ]
 
 

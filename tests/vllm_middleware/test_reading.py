@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 from hypothesis import given
@@ -345,3 +346,26 @@ def test_a_tail_has_the_last_bytes_and_at_most_one_more_piece(pieces, limit):
     text = ending.take()
     assert whole.endswith(text)
     assert (size, ending.size, ending.take()) == (len(text), 0, b"")
+
+
+@pytest.mark.parametrize(
+    ("usage", "taken"),
+    [
+        (None, {}),
+        ([], {}),
+        ("usage", {}),
+        ({}, {}),
+        ({"prompt_tokens": 7, "total_tokens": 9}, {"prompt_tokens": 7}),
+        ({"prompt_tokens": True, "completion_tokens": "10"}, {}),
+        ({"prompt_tokens": math.inf, "completion_tokens": 10}, {"completion_tokens": 10}),
+        ({"prompt_tokens_details": None}, {}),
+        ({"prompt_tokens_details": [4]}, {}),
+        ({"prompt_tokens_details": {"cached_tokens": None}}, {}),
+        (
+            {"prompt_tokens_details": {"cached_tokens": 4, "audio_tokens": 1}},
+            {"prompt_tokens_details": {"cached_tokens": 4}},
+        ),
+    ],
+)
+def test_only_the_numbers_of_tokens_of_a_usage_are_taken(usage, taken):
+    assert inside.only_usage(usage) == taken

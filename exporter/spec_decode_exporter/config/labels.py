@@ -58,6 +58,7 @@ RESERVED_LABELS: Final = frozenset(
         "state",
         "target",
         "temperature",
+        "prompt_tokens",
         "tokens",
         "user",
         "verdict",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Self, TypeVar
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
@@ -14,12 +14,16 @@ MIN_SALT: Final = 16
 """Bytes of a salt: a shorter one could be guessed, and with it the users."""
 
 
-def _ascending(bounds: tuple[float, ...]) -> tuple[float, ...]:
+Number = TypeVar("Number", int, float)
+
+
+def _ascending(bounds: tuple[Number, ...]) -> tuple[Number, ...]:
     if list(bounds) != sorted(set(bounds)):
         raise ValueError("do not ascend; write each bound once, the lowest first")
     return bounds
 
 
+PromptBound = Annotated[int, Field(ge=1, le=10_000_000)]
 Bound = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 
 
@@ -77,6 +81,12 @@ class RequestSettings(Section):
         description="Upper bounds of the temperature buckets, the values of the label `temperature`.",
         max_length=12,
     )
+    prompt_tokens: Annotated[tuple[PromptBound, ...], NotEmpty, AfterValidator(_ascending)] = Field(
+        default=(1_000, 4_000, 16_000, 64_000),
+        description="Upper bounds of the buckets of prompt lengths, in tokens, the values of the label "
+        "`prompt_tokens`. Each bucket of a model has up to 11 series.",
+        max_length=12,
+    )
     models: Annotated[int, Field(ge=1, le=200)] = Field(
         default=20,
         description="The maximum number of models with their own series, by requests; the others are "
@@ -94,7 +104,7 @@ class RequestSettings(Section):
     )
     keep: Annotated[int, Field(ge=100, le=1_000_000)] = Field(
         default=20_000,
-        description="The maximum number of requests in the windows, about 200 bytes each; the oldest are "
+        description="The maximum number of requests in the windows, about 230 bytes each; the oldest are "
         "dropped.",
     )
     rate: Annotated[int, Field(ge=1, le=100_000)] = Field(

@@ -12,6 +12,7 @@ from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.metrics.metric import Metric, MetricKind, Numbers, Read
+from spec_decode_exporter.metrics.prompt_metrics import PERCENTILES, PROMPT_METRICS
 from spec_decode_exporter.requests.request_findings import (
     Effect,
     GroupKey,
@@ -25,7 +26,6 @@ from spec_decode_exporter.requests.request_findings import (
 from spec_decode_exporter.requests.request_record import Refusal
 
 _GROUP: Final = ("model_name", "request_type", "temperature")
-_PERCENTILES: Final = ("p10", "p50", "p90")
 
 _row: partial[Metric[RequestFindings]] = partial(Metric, group=Group.REQUESTS)
 _counter = partial(_row, kind=MetricKind.COUNTER, labels=_GROUP)
@@ -91,7 +91,7 @@ def _each_percentile(which: Callable[[Summary], Percentiles | None]) -> Read[Req
 
 def _spread(labels: tuple[str, ...], percentiles: Percentiles | None) -> Numbers:
     if percentiles is not None:
-        for name, value in zip(_PERCENTILES, astuple(percentiles), strict=True):
+        for name, value in zip(PERCENTILES, astuple(percentiles), strict=True):
             yield (*labels, name), value
 
 
@@ -295,6 +295,7 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
         source=_SPECULATION,
         read=_each_user(_acceptance_ratio),
     ),
+    *PROMPT_METRICS,
     _own(
         "spec_decode_exporter_requests_taken_total",
         help="Received and counted requests; absent if the exporter receives none.",

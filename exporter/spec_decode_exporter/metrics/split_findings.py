@@ -1,4 +1,4 @@
-"""Split request findings by group, model and user."""
+"""Split request findings by group, model, prompts of a model, and user."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Named = tuple[Mapping[str, str], RequestFindings]
 
 
 def single_parts(findings: RequestFindings) -> Iterator[Named]:
-    """Yield the findings of each group, model and user alone."""
+    """Yield the findings of each group, model, prompts of a model, and user alone."""
     groups: dict[GroupKey, dict[str, GroupFindings]] = {key: {} for key in findings.since_start}
     models: dict[str, dict[str, ModelFindings]] = {}
     for name, window in findings.windows.items():
@@ -36,9 +36,14 @@ def single_parts(findings: RequestFindings) -> Iterator[Named]:
         yield {"model_name": model_name}, _only(findings, windows)
     for user in findings.users:
         yield {"model_name": user.model_name, "user": user.user}, _only(findings, {}, users=(user,))
+    for prompts in findings.prompts:
+        yield (
+            {"model_name": prompts.model_name, "by": "prompt_tokens"},
+            _only(findings, {}, prompts=(prompts,)),
+        )
 
 
 def _only(
     findings: RequestFindings, windows: Mapping[str, WindowFindings], **more: object
 ) -> RequestFindings:
-    return replace(findings, **{"windows": windows, "since_start": {}, "users": (), **more})  # type: ignore[arg-type]
+    return replace(findings, **{"windows": windows, "since_start": {}, "users": (), "prompts": (), **more})  # type: ignore[arg-type]

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from math import erf, isnan, sqrt
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.requests.request_speedup import MIN_REQUESTS
+from spec_decode_exporter.requests.ratio_estimate import MIN_REQUESTS
 
 MIN_TOKENS: Final = 32
 """Tokens of an answer after the first; the acceptance of a shorter request is mostly chance."""

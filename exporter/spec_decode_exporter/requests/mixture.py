@@ -27,8 +27,8 @@ from itertools import accumulate, pairwise
 from math import sqrt
 from typing import Final
 
+from spec_decode_exporter.requests.ratio_estimate import MIN_REQUESTS
 from spec_decode_exporter.requests.request_findings import Modes
-from spec_decode_exporter.requests.request_speedup import MIN_REQUESTS
 
 Accepted = tuple[float, int]
 """A request's share A/T, and its drafts D."""

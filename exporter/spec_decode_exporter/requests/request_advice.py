@@ -7,13 +7,10 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.requests.below_break_even import MIN_TOKENS
+from spec_decode_exporter.requests.ratio_estimate import MIN_REQUESTS
 from spec_decode_exporter.requests.request_aggregate import RequestSums
 from spec_decode_exporter.requests.request_findings import OTHER, UNKNOWN, Effect, GroupKey, Modes, Summary
-from spec_decode_exporter.requests.request_speedup import (
-    MIN_REQUESTS,
-    effect,
-    speedup_estimate,
-)
+from spec_decode_exporter.requests.request_speedup import effect, speedup_estimate
 
 MAX_NAMED: Final = 3
 """Groups that one sentence names; the page and the metrics show all."""

@@ -176,6 +176,44 @@ class UserFindings:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptBucket:
+    """Requests of one model with about the same length of the prompt, in the longest window."""
+
+    prompt_tokens: str
+    """The bucket's label: ``to 1000``, ``to 4000``, …, ``above 64000``."""
+    mean_prompt_tokens: float
+    cached_ratio: float | None
+    """Share of the prompt tokens that the prefix cache had, of requests that report it."""
+    acceptance_length: Estimate | None
+    """1 + ΣA/ΣD with bounds from the variance between requests; None of too few requests."""
+    time_to_first_token_seconds: Percentiles | None
+    summary: Summary
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class ContextFall:
+    """The acceptance length is significantly lower (95 %) with long prompts than with short ones."""
+
+    short_tokens: float
+    """Mean prompt tokens of the shortest bucket with enough requests."""
+    short_length: float
+    """Its acceptance length."""
+    long_tokens: float
+    long_length: float
+
+
+@dataclass(frozen=True, slots=True)
+class PromptFindings:
+    """Requests of one model by the length of the prompt, in the longest window."""
+
+    model_name: str
+    buckets: Sequence[PromptBucket]
+    """Ascending; without empty ones."""
+    fall: ContextFall | None
+
+
+@dataclass(frozen=True, slots=True)
 class RequestFindings:
     """All findings about requests at one moment."""
 
@@ -184,6 +222,8 @@ class RequestFindings:
     """By the ``window`` label."""
     since_start: Mapping[GroupKey, GroupTotals] = field(default_factory=dict)
     users: Sequence[UserFindings] = ()
+    prompts: Sequence[PromptFindings] = ()
+    """Models whose senders report prompt tokens, in the longest window."""
     taken: int = 0
     """Requests counted since the start."""
     bodies: int = 0

@@ -16,7 +16,7 @@ MAX_NAME_CHARACTERS: Final = 256
 MAX_DRAFT_LENGTH: Final = 1000
 """K; real methods draft fewer than 100. A larger value would dominate the totals until a restart."""
 MAX_STEPS: Final = 10_000_000
-"""D and G: several times the context length of any model."""
+"""D, G and the prompt: several times the context length of any model."""
 MAX_SECONDS: Final = 1e6
 """From the first token to the last: eleven days."""
 MAX_MILLISECONDS: Final = 1000 * MAX_SECONDS
@@ -50,6 +50,12 @@ class RequestRecord:
     """G, the first token included."""
     decode_seconds: float | None = None
     """``generation_time_ms``: from the first token to the last."""
+    first_token_seconds: float | None = None
+    """``time_to_first_token_ms``: from the arrival to the first token."""
+    prompt_tokens: int | None = None
+    """``usage.prompt_tokens``."""
+    cached_tokens: int | None = None
+    """``usage.prompt_tokens_details.cached_tokens``: prompt tokens from the prefix cache."""
     target: str = ""
     """The target that served the request; empty if the sender does not know it."""
     user: str = ""
@@ -100,10 +106,11 @@ def parse_record(record: object, hash_user: Callable[[str], str]) -> RequestReco
     metrics = _member(record, "metrics", "metrics") or _raise_without_metrics()
     speculation = _member(metrics, "speculative_decoding", _SPECULATION) or _raise_without_metrics()
     usage = _member(record, "usage", "usage")
-    milliseconds = _number(metrics, "generation_time_ms", "metrics.generation_time_ms", _MAX_NUMBER)
     completion_tokens = _count(usage, "completion_tokens", "usage.completion_tokens") if usage else None
     _check_possible("usage.completion_tokens", completion_tokens, MAX_STEPS)
-    _check_possible("metrics.generation_time_ms", milliseconds, MAX_MILLISECONDS)
+    decode_seconds = _seconds(metrics, "generation_time_ms")
+    first_token_seconds = _seconds(metrics, "time_to_first_token_ms")
+    prompt_tokens, cached_tokens = _prompt(usage or {})
     return RequestRecord(
         model_name=model_name,
         **_counts(speculation),
@@ -111,10 +118,32 @@ def parse_record(record: object, hash_user: Callable[[str], str]) -> RequestReco
         temperature=_number(record, "temperature", "temperature", _MAX_TEMPERATURE),
         stream=_flag(record, "stream"),
         completion_tokens=completion_tokens if is_single else None,
-        decode_seconds=None if milliseconds is None or not is_single else milliseconds / 1000,
+        decode_seconds=decode_seconds if is_single else None,
+        first_token_seconds=first_token_seconds if is_single else None,
+        prompt_tokens=prompt_tokens,
+        cached_tokens=cached_tokens,
         target=_name(record, "target"),
         user=hash_user(_user(record)),
     )
+
+
+def _prompt(usage: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Return the tokens of the prompt, and those of them that the prefix cache had."""
+    details = _member(usage, "prompt_tokens_details", "usage.prompt_tokens_details") or {}
+    prompt = _count(usage, "prompt_tokens", "usage.prompt_tokens")
+    cached = _count(details, "cached_tokens", "usage.prompt_tokens_details.cached_tokens")
+    _check_possible("usage.prompt_tokens", prompt, MAX_STEPS)
+    if cached is not None and cached > (prompt or 0):
+        raise _contradictory("more prompt tokens are cached than usage.prompt_tokens")
+    return prompt, cached
+
+
+def _seconds(metrics: Mapping[str, Any], key: str) -> float | None:
+    """Return a time of vLLM's ``metrics``, which are in milliseconds."""
+    path = f"metrics.{key}"
+    milliseconds = _number(metrics, key, path, _MAX_NUMBER)
+    _check_possible(path, milliseconds, MAX_MILLISECONDS)
+    return None if milliseconds is None else milliseconds / 1000
 
 
 def _counts(speculation: Mapping[str, Any]) -> dict[str, int]:

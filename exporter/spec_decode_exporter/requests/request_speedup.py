@@ -2,13 +2,8 @@
 
 A request of D drafts with T tokens gave G - 1 tokens after the first in S decode steps (``request_steps``).
 They took y = S + c0·D + c·T plain decode steps (see ``analysis/speedup``), or S·(1 + c0) + c·T if every step
-pays the fixed cost. Over n requests the speed-up is m = Σx / Σy with x = G - 1, a ratio estimator (Cochran,
-*Sampling Techniques*, 1977, section 6.3). Its standard error is
-
-    s = √(n/(n - 1) · Σ (x - m·y)²) / Σy
-
-The bounds are Student's t with n - 1 degrees of freedom. Whole requests are the sample. So correlation within
-a request does not make the bounds too narrow; correlation between requests of one conversation does.
+pays the fixed cost. Over n requests the speed-up is Σx / Σy with x = G - 1, a ratio estimator
+(``ratio_estimate``).
 
 If the cost is an interval, the lower bound is that at its highest corner, and the upper bound that at its
 lowest.
@@ -18,19 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from math import sqrt
 from operator import lt, mul
 from typing import Final
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.statistics.student_t import t_quantile
 from spec_decode_exporter.figures.decode_work import DraftCost
 from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.requests.ratio_estimate import RatioSums, ratio_estimate
 from spec_decode_exporter.requests.request_findings import Effect
-
-MIN_REQUESTS: Final = 30
-"""Below, the error of a ratio estimator is itself unknown (Cochran, section 6.8)."""
 
 RequestWork = tuple[int, int, int, int]
 """Tokens after the first, steps S, D and T of a request."""
@@ -143,7 +134,7 @@ def _plain_sums(xs: Sequence[float], ys: Sequence[float]) -> PlainSteps:
 
 
 def speedup_estimate(sums: SpeedupSums) -> Estimate | None:
-    """Return the speed-up with its bounds; None for fewer than ``MIN_REQUESTS``."""
+    """Return the speed-up with its bounds; None for fewer than ``ratio_estimate.MIN_REQUESTS``."""
     estimate = _estimate(sums, sums.plain)
     low, high = _estimate(sums, sums.low), _estimate(sums, sums.high)
     if estimate is None or low is None or high is None:
@@ -152,15 +143,7 @@ def speedup_estimate(sums: SpeedupSums) -> Estimate | None:
 
 
 def _estimate(sums: SpeedupSums, plain: PlainSteps) -> Estimate | None:
-    number = sums.requests
-    if number < MIN_REQUESTS or not plain.y:
-        return None
-    value = sums.x / plain.y
-    # The difference of large sums may be slightly negative.
-    squares = max(0.0, sums.xx - 2 * value * plain.xy + value * value * plain.yy)
-    error = sqrt(number / (number - 1) * squares) / plain.y
-    half = t_quantile(number - 1) * error
-    return Estimate(value, max(0.0, value - half), value + half, error, number - 1)
+    return ratio_estimate(RatioSums(sums.requests, sums.x, sums.xx, plain.y, plain.xy, plain.yy))
 
 
 def effect(sums: SpeedupSums) -> Effect:

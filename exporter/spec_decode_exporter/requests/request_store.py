@@ -10,9 +10,11 @@ from typing import Final
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.requests.group_totals import RequestGroup
+from spec_decode_exporter.requests.prompt_lengths import prompt_findings
 from spec_decode_exporter.requests.request_findings import (
     GroupKey,
     GroupTotals,
+    PromptFindings,
     RequestFindings,
     UserFindings,
     WindowFindings,
@@ -52,6 +54,7 @@ class RequestStore:
         self._version: tuple[object, ...] = ()
         self._windows: dict[str, WindowFindings] = {}
         self._by_user: list[UserFindings] = []
+        self._by_prompt: list[PromptFindings] = []
         self._last = RequestFindings(enabled=settings.ingest)
 
     @property
@@ -98,6 +101,7 @@ class RequestStore:
                 windows=self._windows,
                 since_start=self._since_start(),
                 users=self._by_user,
+                prompts=self._by_prompt,
                 taken=self._taken,
                 refused=dict(self._refused),
                 folded=self._labels.folded(),
@@ -115,6 +119,7 @@ class RequestStore:
         rows = self._stored.since(now - self._longest)
         self._windows = await window_findings(rows, windows, now, self._whole_since(), inputs)
         self._by_user = await user_findings(rows, self._labels.user, inputs)
+        self._by_prompt = await prompt_findings(rows, self._settings.prompt_tokens, inputs)
         self._version = version
 
     def _since_start(self) -> dict[GroupKey, GroupTotals]:

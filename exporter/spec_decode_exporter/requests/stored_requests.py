@@ -1,4 +1,4 @@
-"""Stored requests of the windows, oldest first, by column: about 80 bytes each.
+"""Stored requests of the windows, oldest first, by column: about 100 bytes each.
 
 A request as an object takes ten times as much memory.
 """
@@ -20,6 +20,8 @@ from spec_decode_exporter.requests.request_steps import decoded_tokens
 
 MAX_POOLED_STRINGS: Final = 1024
 """Different strings in the pool."""
+UNKNOWN_TOKENS: Final = -1
+"""Stands for an unknown number of tokens."""
 
 
 def _integers() -> array[int]:
@@ -45,6 +47,10 @@ def _decoded_tokens(request: RequestRecord) -> int:
     return decoded_tokens(*counts, request.completion_tokens)
 
 
+def _tokens(number: int | None) -> int:
+    return UNKNOWN_TOKENS if number is None else number
+
+
 @dataclass(slots=True)
 class RequestRows:
     """Columns of requests, all of the same length."""
@@ -58,6 +64,11 @@ class RequestRows:
     """Tokens after the first."""
     seconds_per_token: array[float] | list[float] = field(default_factory=_numbers)
     """NaN if unknown."""
+    first_token_seconds: array[float] | list[float] = field(default_factory=_numbers)
+    """NaN if unknown."""
+    prompt_tokens: array[int] | list[int] = field(default_factory=_integers)
+    """``UNKNOWN_TOKENS`` if unknown, as are the cached tokens."""
+    cached_tokens: array[int] | list[int] = field(default_factory=_integers)
     pathologies: array[int] | list[int] = field(default_factory=_flags)
     groups: list[RequestGroup] = field(default_factory=list)
     targets: list[str] = field(default_factory=list)
@@ -81,6 +92,11 @@ class RequestRows:
         self.tokens.append(request.tokens)
         self.decoded_tokens.append(_decoded_tokens(request))
         self.seconds_per_token.append(_seconds_per_token(request))
+        self.first_token_seconds.append(
+            nan if request.first_token_seconds is None else request.first_token_seconds
+        )
+        self.prompt_tokens.append(_tokens(request.prompt_tokens))
+        self.cached_tokens.append(_tokens(request.cached_tokens))
         self.pathologies.append(pathology(request.drafts, request.draft_tokens, request.accepted_tokens))
         self.groups.append(group)
         self.targets.append(pooled(request.target))

@@ -20,7 +20,11 @@ def answer(model_name: str, tokens: int, request: SimulatedRequest, moment: floa
     record: Answer = {
         "model": model_name,
         "metrics": _metrics(tokens, request, moment),
-        "usage": {"prompt_tokens": request.prompt, "completion_tokens": request.output},
+        "usage": {
+            "prompt_tokens": request.prompt,
+            "prompt_tokens_details": {"cached_tokens": request.cached},
+            "completion_tokens": request.output,
+        },
         "n": 1,
         "stream": True,
     }

@@ -108,6 +108,7 @@ class RequestKind(ScenarioPart):
         default=None,
         description="Difference from the scenario's acceptance, also after a phase changed that.",
     )
+    prompts: Prompts | None = Field(default=None, description="Replaces the scenario's.")
     outputs: Outputs | None = Field(default=None, description="Replaces the scenario's.")
 
 

@@ -76,6 +76,7 @@ class Conditions:
         return replace(
             self,
             acceptance=_changed(self.acceptance, change),
+            prompts=kind.prompts or self.prompts,
             outputs=kind.outputs or self.outputs,
             glide=None if own_mean else self.glide,
         )

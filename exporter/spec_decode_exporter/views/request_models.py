@@ -7,7 +7,12 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from spec_decode_exporter.requests.request_findings import Effect
-from spec_decode_exporter.requests.request_record import MAX_MILLISECONDS, MAX_NAME_CHARACTERS, Refusal
+from spec_decode_exporter.requests.request_record import (
+    MAX_MILLISECONDS,
+    MAX_NAME_CHARACTERS,
+    MAX_STEPS,
+    Refusal,
+)
 from spec_decode_exporter.views.window_models import Estimated, View
 
 Count = Annotated[int, Field(ge=0, lt=2**63)]
@@ -32,8 +37,19 @@ class SentMetrics(BaseModel):
     generation_time_ms: Annotated[float, Field(ge=0, le=MAX_MILLISECONDS)] | None = Field(
         default=None, description="From the first token to the last."
     )
+    time_to_first_token_ms: Annotated[float, Field(ge=0, le=MAX_MILLISECONDS)] | None = Field(
+        default=None, description="From the arrival to the first token."
+    )
     speculative_decoding: SentSpeculation | None = Field(
         default=None, description="A request without it is rejected as `without_metrics`."
+    )
+
+
+class SentPromptDetails(BaseModel):
+    """The `prompt_tokens_details` of a usage. Other keys are ignored."""
+
+    cached_tokens: Count | None = Field(
+        default=None, description="Prompt tokens from the prefix cache: at most `prompt_tokens`."
     )
 
 
@@ -41,6 +57,8 @@ class SentUsage(BaseModel):
     """The `usage` of a response. Other keys are ignored."""
 
     completion_tokens: Count | None = None
+    prompt_tokens: Annotated[int, Field(ge=0, le=MAX_STEPS)] | None = None
+    prompt_tokens_details: SentPromptDetails | None = None
 
 
 class SentRequest(BaseModel):
@@ -173,6 +191,40 @@ class RequestUserView(RequestSummaryView):
     model_name: str
 
 
+class RequestPromptBucketView(RequestSummaryView):
+    """Requests of one model with about the same length of the prompt, in the longest window."""
+
+    prompt_tokens: str = Field(description="The bucket: `to 1000`, `to 4000`, `above 64000`.")
+    mean_prompt_tokens: float
+    cached_ratio: float | None = Field(
+        description="Share of the prompt tokens from the prefix cache, of requests that report it."
+    )
+    mean_acceptance_length_tokens: Estimated | None = Field(
+        description="Tokens of a draft, bonus token included; null of fewer than 30 requests."
+    )
+    time_to_first_token_seconds: PercentilesView | None
+    effect: Effect = Field(description="Statistically significant (95 %) effect of speculation.")
+
+
+class ContextFallView(View):
+    """Acceptance that is significantly lower with long prompts, by the mean length of both buckets."""
+
+    short_tokens: float
+    short_length: float = Field(description="Acceptance length with prompts of `short_tokens`.")
+    long_tokens: float
+    long_length: float = Field(description="Acceptance length with prompts of `long_tokens`.")
+
+
+class RequestPromptsView(View):
+    """Requests of one model by the length of the prompt, in the longest window."""
+
+    model_name: str
+    fall: ContextFallView | None = Field(
+        description="Null unless acceptance is significantly lower (95 %) with long prompts."
+    )
+    buckets: tuple[RequestPromptBucketView, ...] = Field(description="Ascending; without empty ones.")
+
+
 class RequestWindowView(View):
     """One window."""
 
@@ -197,3 +249,6 @@ class RequestsView(View):
     models: tuple[RequestModelView, ...]
     since_start: tuple[RequestSinceStartView, ...]
     users: tuple[RequestUserView, ...] = Field(description="Empty unless users are kept.")
+    prompts: tuple[RequestPromptsView, ...] = Field(
+        default=(), description="Empty unless senders report `usage.prompt_tokens`."
+    )

@@ -2,6 +2,25 @@
 
 from __future__ import annotations
 
+from spec_decode_exporter.core import number_formats as numbers
+
+
+def prompt_bucket(label: str) -> str:
+    """Return the text of a bucket's label: ``to 1000`` is "up to 1,000", ``above 64000`` "above 64,000"."""
+    side, _, bound = label.partition(" ")
+    text = numbers.count(int(bound))
+    return f"up to {text}" if side == "to" else f"{side} {text}"
+
+
+def acceptance_falls(short_tokens: float, short_length: float, long_tokens: float, long_length: float) -> str:
+    """Return the sentence of acceptance that falls with the context, from mean prompt tokens and lengths."""
+    short, long = (numbers.count(round(tokens)) for tokens in (short_tokens, long_tokens))
+    return (
+        f"Acceptance falls with the context: a draft gives {short_length:.2f} tokens at {short} prompt "
+        f"tokens, and {long_length:.2f} at {long}. Check the context length that the draft model was trained "
+        "for; serve long prompts with fewer draft tokens, or without speculation where they lose."
+    )
+
 
 def why_unclear(drafts: int, evaluated: int, lower: float | None, upper: float | None) -> str:
     """Return the reason for which the effect on some requests is unclear.

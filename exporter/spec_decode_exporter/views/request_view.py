@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from spec_decode_exporter.core.internal_errors import NO_ITEM, InternalErrors
@@ -15,6 +16,8 @@ from spec_decode_exporter.requests.request_findings import (
     GroupTotals,
     ModelFindings,
     Percentiles,
+    PromptBucket,
+    PromptFindings,
     RequestFindings,
     RequestHistogram,
     RequestTotals,
@@ -24,10 +27,13 @@ from spec_decode_exporter.requests.request_findings import (
 )
 from spec_decode_exporter.requests.request_record import Refusal
 from spec_decode_exporter.views.request_models import (
+    ContextFallView,
     HistogramView,
     PercentilesView,
     RequestGroupView,
     RequestModelView,
+    RequestPromptBucketView,
+    RequestPromptsView,
     RequestSinceStartView,
     RequestUserView,
     RequestWindowView,
@@ -71,6 +77,9 @@ def lists(findings: RequestFindings, errors: InternalErrors) -> dict[str, Iterat
         ),
         "users": errors.each(
             "requests", findings.users, lambda each: {"model_name": each.model_name, "user": each.user}, _user
+        ),
+        "prompts": errors.each(
+            "requests", findings.prompts, lambda each: {"model_name": each.model_name}, _prompts
         ),
     }
 
@@ -125,6 +134,26 @@ def _since_start(key: GroupKey, group: GroupTotals) -> View:
 
 def _user(each: UserFindings) -> View:
     return RequestUserView(user=each.user, model_name=each.model_name, **_summary(each.summary))
+
+
+def _prompts(each: PromptFindings) -> View:
+    return RequestPromptsView(
+        model_name=each.model_name,
+        fall=None if each.fall is None else ContextFallView(**asdict(each.fall)),
+        buckets=tuple(map(_prompt_bucket, each.buckets)),
+    )
+
+
+def _prompt_bucket(bucket: PromptBucket) -> RequestPromptBucketView:
+    return RequestPromptBucketView(
+        prompt_tokens=bucket.prompt_tokens,
+        mean_prompt_tokens=bucket.mean_prompt_tokens,
+        cached_ratio=bucket.cached_ratio,
+        mean_acceptance_length_tokens=_estimated(bucket.acceptance_length),
+        time_to_first_token_seconds=_percentiles(bucket.time_to_first_token_seconds),
+        effect=bucket.effect,
+        **_summary(bucket.summary),
+    )
 
 
 def _totals(totals: RequestTotals) -> dict[str, Any]:

@@ -539,6 +539,7 @@ TIME_FIELDS = (
     "mean_itl_ms",
     "tokens_per_second",
 )
+USAGE_FIELDS = ("completion_tokens", "prompt_tokens")
 SPECULATION_FIELDS = (
     "mean_acceptance_length",
     "draft_acceptance_rate",
@@ -606,10 +607,21 @@ def read_response(exchange: Exchange, work: Work) -> dict[str, Any]:
     if model is None and (place := MODEL.search(exchange.head)):
         model = value_at(exchange.head, place.end(), work)
     record: dict[str, Any] = {"model": short(model), "metrics": only_metrics(values.get("metrics"))}
-    usage = values.get("usage")
-    if isinstance(usage, dict) and is_number(usage.get("completion_tokens")):
-        record["usage"] = {"completion_tokens": usage["completion_tokens"]}
+    usage = only_usage(values.get("usage"))
+    if usage:
+        record["usage"] = usage
     return record
+
+
+def only_usage(usage: object) -> dict[str, Any]:
+    """Return the numbers of tokens that the exporter reads; empty if there are none."""
+    if not isinstance(usage, dict):
+        return {}
+    known: dict[str, Any] = {name: usage[name] for name in USAGE_FIELDS if is_number(usage.get(name))}
+    details = usage.get("prompt_tokens_details")
+    if isinstance(details, dict) and is_number(details.get("cached_tokens")):
+        known["prompt_tokens_details"] = {"cached_tokens": details["cached_tokens"]}
+    return known
 
 
 def last_event(text: bytes, work: Work) -> bytes:

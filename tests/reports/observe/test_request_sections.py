@@ -15,7 +15,7 @@ from spec_decode_exporter.requests.request_findings import Effect, RequestFindin
 from spec_decode_exporter.views.request_models import RequestsView
 from spec_decode_exporter.views.request_view import head, lists
 from tests.reports.observe.test_golden import GOLDEN, is_golden
-from tests.web.page.mixed_requests import mixed_requests
+from tests.web.page.mixed_requests import falling_requests, mixed_requests
 
 
 def view(found):
@@ -107,3 +107,18 @@ def test_every_effect_has_a_place_in_the_order():
 def test_the_sample_in_the_documentation_is_the_golden_report():
     page = (Path(__file__).parents[3] / "docs" / "observe.md").read_text(encoding="utf-8")
     assert (GOLDEN / "mixed_requests.80.txt").read_text(encoding="utf-8").rstrip() in page
+
+
+async def test_acceptance_that_falls_with_the_context_is_a_note_with_a_line_for_each_bucket(with_requests):
+    text = " ".join(
+        text_report(report(await with_requests(await falling_requests())), TerminalStyle()).split()
+    )
+    assert re.search(r"a draft gives 2\.\d\d tokens at [\d,]+ prompt tokens, and 1\.\d\d at [\d,]+\.", text)
+    assert "prompts up to 4,000 tokens" in text
+    assert re.search(r"acceptance length 1\.\d\d \(1\.\d\d to 1\.\d\d\); .* of the prompt cached", text)
+
+
+async def test_acceptance_that_does_not_fall_has_no_note(with_requests):
+    text = text_report(report(await with_requests(await mixed_requests())), TerminalStyle())
+    assert "Acceptance falls" not in text
+    assert "prompts up to 1,000 tokens" in text

@@ -27,13 +27,25 @@ def request(answer: Answer, **changes: object) -> RequestRecord:
         "temperature": answer.get("temperature"),
         "completion_tokens": answer["usage"]["completion_tokens"],
         "decode_seconds": metrics["generation_time_ms"] / 1000,
+        "first_token_seconds": metrics["time_to_first_token_ms"] / 1000,
+        "prompt_tokens": answer["usage"]["prompt_tokens"],
+        "cached_tokens": answer["usage"]["prompt_tokens_details"]["cached_tokens"],
     }
     return RequestRecord(**{**kept, **changes})
 
 
 async def mixed_requests(seconds: float = 320.0, **changes: object) -> RequestFindings:
     """Return the findings about requests of the scenario ``mixed`` after some seconds."""
-    scenario = load_scenario("mixed")
+    return await _requests("mixed", seconds, **changes)
+
+
+async def falling_requests(seconds: float = 320.0) -> RequestFindings:
+    """Return those of the scenario ``context``, whose acceptance falls with the length of the prompt."""
+    return await _requests("context", seconds)
+
+
+async def _requests(name: str, seconds: float, **changes: object) -> RequestFindings:
+    scenario = load_scenario(name)
     answers: list[tuple[float, Answer]] = []
     simulation = Simulation(scenario, 0, lambda answer: answers.append((simulation.now, answer)))
     board = RequestStore(RequestSettings(ingest=True))

@@ -10,12 +10,15 @@ from hypothesis import strategies as st
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.requests.request_findings import (
+    ContextFall,
     Effect,
     GroupFindings,
     GroupKey,
     ModelFindings,
     Modes,
     Percentiles,
+    PromptBucket,
+    PromptFindings,
     RequestFindings,
     RequestTotals,
     Summary,
@@ -234,3 +237,42 @@ async def test_no_name_changes_the_structure_of_the_section(text):
         return Reading(await requests(said)).elements
 
     assert await elements(text) == await elements("plain")
+
+
+class TestPrompts:
+    @pytest.fixture(name="prompted")
+    def prompted_fixture(self):
+        """Findings of a model whose acceptance falls with the length of the prompt."""
+        buckets = [
+            PromptBucket(
+                "to 4000",
+                2010.0,
+                0.5,
+                Estimate(2.3, 2.2, 2.4, 0.05),
+                Percentiles(0.1, 0.2, 0.4),
+                summary(40, (1.5, 1.4, 1.6)),
+                Effect.GAINS,
+            ),
+            PromptBucket("above 64000", 70_400.2, None, None, None, summary(5, None), Effect.UNCLEAR),
+        ]
+        prompts = PromptFindings("llama", buckets, ContextFall(2010.0, 2.3, 70_400.2, 1.08))
+        return found(group(number=45), prompts=[prompts])
+
+    async def test_a_table_has_a_row_for_each_bucket(self, prompted):
+        html = await requests(prompted)
+        table = html[html.index("by prompt length") :]
+        assert re.findall(r'role="rowheader">([^<]*)', table) == ["up to 4,000", "above 64,000"]
+        for text in ("2.30", "2.20", "2.40", "1.50", "50"):
+            assert text in table
+
+    async def test_acceptance_that_falls_with_the_context_is_a_sentence(self, prompted):
+        html = await requests(prompted)
+        assert "a draft gives 2.30 tokens at 2,010 prompt tokens, and 1.08 at 70,400." in html
+        (prompts,) = prompted.prompts
+        without = await requests(replace(prompted, prompts=[replace(prompts, fall=None)]))
+        assert "Acceptance falls" not in without
+
+    async def test_a_model_whose_requests_report_no_lengths_has_no_table(self, prompted):
+        other = replace(prompted.prompts[0], model_name="other")
+        for html in (await requests(found(group())), await requests(replace(prompted, prompts=[other]))):
+            assert "prompt length" not in html

@@ -14,10 +14,12 @@ from spec_decode_exporter.views.request_models import (
     PercentilesView,
     RequestGroupView,
     RequestModelView,
+    RequestPromptBucketView,
+    RequestPromptsView,
     RequestsView,
     RequestWindowView,
 )
-from spec_decode_exporter.views.request_text import why_unclear
+from spec_decode_exporter.views.request_text import acceptance_falls, prompt_bucket, why_unclear
 
 _TITLE: Final = "Requests"
 _OFF: Final = "That exporter does not receive them: its `requests.ingest` is off."
@@ -41,7 +43,9 @@ def requests(view: RequestsView) -> Iterator[ReportSection]:
         if model.window == window.window:
             key = (model.window, model.model_name)
             groups = [each for each in view.groups if (each.window, each.model_name) == key]
-            yield ReportSection(_TITLE, tuple(_parts(model, groups, window)))
+            prompts = [each for each in view.prompts if each.model_name == model.model_name]
+            parts = (*_parts(model, groups, window), *(part for each in prompts for part in _prompts(each)))
+            yield ReportSection(_TITLE, parts)
 
 
 def _parts(
@@ -79,6 +83,28 @@ def _group(group: RequestGroupView) -> Note:
     return Note("; ".join(words), name, _TONES[group.effect], untrusted=True)
 
 
+def _prompts(prompts: RequestPromptsView) -> Iterator[Part]:
+    """Yield the finding about the length of the prompt, and a line for each bucket."""
+    fall = prompts.fall
+    if fall is not None:
+        yield Note(acceptance_falls(**fall.model_dump()), tone=Tone.BAD)
+    for bucket in prompts.buckets:
+        yield Note("; ".join(_prompt_words(bucket)), f"prompts {prompt_bucket(bucket.prompt_tokens)} tokens")
+
+
+def _prompt_words(bucket: RequestPromptBucketView) -> Iterator[str]:
+    yield f"{numbers.count(bucket.requests)} requests"
+    length, first = bucket.mean_acceptance_length_tokens, bucket.time_to_first_token_seconds
+    if length is not None and length.value is not None:
+        bounds = numbers.bounds(length.lower, length.upper)
+        yield f"acceptance length {numbers.plain(length.value)} ({bounds})"
+    yield from _fast(bucket)
+    if first is not None:
+        yield f"first token after {numbers.duration(first.p50)} (p90 {numbers.duration(first.p90)})"
+    if bucket.cached_ratio is not None:
+        yield f"{numbers.percent(bucket.cached_ratio)} of the prompt cached"
+
+
 def _effect(group: RequestGroupView) -> str:
     if group.effect is not Effect.UNCLEAR:
         return group.effect.value
@@ -95,7 +121,7 @@ def _speedup(group: RequestGroupView) -> float:
     return value if group.effect is Effect.LOSES else -value
 
 
-def _fast(group: RequestGroupView) -> Iterator[str]:
+def _fast(group: RequestGroupView | RequestPromptBucketView) -> Iterator[str]:
     speedup = group.speedup_ratio
     if speedup is not None:
         bounds = f"{numbers.plain(speedup.lower)} to {numbers.plain(speedup.upper)}"

@@ -36,6 +36,7 @@ from spec_decode_exporter.web.page.page_numbers import (
     times,
     whole,
 )
+from spec_decode_exporter.web.page.prompt_table import prompt_finding, prompt_table
 from spec_decode_exporter.web.page.words import NOT_SHOWN, Word, verdict_sign
 
 _EFFECTS: Final[Mapping[Effect, tuple[Word, Verdict]]] = {
@@ -89,7 +90,7 @@ async def requests(findings: RequestFindings, errors: InternalErrors) -> Markup:
     longest = list(findings.windows.values())[-1] if findings.windows else WindowFindings(0.0, partial=True)
     parts = [
         await errors.attempt_async(
-            "page", partial(_model, model, findings.windows, errors), {"model_name": model.model_name}
+            "page", partial(_model, model, findings, errors), {"model_name": model.model_name}
         )
         or _omitted(name(model.model_name))
         for model in longest.models
@@ -101,19 +102,21 @@ def _omitted(title: Markup) -> Markup:
     return tag("p", title, ": ", NOT_SHOWN, class_="error")
 
 
-async def _model(
-    model: ModelFindings, windows: Mapping[str, WindowFindings], errors: InternalErrors
-) -> Markup:
+async def _model(model: ModelFindings, findings: RequestFindings, errors: InternalErrors) -> Markup:
+    windows = findings.windows
     label, longest = list(windows.items())[-1]
+    prompts = [each for each in findings.prompts if each.model_name == model.model_name]
     title = tag("h3", name(model.model_name))
     overview = tag("div", *_advice(model.advice), *_distribution(model, label), class_="overview")
-    parts = [title, *_finding(model), overview]
+    falls = (part for each in prompts for part in prompt_finding(each))
+    parts = [title, *_finding(model), *falls, overview]
     rows = []
     for group in _in_order(model.model_name, longest):
         row = errors.attempt("page", group.key.labels, partial(_row, group.key, group, model, windows))
         rows.append(row or _omitted_row(group.key))
         await yield_to_event_loop()
-    parts += [_table(rows, model, label), *_partial(longest, label)]
+    tables = [_table(rows, model, label), *(prompt_table(each, label) for each in prompts)]
+    parts += [*tables, *_partial(longest, label)]
     return tag("div", *parts, class_="requests", data_key=model.model_name)
 
 

@@ -1,0 +1,115 @@
+"""Metrics of single requests by the length of the prompt, over the longest window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import astuple
+from functools import partial
+from typing import Final
+
+from spec_decode_exporter.config.schema import Group
+from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.metrics.metric import Metric, MetricKind, Numbers, Read
+from spec_decode_exporter.requests.request_findings import PromptBucket, RequestFindings
+
+PERCENTILES: Final = ("p10", "p50", "p90")
+_BUCKET: Final = ("model_name", "prompt_tokens")
+_PROMPT: Final = "response: usage.prompt_tokens"
+_SPECULATION: Final = (_PROMPT, "response: metrics.speculative_decoding")
+
+_row: partial[Metric[RequestFindings]] = partial(Metric, group=Group.REQUESTS, kind=MetricKind.GAUGE)
+_gauge = partial(_row, labels=_BUCKET)
+
+
+def _each(value: Callable[[PromptBucket], float | None]) -> Read[RequestFindings]:
+    """Read a number of every bucket."""
+    return lambda findings: [
+        ((model.model_name, bucket.prompt_tokens), value(bucket))
+        for model in findings.prompts
+        for bucket in model.buckets
+    ]
+
+
+def _bound(
+    of: Callable[[PromptBucket], Estimate | None], value: Callable[[Estimate], float]
+) -> Read[RequestFindings]:
+    """Read the value, or a bound, of an estimate; absent of too few requests."""
+    return _each(lambda bucket: None if (estimate := of(bucket)) is None else value(estimate))
+
+
+def _first_token(findings: RequestFindings) -> Numbers:
+    for model in findings.prompts:
+        for bucket in model.buckets:
+            percentiles = bucket.time_to_first_token_seconds
+            for name, value in zip(PERCENTILES, astuple(percentiles) if percentiles else (), strict=False):
+                yield (model.model_name, bucket.prompt_tokens, name), value
+
+
+def _length(bucket: PromptBucket) -> Estimate | None:
+    return bucket.acceptance_length
+
+
+def _speedup(bucket: PromptBucket) -> Estimate | None:
+    return bucket.summary.speedup_ratio
+
+
+def _estimated(
+    name: str, what: str, help_text: str, of: Callable[[PromptBucket], Estimate | None]
+) -> tuple[Metric[RequestFindings], ...]:
+    """Return the metrics of an estimate: its value and both bounds."""
+    return (
+        _gauge(name, help=help_text, source=_SPECULATION, read=_bound(of, lambda each: each.value)),
+        *(
+            _gauge(
+                f"{name}_{side}",
+                help=f"The {side} 95 % bound of the {what} of the requests with prompts of this length.",
+                source=_SPECULATION,
+                read=_bound(of, bound),
+            )
+            for side, bound in (("lower", lambda each: each.lower), ("upper", lambda each: each.upper))
+        ),
+    )
+
+
+PROMPT_METRICS: tuple[Metric[RequestFindings], ...] = (
+    _gauge(
+        "spec_decode_prompt_requests",
+        help="Requests of the longest window with prompts of this length.",
+        source=(_PROMPT,),
+        read=_each(lambda bucket: bucket.summary.totals.requests),
+    ),
+    *_estimated(
+        "spec_decode_prompt_acceptance_length_tokens",
+        "acceptance length",
+        "Acceptance length of the requests with prompts of this length, bonus token included.",
+        _length,
+    ),
+    *_estimated(
+        "spec_decode_prompt_speedup_ratio",
+        "speed-up",
+        "Estimated decoding speed of the requests with prompts of this length, relative to no speculation.",
+        _speedup,
+    ),
+    _row(
+        "spec_decode_prompt_time_to_first_token_seconds",
+        labels=(*_BUCKET, "percentile"),
+        help="Percentiles of the time to first token over the requests with prompts of this length, in seconds.",
+        source=(_PROMPT, "response: metrics.time_to_first_token_ms"),
+        read=_first_token,
+    ),
+    _gauge(
+        "spec_decode_prompt_cached_ratio",
+        help="Share of the prompt tokens from the prefix cache, of requests with prompts of this length.",
+        source=(_PROMPT, "response: usage.prompt_tokens_details.cached_tokens"),
+        read=_each(lambda bucket: bucket.cached_ratio),
+    ),
+    _row(
+        "spec_decode_acceptance_falls_with_prompt",
+        labels=("model_name",),
+        help="State of the model's requests: 1 if long prompts have a significantly lower acceptance length.",
+        source=_SPECULATION,
+        read=lambda findings: [
+            ((model.model_name,), float(model.fall is not None)) for model in findings.prompts
+        ],
+    ),
+)

@@ -1,0 +1,90 @@
+"""Table of a model's requests by the length of the prompt, and the finding that acceptance falls with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Final
+
+from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.requests.request_findings import Percentiles, PromptBucket, PromptFindings
+from spec_decode_exporter.views.request_text import acceptance_falls, prompt_bucket
+from spec_decode_exporter.web.page.markup import Markup, joined, tag
+from spec_decode_exporter.web.page.page_numbers import (
+    DASH,
+    NOTHING,
+    Format,
+    between,
+    duration,
+    number,
+    percent,
+    plain,
+    times,
+    whole,
+)
+
+_HEADS: Final = (
+    ("Prompt tokens", "The bucket of the length of the prompt"),
+    ("Number", "Requests of the longest window"),
+    ("Length", "Mean tokens of a draft, bonus token included, with 95 % bounds"),
+    ("Speed-up", "Speed-up of all tokens, with 95 % bounds"),
+    ("First token", "Time to first token: p50, and p10 to p90"),
+    ("Cached", "Share of the prompt tokens from the prefix cache"),
+)
+
+
+def prompt_finding(prompts: PromptFindings) -> Iterator[Markup]:
+    """Yield the sentence of acceptance that falls with the context."""
+    if prompts.fall is not None:
+        text = acceptance_falls(**asdict(prompts.fall))
+        yield tag("p", tag("strong", text), class_="mixed")
+
+
+def prompt_table(prompts: PromptFindings, label: str) -> Markup:
+    """Return the table; ``label`` names the longest window."""
+    heads = (
+        tag(
+            "th",
+            title,
+            *([" ", tag("small", label)] if place else []),
+            scope="col",
+            role="columnheader",
+            title=meaning,
+            class_="number" if place else None,
+        )
+        for place, (title, meaning) in enumerate(_HEADS)
+    )
+    head = tag("thead", tag("tr", *heads, role="row"), role="rowgroup")
+    body = tag("tbody", *map(_row, prompts.buckets), role="rowgroup")
+    title = f"Requests of {prompts.model_name} by prompt length"
+    return tag("table", head, body, class_="groups", role="table", aria_label=title)
+
+
+def _row(bucket: PromptBucket) -> Markup:
+    cells = (
+        number(bucket.summary.totals.requests, whole),
+        _estimated(bucket.acceptance_length, plain),
+        _estimated(bucket.summary.speedup_ratio, times),
+        _percentiles(bucket.time_to_first_token_seconds),
+        NOTHING if bucket.cached_ratio is None else number(bucket.cached_ratio, percent),
+    )
+    head = tag("th", prompt_bucket(bucket.prompt_tokens), scope="row", role="rowheader")
+    drawn = (
+        tag("td", tag("div", value), class_="number", role="cell", data_label=title)
+        for (title, _), value in zip(_HEADS[1:], cells, strict=True)
+    )
+    return tag("tr", head, *drawn, role="row", data_key=bucket.prompt_tokens)
+
+
+def _estimated(estimate: Estimate | None, write: Format) -> Markup:
+    if estimate is None:
+        return NOTHING
+    return joined((number(estimate.value, write), between(estimate.lower, estimate.upper, write)))
+
+
+def _percentiles(percentiles: Percentiles | None) -> Markup:
+    if percentiles is None:
+        return NOTHING
+    ends = (number(percentiles.p10, duration), DASH, number(percentiles.p90, duration))
+    p50 = number(percentiles.p50, duration)
+    return joined((p50, tag("small", *ends, class_="bounds", title="p10 to p90")))
