@@ -177,6 +177,26 @@ def test_common_labels_go_before_the_chart_s_own(render):
     assert {one["metadata"]["labels"]["app.kubernetes.io/part-of"] for one in rendered} == {"inference"}
 
 
+def test_common_annotations_are_on_everything_but_pods(render):
+    rendered = render("shards")
+    for one in rendered:
+        assert one["metadata"]["annotations"]["team.example.org/owner"] == "serving"
+    assert "annotations" not in rendered.one("StatefulSet")["spec"]["template"]["metadata"]
+
+
+def test_an_object_s_own_annotations_go_before_the_common_ones(render):
+    common = {"common": "yes", "own": "no", "helm.sh/hook": "pre-install", "grafana_folder": "no"}
+    own = {"annotations": {"own": "yes"}}
+    places = {"service": own, "serviceAccount": own, "dashboards": {"enabled": True}}
+    rendered = render({"commonAnnotations": common, **places})
+    for kind in ("Service", "ServiceAccount"):
+        annotations = rendered.one(kind)["metadata"]["annotations"]
+        assert (annotations["common"], annotations["own"]) == ("yes", "yes")
+    assert rendered.one("Pod")["metadata"]["annotations"]["helm.sh/hook"] == "test"
+    folders = {one["metadata"]["annotations"]["grafana_folder"] for one in rendered.of("ConfigMap")}
+    assert folders == {"no", "Speculative decoding"}, "that of the configuration has the common one"
+
+
 def test_releases_of_one_name_that_watch_the_same_namespace_have_roles_of_their_own(render):
     config = {"discovery": {"kubernetes": [{"namespaces": ["inference", "obs"]}]}}
     names = {

@@ -14,7 +14,7 @@ def looking(**keys):
 @pytest.mark.parametrize(
     ("values", "part"),
     [
-        ({"replicas": 2}, "set sharding.enabled, or replicas to 1"),
+        ({"replicaCount": 2}, "set sharding.enabled, or replicaCount to 1"),
         ({"sidecar": {"injection": {"enabled": True}}}, "count the same engines twice"),
         ({"podMonitor": {"enabled": True}}, "scraped through serviceMonitor"),
         ({"mode": "sidecar", "serviceMonitor": {"enabled": True}}, "serviceMonitor is for mode: fleet"),
@@ -60,7 +60,7 @@ def looking(**keys):
             "names ca, which is none of sidecar.extraVolumes",
         ),
         ({"mode": "sidecar", "sidecar": {"extraVolumes": [{"name": "spec-decode-exporter-x"}]}}, "'not'"),
-        ({"mode": "sidecar", "replicas": 2}, "replicas is for mode: fleet"),
+        ({"mode": "sidecar", "replicaCount": 2}, "replicaCount is for mode: fleet"),
         ({"commonLabels": {"app.kubernetes.io/name": "x"}}, "propertyName 'app.kubernetes.io/name'"),
         ({"commonLabels": {"app.kubernetes.io/instance": "x"}}, "propertyName 'app.kubernetes.io/instance'"),
         ({"podLabels": {"app.kubernetes.io/name": "x"}}, "propertyName 'app.kubernetes.io/name'"),
@@ -77,8 +77,28 @@ def test_is_refused(refused, values, part):
     assert part in refused(values)
 
 
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"replicas": 1}, "replicas is now replicaCount"),
+        ({"mode": "sidecar", "replicas": 2}, "replicas is now replicaCount"),
+        ({"image": {"pullSecrets": [{"name": "pull"}]}}, "image.pullSecrets is now imagePullSecrets"),
+        ({"extraManifests": []}, "extraManifests is now extraObjects"),
+        ({"serviceMonitor": {"labels": {}}}, "serviceMonitor.labels is now serviceMonitor.additionalLabels"),
+        ({"podMonitor": {"labels": {}}}, "podMonitor.labels is now podMonitor.additionalLabels"),
+        ({"prometheusRule": {"labels": {}}}, "prometheusRule.labels is now prometheusRule.additionalLabels"),
+        (
+            {"replicas": 2, "extraManifests": []},
+            "extraManifests is now extraObjects; replicas is now replicaCount",
+        ),
+    ],
+)
+def test_an_old_name_is_refused_with_the_new_one(refused, values, message):
+    assert f"renamed values: {message}" in refused(values)
+
+
 def test_more_exporters_than_one_are_taken_with_shards(render):
-    rendered = render({"replicas": 2, "sharding": {"enabled": True}})
+    rendered = render({"replicaCount": 2, "sharding": {"enabled": True}})
     assert rendered.one("StatefulSet")["spec"]["replicas"] == 2
     assert not rendered.of("Deployment")
 

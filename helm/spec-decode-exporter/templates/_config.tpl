@@ -8,7 +8,7 @@
 {{- end -}}
 {{- $known := dict -}}
 {{- if .Values.sharding.enabled -}}
-{{- $known = dict "discovery" (dict "shard" (dict "count" (int .Values.replicas) "index" "auto")) -}}
+{{- $known = dict "discovery" (dict "shard" (dict "count" (int .Values.replicaCount) "index" "auto")) -}}
 {{- end -}}
 {{- $state := dict "file" (include "spec-decode-exporter.stateFile" .) -}}
 {{- toYaml (mergeOverwrite (dict "state" $state) $config $known) -}}

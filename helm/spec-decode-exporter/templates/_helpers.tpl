@@ -33,13 +33,17 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- toYaml (merge (include "spec-decode-exporter.selectorLabels" . | fromYaml) .Values.commonLabels $own) -}}
 {{- end -}}
 
-{{/* metadata of an object: a dict of root, and namespace, labels and name where they are not the usual ones. */}}
+{{/* metadata of an object: a dict of root, and namespace, labels, annotations and name where they are not the usual ones. */}}
 {{- define "spec-decode-exporter.metadata" -}}
 name: {{ get . "name" | default (include "spec-decode-exporter.fullname" .root) | quote }}
 namespace: {{ get . "namespace" | default (include "spec-decode-exporter.namespace" .root) | quote }}
 labels:
   {{- $own := include "spec-decode-exporter.labels" .root | fromYaml }}
   {{- toYaml (merge (deepCopy (get . "labels" | default dict)) $own) | nindent 2 }}
+{{- with merge (deepCopy (get . "annotations" | default dict)) .root.Values.commonAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}
 
 {{- define "spec-decode-exporter.serviceAccountName" -}}
@@ -98,14 +102,15 @@ A cluster that is asked at an api_server is another one. */}}
 
 {{/* What cannot work is refused before anything is installed. */}}
 {{- define "spec-decode-exporter.validate" -}}
+{{- include "spec-decode-exporter.renamed" . -}}
 {{- if eq .Values.mode "sidecar" -}}
 {{- range $key := list "serviceMonitor" "networkPolicy" "sharding" "persistence" -}}
 {{- if (index $.Values $key).enabled -}}
 {{- fail (printf "%s is for mode: fleet; a sidecar is part of vLLM's pod" $key) -}}
 {{- end -}}
 {{- end -}}
-{{- if gt (int .Values.replicas) 1 -}}
-{{- fail "replicas is for mode: fleet; there is a sidecar in each of vLLM's pods" -}}
+{{- if gt (int .Values.replicaCount) 1 -}}
+{{- fail "replicaCount is for mode: fleet; there is a sidecar in each of vLLM's pods" -}}
 {{- end -}}
 {{- if index .Values "config" -}}
 {{- fail "config is for mode: fleet; that of the sidecars is sidecar.config" -}}
@@ -138,8 +143,8 @@ A cluster that is asked at an api_server is another one. */}}
 {{- fail (printf "config looks for pods in the namespace %s: a Role cannot be made for a variable; name it, or set rbac.create to false" .) -}}
 {{- end -}}
 {{- end -}}
-{{- if and (gt (int .Values.replicas) 1) (not .Values.sharding.enabled) -}}
-{{- fail (printf "replicas is %d, and each exporter would watch every target, so that sums count twice: set sharding.enabled, or replicas to 1" (int .Values.replicas)) -}}
+{{- if and (gt (int .Values.replicaCount) 1) (not .Values.sharding.enabled) -}}
+{{- fail (printf "replicaCount is %d, and each exporter would watch every target, so that sums count twice: set sharding.enabled, or replicaCount to 1" (int .Values.replicaCount)) -}}
 {{- end -}}
 {{- if and (eq .Values.mode "fleet") .Values.sidecar.injection.enabled -}}
 {{- fail "sidecar.injection is for mode: sidecar; beside a fleet exporter, the injected sidecars would count the same engines twice" -}}

@@ -12,7 +12,7 @@ spec:
   serviceAccountName: {{ include "spec-decode-exporter.serviceAccountName" . | quote }}
   automountServiceAccountToken: {{ not (empty (include "spec-decode-exporter.watched" . | fromYaml)) }}
   enableServiceLinks: false
-  {{- with .Values.image.pullSecrets }}
+  {{- with .Values.imagePullSecrets }}
   imagePullSecrets:
     {{- toYaml . | nindent 4 }}
   {{- end }}

@@ -43,7 +43,7 @@ def test_fleet_mode_is_installed_upgraded_to_shards_and_removed(helm, cluster, n
     before = cluster.everything(place)
     helm("install", "one", chart=str(CHART), namespace=place, values=FLEET)
     assert there(cluster, place) == {"deploy", "service", "role", "servicemonitor", "prometheusrule"}
-    shards = {**FLEET, "replicas": 3, "sharding": {"enabled": True}}
+    shards = {**FLEET, "replicaCount": 3, "sharding": {"enabled": True}}
     helm("upgrade", "one", chart=str(CHART), namespace=place, values=shards)
     assert there(cluster, place) == {"statefulset", "service", "role", "servicemonitor", "prometheusrule"}
     (config,) = [one for one in cluster.get("configmap", place).values() if "exporter.yml" in one["data"]]
