@@ -6,6 +6,7 @@ import pytest
 
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.config.load import load
+from spec_decode_exporter.core.capacity import WITHOUT_LIMIT, engines_that_fit
 
 
 @pytest.fixture
@@ -103,3 +104,25 @@ def test_rights_are_those_of_the_namespaces_where_it_looks(render):
 def test_another_cluster_gives_no_rights_in_this_one(render):
     there = [{"api_server": "https://api.example.org", "namespaces": ["inference"]}]
     assert not render({"config": {"discovery": {"kubernetes": there}}}).of("Role")
+
+
+def engines(container):
+    """Return the engines that fit into the memory limit of a container."""
+    return engines_that_fit(int(container["resources"]["limits"]["memory"].removesuffix("Mi")) * 2**20)
+
+
+def test_the_default_memory_limit_has_room_for_all_engines_that_an_exporter_takes(render, render_sidecar):
+    assert engines(container(render())) == WITHOUT_LIMIT
+    assert engines(render_sidecar()["initContainers"][0]) == 192
+
+
+def test_no_default_limits_the_cpu_but_each_requests_some(render, render_sidecar):
+    for one in (container(render()), render_sidecar()["initContainers"][0]):
+        assert set(one["resources"]["requests"]) == {"cpu", "memory"}
+        assert set(one["resources"]["limits"]) == {"memory"}
+
+
+def test_a_default_limit_can_be_taken_away(render):
+    resources = container(render({"resources": {"limits": None}}))["resources"]
+    assert resources == {"requests": {"cpu": "200m", "memory": "160Mi"}}
+    assert "resources" not in container(render({"resources": {"limits": None, "requests": None}}))
