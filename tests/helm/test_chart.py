@@ -53,6 +53,7 @@ def test_it_renders_what_was_reviewed(render, case, values):
         ("shards", "port-forward pod/rel-spec-decode-exporter-0 7732\n\nis that of one shard of 3"),
         ("injection", f"spec-decode-exporter:{__version__}, has no registry"),
         ({}, "Nothing scrapes it yet"),
+        ("shards", "The network policy denies all scrapes: set networkPolicy.ingressFrom"),
         ("shards", "\n  app.kubernetes.io/component=vllm in all namespaces\n"),
         ("static", "port-forward service/rel-spec-decode-exporter"),
         ("injection", "kubectl rollout restart"),

@@ -50,7 +50,7 @@ def looking(**keys):
         (looking(namespaces=["*"]), "namespaces/0"),
         (looking(namespaces=["Bad Name"]), "namespaces/0"),
         (looking(namespaces=[""]), "namespaces/0"),
-        (looking(namespaces=["${PLACE}"]), "name it, or set rbac.create to false"),
+        (looking(namespaces=["${PLACE}"]), "name it, or set rbac.create and networkPolicy.enabled to false"),
         (looking(label_selector="app in (vllm"), "label_selector"),
         ({"mode": "sidecar", "config": {"policy": {"min_drafts": 5}}}, "sidecars is sidecar.config"),
         ({"sidecar": {"config": {"policy": {"min_drafts": 5}}}}, "fleet exporter is config"),
@@ -83,6 +83,7 @@ def test_is_refused(refused, values, part):
         ({"replicas": 1}, "replicas is now replicaCount"),
         ({"mode": "sidecar", "replicas": 2}, "replicas is now replicaCount"),
         ({"image": {"pullSecrets": [{"name": "pull"}]}}, "image.pullSecrets is now imagePullSecrets"),
+        ({"networkPolicy": {"from": []}}, "networkPolicy.from is now networkPolicy.ingressFrom"),
         ({"extraManifests": []}, "extraManifests is now extraObjects"),
         ({"serviceMonitor": {"labels": {}}}, "serviceMonitor.labels is now serviceMonitor.additionalLabels"),
         ({"podMonitor": {"labels": {}}}, "podMonitor.labels is now podMonitor.additionalLabels"),
@@ -117,6 +118,15 @@ def test_selectors_that_kubernetes_takes_are_taken(render, selector):
 
 def test_a_namespace_may_be_a_variable_where_rights_are_made_elsewhere(render):
     assert render({**looking(namespaces=["${PLACE}"]), "rbac": {"create": False}})
+
+
+def test_a_namespace_that_is_a_variable_has_no_network_policy_either(refused):
+    values = {
+        **looking(namespaces=["${PLACE}"]),
+        "rbac": {"create": False},
+        "networkPolicy": {"enabled": True},
+    }
+    assert "namespace ${PLACE}: no Role and no NetworkPolicy" in refused(values)
 
 
 @pytest.mark.parametrize("version", ["v1.29.0", "v1.33.5"])

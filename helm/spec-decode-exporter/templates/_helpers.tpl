@@ -138,9 +138,9 @@ A cluster that is asked at an api_server is another one. */}}
 {{- if and (eq .Values.mode "fleet") .Values.sidecar.config -}}
 {{- fail "sidecar.config is for mode: sidecar; that of the fleet exporter is config" -}}
 {{- end -}}
-{{- range .Values.rbac.create | ternary (include "spec-decode-exporter.watched" . | fromYaml | keys) list -}}
+{{- range or .Values.rbac.create .Values.networkPolicy.enabled | ternary (include "spec-decode-exporter.watched" . | fromYaml | keys) list -}}
 {{- if contains "$" . -}}
-{{- fail (printf "config looks for pods in the namespace %s: a Role cannot be made for a variable; name it, or set rbac.create to false" .) -}}
+{{- fail (printf "config looks for pods in the namespace %s: no Role and no NetworkPolicy can be made for a variable; name it, or set rbac.create and networkPolicy.enabled to false" .) -}}
 {{- end -}}
 {{- end -}}
 {{- if and (gt (int .Values.replicaCount) 1) (not .Values.sharding.enabled) -}}

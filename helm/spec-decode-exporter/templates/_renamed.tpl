@@ -5,6 +5,7 @@ its own message could not say it. */}}
       "replicas" "replicaCount"
       "image.pullSecrets" "imagePullSecrets"
       "extraManifests" "extraObjects"
+      "networkPolicy.from" "networkPolicy.ingressFrom"
       "serviceMonitor.labels" "serviceMonitor.additionalLabels"
       "podMonitor.labels" "podMonitor.additionalLabels"
       "prometheusRule.labels" "prometheusRule.additionalLabels" -}}
