@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+
+from spec_decode_exporter import __version__
 
 # `make chart` installs one beside the Python.
 KUBECTL = shutil.which("kubectl", path=Path(sys.executable).parent) or shutil.which("kubectl")
@@ -101,6 +104,21 @@ def test_the_sidecar_s_pages_may_have_tls_and_passwords(build, kind):
     assert names(pod, "volumes") == {"spec-decode-exporter-state", "spec-decode-exporter-web"}
     assert names(pod, "initContainers") == {"spec-decode-exporter", "fetch"}
     kubernetes_validate.validate(workload, "1.36", strict=True)
+
+
+def test_the_files_of_the_document_build(tmp_path):
+    document = (COMPONENTS.parents[1] / "docs" / "kubernetes.md").read_text()
+    page = re.search(r"```yaml\n# kustomization.yaml\n(.*?)```", document, re.DOTALL)[1]
+    labelled = yaml.safe_load(re.search(r"```yaml\n# vllm.yaml, yours\n(.*?)```", document, re.DOTALL)[1])
+    workload = yaml.safe_load(WORKLOAD.format(kind=labelled["kind"], name="", label="")) | labelled
+    (tmp_path / "vllm.yaml").write_text(yaml.safe_dump(workload))
+    shutil.copytree(COMPONENTS, tmp_path / "config" / "kustomize")
+    page = page.replace("<checkout>/", "").replace("<your registry>", "r.example.org")
+    (tmp_path / "kustomization.yaml").write_text(page)
+    done = subprocess.run([KUBECTL, "kustomize", tmp_path], capture_output=True, text=True, check=True)
+    pod = yaml.safe_load(done.stdout)["spec"]["template"]["spec"]
+    (sidecar,) = [one for one in pod["initContainers"] if one["name"] == "spec-decode-exporter"]
+    assert sidecar["image"] == f"r.example.org/spec-decode-exporter:{__version__}"
 
 
 def test_another_workload_stays_as_it_is(build):

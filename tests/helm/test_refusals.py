@@ -135,4 +135,4 @@ def test_injection_is_refused_where_kubernetes_has_no_such_policy(render, versio
 
     with pytest.raises(HelmError, match="needs MutatingAdmissionPolicy") as caught:
         render("injection", kube_version=version)
-    assert f"this is {version}" in str(caught.value)
+    assert f"this is {version}: use the Kustomize component config/kustomize/sidecar" in str(caught.value)
