@@ -127,6 +127,11 @@ def test_values_that_are_not_known_are_refused(helm, namespace):
         helm("install", "one", chart=str(CHART), namespace=namespace(), values={"replica": 2})
 
 
+def test_a_value_that_was_renamed_is_refused_with_its_new_name(helm, namespace):
+    with pytest.raises(ValueError, match="replicas is now replicaCount"):
+        helm("install", "one", chart=str(CHART), namespace=namespace(), values={"replicas": 2})
+
+
 def test_the_exporter_may_look_at_pods_where_it_is_told_to_and_nothing_else(render, cluster, namespace):
     home, watched, other = namespace(), namespace(), namespace()
     account = f"{home}:rel-spec-decode-exporter"
