@@ -1,0 +1,168 @@
+"""Parts of a Markdown page, and the violations in them: links, commands, flags, queries, names of series and API fields."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from spec_decode_exporter.analysis.drops.drop import DropKind
+from spec_decode_exporter.analysis.integrity import Check
+from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.cli.main import COMMANDS, build_parser, parse
+from spec_decode_exporter.views.models import SnapshotView, TargetsView
+from spec_decode_exporter.web.api.openapi import document
+from spec_decode_exporter.web.api.routes import ENDPOINTS
+from tests.rules.shipped import RUNBOOKS
+from tests.rules.test_names import wrong_names
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+LISTS = {"engines": SnapshotView, "experiments": SnapshotView, "targets": TargetsView}
+"""First part of an API field, and the model that has it."""
+
+VLLM_FLAGS = {
+    "--data-parallel-multi-port-external-lb",
+    "--disable-log-stats",
+    "--enable-per-request-metrics",
+    "--per-request-spec-decode-metrics",
+    "--speculative-config",
+}
+"""Flags of vLLM 0.32 and 0.33 that documents name."""
+OTHER_FLAGS = {"--enable-metrics": "SGLang", **dict.fromkeys(VLLM_FLAGS, "vLLM")}
+
+
+STATE_SETS = {
+    "spec_decode_state": ("state", {*State}),
+    "spec_decode_verdict": ("verdict", {*Verdict}),
+    "spec_decode_acceptance_dropped": ("kind", {*DropKind}),
+    "spec_decode_consistent": ("check", {*Check}),
+}
+"""Label of a state set, and its values."""
+
+
+def blocks(text, *languages):
+    """Return the code blocks of some languages."""
+    return re.findall(rf"^```(?:{'|'.join(languages)})\n(.*?)\n```", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def code(text):
+    """Return what stands in backticks, without code blocks."""
+    return re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
+
+
+def anchors(path):
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def wrong_links(text, folder=DOCS, own=None):
+    """Yield links to files and headings that do not exist; ``own`` is the page itself."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = target.partition("#")
+        path = (folder / name) if name else own
+        if not path.exists() or (anchor and anchor not in anchors(path)):
+            yield target
+
+
+def wrong_command(line):
+    """Return the error of a command line of the exporter; None if it is valid."""
+    try:
+        parse(shlex.split(line)[1:], {})
+    except SystemExit as end:
+        return f"exit status {end.code}"
+    return None
+
+
+def wrong_request(line):
+    """Yield what a ``curl`` of the exporter's API asks for that does not exist, and unknown fields of its jq program."""
+    words = shlex.split(line.partition("|")[0])
+    url = urlsplit(next(word for word in words if "localhost:7732" in word).removeprefix("localhost:7732"))
+    found = [endpoint for endpoint in ENDPOINTS if endpoint.path == url.path]
+    if not found:
+        yield url.path
+    yield from set(parse_qs(url.query)) - set(found[0].query.model_fields if found else ())
+    program = re.search(r"jq(?: -\w+)* '([^']+)'", line)
+    named = re.findall(r"\.([a-z_]+)", program[1]) if program else ()
+    yield from set(named) - API_FIELDS
+
+
+def _api_fields():
+    schemas = json.loads(document(ENDPOINTS))["components"]["schemas"].values()
+    return {name for schema in schemas for name in schema.get("properties", ())}
+
+
+API_FIELDS = _api_fields()
+
+
+def wrong_field(name):
+    """Return whether ``engines[].cost.source`` and the like leads nowhere in the API's models."""
+    first, *parts = re.split(r"(?:\[\])?\.", name.removesuffix("[]"))
+    schema = LISTS[first].model_json_schema(mode="serialization")
+    node = schema["properties"].get(first, {})
+    for part in parts:
+        node = _inside(node, schema).get("properties", {}).get(part)
+        if node is None:
+            return True
+    return False
+
+
+def _inside(node, schema):
+    """Return the object that a field, a list or an optional field holds."""
+    while "properties" not in node:
+        if "$ref" in node:
+            node = schema["$defs"][node["$ref"].rpartition("/")[2]]
+        elif "items" in node:
+            node = node["items"]
+        elif "anyOf" in node:
+            node = node["anyOf"][0]
+        else:
+            return {}
+    return node
+
+
+def wrong_series(name):
+    """Yield unknown names and labels of series such as ``spec_decode_state{state="idle"}``, and words that are no value."""
+    yield from wrong_names(name)
+    for metric, label, value in re.findall(r'(spec_decode_\w+)\{(\w+)="(\w+)"', name):
+        key, words = STATE_SETS.get(metric, (None, ()))
+        if label == key and value not in words:
+            yield f"{metric}{{{label}={value}}}"
+
+
+def series(names):
+    """Return those of the names that are names of series."""
+    return [name for name in names if re.match(r"(spec_decode_|vllm:)\w", name)]
+
+
+def flags(names):
+    """Return those of the names that are flags."""
+    return [name.split("=")[0] for name in names if re.fullmatch(r"--[a-z][\w.-]*(=.*)?", name)]
+
+
+def unknown_flags(names):
+    """Return flags that neither a command of the exporter nor another program has."""
+    own = set()
+    for command in COMMANDS:
+        stack = [build_parser({}, command)]
+        while stack:
+            parser = stack.pop()
+            for action in parser._actions:
+                own |= set(action.option_strings)
+                if isinstance(action, argparse._SubParsersAction):
+                    stack += action.choices.values()
+    return set(flags(names)) - own - set(OTHER_FLAGS)
+
+
+def alerts(names):
+    """Return those of the names that look like alerts, without a runbook."""
+    known = {path.stem for path in RUNBOOKS.glob("*.md")}
+    return {name for name in names if name.startswith("SpecDecode")} - known
