@@ -1,4 +1,4 @@
-"""Every query of every dashboard, asked of a real Prometheus: with data where there should be some, and without."""
+"""Every query of every dashboard and of every integration, asked of a real Prometheus: with data and without."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from grafana.style import VERDICTS
+from tests.integrations.shipped import KEDA_MATCHERS, adapter_queries, keda_queries, slo_queries
 
 FOLDER = Path(__file__).parents[2] / "grafana" / "dashboards"
 BOARDS = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.json"))]
@@ -168,6 +169,36 @@ def test_a_query_finds_data(stack, uid, query, expr):
     assert found or query in EMPTY
     assert "other" not in {labels.get("job") for labels, _ in found}, "a process that is no exporter is shown"
     assert all(value == value for _, value in found), "a value is NaN"  # noqa: PLR0124
+
+
+def integration_queries(matchers):
+    """Return the queries of autoscalers and of the SLO about some engines, over the longest window of this exporter."""
+    keda = {name: query.replace(KEDA_MATCHERS, matchers) for name, query in keda_queries().items()}
+    asked = {**keda, **adapter_queries(matchers), **slo_queries("5m")}
+    return {name: query.replace('window="5m"', 'window="30s"') for name, query in asked.items()}
+
+
+def test_a_query_of_an_integration_finds_one_value(stack, nothing):
+    found = {name: stack.full.value(query) for name, query in integration_queries('target="steady"').items()}
+    milliseconds = 1000 * stack.full.value(
+        'spec_decode_time_per_output_token_seconds{target="steady",window="30s"}'
+    )
+    load = stack.full.value('spec_decode_running_requests{target="steady",window="30s"}')
+    assert found["time-per-output-token"] == pytest.approx(milliseconds, rel=0.05)
+    assert (
+        0.2
+        < found["load-over-crossover"]
+        == pytest.approx(
+            load / stack.full.value('spec_decode_crossover_running_requests{target="steady"}'), rel=0.05
+        )
+    )
+    assert found["spec_decode_time_per_output_token_milliseconds"] == pytest.approx(
+        found["time-per-output-token"], rel=0.05
+    )
+    assert found["spec_decode_load_over_crossover"] == pytest.approx(found["load-over-crossover"], rel=0.05)
+    assert 0 <= found["ratio"] <= 1
+    assert found["ratio"] == pytest.approx(found["bad"] / found["total"], abs=0.1)
+    assert {nothing.value(query) for query in integration_queries('target="steady"').values()} == {None}
 
 
 def expression(uid, title, ref="A"):

@@ -1,0 +1,58 @@
+"""The autoscalers of config/keda and config/prometheus-adapter are what Kubernetes and KEDA take."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.helm.test_manifests import VERSIONS, closed
+from tests.integrations.shipped import AUTOSCALER, SCALED_OBJECT
+
+KEDA = yaml.safe_load(Path(__file__).with_name("keda.yaml").read_text(encoding="utf-8"))
+SCHEMA = closed(KEDA["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+
+TRIGGER = {"serverAddress", "query", "threshold", "ignoreNullValues"}
+"""Used parameters of KEDA's scaler `prometheus` (kedacore/keda, schema/generated/scalers-schema.yaml, commit 8b4f083ca)."""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_autoscaler_is_what_kubernetes_takes(version):
+    import kubernetes_validate
+
+    kubernetes_validate.validate(AUTOSCALER, version, strict=True)
+
+
+def test_the_scaled_object_is_what_keda_takes():
+    import jsonschema
+
+    jsonschema.validate(SCALED_OBJECT, SCHEMA)
+    assert (SCALED_OBJECT["apiVersion"], SCALED_OBJECT["kind"]) == (
+        "keda.sh/v1alpha1",
+        KEDA["spec"]["names"]["kind"],
+    )
+    for trigger in SCALED_OBJECT["spec"]["triggers"]:
+        assert trigger["type"] == "prometheus"
+        assert set(trigger["metadata"]) == TRIGGER
+        assert trigger["metricType"] in {"AverageValue", "Value"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda spec: spec["triggers"][0]["metadata"].update(threshold=40),
+        lambda spec: spec["triggers"][0].update(metadatas={}),
+        lambda spec: spec.pop("triggers"),
+        lambda spec: spec.update(pollingInterval=0),
+        lambda spec: spec["advanced"].update(behavior={}),
+    ],
+)
+def test_a_mistake_in_a_scaled_object_is_found(change):
+    import jsonschema
+
+    changed = copy.deepcopy(SCALED_OBJECT)
+    change(changed["spec"])
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(changed, SCHEMA)
