@@ -187,7 +187,8 @@ def _kind_of(schema: dict[str, Any]) -> str:
     if "$ref" in schema:
         return "mapping"
     if schema.get("type") == "array":
-        return f"list of {_kind_of(schema['items'])}s"
+        first, *further = _kind_of(schema["items"]).split(" of ")
+        return " of ".join(("list", f"{first}s", *further))
     if schema.get("type") == "object":
         return "mapping"
     names = {"string": "text", "integer": "whole number", "number": "number", "boolean": "`true`, `false`"}

@@ -19,11 +19,11 @@ from spec_decode_exporter.analysis.request_baseline import RequestBaseline
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings, LoadCost
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.scrape.poll.batch_schedule import NO_SCHEDULE, BatchSchedule
 from tests.fixtures.evaluations import POOR
 
 

@@ -27,13 +27,13 @@ from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.speedup import SpeedupRange
 from spec_decode_exporter.analysis.step_cost import StepCost
 from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.core.number_formats import fill
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
-from spec_decode_exporter.scrape.poll.batch_schedule import BatchSchedule
 
 SURE = Estimate(3.0, 2.9, 3.1, 0.05)
 COUNTERS = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spec_decode_exporter.analysis.speculation import Speculation, resolve
+from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.cost_settings import SpeculativeSettings
-from spec_decode_exporter.scrape.poll.batch_schedule import BatchSchedule
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 
 SERVED = ServedSpeculation("eagle3", 4, "served/draft")
@@ -68,11 +68,19 @@ def test_pod_arguments_precede_server_info_and_follow_the_label():
 
 
 @pytest.mark.parametrize(
-    ("running", "off"), [(1, False), (16.9, False), (17, True), (500, True), (0, False), (None, False)]
+    ("running", "off"),
+    [(1, False), (16, False), (16.1, True), (17, True), (500, True), (0, False), (None, False)],
 )
 def test_drafting_is_scheduled_off_from_the_batch_size_of_the_schedule(running, off):
     served = ServedSpeculation("mtp", 4, schedule=BatchSchedule((1, 17), (4, 0)))
     assert resolve(None, "", served).scheduled_off(running) is off
+
+
+def test_the_configured_schedule_counts_before_that_of_a_server():
+    served = ServedSpeculation("mtp", 4, schedule=BatchSchedule((1, 17), (4, 0)))
+    configured = SpeculativeSettings(schedule=((1, 7, 4), (8, 64, 0)))
+    assert resolve(configured, "", served).schedule == BatchSchedule((1, 8), (4, 0))
+    assert resolve(SpeculativeSettings(method="mtp"), "", served).schedule == BatchSchedule((1, 17), (4, 0))
 
 
 def test_without_a_schedule_nothing_is_scheduled_off():

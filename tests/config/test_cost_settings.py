@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from docs.generate.configuration import json_schema
 from spec_decode_exporter.config.active_yaml import active_yaml
+from spec_decode_exporter.config.batch_schedule import MAX_BATCH
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost, SpeculativeSettings
 
 
@@ -119,6 +120,20 @@ def test_expected_positions_are_shares(mistakes, value):
     assert mistake.startswith("1: targets[0].speculative.expected_positions")
 
 
+def test_a_schedule_is_sorted_and_has_no_gaps(read):
+    text = "targets: [{url: http://a, speculative: {schedule: [[16, 64, 0], [1, 3, 4], [4, 7, 2]]}}]"
+    schedule = read(text).targets[0].speculative.schedule
+    assert schedule == ((1, 3, 4), (4, 15, 2), (16, MAX_BATCH, 0))
+
+
+@pytest.mark.parametrize(
+    "value", ["[[0, 3, 4]]", "[[1, 3]]", "[[1, 9, 4], [8, 64, 0]]", "[[1, 3, 129]]", "4"]
+)
+def test_an_invalid_schedule_is_rejected(mistakes, value):
+    [mistake] = mistakes(f"targets: [{{url: http://a, speculative: {{schedule: {value}}}}}]")
+    assert mistake.startswith("1: targets[0].speculative.schedule")
+
+
 def test_speculation_of_a_server_is_loaded(read):
     text = "targets: [{url: http://a, speculative: {method: ngram, tokens: 5, draft_model: org/small}}]"
     assert read(text).targets[0].speculative == SpeculativeSettings(
@@ -134,7 +149,7 @@ def test_speculation_of_a_server_is_loaded(read):
         ("tokens: 2.5", "tokens must be a whole number, not '2.5'"),
         ("method: ''", "method must not be empty"),
         (f"draft_model: {'a' * 257}", "draft_model must be at most 256 characters long"),
-        ("num_speculative_tokens: 3", "num_speculative_tokens is not a known key here; there are `method`, `tokens`, `draft_model`, `architecture`, `expected_positions`, `rejection_method`"),
+        ("num_speculative_tokens: 3", "num_speculative_tokens is not a known key here; there are `method`, `tokens`, `draft_model`, `schedule`, `architecture`, `expected_positions`, `rejection_method`"),
     ],
 )  # fmt: skip
 def test_invalid_speculation_is_rejected(mistakes, keys, reported):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.discovery.vllm_command_line import (
     MAX_COMMAND_CHARACTERS,
     MAX_WORDS,
@@ -17,7 +18,6 @@ from spec_decode_exporter.discovery.vllm_command_line import (
     config_speculation,
     pod_speculation,
 )
-from spec_decode_exporter.scrape.poll.batch_schedule import BatchSchedule
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation, speculation_of
 
 EAGLE = {"method": "eagle3", "model": "yuhuili/EAGLE3-LLaMA3.1", "num_speculative_tokens": 3}

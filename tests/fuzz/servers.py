@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
+from spec_decode_exporter.config.batch_schedule import MAX_RANGES
 from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.schema import Scrape
 from spec_decode_exporter.core.cooperative_yield import cooperatively
@@ -16,7 +17,6 @@ from spec_decode_exporter.discovery.kubernetes.pod_discovery import PodDiscovery
 from spec_decode_exporter.discovery.kubernetes.pods_api import PodsApi, _events
 from spec_decode_exporter.discovery.vllm_command_line import config_speculation, pod_speculation
 from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
-from spec_decode_exporter.scrape.poll.batch_schedule import MAX_RANGES
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation, served_speculation
 from tests.fuzz.harness import Harness, finished, sane
 

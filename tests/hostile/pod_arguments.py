@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
+from spec_decode_exporter.config.batch_schedule import MAX_RANGES, SCHEDULE_KEY
 from spec_decode_exporter.discovery.vllm_command_line import (
     MAX_COMMAND_CHARACTERS,
     MAX_SCRIPT,
@@ -13,7 +14,6 @@ from spec_decode_exporter.discovery.vllm_command_line import (
     config_speculation,
     pod_speculation,
 )
-from spec_decode_exporter.scrape.poll.batch_schedule import MAX_RANGES, SCHEDULE_KEY
 from tests.hostile.row import RejectedError, Row
 from tests.hostile.server_answers import KIB
 from tests.hostile.server_details import ranges

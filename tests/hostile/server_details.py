@@ -8,11 +8,11 @@ from functools import partial
 from http import HTTPStatus
 from typing import Final
 
+from spec_decode_exporter.config.batch_schedule import MAX_BATCH, MAX_RANGES, SCHEDULE_KEY
 from spec_decode_exporter.core.clock import SystemClock
 from spec_decode_exporter.core.cooperative_yield import Pausing
 from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
-from spec_decode_exporter.scrape.poll.batch_schedule import MAX_BATCH, MAX_RANGES, SCHEDULE_KEY
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
 from spec_decode_exporter.scrape.poll.poll_record import DETAILS_INTERVAL, Polled, PollRecord
 from spec_decode_exporter.scrape.poll.poll_schedule import PollSettings

@@ -9,9 +9,9 @@ from spec_decode_exporter.analysis.finding import FindingName
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.scrape.poll.batch_schedule import NO_SCHEDULE, BatchSchedule
 from spec_decode_exporter.views.verdict_text import verdict_text
 
 WALL = 1_790_000_000.0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 from spec_decode_exporter.analysis.model_architecture import architecture_of, experts_ratio_of
+from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule, batch_schedule
 from spec_decode_exporter.config.cost_settings import Architecture, SpeculativeSettings
-from spec_decode_exporter.scrape.poll.batch_schedule import NO_SCHEDULE, BatchSchedule
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 
 _NOTHING_SET = SpeculativeSettings()
@@ -35,8 +36,12 @@ class Speculation:
     """vLLM's ``rejection_sample_method``."""
 
     def scheduled_off(self, running_requests: float | None) -> bool:
-        """Return whether the schedule has no drafts for a batch of this many requests."""
-        return running_requests is not None and self.schedule.at(running_requests) == 0
+        """Return whether the schedule has no drafts for a batch of this many requests.
+
+        A mean is rounded up: polls also see the moments at which a request has ended and the next one has not
+        begun, which no batch has.
+        """
+        return running_requests is not None and self.schedule.at(ceil(running_requests)) == 0
 
 
 def resolve(
@@ -69,7 +74,7 @@ def resolve(
         source=source,
         draft_model=configured.draft_model or ordered.draft_model or reported.draft_model,
         tokens=configured.tokens or ordered.tokens or reported.tokens,
-        schedule=ordered.schedule or reported.schedule,
+        schedule=batch_schedule([*map(list, configured.schedule)]) or ordered.schedule or reported.schedule,
         architecture=configured.architecture or architecture_of(model_name),
         experts_ratio=experts_ratio_of(model_name),
         expected_positions=configured.expected_positions,

@@ -158,6 +158,7 @@ def vllm_speculation(text: str | None) -> dict[str, object]:
         "tokens": speculation.tokens,
         "draft_model": speculation.draft_model,
         "rejection_method": speculation.rejection_method,
+        "schedule": speculation.schedule.ranges,
     }
     return {key: value for key, value in keys.items() if value}
 

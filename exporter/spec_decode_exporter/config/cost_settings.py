@@ -8,14 +8,12 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, WithJsonSchema, model_validator
 
+from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS, batch_schedule
 from spec_decode_exporter.config.bench_results import AddedTime, BenchResultsError, read_bench_results
 from spec_decode_exporter.config.errors import ProblemsError
 from spec_decode_exporter.config.http_settings import Section
 from spec_decode_exporter.config.labels import printable
 from spec_decode_exporter.config.values import LocatedFile, Parameters, Quantity, Share
-
-MAX_DRAFT_TOKENS: Final = 128
-"""The number of draft positions that the exporter tracks."""
 
 _WAYS: Final = {
     "draft_cost_ratio": "draft_cost_ratio",
@@ -44,6 +42,14 @@ class Architecture(StrEnum):
 _ARCHITECTURES: Final[dict[str, Any]] = {"type": "string", "enum": [*map(str, Architecture)]}
 
 
+Ranges = tuple[tuple[int, ...], ...]
+
+
+def _schedule(ranges: Ranges) -> Ranges:
+    """Check the ranges as those of a server are, and sort them."""
+    return batch_schedule([list(each) for each in ranges]).ranges
+
+
 class SpeculativeSettings(Section):
     """Speculation of a server, for servers whose metrics do not include it."""
 
@@ -56,6 +62,11 @@ class SpeculativeSettings(Section):
         description="The number of draft tokens, vLLM's `num_speculative_tokens`.",
     )
     draft_model: ModelText | None = Field(default=None, description="The name of the draft model.")
+    schedule: Annotated[Ranges, AfterValidator(_schedule)] = Field(
+        default=(),
+        description="The draft tokens by load, vLLM's `num_speculative_tokens_per_batch_size`: `[first, "
+        "last, tokens]` for each range of running requests.",
+    )
     architecture: Annotated[Architecture, WithJsonSchema(_ARCHITECTURES)] | None = Field(
         default=None,
         description="The architecture of the served model: `dense` or `mixture_of_experts`. The typical cost "

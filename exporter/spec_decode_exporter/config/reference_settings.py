@@ -7,7 +7,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
-from spec_decode_exporter.config.cost_settings import MAX_DRAFT_TOKENS, ModelText
+from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS
+from spec_decode_exporter.config.cost_settings import ModelText
 from spec_decode_exporter.config.errors import ProblemsError
 from spec_decode_exporter.config.http_settings import Section
 from spec_decode_exporter.config.values import LocatedFile, ReadRates, Share, context_of

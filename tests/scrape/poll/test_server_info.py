@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.scrape.poll.batch_schedule import BatchSchedule
+from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation, served_speculation
 
 RECORDED = Path(__file__).parents[2] / "pages" / "server_info"

@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
-from spec_decode_exporter.scrape.poll.batch_schedule import (
+from spec_decode_exporter.config.batch_schedule import (
     NO_SCHEDULE,
     SCHEDULE_KEY,
     BatchSchedule,
     ScheduleError,
     batch_schedule,
 )
+from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
 
 SERVER_INFO_PATH: Final = "server_info?config_format=json"
 """Path beside the metrics page. An older vLLM ignores the query and returns text in the JSON."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
-
+MAX_DRAFT_TOKENS: Final = 128
+"""Maximum draft tokens at a time: the number of draft positions that the exporter tracks."""
 MAX_RANGES: Final = 64
 """Maximum number of ranges. One range for each power of two needs 32."""
 MAX_BATCH: Final = 2**31
@@ -41,6 +41,12 @@ class BatchSchedule:
     def pauses(self) -> bool:
         """True if the server drafts no tokens for some batch sizes."""
         return 0 in self.tokens
+
+    @property
+    def ranges(self) -> tuple[tuple[int, int, int], ...]:
+        """Ranges as vLLM takes them, without gaps; the last has no end."""
+        lasts = [*(first - 1 for first in self.firsts[1:]), MAX_BATCH]
+        return tuple(zip(self.firsts, lasts, self.tokens, strict=False))
 
     def at(self, running_requests: float) -> int | None:
         """Return the draft tokens for a batch size; None below the first range."""
@@ -78,6 +84,8 @@ def _range(entry: object) -> tuple[int, int, int]:
     first, last, tokens = entry
     if not 1 <= first <= last <= MAX_BATCH:
         raise ScheduleError(f"{SCHEDULE_KEY} has a range that is not within 1 and {MAX_BATCH}")
-    if not 0 <= tokens <= MAX_POSITIONS:
-        raise ScheduleError(f"{SCHEDULE_KEY} has a number of tokens that is not within 0 and {MAX_POSITIONS}")
+    if not 0 <= tokens <= MAX_DRAFT_TOKENS:
+        raise ScheduleError(
+            f"{SCHEDULE_KEY} has a number of tokens that is not within 0 and {MAX_DRAFT_TOKENS}"
+        )
     return first, last, tokens

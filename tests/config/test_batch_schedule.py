@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
-from spec_decode_exporter.scrape.poll.batch_schedule import (
+from spec_decode_exporter.config.batch_schedule import (
     MAX_BATCH,
     MAX_RANGES,
     BatchSchedule,
     ScheduleError,
     batch_schedule,
 )
+from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
 
 
 def test_ranges_may_come_in_any_order():
