@@ -9,9 +9,9 @@ from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.config.cost_settings import CostSettings
+from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
 from spec_decode_exporter.monitor.evaluator import Evaluator
-from tests.fixtures.evaluations import POOR
+from tests.fixtures.evaluations import GOOD, POOR
 
 
 class Evaluated:
@@ -90,3 +90,24 @@ class TestAdvice:
         evaluator.evaluate(case(), 1000.0)
         evaluator.evaluator.keep(600.0)
         assert evaluator.evaluate(case(POOR), 1005.0).recommended.tokens == 1
+
+
+class TestSetting:
+    LOADS = ((1, 0.1), (8, 0.11), (16, 0.12), (32, 0.14))
+
+    def test_stays_for_a_while_and_then_follows_acceptance(self, case, evaluator_at):
+        evaluator = evaluator_at(0.1)
+        loads = [LoadCost(running_requests=load, draft_cost_ratio=cost) for load, cost in self.LOADS]
+        evaluator.assumptions = replace(evaluator.assumptions, cost=CostSettings(loads=loads))
+        settings = [
+            evaluator.evaluate(case(survival), moment).completed().setting.tokens
+            for survival, moment in ((GOOD, 1000.0), (POOR, 1029.0), (POOR, 1030.0))
+        ]
+        assert settings == [4, 4, 1]
+
+    def test_of_another_cost_is_another_one_at_once(self, case, evaluator_at):
+        evaluator = evaluator_at(0.1)
+        assert not evaluator.evaluate(case(), 1000.0).completed().setting.bands
+        loads = [LoadCost(running_requests=load, draft_cost_ratio=cost) for load, cost in self.LOADS]
+        evaluator.assumptions = replace(evaluator.assumptions, cost=CostSettings(loads=loads))
+        assert evaluator.evaluate(case(), 1001.0).completed().setting.bands

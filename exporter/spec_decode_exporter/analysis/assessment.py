@@ -83,7 +83,7 @@ class Assessment:
 
 def assess(windows: tuple[Window, ...], inputs: EvaluationInputs) -> Assessment:
     """Assess ``windows``, ascending by length: see ``evaluated_window`` for the one with the verdict."""
-    known = _knowledge(inputs)
+    known = cost_knowledge(inputs)
     *shorter, longest = (_result(each, inputs, known) for each in windows)
     results = (*shorter, _with_request(windows[-1], longest, inputs))
     evaluated = _evaluated(windows, results, inputs, known)
@@ -181,7 +181,8 @@ def _verdict(window: Window, result: WindowEvaluation, policy: Policy) -> Verdic
     return capped(decoding, result.request, policy.speedup)
 
 
-def _knowledge(inputs: EvaluationInputs) -> CostKnowledge:
+def cost_knowledge(inputs: EvaluationInputs) -> CostKnowledge:
+    """Return everything that is known of the engine's cost."""
     assumptions, speculation = inputs.assumptions, inputs.assumptions.speculation
     return CostKnowledge(
         assumptions.cost,

@@ -112,12 +112,12 @@ def cost_of(known: CostKnowledge, running_requests: float | None, tokens: float)
     if running_requests is not None:
         for curve in curves:
             if _covers(curve, running_requests):
-                return _by_curve(curve, running_requests, known)
+                return cost_by_curve(curve, running_requests, known)
     configured = _configured(known, running_requests, tokens)
     if configured is not None:
         return configured
     if curves and running_requests is not None:
-        return _by_curve(curves[0], running_requests, known)
+        return cost_by_curve(curves[0], running_requests, known)
     return None if drafter_cost(known.method) is None else typical_cost(known, running_requests, tokens)
 
 
@@ -127,6 +127,11 @@ def typical_cost(known: CostKnowledge, running_requests: float | None, tokens: f
     verified = _verifying(known, running_requests, tokens)
     token, step = together(drafter.token, verified, drafter.step, tokens)
     return _ranged(CostSource.TYPICAL, token, step, known)
+
+
+def cost_by_curve(curve: CostCurve, running_requests: float, known: CostKnowledge) -> Cost:
+    """Return the cost at a load by the nearest known ones."""
+    return _at_load(curve, curve.at(running_requests), running_requests, known)
 
 
 def is_near(known: float, running_requests: float) -> bool:
@@ -150,7 +155,9 @@ def _configured(known: CostKnowledge, running_requests: float | None, tokens: fl
         or single_curve(settings, known.method)
     )
     return (
-        _at_any_load(curve, known) if running_requests is None else _by_curve(curve, running_requests, known)
+        _at_any_load(curve, known)
+        if running_requests is None
+        else cost_by_curve(curve, running_requests, known)
     )
 
 
@@ -171,11 +178,6 @@ def _fixed(curve: CostCurve, point: LoadRange) -> Range:
     if curve.source is CostSource.CONFIGURED:
         return around(curve.fixed_cost_ratio)
     return curve.fixed_at(point)
-
-
-def _by_curve(curve: CostCurve, running_requests: float, known: CostKnowledge) -> Cost:
-    """Return the cost at a load by the nearest known ones."""
-    return _at_load(curve, curve.at(running_requests), running_requests, known)
 
 
 def _at_load(curve: CostCurve, point: LoadRange, running_requests: float, known: CostKnowledge) -> Cost:

@@ -21,6 +21,7 @@ from operator import add, sub
 from spec_decode_exporter.analysis.statistics.ratio_bounds import cosines, grouped, standard_error
 from spec_decode_exporter.figures.acceptance import acceptance_length, coverage_ratio, draft_length_tokens
 from spec_decode_exporter.figures.decode_work import DraftCost
+from spec_decode_exporter.figures.draft_regimes import draft_regimes
 from spec_decode_exporter.figures.latency import decoded_tokens
 from spec_decode_exporter.figures.positions import (
     decay_ratio,
@@ -69,6 +70,7 @@ class _Drafts:
         own = (ratio or 0.0 for ratio in position_acceptance_ratios(window))
         self.surviving = [*own, *self.reached[self.known :]]
         """p_i of the drafts that have the position; 0 if none has."""
+        self._survived = [0.0, *accumulate(self.surviving)]
         self._accepted = [0.0, *accumulate(self.reached)]
         """p_0 + … + p_{k-1} for every k; a sum for each depth would take K² steps."""
         coverage = coverage_ratio(window)
@@ -79,6 +81,7 @@ class _Drafts:
             min(tokens, length) if drafted is None else drafted for tokens, drafted in enumerate(capped)
         ]
         """t_k: the mean tokens of a draft of at most k."""
+        self._changes_tokens = bool(draft_regimes(window))
         self._kept = _kept(window)
 
     def plain_steps(self, cost: DraftCost, tokens: int) -> float:
@@ -106,6 +109,13 @@ class _Drafts:
     def pays(self, depth: Depth) -> bool:
         """Return whether a depth is at least as fast as none, without the share of discarded tokens."""
         return depth.speedup * self._kept >= 1
+
+    def speedup_alone(self, cost: DraftCost, tokens: int, coverage: float) -> float:
+        """Return S(k) of a server that drafts k tokens at most, whatever a schedule does now."""
+        drafted = tokens if self._changes_tokens or tokens > self.known else self._drafted[tokens]
+        fixed = cost.fixed_cost_ratio * (1.0 if cost.fixed_in_every_step else coverage)
+        gained = acceptance_length(coverage * self._survived[tokens])
+        return self._kept * gained / (1 + fixed + cost.draft_cost_ratio * coverage * drafted)
 
     def weights(self, cost: DraftCost, tokens: int) -> tuple[float, float]:
         """Return the derivative of S(k) by each of the first k known p_i, and additionally by p_{K-1}.
@@ -177,6 +187,24 @@ def present_depth(window: Window, cost: DraftCost) -> Depth | None:
     """Return S(K), the present depth; None without drafts or positions."""
     drafts = _drafts(window)
     return None if drafts is None else drafts.depth(cost, drafts.known)
+
+
+def speedups_alone(window: Window, cost: DraftCost, most: int, *, searches: bool) -> tuple[float, ...]:
+    """Return S(0) … S(most), each of a server that drafts this number of tokens at most, at one load.
+
+    Unlike ``depths`` they do not depend on the schedule in force: p_i is that of the drafts with position i,
+    and every step has a draft unless the method ``searches`` for one. So they may be compared at a load at
+    which the server does not draft now. The share of tokens accepted beyond the end of answers reduces them.
+
+    Empty without drafts or positions. Without drafts in every step S(0) is 1, as without speculation. There
+    are no more of them than can be extrapolated.
+    """
+    drafts = _drafts(window)
+    if drafts is None:
+        return ()
+    coverage = drafts.coverage if searches else 1.0
+    numbers = range(1, min(most, len(drafts.reached)) + 1)
+    return (1.0, *(drafts.speedup_alone(cost, tokens, coverage) for tokens in numbers))
 
 
 def marginal_benefits(window: Window, cost: DraftCost, known: Sequence[Depth]) -> tuple[float, ...]:

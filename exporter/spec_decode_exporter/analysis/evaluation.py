@@ -6,7 +6,7 @@ rest of the evaluation for its first reader.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from spec_decode_exporter.analysis.assessment import Assessment, assess, completed
@@ -22,6 +22,8 @@ from spec_decode_exporter.analysis.evaluation_result import (
 from spec_decode_exporter.analysis.finding_context import FindingContext
 from spec_decode_exporter.analysis.finding_rules import findings
 from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.recommended_setting import recommended_setting
+from spec_decode_exporter.analysis.speculation_setting import SpeculationSetting
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.analysis.window_bounds import NO_BOUNDS
@@ -36,6 +38,8 @@ class Concluded:
     assessment: Assessment
     advice: EngineAdvice
     """Debounced advice."""
+    setting: Callable[[Assessment, EngineAdvice], SpeculationSetting] = recommended_setting
+    """Returns the recommended setting."""
 
     @property
     def state(self) -> State:
@@ -92,6 +96,7 @@ class Concluded:
             requests=tuple(each.request for each in results),
             request_baseline=inputs.request_baseline,
             evaluated=evaluated,
+            setting=self.setting(assessment, self.advice),
             drops=inputs.drops,
             wall=inputs.wall,
         )

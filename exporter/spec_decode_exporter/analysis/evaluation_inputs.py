@@ -57,3 +57,5 @@ class EvaluationInputs:
     """Number of changes and window resets so far."""
     wall: float = 0.0
     """Unix time of the newest poll."""
+    data_parallel: bool = False
+    """True if the server has several engines."""

@@ -15,6 +15,7 @@ from spec_decode_exporter.analysis.finding import Finding
 from spec_decode_exporter.analysis.missing_evidence import Need
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.request_baseline import RequestBaseline
+from spec_decode_exporter.analysis.speculation_setting import UNKNOWN_SETTING, SpeculationSetting
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.speedup import SpeedupRange
 from spec_decode_exporter.analysis.verdict import Verdict
@@ -121,6 +122,7 @@ class Evaluation:
     """Requests without speculation, if they are known."""
     evaluated: Evaluated | None = None
     """Window of the verdict, the advice, the depths and the findings, with its cost and bounds."""
+    setting: SpeculationSetting = UNKNOWN_SETTING
     drops: DropStatus = field(default_factory=DropStatus)
     """Drops at the moment of the evaluation."""
     wall: float = 0.0

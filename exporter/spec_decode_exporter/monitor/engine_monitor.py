@@ -284,6 +284,7 @@ class EngineMonitor:
             change=self._change(),
             changes=self._changes + history.window_resets,
             wall=self._wall,
+            data_parallel=history.data_parallel,
         )
 
     def _period(self) -> PlainPeriod | None:

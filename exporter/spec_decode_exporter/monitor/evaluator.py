@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf
+from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.assessment import Assessment, assess
 from spec_decode_exporter.analysis.evaluation import Concluded
 from spec_decode_exporter.analysis.evaluation_inputs import EvaluationInputs
 from spec_decode_exporter.analysis.evaluation_result import NO_ADVICE, Conclusion, EngineAdvice
 from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.recommended_setting import recommended_setting
+from spec_decode_exporter.analysis.speculation_setting import SpeculationSetting
 from spec_decode_exporter.analysis.verdict import NOT_PAYING
 from spec_decode_exporter.core.debounce import Debounce
 from spec_decode_exporter.window.ledger import Window
 
 _NEEDS_A_BAD_VERDICT = (Action.DISABLE, Action.LIMIT_BATCH)
+
+
+SETTING_SECONDS: Final = 30.0
+"""Time for which a recommended setting stays, unless the advice or the assumptions change."""
+
+
+class _HeldSetting(NamedTuple):
+    """Recommended setting, what it depends on besides the windows, and its moment (monotonic)."""
+
+    setting: SpeculationSetting
+    basis: tuple[object, ...]
+    moment: float
 
 
 class Evaluator:
@@ -33,6 +49,7 @@ class Evaluator:
         self._debounce: Debounce[EngineAdvice] = Debounce(longest)
         self._advised_at = -inf
         self._changes = 0
+        self._held: _HeldSetting | None = None
 
     def evaluate(self, windows: tuple[Window, ...], inputs: EvaluationInputs, now: float) -> Conclusion:
         """Evaluate ``windows``, ascending by length, at ``now`` (monotonic seconds)."""
@@ -40,7 +57,20 @@ class Evaluator:
         if assessment.changes != self._changes:
             self.keep(self._longest)
             self._changes = assessment.changes
-        return Concluded(assessment, self._advice(assessment, now))
+        return Concluded(assessment, self._advice(assessment, now), partial(self._setting, now))
+
+    def _setting(self, now: float, assessment: Assessment, advice: EngineAdvice) -> SpeculationSetting:
+        """Return the recommended setting, for ``SETTING_SECONDS`` the same one.
+
+        Comparing all loads takes longer than the rest of an evaluation, and a setting that is to be copied
+        must not change each second.
+        """
+        inputs = assessment.inputs
+        basis = (advice, inputs.assumptions, inputs.data_parallel, inputs.changes)
+        held = self._held
+        if held is None or held.basis != basis or now - held.moment >= SETTING_SECONDS:
+            held = self._held = _HeldSetting(recommended_setting(assessment, advice), basis, now)
+        return held.setting
 
     def _advice(self, assessment: Assessment, now: float) -> EngineAdvice:
         """Return the debounced advice; none without a verdict of a whole window.

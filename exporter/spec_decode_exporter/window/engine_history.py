@@ -58,6 +58,8 @@ class EngineHistory:
         self._lag = StepLag()
         self.always_counts_drafts = always_counts_drafts
         """The server counts drafts without speculation too, as vLLM's Rust front end does."""
+        self.data_parallel = False
+        """The server has several engines."""
         self.counts_tokens_as_steps = False
         """The server observes its inter-token latency once a token: its decode steps are unknown."""
         self._totals = [0] * len(Counter)

@@ -1,0 +1,78 @@
+"""Recommended setting: draft tokens by load if the cost is known by load, else the advice as a number.
+
+The schedule by load is that of ``load_bands``. Without a cost at several loads the setting is the advice
+about the present load. It is unknown if the advice is: the remedy is then a measurement.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from spec_decode_exporter.analysis.assessment import Assessment, cost_knowledge
+from spec_decode_exporter.analysis.cost_curve import CostCurve, best_curve
+from spec_decode_exporter.analysis.evaluation_result import EngineAdvice
+from spec_decode_exporter.analysis.load_bands import Drafting, LoadBand, load_bands, schedule_of
+from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.speculation_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
+from spec_decode_exporter.analysis.speculation_state import drafts_what_it_finds
+from spec_decode_exporter.config.batch_schedule import BatchSchedule
+
+MAX_REGRET: Final = 0.10
+"""Share of the best speed-up that a schedule may lose at the worst cost; beyond, its cost is unknown."""
+_SCHEDULED_BY_RUNNER_V1: Final = frozenset({"ngram", "eagle", "eagle3", "mtp", "draft_model", "dflash"})
+"""Methods whose schedule vLLM 0.33 keeps on Model Runner V1 (``vllm/config/vllm.py``)."""
+_NO_SETTING: Final = (Action.COLLECT, Action.SWITCH_METHOD)
+
+
+def recommended_setting(assessment: Assessment, advice: EngineAdvice) -> SpeculationSetting:
+    """Return the setting by the evaluated window; ``advice`` is the debounced one about the present load."""
+    if advice.action in _NO_SETTING:
+        return UNKNOWN_SETTING
+    inputs, window = assessment.inputs, assessment.evaluated.choice.window
+    known, speculation = cost_knowledge(inputs), inputs.assumptions.speculation
+    curve, tokens = best_curve(known.settings, known.measured, known.method), len(window.positions)
+    if curve is None:
+        return _by_advice(advice, tokens)
+    drafting = Drafting(
+        tokens,
+        (advice.tokens if advice.action is Action.INCREASE else None) or tokens,
+        speculation.schedule,
+        searches=drafts_what_it_finds(speculation.method),
+    )
+    bands = load_bands(window, curve, known, drafting, inputs.assumptions.policy.depth.tolerance)
+    return _by_load(bands, curve, assessment) if bands else _by_advice(advice, tokens)
+
+
+def _by_load(bands: tuple[LoadBand, ...], curve: CostCurve, assessment: Assessment) -> SpeculationSetting:
+    loads = curve.points[0].running_requests, curve.points[-1].running_requests
+    if max(band.regret for band in bands) > MAX_REGRET:
+        return SpeculationSetting(bands=bands, source=curve.source, known=loads)
+    schedule = schedule_of(bands)
+    return SpeculationSetting(
+        max(band.tokens for band in bands),
+        schedule,
+        any(band.tokens != band.present_tokens for band in bands),
+        bands,
+        curve.source,
+        loads,
+        _obstacles(schedule, assessment),
+    )
+
+
+def _by_advice(advice: EngineAdvice, present: int) -> SpeculationSetting:
+    tokens = {Action.KEEP: present, Action.DISABLE: 0}.get(advice.action)
+    if advice.action in {Action.INCREASE, Action.DECREASE}:
+        tokens = advice.tokens
+    return SpeculationSetting(tokens, is_change=tokens not in {None, present})
+
+
+def _obstacles(schedule: BatchSchedule, assessment: Assessment) -> tuple[Obstacle, ...]:
+    if not schedule:
+        return ()
+    found = [Obstacle.DATA_PARALLEL] if assessment.inputs.data_parallel else []
+    speculation = assessment.inputs.assumptions.speculation
+    if speculation.method and speculation.method not in _SCHEDULED_BY_RUNNER_V1:
+        found.append(Obstacle.MODEL_RUNNER_V1)
+    elif not speculation.schedule:
+        found.append(Obstacle.PIECEWISE_GRAPHS)
+    return tuple(found)
