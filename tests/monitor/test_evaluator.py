@@ -103,7 +103,7 @@ class TestSetting:
             evaluator.evaluate(case(survival), moment).completed().setting.tokens
             for survival, moment in ((GOOD, 1000.0), (POOR, 1029.0), (POOR, 1030.0))
         ]
-        assert settings == [4, 4, 1]
+        assert settings == [4, 4, 2]
 
     def test_of_another_cost_is_another_one_at_once(self, case, evaluator_at):
         evaluator = evaluator_at(0.1)

@@ -49,13 +49,14 @@ _COVERAGE = (
     "{coverage:.3f} of the decode steps had a draft, less than {threshold:g}. The acceptance length of "
     "{length:.2f} covers only these steps. Use the effective {effective_tokens:.2f} tokens per step instead."
 )
-_WAYS_TO_MEASURE = (
+WAYS_TO_MEASURE = (
     "To know it, cheapest first: wait until the engine does not draft for ten minutes under load, or restart "
     "it without speculation for ten minutes, and the exporter measures it; run `vllm bench forward`, whose "
     "commands `spec-decode-exporter plan bench` prints, and configure its result (cost.bench); serve "
     "one replica without speculation as the baseline of an experiment; or configure the step times with and "
     "without speculation at this load (cost.loads)."
 )
+"""Ways to know the cost of drafting."""
 _TRY = "It is a hypothesis: try it and compare."
 
 RULES = (
@@ -185,7 +186,7 @@ RULES = (
         cost.unclear_cost,
         "The speed-up is between {lower:.2f} and {upper:.2f}, and the cost of drafting decides on which side "
         "of 1. Speculation pays if a draft token costs less than {break_even:.3g} decode steps; it costs "
-        f"{{lowest_cost:.3g}} to {{highest_cost:.3g}}. {_WAYS_TO_MEASURE}",
+        f"{{lowest_cost:.3g}} to {{highest_cost:.3g}}. {WAYS_TO_MEASURE}",
     ),
     Rule(
         FindingName.KV_PRESSURE,

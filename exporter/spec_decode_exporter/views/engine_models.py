@@ -13,6 +13,7 @@ from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.scrape.page.engine_table import Latency
+from spec_decode_exporter.views.setting_models import SettingView
 from spec_decode_exporter.views.window_models import CountsView, EndToEndView, Estimated, View, WindowView
 from spec_decode_exporter.window.increments import Reset
 
@@ -143,6 +144,7 @@ class EngineView(View):
     )
     recommendation: Action
     recommendation_text: str = Field(description="The recommendation in one sentence.")
+    setting: SettingView = Field(description="The recommendation as a setting of the server.")
     method: str = Field(description="vLLM's name of the method: `eagle3`, `ngram`, …; empty if unknown.")
     method_source: str = Field(
         description="`configured`, `label`, `pod_arguments` or `server_info`; empty if unknown."

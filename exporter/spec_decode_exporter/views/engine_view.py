@@ -40,6 +40,7 @@ from spec_decode_exporter.views.models import (
     TotalsView,
     WindowView,
 )
+from spec_decode_exporter.views.setting_view import setting_view
 from spec_decode_exporter.views.verdict_text import recommendation_text, verdict_text
 from spec_decode_exporter.window.ledger import Window
 
@@ -74,6 +75,7 @@ def engine_view(labels: Mapping[str, str], snapshot: EngineSnapshot) -> EngineVi
         evaluated=_evaluated(snapshot),
         recommendation=evaluation.action,
         recommendation_text=recommendation_text(snapshot),
+        setting=setting_view(snapshot),
         method=known.method,
         method_source=known.source,
         draft_model=known.draft_model,

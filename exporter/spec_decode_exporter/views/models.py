@@ -31,6 +31,7 @@ from spec_decode_exporter.views.experiment_models import (
     ExperimentView,
 )
 from spec_decode_exporter.views.request_models import RequestsView
+from spec_decode_exporter.views.setting_models import LoadBandView, ObstacleView, SettingView
 from spec_decode_exporter.views.window_models import (
     CountsView,
     EndToEndView,
@@ -63,7 +64,10 @@ __all__ = [
     "GroupWindowView",
     "HistoryEngineView",
     "HistoryView",
+    "LoadBandView",
+    "ObstacleView",
     "QuantilesView",
+    "SettingView",
     "SnapshotView",
     "SpreadView",
     "TargetView",

@@ -47,7 +47,7 @@ _VERDICTS: Final = {
     Verdict.HARMFUL: "Speculation makes decoding slower",
 }
 
-_SOURCES: Final = {
+SOURCES: Final = {
     CostSource.EXPERIMENT: "by the experiment's step times",
     CostSource.MEASURED: "measured on this engine",
     CostSource.BASELINE: "by its step times without speculation",
@@ -56,6 +56,7 @@ _SOURCES: Final = {
     CostSource.SIZES: "by the sizes of the models",
     CostSource.TYPICAL: "typical of the method",
 }
+"""Sources of a cost, within a sentence."""
 
 
 _SLOWER_REQUESTS: Final = "Speculation makes requests slower"
@@ -155,7 +156,7 @@ def _assumed(cost: Cost | None) -> str:
     if cost is None:
         return "; what it costs is unknown."
     span = f"{cost.low.draft_cost_ratio:.2g} to {cost.high.draft_cost_ratio:.2g}"
-    return f"; it costs {span} here ({_SOURCES[cost.source]})."
+    return f"; it costs {span} here ({SOURCES[cost.source]})."
 
 
 def _figure(snapshot: EngineSnapshot) -> str:

@@ -1,0 +1,98 @@
+"""Write a setting in plain sentences: what to set, why, what to measure, and what stands against it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from spec_decode_exporter.analysis.finding_rules import WAYS_TO_MEASURE
+from spec_decode_exporter.analysis.load_bands import LoadBand
+from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.speculation_setting import Obstacle, SpeculationSetting
+from spec_decode_exporter.core.number_formats import percent, plural
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.views.speculative_config import ranges
+from spec_decode_exporter.views.verdict_text import SOURCES, recommendation_text
+
+OBSTACLES: Final[Mapping[Obstacle, str]] = {
+    Obstacle.DATA_PARALLEL: "The server has several engines: with data parallelism vLLM ignores the schedule "
+    "and drafts {tokens} at every load. Set the number for the load that you have, or serve each engine "
+    "alone.",
+    Obstacle.MODEL_RUNNER_V1: "From vLLM 0.33, Model Runner V1 ignores the schedule of this method and "
+    "drafts {tokens} at every load: set VLLM_USE_V2_MODEL_RUNNER=1, or one number.",
+    Obstacle.PIECEWISE_GRAPHS: "On Model Runner V1 a schedule makes vLLM run piecewise CUDA graphs, which "
+    "can cost more than it gains: set VLLM_USE_V2_MODEL_RUNNER=1, or compare.",
+}
+"""Reasons against a schedule, and remedies; ``tokens`` is K with its noun."""
+_NOTABLE: Final = 0.03
+"""Gain of a band that is named, relative to the present speed."""
+
+
+def setting_text(snapshot: EngineSnapshot) -> str:
+    """Return what to set and why; the advice about the present load if no setting by load is known."""
+    setting = snapshot.evaluation.setting
+    if setting.tokens is None or not setting.bands:
+        return recommendation_text(snapshot)
+    return " ".join((_statement(setting), *_gains(setting.bands), _known(setting)))
+
+
+def measure_text(snapshot: EngineSnapshot) -> str:
+    """Return what to measure: for a setting, or for one by load; empty if nothing is missing."""
+    evaluation = snapshot.evaluation
+    setting = evaluation.setting
+    if evaluation.action is Action.COLLECT or (setting.bands and setting.tokens is not None):
+        return ""
+    if not setting.bands:
+        return f"For draft tokens by load, measure the cost at several loads. {WAYS_TO_MEASURE}"
+    widest = max(setting.bands, key=lambda band: band.regret)
+    return (
+        f"Measure the cost of drafting at more loads: {_loads(widest)} it is so uncertain that a wrong "
+        f"number of draft tokens could lose {percent(widest.regret)} of the speed. {WAYS_TO_MEASURE}"
+    )
+
+
+def obstacle_text(obstacle: Obstacle, setting: SpeculationSetting) -> str:
+    """Return a reason against the schedule, with its remedy."""
+    return OBSTACLES[obstacle].format(tokens=_tokens(setting.tokens or 0, "nothing"))
+
+
+def _statement(setting: SpeculationSetting) -> str:
+    if not setting.tokens:
+        return "Switch speculation off: at no known load is any number of draft tokens worth its cost."
+    verb = "Draft" if setting.is_change else "Keep drafting"
+    if not setting.schedule:
+        return f"{verb} {plural(setting.tokens, 'token')} at every load."
+    first, *further = ranges(setting)
+    steps = [f"{_tokens(first[2], 'none')} up to {plural(first[1], 'running request')}"]
+    steps += [f"{tokens or 'none'} from {begin}" for begin, _, tokens in further]
+    return f"{verb} {', '.join(steps[:-1])} and {steps[-1]}."
+
+
+def _gains(bands: Sequence[LoadBand]) -> Iterator[str]:
+    """Yield a sentence for each band in which the setting in force is notably slower."""
+    for band in bands:
+        if band.speedup <= (1 + _NOTABLE) * band.present_speedup:
+            continue
+        now, other = _tokens(band.present_tokens, "nothing"), _tokens(band.tokens, "none")
+        faster = band.speedup / band.present_speedup
+        yield f"{_loads(band).capitalize()} it drafts {now}; {other} would be {faster:.2f} times as fast."
+
+
+def _tokens(number: int, without: str) -> str:
+    return plural(number, "token") if number else without
+
+
+def _loads(band: LoadBand) -> str:
+    if band.first == band.last:
+        return f"at {plural(band.first, 'running request')}"
+    return f"from {band.first} to {band.last} running requests"
+
+
+def _known(setting: SpeculationSetting) -> str:
+    if setting.known is None or setting.source is None:
+        return ""
+    low, high = setting.known
+    return (
+        f"The cost is {SOURCES[setting.source]}, at {low:.3g} to {high:.3g} running requests; below them "
+        "that of the lowest counts."
+    )

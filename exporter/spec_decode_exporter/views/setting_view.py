@@ -1,0 +1,44 @@
+"""Build the JSON model of the recommended setting."""
+
+from __future__ import annotations
+
+from spec_decode_exporter.analysis.load_bands import LoadBand
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.views.setting_models import LoadBandView, ObstacleView, SettingView
+from spec_decode_exporter.views.setting_text import measure_text, obstacle_text, setting_text
+from spec_decode_exporter.views.speculative_config import ranges, speculative_config
+
+
+def setting_view(snapshot: EngineSnapshot) -> SettingView:
+    """Return the JSON model of an engine's recommended setting."""
+    setting = snapshot.evaluation.setting
+    config = speculative_config(setting, snapshot.speculation)
+    low, high = setting.known or (None, None)
+    return SettingView(
+        tokens=setting.tokens,
+        schedule=tuple(ranges(setting)),
+        change=setting.is_change,
+        speculative_config=config.text,
+        complete=config.is_complete,
+        text=setting_text(snapshot),
+        measure=measure_text(snapshot),
+        obstacles=tuple(
+            ObstacleView(name=each, text=obstacle_text(each, setting)) for each in setting.obstacles
+        ),
+        bands=tuple(map(_band, setting.bands)),
+        source=setting.source,
+        lowest_running_requests=low,
+        highest_running_requests=high,
+    )
+
+
+def _band(band: LoadBand) -> LoadBandView:
+    return LoadBandView(
+        first=band.first,
+        last=band.last,
+        tokens=band.tokens,
+        speedup_ratio=band.speedup,
+        present_tokens=band.present_tokens,
+        present_speedup_ratio=band.present_speedup,
+        regret_ratio=band.regret,
+    )

@@ -1,0 +1,135 @@
+"""Recommended setting as JSON, as text, and as vLLM's flag."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.load_bands import LoadBand
+from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.analysis.speculation_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
+from spec_decode_exporter.config.batch_schedule import MAX_BATCH, BatchSchedule, batch_schedule
+from spec_decode_exporter.views.setting_view import setting_view
+
+BANDS = (
+    LoadBand(1, 7, 4, 2.3, 0.01, 4, 2.3),
+    LoadBand(8, 31, 4, 1.4, 0.05, 0, 1.0),
+    LoadBand(32, 64, 0, 1.0, 0.02, 0, 1.0),
+)
+BY_LOAD = SpeculationSetting(
+    4,
+    BatchSchedule((1, 32), (4, 0)),
+    True,
+    BANDS,
+    CostSource.MEASURED,
+    (2.0, 64.0),
+    (Obstacle.DATA_PARALLEL,),
+)
+EAGLE = Speculation("eagle3", "configured", "org/draft", 4)
+
+
+@pytest.fixture(name="shown")
+def fixture_shown(busy):
+    def shown(setting, speculation=EAGLE, action=Action.KEEP):
+        evaluation = replace(busy.evaluation, setting=setting, action=action)
+        return setting_view(replace(busy, evaluation=evaluation, speculation=speculation))
+
+    return shown
+
+
+def test_the_flag_has_the_method_the_model_and_the_schedule(shown):
+    view = shown(BY_LOAD)
+    assert json.loads(view.speculative_config) == {
+        "method": "eagle3",
+        "model": "org/draft",
+        "num_speculative_tokens": 4,
+        "num_speculative_tokens_per_batch_size": [[1, 31, 4], [32, 64, 0]],
+    }
+    assert (view.complete, view.tokens, view.change) == (True, 4, True)
+    assert view.schedule == ((1, 31, 4), (32, 64, 0))
+
+
+@pytest.mark.parametrize(
+    ("speculation", "named"),
+    [
+        (Speculation("mtp", "server_info", "target/itself"), {"method": "mtp"}),
+        (Speculation("ngram", "label"), {"method": "ngram"}),
+        (Speculation("eagle3", "label"), None),
+        (Speculation(), None),
+        (Speculation("eagle3", "server_info", "x'; rm -rf /; '"), None),
+        (Speculation("draft_model", "server_info", "/models/small-1.2"), {"method": "draft_model", "model": "/models/small-1.2"}),
+    ],
+)  # fmt: skip
+def test_what_is_unknown_or_unsafe_is_left_out(shown, speculation, named):
+    view = shown(BY_LOAD, speculation)
+    keys = json.loads(view.speculative_config)
+    assert view.complete is (named is not None)
+    assert {key: keys[key] for key in keys if not key.startswith("num_")} == (named or {})
+
+
+def test_the_text_says_what_to_set_and_why(shown):
+    assert shown(BY_LOAD).text == (
+        "Draft 4 tokens up to 31 running requests and none from 32. From 8 to 31 running requests it drafts "
+        "nothing; 4 tokens would be 1.40 times as fast. The cost is measured on this engine, at 2 to 64 running "
+        "requests; below them that of the lowest counts."
+    )
+
+
+def test_a_setting_in_force_is_kept(shown):
+    kept = replace(BY_LOAD, is_change=False, bands=(BANDS[0], BANDS[2]))
+    assert shown(kept).text.startswith(
+        "Keep drafting 4 tokens up to 31 running requests and none from 32. The"
+    )
+    one = SpeculationSetting(1, bands=(LoadBand(1, 64, 1, 1.2, 0.0, 4, 1.1),), is_change=True)
+    assert shown(one).text.startswith(
+        "Draft 1 token at every load. From 1 to 64 running requests it drafts 4 tokens; 1 token would be 1.09"
+    )
+
+
+def test_no_speculation_has_no_flag(shown):
+    off = SpeculationSetting(0, bands=(LoadBand(1, 64, 0, 1.0, 0.0, 4, 0.8),), is_change=True)
+    view = shown(off)
+    assert (view.tokens, view.speculative_config, view.complete) == (0, "", False)
+    assert view.text.startswith("Switch speculation off: at no known load")
+
+
+def test_an_unknown_setting_says_what_to_measure(shown):
+    view = shown(UNKNOWN_SETTING, action=Action.MEASURE_COST)
+    assert (view.tokens, view.speculative_config, view.schedule, view.bands) == (None, "", (), ())
+    assert view.text == "Measure the cost of drafting first: the findings list how, cheapest first."
+    assert "vllm bench forward" in view.measure
+    assert shown(UNKNOWN_SETTING, action=Action.COLLECT).measure == ""
+
+
+def test_an_uncertain_cost_names_the_load_to_measure_at(shown):
+    view = shown(replace(BY_LOAD, tokens=None, schedule=BatchSchedule(), obstacles=()))
+    assert view.measure.startswith(
+        "Measure the cost of drafting at more loads: from 8 to 31 running requests it is so uncertain that a wrong "
+        "number of draft tokens could lose 5.0 % of the speed."
+    )
+    assert (view.speculative_config, len(view.bands)) == ("", 3)
+
+
+def test_one_number_without_a_cost_by_load_asks_for_one(shown):
+    view = shown(SpeculationSetting(4))
+    assert json.loads(view.speculative_config)["num_speculative_tokens"] == 4
+    assert view.text == "Keep drafting 8 tokens at a time."
+    assert view.measure.startswith("For draft tokens by load, measure the cost at several loads.")
+
+
+@pytest.mark.parametrize("obstacle", Obstacle)
+def test_every_reason_against_a_schedule_has_a_text_with_a_remedy(shown, obstacle):
+    (found,) = shown(replace(BY_LOAD, obstacles=(obstacle,))).obstacles
+    assert found.name is obstacle
+    assert "{" not in found.text
+
+
+def test_the_schedule_is_one_that_the_exporter_reads_again(shown):
+    written = json.loads(shown(BY_LOAD).speculative_config)["num_speculative_tokens_per_batch_size"]
+    again = batch_schedule(written)
+    assert again == BY_LOAD.schedule
+    assert again.ranges[-1] == (32, MAX_BATCH, 0)
