@@ -8,14 +8,9 @@ import pytest
 import trustme
 from aiohttp import web
 
+from spec_decode_exporter.cli.exporter_access import NotReadError
 from spec_decode_exporter.cli.main import parse
-from spec_decode_exporter.cli.observe_requests import (
-    PASSWORD,
-    NotReadError,
-    exporter_url,
-    http_settings,
-    read_requests,
-)
+from spec_decode_exporter.cli.observe_requests import REQUESTS, read_requests
 from spec_decode_exporter.config.errors import ConfigError
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.core.clock import SystemClock
@@ -67,13 +62,13 @@ async def exporter():
     ],
 )
 def test_an_exporter_is_named_by_its_address(text, url):
-    assert exporter_url(text) == url
+    assert REQUESTS.url(text) == url
 
 
 @pytest.mark.parametrize("text", ["", "ftp://exporter", "http://", "http://[::1"])
 def test_an_invalid_url_is_rejected(text):
     with pytest.raises(argparse.ArgumentTypeError, match="is not an exporter's URL"):
-        exporter_url(text)
+        REQUESTS.url(text)
 
 
 @pytest.mark.parametrize(
@@ -81,12 +76,12 @@ def test_an_invalid_url_is_rejected(text):
 )
 def test_a_password_in_the_url_is_rejected_and_not_repeated(text):
     with pytest.raises(argparse.ArgumentTypeError, match="password-file") as refused:
-        exporter_url(text)
+        REQUESTS.url(text)
     assert "secret" not in str(refused.value)
 
 
 async def test_the_findings_of_an_exporter_are_read_unchanged(exporter):
-    url = exporter_url(await exporter(EMPTY.model_dump_json()))
+    url = REQUESTS.url(await exporter(EMPTY.model_dump_json()))
     assert await read_requests(url, HttpSettings()) == EMPTY
 
 
@@ -96,7 +91,7 @@ async def test_the_findings_of_an_exporter_are_read_unchanged(exporter):
 )
 async def test_another_response_is_reported_in_words(exporter, text, status, says):
     with pytest.raises(NotReadError, match=says):
-        await read_requests(exporter_url(await exporter(text, status)), HttpSettings())
+        await read_requests(REQUESTS.url(await exporter(text, status)), HttpSettings())
 
 
 @pytest.fixture
@@ -110,7 +105,7 @@ def guard(tmp_path):
 def asked(*words, **environ):
     """Return the HTTP settings of these flags and variables."""
     arguments = parse(["observe", "--requests", "localhost:7732", *map(str, words)], environ)
-    return http_settings(arguments, environ)
+    return REQUESTS.http_settings(arguments, environ)
 
 
 @pytest.fixture
@@ -120,13 +115,13 @@ def password_file(tmp_path):
 
 
 async def test_an_exporter_with_a_password_is_asked_with_it(exporter, guard, password_file):
-    url = exporter_url(await exporter(EMPTY.model_dump_json(), guard=guard))
+    url = REQUESTS.url(await exporter(EMPTY.model_dump_json(), guard=guard))
     ann = ("--requests.basic-auth.username", "ann")
     by_file = asked(*ann, "--requests.basic-auth.password-file", password_file)
-    by_variable = asked(*ann, **{PASSWORD: "open: sesame"})
+    by_variable = asked(*ann, **{REQUESTS.password_variable: "open: sesame"})
     for http in (by_file, by_variable):
         assert await read_requests(url, http) == EMPTY
-    for http in (asked(), asked(*ann), asked(*ann, **{PASSWORD: "sesame"})):
+    for http in (asked(), asked(*ann), asked(*ann, **{REQUESTS.password_variable: "sesame"})):
         with pytest.raises(NotReadError, match="401"):
             await read_requests(url, http)
 
@@ -135,7 +130,7 @@ def test_flags_can_be_variables_and_a_file_overrides_a_secret_in_a_variable(pass
     http = asked(
         SPEC_DECODE_EXPORTER_REQUESTS_BASIC_AUTH_USERNAME="ann",
         SPEC_DECODE_EXPORTER_REQUESTS_BASIC_AUTH_PASSWORD_FILE=str(password_file),
-        **{PASSWORD: "other"},
+        **{REQUESTS.password_variable: "other"},
     )
     assert (http.basic_auth.username, http.basic_auth.password_file) == ("ann", password_file)
     assert http.basic_auth.password is None
@@ -152,7 +147,7 @@ async def test_https_trusts_the_authority_of_the_flag(exporter, guard, password_
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
     address = await exporter(EMPTY.model_dump_json(), guard=guard, tls=context)
-    url = exporter_url(f"https://{address}")
+    url = REQUESTS.url(f"https://{address}")
     who = ("--requests.basic-auth.username", "ann", "--requests.basic-auth.password-file", password_file)
     trusting = asked(*who, "--requests.tls-config.ca-file", tmp_path / "ca.pem")
     assert await read_requests(url, trusting) == EMPTY
@@ -189,5 +184,5 @@ def test_unusable_flags_are_reported_before_the_observation(words, says, passwor
 
 def test_a_password_without_a_user_is_reported_without_the_password():
     with pytest.raises(ConfigError, match="has no user") as refused:
-        asked(**{PASSWORD: "sesame"})
+        asked(**{REQUESTS.password_variable: "sesame"})
     assert "sesame" not in str(refused.value)

@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "run": Command("run", "monitor servers and serve their metrics"),
     "check-config": Command("check_config", "check a configuration file and list every mistake"),
     "observe": Command("observe", "monitor servers for a limited time and report whether speculation pays"),
+    "recommend": Command("recommend", "print the setting of speculation to paste, by load, and why"),
     "simulate": Command("simulate", "serve a simulated vLLM, for demos, drills and tests"),
     "reference": Command("reference", "measure servers, and compare them with it after a change"),
     "plan": Command("plan", "calculate whether a draft fits beside its target, and when it pays"),

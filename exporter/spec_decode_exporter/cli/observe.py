@@ -15,17 +15,11 @@ from typing import Final
 
 from spec_decode_exporter.cli.embedded_simulation import simulated
 from spec_decode_exporter.cli.event_loop import DetachedThreadPool, run_loop
+from spec_decode_exporter.cli.exporter_access import NotReadError
 from spec_decode_exporter.cli.flag_values import duration
 from spec_decode_exporter.cli.flags import Flags
 from spec_decode_exporter.cli.observe_config import TOKEN, add_settings, read_config
-from spec_decode_exporter.cli.observe_requests import (
-    PASSWORD,
-    NotReadError,
-    add_flags,
-    exporter_url,
-    http_settings,
-    read_requests,
-)
+from spec_decode_exporter.cli.observe_requests import REQUESTS, read_requests
 from spec_decode_exporter.cli.output import require_stdout
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.units import format_duration
@@ -57,7 +51,7 @@ exit status, by the worst engine; an engine without speculation counts only if a
 the order from worst to best is 2, 1, 3, 0.
 
 The environment variable {TOKEN} may hold a token for the servers,
-{PASSWORD} the password for the exporter of --requests.
+{REQUESTS.password_variable} the password for the exporter of --requests.
 """
 _INTERRUPTED: Final = 130
 _ONE_INTERRUPT: Final = 0.5
@@ -101,11 +95,11 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     parser.add_argument(
         "--requests",
         metavar="URL",
-        type=exporter_url,
+        type=REQUESTS.url,
         help="an exporter that receives requests, such as localhost:7732; the report includes its findings",
     )
     flags = Flags(parser, environ)
-    add_flags(flags)
+    REQUESTS.add_flags(flags)
     add_settings(flags)
 
 
@@ -127,7 +121,7 @@ async def _observe(arguments: argparse.Namespace) -> int:
     async with AsyncExitStack() as stack:
         if arguments.simulate:
             arguments.simulated = await stack.enter_async_context(simulated(arguments.simulate))
-        http = http_settings(arguments, os.environ) if arguments.requests else HttpSettings()
+        http = REQUESTS.http_settings(arguments, os.environ) if arguments.requests else HttpSettings()
         observation = Observation(read_config(arguments, os.environ), SystemClock())
         stack.push_async_callback(observation.close)
         streams = Streams(sys.stdout, sys.stderr or StringIO(), os.environ)

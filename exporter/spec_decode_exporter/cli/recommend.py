@@ -1,0 +1,178 @@
+"""Command ``spec-decode-exporter recommend``: print the setting of speculation to paste."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+from pydantic import ValidationError
+
+from spec_decode_exporter.cli.embedded_simulation import simulated
+from spec_decode_exporter.cli.event_loop import DetachedThreadPool, run_loop
+from spec_decode_exporter.cli.exporter_access import (
+    MAX_BODY,
+    MAX_VALUES,
+    ExporterAccess,
+    read_result,
+)
+from spec_decode_exporter.cli.flag_values import duration
+from spec_decode_exporter.cli.flags import Flags
+from spec_decode_exporter.cli.observe_config import add_settings, read_config
+from spec_decode_exporter.cli.output import require_stdout, write_stdout
+from spec_decode_exporter.config.units import format_duration
+from spec_decode_exporter.core.bounded_file import read_bounded
+from spec_decode_exporter.core.bounded_json import TooManyValuesError, check_values
+from spec_decode_exporter.core.clock import SystemClock
+from spec_decode_exporter.core.log import configure_log
+from spec_decode_exporter.core.number_formats import plural
+from spec_decode_exporter.core.user_errors import ExporterError, UsageError
+from spec_decode_exporter.reports.exit_status import ExitStatus
+from spec_decode_exporter.reports.observe.session import watch
+from spec_decode_exporter.reports.recommend.recommend_report import FORMATS, recommendation_status, written
+from spec_decode_exporter.views.models import ObservationView, SnapshotView
+
+_DESCRIPTION: Final = """\
+Print the setting of speculation: the number of draft tokens, by load if the cost of drafting is known at
+several loads, as the line to paste, and why. What is unknown is not printed; the output says what to measure.
+"""
+_EPILOG: Final = """\
+exit status:
+  0  the setting of every engine that speculates is known
+  1  a server, an exporter or a file could not be read, or the command line is wrong
+  3  the setting of an engine is unknown, or none speculates
+"""
+_MIN_SECONDS: Final = 5.0
+_MAX_SECONDS: Final = 86_400.0
+
+EXPORTER: Final = ExporterAccess("exporter", "api/v1/snapshot")
+"""The exporter whose engines are asked about."""
+
+
+class NoSnapshotError(ExporterError):
+    """A file is no snapshot; the text is the reason."""
+
+
+def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
+    """Add the arguments of the command; ``environ`` has the values of flags that are not set."""
+    parser.description, parser.epilog = _DESCRIPTION, _EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.set_defaults(simulated=None)
+    parser.add_argument(
+        "urls", metavar="URL", nargs="*", help="metrics pages of servers (default: localhost:8000)"
+    )
+    parser.add_argument(
+        "--exporter",
+        metavar="URL",
+        type=EXPORTER.url,
+        help="instead of servers: a running exporter, such as localhost:7732",
+    )
+    parser.add_argument(
+        "--snapshot",
+        metavar="FILE",
+        type=Path,
+        help="or a file: a response of /api/v1/snapshot, or the output of observe --format json",
+    )
+    parser.add_argument(
+        "--format", choices=FORMATS, default="text", help="format of the setting (default: text)"
+    )
+    parser.add_argument(
+        "--for",
+        dest="seconds",
+        metavar="DURATION",
+        type=_length,
+        default=30.0,
+        help="time to observe servers (default: 30s)",
+    )
+    parser.add_argument(
+        "--simulate", metavar="SCENARIO", help="observe an embedded simulated vLLM instead of real servers"
+    )
+    flags = Flags(parser, environ)
+    EXPORTER.add_flags(flags)
+    add_settings(flags)
+
+
+def handle(arguments: argparse.Namespace) -> int:
+    """Print the settings; return the exit status."""
+    require_stdout("setting")
+    configure_log("critical", "logfmt")
+    view = _view(arguments)
+    write_stdout(written(view.engines, arguments.format))
+    status = recommendation_status(view.engines)
+    targets = view.targets if isinstance(view, ObservationView) else ()
+    missing = [target for target in targets if not target.engines]
+    for target in missing:
+        print(f"spec-decode-exporter: {target.target}: {target.error or 'no engine'}", file=sys.stderr)  # noqa: T201
+    return ExitStatus.FAILED if missing else status
+
+
+def read_snapshot(path: Path) -> SnapshotView:
+    """Read a snapshot of the API, or an observation; of several, one a line, the last.
+
+    Raises:
+        NoSnapshotError: The file cannot be read, or is neither.
+    """
+    try:
+        content = read_bounded(path, MAX_BODY)
+        check_values(content, MAX_VALUES)
+    except OSError as error:
+        raise NoSnapshotError(f"{path} cannot be read: {error.strerror or error}") from None
+    except TooManyValuesError as error:
+        raise NoSnapshotError(f"{path} cannot be read: {error}") from None
+    try:
+        return _parsed(content)
+    except ValidationError:
+        raise NoSnapshotError(
+            f"{path}: it is neither a response of /api/v1/snapshot nor the output of observe --format json "
+            "of this version"
+        ) from None
+
+
+def _parsed(content: bytes) -> SnapshotView:
+    last = content.strip().rsplit(b"\n", 1)[-1]
+    for part in (content, last):
+        for model in (SnapshotView, ObservationView):
+            try:
+                return model.model_validate_json(part)
+            except ValidationError:
+                continue
+    return SnapshotView.model_validate_json(content)
+
+
+def _view(arguments: argparse.Namespace) -> SnapshotView:
+    servers = [*arguments.urls, *filter(None, (arguments.simulate, arguments.config_file))]
+    if sum(map(bool, (servers, arguments.exporter, arguments.snapshot))) > 1:
+        raise UsageError("give servers, --exporter or --snapshot: one of the three")
+    if arguments.snapshot:
+        return read_snapshot(arguments.snapshot)
+    if arguments.exporter:
+        http = EXPORTER.http_settings(arguments, os.environ)
+        return run_loop(read_result(arguments.exporter, http, SnapshotView.model_validate_json))
+    return run_loop(_observed(arguments))
+
+
+async def _observed(arguments: argparse.Namespace) -> SnapshotView:
+    asyncio.get_running_loop().set_default_executor(DetachedThreadPool())
+    async with AsyncExitStack() as stack:
+        if arguments.simulate:
+            arguments.simulated = await stack.enter_async_context(simulated(arguments.simulate))
+        config = read_config(arguments, os.environ)
+        servers = plural(len(config.targets), "server")
+        print(  # noqa: T201
+            f"observing {servers} for {format_duration(arguments.seconds)} …", file=sys.stderr, flush=True
+        )
+        return (await watch(config, arguments.seconds, SystemClock())).view()
+
+
+def _length(text: str) -> float:
+    seconds = duration(text)
+    if not _MIN_SECONDS <= seconds <= _MAX_SECONDS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not between {format_duration(_MIN_SECONDS)} and {format_duration(_MAX_SECONDS)}"
+        )
+    return seconds

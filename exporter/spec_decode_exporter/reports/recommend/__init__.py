@@ -1,0 +1,1 @@
+"""Settings as the flags of servers: vLLM, SGLang, TensorRT-LLM."""

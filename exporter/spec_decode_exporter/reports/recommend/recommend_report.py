@@ -1,0 +1,109 @@
+"""Reports of recommended settings: for people, for a server's command line, and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.core.number_formats import plain
+from spec_decode_exporter.reports.escape import escaped, wrapped
+from spec_decode_exporter.reports.exit_status import ExitStatus
+from spec_decode_exporter.reports.recommend.server_settings import SERVERS, WITHOUT
+from spec_decode_exporter.views.models import EngineView, LoadBandView, SettingView
+
+_PROSE: Final = 100
+"""Columns of a line of prose."""
+_HEADS: Final = ("running requests", "now", "speed", "recommended", "speed")
+_DELETE: Final = "\x7f"
+"""The only control character that ``json.dumps`` does not escape."""
+
+FORMATS: Final = ("text", "json", *SERVERS)
+"""Values of ``--format``."""
+
+
+def written(engines: Sequence[EngineView], form: str) -> str:
+    """Return the settings of engines in a format, with a final newline."""
+    if form == "json":
+        return _json(engines)
+    if not engines:
+        return "# No engine.\n"
+    write: Callable[[EngineView, str], Iterator[str]] = _text if form == "text" else _commented
+    return "\n".join("".join(f"{line}\n" for line in write(engine, form)) for engine in engines)
+
+
+def recommendation_status(engines: Sequence[EngineView]) -> ExitStatus:
+    """Return GOOD if the setting of every engine that speculates is known, else UNKNOWN."""
+    speculating = [engine for engine in engines if engine.state is not State.DISABLED]
+    known = speculating and all(engine.setting.tokens is not None for engine in speculating)
+    return ExitStatus.GOOD if known else ExitStatus.UNKNOWN
+
+
+def _json(engines: Sequence[EngineView]) -> str:
+    fields = ("id", "target", "model_name", "engine", "method", "draft_model", "configured_tokens", "verdict")
+    settings = [
+        {
+            **{field: getattr(engine, field) for field in fields},
+            "setting": engine.setting.model_dump(mode="json"),
+        }
+        for engine in engines
+    ]
+    return json.dumps({"engines": settings}, indent=2).replace(_DELETE, "\\u007f") + "\n"
+
+
+def _name(engine: EngineView) -> str:
+    return escaped(f"{engine.target}, {engine.model_name}, engine {engine.engine}")
+
+
+def _text(engine: EngineView, _: str) -> Iterator[str]:
+    """Yield the lines for people: what to set, the flag, the speed by load, and what to measure."""
+    setting = engine.setting
+    yield _name(engine)
+    yield from _indented(engine.verdict_text)
+    yield from _indented(setting.text)
+    if setting.tokens is not None:
+        yield ""
+        yield from (f"  {line}" for line in _lines(engine, "vllm"))
+    if setting.bands:
+        yield ""
+        yield from _table(setting.bands)
+    for note in _notes(setting):
+        yield ""
+        yield from _indented(note)
+
+
+def _commented(engine: EngineView, form: str) -> Iterator[str]:
+    """Yield the lines of a server's setting; everything else is a comment."""
+    for text in (_name(engine), engine.setting.text, *_notes(engine.setting)):
+        yield from (f"# {line}" for line in wrapped(text, _PROSE))
+    if engine.setting.tokens is not None:
+        yield from _lines(engine, form)
+
+
+def _lines(engine: EngineView, form: str) -> Iterator[str]:
+    return SERVERS[form](engine) if engine.setting.tokens else iter((WITHOUT[form],))
+
+
+def _notes(setting: SettingView) -> Iterator[str]:
+    yield from (f"Warning: {each.text}" for each in setting.obstacles)
+    if setting.measure:
+        yield setting.measure
+
+
+def _indented(text: str) -> Iterator[str]:
+    return (f"  {line}" for line in wrapped(escaped(text), _PROSE))
+
+
+def _table(bands: Sequence[LoadBandView]) -> Iterator[str]:
+    """Yield the draft tokens and the speed relative to no speculation, by load."""
+    rows = [_HEADS, *map(_row, bands)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
+    for row in rows:
+        yield "  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+
+
+def _row(band: LoadBandView) -> tuple[str, ...]:
+    loads = str(band.first) if band.first == band.last else f"{band.first} to {band.last}"
+    now, recommended = plain(band.present_speedup_ratio), plain(band.speedup_ratio)
+    return loads, str(band.present_tokens), now, str(band.tokens), recommended

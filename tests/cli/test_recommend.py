@@ -1,0 +1,117 @@
+"""Command recommend: its three inputs, and their errors."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import pytest
+
+from spec_decode_exporter.cli.main import parse
+from spec_decode_exporter.cli.recommend import EXPORTER, NoSnapshotError, handle, read_snapshot
+from spec_decode_exporter.core.user_errors import UsageError
+from spec_decode_exporter.reports.observe.observe_report import json_report
+from spec_decode_exporter.views.engine_view import engine_view
+from spec_decode_exporter.views.models import ObservationView, SnapshotView, TargetView
+
+LABELS = {"target": "chat-0", "model_name": "org/target", "engine": "0"}
+
+
+@pytest.fixture(name="snapshot", scope="module")
+def fixture_snapshot(busy):
+    return SnapshotView(time=1.0, version="1", engines=(engine_view(LABELS, busy),))
+
+
+@pytest.fixture(name="observation", scope="module")
+def fixture_observation(snapshot):
+    return ObservationView(**dict(snapshot), seconds=30.0, targets=(), events=())
+
+
+def test_a_saved_snapshot_is_read(tmp_path, snapshot, capsys):
+    file = tmp_path / "snapshot.json"
+    file.write_text(snapshot.model_dump_json())
+    assert read_snapshot(file) == snapshot
+    status = handle(parse(["recommend", "--snapshot", str(file), "--format", "json"], {}))
+    (shown,) = json.loads(capsys.readouterr().out)["engines"]
+    assert shown["setting"] == snapshot.engines[0].setting.model_dump(mode="json")
+    assert status == (0 if shown["setting"]["tokens"] is not None else 3)
+
+
+def test_of_several_observations_the_last_is_read(tmp_path, observation):
+    file = tmp_path / "observed.json"
+    last = observation.model_copy(update={"time": 2.0})
+    file.write_text(json_report(observation, indented=False) + json_report(last, indented=False))
+    assert read_snapshot(file) == last
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"engines": []}'])
+def test_another_file_is_rejected_by_name(tmp_path, text):
+    file = tmp_path / "other.json"
+    file.write_text(text)
+    with pytest.raises(NoSnapshotError, match=r"other\.json: it is neither a response of /api/v1/snapshot"):
+        read_snapshot(file)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(NoSnapshotError, match="No such file"):
+        read_snapshot(tmp_path / "none.json")
+
+
+def test_a_huge_document_is_rejected(tmp_path):
+    file = tmp_path / "huge.json"
+    file.write_text("[" + "0," * 600_000 + "0]")
+    with pytest.raises(NoSnapshotError, match="more than 500000 values"):
+        read_snapshot(file)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--exporter", "localhost:7732", "--snapshot", "x"),
+        ("localhost:8000", "--snapshot", "x"),
+        ("--simulate", "steady", "--exporter", "localhost:7732"),
+    ],
+)
+def test_only_one_input_is_taken(words):
+    with pytest.raises(UsageError, match="one of the three"):
+        handle(parse(["recommend", *words], {}))
+
+
+def test_an_exporter_is_named_by_its_address():
+    assert EXPORTER.url("localhost:7732") == "http://localhost:7732/api/v1/snapshot"
+    with pytest.raises(argparse.ArgumentTypeError, match=r"exporter\.basic-auth\.username"):
+        EXPORTER.url("http://me:secret@exporter")
+
+
+def test_the_password_for_an_exporter_is_in_its_own_variable():
+    arguments = parse(
+        ["recommend", "--exporter", "localhost:7732", "--exporter.basic-auth.username", "ann"], {}
+    )
+    http = EXPORTER.http_settings(arguments, {"SPEC_DECODE_EXPORTER_EXPORTER_BASIC_AUTH_PASSWORD": "sesame"})
+    assert http.basic_auth.username == "ann"
+
+
+def test_a_server_without_an_engine_is_an_error(tmp_path, observation, capsys):
+    unreachable = TargetView(
+        target="chat-1",
+        address="b:1/metrics",
+        labels={},
+        discovery="static",
+        up=False,
+        error="timeout: no answer",
+        engine_kind="",
+        front_end="",
+        page="",
+        version="",
+        polls=1,
+        poll_failures={},
+        poll_seconds=None,
+        poll_bytes=None,
+        poll_interval_seconds=1.0,
+        last_success_timestamp_seconds=None,
+        engines=(),
+    )
+    file = tmp_path / "observed.json"
+    file.write_text(json_report(observation.model_copy(update={"targets": (unreachable,)})))
+    assert handle(parse(["recommend", "--snapshot", str(file)], {})) == 1
+    assert "chat-1: timeout" in capsys.readouterr().err

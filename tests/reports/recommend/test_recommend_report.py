@@ -1,0 +1,152 @@
+"""Settings as text, as lines for servers, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.load_bands import LoadBand
+from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.analysis.speculation_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
+from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.config.batch_schedule import BatchSchedule
+from spec_decode_exporter.reports.exit_status import ExitStatus
+from spec_decode_exporter.reports.recommend.recommend_report import FORMATS, recommendation_status, written
+from spec_decode_exporter.views.engine_view import engine_view
+
+LABELS = {"target": "chat-0", "model_name": "org/target", "engine": "0"}
+BANDS = (LoadBand(1, 15, 4, 2.3, 0.01, 8, 2.2), LoadBand(16, 64, 2, 1.3, 0.01, 8, 0.9))
+BY_LOAD = SpeculationSetting(
+    4,
+    BatchSchedule((1, 16), (4, 2)),
+    True,
+    BANDS,
+    CostSource.MEASURED,
+    (1.0, 64.0),
+    (Obstacle.PIECEWISE_GRAPHS,),
+)
+EAGLE = Speculation("eagle3", "configured", "org/draft", 8)
+
+
+@pytest.fixture(name="engine")
+def fixture_engine(busy):
+    def engine(setting=BY_LOAD, speculation=EAGLE, **evaluation):
+        changed = replace(busy.evaluation, setting=setting, **evaluation)
+        return engine_view(LABELS, replace(busy, evaluation=changed, speculation=speculation))
+
+    return engine
+
+
+def lines(engine, form):
+    """Return the lines that are no comment."""
+    return [line for line in written([engine], form).splitlines() if not line.startswith("#")]
+
+
+def test_vllm_gets_one_flag(engine):
+    (line,) = lines(engine(), "vllm")
+    flag, value = shlex.split(line)
+    assert flag == "--speculative-config"
+    assert json.loads(value)["num_speculative_tokens_per_batch_size"] == [[1, 15, 4], [16, 64, 2]]
+
+
+def test_an_unknown_draft_model_leaves_only_a_comment(engine):
+    unknown = engine(speculation=Speculation("eagle3"))
+    for form in ("vllm", "sglang", "tensorrt-llm"):
+        assert lines(unknown, form) == []
+    assert '# {"num_speculative_tokens": 4,' in written([unknown], "vllm")
+    assert "# The draft model is unknown" in written([unknown], "sglang")
+
+
+def test_sglang_gets_the_number_for_the_present_load(engine):
+    # 20 requests run.
+    assert " ".join(lines(engine(), "sglang")) == (
+        "--speculative-algorithm EAGLE3 --speculative-draft-model-path org/draft --speculative-num-steps 2 "
+        "--speculative-eagle-topk 1 --speculative-num-draft-tokens 3"
+    )
+    assert (
+        "# SGLang has no schedule by load: this is one number, the one for 20 running requests."
+        in written([engine()], "sglang")
+    )
+
+
+def test_sglang_without_tokens_at_the_present_load_has_none(engine):
+    off = replace(BY_LOAD, schedule=BatchSchedule((1, 16), (4, 0)))
+    assert lines(engine(off), "sglang") == []
+    assert "start SGLang without" in written([engine(off)], "sglang")
+
+
+def test_tensorrt_llm_gets_the_schedule_by_the_last_batch_of_each_range(engine):
+    section = yaml.safe_load("\n".join(lines(engine(), "tensorrt-llm")))["speculative_config"]
+    assert section == {
+        "decoding_type": "Eagle3",
+        "max_draft_len": 4,
+        "speculative_model": "org/draft",
+        "draft_len_schedule": {15: 4, 64: 2},
+    }
+
+
+def test_a_schedule_that_tensorrt_llm_refuses_is_omitted(engine):
+    rising = replace(BY_LOAD, schedule=BatchSchedule((1, 16), (2, 4)))
+    section = yaml.safe_load("\n".join(lines(engine(rising), "tensorrt-llm")))["speculative_config"]
+    assert "draft_len_schedule" not in section
+    assert "omitted" in written([engine(rising)], "tensorrt-llm")
+
+
+def test_a_method_without_a_draft_model_needs_none(engine):
+    section = yaml.safe_load("\n".join(lines(engine(speculation=Speculation("mtp")), "tensorrt-llm")))
+    assert section["speculative_config"]["decoding_type"] == "MTP"
+    assert "--speculative-draft-model-path" not in written([engine(speculation=Speculation("mtp"))], "sglang")
+
+
+@pytest.mark.parametrize("form", ["sglang", "tensorrt-llm"])
+def test_a_method_without_an_equivalent_gets_none(engine, form):
+    assert lines(engine(speculation=Speculation("suffix")), form) == []
+
+
+@pytest.mark.parametrize("form", [form for form in FORMATS if form != "json"])
+def test_no_speculation_and_an_unknown_setting_print_no_flag(engine, form):
+    off = written([engine(SpeculationSetting(0, is_change=True))], form)
+    assert "ithout" in off
+    unknown = written([engine(UNKNOWN_SETTING, action=Action.MEASURE_COST)], form)
+    for text in (off, unknown):
+        assert "--speculative-config '" not in text
+        assert "max_draft_len" not in text
+        assert "--speculative-num-steps" not in text
+    assert "vllm bench forward" in unknown.replace("\n# ", " ").replace("\n  ", " ")
+
+
+def test_the_text_has_the_flag_the_speed_by_load_and_the_warnings(engine):
+    text = written([engine()], "text")
+    assert text.startswith("chat-0, org/target, engine 0\n")
+    assert "  --speculative-config '{" in text
+    assert "  running requests  now  speed  recommended  speed\n" in text
+    assert "          16 to 64    8   0.90            2   1.30\n" in text
+    assert "Warning: On Model Runner V1" in text
+
+
+def test_json_has_the_setting_of_each_engine(engine):
+    (shown,) = json.loads(written([engine()], "json"))["engines"]
+    assert shown["target"] == "chat-0"
+    assert shown["setting"]["schedule"] == [[1, 15, 4], [16, 64, 2]]
+
+
+def test_names_of_servers_cannot_control_the_terminal(busy):
+    hostile = engine_view({**LABELS, "model_name": "m\x1b[2J"}, busy)
+    for form in FORMATS:
+        assert "\x1b" not in written([hostile], form)
+
+
+def test_the_status_is_good_only_if_every_setting_is_known(engine):
+    known, unknown = engine(), engine(UNKNOWN_SETTING)
+    assert recommendation_status([known]) is ExitStatus.GOOD
+    assert recommendation_status([known, unknown]) is ExitStatus.UNKNOWN
+    assert recommendation_status([]) is ExitStatus.UNKNOWN
+    without = engine(UNKNOWN_SETTING, state=State.DISABLED)
+    assert recommendation_status([known, without]) is ExitStatus.GOOD
+    assert recommendation_status([without]) is ExitStatus.UNKNOWN
