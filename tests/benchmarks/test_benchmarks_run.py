@@ -58,6 +58,7 @@ CHEAP = [
     "page",
     "polls",
     "read_page",
+    "schedule_day",
     "serve_metrics",
     "soak_day",
     "verdict_truth",

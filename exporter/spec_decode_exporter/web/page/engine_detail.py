@@ -15,6 +15,7 @@ from spec_decode_exporter.web.page.markup import Markup, joined, name, tag
 from spec_decode_exporter.web.page.page_data import PageData, ShownEngine
 from spec_decode_exporter.web.page.page_numbers import Format, number, percent, times, whole
 from spec_decode_exporter.web.page.request_comparison import request_comparison
+from spec_decode_exporter.web.page.setting_card import setting_content
 from spec_decode_exporter.web.page.words import Advice, advice, verdict_sign
 
 _MIN_SCALE: Final = 1.5
@@ -28,7 +29,8 @@ _REMARK: Final = {"recommended": "remark recommended"}
 def detail(engine: ShownEngine, page: PageData) -> Markup:
     """Return the panel of an open engine."""
     view = engine.view
-    parts = [_headline(view), *_time_card(engine, page), *_findings(view.findings), *_charts(view)]
+    parts = [_headline(view), *_time_card(engine, page), *_findings(view.findings), *_setting(view)]
+    parts += _charts(view)
     parts += [
         _card("Events", engine_events(page.events_of(view.id, view.target), view.id, page.time), "wide")
     ]
@@ -58,6 +60,12 @@ def _findings(findings: Iterable[FindingView]) -> Iterator[Markup]:
     ]
     if items:
         yield tag("ul", *items, class_="findings")
+
+
+def _setting(view: EngineView) -> Iterator[Markup]:
+    content = setting_content(view.setting)
+    if content is not None:
+        yield _card("Setting", content, "wide")
 
 
 def _time_card(engine: ShownEngine, page: PageData) -> Iterator[Markup]:

@@ -223,6 +223,22 @@ document.addEventListener("submit", (event) => {
   filter(document.getElementById("filter").value.trim());
 });
 
+// --- Copying a setting. Without https browsers have no clipboard: then the text stays selected.
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("button.copy");
+  if (!button) return;
+  const source = button.parentElement.querySelector("code");
+  getSelection().selectAllChildren(source);
+  let result = "Copied";
+  try {
+    await navigator.clipboard.writeText(source.textContent);
+  } catch {
+    result = "Selected: copy it by keyboard";
+  }
+  button.textContent = news.textContent = result;
+});
+
 // --- Keys: / focuses the filter, arrows move between rows, Escape closes.
 
 const STEPS = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1 };

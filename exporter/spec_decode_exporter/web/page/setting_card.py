@@ -1,0 +1,66 @@
+"""Recommended setting of an engine: vLLM's flag to copy, the speed by load, and what to measure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from spec_decode_exporter.views.models import LoadBandView, SettingView
+from spec_decode_exporter.web.page.markup import Markup, joined, tag
+from spec_decode_exporter.web.page.page_numbers import number, times
+
+_HEADS = ("Running requests", "Draft tokens now", "Speed now", "Recommended", "Speed")
+
+
+def setting_content(setting: SettingView) -> Markup | None:
+    """Return the content of the card; None if there is nothing to set and nothing to measure."""
+    if setting.tokens is None and not setting.measure:
+        return None
+    return joined(_parts(setting))
+
+
+def _parts(setting: SettingView) -> Iterator[Markup]:
+    yield tag("p", setting.text)
+    if setting.speculative_config:
+        yield _flag(setting)
+    if setting.bands:
+        yield _table(setting.bands)
+    for obstacle in setting.obstacles:
+        yield tag("p", tag("strong", "Warning: "), obstacle.text, class_="note", data_key=str(obstacle.name))
+    if setting.measure:
+        yield tag("p", setting.measure, class_="note")
+
+
+def _flag(setting: SettingView) -> Markup:
+    """Return the flag with a button that copies it; the keys alone if method or draft model is unknown."""
+    text = setting.speculative_config
+    if setting.complete:
+        text = f"--speculative-config {shlex.quote(text)}"
+    copied = tag(
+        "div",
+        tag("code", text),
+        tag("button", "Copy", type="button", class_="copy chip"),
+        class_="setting",
+        data_key="setting-flag",
+    )
+    if setting.complete:
+        return copied
+    note = "Method or draft model is unknown: change these keys of --speculative-config, and keep the others."
+    return joined((tag("p", note, class_="note"), copied))
+
+
+def _table(bands: tuple[LoadBandView, ...]) -> Markup:
+    head = tag("thead", tag("tr", *(tag("th", each, scope="col", class_="number") for each in _HEADS)))
+    return tag("table", head, tag("tbody", *map(_row, bands)), class_="bands")
+
+
+def _row(band: LoadBandView) -> Markup:
+    loads = str(band.first) if band.first == band.last else f"{band.first} to {band.last}"
+    cells = (
+        str(band.present_tokens),
+        number(band.present_speedup_ratio, times),
+        str(band.tokens),
+        number(band.speedup_ratio, times),
+    )
+    row = (tag("td", each, class_="number") for each in cells)
+    return tag("tr", tag("th", loads, scope="row", class_="number"), *row, data_key=f"band-{band.first}")

@@ -1,0 +1,70 @@
+"""Card of the recommended setting."""
+
+from __future__ import annotations
+
+import html
+import re
+import shlex
+from dataclasses import replace
+
+import pytest
+
+from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.load_bands import LoadBand
+from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.analysis.speculation_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
+from spec_decode_exporter.config.batch_schedule import BatchSchedule
+from spec_decode_exporter.views.setting_view import setting_view
+from spec_decode_exporter.web.page.setting_card import setting_content
+
+BANDS = (LoadBand(1, 7, 4, 2.3, 0.01, 4, 2.3), LoadBand(8, 8, 0, 1.0, 0.02, 4, 0.9))
+MTP = Speculation("mtp")
+BY_LOAD = SpeculationSetting(
+    4, BatchSchedule((1, 8), (4, 0)), True, BANDS, CostSource.MEASURED, (1.0, 8.0), (Obstacle.DATA_PARALLEL,)
+)
+
+
+@pytest.fixture(name="card")
+def fixture_card(busy):
+    def card(setting, speculation=MTP, action=Action.KEEP):
+        evaluation = replace(busy.evaluation, setting=setting, action=action)
+        return setting_content(setting_view(replace(busy, evaluation=evaluation, speculation=speculation)))
+
+    return card
+
+
+def flag(content):
+    """Return the text that the button copies."""
+    return html.unescape(re.search(r"<code>(.*?)</code>", content)[1])
+
+
+def test_the_flag_to_copy_is_the_one_that_the_command_prints(card):
+    content = card(BY_LOAD)
+    name, value = shlex.split(flag(content))
+    assert name == "--speculative-config"
+    assert '"num_speculative_tokens_per_batch_size": [[1, 7, 4], [8, 8, 0]]' in value
+    assert '<button type="button" class="copy chip">Copy</button>' in content
+
+
+def test_the_speed_is_shown_by_load_with_the_reasons_against_the_schedule(card):
+    content = card(BY_LOAD)
+    assert content.count("<tr") == 3
+    assert "1 to 7" in content
+    assert "with data parallelism vLLM ignores the schedule" in content
+
+
+def test_an_unknown_draft_model_shows_the_keys_to_change(card):
+    content = card(BY_LOAD, Speculation("eagle3"))
+    assert flag(content).startswith('{"num_speculative_tokens": 4')
+    assert "keep the others" in content
+
+
+def test_an_unknown_setting_shows_what_to_measure_and_no_button(card):
+    content = card(UNKNOWN_SETTING, action=Action.MEASURE_COST)
+    assert "vllm bench forward" in content
+    assert "button" not in content
+
+
+def test_without_advice_there_is_no_card(card):
+    assert card(UNKNOWN_SETTING, action=Action.COLLECT) is None
