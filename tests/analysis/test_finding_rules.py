@@ -48,6 +48,15 @@ STEADY = [{"drafts": 25, "draft_tokens": 100, "generation_tokens": 78, "position
 LONG_DRAFTS = STEADY[0]
 SHORT_DRAFTS = {"drafts": 25, "draft_tokens": 50, "generation_tokens": 63, "positions": (20, 15, 0, 0)}
 """Increments of drafts of four tokens, and of two."""
+SCHEDULED = Speculation("draft_model", schedule=BatchSchedule((1, 8, 32), (4, 2, 0)))
+
+
+def flipping(times):
+    """Return 40 increments, and the number of draft tokens changes ``times`` times."""
+    pair = ({**LONG_DRAFTS, "decode_steps": 25}, {**SHORT_DRAFTS, "decode_steps": 25})
+    return [pair[min(place, times) % 2] for place in range(40)]
+
+
 NO_HITS = {"prefix_cache_queries": 10_000, "prefix_cache_hits": 0}
 GAUGES = ("running", "waiting", "kv_cache_usage")
 
@@ -168,6 +177,10 @@ EDGES = {
     "decode_step_tail": (
         {"latencies": {Latency.DECODE_STEP: tail(0.501)}},
         {"latencies": {Latency.DECODE_STEP: tail(0.5)}},
+    ),
+    "schedule_flips": (
+        {"increments": flipping(10), "running": 9.0, "speculation": SCHEDULED},
+        {"increments": flipping(9), "running": 9.0, "speculation": SCHEDULED},
     ),
     "drafting_paused": (
         {"decode_steps": 2001, "generation_tokens": 4101, "speculation": Speculation("draft_model")},
@@ -486,6 +499,41 @@ class TestCoverage:
         off, less = BatchSchedule((1, 32), (4, 0)), BatchSchedule((1, 32), (4, 1))
         assert found(**self.FEW, speculation=Speculation(method, schedule=off)) == {}
         assert len(found(**self.FEW, speculation=Speculation(method, schedule=less))) == 1
+
+
+class TestScheduleFlips:
+    def test_names_the_nearest_boundary_and_its_numbers(self, found):
+        finding = found(increments=flipping(20), running=9.0, speculation=SCHEDULED)["schedule_flips"]
+        assert finding.values == {
+            "changes": 20,
+            "polls": 40,
+            "running": pytest.approx(9.0),
+            "boundary": 8,
+            "below": 4,
+            "above": 2,
+        }
+        assert "from 8 on it drafts 2 instead of 4" in finding.text
+
+    def test_a_poll_in_which_it_changed_counts(self, found):
+        mixed = {**LONG_DRAFTS, "drafts": 12, "draft_tokens": 48, "decode_steps": 25}
+        assert "schedule_flips" in found(increments=[mixed] * 40, running=9.0, speculation=SCHEDULED)
+
+    @pytest.mark.parametrize(
+        "speculation",
+        [
+            Speculation("draft_model"),
+            Speculation("draft_model", schedule=BatchSchedule((1,), (4,))),
+            replace(SCHEDULED, method="ngram"),
+            replace(SCHEDULED, method=""),
+        ],
+    )
+    def test_needs_a_schedule_and_a_method_that_drafts_in_every_step(self, found, speculation):
+        assert "schedule_flips" not in found(increments=flipping(20), running=9.0, speculation=speculation)
+
+    def test_few_polls_and_polls_with_few_steps_show_nothing(self, found):
+        few = [{**each, "decode_steps": 9} for each in flipping(20)]
+        for increments in (flipping(20)[:19], few):
+            assert "schedule_flips" not in found(increments=increments, running=9.0, speculation=SCHEDULED)
 
 
 class TestLastPosition:

@@ -44,6 +44,7 @@ class FindingName(StrEnum):
     PREFIX_CACHE_LOST = "prefix_cache_lost"
     TOKEN_TIME_TAIL = "token_time_tail"  # noqa: S105 - a token of text
     DECODE_STEP_TAIL = "decode_step_tail"
+    SCHEDULE_FLIPS = "schedule_flips"
     DRAFTING_PAUSED = "drafting_paused"
     LOW_COVERAGE = "low_coverage"
     LOSSY_REJECTION = "lossy_rejection"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from spec_decode_exporter.analysis import acceptance_conditions as acceptance
 from spec_decode_exporter.analysis import cost_conditions as cost
 from spec_decode_exporter.analysis import request_conditions as request
+from spec_decode_exporter.analysis import schedule_conditions as schedule
 from spec_decode_exporter.analysis import server_conditions as server
 from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.analysis.expected_acceptance import below_expectation
@@ -230,6 +231,16 @@ RULES = (
         "One decode step in a hundred takes {p99:.3g} s or longer, {ratio:.1f} times the median of "
         "{p50:.3g} s. Usually a long prompt shares the step: limit what one step may take in "
         "(max_num_batched_tokens).",
+    ),
+    Rule(
+        FindingName.SCHEDULE_FLIPS,
+        Severity.INFO,
+        drafting,
+        schedule.schedule_flips,
+        "The schedule changed the number of draft tokens in {changes:.0f} of {polls:.0f} polls: "
+        "{running:.1f} requests run, and from {boundary:.0f} on it drafts {above:.0f} instead of {below:.0f}. "
+        "Steps of changing length can cost throughput (vLLM issue 49548). Move the boundary away from this "
+        "load, to where both numbers are about as fast: `spec-decode-exporter recommend` prints it.",
     ),
     Rule(
         FindingName.DRAFTING_PAUSED,
