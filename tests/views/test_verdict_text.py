@@ -16,11 +16,13 @@ from spec_decode_exporter.analysis.evaluation_result import Evaluation
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.missing_evidence import Evidence, Need
 from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.speedup import SpeedupRange
 from spec_decode_exporter.analysis.step_cost import StepCost
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.analysis.window_bounds import NO_BOUNDS
+from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.figures.decode_work import break_even_cost_ratio
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.scrape.page.engine_table import Counter
@@ -270,3 +272,25 @@ def test_a_present_drop_without_enough_data_since_comes_first(busy, kind, text):
         f"{text}1.40. Too early to say whether speculation pays since 14:12:46 UTC: a verdict needs 7 requests "
         "one after the other; 3.2 seen."
     )
+
+
+class TestScheduledOff:
+    @pytest.fixture(name="silent")
+    def fixture_silent(self, busy, make_window):
+        """Return a function with an engine that drafted nothing at some load, by its schedule."""
+
+        def silent(running, drafts=0):
+            window = make_window(drafts, 0, 0, gauges=(running, 0.0, 0.0))
+            evaluation = Evaluation(State.ACTIVE)
+            known = Speculation("eagle3", schedule=BatchSchedule((1, 8, 32), (4, 0, 1)))
+            return verdict_text(replace(busy, windows=(window,), evaluation=evaluation, speculation=known))
+
+        return silent
+
+    def test_names_the_load_from_which_nothing_is_drafted(self, silent):
+        assert silent(9.0) == "Its schedule drafts nothing from 8 running requests, and 9.0 run."
+        assert silent(7.5) == "Its schedule drafts nothing from 8 running requests, and 7.5 run."
+
+    @pytest.mark.parametrize(("running", "drafts"), [(7.0, 0), (32.0, 0), (None, 0), (9.0, 5)])
+    def test_is_not_said_at_another_load_or_with_drafts(self, silent, running, drafts):
+        assert silent(running, drafts).startswith("Too little was drafted")

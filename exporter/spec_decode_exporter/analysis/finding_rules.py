@@ -238,8 +238,8 @@ RULES = (
         drafting,
         schedule.schedule_flips,
         "The schedule changed the number of draft tokens in {changes:.0f} of {polls:.0f} polls: "
-        "{running:.1f} requests run, and from {boundary:.0f} on it drafts {above:.0f} instead of {below:.0f}. "
-        "Steps of changing length can cost throughput (vLLM issue 49548). Move the boundary away from this "
+        "{running:.1f} requests run, and from {boundary:.0f} on it drafts {above:.0f} instead of {below:.0f}."
+        " Steps of changing length can cost throughput (vLLM issue 49548). Move the boundary away from this "
         "load, to where both numbers are about as fast: `spec-decode-exporter recommend` prints it.",
     ),
     Rule(

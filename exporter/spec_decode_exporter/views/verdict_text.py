@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from math import ceil
 from typing import Final
 
 from spec_decode_exporter.analysis.cost import Cost
@@ -19,7 +20,9 @@ from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQU
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.core.number_formats import ago, percent, plural, utc_clock
 from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.figures.server_load import mean
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.window.ledger import Window
 
 STATES: Final = {
@@ -69,7 +72,7 @@ def verdict_text(snapshot: EngineSnapshot) -> str:
     if evaluation.state in STATES:
         return STATES[evaluation.state]
     if evaluation.verdict is Verdict.INSUFFICIENT:
-        return f"{_drop(evaluation)}{_missing(evaluation)}"
+        return _scheduled_off(snapshot) or f"{_drop(evaluation)}{_missing(evaluation)}"
     if evaluation.verdict is Verdict.UNCLEAR:
         return _unclear(snapshot)
     return f"{_statement(evaluation)}: {_figure(snapshot)}{_basis(evaluation)}."
@@ -89,6 +92,18 @@ def _drop(evaluation: Evaluation) -> str:
 
 
 _DROPPED: Final = {DropKind.SUDDEN: "Acceptance dropped", DropKind.DRAFTING: "Drafting dropped"}
+
+
+def _scheduled_off(snapshot: EngineSnapshot) -> str:
+    """Write that the schedule has no drafts for the present load; nothing if it has, or if it drafts."""
+    window = snapshot.windows[-1] if snapshot.windows else None
+    running = None if window is None else mean(window, Gauge.RUNNING_REQUESTS)
+    if window is None or running is None or window[Counter.DRAFTS]:
+        return ""
+    if not snapshot.speculation.scheduled_off(running):
+        return ""
+    first = next(first for first, last, _ in snapshot.speculation.schedule.ranges if ceil(running) <= last)
+    return f"Its schedule drafts nothing from {first} running requests, and {running:.1f} run."
 
 
 def _missing(evaluation: Evaluation) -> str:
