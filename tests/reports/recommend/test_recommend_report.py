@@ -55,6 +55,11 @@ def test_vllm_gets_one_flag(engine):
     assert json.loads(value)["num_speculative_tokens_per_batch_size"] == [[1, 15, 4], [16, 64, 2]]
 
 
+def test_a_warning_about_vllm_is_for_vllm_alone(engine):
+    warned = [form for form in FORMATS if "Model Runner V1" in written([engine()], form)]
+    assert warned == ["text", "json", "vllm"]
+
+
 def test_an_unknown_draft_model_leaves_only_a_comment(engine):
     unknown = engine(speculation=Speculation("eagle3"))
     for form in ("vllm", "sglang", "tensorrt-llm"):

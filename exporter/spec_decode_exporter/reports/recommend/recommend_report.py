@@ -75,7 +75,8 @@ def _text(engine: EngineView, _: str) -> Iterator[str]:
 
 def _commented(engine: EngineView, form: str) -> Iterator[str]:
     """Yield the lines of a server's setting; everything else is a comment."""
-    for text in (_name(engine), engine.setting.text, *_notes(engine.setting)):
+    notes = _notes(engine.setting) if form == "vllm" else (engine.setting.measure,)
+    for text in filter(None, (_name(engine), engine.setting.text, *notes)):
         yield from (f"# {line}" for line in wrapped(text, _PROSE))
     if engine.setting.tokens is not None:
         yield from _lines(engine, form)
