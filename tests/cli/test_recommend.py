@@ -110,6 +110,7 @@ def test_a_server_without_an_engine_is_an_error(tmp_path, observation, capsys):
         poll_interval_seconds=1.0,
         last_success_timestamp_seconds=None,
         engines=(),
+        engines_on_page=None,
     )
     file = tmp_path / "observed.json"
     file.write_text(json_report(observation.model_copy(update={"targets": (unreachable,)})))

@@ -53,6 +53,11 @@ def test_the_flag_has_the_method_the_model_and_the_schedule(shown):
     assert view.schedule == ((1, 31, 4), (32, 64, 0))
 
 
+def test_the_flag_keeps_the_rejection_method(shown):
+    lossy = replace(EAGLE, rejection_method="fly")
+    assert json.loads(shown(BY_LOAD, lossy).speculative_config)["rejection_sample_method"] == "fly"
+
+
 @pytest.mark.parametrize(
     ("speculation", "named"),
     [

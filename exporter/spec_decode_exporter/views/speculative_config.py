@@ -29,11 +29,13 @@ class SpeculativeConfig(NamedTuple):
 
 
 def speculative_config(setting: SpeculationSetting, speculation: Speculation) -> SpeculativeConfig:
-    """Return vLLM's JSON of a setting. An unknown method or draft model is left out, never guessed."""
+    """Return vLLM's JSON of a setting, of the keys that the exporter knows; nothing is guessed."""
     if not setting.tokens:
         return SpeculativeConfig("", is_complete=False)
     named = _named(speculation)
     keys: dict[str, object] = {**(named or {}), "num_speculative_tokens": setting.tokens}
+    if named is not None and speculation.rejection_method:
+        keys["rejection_sample_method"] = speculation.rejection_method
     if setting.schedule:
         keys[SCHEDULE_KEY] = ranges(setting)
     return SpeculativeConfig(json.dumps(keys), named is not None)

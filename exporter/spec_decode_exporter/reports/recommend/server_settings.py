@@ -34,6 +34,7 @@ def vllm(engine: EngineView) -> Iterator[str]:
     """Yield vLLM's flag; the keys to change as a comment if its method or draft model is unknown."""
     setting = engine.setting
     if setting.complete:
+        yield "# If your present setting has other keys, keep them."
         yield f"--speculative-config {shlex.quote(setting.speculative_config)}"
         return
     yield "# Method or draft model is unknown. Change these keys of --speculative-config, keep the others:"

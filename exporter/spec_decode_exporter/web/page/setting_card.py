@@ -43,9 +43,9 @@ def _flag(setting: SettingView) -> Markup:
         class_="setting",
         data_key="setting-flag",
     )
-    if setting.complete:
-        return copied
-    note = "Method or draft model is unknown: change these keys of --speculative-config, and keep the others."
+    note = "If the present setting has other keys, keep them."
+    if not setting.complete:
+        note = "Method or draft model is unknown: change these keys of --speculative-config, keep the others."
     return joined((tag("p", note, class_="note"), copied))
 
 
