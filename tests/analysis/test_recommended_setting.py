@@ -50,6 +50,16 @@ def test_a_cost_at_several_loads_gives_a_schedule(case):
     assert (found.source, found.known) == (CostSource.MEASURED, (1, 64))
 
 
+def test_more_tokens_than_now_are_scheduled_only_with_the_advice_to_increase(case):
+    cheap = by_load((1, 0.01), (16, 0.02), (64, 0.9))
+    evaluation = evaluated(case(costs=cheap))
+    assert evaluation.action is Action.INCREASE
+    assert evaluation.setting.tokens == evaluation.recommended.tokens > 4
+    kept = evaluated(case(costs=RISING))
+    assert kept.action is Action.KEEP
+    assert kept.setting.tokens == 4
+
+
 def test_the_schedule_in_force_is_kept_if_it_suffices(case):
     found = setting(case(costs=RISING), schedule=BatchSchedule((1, 32), (4, 0)))
     assert (found.tokens, found.is_change) == (4, False)

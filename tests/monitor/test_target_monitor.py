@@ -296,6 +296,14 @@ async def test_a_schedule_of_a_pod_that_is_not_used_is_logged_once(clock, server
     assert told == [("server_details_not_used", "pod_arguments", problem)]
 
 
+@pytest.mark.parametrize(("engines", "several"), [(1, False), (2, True)])
+async def test_engines_know_whether_their_server_has_several(watch, clock, server, engines, several):
+    server.engines = {("m", str(number)): 0 for number in range(engines)}
+    await polls(watch, clock, 1)
+    members = [each.engine for each in watch.members(clock.monotonic())]
+    assert [engine.history.data_parallel for engine in members] == [several] * engines
+
+
 async def test_counters_that_restart_with_every_poll_do_not_fill_the_log(watch, clock, server):
     server.engines = {("m", str(number)): 0 for number in range(MAX_ENGINES)}
     with capture_logs() as logs:

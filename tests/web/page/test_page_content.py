@@ -109,6 +109,7 @@ async def test_only_open_engines_show_details(engines):
     chat = engines[0].view.id
     opened = await content(PageQuery("", (chat,)), PageData(100.0, iter(engines), [target()], ()))
     assert opened.count('class="panel"') == 1
+    assert '<section class="card wide" data-key="Setting">' in opened
     assert f'href="./?engine={chat}#e-{chat}"' in closed
     assert 'aria-expanded="true"' in opened
 
