@@ -57,15 +57,18 @@ class EngineMonitor:
         phase: float = 0.0,
         baseline: LearnedBaseline | None = None,
         types: TypeTotals = no_types,
+        *,
+        evaluated_every: float = EVALUATED_EVERY,
     ) -> None:
         """Monitor an engine.
 
         Args:
             windows: Lengths of the windows in seconds, ascending.
             assumptions: Knowledge of the engine besides its counters.
-            phase: Position of its evaluations in every ``EVALUATED_EVERY`` seconds, 0 to 1.
+            phase: Position of its evaluations in every ``evaluated_every`` seconds, 0 to 1.
             baseline: Baseline of its model on its target, shared with the model's other engines.
             types: Returns the sums of its requests by type since the exporter's start.
+            evaluated_every: Seconds between evaluations without a reader.
         """
         self._assumptions = assumptions or Assumptions()
         self.history = EngineHistory(windows[-1])
@@ -79,7 +82,7 @@ class EngineMonitor:
         self._present_windows: tuple[Window, ...] | None = None
         self._snapshots: dict[bool, EngineSnapshot] = {}
         """Snapshots of the newest poll, by whether the engine is gone."""
-        self._throttle = Throttle(EVALUATED_EVERY, phase)
+        self._throttle = Throttle(evaluated_every, phase)
         self._notifier = EngineChangeNotifier()
         self._errors = AnalysisErrors()
         self._learned = LearnedState(self._assumptions, baseline, types)

@@ -15,7 +15,7 @@ measured sum c0·D/S + c·T/S is exact for any split.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import log2
 from typing import Final, NamedTuple
@@ -141,6 +141,10 @@ class StepTimes:
         self.plain.clear()
         self._end_pause()
 
+    def drafting_times(self) -> tuple[StepTime, ...]:
+        """Return the mean times of steps with drafts, ascending by load."""
+        return tuple(times_by_load([self._drafting], self.now))
+
     def costs(
         self, others: Iterable[PlainTimes] = (), fixed_tokens: float = 0.0, *, every_step_pays: bool = False
     ) -> tuple[MeasuredCost, ...]:
@@ -152,13 +156,9 @@ class StepTimes:
             every_step_pays: Whether steps without drafts pay c0 too.
         """
         own = PlainTimes(times_by_load([self.plain], self.now), CostSource.MEASURED)
-        known = [each for each in (own, *others) if each.times]
-        if not known:
-            return ()
-        drafting = times_by_load([self._drafting], self.now)
-        cost = partial(_cost, fixed_tokens=fixed_tokens, every_step_pays=every_step_pays)
-        costs = (next(filter(None, (cost(each, plain) for plain in known)), None) for each in drafting)
-        return tuple(each for each in costs if each is not None)
+        return costs_by_load(
+            self.drafting_times, (own, *others), fixed_tokens, every_step_pays=every_step_pays
+        )
 
     def _take_undrafted(self, increment: Increment, running: float) -> None:
         """Hold steps without drafts until there are enough in a row."""
@@ -182,6 +182,29 @@ def times_by_load(engines: Iterable[StepsByLoad], now: float) -> list[StepTime]:
             merged[bucket].append(blocks)
     times = (step_time(blocks, now) for blocks in merged.values())
     return sorted((time for time in times if time is not None), key=lambda time: time.running_requests)
+
+
+def costs_by_load(
+    drafting: Callable[[], Sequence[StepTime]],
+    plain: Iterable[PlainTimes],
+    fixed_tokens: float = 0.0,
+    *,
+    every_step_pays: bool = False,
+) -> tuple[MeasuredCost, ...]:
+    """Return c at every load with enough steps with and without drafts, ascending by load.
+
+    Args:
+        drafting: Returns the times of steps with drafts, ascending by load.
+        plain: Plain steps, the most certain first.
+        fixed_tokens: c0 in draft tokens.
+        every_step_pays: Whether steps without drafts pay c0 too.
+    """
+    known = [each for each in plain if each.times]
+    if not known:
+        return ()
+    cost = partial(_cost, fixed_tokens=fixed_tokens, every_step_pays=every_step_pays)
+    costs = (next(filter(None, (cost(each, plain) for plain in known)), None) for each in drafting())
+    return tuple(each for each in costs if each is not None)
 
 
 def _cost(

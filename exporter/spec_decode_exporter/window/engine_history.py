@@ -10,7 +10,15 @@ from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latenc
 from spec_decode_exporter.scrape.page.sample import Buckets, Sample
 from spec_decode_exporter.window.answer_lengths import NO_ANSWERS, answer_lengths
 from spec_decode_exporter.window.histograms import HistogramLedger, PollHistogram
-from spec_decode_exporter.window.increments import Counts, Increment, PollStep, Reset, first, step
+from spec_decode_exporter.window.increments import (
+    Counts,
+    Increment,
+    PollStep,
+    Reset,
+    first,
+    reset_cause,
+    step,
+)
 from spec_decode_exporter.window.ledger import MEAN_GAUGES, NANO, Ledger, PublishedValues, Window
 from spec_decode_exporter.window.step_lag import StepLag
 
@@ -173,6 +181,10 @@ class EngineHistory:
         if taken.increment:
             self._add(taken.increment, sample)
         return taken
+
+    def is_reset_by(self, sample: Sample) -> bool:
+        """Return whether ``observe`` would take a sample as a reset of the server's counters."""
+        return self._counts is not None and reset_cause(self._counts, sample) is not None
 
     def observe_latencies(self, sample: Sample, moment: float, interval: float) -> None:
         """Add the histograms of a sample; ``interval`` is that of polls with histograms."""

@@ -115,6 +115,12 @@ def step(before: Counts, sample: Sample, moment: float, wall: float) -> PollStep
     return PollStep(counts, increment)
 
 
+def reset_cause(before: Counts, sample: Sample) -> Reset | None:
+    """Return the cause for which a sample is of other counters than ``before``; None if it continues them."""
+    pairs = zip(before.counters, sample.counters, strict=True)
+    return _reset(before, sample, tuple([old if new is None else new for old, new in pairs]))
+
+
 def _reset(before: Counts, sample: Sample, counters: tuple[int, ...]) -> Reset | None:
     """Return the cause of a reset; ``counters`` are the sample's, with the last value of a missing one."""
     if None not in (sample.created, before.created) and sample.created != before.created:

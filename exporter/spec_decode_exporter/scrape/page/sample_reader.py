@@ -128,7 +128,7 @@ class SampleReader:
         start = next((values[place] for place in layout_map.process_start), None)
         samples: dict[EngineName, Sample] = {}
         for number, (name, engine) in enumerate(layout_map.engines.items(), 1):
-            samples[name] = _sample(engine, values, start, with_latencies=with_latencies)
+            samples[name] = sample_of(engine, values, start, with_latencies=with_latencies)
             if number % _ENGINES_SLICE == 0:
                 yield
         self.shown = layout_map.shown
@@ -177,9 +177,20 @@ class SampleReader:
             self._layouts.clear()
 
 
-def _sample(
+def sample_of(
     engine: EngineLayout, values: Sequence[float], start: float | None, *, with_latencies: bool
 ) -> Sample:
+    """Return the sample of an engine by the values of its page.
+
+    Args:
+        engine: Places of the engine's values.
+        values: Values of the page.
+        start: Start of the server's process (Unix time), for an engine without creation times.
+        with_latencies: Whether to read its histograms.
+
+    Raises:
+        PageError: A counter has a value that no counter can have.
+    """
     positions = [engine.positions.get(position, ()) for position in range(engine.columns)]
     created = max((values[place] for place in engine.created), default=start)
     return Sample(

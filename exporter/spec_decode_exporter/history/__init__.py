@@ -1,0 +1,1 @@
+"""History of engines, read from a Prometheus-compatible server."""

@@ -1,0 +1,94 @@
+"""Selectors of the series that the scraper knows, and of one target."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from spec_decode_exporter.core.user_errors import UsageError
+from spec_decode_exporter.scrape.page.engine_table import (
+    BUCKET_NAMES,
+    ENGINES,
+    MEANINGS,
+    PROCESS_START,
+    Counter,
+    EngineKind,
+    EngineMark,
+)
+
+PYTHON_MARKS: Final = ("python_info", "http_request_duration_seconds_count")
+"""Series that only a Python front end has: vLLM's Rust front end publishes its decode steps late."""
+
+_LABEL: Final = r'[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*"'
+_MATCH: Final = re.compile(rf"\s*{_LABEL}(?:\s*,\s*{_LABEL})*\s*,?\s*")
+MAX_MATCH: Final = 4096
+"""Maximum characters of the user's matchers."""
+
+
+def checked_match(text: str) -> str:
+    """Return matchers such as ``job="vllm"``, without braces.
+
+    Raises:
+        UsageError: It is something else.
+    """
+    inner = text.strip().removeprefix("{").removesuffix("}").strip().removesuffix(",")
+    if len(inner) > MAX_MATCH or (inner and not _MATCH.fullmatch(inner)):
+        raise UsageError(
+            f"--match {text[:80]!r} is not a list of label matchers; write for example "
+            """--match 'job="vllm",namespace=~"prod-.*"'"""
+        )
+    return inner
+
+
+def every_engine(match: str) -> str:
+    """Return the selector of all counters and gauges of every known engine, with the user's matchers."""
+    parts = [_names(kind, _plain(kind)) for kind in ENGINES]
+    return _selector("|".join(parts), match)
+
+
+def of_target(kind: EngineKind, prefix: str, labels: Mapping[str, str]) -> str:
+    """Return the selector of the series of one target, with its process' start, without histograms."""
+    names = "|".join(_plain(kind))
+    every = f"{re.escape(prefix)}({names})|{PROCESS_START.names[0]}"
+    return _selector(every, _matchers(labels))
+
+
+def identifying(prefix: str, kind: EngineKind, labels: Mapping[str, str]) -> str:
+    """Return the selector of the counter and the start times by which a target's process is recognised."""
+    wanted = (Counter.GENERATION_TOKENS, EngineMark.CREATED)
+    names = [name for each in kind.series if each.quantity in wanted for name in each.names]
+    every = f"{re.escape(prefix)}({'|'.join(names)})|{PROCESS_START.names[0]}"
+    return _selector(every, _matchers(labels))
+
+
+def python_marks(labels: Mapping[str, str]) -> str:
+    """Return the selector of series that only a Python front end of a target has."""
+    return _selector("|".join(PYTHON_MARKS), _matchers(labels))
+
+
+def _plain(kind: EngineKind) -> list[str]:
+    names = (name for series in kind.series for name in series.names)
+    return [name for name in names if f"{kind.prefixes[0]}{name}".encode() not in BUCKET_NAMES]
+
+
+def _names(kind: EngineKind, names: Iterable[str]) -> str:
+    return f"({'|'.join(map(re.escape, kind.prefixes))})({'|'.join(names)})"
+
+
+def _matchers(labels: Mapping[str, str]) -> str:
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in sorted(labels.items()))
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _selector(names: str, matchers: str) -> str:
+    name = names.replace("\\", "\\\\")
+    return f'{{__name__=~"{name}"{"," if matchers else ""}{matchers}}}'
+
+
+def is_known(name: str) -> bool:
+    """Return whether a sample name is one that the scraper reads."""
+    return name.encode() in MEANINGS

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
+from spec_decode_exporter.history.history_reader import HistoryQuery, HistoryReader
+from spec_decode_exporter.history.query_api import QueryApi
+from spec_decode_exporter.simulator.scenario import Scenario
+from tests.fixtures.simulated_history import START, StoredHistory
+
+ENABLED = {
+    "speculation": {"tokens": 0, "method": "draft_model"},
+    "load": {"concurrency": 8},
+    "phases": [{"at": "30m", "restart": {"down": "20s", "tokens": 4}}],
+}
+"""Speculation is enabled in the middle of an hour and a quarter."""
+SECONDS = 75 * 60
+
+
+def read_history(stored, *, match="", begin=START - 60, end=None, progress=lambda _: None):
+    """Return the coroutine that reads all of a stored history."""
+    query = HistoryQuery(begin, stored.now + 1 if end is None else end, match)
+    reader = HistoryReader(
+        QueryApi("http://prometheus:9090", stored), query, lambda _: Assumptions(), progress
+    )
+    return reader.read()
+
+
+@pytest.fixture(scope="session", params=[15, 60], ids="scraped every {} s".format)
+def enabled(request):
+    stored = StoredHistory()
+    stored.interval = request.param
+    stored.simulate(Scenario.model_validate(ENABLED), SECONDS, request.param, job="vllm", instance="a:8000")
+    return stored

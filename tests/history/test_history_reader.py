@@ -1,0 +1,214 @@
+"""A history read from a query API, compared with the simulator's truth and with the raw samples."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import lru_cache
+
+import pytest
+
+from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
+from spec_decode_exporter.history.history_reader import HistoryQuery, HistoryReader
+from spec_decode_exporter.history.history_summary import mean_speedup
+from spec_decode_exporter.history.query_api import HistoryError, QueryApi
+from spec_decode_exporter.history.slot_evaluation import Outcome
+from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
+from spec_decode_exporter.simulator.ground_truth import speedup
+from spec_decode_exporter.simulator.scenario import Scenario
+from tests.fixtures.simulated_history import START, StoredHistory
+from tests.history.conftest import ENABLED, read_history
+
+STEADY = {"speculation": {"tokens": 3, "method": "draft_model"}, "load": {"concurrency": 4}}
+
+
+@lru_cache
+def steady_pages(seconds, interval):
+    stored = StoredHistory()
+    stored.simulate(Scenario.model_validate(STEADY), seconds, interval)
+    return stored
+
+
+def stored_steady(seconds=1800, interval=15, **labels):
+    """Return the history of a server; several tests share its simulation."""
+    stored, simulated = StoredHistory(), steady_pages(seconds, interval)
+    stored.now = simulated.now
+    for key, samples in simulated.series.items():
+        stored.series[tuple(sorted({*key, *labels.items(), ("job", "vllm")}))] = list(samples)
+    return stored
+
+
+def counter(stored, name):
+    return next(samples for key, samples in stored.series.items() if dict(key)["__name__"] == name)
+
+
+async def only_engine(stored, **options):
+    (engine,) = (await read_history(stored, **options)).engines
+    return engine
+
+
+@pytest.mark.slow
+async def test_the_speed_up_contains_the_truth_of_the_simulator(enabled):
+    engine = await only_engine(enabled)
+    truth = speedup(
+        Scenario.model_validate({**ENABLED, "speculation": {"tokens": 4}, "phases": []}), 300, 2400
+    )
+    drafting = [slot for slot in engine.slots if slot.speedup and slot.seconds > 600]
+    assert len(drafting) >= 2
+    assert all(slot.speedup.lower <= truth <= slot.speedup.upper for slot in drafting)
+    assert mean_speedup(engine.slots).value == pytest.approx(truth, rel=0.04)
+
+
+async def test_time_before_speculation_was_enabled_is_its_baseline(enabled):
+    engine = await only_engine(enabled)
+    assert {slot.outcome for slot in engine.slots if slot.end < START + 1790} == {Outcome.PLAIN}
+    assert {slot.cost_source for slot in engine.slots if slot.drafts} == {"baseline"}
+    (period,) = engine.plain_periods
+    assert 1200 < period.seconds <= 1800
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.4])
+async def test_no_increment_is_lost_or_counted_twice(jitter):
+    stored = StoredHistory()
+    late = {"jitter": lambda number: jitter * (number % 3)}
+    stored.simulate(Scenario.model_validate(STEADY), 4000, 15, instance="a:8000", **late)
+    engine = await only_engine(stored)
+    first, *_, last = counter(stored, "vllm:generation_tokens_total")
+    assert len(engine.slots) > 4
+    assert sum(slot.generated for slot in engine.slots) == last[1] - first[1]
+    first, *_, last = counter(stored, "vllm:spec_decode_num_drafts_total")
+    assert sum(slot.drafts for slot in engine.slots) == last[1] - first[1]
+    assert sum(slot.seconds for slot in engine.slots) == pytest.approx(last[0] - first[0])
+
+
+async def test_a_restart_with_another_k_divides_a_slot():
+    stored = StoredHistory()
+    phases = [{"at": "10m", "restart": {"down": "20s", "tokens": 2}}]
+    stored.simulate(Scenario.model_validate({**STEADY, "phases": phases}), 1500, 15, instance="a:8000")
+    engine = await only_engine(stored)
+    assert {slot.tokens for slot in engine.slots if slot.end <= START + 600} == {3}
+    assert {slot.tokens for slot in engine.slots if slot.begin >= START + 600} == {2}
+    drafts = sum(slot.drafts for slot in engine.slots if slot.tokens == 3)
+    counted = [
+        value for time, value in counter(stored, "vllm:spec_decode_num_drafts_total") if time < START + 600
+    ]
+    assert drafts == counted[-1] - counted[0]
+
+
+async def test_a_gap_belongs_to_no_slot():
+    stored = stored_steady(instance="a:8000")
+    for samples in stored.series.values():
+        samples[:] = [pair for pair in samples if not START + 300 < pair[0] < START + 1200]
+    engine = await only_engine(stored)
+    assert sum(slot.seconds for slot in engine.slots) == pytest.approx(900, abs=15)
+
+
+async def test_both_replicas_of_a_pair_count_once():
+    stored = stored_steady(instance="a:8000", prometheus_replica="one")
+    scenario = Scenario.model_validate(STEADY)
+    stored.simulate(
+        scenario, 1800, 15, jitter=lambda _: 7.0, job="vllm", instance="a:8000", prometheus_replica="two"
+    )
+    engine = await only_engine(stored)
+    assert engine.scrapes == pytest.approx(120, abs=2)
+
+
+async def test_the_same_counter_under_unknown_labels_counts_once():
+    stored = stored_steady(instance="a:8000", collector="one")
+    scenario = Scenario.model_validate(STEADY)
+    stored.simulate(scenario, 1800, 15, jitter=lambda _: 7.0, job="vllm", instance="a:8000", collector="two")
+    result = await read_history(stored)
+    assert len(result.engines) == 1
+    assert "Counted once: 1 targets" in result.notes[0]
+
+
+async def test_two_servers_with_one_address_in_two_clusters_are_two():
+    stored = stored_steady(instance="a:8000", cluster="one")
+    stored.simulate(
+        Scenario.model_validate(STEADY), 1800, 15, seed=9, job="vllm", instance="a:8000", cluster="two"
+    )
+    assert len((await read_history(stored)).engines) == 2
+
+
+async def test_a_limit_of_samples_leads_to_smaller_pages():
+    stored = stored_steady(instance="a:8000")
+    whole = await only_engine(stored)
+    stored.max_samples = 600
+    pages = len(stored.queries)
+    assert (await only_engine(stored)).slots == whole.slots
+    assert len(stored.queries) > pages + 10
+
+
+async def test_a_server_that_refuses_every_page_is_an_error():
+    stored = stored_steady(instance="a:8000")
+    stored.max_samples = 10
+    with pytest.raises(HistoryError, match=r"422 .* even for 60 s"):
+        await read_history(stored)
+
+
+async def test_a_server_that_fails_later_leaves_an_incomplete_report():
+    stored = stored_steady(instance="a:8000")
+    stored.refuse = lambda _: PollError("refused", "connection refused") if len(stored.queries) > 2 else None
+    result = await read_history(stored, begin=START - 3000)
+    assert "connection refused" in result.incomplete
+    assert result.engines[0].slots
+
+
+async def test_an_interrupted_run_has_what_was_read():
+    stored = stored_steady(instance="a:8000")
+    stop = asyncio.Event()
+    query = HistoryQuery(START - 3000, stored.now + 1)
+    api = QueryApi("http://p", stored)
+    result = await HistoryReader(api, query, lambda _: Assumptions(), lambda _: stop.set()).read(stop)
+    assert result.incomplete.startswith("interrupted while reading a:8000")
+    assert result.engines[0].slots
+
+
+async def test_without_known_metrics_the_nearest_names_are_listed():
+    stored = StoredHistory()
+    stored.series[("__name__", "vllm:generated_tokens_total"),] = [(START, 1.0)]
+    stored.series[("__name__", "go_goroutines"),] = [(START, 1.0)]
+    with pytest.raises(HistoryError, match=r"nearest names are vllm:generated_tokens_total$"):
+        await read_history(stored)
+
+
+async def test_metrics_that_the_matchers_exclude_are_named():
+    with pytest.raises(HistoryError, match=r'with job="other".*check --match'):
+        await read_history(stored_steady(60, instance="a:8000"), match='job="other"')
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (StatusError(404), "Give the address of a Prometheus"),
+        (StatusError(403), "no permission to query; give a token"),
+        (StatusError(400), "check --match"),
+        (PollError("refused", "connection refused"), "connection refused"),
+    ],
+)
+async def test_an_error_names_the_cause_and_the_remedy(error, text):
+    stored = StoredHistory()
+    stored.refuse = lambda _: error
+    with pytest.raises(HistoryError, match=text):
+        await read_history(stored)
+
+
+async def test_names_without_a_colon_are_read():
+    stored = stored_steady(900, instance="a:8000")
+    stored.series = {
+        tuple(
+            sorted({**dict(key), "__name__": dict(key)["__name__"].replace("vllm:", "vllm_")}.items())
+        ): each
+        for key, each in stored.series.items()
+    }
+    assert (await only_engine(stored)).slots[0].drafts
+
+
+async def test_a_server_without_pythons_series_publishes_its_steps_late():
+    stored = stored_steady(900, instance="a:8000")
+    python = ("_created", "process_start_time_seconds", "python_info")
+    stored.series = {
+        key: each for key, each in stored.series.items() if not dict(key)["__name__"].endswith(python)
+    }
+    engine = await only_engine(stored)
+    assert engine.slots[0].speedup is not None
+    assert [query["match[]"] for query in stored.queries if "python_info" in query.get("match[]", "")]

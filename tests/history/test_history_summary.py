@@ -1,0 +1,133 @@
+"""Sums and means over slots."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.history.engine_slots import TimedEvent
+from spec_decode_exporter.history.history_changes import changes, drops
+from spec_decode_exporter.history.history_summary import (
+    band_name,
+    best_tokens,
+    by_day_and_hour,
+    by_hour,
+    by_load,
+    mean_speedup,
+    positions,
+    summary,
+)
+from spec_decode_exporter.history.slot_evaluation import Outcome, SlotResult
+
+SLOT = SlotResult(
+    begin=0.0,
+    end=900.0,
+    seconds=900.0,
+    outcome=Outcome.PAID,
+    tokens=2,
+    era=0,
+    process=0,
+    generated=1000,
+    decode_seconds=100.0,
+    drafts=400,
+    draft_tokens=800,
+    accepted_tokens=600,
+    positions=(350, 250),
+    running_requests=8.0,
+    first_token_seconds=0.1,
+    step_seconds=0.02,
+    speedup=Estimate(2.0, 1.5, 2.5, 0.1),
+    acceptance_length=None,
+    cost_source=None,
+    speedups={0: 1.0, 1: 1.6, 2: 2.0},
+)
+
+
+def hurt(**values):
+    slower = {"outcome": Outcome.HURT, "speedup": Estimate(0.8, 0.7, 0.9, 0.1), "decode_seconds": 300.0}
+    return replace(SLOT, **{**slower, "speedups": {0: 1.0, 1: 0.9, 2: 0.8}, **values})
+
+
+def test_a_mean_speed_up_is_weighted_by_decode_time():
+    found = mean_speedup([SLOT, hurt()])
+    assert (found.value, found.lower, found.upper) == pytest.approx((1.1, 0.9, 1.3))
+
+
+def test_saved_time_is_that_beyond_the_time_it_took():
+    assert mean_speedup([SLOT]).saved_seconds == pytest.approx((100.0, 50.0, 150.0))
+    assert mean_speedup([hurt()]).saved_seconds == pytest.approx((-60.0, -90.0, -30.0))
+
+
+def test_shares_are_of_the_time_and_tokens_with_drafts():
+    plain = replace(SLOT, outcome=Outcome.PLAIN, speedup=None, drafts=0)
+    found = summary([SLOT, hurt(seconds=300.0, generated=3000), plain])
+    assert found.share_of_time(Outcome.PAID) == pytest.approx(0.75)
+    assert found.share_of_tokens(Outcome.PAID) == pytest.approx(0.25)
+    assert found.share_of_time(Outcome.UNCLEAR) == 0
+    assert found.shares[Outcome.PLAIN].seconds == 900
+
+
+def test_without_drafts_there_are_no_shares():
+    assert summary([]).share_of_time(Outcome.PAID) is None
+    assert summary([]).speedup is None
+
+
+def test_load_bands_double():
+    slots = [replace(SLOT, running_requests=load) for load in (0.2, 1.0, 2.0, 3.9, 4.0, None)]
+    assert {band_name(band): len(members) for band, members in by_load(slots).items()} == {
+        "1": 2,
+        "2 to 3": 2,
+        "4 to 7": 1,
+    }
+
+
+def test_hours_are_those_of_the_middle_of_a_slot_in_utc():
+    late = replace(SLOT, begin=3500.0, end=3800.0)
+    assert list(by_hour([SLOT, late])) == [0, 1]
+    assert list(by_day_and_hour([late])) == [("1970-01-01", 1)]
+
+
+def test_the_best_depth_is_that_with_the_least_time_over_all_slots():
+    found = best_tokens([SLOT, hurt()])
+    # 2.0*100 + 0.8*300 = 440 s without speculation; 100 + 300 at two tokens.
+    assert found.speedups == pytest.approx({0: 1.0, 1: 440 / (200 / 1.6 + 240 / 0.9), 2: 1.1})
+    assert found.best == 1
+
+
+def test_no_speculation_is_best_where_every_depth_is_slower():
+    assert best_tokens([hurt()]).best == 0
+
+
+def test_positions_are_shares_of_all_drafts():
+    assert positions([SLOT, SLOT]) == pytest.approx([0.875, 0.625])
+
+
+def test_a_change_compares_both_sides_by_their_bounds():
+    after = replace(SLOT, begin=900.0, end=1800.0, process=1, tokens=4, speedup=Estimate(3.0, 2.6, 3.4, 0.1))
+    (change,) = changes([SLOT, after])
+    assert change.name == "4 draft tokens instead of 2"
+    assert change.speedup_differs is True
+    (change,) = changes([SLOT, replace(after, speedup=Estimate(2.6, 2.4, 2.8, 0.1))])
+    assert change.speedup_differs is False
+
+
+def test_enabling_speculation_is_compared_with_a_speed_up_of_one():
+    plain = replace(SLOT, outcome=Outcome.PLAIN, tokens=0, speedup=None, drafts=0, accepted_tokens=0)
+    (change,) = changes([plain, replace(SLOT, process=1)])
+    assert change.name == "speculation enabled with 2 draft tokens"
+    assert change.speedup_differs is True
+
+
+def test_a_drop_has_its_begin_end_and_depth():
+    fields = {"kind": "sudden", "seconds": 30.0, "baseline_acceptance_length": 3.0, "acceptance_length": 1.5}
+    events = [
+        TimedEvent(1000.0, Event("acceptance_dropped", fields)),
+        TimedEvent(1600.0, Event("acceptance_recovered", fields)),
+        TimedEvent(2000.0, Event("acceptance_dropped", fields)),
+    ]
+    first, second = drops(events)
+    assert (first.begin, first.end, first.recovered, first.depth) == (970.0, 1600.0, True, 0.5)
+    assert second.end is None
