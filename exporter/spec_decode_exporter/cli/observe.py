@@ -5,20 +5,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from io import StringIO
-from math import inf
 from typing import Final
 
 from spec_decode_exporter.cli.embedded_simulation import simulated
-from spec_decode_exporter.cli.event_loop import DetachedThreadPool, run_loop
+from spec_decode_exporter.cli.event_loop import DetachedThreadPool, run_loop, stop_on_signals
 from spec_decode_exporter.cli.exporter_access import NotReadError
 from spec_decode_exporter.cli.flag_values import duration
 from spec_decode_exporter.cli.flags import Flags
 from spec_decode_exporter.cli.observe_config import TOKEN, add_settings, read_config
+from spec_decode_exporter.cli.observe_history import (
+    add_history_flags,
+    check_history_flags,
+    observe_history,
+)
 from spec_decode_exporter.cli.observe_requests import REQUESTS, read_requests
 from spec_decode_exporter.cli.output import require_stdout
 from spec_decode_exporter.config.http_settings import HttpSettings
@@ -26,8 +29,8 @@ from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core.clock import SystemClock
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.reports.exit_status import observation_status
+from spec_decode_exporter.reports.history.history_output import HISTORY_FORMATS
 from spec_decode_exporter.reports.observe.progress import (
-    FORMATS,
     FinalReport,
     NotWrittenError,
     Streams,
@@ -54,8 +57,6 @@ The environment variable {TOKEN} may hold a token for the servers,
 {REQUESTS.password_variable} the password for the exporter of --requests.
 """
 _INTERRUPTED: Final = 130
-_ONE_INTERRUPT: Final = 0.5
-"""Seconds within which signals are one interrupt: ``timeout`` signals the process and its group."""
 _MIN_SECONDS: Final = 1.0
 _NOT_WRITTEN: Final = 1
 
@@ -87,7 +88,10 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         "all of them (default: 5s with --for 0, else one report at the end)",
     )
     parser.add_argument(
-        "--format", choices=FORMATS, default="text", help="format of the report (default: text)"
+        "--format",
+        choices=HISTORY_FORMATS,
+        default="text",
+        help="format of the report (default: text); html is for --prometheus.url alone",
     )
     parser.add_argument(
         "--simulate", metavar="SCENARIO", help="monitor an embedded simulated vLLM instead of real servers"
@@ -99,6 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         help="an exporter that receives requests, such as localhost:7732; the report includes its findings",
     )
     flags = Flags(parser, environ)
+    add_history_flags(flags)
     REQUESTS.add_flags(flags)
     add_settings(flags)
 
@@ -106,6 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
 def handle(arguments: argparse.Namespace) -> int:
     """Observe; then end the process with the status of the worst engine."""
     require_stdout("report")
+    check_history_flags(arguments)
     configure_log("critical", "logfmt")  # the report has the events
     try:
         status = run_loop(_observe(arguments))
@@ -118,6 +124,11 @@ def handle(arguments: argparse.Namespace) -> int:
 
 async def _observe(arguments: argparse.Namespace) -> int:
     asyncio.get_running_loop().set_default_executor(DetachedThreadPool())
+    if arguments.prometheus_url is not None:
+        try:
+            return await observe_history(arguments, os.environ, SystemClock())
+        except asyncio.CancelledError:
+            return _INTERRUPTED
     async with AsyncExitStack() as stack:
         if arguments.simulate:
             arguments.simulated = await stack.enter_async_context(simulated(arguments.simulate))
@@ -152,20 +163,7 @@ async def _with_requests(view: ObservationView, url: str | None, http: HttpSetti
 async def _poll(observation: Observation, seconds: float, progress: FinalReport) -> None:
     """Poll until the time is over, a signal arrives, or the output is closed."""
     stop = asyncio.Event()
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    first = -inf
-
-    def interrupt() -> None:
-        nonlocal first
-        if loop.time() < first + _ONE_INTERRUPT:
-            return
-        if stop.is_set() and task is not None:
-            task.cancel()
-        first = loop.time()
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, interrupt)
+    stop_on_signals(stop)
     showing = asyncio.ensure_future(_show(observation, progress, stop))
     try:
         await observation.poll(_ended(seconds, stop))

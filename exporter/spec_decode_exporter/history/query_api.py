@@ -122,7 +122,7 @@ class QueryApi:
         """Return the raw samples of the last ``seconds`` before a Unix time.
 
         Raises:
-            TooMuchError: The server refuses so many, or the answer exceeds a limit.
+            TooMuchError: The server refuses the query, or the answer exceeds a limit.
             HistoryError: The server refuses the request for another reason.
         """
         query = {"query": f"{selector}[{seconds}s]", "time": f"{end:.3f}"}

@@ -9,6 +9,8 @@ from typing import Final
 from spec_decode_exporter.analysis.comparison.comparison import Outcome
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import PAYING, Verdict
+from spec_decode_exporter.history.history_result import HistoryResult
+from spec_decode_exporter.history.history_summary import summary
 from spec_decode_exporter.reports.plan.deployment_plan import PlanOutcome
 from spec_decode_exporter.views.models import EngineView, ObservationView
 
@@ -58,6 +60,20 @@ def observation_status(view: ObservationView) -> ExitStatus:
     shown = {engine.id for engine in view.engines}
     if not all(target.engines and shown.issuperset(target.engines) for target in view.targets):
         statuses.add(ExitStatus.FAILED)
+    statuses = statuses or {ExitStatus.UNKNOWN}
+    return next((status for status in _WORST_FIRST if status in statuses), ExitStatus.GOOD)
+
+
+def history_status(result: HistoryResult) -> ExitStatus:
+    """Return the worst status of all engines that drafted, by the bounds of their mean speed-up."""
+    statuses = {ExitStatus.FAILED} if result.incomplete else set()
+    for engine in result.engines:
+        found = summary(engine.slots)
+        if found.drafting.seconds:
+            speedup = found.speedup
+            is_bad = speedup is not None and speedup.upper < 1
+            is_good = speedup is not None and speedup.lower >= 1
+            statuses.add(ExitStatus.BAD if is_bad else ExitStatus.GOOD if is_good else ExitStatus.UNKNOWN)
     statuses = statuses or {ExitStatus.UNKNOWN}
     return next((status for status in _WORST_FIRST if status in statuses), ExitStatus.GOOD)
 

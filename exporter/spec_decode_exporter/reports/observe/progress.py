@@ -31,7 +31,7 @@ _LIVE_INTERVAL: Final = 5.0
 _PROGRESS_INTERVAL: Final = 1.0
 _PROGRESS_BAR: Final = 12
 """Columns."""
-_ERASE_LINE: Final = "\r\x1b[K"
+ERASE_LINE: Final = "\r\x1b[K"
 _ALTERNATE_SCREEN: Final = "\x1b[?1049h\x1b[?25l"
 _MAIN_SCREEN: Final = "\x1b[?25h\x1b[?1049l"
 _HOME: Final = "\x1b[H"
@@ -85,7 +85,7 @@ class FinalReport:
             BrokenPipeError: The reader closed the stream.
             NotWrittenError: The stream cannot be written.
         """
-        _write(self._streams.out, self._written(view))
+        write_report(self._streams.out, self._written(view))
 
     def _written(self, view: ObservationView) -> str:
         return FORMATS[self._form](view, terminal_style(self._streams.out, self._streams.environ))
@@ -102,7 +102,7 @@ class RepeatedReports(FinalReport):
     def show(self, view: ObservationView) -> None:
         """Write the report up to now."""
         after = "" if self._form == "json" else "\n"
-        _write(self._streams.out, self._written(view) + after)
+        write_report(self._streams.out, self._written(view) + after)
 
     def _written(self, view: ObservationView) -> str:
         return json_report(view, indented=False) if self._form == "json" else super()._written(view)
@@ -129,12 +129,14 @@ class LiveReport(FinalReport):
         )
         begin = "" if self._begun else _ALTERNATE_SCREEN
         self._begun = True
-        _write(self._streams.out, begin + _HOME + "".join(f"{line}\x1b[K\n" for line in shown) + _ERASE_REST)
+        write_report(
+            self._streams.out, begin + _HOME + "".join(f"{line}\x1b[K\n" for line in shown) + _ERASE_REST
+        )
 
     def end(self) -> None:
         """Return to the main screen."""
         if self._begun:
-            _write(self._streams.out, _MAIN_SCREEN)
+            write_report(self._streams.out, _MAIN_SCREEN)
 
 
 class ProgressLine(FinalReport):
@@ -156,11 +158,11 @@ class ProgressLine(FinalReport):
         words = f" {view.seconds:.0f} of {format_duration(self._seconds)}  {_gist(view)}  Ctrl-C ends it"
         room = style.width - _PROGRESS_BAR - 1
         line = f"{style.toned(bar, Tone.NEUTRAL)}{clipped(words, room, style.glyphs.ellipsis)}"
-        _write(self._streams.err, _ERASE_LINE + line)
+        write_report(self._streams.err, ERASE_LINE + line)
 
     def end(self) -> None:
         """Erase the line."""
-        _write(self._streams.err, _ERASE_LINE)
+        write_report(self._streams.err, ERASE_LINE)
 
 
 def _gist(view: ObservationView) -> str:
@@ -196,7 +198,13 @@ def output_for(form: str, seconds: float, every: float | None, streams: Streams)
     return FinalReport(form, streams)
 
 
-def _write(stream: TextIO, text: str) -> None:
+def write_report(stream: TextIO, text: str) -> None:
+    """Write a text.
+
+    Raises:
+        BrokenPipeError: The reader closed the stream.
+        NotWrittenError: The stream cannot be written.
+    """
     try:
         stream.write(text)
         stream.flush()

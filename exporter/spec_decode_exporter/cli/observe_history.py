@@ -1,0 +1,179 @@
+"""Flags and command of ``observe --prometheus.url``: report the history that a Prometheus has."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from io import StringIO
+from typing import Final
+
+from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
+from spec_decode_exporter.analysis.speculation import resolve
+from spec_decode_exporter.cli.event_loop import stop_on_signals
+from spec_decode_exporter.cli.flags import Flags
+from spec_decode_exporter.cli.observe_config import read_config
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.config.units import format_duration, parse_duration
+from spec_decode_exporter.config.url import normalise
+from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.core.user_errors import UsageError
+from spec_decode_exporter.discovery.target import Target, static_targets
+from spec_decode_exporter.history.history_reader import HistoryQuery, HistoryReader
+from spec_decode_exporter.history.history_result import HistoryResult
+from spec_decode_exporter.history.query_api import MAX_BODY, QueryApi
+from spec_decode_exporter.history.selectors import checked_match
+from spec_decode_exporter.reports.exit_status import history_status
+from spec_decode_exporter.reports.history.history_output import HISTORY_FORMATS, HistoryProgress
+from spec_decode_exporter.reports.observe.observation_config import completed_url
+from spec_decode_exporter.reports.observe.progress import Streams, write_report
+from spec_decode_exporter.reports.terminal import terminal_style
+from spec_decode_exporter.scrape.http.client import Client
+
+DEFAULT_SINCE: Final = "7d"
+MIN_SECONDS: Final = 600.0
+MAX_SECONDS: Final = 400 * 86400.0
+MAX_CLOCK_DIFFERENCE: Final = 30.0
+"""Difference of the server's clock to this machine's, in seconds, from which on the report says so."""
+_TIMEOUT: Final = 60.0
+"""Seconds of a request: servers end a query after 30 s to 2 min."""
+_PATHS: Final = ("/metrics", "/graph", "/query", "/api/v1")
+"""Ends of addresses that users copy from a browser."""
+
+
+def add_history_flags(flags: Flags) -> None:
+    """Add the flags of a report about the past."""
+    flags.one(
+        "--prometheus.url",
+        "URL",
+        "report the past instead, from the server's metrics in this Prometheus, VictoriaMetrics, Thanos or "
+        "Mimir",
+    )
+    flags.one(
+        "--since",
+        "TIME",
+        f"begin of that report: how long ago, such as 12h, or a date in UTC (default: {DEFAULT_SINCE})",
+    )
+    flags.one("--until", "TIME", "end of that report (default: now)")
+    flags.one("--match", "MATCHERS", "labels of the series to report, such as 'job=\"vllm\"' (default: all)")
+
+
+def check_history_flags(arguments: argparse.Namespace) -> None:
+    """Reject flags that have a meaning only with, or only without ``--prometheus.url``.
+
+    Raises:
+        UsageError: There are some.
+    """
+    if arguments.prometheus_url is None:
+        alone = [name for name in ("since", "until", "match") if getattr(arguments, name) is not None]
+        if alone:
+            raise UsageError(f"--{alone[0]} needs --prometheus.url, the server with the history")
+        if arguments.format == "html":
+            raise UsageError("--format html needs --prometheus.url: it is the format of a history")
+        return
+    others = {"URL": arguments.urls, "--simulate": arguments.simulate, "--requests": arguments.requests}
+    for name, value in others.items():
+        if value:
+            raise UsageError(f"--prometheus.url reports the past, and {name} is of the present: use one")
+
+
+async def observe_history(arguments: argparse.Namespace, environ: Mapping[str, str], clock: Clock) -> int:
+    """Read and report a history; return the exit status.
+
+    Raises:
+        HistoryError: Nothing can be read.
+        UsageError: The flags cannot be used.
+    """
+    url = _address(arguments.prometheus_url)
+    arguments.urls = [url]
+    config = read_config(arguments, environ)
+    (target,) = static_targets(config)
+    client = Client(target.http, timeout=_TIMEOUT, max_body=MAX_BODY)
+    streams = Streams(sys.stdout, sys.stderr or StringIO(), environ)
+    progress = HistoryProgress(streams, clock)
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    try:
+        api = QueryApi(url, client)
+        query, notes = await _query(arguments, api, clock.wall())
+        reader = HistoryReader(api, query, _assumptions(target, config), progress.show, notes)
+        result = await reader.read(stop)
+    finally:
+        progress.end()
+        await client.close()
+    with suppress(BrokenPipeError):
+        write_report(streams.out, _written(result, arguments.format, streams))
+    return history_status(result)
+
+
+def _written(result: HistoryResult, form: str, streams: Streams) -> str:
+    return HISTORY_FORMATS[form](result, terminal_style(streams.out, os.environ))
+
+
+def _assumptions(target: Target, config: Config) -> Callable[[str], Assumptions]:
+    """Return the knowledge of the engines of a model from the flags and the file."""
+
+    def of_model(model_name: str) -> Assumptions:
+        return Assumptions(
+            resolve(target.speculative, "", None, None, model_name),
+            target.cost or config.cost,
+            target.policy or config.policy,
+            target.reference or config.reference,
+        )
+
+    return of_model
+
+
+async def _query(
+    arguments: argparse.Namespace, api: QueryApi, now: float
+) -> tuple[HistoryQuery, Sequence[str]]:
+    """Return what to read, by the server's clock, and a note if that differs from this machine's."""
+    server_now = await api.time()
+    notes = []
+    if abs(server_now - now) > MAX_CLOCK_DIFFERENCE:
+        ahead = "ahead of" if server_now > now else "behind"
+        difference = format_duration(round(abs(server_now - now)))
+        notes.append(
+            f"The server's clock is {difference} {ahead} this machine's; the report uses the server's."
+        )
+    begin = _moment(arguments.since or DEFAULT_SINCE, "--since", server_now)
+    end = min(_moment(arguments.until or "0", "--until", server_now), server_now)
+    if not MIN_SECONDS <= end - begin <= MAX_SECONDS:
+        raise UsageError(
+            f"from --since to --until must be {format_duration(MIN_SECONDS)} to "
+            f"{format_duration(MAX_SECONDS)}; it is {format_duration(max(end - begin, 0.0))}"
+        )
+    return HistoryQuery(begin, end, checked_match(arguments.match or "")), notes
+
+
+def _moment(text: str, flag: str, now: float) -> float:
+    """Return the Unix time of a duration before ``now``, or of a date."""
+    try:
+        return now - parse_duration(text)
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"{flag} {text!r} is no time; write how long ago, such as 7d or 12h, or a date such as "
+            "2026-11-20 or 2026-11-20T14:00 (UTC)"
+        ) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _address(url: str) -> str:
+    """Return the address of the server without a page that was copied with it.
+
+    Raises:
+        UsageError: It is not an address.
+    """
+    try:
+        normalised = normalise(completed_url(url), "/").rstrip("/")
+    except ValueError as error:
+        raise UsageError(f"--prometheus.url {error}") from None
+    return next((normalised.removesuffix(end) for end in _PATHS if normalised.endswith(end)), normalised)

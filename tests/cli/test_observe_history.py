@@ -1,0 +1,136 @@
+"""``observe --prometheus.url``: its flags, its times and its output."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+
+import pytest
+
+from spec_decode_exporter.cli import observe_history
+from spec_decode_exporter.cli.observe import add_arguments
+from spec_decode_exporter.core.user_errors import UsageError
+from spec_decode_exporter.reports.history.history_output import HistoryProgress
+from spec_decode_exporter.reports.observe.progress import Streams
+from spec_decode_exporter.simulator.scenario import Scenario
+from tests.conftest import FakeClock
+from tests.fixtures.simulated_history import StoredHistory
+
+STEADY = {"speculation": {"tokens": 3, "method": "draft_model"}, "load": {"concurrency": 4}}
+
+
+def parsed(flags):
+    parser = argparse.ArgumentParser()
+    add_arguments(parser, {})
+    return parser.parse_args(flags)
+
+
+@pytest.fixture(scope="module")
+def stored():
+    stored = StoredHistory()
+    stored.simulate(Scenario.model_validate(STEADY), 900, 15, job="vllm", instance="a:8000")
+    return stored
+
+
+@pytest.fixture
+def history(stored, monkeypatch):
+    """Run the command on the stored history, and return the text of its report."""
+
+    async def run(*flags, clock=None):
+        arguments = parsed(["--prometheus.url", "http://p:9090", *flags])
+        observe_history.check_history_flags(arguments)
+        monkeypatch.setattr(observe_history, "Client", lambda *_, **__: stored)
+        out = io.StringIO()
+        monkeypatch.setattr("sys.stdout", out)
+        clock = clock or FakeClock(wall=stored.now)
+        status = await observe_history.observe_history(arguments, {}, clock)
+        return status, out.getvalue()
+
+    return run
+
+
+async def test_a_history_is_reported(history):
+    status, text = await history("--since", "20m", "--speculative.method", "eagle3", "--format", "json")
+    document = json.loads(text)
+    assert status == 0
+    assert document["engines"][0]["target"] == "a:8000"
+    assert document["fleet"]["summary"]["speedup"]["value"] > 1
+
+
+async def test_clocks_that_differ_are_named(history, stored):
+    _, text = await history("--since", "20m", clock=FakeClock(wall=stored.now - 300))
+    assert "clock is 5m ahead of this machine's" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2h", 1_790_000_000 - 7200),
+        ("2026-09-21", 1_789_948_800),
+        ("2026-09-21T01:00", 1_789_952_400),
+        ("2026-09-21T01:00+01:00", 1_789_948_800),
+    ],
+)
+def test_a_time_is_an_age_or_a_date(text, moment):
+    assert observe_history._moment(text, "--since", 1_790_000_000) == moment
+
+
+def test_another_time_is_refused_with_an_example():
+    with pytest.raises(UsageError, match="write how long ago, such as 7d"):
+        observe_history._moment("yesterday", "--since", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("localhost:9090", "http://localhost:9090"),
+        ("http://p:9090/", "http://p:9090"),
+        ("https://m/select/0/prometheus", "https://m/select/0/prometheus"),
+        ("http://p:9090/graph", "http://p:9090"),
+        ("http://p:9090/api/v1", "http://p:9090"),
+    ],
+)
+def test_an_address_is_completed_and_freed_from_a_page(url, address):
+    assert observe_history._address(url) == address
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        (["--since", "7d"], "--since needs --prometheus.url"),
+        (["--format", "html"], "html needs --prometheus.url"),
+        (["--prometheus.url", "p:9090", "localhost:8000"], "URL is of the present"),
+        (["--prometheus.url", "p:9090", "--simulate", "steady"], "--simulate is of the present"),
+    ],
+)
+def test_flags_of_the_past_and_of_the_present_exclude_each_other(flags, text):
+    with pytest.raises(UsageError, match=text):
+        observe_history.check_history_flags(parsed(flags))
+
+
+async def test_too_short_a_time_is_refused(history):
+    with pytest.raises(UsageError, match="must be 10m to"):
+        await history("--since", "5m")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_the_bar_has_the_time_left():
+    clock, out = FakeClock(), Terminal()
+    progress = HistoryProgress(Streams(out, out, {}), clock)
+    clock.now += 10
+    progress.show(0.25)
+    progress.end()
+    assert "25 %, 30 s left" in out.getvalue()
+
+
+def test_a_file_gets_no_bar():
+    out = io.StringIO()
+    progress = HistoryProgress(Streams(out, out, {}), FakeClock())
+    progress.show(0.5)
+    progress.end()
+    assert out.getvalue() == ""

@@ -1,0 +1,168 @@
+"""Formats of a history: terminal, Markdown, JSON and HTML say the same, and untrusted names do no harm."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from spec_decode_exporter.analysis.plain_period import PlainPeriod
+from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.history.engine_slots import TimedEvent
+from spec_decode_exporter.history.history_result import EngineHistoryResult, HistoryResult
+from spec_decode_exporter.history.slot_evaluation import Outcome
+from spec_decode_exporter.reports.exit_status import ExitStatus, history_status
+from spec_decode_exporter.reports.history.history_output import HISTORY_FORMATS
+from spec_decode_exporter.reports.terminal import ASCII, TerminalStyle
+from tests.history.test_history_summary import SLOT, hurt
+
+BEGIN = 1_790_000_000.0
+DROP = {"kind": "sudden", "seconds": 30.0, "baseline_acceptance_length": 3.0, "acceptance_length": 1.5}
+NASTY = '<script>alert(1)</script>|`"&\x1b[31m'
+
+
+def at(slot, begin, **values):
+    return replace(slot, begin=BEGIN + begin, end=BEGIN + begin + 900, **values)
+
+
+def engine(*slots, target="a:8000", model="llama"):
+    return EngineHistoryResult(
+        target,
+        {"instance": target},
+        model,
+        "0",
+        15.0,
+        240,
+        slots,
+        (TimedEvent(BEGIN + 1000, Event("acceptance_dropped", DROP)),),
+        (PlainPeriod(3600.0, BEGIN, 0.0, None),),
+    )
+
+
+PAID = engine(at(SLOT, 0), at(SLOT, 900, process=1, tokens=4, speedups={0: 1.0, 2: 1.5, 4: 2.0}))
+HURT = engine(at(hurt(), 0), target="b:8000")
+
+
+def result(*engines, **values):
+    whole = HistoryResult("http://prometheus:9090", BEGIN - 3600, BEGIN + 3600, 900.0, engines or (PAID,))
+    return replace(whole, **values)
+
+
+def written(form, history):
+    return HISTORY_FORMATS[form](history, TerminalStyle(ASCII, False, 100))
+
+
+class Page(HTMLParser):
+    """Notes the tags, texts and addresses of a page; tags must be closed in order."""
+
+    VOID = frozenset({"meta", "rect", "line", "path"})
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.open, self.loaded = set(), [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.loaded += [value for name, value in attrs if name in {"src", "href"}]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.add(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("form", ["text", "markdown", "html"])
+def test_every_format_has_the_answer(form):
+    text = " ".join(written(form, result()).split())
+    for words in (
+        "2.00 times as fast (1.50 to 2.50)",
+        "It paid for 100.0 % of the 0.50 h with drafts",
+        "4 draft tokens instead of 2",
+        "3.00 to 1.50 tokens (-50.0 %)",
+        "Samples are 15s apart: a drop of less than 30s",
+        "1 h without speculation",
+    ):
+        assert words.replace("1 h", "60 min") in text
+
+
+def test_the_saved_time_is_in_decode_hours():
+    long = engine(at(SLOT, 0, decode_seconds=36_000.0))
+    assert "10.0 (5.0 to 15.0) decode-hours" in written("text", result(long))
+
+
+def test_json_has_the_slots_and_sums():
+    document = json.loads(written("json", result(PAID, HURT)))
+    assert [each["target"] for each in document["engines"]] == ["a:8000", "b:8000"]
+    assert document["fleet"]["summary"]["shares"]["hurt"]["tokens"] == 1000
+    first = document["engines"][0]
+    assert first["slots"][0]["speedup"] == {
+        "value": 2.0,
+        "lower": 1.5,
+        "upper": 2.5,
+        "standard_error": 0.1,
+        "degrees": 0,
+    }
+    assert first["drops"][0]["depth"] == 0.5
+    assert first["changes"][0]["name"] == "4 draft tokens instead of 2"
+
+
+def test_several_engines_have_a_summary_of_all():
+    assert "All 2 engines" in written("text", result(PAID, HURT))
+    assert "All" not in written("text", result(PAID))
+
+
+def test_an_incomplete_report_says_so():
+    for form in ("text", "markdown", "html"):
+        assert "interrupted while" in written(form, result(incomplete="interrupted while reading a:8000"))
+
+
+def test_a_page_is_self_contained_and_well_formed():
+    page = Page(written("html", result(PAID, HURT)))
+    assert page.loaded == []
+    assert "script" not in page.tags
+    assert {"svg", "table", "style"} <= page.tags
+
+
+def test_names_of_servers_are_only_text():
+    text = written("html", result(engine(at(SLOT, 0), target=NASTY, model=NASTY), incomplete=NASTY))
+    assert "script" not in Page(text).tags
+    assert "\x1b" not in text
+    assert "\x1b" not in written("text", result(engine(at(SLOT, 0), model=NASTY)))
+
+
+def test_a_page_names_no_color_alone():
+    unclear = at(SLOT, 0, outcome=Outcome.UNCLEAR, speedup=Estimate(1.1, 0.9, 1.3, 0.1))
+    assert re.search(
+        r'<td class="good1" title="1.10 \(0.90 to 1.30\)">·</td>', written("html", result(engine(unclear)))
+    )
+
+
+def test_without_drafts_the_report_says_so():
+    plain = at(SLOT, 0, outcome=Outcome.PLAIN, speedup=None, drafts=0, positions=(), tokens=0)
+    for form in HISTORY_FORMATS:
+        assert written(form, result(engine(plain)))
+    assert "It drafted nothing" in written("text", result(engine(plain)))
+
+
+@pytest.mark.parametrize(
+    ("history", "status"),
+    [
+        (result(PAID), ExitStatus.GOOD),
+        (result(PAID, HURT), ExitStatus.BAD),
+        (result(PAID, incomplete="x"), ExitStatus.FAILED),
+        (result(engine(at(SLOT, 0, speedup=None))), ExitStatus.UNKNOWN),
+        (result(engine()), ExitStatus.UNKNOWN),
+    ],
+)
+def test_the_status_is_that_of_the_worst_engine(history, status):
+    assert history_status(history) is status
