@@ -22,6 +22,8 @@ TARGETS = {
     "query": "requests.QUERY",
     "headers": "requests.HEADERS",
     "sent-requests": "wire.SENT",
+    "history": "history.SAMPLES",
+    "recording": "history.RECORDING",
 }
 
 

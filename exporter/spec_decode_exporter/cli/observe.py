@@ -22,6 +22,12 @@ from spec_decode_exporter.cli.observe_history import (
     check_history_flags,
     observe_history,
 )
+from spec_decode_exporter.cli.observe_recording import (
+    add_recording_flags,
+    check_recording_flags,
+    recorder_of,
+    replayed,
+)
 from spec_decode_exporter.cli.observe_requests import REQUESTS, read_requests
 from spec_decode_exporter.cli.output import require_stdout
 from spec_decode_exporter.config.http_settings import HttpSettings
@@ -104,6 +110,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     )
     flags = Flags(parser, environ)
     add_history_flags(flags)
+    add_recording_flags(parser)
     REQUESTS.add_flags(flags)
     add_settings(flags)
 
@@ -112,6 +119,7 @@ def handle(arguments: argparse.Namespace) -> int:
     """Observe; then end the process with the status of the worst engine."""
     require_stdout("report")
     check_history_flags(arguments)
+    check_recording_flags(arguments)
     configure_log("critical", "logfmt")  # the report has the events
     try:
         status = run_loop(_observe(arguments))
@@ -129,11 +137,16 @@ async def _observe(arguments: argparse.Namespace) -> int:
             return await observe_history(arguments, os.environ, SystemClock())
         except asyncio.CancelledError:
             return _INTERRUPTED
+    if arguments.replay is not None:
+        return _replay(arguments)
     async with AsyncExitStack() as stack:
         if arguments.simulate:
             arguments.simulated = await stack.enter_async_context(simulated(arguments.simulate))
         http = REQUESTS.http_settings(arguments, os.environ) if arguments.requests else HttpSettings()
-        observation = Observation(read_config(arguments, os.environ), SystemClock())
+        recorder = recorder_of(arguments)
+        received = stack.enter_context(recorder).take if recorder else None
+        config = read_config(arguments, os.environ)
+        observation = Observation(config, SystemClock(), received=received)
         stack.push_async_callback(observation.close)
         streams = Streams(sys.stdout, sys.stderr or StringIO(), os.environ)
         progress = output_for(arguments.format, arguments.seconds, arguments.every, streams)
@@ -147,6 +160,15 @@ async def _observe(arguments: argparse.Namespace) -> int:
         with suppress(BrokenPipeError):
             progress.report(view)
         return observation_status(view)
+
+
+def _replay(arguments: argparse.Namespace) -> int:
+    """Report a recording."""
+    view = replayed(arguments, os.environ).view()
+    streams = Streams(sys.stdout, sys.stderr or StringIO(), os.environ)
+    with suppress(BrokenPipeError):
+        FinalReport(arguments.format, streams).report(view)
+    return observation_status(view)
 
 
 async def _with_requests(view: ObservationView, url: str | None, http: HttpSettings) -> ObservationView:

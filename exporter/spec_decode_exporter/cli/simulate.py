@@ -8,13 +8,19 @@ import math
 import signal
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from yarl import URL
 
 from spec_decode_exporter.cli.event_loop import run_loop
+from spec_decode_exporter.cli.simulate_replay import recorded_targets, replay_server
 from spec_decode_exporter.config.errors import ConfigError
 from spec_decode_exporter.core.background_tasks import cancel, spawn
+from spec_decode_exporter.core.clock import SystemClock
+from spec_decode_exporter.core.user_errors import UsageError
+from spec_decode_exporter.history.recording import RecordingError
+from spec_decode_exporter.reports.escape import escaped
 from spec_decode_exporter.simulator.request_sender import RequestSender
 from spec_decode_exporter.simulator.scenario_library import load_scenario, scenario_names
 from spec_decode_exporter.simulator.simulated_server import PortError, SimulatedServer, serve
@@ -32,6 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         default="steady",
         metavar="NAME|FILE",
         help="scenario: a name from --list, or a YAML file (default: steady)",
+    )
+    parser.add_argument(
+        "--replay",
+        metavar="FILE",
+        type=Path,
+        help="serve a recording of `observe --record` instead of a scenario",
     )
     parser.add_argument(
         "--listen-address",
@@ -67,6 +79,8 @@ async def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         sys.stdout.write(_listing())
         return 0
+    if arguments.replay is not None:
+        return await _replay(arguments)
     sender = RequestSender(_print_error) if arguments.requests_url else None
     try:
         scenario = load_scenario(arguments.scenario)
@@ -85,14 +99,42 @@ async def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+async def _replay(arguments: argparse.Namespace) -> int:
+    """Serve a recording until SIGINT or SIGTERM; return the exit status."""
+    if arguments.requests_url:
+        raise UsageError("--replay has no requests to send: use it without --requests.url")
+    server = replay_server(arguments.replay, arguments.speed, SystemClock())
+    try:
+        names = recorded_targets(arguments.replay)
+        address = parse_listen_address(arguments.listen_address)
+        await server.open(address.host, address.port)
+    except (ListenError, PortError, RecordingError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    shown = ListenAddress(_host(address), server.port)
+    for number, name in enumerate(names):
+        path = f"/{number}/metrics" if number else "/metrics"
+        sys.stdout.write(f"Recorded pages of {escaped(name)}: http://{shown}{path}\n")
+    sys.stdout.write("Ctrl-C ends it.\n")
+    sys.stdout.flush()
+    await _until_stopped()
+    await server.close()
+    return 0
+
+
 def _listing() -> str:
     return "".join(f"{name:12}{load_scenario(name).description}\n" for name in scenario_names())
 
 
 def _started(arguments: argparse.Namespace, address: ListenAddress, server: SimulatedServer) -> str:
-    host = "localhost" if address.host in {"", "::", "0.0.0.0"} else address.host
+    host = _host(address)
     server_text = f"A simulated vLLM ({arguments.scenario}, speed {arguments.speed:g})"
     return f"{server_text} serves http://{ListenAddress(host, server.port)}/metrics; Ctrl-C ends it.\n"
+
+
+def _host(address: ListenAddress) -> str:
+    """Return the host to print: that of this machine for all interfaces."""
+    return "localhost" if address.host in {"", "::", "0.0.0.0"} else address.host
 
 
 async def _until_stopped() -> None:

@@ -88,8 +88,7 @@ class EngineMonitor:
         self._learned = LearnedState(self._assumptions, baseline, types)
         self._baseline: Sequence[StepTimes] = ()
         self._faster: FasterMethod | None = None
-        self._suspected: frozenset[Check] = frozenset()
-        self._broken: frozenset[Check] = frozenset()
+        self._suspected = self._broken = frozenset[Check]()
         self._wall = 0.0
         self._changed_at = -inf
         """Moment of the last detected change of acceptance or drafting (monotonic)."""
@@ -321,8 +320,8 @@ class EngineMonitor:
 
     def _drops(self) -> DropStatus:
         """Return the status of drops; without counts after an internal error, since 0 would be a reset."""
-        drops = self._errors.attempt("drops", self.history.last_seen, self._learned.drops)
-        return drops or DropStatus(drops={})
+        seen = self.history.last_seen
+        return self._errors.attempt("drops", seen, self._learned.drops) or DropStatus(drops={})
 
     def _plain_state(self) -> State:
         """Return the state by the counters alone."""

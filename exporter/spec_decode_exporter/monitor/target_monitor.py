@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from operator import attrgetter
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
@@ -14,10 +14,10 @@ from spec_decode_exporter.analysis.speculation import resolve
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.capacity import Capacity
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.cooperative_yield import Pausing
+from spec_decode_exporter.core.cooperative_yield import Pausing, finish
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.internal_errors import InternalErrors
-from spec_decode_exporter.discovery.target import Target, address
+from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_budget import EventBudget
@@ -26,7 +26,7 @@ from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember
 from spec_decode_exporter.monitor.persistence.remembered_baselines import BaselineKey
 from spec_decode_exporter.monitor.persistence.remembered_engines import EngineKey, RememberedEngines
 from spec_decode_exporter.monitor.target_engines import TargetEngines
-from spec_decode_exporter.monitor.target_status import TargetStatus
+from spec_decode_exporter.monitor.target_status import TargetStatus, status_of
 from spec_decode_exporter.requests.request_types import RequestTypes
 from spec_decode_exporter.scrape.http.client import Client
 from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER, Resolver
@@ -41,7 +41,11 @@ from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 from spec_decode_exporter.window.ledger import Window
 
 T = TypeVar("T")
+Received = Callable[[str, Polled, ServedSpeculation | None], None]
+"""Takes a target's name, a page of it, and the speculation that its server reported."""
 
+_settings = attrgetter("poll", "windows", "cost", "reference", "policy")
+"""Settings of a configuration that apply to a target."""
 ENGINES_SLICE = 4
 """Engines between two yields to the event loop: they take at most a few milliseconds each."""
 
@@ -64,6 +68,7 @@ class TargetMonitor:
         errors: InternalErrors | None = None,
         resolver: Resolver = CONFIG_RESOLVER,
         types: RequestTypes | None = None,
+        received: Received | None = None,
     ) -> None:
         """Prepare to ``run``.
 
@@ -80,6 +85,7 @@ class TargetMonitor:
             errors: Isolates internal errors.
             resolver: Resolves the target's name.
             types: Sums of the fleet's requests by type.
+            received: Takes each page, to record it.
         """
         self._clock = clock
         self._remembered = remembered
@@ -95,6 +101,7 @@ class TargetMonitor:
         self._served: ServedSpeculation | None = None
         self._resolver = resolver
         self._types = types or RequestTypes()
+        self._received = received
         self._configure(target, config)
 
     @property
@@ -138,9 +145,8 @@ class TargetMonitor:
 
     def costs(self) -> Iterator[tuple[str, Cost]]:
         """Yield ``model_name`` and cost of each engine with a known cost."""
-        for labels, cost in self._each("costs", lambda engine: engine.cost):
-            if cost is not None:
-                yield labels["model_name"], cost
+        known = self._each("costs", lambda engine: engine.cost)
+        return ((labels["model_name"], cost) for labels, cost in known if cost is not None)
 
     def members(self, now: float) -> Iterator[ExperimentMember]:
         """Yield every engine as a member of experiments at ``now`` (monotonic)."""
@@ -167,28 +173,9 @@ class TargetMonitor:
 
     def status(self) -> TargetStatus:
         """Return the status of the target and of its polls."""
-        record, server, parts = self._record, self._server, urlsplit(self.target.url)
-        return TargetStatus(
-            up=record.up,
-            engine_kind=server.engine_kind,
-            front_end=server.front_end,
-            page=record.page,
-            version=record.version,
-            polls=record.polls,
-            failures=record.failures,
-            poll_seconds=record.seconds,
-            poll_bytes=record.size,
-            interval=self._poller.interval,
-            last_success=record.last_success,
-            engines_on_page=record.engines,
-            engines_evicted=self._engines.churn.evicted,
-            engines_not_monitored=self._engines.not_monitored,
-            name=self.target.name,
-            address=f"{address(self.target.url)}{parts.path}",
-            labels=self.labels,
-            discovery=self.target.discovery,
-            error=f"{record.error}: {record.message}" if record.error else "",
-            engines=tuple(self._errors.whole("targets", self.item, self._engines.labelled)),
+        ids = self._errors.whole("targets", self.item, self._engines.labelled)
+        return status_of(
+            self.target, self._record, self._server, self._engines, interval=self._poller.interval, names=ids
         )
 
     def _each(self, part: str, work: Callable[[EngineMonitor], T]) -> Iterator[tuple[dict[str, str], T]]:
@@ -259,8 +246,17 @@ class TargetMonitor:
         for name, engine in self._engines.monitors.items():
             engine.assume(self._assumptions(name.model_name))
 
+    def take(self, polled: Polled, speculation: ServedSpeculation | None) -> None:
+        """Take a page that was polled earlier, and the speculation that the server reported."""
+        self._record.polls, self._record.speculation = self._record.polls + 1, speculation
+        self._record.succeeded(0.0, 0, len(polled.reading.samples), polled.wall)
+        finish(self._receive(polled))
+        self._record_gone()
+
     def _receive(self, polled: Polled) -> Pausing[bool]:
         """Take a page; return whether the counters of any engine were reset."""
+        if self._received is not None:
+            self._received(self.target.name, polled, self._record.speculation)
         reading, server, engines = polled.reading, self._server, self._engines
         if (reading.engine_kind, reading.front_end) != (server.engine_kind, server.front_end):
             self._server = reading._replace(samples={})
@@ -344,8 +340,3 @@ class TargetMonitor:
 
     def _baseline_key(self, name: EngineName) -> BaselineKey:
         return BaselineKey(self.target.name, name.model_name)
-
-
-def _settings(config: Config) -> tuple[object, ...]:
-    """Return the settings that apply to a target."""
-    return config.poll, config.windows, config.cost, config.reference, config.policy

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
+from spec_decode_exporter.discovery.target import Target, address
+from spec_decode_exporter.monitor.target_engines import TargetEngines
+from spec_decode_exporter.scrape.page.sample import PageReading
+from spec_decode_exporter.scrape.poll.poll_record import PollRecord
 from spec_decode_exporter.scrape.poll_errors import Reason
 
 
@@ -42,6 +47,49 @@ class TargetStatus:
     """Reason and message of the newest poll's failure."""
     engines: tuple[tuple[str, str], ...] = ()
     """Labels ``model_name`` and ``engine`` of its engines."""
+
+
+def status_of(
+    target: Target,
+    record: PollRecord,
+    server: PageReading,
+    engines: TargetEngines,
+    *,
+    interval: float,
+    names: Iterable[tuple[str, str]],
+) -> TargetStatus:
+    """Return the status of a target.
+
+    Args:
+        target: The target.
+        record: Record of its polls.
+        server: Server data of its newest page.
+        engines: Its engines.
+        interval: Effective poll interval in seconds.
+        names: Labels ``model_name`` and ``engine`` of its engines.
+    """
+    return TargetStatus(
+        up=record.up,
+        engine_kind=server.engine_kind,
+        front_end=server.front_end,
+        page=record.page,
+        version=record.version,
+        polls=record.polls,
+        failures=record.failures,
+        poll_seconds=record.seconds,
+        poll_bytes=record.size,
+        interval=interval,
+        last_success=record.last_success,
+        engines_on_page=record.engines,
+        engines_evicted=engines.churn.evicted,
+        engines_not_monitored=engines.not_monitored,
+        name=target.name,
+        address=f"{address(target.url)}{urlsplit(target.url).path}",
+        labels=engines.target_labels,
+        discovery=target.discovery,
+        error=f"{record.error}: {record.message}" if record.error else "",
+        engines=tuple(names),
+    )
 
 
 @dataclass(frozen=True, slots=True)

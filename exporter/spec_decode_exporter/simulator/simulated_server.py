@@ -101,7 +101,7 @@ class SimulatedServer:
         self._simulation.advance(passed * self._speed)
 
     async def _listen(self, port: int) -> None:
-        listening = await _bind(self._host, port)
+        listening = await listening_socket(self._host, port)
         self.port = listening.getsockname()[1]
         self._runner = web.AppRunner(
             self._front_end.application(), access_log=None, shutdown_timeout=_DRAIN_SECONDS
@@ -131,8 +131,12 @@ async def serve(
     return server
 
 
-async def _bind(host: str, port: int) -> socket.socket:
-    """Bind one socket; without a host for IPv4 and IPv6, for a name to one address, IPv4 if it has one."""
+async def listening_socket(host: str, port: int) -> socket.socket:
+    """Bind one socket; without a host for IPv4 and IPv6, for a name to one address, IPv4 if it has one.
+
+    Raises:
+        PortError: The port is not available.
+    """
     try:
         if not host and socket.has_dualstack_ipv6():
             return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)

@@ -7,7 +7,7 @@ that the evaluation covers all of it and nothing before it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,12 +20,14 @@ from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.version import __version__
-from spec_decode_exporter.discovery.target import static_targets
+from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
-from spec_decode_exporter.monitor.target_monitor import TargetMonitor
+from spec_decode_exporter.monitor.target_monitor import Received, TargetMonitor
 from spec_decode_exporter.reports.observe.observation_config import observed_config
+from spec_decode_exporter.scrape.poll.poll_record import Polled
+from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 from spec_decode_exporter.views.engine_view import engine_view
 from spec_decode_exporter.views.event_view import event_view
 from spec_decode_exporter.views.models import EventView, ObservationView, TargetView
@@ -71,15 +73,29 @@ class ObservedFleet:
 class Observation:
     """Polls servers; ``observed`` returns the result at any time."""
 
-    def __init__(self, config: Config, clock: Clock) -> None:
-        """Prepare to ``poll`` the static targets of ``config``; see ``observed_config``."""
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        targets: Sequence[Target] | None = None,
+        received: Received | None = None,
+    ) -> None:
+        """Prepare to ``poll``.
+
+        Args:
+            config: See ``observed_config``.
+            clock: Clock.
+            targets: Targets; by default the static ones of ``config``.
+            received: Takes each page, to record it.
+        """
         self._clock = clock
         self._max_window = config.windows[-1]
         self._events = EventLog(run_name(clock.wall()))
         self._errors = errors = InternalErrors(clock.monotonic)
         shared = config, clock, RememberedEngines(), self._events
         self._monitors = [
-            TargetMonitor(target, *shared, spread=False, errors=errors) for target in static_targets(config)
+            TargetMonitor(target, *shared, spread=False, errors=errors, received=received)
+            for target in (static_targets(config) if targets is None else targets)
         ]
         self._began = clock.monotonic()
         self._ended: float | None = self._began
@@ -96,6 +112,16 @@ class Observation:
             await cancel(polling)
         # An unreachable server would delay the end by its timeout.
         await asyncio.gather(*(monitor.poll() for monitor in self._monitors if monitor.status().up))
+
+    def replay(self, polls: Iterable[tuple[str, Polled, ServedSpeculation | None]]) -> None:
+        """Take recorded polls in place of ``poll``; the clock must follow them."""
+        by_name = {monitor.target.name: monitor for monitor in self._monitors}
+        began: float | None = None
+        for name, polled, speculation in polls:
+            began = polled.moment if began is None else began
+            by_name[name].take(polled, speculation)
+        self._began = self._began if began is None else began
+        self._ended = self._clock.monotonic()
 
     def observed(self) -> ObservedFleet:
         """Return the result up to now, or up to the end."""
