@@ -41,6 +41,7 @@ WITH_NUMPY = {
 PARTS = {
     "blocks",
     "counted",
+    "history_server",
     "inside_limits",
     "options",
     "page_server",

@@ -43,6 +43,11 @@ It is the maximum standard error of enough drafts, too. Drafts of the smallest d
 errors below normal ones."""
 FROZEN_SECONDS: Final = 1800.0
 """Duration of a drop after which the baseline is reset."""
+LIMITS_SECONDS: Final = 60.0
+"""Time between two updates of the thresholds where increments are longer than ``INTERVAL_SECONDS``.
+
+The baseline has a memory of half an hour. A history has increments of 15 s by the hundred thousand, and the
+thresholds were most of its cost."""
 MIN_VARIANCE: Final = 0.25
 """Minimum variance of a draft: that of a fair coin. Even a drafter without misses may miss one day."""
 SIZES: Final = (1, 2)
@@ -85,6 +90,7 @@ class SuddenDropDetector:
         self.variances: list[Variance] = []
         """Variances of the relevant sums, the largest n first; empty until enough was observed."""
         self._limits: list[DropLimits] = []
+        self._updated = 0.0
 
     @property
     def dropped(self) -> bool | None:
@@ -97,7 +103,7 @@ class SuddenDropDetector:
         since = self._compare(increment) if increment.drafts > 0 and self._limits else None
         state.intervals.add(increment, INTERVAL_SECONDS)
         if state.intervals.held and state.intervals.held[0].end <= state.intervals.elapsed - LAG_SECONDS:
-            self._learn()
+            self._learn(increment.seconds)
         since = since or self._end_if_normal()
         return self._change(since) if since else self._reset_if_old()
 
@@ -171,7 +177,8 @@ class SuddenDropDetector:
         self.restore(SuddenState())
         return DropChange(self.kind, False, baseline.length, drop.length, drop.seconds, learned_again=True)
 
-    def _learn(self) -> None:
+    def _learn(self, seconds: float) -> None:
+        """Learn from intervals that are old enough; ``seconds`` is the length of the newest increment."""
         state = self.state
         lag = NORMAL_SPAN if state.alarm.dropped else LAG_SECONDS
         for interval in state.intervals.older_than(lag):
@@ -179,11 +186,13 @@ class SuddenDropDetector:
                 continue
             state.baseline.add(interval, BASELINE_MEMORY)
             state.noise.add(interval.drafts, interval.accepted, exp(-interval.seconds / NOISE_MEMORY))
-        if not state.alarm.dropped:
+        is_due = seconds <= INTERVAL_SECONDS or state.intervals.elapsed >= self._updated + LIMITS_SECONDS
+        if not state.alarm.dropped and is_due:
             self._update_limits()
 
     def _update_limits(self) -> None:
         """Compute the parameters of the sums."""
+        self._updated = self.state.intervals.elapsed
         baseline = self.state.baseline
         if not baseline.drafts or self.state.intervals.drafted < self.policy.warm_up:
             return

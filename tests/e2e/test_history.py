@@ -1,0 +1,151 @@
+"""The installed program reports the history of a real Prometheus, which has the counters of a simulated server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+
+import pytest
+
+from spec_decode_exporter.simulator.ground_truth import speedup
+from spec_decode_exporter.simulator.scenario import Scenario
+from tests.fixtures.simulated_history import StoredHistory
+
+MINUTE = 60
+SERVER = {"speculation": {"tokens": 0, "method": "draft_model"}, "load": {"concurrency": 8}}
+PHASES = [
+    {"at": "30m", "restart": {"down": "20s", "tokens": 4}},
+    {"at": "60m", "acceptance": {"mean": 0.4}},
+    {"at": "85m", "acceptance": {"mean": 0.75}},
+    {"at": "105m", "restart": {"down": "20s", "tokens": 2}},
+]
+END = 120 * MINUTE
+SLOT = 15 * MINUTE
+INTERVALS = {"fast": 15, "slow": 60}
+
+
+def truth(tokens, mean):
+    """Return the speed-up that the simulator has with these draft tokens and this acceptance."""
+    speculation = {"tokens": tokens, "method": "draft_model"}
+    scenario = {"speculation": speculation, "load": {"concurrency": 8}, "acceptance": {"mean": mean}}
+    return speedup(Scenario.model_validate(scenario), 300, 1800)
+
+
+@pytest.fixture(scope="module")
+def filled(start, e2e, prometheus_tools):
+    """Start a Prometheus with two hours of two servers, scraped every 15 s and every minute."""
+    stored = StoredHistory(start=(time.time() - END - 600) // SLOT * SLOT)
+    scenario = Scenario.model_validate({**SERVER, "phases": PHASES})
+    for job, interval in INTERVALS.items():
+        stored.simulate(scenario, END, interval, job=job, instance=f"{job}:8000")
+
+    class Filled(e2e.Running):
+        def __init__(self, folder, name, *flags):
+            text, data, config = (folder / f"{name}.{end}" for end in ("om", "tsdb", "json"))
+            text.write_text(stored.open_metrics())
+            config.write_text("{}")
+            imported = ["promtool", "tsdb", "create-blocks-from", "openmetrics", text, data]
+            subprocess.run(imported, check=True, stdout=subprocess.DEVNULL)
+            port = e2e.free_port()
+            self.url, self.begin = f"http://127.0.0.1:{port}", stored.start
+            words = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={data}", *flags]
+            super().__init__(name, [*words, f"--web.listen-address=127.0.0.1:{port}"], folder)
+
+    def filled(name, *flags):
+        process = start(Filled, name, *flags)
+        process.wait_for(f"{process.url}/-/ready")
+        return process
+
+    return filled
+
+
+@pytest.fixture(scope="module")
+def prometheus(filled):
+    return filled("whole")
+
+
+@pytest.fixture(scope="module")
+def report(prometheus, e2e):
+    """Return the JSON report of one job, read once."""
+    known = {}
+
+    def report(job):
+        if job not in known:
+            ended = observe(e2e, prometheus, "--match", f'job="{job}"', "--format", "json")
+            assert ended.returncode == 0, ended.stderr
+            known[job] = json.loads(ended.stdout)
+        return known[job]["engines"][0]
+
+    return report
+
+
+def observe(e2e, prometheus, *flags):
+    words = [e2e.PROGRAM, "observe", "--prometheus.url", prometheus.url, "--since", "4h", *flags]
+    return subprocess.run(words, check=False, capture_output=True, text=True, timeout=120)
+
+
+def slots_between(prometheus, engine, begin, end):
+    """Return the slots that lie within some minutes of the simulation."""
+    edges = prometheus.begin + begin * MINUTE, prometheus.begin + end * MINUTE
+    return [slot for slot in engine["slots"] if edges[0] <= slot["begin"] and slot["end"] <= edges[1]]
+
+
+@pytest.mark.parametrize("job", INTERVALS)
+@pytest.mark.parametrize(
+    ("begin", "end", "tokens", "mean"), [(31, 61, 4, 0.75), (59, 76, 4, 0.4), (104, 121, 2, 0.75)]
+)
+def test_the_bounds_contain_the_truth(prometheus, report, job, begin, end, tokens, mean):
+    found = [slot for slot in slots_between(prometheus, report(job), begin, end) if slot["speedup"]]
+    assert found
+    exact = truth(tokens, mean)
+    longest = max(found, key=lambda slot: slot["seconds"])
+    assert longest["speedup"]["lower"] <= exact <= longest["speedup"]["upper"]
+    assert longest["speedup"]["value"] == pytest.approx(exact, rel=0.06)
+
+
+@pytest.mark.parametrize("job", INTERVALS)
+def test_the_time_before_is_the_baseline(report, job):
+    engine = report(job)
+    assert engine["baselines"][0]["seconds"] == pytest.approx(30 * MINUTE, abs=2 * MINUTE)
+    assert {slot["cost_source"] for slot in engine["slots"] if slot["drafts"]} == {"baseline"}
+
+
+@pytest.mark.parametrize("job", INTERVALS)
+def test_changes_and_the_drop_are_where_they_were(prometheus, report, job):
+    engine, interval = report(job), INTERVALS[job]
+    changes = {each["name"]: (each["time"] - prometheus.begin) / MINUTE for each in engine["changes"]}
+    assert changes == {
+        "speculation enabled with 4 draft tokens": pytest.approx(30, abs=2),
+        "2 draft tokens instead of 4": pytest.approx(105, abs=2),
+    }
+    (drop,) = engine["drops"]
+    assert (drop["begin"] - prometheus.begin) / MINUTE == pytest.approx(60, abs=2 * interval / MINUTE + 0.5)
+    assert (drop["end"] - prometheus.begin) / MINUTE == pytest.approx(85, abs=2 * interval / MINUTE + 1)
+    assert drop["depth"] == pytest.approx(0.4, abs=0.08)
+
+
+def test_both_intervals_say_the_same(report):
+    fast, slow = (report(job)["summary"]["speedup"] for job in INTERVALS)
+    assert fast["value"] == pytest.approx(slow["value"], rel=0.02)
+
+
+def test_every_format_is_written(prometheus, e2e):
+    for form, text in (("text", "[paid]"), ("markdown", "**Paid.**"), ("html", "<svg")):
+        ended = observe(e2e, prometheus, "--format", form)
+        assert ended.returncode == 0, ended.stderr
+        assert text in ended.stdout
+
+
+def test_matchers_that_exclude_everything_are_an_error(prometheus, e2e):
+    ended = observe(e2e, prometheus, "--match", 'job="none"')
+    assert ended.returncode == 1
+    assert "check --match" in ended.stderr
+
+
+def test_a_limit_of_the_server_leads_to_smaller_pages(filled, report, e2e):
+    limited = filled("limited", "--query.max-samples=3000")
+    ended = observe(e2e, limited, "--match", 'job="fast"', "--format", "json")
+    assert ended.returncode == 0, ended.stderr
+    whole = report("fast")
+    assert json.loads(ended.stdout)["engines"][0]["slots"] == whole["slots"]
