@@ -203,12 +203,18 @@ async def test_names_without_a_colon_are_read():
     assert (await only_engine(stored)).slots[0].drafts
 
 
-async def test_a_server_without_pythons_series_publishes_its_steps_late():
+@pytest.mark.parametrize(("marks", "periods"), [((), 1), (("python_info",), 0)])
+async def test_a_server_without_pythons_series_counts_drafts_at_0_without_speculation(marks, periods):
+    """vLLM's Rust front end: its time without drafts is a baseline, that of a Python server only idle."""
     stored = stored_steady(900, instance="a:8000")
-    python = ("_created", "process_start_time_seconds", "python_info")
-    stored.series = {
-        key: each for key, each in stored.series.items() if not dict(key)["__name__"].endswith(python)
-    }
+    python = {"process_start_time_seconds", "python_info"} - set(marks)
+    kept = {}
+    for key, samples in stored.series.items():
+        name = dict(key)["__name__"]
+        if name in python or name.endswith("_created") or "per_pos" in name:
+            continue
+        kept[key] = [(time, 0.0) for time, _ in samples] if "spec_decode" in name else samples
+    stored.series = kept
     engine = await only_engine(stored)
-    assert engine.slots[0].speedup is not None
-    assert [query["match[]"] for query in stored.queries if "python_info" in query.get("match[]", "")]
+    assert {slot.outcome for slot in engine.slots} == {Outcome.PLAIN}
+    assert len(engine.plain_periods) == periods

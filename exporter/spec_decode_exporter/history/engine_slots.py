@@ -100,7 +100,13 @@ class EngineSlots:
     """Divides the history of one engine into slots."""
 
     def __init__(
-        self, assumptions: Assumptions, periods: PlainPeriods, slot_seconds: float, interval: float
+        self,
+        assumptions: Assumptions,
+        periods: PlainPeriods,
+        slot_seconds: float,
+        interval: float,
+        *,
+        always_counts_drafts: bool = False,
     ) -> None:
         """Begin before the first sample.
 
@@ -109,6 +115,7 @@ class EngineSlots:
             periods: Periods without speculation of its model on its target.
             slot_seconds: Length of a slot; slots begin at multiples of it in Unix time.
             interval: Seconds between two scrapes.
+            always_counts_drafts: The server has counters of drafts without speculation too.
         """
         self.slots: list[Slot] = []
         self.events: list[TimedEvent] = []
@@ -119,17 +126,9 @@ class EngineSlots:
         self._monitor = EngineMonitor(
             (2 * slot_seconds,), assumptions, baseline=periods.baseline, evaluated_every=inf
         )
+        self._monitor.history.always_counts_drafts = always_counts_drafts
         self._since: float | None = None
         self._process = 0
-
-    @property
-    def late_steps(self) -> bool:
-        """The server publishes its decode steps late."""
-        return self._monitor.history.late_steps
-
-    @late_steps.setter
-    def late_steps(self, late: bool) -> None:
-        self._monitor.history.late_steps = late
 
     def observe(self, sample: Sample, wall: float) -> None:
         """Add the sample of a scrape at a Unix time, which is later than that of the last one."""

@@ -181,12 +181,12 @@ class _TargetReading:
         self._engines: dict[EngineName, EngineSlots] = {}
         self._periods: dict[str, PlainPeriods] = {}
         self._interval = 0.0
-        self._late_steps = False
+        self._is_rust = False
 
     async def read(self, progress: Callable[[float], None], stop: asyncio.Event) -> None:
         """Read all pages, until ``stop`` is set."""
         query = self._query
-        self._late_steps = await self._publishes_late()
+        self._is_rust = await self._has_rust_front_end()
         last = query.begin - 1.0
         async for end, page in self._pages(stop):
             rows = list(self._rows.read(page))
@@ -226,7 +226,7 @@ class _TargetReading:
             return []
         return [f"{self._target.name}: {self._rows.unreadable} scrapes left out: {self._rows.reason}."]
 
-    async def _publishes_late(self) -> bool:
+    async def _has_rust_front_end(self) -> bool:
         """Return whether the server is vLLM's Rust front end, which has none of Python's own series."""
         target = self._target
         if target.created or target.kind.name != "vllm" or target.prefix.startswith("ray"):
@@ -263,8 +263,8 @@ class _TargetReading:
                     periods,
                     self._query.slot_seconds,
                     self._interval or DEFAULT_INTERVAL,
+                    always_counts_drafts=self._is_rust,
                 )
-                engine.late_steps = self._late_steps
             engine.observe(sample, time)
 
 

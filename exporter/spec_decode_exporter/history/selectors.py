@@ -18,7 +18,7 @@ from spec_decode_exporter.scrape.page.engine_table import (
 )
 
 PYTHON_MARKS: Final = ("python_info", "http_request_duration_seconds_count")
-"""Series that only a Python front end has: vLLM's Rust front end publishes its decode steps late."""
+"""Series that only a Python front end has: vLLM's Rust front end counts drafts at 0 without speculation."""
 
 _LABEL: Final = r'[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*"'
 _MATCH: Final = re.compile(rf"\s*{_LABEL}(?:\s*,\s*{_LABEL})*\s*,?\s*")
