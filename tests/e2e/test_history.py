@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import time
+import urllib.request
 
 import pytest
 
@@ -40,6 +42,22 @@ def filled(start, e2e, prometheus_tools):
     for job, interval in INTERVALS.items():
         stored.simulate(scenario, END, interval, job=job, instance=f"{job}:8000")
 
+    class Victoria(e2e.Running):
+        """A VictoriaMetrics with the same samples, whose times it keeps in milliseconds."""
+
+        def __init__(self, folder):
+            port = e2e.free_port()
+            self.url = f"http://127.0.0.1:{port}"
+            words = ["victoria-metrics", f"-storageDataPath={folder / 'victoria'}", "-retentionPeriod=1y"]
+            super().__init__("victoria", [*words, f"-httpListenAddr=127.0.0.1:{port}"], folder)
+
+        def fill(self):
+            lines = (line.rsplit(" ", 1) for line in stored.open_metrics().splitlines()[:-1])
+            text = "".join(f"{sample} {round(1000 * float(time))}\n" for sample, time in lines)
+            imported = urllib.request.Request(f"{self.url}/api/v1/import/prometheus", text.encode())
+            urllib.request.urlopen(imported).close()
+            urllib.request.urlopen(f"{self.url}/internal/force_flush").close()
+
     class Filled(e2e.Running):
         def __init__(self, folder, name, *flags):
             text, data, config = (folder / f"{name}.{end}" for end in ("om", "tsdb", "json"))
@@ -57,6 +75,13 @@ def filled(start, e2e, prometheus_tools):
         process.wait_for(f"{process.url}/-/ready")
         return process
 
+    def victoria():
+        process = start(Victoria)
+        process.wait_for(f"{process.url}/health")
+        process.fill()
+        return process
+
+    filled.victoria = victoria
     return filled
 
 
@@ -149,3 +174,13 @@ def test_a_limit_of_the_server_leads_to_smaller_pages(filled, report, e2e):
     assert ended.returncode == 0, ended.stderr
     whole = report("fast")
     assert json.loads(ended.stdout)["engines"][0]["slots"] == whole["slots"]
+
+
+def test_victoriametrics_has_the_same_history(filled, report, e2e):
+    if shutil.which("victoria-metrics") is None:
+        pytest.skip("VictoriaMetrics is not installed: apt-get install victoria-metrics")
+    ended = observe(e2e, filled.victoria(), "--match", 'job="slow"', "--format", "json")
+    assert ended.returncode == 0, ended.stderr
+    found, whole = json.loads(ended.stdout)["engines"][0], report("slow")
+    assert found["summary"]["speedup"] == pytest.approx(whole["summary"]["speedup"])
+    assert len(found["slots"]) == len(whole["slots"])

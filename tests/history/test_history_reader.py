@@ -218,3 +218,10 @@ async def test_a_server_without_pythons_series_counts_drafts_at_0_without_specul
     engine = await only_engine(stored)
     assert {slot.outcome for slot in engine.slots} == {Outcome.PLAIN}
     assert len(engine.plain_periods) == periods
+
+
+@pytest.mark.parametrize("is_victoria", [False, True])
+async def test_the_servers_time_is_a_scalar_or_a_vector(is_victoria):
+    stored = StoredHistory()
+    stored.is_victoria = is_victoria
+    assert await QueryApi("http://p:9090", stored).time() == START

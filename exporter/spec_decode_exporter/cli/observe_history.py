@@ -37,8 +37,10 @@ from spec_decode_exporter.scrape.http.client import Client
 DEFAULT_SINCE: Final = "7d"
 MIN_SECONDS: Final = 600.0
 MAX_SECONDS: Final = 400 * 86400.0
-MAX_CLOCK_DIFFERENCE: Final = 30.0
-"""Difference of the server's clock to this machine's, in seconds, from which on the report says so."""
+MAX_CLOCK_DIFFERENCE: Final = 60.0
+"""Difference of the server's clock to this machine's, in seconds, from which on the report says so.
+
+VictoriaMetrics answers as of 30 s ago."""
 _TIMEOUT: Final = 60.0
 """Seconds of a request: servers end a query after 30 s to 2 min."""
 _PATHS: Final = ("/metrics", "/graph", "/query", "/api/v1")

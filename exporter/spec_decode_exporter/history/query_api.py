@@ -88,8 +88,10 @@ class QueryApi:
             HistoryError: The address is not that of a query API, or the server refuses the request.
         """
         try:
-            result = await self._data("query", {"query": "time()"})
-            return float(result["result"][1])
+            data = await self._data("query", {"query": "time()"})
+            result = data["result"]
+            # Prometheus answers with a scalar, VictoriaMetrics with a vector of one sample.
+            return float((result if data["resultType"] == "scalar" else result[0]["value"])[1])
         except (KeyError, IndexError, TypeError, ValueError):
             raise self._unusable("its answer to the query `time()` has no time") from None
 
