@@ -117,7 +117,11 @@ def test_a_mistake_is_named_with_its_line(path, change, text):
         list(read_recording(path))
 
 
-@pytest.mark.parametrize("content", [b"", b"plain text", gzip.compress(b"{}\n"), gzip.compress(b"x" * 100)])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"plain text", gzip.compress(b"{}\n", mtime=0), gzip.compress(b"x" * 100, mtime=0)],
+    ids=("empty", "text", "compressed JSON", "compressed text"),
+)
 def test_another_file_is_refused(path, content):
     path.write_bytes(content)
     with pytest.raises(RecordingError, match=str(path)):

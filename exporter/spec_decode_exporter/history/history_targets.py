@@ -18,7 +18,7 @@ from spec_decode_exporter.scrape.page.engine_table import (
     EngineKind,
 )
 
-MAX_TARGETS: Final = 1000
+MAX_TARGETS: Final = 256
 """Maximum targets of a report."""
 MIN_TURNS: Final = 4
 """Samples of two scrapes of one counter, one after the other, by which it is recognised."""

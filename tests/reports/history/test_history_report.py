@@ -100,6 +100,12 @@ def test_the_saved_time_is_in_decode_hours():
     assert "10.0 (5.0 to 15.0) decode-hours" in written("text", result(long))
 
 
+def test_time_that_was_lost_is_named_so():
+    long = engine(at(hurt(), 0, decode_seconds=36_000.0))
+    text = " ".join(written("text", result(long)).split())
+    assert "time lost 2.0 (1.0 to 3.0) decode-hours" in text
+
+
 def test_json_has_the_slots_and_sums():
     document = json.loads(written("json", result(PAID, HURT)))
     assert [each["target"] for each in document["engines"]] == ["a:8000", "b:8000"]

@@ -105,12 +105,15 @@ def hours(seconds: float) -> str:
     return f"{numbers.three_digits(seconds / HOUR, 2)} h"
 
 
-def saved_text(found: SlotSummary) -> str:
-    """Return the saved decode time with its bounds."""
+def saved_fact(found: SlotSummary) -> Fact:
+    """Return the decode time that speculation saved or lost, with its bounds."""
     if found.speedup is None:
-        return numbers.ABSENT
-    value, lower, upper = (f"{each / HOUR:,.1f}" for each in found.speedup.saved_seconds)
-    return f"{value} ({lower} to {upper}) decode-hours of requests"
+        return Fact("time saved", numbers.ABSENT)
+    value, lower, upper = found.speedup.saved_seconds
+    name, sign = ("time saved", 1) if value >= 0 else ("time lost", -1)
+    low, high = sorted((sign * lower, sign * upper))
+    shown = (f"{each / HOUR:,.1f}" for each in (sign * value, low, high))
+    return Fact(name, "{} ({} to {}) decode-hours of requests".format(*shown))
 
 
 def _engine(engine: EngineHistoryResult) -> EngineReport:
@@ -136,7 +139,7 @@ def _report(
     found = summary(slots)
     word, tone = word_of(found)
     sources = sorted({str(slot.cost_source) for slot in slots if slot.cost_source})
-    about = [Fact("time saved", saved_text(found)), *facts]
+    about = [saved_fact(found), *facts]
     about += [Fact("cost", ", ".join(sources))] if sources else []
     sections = (
         ReportSection("Time and tokens", tuple(_shares(found))),
