@@ -10,7 +10,7 @@ from pathlib import Path
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard
 
-from grafana.engine import engine
+from grafana.engine.dashboard import engine
 from grafana.experiments import experiments
 from grafana.health import health
 from grafana.mixin import mixin

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from grafana_foundation_sdk.models import dashboard
 
 from grafana import style, variables
 from grafana.board import Band, Section, alerts, board
 from grafana.panels import Column, Look, Panel, Query, cell, lines, rows, stat_tile, timeline
-from grafana.promql import EXPERIMENTS, FLEET, by
+from grafana.promql import EXPERIMENTS, FLEET, by, narrowed
 
 UID = "spec-decode-experiments"
 
@@ -23,16 +23,17 @@ def _arms(expression: str, how: str = "sum", also: str = "") -> str:
     return f'{how} by (arm{also}) (label_replace({expression}, "arm", "$1", "$compare", "(.+)"))'
 
 
+def _sum(expression: str) -> str:
+    """Sum by the chosen label under its own name, for what is renamed as a whole."""
+    return f"sum by ($compare) ({expression})"
+
+
 def _of_arms(metric: str, **matchers: str) -> str:
-    return _chosen(FLEET(metric, **matchers), '$compare=~"$arm"')
+    return narrowed(FLEET(metric, **matchers), '$compare=~"$arm"')
 
 
 def _of_baseline(metric: str, **matchers: str) -> str:
-    return _chosen(FLEET(metric, **matchers), '$compare="$baseline"')
-
-
-def _chosen(selector: str, matcher: str) -> str:
-    return f"{selector.removesuffix('}')}, {matcher}}}"
+    return narrowed(FLEET(metric, **matchers), '$compare="$baseline"')
 
 
 def _rate(selector: str) -> str:
@@ -48,16 +49,19 @@ def _some(name: str) -> str:
     return f"({_increase(name)} > 0)"
 
 
-def _of_base(name: str) -> str:
-    return f"sum({_rate(_of_baseline(f'spec_decode_{name}_total'))})"
+def _after_first(selected: Callable[[str], str]) -> str:
+    """Return the tokens a second after the first of each request, engine by engine."""
+    generated, first = (selected(f"spec_decode_{which}_tokens_total") for which in ("generation", "first"))
+    return f"{_rate(generated)} - {_rate(first)}"
 
 
-_OUTPUT = f"({_increase('generation_tokens')} - {_increase('first_tokens')} > 0)"
-_PER_TOKEN = f"{_increase('decode_seconds')} / {_OUTPUT}"
+_OUTPUT = f"({_arms(_after_first(_of_arms))} > 0)"
+_SECONDS = _rate(_of_arms("spec_decode_decode_seconds_total"))
+_PER_TOKEN = _arms(f"{_sum(_SECONDS)} / ({_sum(_after_first(_of_arms))} > 0)", "max")
 _PER_TOKEN_OF_BASELINE = (
-    f"{_of_base('decode_seconds')} / ({_of_base('generation_tokens')} - {_of_base('first_tokens')})"
+    f"sum({_rate(_of_baseline('spec_decode_decode_seconds_total'))}) / sum({_after_first(_of_baseline)})"
 )
-_SPEEDUP = f"({_PER_TOKEN_OF_BASELINE}) / on () group_right () ({_PER_TOKEN})"
+_SPEEDUP = f"{_PER_TOKEN_OF_BASELINE} / on () group_right () {_PER_TOKEN}"
 _PER_STEP = f"{_OUTPUT} / {_some('decode_steps')}"
 _ACCEPTED = f"{_increase('accepted_tokens')} / {_some('draft_tokens')}"
 _LENGTH = f"1 + {_increase('accepted_tokens')} / {_some('drafts')}"

@@ -275,19 +275,7 @@ def bars(
 
     ``overlaid`` is for series of which only one has a value at each ``x``.
     """
-    builder = (
-        barchart.Panel()
-        .x_field(x_title)
-        .orientation(options.VizOrientation.VERTICAL)
-        .show_value(options.VisibilityMode.AUTO)
-        .stacking(options.StackingMode.NORMAL if overlaid else options.StackingMode.NONE)
-        .group_width(0.75)
-        .bar_width(0.9)
-        .bar_radius(0.05)
-        .fill_opacity(85)
-        .line_width(0)
-        .legend(_legend(shown=len(queries) > 1))
-    )
+    builder = _bar_chart(x_title, overlaid=overlaid, legend=len(queries) > 1)
     if limit:
         drawn = common.GraphThresholdsStyleConfig().mode(options.GraphThresholdsStyleMode.DASHED)
         builder = builder.thresholds_style(drawn)
@@ -297,6 +285,33 @@ def bars(
     times = ["Time", *(f"Time {number + 1}" for number in range(len(queries)))]
     panel.transformations = [_joined(x), _organized({x: x_title, **values}, times), _sorted(x_title)]
     return named(panel, {query.legend: query.properties for query in queries if query.properties})
+
+
+def _bar_chart(x: str, *, overlaid: bool = False, legend: bool = False) -> barchart.Panel:
+    return (
+        barchart.Panel()
+        .x_field(x)
+        .orientation(options.VizOrientation.VERTICAL)
+        .show_value(options.VisibilityMode.AUTO)
+        .stacking(options.StackingMode.NORMAL if overlaid else options.StackingMode.NONE)
+        .group_width(0.75)
+        .bar_width(0.9)
+        .bar_radius(0.05)
+        .fill_opacity(85)
+        .line_width(0)
+        .legend(_legend(shown=legend))
+    )
+
+
+def bars_of_queries(title: str, description: str, queries: Sequence[Query], value: str, look: Look) -> Panel:
+    """Return one bar for each query, under its name; ``value`` says what the bars are."""
+    panel = finished(_bar_chart("Field"), title, description, queries, look, instant=True)
+    # Grafana calls the columns of this so: the name of the series, and the last of its values.
+    last = dashboard.DataTransformerConfig(
+        id_val="reduce", options={"mode": "seriesToRows", "reducers": ["lastNotNull"]}
+    )
+    panel.transformations = [last]
+    return named(panel, {"Last *": {"displayName": value}})
 
 
 def _joined(label: str) -> dashboard.DataTransformerConfig:

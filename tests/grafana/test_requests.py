@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
-
 import pytest
 
 from tests.rules.shipped import needs
@@ -17,25 +13,6 @@ pytestmark = needs("promtool")
 LABELS = 'job="any", instance="any", model_name="any", temperature="0", window="5m"'
 SHARES = {"ngram": (1.0, 10), "chat": (0.0, 100)}
 """By type: which share loses, and of how many requests. Of a hundred of the first kind ten drafted."""
-
-
-@pytest.fixture
-def against(tmp_path):
-    """A function that returns what promtool has against a value of an expression; nothing where it is right."""
-
-    def against(expr, series, expected):
-        test = {
-            "input_series": [{"series": name, "values": str(value)} for name, value in series.items()],
-            "promql_expr_test": [{"expr": expr, "exp_samples": [expected]}],
-        }
-        path = tmp_path / "test.yml"
-        path.write_text(json.dumps({"tests": [test]}), encoding="utf-8")
-        run = subprocess.run(
-            [shutil.which("promtool"), "test", "rules", path], capture_output=True, text=True, check=False
-        )
-        return "" if run.returncode == 0 else run.stdout + run.stderr
-
-    return against
 
 
 def test_the_share_below_break_even_is_of_the_requests_of_which_it_is_known(against):

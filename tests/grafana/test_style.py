@@ -6,7 +6,6 @@ import pytest
 
 from grafana import style
 from grafana.panels import reference
-from grafana.promql import FLEET, number_of_word
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
@@ -49,14 +48,6 @@ def test_a_word_is_shown_for_its_number():
     (mapping,) = style.mappings(style.VERDICTS)
     assert mapping.options["6"].text == "harmful"
     assert mapping.options["6"].color == style.Colour.HARM
-
-
-def test_the_number_of_a_word_is_its_place():
-    words = (style.Word("a", "A", style.Colour.GOOD), style.Word("b", "B", style.Colour.HARM))
-    assert number_of_word(FLEET, "m", "l", words, ("engine",)) == (
-        'max by (engine) (0 * m{job=~"$job", instance=~"$instance", model_name=~"$model_name", l="a"}'
-        ' or 1 * m{job=~"$job", instance=~"$instance", model_name=~"$model_name", l="b"})'
-    )
 
 
 @pytest.mark.parametrize(("number", "name"), [(0, "A"), (25, "Z"), (26, "AA"), (27, "AB"), (52, "BA")])
