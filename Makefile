@@ -127,6 +127,7 @@ dashboards: $(READY) ## generate grafana/dashboards
 	$(BIN)/python -m helm.sync
 
 dashboards-pictures: $(READY) ## draw the dashboards from a real Prometheus: needs Node, Chromium and 20 minutes
+	$(BIN)/pip install --quiet --disable-pip-version-check --group page
 	$(BIN)/python -m grafana.render
 
 page-pictures: $(READY) ## take the pictures of the page: needs Chromium and fonts-inter, and a minute

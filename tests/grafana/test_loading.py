@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import yaml
 
 from grafana.__main__ import FOLDER
@@ -42,12 +40,3 @@ def test_the_data_source_knows_the_scrape_interval():
 def test_the_readme_names_every_dashboard():
     text = (GRAFANA / "README.md").read_text(encoding="utf-8")
     assert all(f"({name})" in text for name in DASHBOARDS)
-
-
-def test_every_dashboard_has_its_picture():
-    docs = Path(__file__).parents[2] / "docs"
-    text = (docs / "dashboards.md").read_text(encoding="utf-8")
-    for name in DASHBOARDS:
-        picture = f"images/dashboard-{Path(name).stem.removeprefix('spec-decode-')}.png"
-        assert f"({picture})" in text
-        assert (docs / picture).stat().st_size < 400_000
