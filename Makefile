@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+RUNS   := $(VENV)/.runs
 READY  := $(VENV)/.ready
 
 IMAGE       ?= spec-decode-exporter:$(VERSION)
@@ -22,13 +23,17 @@ REVISION    := $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
 
-$(READY): pyproject.toml
+$(RUNS): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(READY): $(RUNS)
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[auth,dns]' --group test --group grafana --group lint
 	@touch $@
 
-run: $(READY) ## run the exporter against an embedded simulated vLLM
+run: $(RUNS) ## run the exporter against an embedded simulated vLLM
 	$(BIN)/spec-decode-exporter run --simulate drop
 
 check: $(READY) ## lint and the fast unit tests, in 90 s on two cores: without simulations, worst-case inputs, coverage

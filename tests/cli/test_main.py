@@ -97,9 +97,13 @@ def run_with(failure, capsys, monkeypatch):
     return ended.value.code, capsys.readouterr().err
 
 
-@pytest.mark.parametrize("error", [UsageError, ListenError, ModelError])
+@pytest.mark.parametrize("error", [ListenError, ModelError])
 def test_an_error_that_the_user_can_mend_is_one_line(error, capsys, monkeypatch):
     assert run_with(error("a cause"), capsys, monkeypatch) == (1, "spec-decode-exporter: a cause\n")
+
+
+def test_a_usage_error_exits_with_2_as_one_of_argparse_does(capsys, monkeypatch):
+    assert run_with(UsageError("a cause"), capsys, monkeypatch) == (2, "spec-decode-exporter: a cause\n")
 
 
 def test_the_mistakes_of_a_configuration_are_a_line_each(capsys, monkeypatch):

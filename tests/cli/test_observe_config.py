@@ -114,10 +114,10 @@ def test_a_simulator_beside_real_servers_is_rejected():
 
 
 @pytest.mark.parametrize("words", [["--for", "x"], ["--format", "pdf"], ["--bogus"], ["--every", "5"]])
-def test_a_wrong_command_line_ends_with_1_since_2_is_harmful(words, capsys):
+def test_a_wrong_command_line_ends_with_2_which_no_verdict_has(words, capsys):
     with pytest.raises(SystemExit) as ended:
         parse(["observe", *words], {})
-    assert ended.value.code == 1
+    assert ended.value.code == 2
     assert "usage:" in capsys.readouterr().err
 
 
@@ -158,5 +158,5 @@ def test_the_configuration_rejects_an_invalid_interval():
 def test_too_short_times_are_rejected(words, capsys):
     with pytest.raises(SystemExit) as refused:
         configured("a:1", *words)
-    assert refused.value.code == 1
+    assert refused.value.code == 2
     assert words[1] in capsys.readouterr().err

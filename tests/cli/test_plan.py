@@ -25,9 +25,9 @@ def run(*words):
     [
         (("--gpu-memory", "141GB"), 3),
         (("--gpu-memory", "141GB", "--target.kv-bytes-per-token", "327680", "--draft.kv-bytes-per-token", "131072", "--batch", "100"), 0),
-        (("--gpu-memory", "80GB"), 2),
+        (("--gpu-memory", "80GB"), 4),
         (("--gpu-memory", "80GB", "--target.dtype", "fp8"), 3),
-        (("--gpu-memory", "141GB", "--draft.tensor-parallel", "1"), 2),
+        (("--gpu-memory", "141GB", "--draft.tensor-parallel", "1"), 4),
     ],
 )  # fmt: skip
 def test_the_exit_status_depends_on_the_outcome(words, status, capsys):
@@ -68,17 +68,17 @@ def test_it_is_written_in_the_selected_format(form, begins, capsys):
         (("--format", "xml"), "invalid choice: 'xml'"),
     ],
 )
-def test_an_invalid_flag_exits_with_1(words, message, capsys):
+def test_an_invalid_flag_exits_with_2(words, message, capsys):
     with pytest.raises(SystemExit) as ended:
         parse(["plan", *PAIR, *words], {})
-    assert ended.value.code == 1
+    assert ended.value.code == 2
     assert message in capsys.readouterr().err
 
 
 def test_a_plan_is_of_a_target(capsys):
     with pytest.raises(SystemExit) as ended:
         run()
-    assert ended.value.code == 1
+    assert ended.value.code == 2
     assert "--target" in capsys.readouterr().err
 
 
@@ -129,7 +129,7 @@ def test_its_help_fits_into_80_columns(capsys, monkeypatch):
 def test_it_runs_as_a_user_calls_it(tmp_path):
     words = [sys.executable, "-m", "spec_decode_exporter.cli.main", "plan", *PAIR]
     found = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
-    assert (found.returncode, found.stderr) == (2, "")
+    assert (found.returncode, found.stderr) == (4, "")
     assert "[does not fit]" in found.stdout
 
 

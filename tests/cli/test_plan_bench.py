@@ -41,10 +41,10 @@ def test_by_default_it_measures_one_to_256_requests(capsys):
         ((*MTP, "--context", "1"), "'1' is not a whole number from 2"),
     ],
 )
-def test_an_invalid_flag_exits_with_1(words, message, capsys):
+def test_an_invalid_flag_exits_with_2(words, message, capsys):
     with pytest.raises(SystemExit) as ended:
         run(*words)
-    assert ended.value.code == 1
+    assert ended.value.code == 2
     assert message in capsys.readouterr().err
 
 

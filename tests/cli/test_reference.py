@@ -121,7 +121,7 @@ def test_servers_have_the_flags_of_observe():
 def test_an_invalid_flag_does_not_exit_like_a_fall(words, message, capsys):
     with pytest.raises(SystemExit) as ended:
         parse(["reference", *words], {})
-    assert ended.value.code == 1
+    assert ended.value.code == 2
     assert message in capsys.readouterr().err
 
 

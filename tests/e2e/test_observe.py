@@ -168,7 +168,7 @@ def test_a_server_that_pays(simulated, observe):
 def test_a_server_that_is_harmed(simulated, observe):
     load = ("--cost.running-requests", "16")
     found = observe(simulated("harmful"), "--for", "20s", *COST, "0.3", *load)
-    assert found.returncode == 2, found.stdout + found.stderr
+    assert found.returncode == 4, found.stdout + found.stderr
     assert "[harmful]" in found.stdout
     assert "Try 1 token instead of 4" in found.stdout
 

@@ -50,7 +50,7 @@ def test_a_change_that_costs_acceptance_ends_with_2_and_none_with_0(reference, t
     assert "certainly no fall of more than 5" in " ".join(same.stdout.split())
 
     fell = reference("compare", "--format", "json", scenario=str(tmp_path / "worse.yml"), seed=3)
-    assert fell.returncode == 2
+    assert fell.returncode == 4
     (model,) = json.loads(fell.stdout)["models"]
     assert "more than 5, and beyond chance" in model["text"]
     assert model["quantities"]["time_per_output_token_seconds"]["change"] > 0

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Final, NoReturn, Protocol, cast
+from typing import Final, Protocol, cast
 
 from spec_decode_exporter.cli.flags import ENVIRONMENT_PREFIX
 from spec_decode_exporter.config.errors import ConfigError
-from spec_decode_exporter.core.user_errors import ExporterError, UsageError
+from spec_decode_exporter.core.user_errors import USAGE_STATUS, ExporterError, UsageError
 from spec_decode_exporter.core.version import REVISION, __version__
 
 
@@ -39,7 +39,7 @@ COMMANDS: Final = {
 
 
 def main() -> None:
-    """Run the command line; the exit status is that of the command, or 1 after an error."""
+    """Run the command line; the exit status is that of the command, 1 after an error, 2 after a wrong one."""
     try:
         arguments = parse(sys.argv[1:], os.environ)
         sys.exit(arguments.handle(arguments))
@@ -48,7 +48,7 @@ def main() -> None:
         sys.exit(1)
     except ExporterError as error:
         print(f"spec-decode-exporter: {error}", file=sys.stderr)  # noqa: T201
-        sys.exit(1)
+        sys.exit(USAGE_STATUS if isinstance(error, UsageError) else 1)
     except KeyboardInterrupt:
         sys.exit(130)
 
@@ -68,7 +68,7 @@ def parse(words: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespac
 
 def build_parser(environ: Mapping[str, str], command: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of the program, with the arguments of one ``command``."""
-    parser = Parser(
+    parser = argparse.ArgumentParser(
         prog="spec-decode-exporter",
         description="Prometheus exporter that evaluates vLLM's speculative decoding over sliding windows.",
         epilog="The default command is run. Each of its flags is also an environment variable: "
@@ -95,15 +95,6 @@ class CommandModule(Protocol):
 
     def handle(self, arguments: argparse.Namespace) -> int:
         """Execute the command; return the exit status."""
-
-
-class Parser(argparse.ArgumentParser):
-    """Exits with 1 after a wrong command line: commands have other meanings for 2 and more."""
-
-    def error(self, message: str) -> NoReturn:
-        """Print the usage and the error, and exit."""
-        self.print_usage(sys.stderr)
-        self.exit(1, f"{self.prog}: error: {message}\n")
 
 
 def _fill(parser: argparse.ArgumentParser, command: Command, environ: Mapping[str, str]) -> None:

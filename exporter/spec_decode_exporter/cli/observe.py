@@ -53,11 +53,12 @@ _EPILOG: Final = f"""\
 exit status, by the worst engine; an engine without speculation counts only if all are without it:
   0  speculation pays: the verdict is optimal, healthy or marginal, or poor with an estimated speed-up of 1
      or more
-  1  a server could not be observed for the whole time, or the command line is wrong
-  2  speculation is harmful: slower than without it, statistically significant (95 %)
+  1  a server could not be observed for the whole time
+  2  the command line is wrong
   3  unknown: the verdict is insufficient, or has no bounds, or is poor without an estimated speed-up of 1
      or more
-the order from worst to best is 2, 1, 3, 0.
+  4  speculation is harmful: slower than without it, statistically significant (95 %)
+the order from worst to best is 4, 1, 3, 0.
 
 The environment variable {TOKEN} may hold a token for the servers,
 {REQUESTS.password_variable} the password for the exporter of --requests.

@@ -50,10 +50,11 @@ local config.json in the format of Hugging Face, or the folder with it.
 _EPILOG: Final = """\
 exit status:
   0  it fits, perhaps with fewer sequences than --batch
-  1  the command line or a file is wrong
-  2  it does not fit: no memory is left for the KV cache, or not enough for one
-     sequence; or vLLM rejects the combination
+  1  a file is wrong
+  2  the command line is wrong
   3  the weights fit; the memory of a sequence is unknown
+  4  it does not fit: no memory is left for the KV cache, or not enough for one
+     sequence; or vLLM rejects the combination
 """
 _ELEMENT_BYTES: Final = {"auto": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
 

@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         "compare",
         help="measure servers and compare them with a file",
         description="Measure servers and compare them with FILE. The exit status is 0 if the acceptance rate"
-        " did not fall by more than the threshold, 2 if it did, 3 if that is uncertain, 1 if nothing could be"
+        " did not fall by more than the threshold, 4 if it did, 3 if that is uncertain, 1 if nothing could be"
         " measured.",
     )
     _add_common(compare, "a file from save", environ)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+USAGE_STATUS: Final = 2
+"""Exit status of a wrong command line, as of argparse; no command gives it another meaning."""
+
 
 class ExporterError(Exception):
     """Root of these errors; the text has the cause and, where there is one, the remedy.

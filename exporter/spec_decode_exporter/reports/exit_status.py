@@ -9,6 +9,7 @@ from typing import Final
 from spec_decode_exporter.analysis.comparison.comparison import Outcome
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import PAYING, Verdict
+from spec_decode_exporter.core.user_errors import USAGE_STATUS
 from spec_decode_exporter.history.history_result import HistoryResult
 from spec_decode_exporter.history.history_summary import summary
 from spec_decode_exporter.reports.plan.deployment_plan import PlanOutcome
@@ -23,13 +24,15 @@ class ExitStatus(IntEnum):
     ``reference compare``: acceptance did not fall by more than the threshold. ``save``: written."""
     FAILED = 1
     """A server could not be reached, was gone at the end, or has an engine that cannot be shown; a file
-    cannot be used; or the command line is wrong."""
-    BAD = 2
+    cannot be used."""
+    USAGE = USAGE_STATUS
+    """The command line is wrong."""
+    UNKNOWN = 3
+    """The data does not suffice for either; or no engine speculates."""
+    BAD = 4
     """``observe``: an engine is slower with speculation, statistically significant (95 %). ``plan``: the
     models do not fit, or vLLM refuses them. ``reference compare``: acceptance fell by more than the
     threshold."""
-    UNKNOWN = 3
-    """The data does not suffice for either; or no engine speculates."""
 
 
 PLAN: Final[Mapping[PlanOutcome, ExitStatus]] = {

@@ -63,14 +63,13 @@ def test_a_verdict_without_bounds_is_unknown(view, verdict):
 
 
 def test_the_numbers_of_the_statuses_are_stable():
-    assert [
-        int(each) for each in (ExitStatus.GOOD, ExitStatus.FAILED, ExitStatus.BAD, ExitStatus.UNKNOWN)
-    ] == [
-        0,
-        1,
-        2,
-        3,
-    ]
+    assert {each.name: int(each) for each in ExitStatus} == {
+        "GOOD": 0,
+        "FAILED": 1,
+        "USAGE": 2,
+        "UNKNOWN": 3,
+        "BAD": 4,
+    }
 
 
 def test_the_worst_counts(view):

@@ -276,3 +276,10 @@ class TestPrompts:
         other = replace(prompted.prompts[0], model_name="other")
         for html in (await requests(found(group())), await requests(replace(prompted, prompts=[other]))):
             assert "prompt length" not in html
+
+
+async def test_the_key_of_a_row_is_unambiguous_and_has_no_control_character():
+    html = await requests(found(group("chat/0", temperature="0"), group("chat", temperature="0.3-0.7")))
+    assert 'data-key="chat/0/0"' in html
+    assert 'data-key="chat/0.3-0.7"' in html
+    assert not any(ord(character) < 32 and character != "\n" for character in html)

@@ -37,10 +37,11 @@ def cost(plan: DeploymentPlan) -> Iterator[Part]:
         f"plain decode steps, at {plural(reading.batch, 'sequence')}",
     )
     yield Figure("a draft", f"{expected.fixed_cost_ratio:.3f}", "", "besides, however many tokens it has")
-    if plan.depth.break_even_token_acceptance is not None:
-        yield Figure(
-            "break-even", numbers.share(plan.depth.break_even_token_acceptance), "", "acceptance of a token"
-        )
+    needed = plan.depth.break_even_token_acceptance
+    if needed is not None:
+        rate = _needed(needed, plan.depth.tokens)
+        yield Figure("break-even", numbers.share(needed), "", "acceptance of a token, given those before it")
+        yield Figure("as a rate", rate, "", f"of {plural(plan.depth.tokens, 'draft token')} accepted")
     if (
         plan.costs.basis in (CostBasis.ESTIMATED, CostBasis.ESTIMATED_BY_WEIGHTS)
         and plan.wanted.method in SEARCHES
@@ -72,7 +73,8 @@ def depths(plan: DeploymentPlan) -> Iterator[Part]:
     yield Chart("draft tokens", ("speed-up", "rate", "needed"), tuple(rows))
     yield Note(_assumption(plan))
     yield Note(
-        "Rate: the share of the draft tokens that is accepted then. Needed: the rate at which it pays."
+        "Rate: the share of all draft tokens that is accepted then. Needed: the rate at break-even. A "
+        "rejected token rejects those after it, so that a rate is below the acceptance of a token."
     )
     observed = plan.wanted.measured
     if observed is not None and observed.draft_length < observed.tokens - _SHORTER:

@@ -199,7 +199,12 @@ def _row(
     )
     head = tag("th", title, scope="row", role="rowheader")
     drawn = (_cell(*each, value) for each, value in zip(_HEADS[1:], cells, strict=True))
-    return tag("tr", head, *drawn, role="row", data_key=f"{key.request_type}\0{key.temperature}")
+    return tag("tr", head, *drawn, role="row", data_key=_key(key))
+
+
+def _key(key: GroupKey) -> str:
+    """Return the key of a row; no temperature has a slash, so it is unambiguous."""
+    return f"{key.request_type}/{key.temperature}"
 
 
 def _omitted_row(key: GroupKey) -> Markup:
@@ -208,7 +213,7 @@ def _omitted_row(key: GroupKey) -> Markup:
     title = joined((name(key.request_type), bucket))
     head = tag("th", title, scope="row", role="rowheader")
     text = tag("td", NOT_SHOWN, role="cell", colspan=len(_HEADS) - 1, class_="error")
-    return tag("tr", head, text, role="row", data_key=f"{key.request_type}\0{key.temperature}")
+    return tag("tr", head, text, role="row", data_key=_key(key))
 
 
 def _cell(title: str, is_long: bool, meaning: str, value: Markup) -> Markup:  # noqa: FBT001 - a row of _HEADS
