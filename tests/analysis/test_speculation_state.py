@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.speculation_state import State, state
+from spec_decode_exporter.analysis.speculation_state import State, plain_state, state
 
 SILENT = {"decode_steps": 500, "generation_tokens": 510, "first_tokens": 10}
 
@@ -15,7 +15,7 @@ SILENT = {"decode_steps": 500, "generation_tokens": 510, "first_tokens": 10}
 def found_fixture(make_window):
     """The state of an engine that drafted before, of which everything but what is given is ordinary."""
 
-    def found(window=None, **more):
+    def found(window=None, recent=None, **more):
         known = {
             "reachable": True,
             "speculates": True,
@@ -25,7 +25,9 @@ def found_fixture(make_window):
             "scheduled_off": False,
             "min_drafts": 100,
         }
-        return state(window=make_window(**{"drafts": 0, **(window or {})}), **{**known, **more})
+        longest = make_window(**{"drafts": 0, **(window or {})})
+        recent = longest if recent is None else make_window(**recent)
+        return state(window=longest, recent=recent, **{**known, **more})
 
     return found
 
@@ -66,6 +68,30 @@ def test_one_with_requests_that_run_is_not_idle(found):
 def test_one_that_stopped_drafting_is_stalled(found):
     assert found(SILENT) is State.STALLED
     assert found(SILENT, method="") is State.STALLED
+
+
+def test_one_that_stopped_drafting_within_the_longest_window_is_stalled(found):
+    drafted = {"drafts": 900, "decode_steps": 1500}
+    assert found(drafted, recent={"drafts": 0, **SILENT}) is State.STALLED
+    assert found(drafted, recent={"drafts": 1, **SILENT}) is State.ACTIVE
+    assert found(drafted, recent={"drafts": 0, "decode_steps": 100}) is State.ACTIVE
+    assert found(drafted, recent={"drafts": 0, "length": 120.0, "seconds": 101.0, **SILENT}) is State.ACTIVE
+
+
+def test_one_without_any_increment_is_unknown(found):
+    assert found({"seconds": 0.0, "gauges": (16.0, 0.0, 0.0)}) is State.UNKNOWN
+    assert found({"seconds": 0.0}, speculates=False) is State.DISABLED
+
+
+def test_the_plain_state_is_that_of_the_drafts(make_window):
+    def plain(speculates=True, undecided=False, **window):
+        return plain_state(make_window(**{"drafts": 0, **window}), speculates=speculates, undecided=undecided)
+
+    assert plain(drafts=1) is State.ACTIVE
+    assert plain() is State.IDLE
+    assert plain(seconds=0.0) is State.UNKNOWN
+    assert plain(speculates=False) is State.DISABLED
+    assert plain(speculates=False, undecided=True) is State.UNKNOWN
 
 
 @pytest.mark.parametrize(

@@ -225,14 +225,17 @@ def _speedup(
 
 def _state(window: Window, inputs: EvaluationInputs) -> State:
     speculation = inputs.assumptions.speculation
+    shorter = inputs.recent is not None and inputs.recent.length < window.length
+    recent = inputs.recent if shorter and inputs.recent is not None else window
     return state(
         reachable=True,
         speculates=inputs.speculates,
         undecided=inputs.undecided,
         window=window,
+        recent=recent,
         drafted_before=inputs.drafted_before,
         method=speculation.method,
-        scheduled_off=speculation.scheduled_off(mean(window, Gauge.RUNNING_REQUESTS)),
+        scheduled_off=speculation.scheduled_off(mean(recent, Gauge.RUNNING_REQUESTS)),
         min_drafts=inputs.assumptions.policy.min_drafts,
     )
 

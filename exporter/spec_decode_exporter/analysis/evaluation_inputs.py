@@ -19,6 +19,7 @@ from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.config.reference_settings import ReferenceSettings
 from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.window.ledger import Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ class EvaluationInputs:
     """Measured cost of a draft token, by load."""
     undecided: bool = False
     """True if it is not known yet whether the engine speculates."""
+    recent: Window | None = None
+    """Window of ``STALL_SECONDS`` in which a stall shows; None if the engine drafts now."""
     drops: DropStatus = field(default_factory=DropStatus)
     faster: FasterMethod | None = None
     """Another method for the same model that is significantly faster (95 %), by an experiment."""

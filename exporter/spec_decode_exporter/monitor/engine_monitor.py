@@ -17,7 +17,7 @@ from spec_decode_exporter.analysis.experiments.experiment import OFF
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.integrity import Check, broken_checks
 from spec_decode_exporter.analysis.plain_period import PlainPeriod
-from spec_decode_exporter.analysis.speculation_state import WHOLE_WINDOW, State
+from spec_decode_exporter.analysis.speculation_state import STALL_SECONDS, WHOLE_WINDOW, State, plain_state
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.throttle import Throttle
 from spec_decode_exporter.monitor.analysis_errors import AnalysisErrors
@@ -280,6 +280,8 @@ class EngineMonitor:
             undecided=history.is_undecided,
             drafted_before=history.drafts_in_process > 0,
             costs=self._learned.costs(self._baseline),
+            # Only if the engine may be silent: the window of one that drafts now is not needed.
+            recent=None if self._present()[0][Counter.DRAFTS] else history.window(STALL_SECONDS),
             drops=self._drops(),
             faster=self._faster,
             request_baseline=period.request if period else None,
@@ -325,12 +327,8 @@ class EngineMonitor:
 
     def _plain_state(self) -> State:
         """Return the state by the counters alone."""
-        if not self.history.speculates:
-            return State.UNKNOWN if self.history.is_undecided else State.DISABLED
-        longest = self._present()[-1]
-        if not longest.seconds:
-            return State.UNKNOWN
-        return State.ACTIVE if longest[Counter.DRAFTS] else State.IDLE
+        history, longest = self.history, self._present()[-1]
+        return plain_state(longest, speculates=history.speculates, undecided=history.is_undecided)
 
     def _evaluate_in_time(self, moment: float) -> list[Event]:
         """Conclude every few seconds, independent of readers, and return the events."""

@@ -66,7 +66,7 @@ LOG_EVENTS: Final = tuple(
         (About.ENGINE, "recommendation_changed", "info", ("recommendation", "before", "recommended_tokens", "verdict"), "Another recommended action, or another number of draft tokens."),
         (About.ENGINE, "configured_tokens_changed", "info", ("configured_tokens", "before"), "K changed: the windows and the baseline are reset."),
         (About.ENGINE, "state_changed", "info, warning", ("state", "before"), "Another state, except stalls. `unreachable` is logged at the first poll, failed or not, after the engine was absent for too long: a warning if the server answers without the engine."),
-        (About.ENGINE, "drafting_stalled", "warning", ("state", "before"), "The engine drafted before, and did not for a whole longest window in which it decoded."),
+        (About.ENGINE, "drafting_stalled", "warning", ("state", "before"), "The engine drafted before, and did not for two minutes in which it decoded."),
         (About.ENGINE, "drafting_no_longer_stalled", "info", ("state", "before"), "The engine drafts again, or is idle."),
         (About.ENGINE, "check_broken", "warning", _CHECK_FIELDS, "Two successive polls broke an identity of the counters: do not trust the figures that depend on it."),
         (About.ENGINE, "check_holds_again", "info", _CHECK_FIELDS, "The identity holds again."),
