@@ -6,6 +6,8 @@ import re
 
 import promql_parser
 
+from config.prometheus.generate.alerts import FILES
+from config.prometheus.generate.settings import filled
 from tests.every import every
 
 from .shipped import SETTINGS, alerts, nodes
@@ -87,3 +89,25 @@ def test_a_description_holds_numbers_wherever_there_are_any(alert):
     }
     description = alert["annotations"]["description"]
     assert ("$value" in description or "| value" in description) == (alert["alert"] not in without)
+
+
+def test_only_alerts_for_which_somebody_gets_up_are_critical():
+    critical = {alert["alert"] for alert in ALERTS if alert["labels"]["severity"] == "critical"}
+    assert critical == {"SpecDecodeTargetDown", "SpecDecodeModelAcceptanceDropped"}
+
+
+@each
+def test_the_description_ends_with_the_action(alert):
+    rule = next(rule for file in FILES for rule in file.alerts if rule.name == alert["alert"])
+    action = filled(rule.action, {**SETTINGS.common, **SETTINGS.alerts[rule.name]})
+    assert alert["annotations"]["description"].endswith(f". {action}")
+    assert re.match(r"[A-Z]|{{ with printf", action)
+
+
+@each
+def test_the_queries_of_the_runbook_come_with_the_labels_of_the_alert(alert):
+    queries = alert["annotations"]["query"].splitlines()
+    assert queries
+    for query in queries:
+        assert promql_parser.parse(re.sub(r"{{ \$labels\.\w+ \| printf \"%q\" }}", '"x"', query))
+        assert not re.search(r'="[A-Z_]{3,}"', query)

@@ -84,6 +84,9 @@ class Firing:
     labels: Mapping[str, str]
     """All of them but its name and severity."""
     description: str
+    """Without the action at its end."""
+    action: str = ""
+    """The action, if it has values; empty for the alert's own with the labels filled in."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -15,6 +17,11 @@ from config.prometheus.generate.settings import Settings, filled
 GENERATED: Final = (
     "# Written by `python -m config.prometheus.generate`. Change settings.yml, or the tables in generate/."
 )
+
+_RUNBOOKS: Final = Path(__file__).parents[3] / "docs" / "runbooks"
+_QUERIES: Final = re.compile(r"^```promql\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_PLACEHOLDER: Final = re.compile(r'(\w+)="[A-Z_]{3,}"')
+"""A label whose value a reader of a runbook fills in, as in ``target="TARGET"``."""
 
 _SLOW: Final = frozenset({"spec-decode-peers", "spec-decode-arms"})
 """Groups whose rates are over half an hour and more: to evaluate them once a minute is enough."""
@@ -52,11 +59,19 @@ def _rule(rule: Recording | Alert, settings: Settings) -> dict[str, object]:
         "labels": {"severity": own["severity"]},
         "annotations": {
             "summary": rule.summary,
-            "description": filled(rule.description, values),
+            "description": filled(f"{rule.description} {rule.action}", values),
+            "query": query(rule),
             "runbook_url": f"{settings.runbooks}/{rule.name}.md",
             "dashboard_url": dashboard_url(rule, settings),
         },
     }
+
+
+def query(alert: Alert) -> str:
+    """Return the queries of the alert's runbook, a line each, with the labels of the alert filled in."""
+    runbook = (_RUNBOOKS / f"{alert.name}.md").read_text(encoding="utf-8")
+    lines = (line for block in _QUERIES.findall(runbook) for line in block.splitlines())
+    return "\n".join(_PLACEHOLDER.sub(r'\1={{ $labels.\1 | printf "%q" }}', line) for line in lines)
 
 
 def dashboard_url(alert: Alert, settings: Settings) -> str:

@@ -24,6 +24,8 @@ class Alert:
     """One sentence, always the same."""
     description: str
     """What is wrong where, with the numbers; a template of Prometheus'."""
+    action: str
+    """What to do, with the values to set; a template too. It is the end of the description."""
     expr: str
     dashboard: str = "spec-decode-engine"
     """The dashboard's uid."""
@@ -77,6 +79,22 @@ WHOLE = 'printf "%.0f"'
 """How a whole number is written in a description."""
 
 _ENGINE = ("instance", "target", "model_name", "engine")
+
+
+def set_tokens(otherwise: str) -> str:
+    """Return the action to draft the recommended number of tokens; ``otherwise`` if none is recommended.
+
+    ``otherwise`` has no full stop at its end.
+    """
+    selector = ",".join(f"{name}=%q" for name in _ENGINE)
+    values = " ".join(f"$labels.{name}" for name in _ENGINE)
+    present = f"(now {now('spec_decode_configured_tokens', WHOLE)})"
+    return (
+        f'{{{{ with printf "spec_decode_recommended_tokens{{{selector}}}" {values} | query }}}}'
+        f"{{{{ with . | first | value }}}}Set num_speculative_tokens to {{{{ . | {WHOLE} }}}}{{{{ else }}}}"
+        f"Restart without --speculative-config: num_speculative_tokens 0{{{{ end }}}} {present}"
+        f"{{{{ else }}}}{otherwise}{{{{ end }}}}."
+    )
 
 
 def now(metric: str, form: str = 'printf "%.2f"', whose: tuple[str, ...] = _ENGINE, **labels: str) -> str:

@@ -9,11 +9,11 @@ from urllib.parse import quote_plus
 
 from config.prometheus.generate import recording
 from config.prometheus.generate.alerts import ALERTS, FILES
-from config.prometheus.generate.case import AlertCase, RuleCase, inputs, moment
+from config.prometheus.generate.case import AlertCase, Firing, RuleCase, inputs, moment
 from config.prometheus.generate.cases import ALERT_CASES, RULE_CASES, SILENT
-from config.prometheus.generate.output import GENERATED, dashboard_url, dump
+from config.prometheus.generate.output import GENERATED, dashboard_url, dump, query
 from config.prometheus.generate.rule import Alert
-from config.prometheus.generate.settings import Settings
+from config.prometheus.generate.settings import Settings, filled
 
 INTERVAL: Final = 15
 """Seconds between scrapes in the tests that are committed."""
@@ -87,7 +87,8 @@ def _expectation(case: AlertCase, settings: Settings) -> dict[str, Any]:
                 "exp_labels": {"severity": severity, **firing.labels},
                 "exp_annotations": {
                     "summary": alert.summary,
-                    "description": firing.description,
+                    "description": f"{firing.description} {_action(alert, firing, settings)}",
+                    "query": _with_labels(query(alert), firing.labels, '"{}"'),
                     "runbook_url": f"{settings.runbooks}/{alert.name}.md",
                     "dashboard_url": _opened(alert, firing.labels, settings),
                 },
@@ -95,6 +96,23 @@ def _expectation(case: AlertCase, settings: Settings) -> dict[str, Any]:
             for firing in case.fires
         ],
     }
+
+
+def _action(alert: Alert, firing: Firing, settings: Settings) -> str:
+    """Return the action as a reader gets it."""
+    own = filled(alert.action, {**settings.common, **settings.alerts[alert.name]})
+    action = firing.action or _with_labels(own, firing.labels, "{}")
+    if "{{" in action:
+        raise ValueError(f"{alert.name}: the case needs the action with its values")
+    return action
+
+
+def _with_labels(template: str, labels: Mapping[str, str], form: str) -> str:
+    return re.sub(
+        r'{{ \$labels\.(\w+)(?: \| printf "%q")? }}',
+        lambda match: form.format(labels[match[1]]),
+        template,
+    )
 
 
 def _opened(alert: Alert, labels: Mapping[str, str], settings: Settings) -> str:

@@ -12,6 +12,7 @@ EXPORTER: Final = (
     Alert(
         "SpecDecodePollsStale",
         summary="The exporter has stopped polling a server and reports no failure.",
+        action="Keep the exporter's log, and restart the exporter.",
         description=f"{_TARGET}: "
         "the newest successful poll is {{ $value | humanizeDuration }} old, and none has failed since.",
         # Uses the time of the scrape, not of the rule: otherwise a scrape interval of 60 s counts as age.
@@ -27,6 +28,7 @@ EXPORTER: Final = (
     Alert(
         "SpecDecodePollsSlow",
         summary="A server answers the exporter's polls slowly.",
+        action="Raise poll.interval, or give the server's API process more CPU.",
         description=f"{_TARGET}: "
         "a poll took {{ $value | humanizeDuration }} on average over the last 15 minutes. The exporter therefore "
         "polls less often, and short windows contain few polls.",
@@ -37,6 +39,7 @@ EXPORTER: Final = (
     Alert(
         "SpecDecodeExporterDown",
         summary="Prometheus cannot scrape an exporter.",
+        action="Restart the exporter, or correct its address in Prometheus.",
         description="{{ $labels.instance }} (job {{ $labels.job }}): no scrape has succeeded for minutes. The state of "
         "its targets is unknown.",
         # Users choose the job's name: an exporter is a target that has exported the exporter's build.
@@ -50,6 +53,7 @@ EXPORTER: Final = (
     Alert(
         "SpecDecodeExporterAbsent",
         summary="Prometheus scrapes no exporter.",
+        action="Start an exporter, or correct its scrape job.",
         description="No exporter has been scraped for minutes: speculation is not watched, and every other "
         "SpecDecode alert is silent.",
         expr="absent(last_over_time(spec_decode_exporter_build_info[5m]))",
@@ -59,6 +63,7 @@ EXPORTER: Final = (
     Alert(
         "SpecDecodeReloadFailed",
         summary="The exporter could not reload its configuration file or its web configuration, and uses the old one.",
+        action="Correct that line; the exporter reads the file again at the next reload.",
         description="{{ $labels.instance }}: the last reload of the configuration file, or of --web.config.file, "
         "failed. The exporter's log names the line.",
         expr="""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from config.prometheus.generate.rule import WHERE, WHOLE, Alert, now
+from config.prometheus.generate.rule import WHERE, WHOLE, Alert, now, set_tokens
 
 # The counters of positions that are no longer drafted stay on the page and do not grow. Windows restart when K changes,
 # so their positions are the current ones. Within an hour after a change of K, the hour contains both.
@@ -25,7 +25,10 @@ PAY: Final = (
     Alert(
         "SpecDecodeNetSlowdown",
         summary="Speculative decoding makes an engine slower than plain decoding.",
-        description=f"{WHERE}: for 10 minutes the speed-up was at most "
+        action=set_tokens(
+            f"Lower num_speculative_tokens (now {now('spec_decode_configured_tokens', WHOLE)}), or restart without --speculative-config"
+        ),
+        description=f"{WHERE}: for at least @for the speed-up was at most "
         '{{ printf "%.2f" $value }} even at its upper 95 % bound; the estimate is '
         f"{now('spec_decode_estimated_speedup_ratio', window='@long')} at "
         f"{now('spec_decode_running_requests', WHOLE, window='@long')} running requests.",
@@ -39,6 +42,9 @@ PAY: Final = (
     Alert(
         "SpecDecodeAcceptanceBelowBreakEven",
         summary="The acceptance ratio of an engine is below break-even.",
+        action=set_tokens(
+            f"Lower num_speculative_tokens (now {now('spec_decode_configured_tokens', WHOLE)}), or restart without --speculative-config"
+        ),
         description=f"{WHERE}: "
         "{{ $value | humanizePercentage }} of the draft tokens of the last 30 minutes were accepted; break-even is "
         f"{now('spec_decode_break_even_acceptance_ratio', 'humanizePercentage')}.",
@@ -54,8 +60,11 @@ PAY: Final = (
     Alert(
         "SpecDecodeAcceptanceLengthLow",
         summary="A draft yields barely more than the one token of a plain decoding step.",
+        action=set_tokens(
+            f"Lower num_speculative_tokens (now {now('spec_decode_configured_tokens', WHOLE)}), or restart without --speculative-config"
+        ),
         description=f"{WHERE}: "
-        'a draft gave {{ printf "%.2f" $value }} tokens on average over the last 30 minutes, including the '
+        'a draft gave {{ printf "%.2f" $value }} tokens on average over up to 30 minutes, including the '
         "bonus token; below @length speculation rarely pays.",
         expr="""
         1 + rate(spec_decode_accepted_tokens_total[30m]) / rate(spec_decode_drafts_total[30m]) < @length
@@ -67,8 +76,9 @@ PAY: Final = (
     Alert(
         "SpecDecodeArmSlower",
         summary="An arm of a comparison is slower than its baseline at comparable load.",
+        action="Send the requests of arm {{ $labels.@arm }} to arm @baseline.",
         description="{{ $labels.model_name }}: arm {{ $labels.@arm }} gives output tokens at "
-        "{{ $value | humanizePercentage }} of the speed of arm @baseline, over the last 30 minutes.",
+        "{{ $value | humanizePercentage }} of the speed of arm @baseline, over up to 30 minutes.",
         expr="""
         arm:spec_decode_speedup:to_baseline_rate30m < @speedup
         and arm:spec_decode_first_tokens:rate30m * 1800 >= @requests
@@ -80,6 +90,7 @@ PAY: Final = (
     Alert(
         "SpecDecodeExperimentArmLostItsGain",
         summary="An arm of an experiment is no longer significantly faster than its baseline (95 %).",
+        action="Send the requests of arm {{ $labels.arm }} to {{ $labels.baseline }}, or look for what changed in the arm.",
         description="Experiment {{ $labels.experiment }} ({{ $labels.instance }}): for 15 minutes arm "
         '{{ $labels.arm }} was at most {{ printf "%.2f" $value }} times as fast as {{ $labels.baseline }}, by the '
         "time per output token and even at its upper 95 % bound; on the day before it was faster than that even at "
@@ -99,10 +110,11 @@ PAY: Final = (
     Alert(
         "SpecDecodeLastPositionWasted",
         summary="The last draft positions are hardly ever accepted; fewer draft tokens would do.",
+        action=set_tokens(
+            f"Set num_speculative_tokens one lower (now {now('spec_decode_configured_tokens', WHOLE)})"
+        ),
         description=f"{WHERE}: "
-        "the last position was accepted in {{ $value | humanizePercentage }} of the drafts of the last hour. "
-        f"Configured: {now('spec_decode_configured_tokens', WHOLE)} tokens, "
-        f"recommended: {now('spec_decode_recommended_tokens', WHOLE)}.",
+        "the last position was accepted in {{ $value | humanizePercentage }} of the drafts of up to an hour.",
         expr=f"""{_LAST}
           < @acceptance
         {_SAME_K}
@@ -122,10 +134,11 @@ PAY: Final = (
     Alert(
         "SpecDecodeLongerDraftWorthTrying",
         summary="The last draft position is accepted often; more draft tokens may be faster.",
+        action=set_tokens(
+            f"Try num_speculative_tokens one higher (now {now('spec_decode_configured_tokens', WHOLE)})"
+        ),
         description=f"{WHERE}: "
-        "the last position was accepted in {{ $value | humanizePercentage }} of the drafts of the last hour. "
-        f"Configured: {now('spec_decode_configured_tokens', WHOLE)} tokens, "
-        f"recommended: {now('spec_decode_recommended_tokens', WHOLE)}.",
+        "the last position was accepted in {{ $value | humanizePercentage }} of the drafts of up to an hour.",
         expr=f"""{_LAST}
           > @acceptance
         {_SAME_K}

@@ -18,6 +18,7 @@ REQUESTS: Final = (
     Alert(
         "SpecDecodeMixedWorkload",
         summary="A model serves two kinds of requests that its average acceptance hides.",
+        action="Send the requests with low acceptance to an engine without speculation.",
         description="{{ $labels.model_name }} ({{ $labels.instance }}): over the last @long one request in ten had at most "
         + now(
             "spec_decode_model_request_acceptance_quantile_ratio",
@@ -48,6 +49,7 @@ REQUESTS: Final = (
     Alert(
         "SpecDecodeRequestTypeLoses",
         summary="Speculation makes one kind of requests slower than plain decoding.",
+        action="Send these requests to an engine without speculation.",
         description=f"{_WHO}: for 30 minutes the speed-up was at most "
         '{{ printf "%.2f" $value }} even at its upper 95 % bound, whenever it was known; the estimate is '
         + now("spec_decode_request_speedup_ratio", 'printf "%.2f"', _GROUP, window="@long")
@@ -68,6 +70,7 @@ REQUESTS: Final = (
     Alert(
         "SpecDecodePathologicalRequests",
         summary="Many requests of one kind accept almost no draft token, or almost every one.",
+        action="Read some answers to these requests.",
         description=f"{_WHO}: "
         "{{ $value | humanizePercentage }} of the requests of the last 15 minutes are {{ $labels.kind }}. Garbled "
         "text is rejected throughout; repetition is accepted throughout.",
@@ -90,6 +93,7 @@ REQUESTS: Final = (
     Alert(
         "SpecDecodeRequestsRefused",
         summary="The exporter refuses many requests, or senders drop them.",
+        action="Raise the limit of that reason, or correct the sender.",
         description="{{ $labels.instance }}: {{ $value | humanizePercentage }} of the requests of the last 15 "
         "minutes, or of the bodies that they came in, were not counted; most refusals are for the reason "
         '{{ with printf "topk(1, increase(spec_decode_exporter_requests_refused_total{instance=%q}[15m]))" '

@@ -10,6 +10,7 @@ SERVER: Final = (
     Alert(
         "SpecDecodeTailLatencyWidening",
         summary="The slowest requests are slower than before, relative to the median.",
+        action="Lower --max-num-seqs or add replicas if requests wait.",
         description=f"{WHERE}: "
         'p99 of the time per output token was {{ printf "%.1f" $value }} times p50 in the last 30 minutes, more '
         "than @widening times what it was over the day before.",
@@ -25,6 +26,7 @@ SERVER: Final = (
     Alert(
         "SpecDecodeKvCachePressure",
         summary="The KV cache of an engine that speculates is nearly full.",
+        action=f"Lower --max-num-seqs or num_speculative_tokens (now {now('spec_decode_configured_tokens', WHOLE)}), or add replicas.",
         description=f"{WHERE}: "
         "{{ $value | humanizePercentage }} of the KV cache was in use over the last 10 minutes; "
         f"{now('spec_decode_waiting_requests', WHOLE, window='@long')} requests wait. Draft tokens and "
@@ -37,8 +39,9 @@ SERVER: Final = (
     Alert(
         "SpecDecodePrefixCacheLost",
         summary="An engine that speculates finds no prompt token in its prefix cache; this model had hits.",
+        action="Restart with prefix caching, or without --speculative-config if the method excludes it.",
         description=f"{WHERE}: "
-        "no prompt token was found in the prefix cache for 15 minutes. Engines of this model found more than "
+        "no prompt token was found in the prefix cache for at least @for. Engines of this model found more than "
         "{{ @hits | humanizePercentage }} within the last day. The mean time to first token is "
         f"{now('spec_decode_time_to_first_token_seconds', 'humanizeDuration', window='@long')}.",
         expr="""
@@ -53,8 +56,9 @@ SERVER: Final = (
     Alert(
         "SpecDecodePreemptionStorm",
         summary="An engine that speculates preempts running requests for lack of KV cache.",
+        action="Lower --max-num-seqs, or raise --gpu-memory-utilization.",
         description=f"{WHERE}: "
-        '{{ printf "%.2f" $value }} preemptions a second over the last 10 minutes; each computes a request again from scratch.',
+        '{{ printf "%.2f" $value }} preemptions a second over up to 10 minutes; each computes a request again from scratch.',
         expr="""
         avg_over_time(spec_decode_preemptions_per_second{window="@long"}[10m]) > @per_second
         and ignoring (window) (
@@ -67,8 +71,9 @@ SERVER: Final = (
     Alert(
         "SpecDecodeServerErrorsRising",
         summary="More requests of a model that speculates end in errors, aborts or repetition.",
+        action="Read vLLM's log for the cause, and roll back the last change.",
         description="{{ $labels.model_name }}: "
-        "{{ $value | humanizePercentage }} of the requests of the last 15 minutes ended with {{ "
+        "{{ $value | humanizePercentage }} of the requests of up to 15 minutes ended with {{ "
         "$labels.finished_reason }}, more than @rise times what it was a day before, where that is known.",
         expr="""
         (

@@ -12,6 +12,7 @@ TRUST: Final = (
     Alert(
         "SpecDecodeTargetDown",
         summary="The exporter cannot read a server's metrics.",
+        action="Look at the server's process and log, or correct its address.",
         description=f"{_TARGET}: no poll has succeeded for minutes. Either the server was up before, or it has "
         "not come up within @loading.",
         expr="""
@@ -28,8 +29,8 @@ TRUST: Final = (
     Alert(
         "SpecDecodeTargetWithoutEngine",
         summary="A target answers with a page that has no engine: it may be the address of another program.",
-        description=f"{_TARGET}: its page was read for minutes and has no engine. Correct the target's address or path, "
-        "or start vLLM without --disable-log-stats. Its speculation is not watched.",
+        action="Correct the target's address or path, or start vLLM without --disable-log-stats.",
+        description=f"{_TARGET}: its page was read for minutes and has no engine; its speculation is not watched.",
         # Over two minutes: a poll that fails in between does not start the time again.
         expr="last_over_time(spec_decode_exporter_target_engines[2m]) == 0",
         dashboard="spec-decode-exporter",
@@ -38,8 +39,9 @@ TRUST: Final = (
     Alert(
         "SpecDecodeCountersSawTooth",
         summary="A server's counters reset repeatedly, as behind a load balancer.",
+        action="Give the exporter the address of each server instead of the load balancer's.",
         description=f"{WHERE}: "
-        'its counters reset {{ printf "%.0f" $value }} times in 10 minutes. Causes are one address for several '
+        'its counters reset {{ printf "%.0f" $value }} times in up to 10 minutes. Causes are one address for several '
         "servers, or a server that crashes in a loop.",
         expr="""
         sum without (cause) (increase(spec_decode_engine_resets_total[10m]))
@@ -52,6 +54,7 @@ TRUST: Final = (
     Alert(
         "SpecDecodeCountersInconsistent",
         summary="A server's counters of speculation contradict each other.",
+        action="Do not act on its figures; report the difference with the versions of vLLM and of the exporter.",
         description=f"{WHERE}: the identity {{{{ $labels.check }}}} is broken. Figures computed from these counters are wrong; "
         "the exporter's log has the difference.",
         expr='last_over_time(spec_decode_consistent{check!="one_server"}[5m]) == 0',
@@ -59,6 +62,7 @@ TRUST: Final = (
     Alert(
         "SpecDecodePollsFailing",
         summary="Many polls of a server fail, and others succeed.",
+        action="Poll the server directly instead of through a proxy, or raise poll.timeout.",
         description=f"{_TARGET}: "
         "{{ $value | humanizePercentage }} of the polls of the last 15 minutes failed. Windows have gaps.",
         expr="""

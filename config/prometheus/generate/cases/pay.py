@@ -8,7 +8,8 @@ from config.prometheus.generate.case import ENGINE, EXPORTER, AlertCase, Firing,
 from config.prometheus.generate.cases.traffic import ACTIONS, VERDICTS, among, drafting
 
 _WHERE: Final = "llama on chat (engine 0, gpu-1:7732): "
-_LOSS: Final = "for 10 minutes the speed-up was at most {} even at its upper 95 % bound; the estimate is 0.73 at 6 running requests."
+_LOWER: Final = "Lower num_speculative_tokens (now unknown), or restart without --speculative-config."
+_LOSS: Final = "for at least 5m the speed-up was at most {} even at its upper 95 % bound; the estimate is 0.73 at 6 running requests."
 
 
 def _slow(minutes: float, *upper: tuple[float, float | None], verdict: str = "harmful") -> Series:
@@ -28,14 +29,14 @@ _SLOWDOWN: Final = (
         "fires when even the upper bound of the speed-up is below 1",
         _slow(20, (20, 0.78)),
         at=16,
-        fires=(Firing({**ENGINE, "window": "5m"}, _WHERE + _LOSS.format("0.78")),),
+        fires=(Firing({**ENGINE, "window": "5m"}, _WHERE + _LOSS.format("0.78"), _LOWER),),
     ),
     AlertCase(
         "SpecDecodeNetSlowdown",
         "goes on while the windowed series are away for two minutes",
         _slow(20, (16, 0.78), (2, None), (2, 0.78)),
         at=17.5,
-        fires=(Firing({**ENGINE, "window": "5m"}, _WHERE + _LOSS.format("0.78")),),
+        fires=(Firing({**ENGINE, "window": "5m"}, _WHERE + _LOSS.format("0.78"), _LOWER),),
     ),
     AlertCase(
         "SpecDecodeNetSlowdown",
@@ -83,6 +84,7 @@ _BREAK_EVEN: Final = (
             Firing(
                 ENGINE,
                 f"{_WHERE}20% of the draft tokens of the last 30 minutes were accepted; break-even is 30%.",
+                _LOWER,
             ),
         ),
     ),
@@ -122,8 +124,9 @@ def _short(tokens_a_second: float, minutes: float) -> Series:
 
 _SHORT: Final = Firing(
     ENGINE,
-    f"{_WHERE}a draft gave 1.15 tokens on average over the last 30 minutes, including the bonus token; below 1.2 "
+    f"{_WHERE}a draft gave 1.15 tokens on average over up to 30 minutes, including the bonus token; below 1.2 "
     "speculation rarely pays.",
+    _LOWER,
 )
 
 _LENGTH: Final = (
@@ -214,7 +217,7 @@ def arms(
 
 
 _SLOWER: Final = (
-    "llama: arm eagle gives output tokens at 91.67% of the speed of arm baseline, over the last 30 minutes."
+    "llama: arm eagle gives output tokens at 91.67% of the speed of arm baseline, over up to 30 minutes."
 )
 
 _ARMS: Final = (
@@ -310,7 +313,18 @@ def _raised() -> Series:
     }
 
 
-_POSITION: Final = "{}the last position was accepted in {} of the drafts of the last hour. Configured: 4 tokens, recommended: {}."
+def _position(share: str, recommended: int | None) -> Firing:
+    """Return the alert about the last of four positions that is accepted in ``share`` of the drafts."""
+    if recommended is None:
+        action = "Set num_speculative_tokens one lower (now 4)."
+    elif recommended:
+        action = f"Set num_speculative_tokens to {recommended} (now 4)."
+    else:
+        action = "Restart without --speculative-config: num_speculative_tokens 0 (now 4)."
+    return Firing(
+        ENGINE, f"{_WHERE}the last position was accepted in {share} of the drafts of up to an hour.", action
+    )
+
 
 _DEPTH: Final = (
     AlertCase(
@@ -318,7 +332,7 @@ _DEPTH: Final = (
         "fires when the last position is accepted in 1 draft of 20 and fewer are recommended",
         _last(10, "decrease", 80, measured=3),
         at=80,
-        fires=(Firing(ENGINE, _POSITION.format(_WHERE, "5%", 3)),),
+        fires=(_position("5%", 3),),
     ),
     AlertCase(
         "SpecDecodeLastPositionWasted",
@@ -331,7 +345,7 @@ _DEPTH: Final = (
         "fires where it is better to draft nothing",
         _last(10, "disable", 80, measured=0),
         at=80,
-        fires=(Firing(ENGINE, _POSITION.format(_WHERE, "5%", 0)),),
+        fires=(_position("5%", 0),),
     ),
     AlertCase(
         "SpecDecodeLastPositionWasted",
@@ -344,7 +358,7 @@ _DEPTH: Final = (
         "fires when the last of the positions that are left is wasted, two hours after six became four",
         _lowered(10, 130),
         at=185,
-        fires=(Firing(ENGINE, _POSITION.format(_WHERE, "5%", "unknown")),),
+        fires=(_position("5%", None),),
     ),
     AlertCase(
         "SpecDecodeLastPositionWasted",
@@ -357,7 +371,7 @@ _DEPTH: Final = (
         "fires with an unknown draft cost",
         _last(10, "decrease", 80),
         at=80,
-        fires=(Firing(ENGINE, _POSITION.format(_WHERE, "5%", "unknown")),),
+        fires=(_position("5%", None),),
     ),
     AlertCase(
         "SpecDecodeLastPositionWasted",
@@ -391,7 +405,7 @@ _DEPTH: Final = (
         "fires when the last position is accepted in 7 drafts of 20 and more are recommended",
         _last(70, "increase", 80, extrapolated=6),
         at=80,
-        fires=(Firing(ENGINE, _POSITION.format(_WHERE, "35%", 6)),),
+        fires=(_position("35%", 6),),
     ),
     AlertCase(
         "SpecDecodeLongerDraftWorthTrying",
@@ -404,7 +418,7 @@ _DEPTH: Final = (
         "fires when six were drafted before, of which the counters stand still",
         _lowered(80, 130, "increase", extrapolated=6),
         at=185,
-        fires=(Firing(ENGINE, _POSITION.format(_WHERE, "40%", 6)),),
+        fires=(_position("40%", 6),),
     ),
     AlertCase(
         "SpecDecodeLongerDraftWorthTrying",

@@ -91,6 +91,7 @@ _CACHE: Final = (
                 {**ENGINE, "window": "5m"},
                 f"{_WHERE}95% of the KV cache was in use over the last 10 minutes; 12 requests wait. Draft tokens "
                 "and a draft model's cache use part of it.",
+                "Lower --max-num-seqs or num_speculative_tokens (now unknown), or add replicas.",
             ),
         ),
     ),
@@ -122,7 +123,7 @@ def _hits(
 _HITS: Final = "spec_decode_prefix_cache_hit_ratio"
 _LOST_CACHE: Final = Firing(
     {**ENGINE, "window": "5m"},
-    f"{_WHERE}no prompt token was found in the prefix cache for 15 minutes. Engines of this model found more than "
+    f"{_WHERE}no prompt token was found in the prefix cache for at least 5m. Engines of this model found more than "
     "5% within the last day. The mean time to first token is 537ms.",
 )
 _PREFIXES: Final = (
@@ -179,7 +180,7 @@ _PREEMPTIONS: Final = (
         fires=(
             Firing(
                 {**ENGINE, "window": "5m"},
-                f"{_WHERE}1.50 preemptions a second over the last 10 minutes; each computes a request again from scratch.",
+                f"{_WHERE}1.50 preemptions a second over up to 10 minutes; each computes a request again from scratch.",
             ),
         ),
     ),
@@ -191,7 +192,7 @@ _PREEMPTIONS: Final = (
         fires=(
             Firing(
                 {**ENGINE, "window": "5m"},
-                f"{_WHERE}0.50 preemptions a second over the last 10 minutes; each computes a request again from scratch.",
+                f"{_WHERE}0.50 preemptions a second over up to 10 minutes; each computes a request again from scratch.",
             ),
         ),
     ),
@@ -234,7 +235,7 @@ def _finished(minutes: float, **reasons: tuple[float, float]) -> Series:
 def _share(reason: str, share: str) -> Firing:
     return Firing(
         {"job": "vllm", "model_name": "llama", "finished_reason": reason},
-        f"llama: {share} of the requests of the last 15 minutes ended with {reason}, more than 2 times what "
+        f"llama: {share} of the requests of up to 15 minutes ended with {reason}, more than 2 times what "
         "it was a day before, where that is known.",
     )
 

@@ -72,8 +72,8 @@ _WITHOUT_ENGINE: Final = (
         fires=(
             Firing(
                 TARGET,
-                "chat (gpu-1:7732): its page was read for minutes and has no engine. Correct the target's address or "
-                "path, or start vLLM without --disable-log-stats. Its speculation is not watched.",
+                "chat (gpu-1:7732): its page was read for minutes and has no engine; its speculation is not "
+                "watched.",
             ),
         ),
     ),
@@ -104,7 +104,7 @@ def _resets(restarts: float, decreases: float, one_server: float = 1) -> Series:
 def _teeth(resets: int) -> Firing:
     return Firing(
         ENGINE,
-        f"{_WHERE}its counters reset {resets} times in 10 minutes. Causes are one address for several servers, "
+        f"{_WHERE}its counters reset {resets} times in up to 10 minutes. Causes are one address for several servers, "
         "or a server that crashes in a loop.",
     )
 
