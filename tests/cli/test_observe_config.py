@@ -143,7 +143,7 @@ def test_an_interval_too_long_for_the_observation_is_rejected_by_its_flag():
         UsageError, match=r"--poll\.interval 15s is too long for --for 1m: .* give 10s at most"
     ):
         configured("a:1", "--for", "60s", "--poll.interval", "15s")
-    with pytest.raises(UsageError, match="5s at most"):
+    with pytest.raises(UsageError, match="10s at most"):
         configured("a:1", "--poll.interval", "20s")
     config = configured("a:1", "--for", "5m", "--poll.interval", "15s")
     assert (config.poll.histogram_interval, config.windows) == (15.0, (300.0,))

@@ -36,6 +36,7 @@ from spec_decode_exporter.core.clock import SystemClock
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.reports.exit_status import observation_status
 from spec_decode_exporter.reports.history.history_output import HISTORY_FORMATS
+from spec_decode_exporter.reports.observe.observation_config import DEFAULT_SECONDS
 from spec_decode_exporter.reports.observe.progress import (
     FinalReport,
     NotWrittenError,
@@ -84,8 +85,8 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         dest="seconds",
         metavar="DURATION",
         type=_length,
-        default=30.0,
-        help="length of the observation (default: 30s); 0: until interrupted, over the last hour at most",
+        default=DEFAULT_SECONDS,
+        help="length of the observation (default: 1m); 0: until interrupted, over the last hour at most",
     )
     parser.add_argument(
         "--every",

@@ -18,6 +18,8 @@ from spec_decode_exporter.scrape.http.credentials_check import credential_mistak
 MAX_WINDOW: Final = 3600.0
 """Longest window, in seconds, of an observation without an end."""
 
+DEFAULT_SECONDS: Final = 60.0
+"""Default length of an observation: in 30 s too few requests pass for bounds and advice on usual answers."""
 RECENT: Final = 30.0
 """Length, in seconds, of the short second window of a longer observation."""
 

@@ -25,7 +25,7 @@ from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.target_monitor import Received, TargetMonitor
-from spec_decode_exporter.reports.observe.observation_config import observed_config
+from spec_decode_exporter.reports.observe.observation_config import DEFAULT_SECONDS, observed_config
 from spec_decode_exporter.scrape.poll.poll_record import Polled
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 from spec_decode_exporter.views.engine_view import engine_view
@@ -163,7 +163,7 @@ async def watch(config: Config, seconds: float, clock: Clock) -> ObservedFleet:
         await observation.close()
 
 
-def observe(*targets: str | Mapping[str, Any], seconds: float = 30.0) -> ObservationView:
+def observe(*targets: str | Mapping[str, Any], seconds: float = DEFAULT_SECONDS) -> ObservationView:
     """Observe servers for ``seconds`` and return the result.
 
     Within a running event loop, as in a notebook, await ``observe_async`` instead.
@@ -184,7 +184,9 @@ def observe(*targets: str | Mapping[str, Any], seconds: float = 30.0) -> Observa
     raise RuntimeError("an event loop runs here: use `await spec_decode_exporter.observe_async(…)`")
 
 
-async def observe_async(*targets: str | Mapping[str, Any], seconds: float = 30.0) -> ObservationView:
+async def observe_async(
+    *targets: str | Mapping[str, Any], seconds: float = DEFAULT_SECONDS
+) -> ObservationView:
     """Observe servers within a running event loop; see ``observe``."""
     if not targets or seconds <= 0:
         raise ValueError("give the address of a server at least, and more than 0 seconds")
