@@ -52,6 +52,8 @@ def test_it_renders_what_was_reviewed(render, case, values):
         ("web", "a certificate of the client too"),
         ("shards", "port-forward pod/rel-spec-decode-exporter-0 7732\n\nis that of one shard of 3"),
         ("injection", f"spec-decode-exporter:{__version__}, has no registry"),
+        ({}, "WARNING: image.registry is not set."),
+        ("injection", "no image is published yet"),
         ({}, "Nothing scrapes it yet"),
         ("shards", "The network policy denies all scrapes: set networkPolicy.ingressFrom"),
         ("shards", "\n  app.kubernetes.io/component=vllm in all namespaces\n"),
@@ -65,3 +67,7 @@ def test_it_renders_what_was_reviewed(render, case, values):
 )
 def test_what_it_says_after_it_is_installed(render, values, part):
     assert part in render(values).notes
+
+
+def test_with_a_registry_the_notes_have_no_warning(render):
+    assert "WARNING" not in render({"image": {"registry": "registry.example.org"}}).notes

@@ -166,3 +166,12 @@ A cluster that is asked at an api_server is another one. */}}
 {{- fail (printf "%s needs %s, which a checkout of the repository does not contain: run `make chart-files` in the checkout, or install the packaged chart" .value .pattern) -}}
 {{- end -}}
 {{- end -}}
+
+{{/* A warning about an image without a registry, as by default; empty with one. */}}
+{{- define "spec-decode-exporter.imageNote" -}}
+{{- if not (or .Values.image.registry .Values.global.imageRegistry) -}}
+WARNING: image.registry is not set. The image {{ include "spec-decode-exporter.image" . }} is not published:
+nodes that do not have it report ImagePullBackOff. Build it with `make image`, push it, and set image.registry.
+
+{{ end -}}
+{{- end -}}
