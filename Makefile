@@ -125,6 +125,7 @@ docs: $(READY) ## generate docs, the schema, rules and alerts
 	$(BIN)/python -m docs.generate.configuration docs/configuration.md docs/configuration.schema.json
 	$(BIN)/python -m docs.generate.log docs/log.md
 	$(BIN)/python -m config.prometheus.generate
+	$(BIN)/python -m docs.generate.pages
 	$(BIN)/python -m helm.sync
 
 dashboards: $(READY) ## generate grafana/dashboards

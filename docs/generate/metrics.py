@@ -150,6 +150,7 @@ _LABELS: Final = {
     "front_end": "of vLLM: `python`, `rust`, `ray`, `v0`",
     "page": "`filtered`, `whole`",
     "version": "version of the server, or of the exporter",
+    "external_url": "the address of the exporter's pages in a browser",
     "revision": "the source revision that the exporter was built from",
     "python_version": "the Python that runs the exporter",
     "discovery": "the kind of discovery that found the targets",

@@ -34,6 +34,7 @@ def test_without_a_command_it_runs():
     [
         ("--web.listen-address", "WEB_LISTEN_ADDRESS"),
         ("--web.telemetry-path", "WEB_TELEMETRY_PATH"),
+        ("--web.external-url", "WEB_EXTERNAL_URL"),
         ("--web.allowed-hosts", "WEB_ALLOWED_HOSTS"),
         ("--config.file", "CONFIG_FILE"),
         ("--log.level", "LOG_LEVEL"),

@@ -35,6 +35,14 @@ def test_links_lead_where_the_values_say(render):
         assert one["annotations"].get("dashboard_url", "https://grafana/d/").startswith("https://grafana/d/")
 
 
+def test_runbooks_are_those_that_the_exporter_serves_by_default(render):
+    rendered = render({"prometheusRule": {"enabled": True}, "web": {"externalUrl": "https://a.example/x"}})
+    alerts = [rule for rule in rules(rendered.one("PrometheusRule")["spec"]["groups"]) if "alert" in rule]
+    assert all('label "external_url"' in one["annotations"]["runbook_url"] for one in alerts)
+    [container] = rendered.one("Deployment")["spec"]["template"]["spec"]["containers"]
+    assert "--web.external-url=https://a.example/x" in container["args"]
+
+
 def test_alerts_are_left_out_and_changed_by_name(render):
     groups = render("fleet").one("PrometheusRule")["spec"]["groups"]
     alerts = {rule["alert"]: rule for rule in rules(groups) if "alert" in rule}

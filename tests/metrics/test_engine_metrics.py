@@ -275,7 +275,15 @@ def test_unknown_values_of_a_target_are_absent():
 
 def test_every_metric_of_the_exporter_has_values():
     status = ExporterStatus(
-        "1.0", "abc", "3.11", {"static": 2, "dns": 0}, True, 1e9, 42, web_reload_successful=True
+        "1.0",
+        "abc",
+        "3.11",
+        {"static": 2, "dns": 0},
+        True,
+        1e9,
+        42,
+        web_reload_successful=True,
+        external_url="http://a",
     )
     for metric in EXPORTER_METRICS:
         values = list(metric.read(status))

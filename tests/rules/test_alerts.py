@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import promql_parser
 
 from config.prometheus.generate.alerts import FILES
+from config.prometheus.generate.output import runbook_url
 from config.prometheus.generate.settings import filled
 from tests.every import every
 
@@ -54,7 +56,8 @@ def test_the_description_names_what_is_affected(alert):
 @each
 def test_there_are_a_runbook_and_a_dashboard(alert):
     annotations = alert["annotations"]
-    assert annotations["runbook_url"] == f"{SETTINGS.runbooks}/{alert['alert']}.md"
+    assert annotations["runbook_url"].endswith(f"/docs/runbooks/{alert['alert']}.md")
+    assert '"external_url"' in annotations["runbook_url"]
     start, _, rest = annotations["dashboard_url"].partition("/d/")
     assert start == SETTINGS.dashboards
     assert rest.partition("?")[0] in DASHBOARDS
@@ -111,3 +114,9 @@ def test_the_queries_of_the_runbook_come_with_the_labels_of_the_alert(alert):
     for query in queries:
         assert promql_parser.parse(re.sub(r"{{ \$labels\.\w+ \| printf \"%q\" }}", '"x"', query))
         assert not re.search(r'="[A-Z_]{3,}"', query)
+
+
+def test_a_public_address_of_the_runbooks_replaces_that_of_the_exporter():
+    [rule] = [rule for file in FILES for rule in file.alerts if rule.name == "SpecDecodeSuddenDrop"]
+    public = replace(SETTINGS, runbooks="https://wiki/r/")
+    assert runbook_url(rule, public) == "https://wiki/r/SpecDecodeSuddenDrop.md"

@@ -87,6 +87,8 @@ class Firing:
     """Without the action at its end."""
     action: str = ""
     """The action, if it has values; empty for the alert's own with the labels filled in."""
+    exporter: str = "http://localhost:7732"
+    """Address of the exporter whose runbook is linked; by default that without any series of an exporter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,13 @@ _QUERIES: Final = re.compile(r"^```promql\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _PLACEHOLDER: Final = re.compile(r'(\w+)="[A-Z_]{3,}"')
 """A label whose value a reader of a runbook fills in, as in ``target="TARGET"``."""
 
+_EXPORTER_URL: Final = (
+    '{{ with query "spec_decode_exporter_web_info" }}{{ . | first | label "external_url" }}'
+    '{{ else }}http://{{ with query "spec_decode_exporter_build_info" }}{{ . | first | label "instance" }}'
+    "{{ else }}localhost:7732{{ end }}{{ end }}"
+)
+"""Address of an exporter: each serves the same runbooks, whichever an alert is about."""
+
 _SLOW: Final = frozenset({"spec-decode-peers", "spec-decode-arms"})
 """Groups whose rates are over half an hour and more: to evaluate them once a minute is enough."""
 
@@ -61,7 +68,7 @@ def _rule(rule: Recording | Alert, settings: Settings) -> dict[str, object]:
             "summary": rule.summary,
             "description": filled(f"{rule.description} {rule.action}", values),
             "query": query(rule),
-            "runbook_url": f"{settings.runbooks}/{rule.name}.md",
+            "runbook_url": runbook_url(rule, settings),
             "dashboard_url": dashboard_url(rule, settings),
         },
     }
@@ -72,6 +79,13 @@ def query(alert: Alert) -> str:
     runbook = (_RUNBOOKS / f"{alert.name}.md").read_text(encoding="utf-8")
     lines = (line for block in _QUERIES.findall(runbook) for line in block.splitlines())
     return "\n".join(_PLACEHOLDER.sub(r'\1={{ $labels.\1 | printf "%q" }}', line) for line in lines)
+
+
+def runbook_url(alert: Alert, settings: Settings) -> str:
+    """Return the template of the address of the alert's runbook: public, or served by an exporter."""
+    if settings.runbooks:
+        return f"{settings.runbooks.rstrip('/')}/{alert.name}.md"
+    return f"{_EXPORTER_URL}/docs/runbooks/{alert.name}.md"
 
 
 def dashboard_url(alert: Alert, settings: Settings) -> str:

@@ -11,7 +11,7 @@ from config.prometheus.generate import recording
 from config.prometheus.generate.alerts import ALERTS, FILES
 from config.prometheus.generate.case import AlertCase, Firing, RuleCase, inputs, moment
 from config.prometheus.generate.cases import ALERT_CASES, RULE_CASES, SILENT
-from config.prometheus.generate.output import GENERATED, dashboard_url, dump, query
+from config.prometheus.generate.output import GENERATED, dashboard_url, dump, query, runbook_url
 from config.prometheus.generate.rule import Alert
 from config.prometheus.generate.settings import Settings, filled
 
@@ -89,13 +89,20 @@ def _expectation(case: AlertCase, settings: Settings) -> dict[str, Any]:
                     "summary": alert.summary,
                     "description": f"{firing.description} {_action(alert, firing, settings)}",
                     "query": _with_labels(query(alert), firing.labels, '"{}"'),
-                    "runbook_url": f"{settings.runbooks}/{alert.name}.md",
+                    "runbook_url": _served_runbook(case, firing, settings),
                     "dashboard_url": _opened(alert, firing.labels, settings),
                 },
             }
             for firing in case.fires
         ],
     }
+
+
+def _served_runbook(case: AlertCase, firing: Firing, settings: Settings) -> str:
+    """Return the address of the runbook as a reader gets it."""
+    if settings.runbooks:
+        return runbook_url(_BY_NAME[case.alert], settings)
+    return f"{firing.exporter}/docs/runbooks/{case.alert}.md"
 
 
 def _action(alert: Alert, firing: Firing, settings: Settings) -> str:

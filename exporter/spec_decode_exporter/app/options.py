@@ -18,6 +18,8 @@ class Options:
     telemetry_path: str = "/metrics"
     lifecycle: bool = False
     """Serve ``/-/reload``."""
+    external_url: str = ""
+    """Address of the pages in a browser, without a slash at its end; empty if unknown."""
     watched: Path | None = None
     """The configuration file to reload when its content changes; None without automatic reload."""
     web_config: Path | None = None

@@ -215,6 +215,7 @@ class Service:
             web_reload_successful=self._web.successful if self._web else None,
             reload_success_timestamp=self._adopted_at,
             config_hash=self._config_hash,
+            external_url=self._options.external_url,
         )
 
     async def _prepare(self) -> None:

@@ -25,6 +25,7 @@ from spec_decode_exporter.core.clock import SystemClock
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.core.version import __version__
+from spec_decode_exporter.web.external_url import parse_external_url
 from spec_decode_exporter.web.security.hosts import AllowedHosts
 from spec_decode_exporter.web.server.listen import parse_address
 
@@ -54,6 +55,7 @@ def _add_web_flags(flags: Flags) -> None:
         f"host:port or unix:/path to serve on; repeatable (default {DEFAULT_ADDRESS})",
     )
     flags.one("--web.telemetry-path", "PATH", "the path of the metrics (default /metrics)", "/metrics")
+    flags.one("--web.external-url", "URL", "the address of the pages in a browser; alerts link there")
     flags.switch("--web.enable-lifecycle", "let POST /-/reload reload the configuration")
     flags.several(
         "--web.allowed-hosts",
@@ -115,6 +117,7 @@ def _options(arguments: argparse.Namespace) -> Options:
         addresses=[parse_address(text) for text in arguments.web_listen_address or [DEFAULT_ADDRESS]],
         telemetry_path=arguments.web_telemetry_path,
         lifecycle=arguments.web_enable_lifecycle,
+        external_url=parse_external_url(arguments.web_external_url) if arguments.web_external_url else "",
         watched=_watched(arguments),
         allowed_hosts=AllowedHosts.parse(arguments.web_allowed_hosts or ()),
         web_config=Path(arguments.web_config_file) if arguments.web_config_file else None,

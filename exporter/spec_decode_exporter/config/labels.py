@@ -35,6 +35,7 @@ RESERVED_LABELS: Final = frozenset(
         "engine",
         "engine_kind",
         "experiment",
+        "external_url",
         "front_end",
         "implementation",
         "kind",

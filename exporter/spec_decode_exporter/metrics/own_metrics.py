@@ -95,6 +95,12 @@ EXPORTER_METRICS: tuple[Metric[ExporterStatus], ...] = (
         read=lambda status: [((status.version, status.revision, status.python_version), 1)],
     ),
     _own(
+        "spec_decode_exporter_web_info",
+        help="Address of the exporter's pages in a browser, by --web.external-url; always 1, absent without it.",
+        labels=("external_url",),
+        read=lambda status: [((status.external_url,), 1.0 if status.external_url else None)],
+    ),
+    _own(
         "spec_decode_exporter_targets",
         help="Monitored targets, by discovery.",
         labels=("discovery",),

@@ -109,3 +109,5 @@ class ExporterStatus:
     """None without a web configuration."""
     targets_not_monitored: int = 0
     """Discovered targets beyond the limit."""
+    external_url: str = ""
+    """Address of the pages in a browser; empty if unknown."""

@@ -18,6 +18,7 @@ from spec_decode_exporter.web.api.problems import problems
 from spec_decode_exporter.web.api.request_ingest import MAX_BODIES, MAX_BODIES_PER_CLIENT, count_rejected
 from spec_decode_exporter.web.api.request_ingest import PATH as INGEST_PATH
 from spec_decode_exporter.web.api.routes import ENDPOINTS
+from spec_decode_exporter.web.documentation.served_pages import DOCUMENTS, ROOT, documentation
 from spec_decode_exporter.web.metrics_page import METRICS, SharedPage, metrics
 from spec_decode_exporter.web.page import handlers as page
 from spec_decode_exporter.web.security.guard import Guard
@@ -42,6 +43,7 @@ _ROUTES: Final[tuple[tuple[str, Sequence[str], Handler], ...]] = (
     ("/fragment", _GET, page.fragment),
     *((f"/static/{name}", _GET, page.static) for name in page.STATIC),
     *((endpoint.path, endpoint.methods, endpoint.handler) for endpoint in ENDPOINTS),
+    *((path, _GET, documentation) for path in DOCUMENTS),
     ("/config", _GET, admin.config),
     ("/-/healthy", _GET, admin.healthy),
     ("/-/ready", _GET, admin.ready),
@@ -104,7 +106,7 @@ def _check_telemetry_path(path: str) -> None:
             f"the telemetry path {path!r} must begin with / and contain only letters, digits and ._~/-: "
             f"{remedy}"
         )
-    if path in {route for route, _, _ in _ROUTES} or path.startswith(("/-/", "/api/", "/static/")):
+    if path in {route for route, _, _ in _ROUTES} or path.startswith(("/-/", "/api/", "/static/", ROOT)):
         raise UsageError(f"the telemetry path {path!r} is the path of another page of the exporter: {remedy}")
 
 

@@ -29,6 +29,9 @@ spec:
         - run
         - --config.file={{ include "spec-decode-exporter.configFile" . }}
         - --config.auto-reload
+        {{- with .Values.web.externalUrl }}
+        - --web.external-url={{ . }}
+        {{- end }}
         {{- if include "spec-decode-exporter.web" . }}
         - --web.config.file={{ include "spec-decode-exporter.webFile" . }}
         {{- end }}

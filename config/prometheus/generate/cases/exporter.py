@@ -126,6 +126,9 @@ _THERE: Final = (
 _NOT_READ: Final = "gpu-1:7732: the last reload of the configuration file, or of --web.config.file, failed. The exporter's log names the line."
 _WEB_LOADED: Final = of("spec_decode_exporter_web_config_last_reload_successful", EXPORTER)
 _LOADED: Final = of("spec_decode_exporter_config_last_reload_successful", EXPORTER)
+_WEB: Final = of(
+    "spec_decode_exporter_web_info", EXPORTER, external_url="https://monitoring.example.com/spec-decode"
+)
 
 _RELOADS: Final = (
     AlertCase(
@@ -146,6 +149,20 @@ _RELOADS: Final = (
         {_LOADED: gauge((30, 1)), _WEB_LOADED: gauge((10, 1), (20, 0))},
         at=27,
         fires=(Firing(EXPORTER, _NOT_READ),),
+    ),
+    AlertCase(
+        "SpecDecodeReloadFailed",
+        "links to the runbook at the address that Prometheus scrapes",
+        {_LOADED: gauge((10, 1), (20, 0)), _BUILD: gauge((30, 1))},
+        at=27,
+        fires=(Firing(EXPORTER, _NOT_READ, exporter="http://gpu-1:7732"),),
+    ),
+    AlertCase(
+        "SpecDecodeReloadFailed",
+        "links to the runbook at the external URL of an exporter",
+        {_LOADED: gauge((10, 1), (20, 0)), _BUILD: gauge((30, 1)), _WEB: gauge((30, 1))},
+        at=27,
+        fires=(Firing(EXPORTER, _NOT_READ, exporter="https://monitoring.example.com/spec-decode"),),
     ),
     AlertCase(
         "SpecDecodeReloadFailed",

@@ -36,7 +36,9 @@ def glossary() -> Markup:
     summary = tag("summary", tag("h2", "Glossary"))
     note = tag(
         "p",
-        "Verdicts and advice use the longest window. The configuration sets the thresholds.",
+        "Verdicts and advice use the longest window. The configuration sets the thresholds. More: ",
+        tag("a", "what the words and figures mean", href="./docs/semantics.md"),
+        ".",
         class_="note",
     )
     return tag("details", summary, inside, note, id="glossary", class_="other")

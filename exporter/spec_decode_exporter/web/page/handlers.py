@@ -25,7 +25,7 @@ _FOLDER: Final = files("spec_decode_exporter.web.page")
 _TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _SLICE: Final = 64 * 1024
 """Bytes compressed without a cooperative yield: less than a millisecond of work."""
-_STYLES: Final = ("base", "summary", "fleet", "engine", "other", "narrow")
+_STYLES: Final = ("base", "summary", "fleet", "engine", "other", "documentation", "narrow")
 """Parts of the style sheet in order: the last, for small screens, overrides the others."""
 STATIC: Final = ("style.css", "page.js", "icon.svg")
 
@@ -38,12 +38,12 @@ async def page(request: web.Request) -> web.Response:
         metrics=escape(f".{state.telemetry_path}"),
         content=await _content(request),
     )
-    return await _html(request, text)
+    return await html_response(request, text)
 
 
 async def fragment(request: web.Request) -> web.Response:
     """Serve the current content of the page."""
-    return await _html(request, await _content(request))
+    return await html_response(request, await _content(request))
 
 
 async def static(request: web.Request) -> web.Response:
@@ -78,7 +78,8 @@ def page_data(state: AppState) -> PageData:
     )
 
 
-async def _html(request: web.Request, text: str) -> web.Response:
+async def html_response(request: web.Request, text: str) -> web.Response:
+    """Return a page, compressed if the client accepts that."""
     body = text.encode(errors="replace")
     headers = {"Content-Type": "text/html; charset=utf-8", "Vary": "Accept-Encoding"}
     if choose_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, []))):

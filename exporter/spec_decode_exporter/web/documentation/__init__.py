@@ -1,0 +1,1 @@
+"""Documentation that the exporter serves; ``python -m docs.generate.pages`` writes its pages."""
