@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.views.models import TargetView
+from spec_decode_exporter.views.models import EventView, TargetView
 from spec_decode_exporter.web.page import page_content
 from spec_decode_exporter.web.page.fleet_summary import headline, sentence
 from spec_decode_exporter.web.page.page_content import content
@@ -112,6 +112,50 @@ async def test_only_open_engines_show_details(engines):
     assert '<section class="card wide" data-key="Setting">' in opened
     assert f'href="./?engine={chat}#e-{chat}"' in closed
     assert 'aria-expanded="true"' in opened
+
+
+async def test_an_open_engine_shows_the_charts_first_and_every_number_closed(engines):
+    view = engines[0].view
+    html = await content(PageQuery("", (view.id,)), PageData(100.0, iter(engines), [target()], ()))
+    order = (
+        "Acceptance over time",
+        "Acceptance by position",
+        "Expected speed-up",
+        "<h3>Events",
+        "<details",
+        "All figures",
+    )
+    places = [html.index(text, html.index('class="panel"')) for text in order]
+    assert places == sorted(places)
+    assert f'<details id="numbers-{view.id}" class="every-number wide" data-key="numbers">' in html
+
+
+async def test_events_of_an_open_engine_are_shown_once(engines):
+    view = engines[0].view
+    events = [
+        EventView(
+            id=f"1-{number}", time=90.0, type="engine_found", bad=False, target=name, model_name=view.model_name,
+            engine="0", engine_id=id_, fields={"kind": "vllm"},
+        )
+        for number, (name, id_) in enumerate([(view.target, view.id), ("other", "f00")])
+    ]  # fmt: skip
+    html = await content(PageQuery("", (view.id,)), PageData(100.0, iter(engines), [target()], events))
+    assert html.count('data-key="1-0"') == html.count('data-key="1-1"') == 1
+    assert html.index('data-key="1-0"') < html.index('id="events-title"') < html.index('data-key="1-1"')
+    assert "Events of an open engine are in its panel." in html
+    closed = await content(PageQuery(), PageData(100.0, iter(engines), [target()], events))
+    assert closed.count('data-key="1-0"') == 1
+    assert "are in its panel" not in closed
+
+
+async def test_rows_start_with_the_target_if_several_serve_one_model(engines):
+    first = engines[0]
+    other = first._replace(view=first.view.model_copy(update={"target": "chat-2", "id": "2"}))
+    html = await content(PageQuery(), PageData(100.0, iter([first, other]), [target()], ()))
+    assert 'aria-expanded="false"><bdi>chat-2</bdi></a>' in html
+    assert f'aria-expanded="false"><bdi>{first.view.model_name}</bdi></a>' not in html
+    alone = await content(PageQuery(), PageData(100.0, iter([first]), [target()], ()))
+    assert f'aria-expanded="false"><bdi>{first.view.model_name}</bdi></a>' in alone
 
 
 async def test_an_open_engine_names_its_baseline(engines):

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from spec_decode_exporter.views.models import BaselineView
-from spec_decode_exporter.web.page.engine_detail import _charts
+from spec_decode_exporter.web.page.engine_detail import _more_charts
 from spec_decode_exporter.web.page.figure_table import figures
 from spec_decode_exporter.web.page.fleet_table import _verdict
 from spec_decode_exporter.web.page.request_comparison import request_comparison
@@ -56,8 +56,8 @@ def test_the_table_has_both_times_and_both_shares(view):
 def test_the_details_have_the_table_only_with_a_baseline(view):
     title = "Requests with and without speculation"
     compared = view.model_copy(update={"baseline": BASELINE})
-    assert title in "".join(_charts(compared))
-    assert title not in "".join(_charts(view))
+    assert title in "".join(_more_charts(compared))
+    assert title not in "".join(_more_charts(view))
 
 
 def test_the_figures_have_a_row_of_the_speed_up_of_requests(view):

@@ -1,4 +1,4 @@
-"""Details of an engine: verdict, advice, charts, events, figures and labels."""
+"""Details of an engine: verdict, advice, trend, positions, depths; then findings, events, every number."""
 
 from __future__ import annotations
 
@@ -29,13 +29,10 @@ _REMARK: Final = {"recommended": "remark recommended"}
 def detail(engine: ShownEngine, page: PageData) -> Markup:
     """Return the panel of an open engine."""
     view = engine.view
-    parts = [_headline(view), *_time_card(engine, page), *_findings(view.findings), *_setting(view)]
-    parts += _charts(view)
-    parts += [
-        _card("Events", engine_events(page.events_of(view.id, view.target), view.id, page.time), "wide")
-    ]
-    parts += [_numbers(view), _labels(view)]
-    return tag("div", *parts, class_="panel")
+    first = [_headline(view), *_time_card(engine, page), *_charts(view)]
+    reasons = [*_setting(view), *_findings(view.findings)]
+    events = _card("Events", engine_events(page.events_of(view.id, view.target), view.id, page.time), "wide")
+    return tag("div", *first, *reasons, events, _numbers(view), class_="panel")
 
 
 def _headline(view: EngineView) -> Markup:
@@ -81,10 +78,15 @@ def _charts(view: EngineView) -> Iterator[Markup]:
         yield _card(f"Acceptance by position, {last.window}", _positions(last))
     if view.depths:
         yield _card(f"Expected speed-up by draft tokens, {last.window}", _depths(view))
-    if view.baseline is not None:
+
+
+def _more_charts(view: EngineView) -> Iterator[Markup]:
+    """Yield the charts that explain the figures; they are not needed at the first look."""
+    last = view.windows[-1] if view.windows else None
+    if last is not None and view.baseline is not None:
         compared = request_comparison(view, last, view.baseline)
         yield _card(f"Requests with and without speculation, {last.window}", compared)
-    if last.accepted_length_ratio:
+    if last is not None and last.accepted_length_ratio:
         yield _card(f"Accepted tokens of a draft, {last.window}", _distribution(last))
 
 
@@ -173,7 +175,17 @@ def _barred(
 
 
 def _numbers(view: EngineView) -> Markup:
-    return _card("All figures and their counts", figures(view), "wide numbers")
+    """Return every figure, the charts that explain them, and the labels: closed until a reader opens them."""
+    inside = (*_more_charts(view), _card("All figures and their counts", figures(view), "wide numbers"))
+    all_of_it = tag("div", *inside, _labels(view), class_="panel more")
+    return tag(
+        "details",
+        tag("summary", tag("h3", "Every number")),
+        all_of_it,
+        id=f"numbers-{view.id}",
+        class_="every-number wide",
+        data_key="numbers",
+    )
 
 
 def _labels(view: EngineView) -> Markup:

@@ -55,11 +55,14 @@ def head(window: str) -> Markup:
     return tag("thead", tag("tr", *cells, role="row"), role="rowgroup")
 
 
-def row(engine: ShownEngine, query: PageQuery, page: PageData) -> Markup:
-    """Return the row of an engine and, if it is open, its details."""
+def row(engine: ShownEngine, query: PageQuery, page: PageData, *, by_target: bool = False) -> Markup:
+    """Return the row of an engine and, if it is open, its details.
+
+    With ``by_target`` it starts with the target: in a fleet of one model the targets tell engines apart.
+    """
     view = engine.view
     is_open = view.id in query.opened
-    rows = [tag("tr", *_cells(engine, query, page), class_="engine", role="row")]
+    rows = [tag("tr", *_cells(engine, query, page, by_target=by_target), class_="engine", role="row")]
     if is_open:
         inside = tag("td", detail(engine, page), role="cell", colspan=len(_HEADS))
         rows.append(tag("tr", inside, class_="detail", role="row"))
@@ -90,10 +93,10 @@ def omitted_row(engine: OmittedEngine) -> Markup:
     return tag("tbody", row_, id=f"e-{key}", data_key=key, role="rowgroup")
 
 
-def _cells(engine: ShownEngine, query: PageQuery, page: PageData) -> Iterator[Markup]:
+def _cells(engine: ShownEngine, query: PageQuery, page: PageData, *, by_target: bool) -> Iterator[Markup]:
     view = engine.view
     last = view.windows[-1] if view.windows else None
-    yield tag("th", _title(view, query), scope="row", role="rowheader", class_="name")
+    yield tag("th", _title(view, query, by_target=by_target), scope="row", role="rowheader", class_="name")
     yield _cell("State", state_word(view.state))
     yield _cell("Verdict", _verdict(view))
     yield _cell("Acceptance", _acceptance(engine, page), "acceptance")
@@ -110,16 +113,17 @@ def _cell(label: str, content: str, class_: str | None = None) -> Markup:
     return tag("td", content, role="cell", class_=class_, data_label=label)
 
 
-def _title(view: EngineView, query: PageQuery) -> Markup:
+def _title(view: EngineView, query: PageQuery, *, by_target: bool) -> Markup:
     is_open = view.id in query.opened
+    first, second = (view.target, view.model_name) if by_target else (view.model_name, view.target)
     link = tag(
         "a",
-        name(view.model_name),
+        name(first),
         href=query.toggled(view.id).href + ("" if is_open else f"#e-{view.id}"),
         class_="opener",
         aria_expanded="true" if is_open else "false",
     )
-    context = [name(view.target), f"engine {view.engine}", *([name(view.method)] if view.method else [])]
+    context = [name(second), f"engine {view.engine}", *([name(view.method)] if view.method else [])]
     return joined((link, tag("span", *_separated(context), class_="context")))
 
 

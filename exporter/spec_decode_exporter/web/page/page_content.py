@@ -44,6 +44,10 @@ class _Rows:
     """Verdicts and states of all engines."""
     dropped: int = 0
     """Engines with a present drop."""
+    models: set[str] = field(default_factory=set)
+    """Names of the models, of all engines."""
+    targets: set[str] = field(default_factory=set)
+    """Names of the targets, of all engines."""
     unknown: set[str] = field(default_factory=set)
     """Requested ids without an engine."""
     matching: int = 0
@@ -63,6 +67,8 @@ class _Rows:
         # Calls that may fail come first, so that a failing engine is not counted.
         counted_as, matches, alarming = standing(view), self.query.matches(engine.words), is_alarming(view)
         self.standings[counted_as] += 1
+        self.models.add(view.model_name)
+        self.targets.add(view.target)
         self.dropped += any(view.drops.dropped.values())
         self.window = view.windows[-1].window if view.windows else self.window
         self.unknown.discard(view.id)
@@ -72,6 +78,11 @@ class _Rows:
             if len(self.shown) > 2 * MAX_ROWS:  # bounds the memory of a large fleet
                 self.cut()
         return matches
+
+    @property
+    def by_target(self) -> bool:
+        """True if rows start with the target: several serve one model."""
+        return len(self.models) == 1 and len(self.targets) > 1
 
     def omit(self, engine: OmittedEngine) -> None:
         """Keep an engine that could not be shown, regardless of the filter; at most ``MAX_ROWS``."""
@@ -97,8 +108,9 @@ async def content(query: PageQuery, page: PageData) -> Markup:
         await yield_to_event_loop()
     rows.cut()
     drawn = []
+    draw = partial(fleet_table.row, query=query, page=page, by_target=rows.by_target)
     for _, shown in rows.shown:
-        row = page.errors.attempt("page", shown.view.labels, partial(fleet_table.row, shown, query, page))
+        row = page.errors.attempt("page", shown.view.labels, partial(draw, shown))
         drawn.append(row or fleet_table.omitted_row(OmittedEngine(shown.view.labels)))
         await yield_to_event_loop()
     of_requests = await page.errors.attempt_async("page", partial(requests, page.requests, page.errors))
@@ -122,10 +134,20 @@ def _assembled(rows: _Rows, drawn: Sequence[Markup], of_requests: Markup, page: 
     parts += [_section("Requests", "requests", of_requests)] if of_requests else []
     parts += [
         _section("Targets", "targets", safe(lambda: target_list.targets(page))),
-        _section("Events", "events", safe(lambda: recent_events(page.events, page.time))),
+        _section("Events", "events", safe(lambda: _other_events(rows, page))),
         glossary(),
     ]
     return joined(parts)
+
+
+def _other_events(rows: _Rows, page: PageData) -> Markup:
+    """List the events of the fleet, but for those that the panels of open engines show."""
+    opened = [each.engine.view for each in rows.shown if each.engine.view.id in rows.query.opened]
+    elsewhere = {event.id for view in opened for event in page.events_of(view.id, view.target)}
+    listed = recent_events([event for event in page.events if event.id not in elsewhere], page.time)
+    if not elsewhere:
+        return listed
+    return joined((listed, tag("p", "Events of an open engine are in its panel.", class_="note")))
 
 
 def _not_found(rows: _Rows) -> Iterator[Markup]:
