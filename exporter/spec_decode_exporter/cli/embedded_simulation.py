@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from spec_decode_exporter.core.clock import Clock
     from spec_decode_exporter.simulator.response_metrics import Answer
+
+
+class EmbeddedServer(NamedTuple):
+    """A simulated vLLM inside the process."""
+
+    target: dict[str, object]
+    """The server as a target of the configuration, with the cost of a draft token."""
+    catch_up: Callable[[], None]
+    """Advance the simulation to the present of its clock."""
 
 
 @asynccontextmanager
 async def simulated(
-    name: str, answered: Callable[[Answer], None] | None = None
-) -> AsyncIterator[dict[str, object]]:
-    """Serve a simulated vLLM; yield it as a target, with the cost of a draft token.
+    name: str, answered: Callable[[Answer], None] | None = None, clock: Clock | None = None
+) -> AsyncIterator[EmbeddedServer]:
+    """Serve a simulated vLLM.
 
-    ``answered`` receives the request metrics of each response.
+    ``answered`` receives the request metrics of each response; the simulation follows ``clock``.
     """
     from spec_decode_exporter.simulator.ground_truth import target_settings
     from spec_decode_exporter.simulator.scenario_library import load_scenario
@@ -24,12 +34,10 @@ async def simulated(
     from spec_decode_exporter.simulator.simulation import Simulation
 
     scenario = load_scenario(name)
-    server = await serve(Simulation(scenario, 0, answered), "127.0.0.1", 0)
+    server = await serve(Simulation(scenario, 0, answered), "127.0.0.1", 0, clock=clock)
     try:
-        yield {
-            "url": f"http://127.0.0.1:{server.port}/metrics",
-            "name": "simulated-vllm",
-            **target_settings(scenario),
-        }
+        url = f"http://127.0.0.1:{server.port}/metrics"
+        target = {"url": url, "name": "simulated-vllm", **target_settings(scenario)}
+        yield EmbeddedServer(target, server.catch_up)
     finally:
         await server.close()

@@ -143,7 +143,8 @@ async def _observe(arguments: argparse.Namespace) -> int:
         return _replay(arguments)
     async with AsyncExitStack() as stack:
         if arguments.simulate:
-            arguments.simulated = await stack.enter_async_context(simulated(arguments.simulate))
+            embedded = await stack.enter_async_context(simulated(arguments.simulate))
+            arguments.simulated = embedded.target
         http = REQUESTS.http_settings(arguments, os.environ) if arguments.requests else HttpSettings()
         recorder = recorder_of(arguments)
         received = stack.enter_context(recorder).take if recorder else None

@@ -7,18 +7,19 @@ import asyncio
 import os
 import resource
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
-from spec_decode_exporter.cli.embedded_simulation import simulated
+from spec_decode_exporter.cli.embedded_simulation import EmbeddedServer, simulated
 from spec_decode_exporter.cli.event_loop import DetachedThreadPool, run_loop
 from spec_decode_exporter.cli.flags import Flags
 from spec_decode_exporter.cli.run_config import read_config
 from spec_decode_exporter.cli.setting_flags import RUN_FLAGS, add_server_flags, add_setting_flags
+from spec_decode_exporter.cli.simulated_past import PAST_SECONDS, PastClock, live_through
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.background_tasks import Background
 from spec_decode_exporter.core.clock import SystemClock
@@ -29,10 +30,10 @@ from spec_decode_exporter.web.external_url import parse_external_url
 from spec_decode_exporter.web.security.hosts import AllowedHosts
 from spec_decode_exporter.web.server.listen import parse_address
 
-DEFAULT_ADDRESS: Final = ":7732"
+if TYPE_CHECKING:
+    from spec_decode_exporter.simulator.request_sender import RequestSender
 
-Deliver = Callable[[str], Coroutine[None, None, None]]
-"""Sends the requests of the embedded server to the exporter at a URL, until it is cancelled."""
+DEFAULT_ADDRESS: Final = ":7732"
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
@@ -91,9 +92,13 @@ def _raise_file_limit() -> None:
 async def _serve(arguments: argparse.Namespace) -> None:
     asyncio.get_running_loop().set_default_executor(DetachedThreadPool())
     async with AsyncExitStack() as stack:
-        deliver: Deliver | None = None
+        clock = SystemClock()
+        sender: RequestSender | None = None
+        embedded: EmbeddedServer | None = None
         if arguments.simulate:
-            arguments.simulated, deliver = await _embedded(arguments.simulate, stack)
+            clock, sender = PastClock(PAST_SECONDS), _request_sender()
+            embedded = await stack.enter_async_context(simulated(arguments.simulate, sender.take, clock))
+            arguments.simulated = embedded.target
 
         def read() -> Config:
             config = read_config(arguments, os.environ)
@@ -104,12 +109,16 @@ async def _serve(arguments: argparse.Namespace) -> None:
         background = Background()
         stack.push_async_callback(background.cancel)
 
-        def started(urls: Sequence[str]) -> None:
-            _print_url(urls)
-            if deliver is not None and options.web_config is None:  # the sender has no password
-                background.start(deliver(urls[0]))
+        service = Service(read, options, clock)
 
-        await Service(read, options, SystemClock()).run(started)
+        async def begin(urls: Sequence[str]) -> None:
+            if isinstance(clock, PastClock) and embedded is not None:
+                await live_through(clock, embedded.catch_up, lambda: service.fleet)
+            _print_url(urls)
+            if sender is not None and options.web_config is None:  # the sender has no password
+                await sender.send_for_ever(urls[0])
+
+        await service.run(lambda urls: background.start(begin(urls)))
 
 
 def _options(arguments: argparse.Namespace) -> Options:
@@ -124,12 +133,10 @@ def _options(arguments: argparse.Namespace) -> Options:
     )
 
 
-async def _embedded(name: str, stack: AsyncExitStack) -> tuple[dict[str, object], Deliver]:
-    """Serve a simulated vLLM; return it as a target, and the sender of its requests."""
+def _request_sender() -> RequestSender:
     from spec_decode_exporter.simulator.request_sender import RequestSender
 
-    sender = RequestSender(lambda reason: print(reason, file=sys.stderr))  # noqa: T201
-    return await stack.enter_async_context(simulated(name, sender.take)), sender.send_for_ever
+    return RequestSender(lambda reason: print(reason, file=sys.stderr))  # noqa: T201
 
 
 def _watched(arguments: argparse.Namespace) -> Path | None:

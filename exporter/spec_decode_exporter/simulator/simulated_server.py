@@ -56,7 +56,7 @@ class SimulatedServer:
         self._speed = speed
         self._clock = clock
         self._moved_at = clock.monotonic()
-        self._front_end = FrontEnd(simulation, UnixTime(clock.wall(), simulation.now, speed), self._catch_up)
+        self._front_end = FrontEnd(simulation, UnixTime(clock.wall(), simulation.now, speed), self.catch_up)
         self._runner: web.AppRunner | None = None
         self._driver: asyncio.Task[None] | None = None
 
@@ -85,7 +85,7 @@ class SimulatedServer:
     async def _drive(self) -> None:
         while True:
             await self._clock.sleep_until(self._clock.monotonic() + TICK_SECONDS)
-            self._catch_up()
+            self.catch_up()
             if not self._simulation.serving:
                 await self._stop_listening()
             elif not self.listening:
@@ -93,7 +93,7 @@ class SimulatedServer:
                 with contextlib.suppress(PortError):
                     await self._listen(self.port)
 
-    def _catch_up(self) -> None:
+    def catch_up(self) -> None:
         """Advance the simulation to the present."""
         now = self._clock.monotonic()
         passed = min(now - self._moved_at, _MAX_ADVANCE)
