@@ -280,7 +280,6 @@ class EngineMonitor:
             undecided=history.is_undecided,
             drafted_before=history.drafts_in_process > 0,
             costs=self._learned.costs(self._baseline),
-            # Only if the engine may be silent: the window of one that drafts now is not needed.
             recent=None if self._present()[0][Counter.DRAFTS] else history.window(STALL_SECONDS),
             drops=self._drops(),
             faster=self._faster,
@@ -327,8 +326,8 @@ class EngineMonitor:
 
     def _plain_state(self) -> State:
         """Return the state by the counters alone."""
-        history, longest = self.history, self._present()[-1]
-        return plain_state(longest, speculates=history.speculates, undecided=history.is_undecided)
+        its = self.history
+        return plain_state(self._present()[-1], speculates=its.speculates, undecided=its.is_undecided)
 
     def _evaluate_in_time(self, moment: float) -> list[Event]:
         """Conclude every few seconds, independent of readers, and return the events."""
