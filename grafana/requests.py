@@ -444,6 +444,7 @@ def requests() -> dashboard.Dashboard:
                     Band(5, [(24, _falls())]),
                 ],
                 "By prompt length",
+                collapsed=True,
             ),
             Section([Band(8, [(8, one) for one in (*sent, _kept())])], "What is sent"),
         ],
