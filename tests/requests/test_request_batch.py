@@ -433,3 +433,21 @@ def test_any_bytes_are_a_batch_or_not_json(data, lines):
     with contextlib.suppress(NotJsonError):
         batch = batch_of(data, lines=lines)
         assert len(batch.mistakes) == min(MAX_MISTAKES, sum(batch.refused.values()))
+
+
+def test_a_recorded_response_of_the_rust_front_end_needs_only_its_model():
+    """vLLM 0.33.0, `/inference/v1/generate`: without a model, a usage and times."""
+    speculation = {
+        "mean_acceptance_length": 4.571428571428571,
+        "draft_acceptance_rate": 0.8928571428571429,
+        "acceptance_histogram": [0, 1, 0, 0, 6],
+        "num_spec_steps": 7,
+        "num_accepted_draft_tokens": 25,
+        "num_draft_tokens": 28,
+        "num_spec_tokens": 4,
+        "per_step_accepted": None,
+        "per_step_drafted": None,
+    }
+    response = {"request_id": "8d6859c6", "metrics": {"speculative_decoding": speculation}}
+    assert batch_of(response).refused == {Refusal.MALFORMED: 1}
+    assert batch_of({**response, "model": "tiny"}).requests == [RequestRecord("tiny", 7, 28, 25, 4)]

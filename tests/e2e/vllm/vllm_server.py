@@ -22,8 +22,9 @@ ENVIRONMENT = {
 FLAGS = (
     *("--served-model-name", MODEL, "--dtype", "bfloat16", "--enforce-eager"),
     *("--max-model-len", "1024", "--max-num-seqs", "16"),
-    "--enable-per-request-metrics",
 )
+TIMES = ("--enable-per-request-metrics",)
+"""The truth about times in every response. The Rust front end of 0.32 does not start with it."""
 COUNTS = ("--per-request-spec-decode-metrics", "summary")
 """The truth about drafts in every response. Without speculation vLLM does not start with it."""
 SPECULATION = "--speculative-config"
@@ -60,8 +61,12 @@ def vllm(
     model: str = "target",
     port: int | None = None,
     more_environment: Mapping[str, str] | None = None,
+    per_request: bool = True,
 ) -> Iterator[Server]:
-    """Run vLLM until the block ends; the block begins when it is healthy."""
+    """Run vLLM until the block ends; the block begins when it is healthy.
+
+    With ``per_request`` responses have their own times, and counts if the server speculates.
+    """
     port = port or free_port()
     environment = {**ENVIRONMENT, **(more_environment or {})}
     program = Path(os.environ["VLLM_VENV"], "bin", "vllm")
@@ -74,7 +79,8 @@ def vllm(
         "--port",
         str(port),
         *FLAGS,
-        *(COUNTS if SPECULATION in flags else ()),
+        *(TIMES if per_request else ()),
+        *(COUNTS if per_request and SPECULATION in flags else ()),
         *flags,
     ]
     with serve(
