@@ -13,12 +13,16 @@ from aiohttp import hdrs, web
 from spec_decode_exporter.core.byte_stream import compress, each
 from spec_decode_exporter.metrics.negotiation import choose_gzip
 from spec_decode_exporter.views.event_view import event_view
+from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of
 from spec_decode_exporter.web.page.page_content import content
 from spec_decode_exporter.web.page.page_data import PageData, shown_engine
 from spec_decode_exporter.web.page.page_query import PageQuery
 from spec_decode_exporter.web.state import STATE, AppState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from spec_decode_exporter.views.experiment_models import ExperimentView
     from spec_decode_exporter.web.page.markup import Markup
 
 _FOLDER: Final = files("spec_decode_exporter.web.page")
@@ -74,7 +78,17 @@ def page_data(state: AppState) -> PageData:
         state.targets(),
         [event_view(event) for event in state.events.since().events],
         snapshot.requests,
+        tuple(_experiments(state)),
         state.errors,
+    )
+
+
+def _experiments(state: AppState) -> Iterator[ExperimentView]:
+    return state.errors.each(
+        "page",
+        experiments_of(state.snapshot().experiments),
+        lambda experiment: {"experiment": experiment[0]},
+        lambda experiment: experiment_view(*experiment),
     )
 
 

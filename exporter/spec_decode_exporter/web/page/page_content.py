@@ -13,6 +13,7 @@ from spec_decode_exporter.core.internal_errors import NO_ITEM
 from spec_decode_exporter.views.engine_view import id_of
 from spec_decode_exporter.web.page import fleet_table, target_list
 from spec_decode_exporter.web.page.event_list import recent_events
+from spec_decode_exporter.web.page.experiment_panel import experiments
 from spec_decode_exporter.web.page.fleet_summary import Standing, chips, headline, is_alarming, standing
 from spec_decode_exporter.web.page.glossary import glossary
 from spec_decode_exporter.web.page.markup import Markup, joined, name, tag
@@ -131,6 +132,10 @@ def _assembled(rows: _Rows, drawn: Sequence[Markup], of_requests: Markup, page: 
     parts = [summary, problems, *_not_found(rows)]
     if page.targets or rows.standings or drawn:
         parts.append(_fleet(rows, drawn))
+    if page.experiments:
+        parts.append(
+            _section("Experiments", "experiments", safe(lambda: experiments(page.experiments, page.errors)))
+        )
     parts += [_section("Requests", "requests", of_requests)] if of_requests else []
     parts += [
         _section("Targets", "targets", safe(lambda: target_list.targets(page))),

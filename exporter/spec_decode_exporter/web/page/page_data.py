@@ -11,6 +11,7 @@ from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.requests.request_findings import RequestFindings
 from spec_decode_exporter.views.engine_view import engine_view
+from spec_decode_exporter.views.experiment_models import ExperimentView
 from spec_decode_exporter.views.models import EngineView, EventView, TargetView
 from spec_decode_exporter.views.trace import Trace, acceptance_trace
 from spec_decode_exporter.web.page.fleet_summary import standing
@@ -86,6 +87,7 @@ class PageData:
     events: Sequence[EventView]
     """Events, the newest last."""
     requests: RequestFindings = field(default_factory=RequestFindings)
+    experiments: Sequence[ExperimentView] = ()
     errors: InternalErrors = field(default_factory=InternalErrors)
     """Omits parts that cannot be shown, and logs each once."""
     _places: Mapping[_Subject, list[int]] = field(init=False, repr=False, compare=False)

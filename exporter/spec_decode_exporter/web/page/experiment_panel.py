@@ -1,0 +1,124 @@
+"""Section of the page about experiments: arms side by side, the winner, or the reason why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis
+from spec_decode_exporter.analysis.experiments.comparability import Condition
+from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.views.experiment_models import ArmView, ArmWindowView, ExperimentView
+from spec_decode_exporter.views.window_models import Estimated
+from spec_decode_exporter.web.page.markup import Markup, joined, name, tag
+from spec_decode_exporter.web.page.page_numbers import NOTHING, between, duration, number, plain, times, whole
+from spec_decode_exporter.web.page.words import NOT_SHOWN
+
+_BASES: Final[Mapping[SpeedupBasis, str]] = {
+    SpeedupBasis.TIME_PER_OUTPUT_TOKEN: "time per output token",
+    SpeedupBasis.END_TO_END: "end-to-end time",
+    SpeedupBasis.THROUGHPUT_PER_REQUEST: "throughput per request",
+}
+_CONDITIONS: Final[Mapping[Condition, str]] = {
+    Condition.REQUESTS: "too few requests",
+    Condition.LOAD: "another load",
+    Condition.PROMPT_TOKENS: "prompts of another length",
+    Condition.GENERATION_TOKENS: "answers of another length",
+    Condition.PREFIX_HITS: "another share of prefix-cache hits",
+    Condition.ACCEPTANCE: "another acceptance with the same method",
+    Condition.REQUEST_TYPES: "another mix of request types",
+}
+_HEADS: Final = ("Arm", "Engines", "Requests", "Length", "First token", *map(str.capitalize, _BASES.values()))
+
+
+def experiments(views: Sequence[ExperimentView], errors: InternalErrors) -> Markup:
+    """Return a table of arms for each experiment; empty without experiments."""
+    return joined(
+        errors.attempt("page", {"experiment": view.experiment}, partial(_experiment, view))
+        or tag("p", name(view.experiment), ": ", NOT_SHOWN, class_="error")
+        for view in views
+    )
+
+
+def _experiment(view: ExperimentView) -> Markup:
+    heads = (
+        tag("th", title, scope="col", class_="number" if place else None)
+        for place, title in enumerate(_HEADS)
+    )
+    rows = (_arm(arm, view.baseline) for arm in view.arms)
+    table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="targets")
+    wide = tag(
+        "div", table, class_="scrolls", tabindex=0, role="group", aria_label=f"Arms of {view.experiment}"
+    )
+    title = tag("h3", name(view.experiment), " ", tag("small", f"over {_longest(view.arms[0]).window}"))
+    return tag("div", title, wide, _outcome(view), data_key=view.experiment)
+
+
+def _longest(arm: ArmView) -> ArmWindowView:
+    return arm.windows[-1]
+
+
+def _arm(arm: ArmView, baseline: str) -> Markup:
+    window = _longest(arm)
+    role = [tag("span", "baseline", class_="context")] if arm.arm == baseline else []
+    won = [tag("span", "winner", class_="remark recommended")] if any(arm.winner.values()) else []
+    values = (
+        str(window.engines),
+        number(window.requests, whole),
+        number(window.acceptance_length_tokens, plain),
+        number(window.time_to_first_token_seconds.mean, duration),
+        *(_speedup(window.speedup_ratio.get(basis)) for basis in _BASES),
+    )
+    cells = (
+        tag("td", value, class_="number", data_label=head)
+        for head, value in zip(_HEADS[1:], values, strict=True)
+    )
+    return tag("tr", tag("th", name(arm.arm), " ", *role, *won, scope="row"), *cells, data_key=arm.arm)
+
+
+def _speedup(speedup: Estimated | None) -> Markup:
+    if speedup is None:
+        return NOTHING
+    return joined((number(speedup.value, times), between(speedup.lower, speedup.upper, times)))
+
+
+def _outcome(view: ExperimentView) -> Markup:
+    """Return the winner by each basis, or the reasons why there is none."""
+    wins = [
+        joined((name(arm.arm), f" is the fastest by {text}. "))
+        for basis, text in _BASES.items()
+        for arm in view.arms
+        if arm.winner.get(basis)
+    ]
+    if wins:
+        return tag("p", tag("strong", "Winner: "), *wins, class_="note")
+    return tag("p", tag("strong", "No winner: "), *_reasons(view), class_="note")
+
+
+def _reasons(view: ExperimentView) -> Iterator[Markup]:
+    """Yield a sentence about each arm, by its longest window."""
+    for arm in view.arms:
+        window = _longest(arm)
+        if not window.engines:
+            yield joined((name(arm.arm), " has no engine. "))
+        elif arm.arm != view.baseline:
+            yield joined((name(arm.arm), f" {_reason(window)}. "))
+
+
+def _reason(window: ArmWindowView) -> str:
+    broken = [_CONDITIONS[each] for each, holds in window.comparable.items() if not holds]
+    if broken:
+        return f"is not comparable with the baseline: {', '.join(broken)}"
+    bounded = [
+        each for each in window.speedup_ratio.values() if each.lower is not None and each.upper is not None
+    ]
+    if not window.speedup_ratio:
+        return "has no speed-up yet: too little data in it or in the baseline"
+    if not bounded:
+        return "has no bounds yet: too few requests"
+    if all(
+        each.lower <= 1 <= each.upper for each in bounded if each.lower is not None and each.upper is not None
+    ):
+        return "is neither faster nor slower, statistically significant (95 %)"
+    return "needs the same result for a whole longest window"

@@ -1,0 +1,97 @@
+"""Section of the page about experiments."""
+
+from __future__ import annotations
+
+import pytest
+
+from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis
+from spec_decode_exporter.analysis.experiments.comparability import Condition
+from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.views.experiment_models import (
+    ArmFirstTokenView,
+    ArmView,
+    ArmWindowView,
+    ExperimentView,
+)
+from spec_decode_exporter.views.window_models import Estimated
+from spec_decode_exporter.web.page.experiment_panel import experiments
+from spec_decode_exporter.web.page.page_content import content
+from spec_decode_exporter.web.page.page_data import PageData
+from spec_decode_exporter.web.page.page_query import PageQuery
+
+TIME = SpeedupBasis.TIME_PER_OUTPUT_TOKEN
+CLEAR = Estimated(value=2.0, lower=1.8, upper=2.2)
+
+
+def arm(name, *, engines=2, comparable=None, speedup=None, wins=False):
+    window = ArmWindowView(
+        window="5m",
+        engines=engines,
+        requests=1300,
+        acceptance_length_tokens=2.5,
+        time_to_first_token_seconds=ArmFirstTokenView(mean=0.2, p50=None, p95=None),
+        prefix_cache_hit_ratio=None,
+        comparable=comparable or {},
+        speedup_ratio={} if speedup is None else {TIME: speedup},
+    )
+    return ArmView(arm=name, winner={TIME: wins}, windows=(window,))
+
+
+def shown(*arms):
+    view = ExperimentView(experiment="drafter", baseline="off", arms=(arm("off"), *arms))
+    return experiments([view], InternalErrors())
+
+
+def test_arms_are_side_by_side_with_bounds_and_the_winner():
+    html = shown(arm("eagle", speedup=CLEAR, wins=True))
+    assert html.index("<bdi>off</bdi>") < html.index("<bdi>eagle</bdi>")
+    assert "baseline</span>" in html
+    assert "winner</span>" in html
+    assert "1.80" in html
+    assert "2.20" in html
+    assert "<strong>Winner: </strong><bdi>eagle</bdi> is the fastest by time per output token." in html
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        (arm("eagle", engines=0), "has no engine"),
+        (
+            arm("eagle", comparable={Condition.LOAD: False, Condition.REQUESTS: True}),
+            "is not comparable with the baseline: another load",
+        ),
+        (
+            arm("eagle", comparable={Condition.PREFIX_HITS: False}, speedup=CLEAR),
+            "is not comparable with the baseline: another share of prefix-cache hits",
+        ),
+        (arm("eagle"), "has no speed-up yet: too little data in it or in the baseline"),
+        (
+            arm("eagle", speedup=Estimated(value=2.0, lower=None, upper=None)),
+            "has no bounds yet: too few requests",
+        ),
+        (
+            arm("eagle", speedup=Estimated(value=1.1, lower=0.9, upper=1.3)),
+            "is neither faster nor slower, statistically significant (95 %)",
+        ),
+        (arm("eagle", speedup=CLEAR), "needs the same result for a whole longest window"),
+    ],
+)
+def test_without_a_winner_the_reason_is_named(other, reason):
+    html = shown(other)
+    assert f"<strong>No winner: </strong><bdi>eagle</bdi> {reason}." in html
+    assert "winner</span>" not in html
+
+
+def test_an_experiment_that_cannot_be_shown_leaves_the_others():
+    broken = ExperimentView(experiment="broken", baseline="off", arms=())
+    good = ExperimentView(experiment="good", baseline="off", arms=(arm("off"),))
+    html = experiments([broken, good], InternalErrors())
+    assert '<p class="error"><bdi>broken</bdi>' in html
+    assert 'data-key="good"' in html
+
+
+async def test_the_page_has_the_section_only_with_experiments():
+    view = ExperimentView(experiment="drafter", baseline="off", arms=(arm("off"), arm("eagle")))
+    page = PageData(100.0, iter(()), (), (), experiments=(view,))
+    assert 'id="experiments-title"' in await content(PageQuery(), page)
+    assert 'id="experiments-title"' not in await content(PageQuery(), PageData(100.0, iter(()), (), ()))
