@@ -45,7 +45,7 @@ def shown(*arms):
 def test_arms_are_side_by_side_with_bounds_and_the_winner():
     html = shown(arm("eagle", speedup=CLEAR, wins=True))
     assert html.index("<bdi>off</bdi>") < html.index("<bdi>eagle</bdi>")
-    assert "baseline</span>" in html
+    assert "baseline</small>" in html
     assert "winner</span>" in html
     assert "1.80" in html
     assert "2.20" in html

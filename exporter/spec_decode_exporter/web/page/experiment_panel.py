@@ -51,7 +51,8 @@ def _experiment(view: ExperimentView) -> Markup:
     wide = tag(
         "div", table, class_="scrolls", tabindex=0, role="group", aria_label=f"Arms of {view.experiment}"
     )
-    title = tag("h3", name(view.experiment), " ", tag("small", f"over {_longest(view.arms[0]).window}"))
+    scope = joined(("speed-up over ", name(view.baseline), f", {_longest(view.arms[0]).window}"))
+    title = tag("h3", name(view.experiment), " ", tag("small", scope))
     return tag("div", title, wide, _outcome(view), data_key=view.experiment)
 
 
@@ -61,7 +62,7 @@ def _longest(arm: ArmView) -> ArmWindowView:
 
 def _arm(arm: ArmView, baseline: str) -> Markup:
     window = _longest(arm)
-    role = [tag("span", "baseline", class_="context")] if arm.arm == baseline else []
+    role = [tag("small", "baseline")] if arm.arm == baseline else []
     won = [tag("span", "winner", class_="remark recommended")] if any(arm.winner.values()) else []
     values = (
         str(window.engines),
@@ -80,7 +81,7 @@ def _arm(arm: ArmView, baseline: str) -> Markup:
 def _speedup(speedup: Estimated | None) -> Markup:
     if speedup is None:
         return NOTHING
-    return joined((number(speedup.value, times), between(speedup.lower, speedup.upper, times)))
+    return joined((number(speedup.value, times), " ", between(speedup.lower, speedup.upper, times)))
 
 
 def _outcome(view: ExperimentView) -> Markup:
