@@ -177,7 +177,7 @@ def _barred(
 def _numbers(view: EngineView) -> Markup:
     """Return every figure, the charts that explain them, and the labels: closed until a reader opens them."""
     inside = (*_more_charts(view), _card("All figures and their counts", figures(view), "wide numbers"))
-    all_of_it = tag("div", *inside, _labels(view), class_="panel more")
+    all_of_it = tag("div", *inside, _labels(view), class_="more")
     return tag(
         "details",
         tag("summary", tag("h3", "Every number")),
