@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+from types import SimpleNamespace
 
 import pytest
 
+from spec_decode_exporter.cli import recommend
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.recommend import EXPORTER, NoSnapshotError, handle, read_snapshot
 from spec_decode_exporter.core.user_errors import UsageError
@@ -116,3 +118,19 @@ def test_a_server_without_an_engine_is_an_error(tmp_path, observation, capsys):
     file.write_text(json_report(observation.model_copy(update={"targets": (unreachable,)})))
     assert handle(parse(["recommend", "--snapshot", str(file)], {})) == 1
     assert "chat-1: timeout" in capsys.readouterr().err
+
+
+def test_a_simulated_server_is_observed(monkeypatch, snapshot, capsys):
+    """The observation itself is that of ``observe``; here its configuration is made, and its result printed."""
+    configs = []
+
+    async def watch(config, seconds, clock):
+        configs.append((config, seconds))
+        return SimpleNamespace(view=lambda: snapshot)
+
+    monkeypatch.setattr(recommend, "watch", watch)
+    handle(parse(["recommend", "--simulate", "steady", "--for", "5s", "--format", "json"], {}))
+    ((config, seconds),) = configs
+    assert [target.name for target in config.targets] == ["simulated-vllm"]
+    assert seconds == 5.0
+    assert json.loads(capsys.readouterr().out)["engines"]

@@ -160,7 +160,8 @@ async def _observed(arguments: argparse.Namespace) -> SnapshotView:
     asyncio.get_running_loop().set_default_executor(DetachedThreadPool())
     async with AsyncExitStack() as stack:
         if arguments.simulate:
-            arguments.simulated = await stack.enter_async_context(simulated(arguments.simulate))
+            embedded = await stack.enter_async_context(simulated(arguments.simulate))
+            arguments.simulated = embedded.target
         config = read_config(arguments, os.environ)
         servers = plural(len(config.targets), "server")
         print(  # noqa: T201
