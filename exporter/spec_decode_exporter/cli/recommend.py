@@ -44,7 +44,8 @@ several loads, as the line to paste, and why. What is unknown is not printed; th
 _EPILOG: Final = """\
 exit status:
   0  the setting of every engine that speculates is known
-  1  a server, an exporter or a file could not be read, or the command line is wrong
+  1  a server, an exporter or a file could not be read
+  2  the command line is wrong
   3  the setting of an engine is unknown, or none speculates
 """
 _MIN_SECONDS: Final = 5.0
@@ -86,8 +87,8 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         dest="seconds",
         metavar="DURATION",
         type=_length,
-        default=30.0,
-        help="time to observe servers (default: 30s)",
+        default=60.0,
+        help="time to observe servers (default: 1m)",
     )
     parser.add_argument(
         "--simulate", metavar="SCENARIO", help="observe an embedded simulated vLLM instead of real servers"
