@@ -49,9 +49,9 @@ def test_a_reference_is_kept_without_force(run, tmp_path, references, capsys):
     [
         ("again", (), 0),
         ("a little worse", (), 0),
-        ("worse", (), 2),
+        ("worse", (), 4),
         ("worse", ("--threshold", "20"), 0),
-        ("a little worse", ("--threshold", "0.5"), 2),
+        ("a little worse", ("--threshold", "0.5"), 4),
         ("again", ("--threshold", "0"), 3),
         ("longer", (), 3),
     ],
@@ -68,7 +68,7 @@ def test_the_exit_status_depends_on_the_comparison(run, shows, more, status):
 def test_it_is_written_in_the_selected_format(run, form, begins, capsys):
     run("save", "a.json", "http://a")
     capsys.readouterr()
-    assert run("compare", "--format", form, "a.json", "http://a", shows="worse") == 2
+    assert run("compare", "--format", form, "a.json", "http://a", shows="worse") == 4
     written = capsys.readouterr().out
     assert written.startswith(begins)
     if form == "json":
