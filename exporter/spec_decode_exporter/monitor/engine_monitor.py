@@ -15,16 +15,15 @@ from spec_decode_exporter.analysis.evaluation_inputs import Assumptions, Evaluat
 from spec_decode_exporter.analysis.evaluation_result import UNREACHABLE, Conclusion, Evaluation
 from spec_decode_exporter.analysis.experiments.experiment import OFF
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
-from spec_decode_exporter.analysis.integrity import Check, broken_checks
 from spec_decode_exporter.analysis.plain_period import PlainPeriod
 from spec_decode_exporter.analysis.speculation_state import STALL_SECONDS, WHOLE_WINDOW, State, plain_state
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.throttle import Throttle
 from spec_decode_exporter.monitor.analysis_errors import AnalysisErrors
+from spec_decode_exporter.monitor.confirmed_checks import ConfirmedChecks
 from spec_decode_exporter.monitor.drops.traffic_mix import TypeTotals, no_types
 from spec_decode_exporter.monitor.engine_events import (
     EngineChangeNotifier,
-    check_event,
     drop_event,
     reset_events,
 )
@@ -37,7 +36,7 @@ from spec_decode_exporter.monitor.step_times import StepTimes
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.scrape.page.sample import Sample
 from spec_decode_exporter.window.engine_history import EngineHistory
-from spec_decode_exporter.window.increments import Counts, Increment
+from spec_decode_exporter.window.increments import Increment
 from spec_decode_exporter.window.ledger import Window
 
 EVALUATED_EVERY = 5.0
@@ -88,7 +87,7 @@ class EngineMonitor:
         self._learned = LearnedState(self._assumptions, baseline, types)
         self._baseline: Sequence[StepTimes] = ()
         self._faster: FasterMethod | None = None
-        self._suspected = self._broken = frozenset[Check]()
+        self._checks = ConfirmedChecks()
         self._wall = 0.0
         self._changed_at = -inf
         """Moment of the last detected change of acceptance or drafting (monotonic)."""
@@ -126,7 +125,7 @@ class EngineMonitor:
         self._note(changes, moment)
         return [
             *reset_events(step),
-            *self._check(step.counts),
+            *self._checks.observe(step.counts, self.history),
             *(drop_event(change, wall) for change in changes),
             *self._evaluate_in_time(moment),
             *self._errors.events(),
@@ -239,7 +238,7 @@ class EngineMonitor:
         history, drops, reference = self.history, self._drops(), self._assumptions.reference
         return EngineSnapshot(
             totals=history.totals(),
-            broken=self._broken,
+            broken=self._checks.broken,
             windows=() if gone else self._present(),
             latencies={} if gone else history.latencies(),
             reported=None if gone else history.sample,
@@ -275,7 +274,7 @@ class EngineMonitor:
         return EvaluationInputs(
             assumptions=self._assumptions,
             latencies=history.latencies(),
-            broken=self._broken,
+            broken=self._checks.broken,
             speculates=history.speculates,
             undecided=history.is_undecided,
             drafted_before=history.drafts_in_process > 0,
@@ -342,13 +341,3 @@ class EngineMonitor:
             )
         self._forget(conclusion)
         return events
-
-    def _check(self, counts: Counts) -> list[Event]:
-        """Return the checks that break or hold again, by two successive polls: one page can be torn."""
-        broken = broken_checks(counts, self.history.tokens)
-        confirmed = broken & self._suspected
-        if self.history.alternates:
-            confirmed |= {Check.ONE_SERVER}
-        changed = confirmed ^ self._broken
-        self._suspected, self._broken = broken, confirmed
-        return [check_event(check, counts, broken=check in confirmed) for check in sorted(changed)]
