@@ -92,6 +92,13 @@ class ContradictoryAnswers(Answers):
         return b"".join(line for line in lines if b'position="1"' not in line)
 
 
+class AnswersOfAnother(Answers):
+    """It is another program, whose page has no engine."""
+
+    def page(self, path: str, query: str) -> bytes:
+        return b"# TYPE go_goroutines gauge\ngo_goroutines 33\n"
+
+
 class NoMoreAnswers(Answers):
     """After some minutes one never comes, and the exporter, as it never should, waits for it for ever."""
 

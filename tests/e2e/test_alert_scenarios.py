@@ -20,6 +20,7 @@ import yaml
 
 from tests.e2e.faster_clock import (
     SCRAPED,
+    AnswersOfAnother,
     ContradictoryAnswers,
     NoMoreAnswers,
     Run,
@@ -336,6 +337,10 @@ CASES = {
             Fires("SpecDecodeTargetDown", 25, "never", over=31),
         ),
         since=5,
+    ),
+    "an address of another program": Case(
+        (Run((Server("prometheus", "steady", SMALL, EAGLE, AnswersOfAnother),), minutes=10),),
+        (Fires("SpecDecodeTargetWithoutEngine", 7, "prometheus"),),
     ),
     "one address for several servers": Case(
         (Run((Server("balancer", "steady", SMALL, EAGLE, behind=2),), minutes=20),),

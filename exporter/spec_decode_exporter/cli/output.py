@@ -6,17 +6,21 @@ import os
 import sys
 from io import TextIOWrapper
 
-from spec_decode_exporter.core.user_errors import UsageError
+from spec_decode_exporter.core.user_errors import ExporterError
+
+
+class NoOutputError(ExporterError):
+    """There is no standard output."""
 
 
 def require_stdout(noun: str) -> None:
     """Check that there is a standard output for ``noun``, and let it accept any character.
 
     Raises:
-        UsageError: It is closed, as by ``>&-`` of a shell.
+        NoOutputError: It is closed, as by ``>&-`` of a shell.
     """
     if sys.stdout is None:
-        raise UsageError(f"there is no standard output to write the {noun} to")
+        raise NoOutputError(f"there is no standard output to write the {noun} to")
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
