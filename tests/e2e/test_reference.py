@@ -39,7 +39,7 @@ def reference(e2e, start, tmp_path):
     return reference
 
 
-def test_a_change_that_costs_acceptance_ends_with_2_and_none_with_0(reference, tmp_path):
+def test_a_change_that_costs_acceptance_ends_with_4_and_none_with_0(reference, tmp_path):
     (tmp_path / "worse.yml").write_text(WORSE)
     saved = reference("save", scenario="steady", seed=1)
     assert (saved.returncode, saved.stderr) == (0, "measuring 1 server for 10s …\n")
