@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import inspect
+import time
 from itertools import count
 from pathlib import Path
 
@@ -112,13 +113,16 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-async def until(condition, turns: int = 50_000) -> None:
-    """Run the event loop with its real sockets until the condition is true."""
-    for _ in range(turns):
-        if condition():
-            return
+async def until(condition, seconds: float = 60.0) -> None:
+    """Run the event loop, with its real sockets and threads, until the condition is true.
+
+    The limit is in real seconds: a busy machine runs many turns before a thread gets its turn.
+    """
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError("the condition never became true")
         await asyncio.sleep(0)
-    raise AssertionError("the condition never became true")
 
 
 @pytest.fixture(name="until")

@@ -104,6 +104,13 @@ async def polled(server, clock, until, times):
         await clock.advance(0.0, turns=200)
 
 
+async def minutes_until(clock, condition):
+    """Let minutes pass until the condition is true: the state is saved by a thread, once a minute."""
+    async with asyncio.timeout(60):
+        while not condition():
+            await clock.advance(60.0)
+
+
 async def test_polled_counters_are_served(service, server, clock, until):
     await polled(server, clock, until, 4)
     found = await samples(service)
@@ -287,9 +294,7 @@ class TestLearnedState:
         await polled(server, clock, until, 2)
         monkeypatch.setattr(TargetMonitor, "remember", None)
         with capture_logs() as logs:
-            for _ in range(3):
-                await clock.advance(60.0, turns=500)
-            await until(remembering.exists)
+            await minutes_until(clock, remembering.exists)
         assert [(one["part"], one["target"]) for one in logs if one["event"] == "internal_error"] == [
             ("saving", "one")
         ]
@@ -298,14 +303,18 @@ class TestLearnedState:
         self, remembering, service, server, clock, until, monkeypatch
     ):
         await polled(server, clock, until, 2)
+        attempts = []
+
+        def fail(file, data):
+            attempts.append(file)
+            raise RuntimeError
+
         with monkeypatch.context() as patch, capture_logs() as logs:
-            patch.setattr(StateFile, "save", None)
-            for _ in range(3):
-                await clock.advance(60.0, turns=500)
+            patch.setattr(StateFile, "save", fail)
+            await minutes_until(clock, lambda: len(attempts) >= 3)
         assert [entry["event"] for entry in logs].count("saving_failed") == 1
         assert not remembering.exists()
-        await clock.advance(60.0)
-        await until(remembering.exists)
+        await minutes_until(clock, remembering.exists)
 
     async def test_is_written_by_one_writer_at_a_time_also_at_the_end(
         self, remembering, service, server, clock, until, monkeypatch

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import sys
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
 from pydantic import ValidationError
 
-from spec_decode_exporter.cli.embedded_simulation import simulated
-from spec_decode_exporter.cli.event_loop import DetachedThreadPool, run_loop
+from spec_decode_exporter.cli.event_loop import run_loop
 from spec_decode_exporter.cli.exporter_access import (
     MAX_BODY,
     MAX_VALUES,
     ExporterAccess,
     read_result,
 )
-from spec_decode_exporter.cli.flag_values import duration
 from spec_decode_exporter.cli.flags import Flags
-from spec_decode_exporter.cli.observe_config import add_settings, read_config
+from spec_decode_exporter.cli.measurement import configured_servers, measurement_time
+from spec_decode_exporter.cli.observe_config import add_settings
 from spec_decode_exporter.cli.output import require_stdout, write_stdout
-from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core.bounded_file import read_bounded
 from spec_decode_exporter.core.bounded_json import TooManyValuesError, check_values
 from spec_decode_exporter.core.clock import SystemClock
 from spec_decode_exporter.core.log import configure_log
-from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.core.user_errors import ExporterError, UsageError
 from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.observe.session import watch
@@ -48,8 +43,6 @@ exit status:
   2  the command line is wrong
   3  the setting of an engine is unknown, or none speculates
 """
-_MIN_SECONDS: Final = 5.0
-_MAX_SECONDS: Final = 86_400.0
 
 EXPORTER: Final = ExporterAccess("exporter", "api/v1/snapshot")
 """The exporter whose engines are asked about."""
@@ -86,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         "--for",
         dest="seconds",
         metavar="DURATION",
-        type=_length,
+        type=measurement_time,
         default=60.0,
         help="time to observe servers (default: 1m)",
     )
@@ -158,23 +151,5 @@ def _view(arguments: argparse.Namespace) -> SnapshotView:
 
 
 async def _observed(arguments: argparse.Namespace) -> SnapshotView:
-    asyncio.get_running_loop().set_default_executor(DetachedThreadPool())
-    async with AsyncExitStack() as stack:
-        if arguments.simulate:
-            embedded = await stack.enter_async_context(simulated(arguments.simulate))
-            arguments.simulated = embedded.target
-        config = read_config(arguments, os.environ)
-        servers = plural(len(config.targets), "server")
-        print(  # noqa: T201
-            f"observing {servers} for {format_duration(arguments.seconds)} …", file=sys.stderr, flush=True
-        )
+    async with configured_servers(arguments, "observing") as config:
         return (await watch(config, arguments.seconds, SystemClock())).view()
-
-
-def _length(text: str) -> float:
-    seconds = duration(text)
-    if not _MIN_SECONDS <= seconds <= _MAX_SECONDS:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not between {format_duration(_MIN_SECONDS)} and {format_duration(_MAX_SECONDS)}"
-        )
-    return seconds

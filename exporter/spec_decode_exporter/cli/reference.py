@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
-from spec_decode_exporter.cli.embedded_simulation import simulated
-from spec_decode_exporter.cli.event_loop import DetachedThreadPool, run_loop
-from spec_decode_exporter.cli.flag_values import duration
+from spec_decode_exporter.cli.event_loop import run_loop
 from spec_decode_exporter.cli.flags import Flags
-from spec_decode_exporter.cli.observe_config import add_settings, read_config
+from spec_decode_exporter.cli.measurement import configured_servers, measurement_time
+from spec_decode_exporter.cli.observe_config import add_settings
 from spec_decode_exporter.cli.output import write_stdout
-from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.log import configure_log
-from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.exit_status import COMPARISON, ExitStatus
 from spec_decode_exporter.reports.markdown import markdown_report
@@ -32,9 +27,6 @@ from spec_decode_exporter.reports.reference_document import ReferenceDocument
 from spec_decode_exporter.reports.reference_file import ReferenceFileError, check_free, read, write
 from spec_decode_exporter.reports.terminal import TerminalStyle, terminal_style
 from spec_decode_exporter.reports.terminal_report import text_report
-
-MIN_SECONDS: Final = 5.0
-MAX_SECONDS: Final = 86_400.0
 
 FORMATS: Final[Mapping[str, Callable[[Compared, TerminalStyle], str]]] = {
     "text": lambda comparison, style: text_report(report(comparison), style),
@@ -93,7 +85,7 @@ def _add_common(parser: argparse.ArgumentParser, file: str, environ: Mapping[str
     parser.add_argument(
         "--for",
         dest="seconds",
-        type=_length,
+        type=measurement_time,
         default=300.0,
         metavar="DURATION",
         help="length of the measurement (default: 5m)",
@@ -135,16 +127,7 @@ def _measure(arguments: argparse.Namespace) -> ReferenceDocument:
 
 
 async def _measured(arguments: argparse.Namespace, clock: Clock) -> ReferenceDocument:
-    asyncio.get_running_loop().set_default_executor(DetachedThreadPool())
-    async with AsyncExitStack() as stack:
-        if arguments.simulate:
-            embedded = await stack.enter_async_context(simulated(arguments.simulate))
-            arguments.simulated = embedded.target
-        config = read_config(arguments, os.environ)
-        servers = plural(len(config.targets), "server")
-        print(  # noqa: T201
-            f"measuring {servers} for {format_duration(arguments.seconds)} …", file=sys.stderr, flush=True
-        )
+    async with configured_servers(arguments, "measuring") as config:
         return await take(config, arguments.seconds, clock)
 
 
@@ -154,15 +137,6 @@ def _summary(document: ReferenceDocument) -> str:
         + ("nothing" if model.acceptance_ratio is None else f"{model.acceptance_ratio * 100:.1f} %")
         for model in document.models
     )
-
-
-def _length(text: str) -> float:
-    seconds = duration(text)
-    if not MIN_SECONDS <= seconds <= MAX_SECONDS:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not between {format_duration(MIN_SECONDS)} and {format_duration(MAX_SECONDS)}"
-        )
-    return seconds
 
 
 def _points(text: str) -> float:

@@ -29,6 +29,11 @@ async def test_every_page_is_html_with_the_headers_of_the_exporter_s_page(client
         assert "<script" not in await answer.text()
 
 
+async def test_the_path_without_its_last_slash_leads_to_the_index_behind_any_proxy(client):
+    answer = await client.get("/docs", allow_redirects=False)
+    assert (answer.status, answer.headers["Location"]) == (301, "docs/")
+
+
 async def test_every_link_and_anchor_within_the_documentation_leads_somewhere(client):
     pages = {path: await (await client.get(path)).text() for path in DOCUMENTS}
     broken = []

@@ -90,6 +90,7 @@ def test_an_engine_has_its_own_events_and_those_of_its_target():
 
 def test_an_empty_list_of_events_has_a_text():
     assert "No events since" in event_list.recent_events([], 0.0)
+    assert "No other events." in event_list.recent_events([], 0.0, empty="No other events.")
     assert "No recent events of this engine." in event_list.engine_events([], "e", 0.0)
 
 

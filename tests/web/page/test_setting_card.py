@@ -15,6 +15,7 @@ from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
+from spec_decode_exporter.views.models import SettingView
 from spec_decode_exporter.views.setting_view import setting_view
 from spec_decode_exporter.web.page.setting_card import setting_content
 
@@ -52,6 +53,18 @@ def test_the_speed_is_shown_by_load_with_the_reasons_against_the_schedule(card):
     assert content.count("<tr") == 3
     assert "1 to 7" in content
     assert "with data parallelism vLLM ignores the schedule" in content
+
+
+def test_the_table_scrolls_on_a_narrow_screen(card):
+    assert '<div class="scrolls" tabindex="0" role="group" aria-label="Speed by load"><table' in card(BY_LOAD)
+
+
+def test_the_advice_above_the_card_is_not_repeated():
+    setting = SettingView.model_construct(
+        tokens=0, text="Switch it off.", speculative_config="", bands=(), obstacles=(), measure=""
+    )
+    assert "Switch it off." in setting_content(setting)
+    assert "Switch it off." not in setting_content(setting, "Switch it off.")
 
 
 def test_an_unknown_draft_model_shows_the_keys_to_change(card):

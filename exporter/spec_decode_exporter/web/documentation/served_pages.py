@@ -10,13 +10,13 @@ from importlib.resources.abc import Traversable
 from string import Template
 from typing import TYPE_CHECKING, Final
 
+from aiohttp import web
+
 from spec_decode_exporter.web.page.handlers import html_response
 from spec_decode_exporter.web.state import STATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from aiohttp import web
 
 ROOT: Final = "/docs/"
 _FOLDER: Final = files("spec_decode_exporter.web.documentation")
@@ -37,6 +37,11 @@ DOCUMENTS: Final = {
     for path in sorted(_paths(_FOLDER.joinpath("pages")))
 }
 """Name of each document in the package, by the path at which it is served."""
+
+
+async def to_index(_: web.Request) -> web.Response:
+    """Lead a path without its last slash to the index; relative, as a proxy may add a prefix."""
+    raise web.HTTPMovedPermanently(ROOT.removeprefix("/"))
 
 
 async def documentation(request: web.Request) -> web.Response:

@@ -60,7 +60,7 @@ def _findings(findings: Iterable[FindingView]) -> Iterator[Markup]:
 
 
 def _setting(view: EngineView) -> Iterator[Markup]:
-    content = setting_content(view.setting)
+    content = setting_content(view.setting, view.recommendation_text)
     if content is not None:
         yield _card("Setting", content, "wide")
 

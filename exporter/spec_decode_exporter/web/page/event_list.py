@@ -157,11 +157,13 @@ def engine_events(events: Iterable[EventView], engine: str, now: float) -> Marku
     return _listed((_item(row, now) for row in _selected(rows)), f"./api/v1/events?engine_id={engine}")
 
 
-def recent_events(events: Iterable[EventView], now: float) -> Markup:
-    """List the events of the fleet, the newest first."""
+def recent_events(
+    events: Iterable[EventView], now: float, empty: str = "No events since the exporter started."
+) -> Markup:
+    """List the events of the fleet, the newest first; ``empty`` is the text if there are none."""
     rows = _grouped(events)
     if not rows:
-        return tag("p", "No events since the exporter started.", class_="empty")
+        return tag("p", empty, class_="empty")
     return _listed((_item(row, now, _subject(row)) for row in _selected(rows)), "./api/v1/events")
 
 

@@ -11,7 +11,7 @@ from spec_decode_exporter.analysis.experiments.comparability import Condition
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.views.experiment_models import ArmView, ArmWindowView, ExperimentView
 from spec_decode_exporter.views.window_models import Estimated
-from spec_decode_exporter.web.page.markup import Markup, joined, name, tag
+from spec_decode_exporter.web.page.markup import Markup, joined, name, scrollable, tag
 from spec_decode_exporter.web.page.page_numbers import NOTHING, between, duration, number, plain, times, whole
 from spec_decode_exporter.web.page.words import NOT_SHOWN
 
@@ -48,12 +48,15 @@ def _experiment(view: ExperimentView) -> Markup:
     )
     rows = (_arm(arm, view.baseline) for arm in view.arms)
     table = tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="targets")
-    wide = tag(
-        "div", table, class_="scrolls", tabindex=0, role="group", aria_label=f"Arms of {view.experiment}"
-    )
     scope = joined(("speed-up over ", name(view.baseline), f", {_longest(view.arms[0]).window}"))
     title = tag("h3", name(view.experiment), " ", tag("small", scope))
-    return tag("div", title, wide, _outcome(view), data_key=view.experiment)
+    return tag(
+        "div",
+        title,
+        scrollable(table, f"Arms of {view.experiment}"),
+        _outcome(view),
+        data_key=view.experiment,
+    )
 
 
 def _longest(arm: ArmView) -> ArmWindowView:

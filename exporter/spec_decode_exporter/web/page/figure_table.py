@@ -12,7 +12,7 @@ from spec_decode_exporter.figures.terms import CounterTerm
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.views.models import CountsView, EndToEndView, EngineView, Estimated, WindowView
 from spec_decode_exporter.views.verdict_text import BASES
-from spec_decode_exporter.web.page.markup import Markup, joined, tag
+from spec_decode_exporter.web.page.markup import Markup, joined, scrollable, tag
 from spec_decode_exporter.web.page.page_numbers import (
     Format,
     between,
@@ -58,12 +58,9 @@ def figures(view: EngineView) -> Markup:
     if view.windows:
         heads = (tag("th", _window_head(each), scope="col", class_="number") for each in view.windows)
         top = tag("thead", tag("tr", tag("th", "Figure", scope="col"), *heads))
-        parts.insert(0, _wide(tag("table", top, tag("tbody", *_rows(view)), class_="figures-table")))
+        table = tag("table", top, tag("tbody", *_rows(view)), class_="figures-table")
+        parts.insert(0, scrollable(table, "Every number"))
     return joined(parts)
-
-
-def _wide(table: Markup) -> Markup:
-    return tag("div", table, class_="scrolls", tabindex=0, role="group", aria_label="Every number")
 
 
 def _window_head(window: WindowView) -> Markup:

@@ -45,6 +45,11 @@ def name(value: str) -> Markup:
     return tag("bdi", value)
 
 
+def scrollable(table: Markup, label: str) -> Markup:
+    """Return a table that scrolls sideways on a narrow screen, by keyboard too; ``label`` names it."""
+    return tag("div", table, class_="scrolls", tabindex=0, role="group", aria_label=label)
+
+
 def _attribute(key: str, value: Value) -> str:
     if value is None or value is False:
         return ""

@@ -149,9 +149,10 @@ def _other_events(rows: _Rows, page: PageData) -> Markup:
     """List the events of the fleet, but for those that the panels of open engines show."""
     opened = [each.engine.view for each in rows.shown if each.engine.view.id in rows.query.opened]
     elsewhere = {event.id for view in opened for event in page.events_of(view.id, view.target)}
-    listed = recent_events([event for event in page.events if event.id not in elsewhere], page.time)
     if not elsewhere:
-        return listed
+        return recent_events(page.events, page.time)
+    others = [event for event in page.events if event.id not in elsewhere]
+    listed = recent_events(others, page.time, empty="No other events.")
     return joined((listed, tag("p", "Events of an open engine are in its panel.", class_="note")))
 
 

@@ -6,21 +6,25 @@ import shlex
 from collections.abc import Iterator
 
 from spec_decode_exporter.views.models import LoadBandView, SettingView
-from spec_decode_exporter.web.page.markup import Markup, joined, tag
+from spec_decode_exporter.web.page.markup import Markup, joined, scrollable, tag
 from spec_decode_exporter.web.page.page_numbers import number, times
 
 _HEADS = ("Running requests", "Draft tokens now", "Speed now", "Recommended", "Speed")
 
 
-def setting_content(setting: SettingView) -> Markup | None:
-    """Return the content of the card; None if there is nothing to set and nothing to measure."""
+def setting_content(setting: SettingView, advice: str = "") -> Markup | None:
+    """Return the content of the card; None if there is nothing to set and nothing to measure.
+
+    ``advice`` is the sentence that the page shows above the card; the card does not repeat it.
+    """
     if setting.tokens is None and not setting.measure:
         return None
-    return joined(_parts(setting))
+    return joined(_parts(setting, advice))
 
 
-def _parts(setting: SettingView) -> Iterator[Markup]:
-    yield tag("p", setting.text)
+def _parts(setting: SettingView, advice: str) -> Iterator[Markup]:
+    if setting.text != advice:
+        yield tag("p", setting.text)
     if setting.speculative_config:
         yield _flag(setting)
     if setting.bands:
@@ -51,7 +55,7 @@ def _flag(setting: SettingView) -> Markup:
 
 def _table(bands: tuple[LoadBandView, ...]) -> Markup:
     head = tag("thead", tag("tr", *(tag("th", each, scope="col", class_="number") for each in _HEADS)))
-    return tag("table", head, tag("tbody", *map(_row, bands)), class_="bands")
+    return scrollable(tag("table", head, tag("tbody", *map(_row, bands)), class_="bands"), "Speed by load")
 
 
 def _row(band: LoadBandView) -> Markup:

@@ -9,7 +9,7 @@ from typing import Final
 from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.scrape.poll_errors import NO_ENGINE_REMEDY
 from spec_decode_exporter.views.models import TargetView
-from spec_decode_exporter.web.page.markup import Markup, joined, name, tag
+from spec_decode_exporter.web.page.markup import Markup, joined, name, scrollable, tag
 from spec_decode_exporter.web.page.page_data import PageData
 from spec_decode_exporter.web.page.page_numbers import NOTHING, duration, moment, number, whole
 from spec_decode_exporter.web.page.words import NOT_SHOWN
@@ -46,7 +46,7 @@ def targets(page: PageData) -> Markup:
     head = tag("thead", tag("tr", *heads, role="row"), role="rowgroup")
     body = tag("tbody", *rows, role="rowgroup")
     table = tag("table", head, body, class_="targets", role="table", aria_labelledby="targets-title")
-    return tag("div", table, class_="scrolls", tabindex=0, role="group", aria_label="Table of targets")
+    return scrollable(table, "Table of targets")
 
 
 def summary(page: PageData) -> str:
