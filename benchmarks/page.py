@@ -66,17 +66,17 @@ def percentile(values: Sequence[float], share: float) -> float:
 async def refreshes(fleet: MovedFleet, opened: int, rounds: int) -> None:
     """Make the page's content again and again, as one viewer does."""
     state = fleet.state
-    await state.prepare()
-    ids = [one.view.id for one in page_data(state).engines if isinstance(one, ShownEngine)]
+    shown = page_data(state, await state.snapshot()).engines
+    ids = [one.view.id for one in shown if isinstance(one, ShownEngine)]
     query = PageQuery.read(MultiDict(("engine", one) for one in ids[:opened]))
     seconds, longest = [], []
     for _ in range(rounds):
         await fleet.advance(1)
-        await state.prepare()
+        snapshot = await state.snapshot()
         loop = Loop()
         watching = asyncio.create_task(loop.watch())
         begin = time.perf_counter()
-        page = page_data(state)
+        page = page_data(state, snapshot)
         text = (await content(query, page)).encode()
         seconds.append(time.perf_counter() - begin)
         await asyncio.sleep(0)

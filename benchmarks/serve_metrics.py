@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from math import inf
 from typing import Self
@@ -113,7 +113,7 @@ class Engines:
     def writer(self) -> SnapshotWriter:
         """Return the writer of what the exporter serves by default."""
         enabled = enabled_metrics(Metrics())
-        return SnapshotWriter(self.snapshot, lambda: enabled)
+        return SnapshotWriter(lambda: enabled)
 
     def collector(self) -> SnapshotCollector:
         """Return the same metrics as a collector of prometheus_client."""
@@ -174,14 +174,13 @@ class Blocks:
 
 
 def ours(targets: int) -> web.Application:
-    numbers = count()
+    engines, numbers = Engines(targets), count()
 
-    async def prepare() -> int:
+    async def taken() -> Snapshot:
         """Return another snapshot for each scrape, so that no two share a rendering."""
-        return next(numbers)
+        return replace(engines.snapshot(), number=next(numbers))
 
-    writers = [Engines(targets).writer()]
-    return create_app(plain_state(writers=writers, prepare=prepare))  # type: ignore[no-untyped-call]
+    return create_app(plain_state(writers=[engines.writer()], snapshot=taken))  # type: ignore[no-untyped-call]
 
 
 def theirs(targets: int) -> web.Application:

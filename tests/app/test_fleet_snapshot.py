@@ -39,7 +39,6 @@ async def test_events_during_a_snapshot_come_after_its_last_event(clock):
         clock,
         status=lambda: None,
     )
-    await overview.take()
-    taken = overview.snapshot()
+    taken = await overview.take()
     assert taken.last_event == "a1-1"
     assert [event.id for event in events.since(taken.last_event).events] == ["a1-2"]

@@ -504,9 +504,9 @@ async def test_only_allowed_hosts_are_served(file, clock):
 
 async def test_scrapes_of_a_second_share_a_snapshot_and_a_reload_ends_it(service, server, clock, until):
     await polled(server, clock, until, 2)
-    first = await service.prepare()
-    assert await service.prepare() == first
+    first = await service.snapshot()
+    assert await service.snapshot() is first
     await service.reload()
-    assert await service.prepare() == first + 1
+    assert (await service.snapshot()).number == first.number + 1
     await clock.advance(1.0)
-    assert await service.prepare() == first + 2
+    assert (await service.snapshot()).number == first.number + 2

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from weakref import ref
 
 import pytest
 
@@ -17,7 +18,9 @@ class Work:
 
     async def __call__(self):
         self.begun += 1
+        number = self.begun
         await self.going.acquire()
+        return number
 
 
 @pytest.fixture
@@ -174,3 +177,22 @@ async def test_close_cancels_all_calls(work, clock):
     await batched.close()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert all(task.cancelled() for task in tasks)
+
+
+async def test_a_result_is_freed_before_the_next_one_is_made(clock):
+    class Result:
+        """Something large."""
+
+    alive = []
+
+    async def work():
+        alive.append([reference() is not None for reference in results])
+        results.append(ref(result := Result()))
+        return result
+
+    results = []
+    flight = SingleFlight(work, clock.monotonic)
+    for _ in range(2):
+        await flight()
+        clock.now += SHARED_SECONDS
+    assert alive == [[], [False]]

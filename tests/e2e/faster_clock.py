@@ -260,13 +260,13 @@ async def _record(run: Run) -> Recording:
         service = Service(lambda: _next(configs), Options(addresses=()), clock)
         await service.start()
         await settle()
-        collector = SnapshotCollector(service.snapshots.snapshot, lambda: enabled_metrics(config.metrics))
+        enabled = enabled_metrics(config.metrics)
         for scrape in range(run.minutes * 60 // run.scrape):
             minute = scrape * run.scrape / 60
             if minute == run.mistake:
                 await _reload(service)
             await network.send(service)
-            await _scrape(recording, scrape, minute, service, collector)
+            await _scrape(recording, scrape, minute, service, enabled)
             await clock.advance(run.scrape, _TURNS)
         await service.close()
     return recording
@@ -287,7 +287,7 @@ async def _reload(service: Service) -> None:
 
 
 async def _scrape(
-    recording: Recording, scrape: int, minute: float, service: Service, collector: SnapshotCollector
+    recording: Recording, scrape: int, minute: float, service: Service, enabled: frozenset[str]
 ) -> None:
     run = recording.run
     if int(minute) in run.absent:
@@ -295,7 +295,7 @@ async def _scrape(
     recording.add(scrape, "up", {}, int(minute) not in run.down)
     if int(minute) in run.down:
         return
-    await service.prepare()
-    for family in collector.collect():
+    snapshot = await service.snapshot()
+    for family in SnapshotCollector(lambda: snapshot, lambda: enabled).collect():
         for sample in family.samples:
             recording.add(scrape, sample.name, sample.labels, sample.value)

@@ -19,6 +19,7 @@ from spec_decode_exporter.metrics.exposition import Exposition, same_page
 from spec_decode_exporter.metrics.library_writer import LibraryWriter
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.page_writer import PIECE_WORK, Piece, header
+from spec_decode_exporter.monitor.snapshot import Snapshot
 
 WRITERS = {
     Format.TEXT_0_0_4: write_text,
@@ -33,7 +34,7 @@ class Given:
     def __init__(self, *items):
         self.items = items
 
-    def pieces(self, _):
+    def pieces(self, _snapshot, _format):
         return self.collect()
 
     def collect(self):
@@ -58,7 +59,7 @@ def every_kind():
 
 
 async def page(writers, format_=Format.TEXT_0_0_4):
-    return b"".join([piece async for piece in Exposition(writers).render(format_)]).decode()
+    return b"".join([piece async for piece in Exposition(writers).render(Snapshot(), format_)]).decode()
 
 
 @pytest.mark.parametrize("format_", Format)
@@ -111,7 +112,7 @@ async def test_a_lasting_failure_is_logged_once_and_again_when_it_comes_back():
     with capture_logs() as logs:
         for items in ((ValueError("no"),), (ValueError("no"),), (), (ValueError("again"),)):
             failing.items = items
-            assert [text async for text in exposition.render(Format.TEXT_0_0_4)] == [b""]
+            assert [text async for text in exposition.render(Snapshot(), Format.TEXT_0_0_4)] == [b""]
     assert [(log["event"], log["source"], str(log["exc_info"])) for log in logs] == [
         ("metrics_left_out", "Given 1", "no"),
         ("metrics_left_out", "Given 1", "again"),

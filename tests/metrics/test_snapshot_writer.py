@@ -144,17 +144,6 @@ def test_the_engines_of_all_targets_are_in_one_family(busy):
     assert [sample.labels["engine"] for sample in drafts.samples] == ["0", "1"]
 
 
-def test_all_families_are_from_one_moment(busy):
-    asked = []
-
-    def snapshot():
-        asked.append(1)
-        return Snapshot([(LABELS, busy)])
-
-    list(SnapshotWriter(snapshot, lambda: NAMES).pieces(Format.TEXT_0_0_4))
-    assert len(asked) == 1
-
-
 class TestSwitches:
     DEFAULT = frozenset(metric.name for metric in CATALOGUE if metric.default)
 
@@ -225,9 +214,9 @@ class TestFailures:
         return failing
 
     def test_a_failing_metric_is_omitted_alone_and_logged_once(self, fragile, recorded):
-        writer = SnapshotWriter(lambda: recorded, lambda: NAMES)
+        writer = SnapshotWriter(lambda: NAMES)
         with capture_logs() as logs:
-            pages = [{family.name for family in families_by(writer)} for _ in range(3)]
+            pages = [{family.name for family in families_by(writer, recorded)} for _ in range(3)]
         assert pages[0] == pages[1] == pages[2]
         assert "spec_decode_acceptance_length_tokens" not in pages[0]
         assert {"spec_decode_drafts", "spec_decode_consistent", "spec_decode_exporter_build"} & pages[0]
@@ -237,23 +226,23 @@ class TestFailures:
 
     def test_it_recovers_and_a_failure_a_minute_later_is_logged_again(self, fragile, recorded, clock):
         errors = InternalErrors(clock.monotonic)
-        writer = SnapshotWriter(lambda: recorded, lambda: NAMES, errors)
+        writer = SnapshotWriter(lambda: NAMES, errors)
         with capture_logs() as logs:
-            list(families_by(writer))
+            list(families_by(writer, recorded))
             fragile.clear()
             clock.now += RECOVERED_AFTER + 1
-            names = {family.name for family in families_by(writer)}
+            names = {family.name for family in families_by(writer, recorded)}
             fragile.append(True)
-            list(families_by(writer))
+            list(families_by(writer, recorded))
         assert "spec_decode_acceptance_length_tokens" in names
         assert [log["event"] for log in logs] == ["internal_error", "internal_error_ended", "internal_error"]
 
     def test_an_engine_that_a_metric_cannot_read_is_omitted_alone(self, busy, recorded):
         broken = replace(busy, totals=None)
         snapshot = Snapshot([(LABELS, broken), (LABELS | {"engine": "1"}, busy)])
-        writer = SnapshotWriter(lambda: snapshot, lambda: NAMES)
+        writer = SnapshotWriter(lambda: NAMES)
         with capture_logs() as logs:
-            pages = [{family.name: family for family in families_by(writer)} for _ in range(3)]
+            pages = [{family.name: family for family in families_by(writer, snapshot)} for _ in range(3)]
         drafts, ratio = pages[-1]["spec_decode_drafts"], pages[-1]["spec_decode_draft_acceptance_ratio"]
         assert {sample.labels["engine"] for sample in drafts.samples} == {"1"}
         assert {sample.labels["engine"] for sample in ratio.samples} == {"0", "1"}
@@ -278,8 +267,8 @@ class TestFailures:
 
 def test_a_large_family_is_written_in_pieces_with_one_header(busy):
     engines = [(LABELS | {"engine": str(number)}, busy) for number in range(3 * PIECE_WORK)]
-    writer = SnapshotWriter(lambda: Snapshot(engines), lambda: frozenset({"spec_decode_drafts_total"}))
-    pieces = list(writer.pieces(Format.TEXT_0_0_4))
+    writer = SnapshotWriter(lambda: frozenset({"spec_decode_drafts_total"}))
+    pieces = list(writer.pieces(Snapshot(engines), Format.TEXT_0_0_4))
     assert len(pieces) > 3
     assert max(piece.work for piece in pieces) < 2 * PIECE_WORK
     text = "".join(piece.text for piece in pieces)

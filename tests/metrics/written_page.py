@@ -15,13 +15,13 @@ _LABELS = {metric.family: metric.labels for metric in CATALOGUE}
 
 async def page_of(snapshot, enabled=NAMES, format_=Format.TEXT_0_0_4):
     """Return the page of a snapshot."""
-    writer = SnapshotWriter(lambda: snapshot, lambda: enabled)
-    return b"".join([piece async for piece in Exposition([writer]).render(format_)]).decode()
+    writer = SnapshotWriter(lambda: enabled)
+    return b"".join([piece async for piece in Exposition([writer]).render(snapshot, format_)]).decode()
 
 
-def families_by(writer):
+def families_by(writer, snapshot):
     """Return the families that a writer writes, as prometheus_client's parser reads them."""
-    text = "".join(piece.text for piece in writer.pieces(Format.OPENMETRICS_1_0_0))
+    text = "".join(piece.text for piece in writer.pieces(snapshot, Format.OPENMETRICS_1_0_0))
     families = list(text_string_to_metric_families(f"{text}# EOF\n"))
     for family in families:
         family.samples = [_own_labels_last(family.name, sample) for sample in family.samples]
@@ -30,7 +30,7 @@ def families_by(writer):
 
 def families_of(snapshot, enabled=NAMES):
     """Return the families on the page of a snapshot."""
-    return families_by(SnapshotWriter(lambda: snapshot, lambda: enabled))
+    return families_by(SnapshotWriter(lambda: enabled), snapshot)
 
 
 def _own_labels_last(family, sample):

@@ -586,6 +586,17 @@ async def test_a_restart_of_the_exporter_before_the_second_poll_loses_nothing(wa
     assert kept >= learned["drops"]["sudden"]["baseline"]["drafts"] > 0
 
 
+async def test_an_engine_that_is_evicted_continues_with_what_it_learned(watch, clock, server):
+    server.engines = {("m", "0"): 0, ("m", "1"): 0}
+    await polls(watch, clock, 100)
+    learned = watch._engines.monitors["m", "1"].learned()
+    del server.engines["m", "1"]
+    await clock.advance(EVICTED_AFTER + 1)
+    await polls(watch, clock, 2)
+    assert watch._remembered.known(EngineKey("one", "m", "1")) == learned
+    assert watch._remembered.known(EngineKey("one", "m", "0")) is None  # still monitored
+
+
 async def test_an_engine_that_never_drafted_is_not_saved(watch, clock, server):
     page = server.page
     server.page = lambda: page().replace("spec_decode", "other")

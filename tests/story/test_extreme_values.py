@@ -232,8 +232,7 @@ class Chain:
         now, errors = self.clock.monotonic(), self.errors
         members = [one for watch in self.fleet for one in watch.members(now)]
         await self.experiments.compare(members, CONFIG.windows, now)
-        await self.overview.take()
-        taken = self.overview.snapshot()
+        taken = await self.overview.take()
         await _check_metrics(taken, errors)
         _check_json(snapshot_view(taken, self.clock.wall(), "1").model_dump_json())
         for group in grouped(taken.engines, ["model_name"]):
@@ -264,12 +263,11 @@ class Chain:
         state = SimpleNamespace(
             now=self.clock.wall,
             monotonic=self.clock.monotonic,
-            snapshot=self.overview.snapshot,
             targets=self.overview.targets,
             events=self.events,
             errors=self.errors,
         )
-        html = str(await content(PageQuery("", opened), page_data(state)))
+        html = str(await content(PageQuery("", opened), page_data(state, taken)))
         assert "Cannot be shown" not in html
         for word in ('"nan"', '"inf"', '"-inf"', ">nan", ">inf", "NaN", "Infinity"):
             assert word not in html, word
@@ -294,8 +292,8 @@ class Chain:
 
 
 async def _check_metrics(taken, errors):
-    writer = SnapshotWriter(lambda: taken, lambda: NAMES, errors)
-    pieces = [piece async for piece in Exposition([writer]).render(Format.OPENMETRICS_1_0_0)]
+    writer = SnapshotWriter(lambda: NAMES, errors)
+    pieces = [piece async for piece in Exposition([writer]).render(taken, Format.OPENMETRICS_1_0_0)]
     for family in text_string_to_metric_families(b"".join(pieces).decode()):
         for sample in family.samples:
             assert isfinite(sample.value), sample

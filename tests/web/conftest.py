@@ -15,7 +15,7 @@ class Gauges:
     def __init__(self, series):
         self.series = series
 
-    def pieces(self, format_):
+    def pieces(self, _, format_):
         yield Piece(header("spec_decode_gauge", "Some gauge.", "gauge", format_), 1)
         for begin in range(0, self.series, PIECE_WORK):
             numbers = range(begin, min(begin + PIECE_WORK, self.series))
@@ -23,8 +23,8 @@ class Gauges:
             yield Piece("".join(lines), len(lines))
 
 
-async def prepare_nothing():
-    return 1
+async def no_engines():
+    return Snapshot(number=1)
 
 
 def plain_state(series=1, **overrides):
@@ -33,8 +33,7 @@ def plain_state(series=1, **overrides):
         "version": "1.2.3",
         "now": lambda: 1_790_000_000.0,
         "monotonic": lambda: 1_000.0,
-        "prepare": prepare_nothing,
-        "snapshot": Snapshot,
+        "snapshot": no_engines,
         "writers": [Gauges(series)],
         "labels": lambda: ["target", "model_name", "engine"],
         "windows": lambda: ["30s", "5m"],

@@ -8,6 +8,7 @@ import pytest
 
 from spec_decode_exporter.metrics.exposition import Exposition
 from spec_decode_exporter.metrics.negotiation import Format
+from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.web import metrics_page as module
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.metrics_page import METRICS, SharedPage
@@ -23,9 +24,9 @@ class Counted(Exposition):
         super().__init__([Gauges(series)])
         self.rendered = []
 
-    async def render(self, format_):
+    async def render(self, snapshot, format_):
         self.rendered.append(format_)
-        async for piece in super().render(format_):
+        async for piece in super().render(snapshot, format_):
             yield piece
 
 
@@ -44,10 +45,10 @@ def client_of(aiohttp_client, make_state):
     async def make(exposition, numbers=(1,)):
         remaining = list(numbers)
 
-        async def prepare():
-            return remaining.pop(0) if len(remaining) > 1 else remaining[0]
+        async def taken():
+            return Snapshot(number=remaining.pop(0) if len(remaining) > 1 else remaining[0])
 
-        app = create_app(make_state(prepare=prepare))
+        app = create_app(make_state(snapshot=taken))
         app[METRICS] = SharedPage(exposition)
         return await aiohttp_client(app, auto_decompress=False, skip_auto_headers=["Accept-Encoding"])
 
@@ -74,8 +75,8 @@ async def test_a_request_that_waits_gets_the_newer_snapshot():
     """Requests that wait for successive renderings must share the newest one."""
     exposition = Counted()
     shared = SharedPage(exposition)
-    for snapshot in (1, 2, 1, 2, 1):
-        await shared.rendering(snapshot, Format.TEXT_0_0_4, gzip=False)
+    for number in (1, 2, 1, 2, 1):
+        await shared.rendering(Snapshot(number=number), Format.TEXT_0_0_4, gzip=False)
     assert len(exposition.rendered) == 2
 
 
@@ -102,7 +103,7 @@ async def test_formats_share_a_rendering_only_if_their_bytes_are_equal(client_of
 async def test_a_rendering_expires(monkeypatch, until):
     monkeypatch.setattr(module, "SHARED_SECONDS", 0)
     shared = SharedPage(Counted())
-    await shared.rendering(1, Format.TEXT_0_0_4, gzip=False)
+    await shared.rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)
     await until(lambda: not shared.alive)
 
 
@@ -110,27 +111,27 @@ async def test_a_failed_rendering_is_repeated_for_the_next_request():
     exposition = Counted()
     render, failing = exposition.render, [ValueError("once")]
 
-    async def fails_once(format_):
+    async def fails_once(snapshot, format_):
         if failing:
             raise failing.pop()
-        async for piece in render(format_):
+        async for piece in render(snapshot, format_):
             yield piece
 
     exposition.render = fails_once
     shared = SharedPage(exposition)
     with pytest.raises(ValueError, match="once"):
-        await shared.rendering(1, Format.TEXT_0_0_4, gzip=False)
-    assert (await shared.rendering(1, Format.TEXT_0_0_4, gzip=False)).size
+        await shared.rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)
+    assert (await shared.rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)).size
 
 
 async def test_above_the_limit_the_oldest_unread_rendering_is_aborted():
     """A slow client with a request every second takes at most the limit."""
-    size = (await SharedPage(Counted()).rendering(1, Format.TEXT_0_0_4, gzip=False)).size
+    size = (await SharedPage(Counted()).rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)).size
     shared = SharedPage(Counted(), max_bytes=3 * size)
     transports = []
     with ExitStack() as reading:
-        for snapshot in range(6):
-            rendering = await shared.rendering(snapshot, Format.TEXT_0_0_4, gzip=False)
+        for number in range(6):
+            rendering = await shared.rendering(Snapshot(number=number), Format.TEXT_0_0_4, gzip=False)
             transports.append(Transport())
             reading.enter_context(rendering.read_by(transports[-1]))
             assert sum(one.size for one in shared.alive) <= 3 * size
@@ -138,12 +139,14 @@ async def test_above_the_limit_the_oldest_unread_rendering_is_aborted():
 
 
 async def test_renderings_that_were_read_do_not_count_towards_the_limit():
-    size = (await SharedPage(Counted()).rendering(1, Format.TEXT_0_0_4, gzip=False)).size
+    size = (await SharedPage(Counted()).rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)).size
     shared = SharedPage(Counted(), max_bytes=3 * size)
     slow = Transport()
-    with (await shared.rendering(0, Format.TEXT_0_0_4, gzip=False)).read_by(slow):
-        for snapshot in range(1, 20):
-            with (await shared.rendering(snapshot, Format.TEXT_0_0_4, gzip=False)).read_by(Transport()):
+    with (await shared.rendering(Snapshot(), Format.TEXT_0_0_4, gzip=False)).read_by(slow):
+        for number in range(1, 20):
+            with (await shared.rendering(Snapshot(number=number), Format.TEXT_0_0_4, gzip=False)).read_by(
+                Transport()
+            ):
                 pass
     assert not slow.aborted
 

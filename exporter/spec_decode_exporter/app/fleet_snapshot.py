@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import count
 
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core.clock import Clock
@@ -16,7 +17,6 @@ from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.monitor.target_status import ExporterStatus
-from spec_decode_exporter.requests.request_findings import RequestFindings
 from spec_decode_exporter.views.history import Histories
 from spec_decode_exporter.views.models import TargetView
 from spec_decode_exporter.views.target_view import target_view
@@ -43,13 +43,9 @@ class FleetSnapshots:
         self._events = events
         self._clock = clock
         self._status = status
-        self._newest = Snapshot()
+        self._numbers = count(1)
 
-    def snapshot(self) -> Snapshot:
-        """Return the newest snapshot; all its parts are of one moment."""
-        return self._newest
-
-    async def take(self) -> None:
+    async def take(self) -> Snapshot:
         """Take a snapshot of the fleet.
 
         It yields to the event loop after each engine: evaluating a thousand engines takes a second. All
@@ -64,13 +60,14 @@ class FleetSnapshots:
         names = self._own_labels()
         # All series of a metric have the same label names; a target without such a label has it empty.
         empty = dict.fromkeys(names, "")
-        self._newest = Snapshot(
+        return Snapshot(
             [({**empty, **labels}, snapshot) for labels, snapshot in engines],
             list(self._fleet.each("targets", lambda each: ({**empty, **each.labels}, each.status()))),
             list(self._errors.each("exporter", [self._status], lambda _: {}, lambda status: ({}, status()))),
             list(self._experiments.findings()),
             last_event,
             requests,
+            next(self._numbers),
         )
 
     def labels(self) -> list[str]:
@@ -80,10 +77,6 @@ class FleetSnapshots:
     def windows(self) -> list[str]:
         """Return the configured windows, as in the label ``window``."""
         return [format_duration(length) for length in self._fleet.config.windows]
-
-    def requests(self) -> RequestFindings:
-        """Return the findings of single requests, taken with the snapshot."""
-        return self._newest.requests
 
     def receiver(self) -> RequestReceiver | None:
         """Return the receiver of single requests; None if the configuration disables it."""

@@ -35,6 +35,7 @@ from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.persistence.persister import StatePersister
 from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver
+from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.monitor.summary_log import SummaryLog
 from spec_decode_exporter.monitor.target_status import ExporterStatus
 from spec_decode_exporter.web.application import create_app
@@ -66,7 +67,7 @@ class Service:
         self._summary_interval: float | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._background = Background()
-        self._preparing = SingleFlight(self._prepare, clock.monotonic)
+        self._shared_snapshot = SingleFlight(self._take_snapshot, clock.monotonic)
         self._server: Server | None = None
         self._web = LiveWebConfig(options.web_config, clock) if options.web_config else None
         self._errors = errors = InternalErrors(clock.monotonic)
@@ -154,13 +155,13 @@ class Service:
         await self._discover()
         await self._summarise()
 
-    async def prepare(self) -> int:
-        """Take the snapshot that the pages show, once for all requests of a second; return its number."""
-        return await self._preparing()
+    async def snapshot(self) -> Snapshot:
+        """Take the snapshot that the pages show, once for all requests of a second."""
+        return await self._shared_snapshot()
 
     def forget_snapshot(self) -> None:
         """Take a new snapshot for the next request, whatever the time."""
-        self._preparing.forget()
+        self._shared_snapshot.forget()
 
     async def _save(self) -> None:
         await self._persister.save_for_ever(lambda: self._config.state.interval)
@@ -181,22 +182,20 @@ class Service:
     def _app_state(self) -> AppState:
         return AppState(
             writers=(
-                SnapshotWriter(self.snapshots.snapshot, lambda: self._enabled, self._errors),
+                SnapshotWriter(lambda: self._enabled, self._errors),
                 LibraryWriter(PROCESS_COLLECTOR),
                 LibraryWriter(PLATFORM_COLLECTOR),
             ),
             version=__version__,
             now=self._clock.wall,
             monotonic=self._clock.monotonic,
-            prepare=self.prepare,
-            snapshot=self.snapshots.snapshot,
+            snapshot=self.snapshot,
             labels=self.snapshots.labels,
             windows=self.snapshots.windows,
             targets=self.snapshots.targets,
             histories=self.snapshots.histories,
             events=self._events,
             config_text=lambda: self._config_text,
-            requests=self.snapshots.requests,
             receiver=self.snapshots.receiver,
             reload=self._reloader.for_clients if self._options.lifecycle else None,
             telemetry_path=self._options.telemetry_path,
@@ -218,9 +217,9 @@ class Service:
             external_url=self._options.external_url,
         )
 
-    async def _prepare(self) -> None:
+    async def _take_snapshot(self) -> Snapshot:
         await self._errors.attempt_async("comparison", self._compare)
-        await self.snapshots.take()
+        return await self.snapshots.take()
 
     async def _compare(self) -> None:
         """Compare the arms of experiments."""

@@ -1,4 +1,4 @@
-"""What commands that observe servers for a while share: the time they take, and the servers."""
+"""Servers that a command measures for a while, and the time that it takes."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
 
 from spec_decode_exporter.core.background_tasks import cancel
 from spec_decode_exporter.core.clock import Clock
@@ -15,38 +16,43 @@ PAUSE_SECONDS = 1.0
 """Seconds from the end of an execution to the beginning of the next, for ``Batched``."""
 
 
-class SingleFlight:
+Result = TypeVar("Result")
+
+
+class SingleFlight(Generic[Result]):
     """Executes work at most once a second, for all callers of that second.
 
     An execution that takes longer than half a second is shared for twice its duration. The work therefore
     takes at most half of the time, whatever the number of callers.
     """
 
-    def __init__(self, work: Callable[[], Awaitable[None]], now: Callable[[], float]) -> None:
+    def __init__(self, work: Callable[[], Awaitable[Result]], now: Callable[[], float]) -> None:
         """Execute ``work`` when called; ``now`` is a monotonic clock in seconds."""
         self._work = work
         self._now = now
         self._lock = asyncio.Lock()
-        self._number = 0
+        self._results: list[Result] = []
+        """The newest result; empty while the work makes the next one, which may need its memory."""
         self._shared_until = -math.inf
         self._forgotten = 0
 
-    async def __call__(self) -> int:
-        """Return the number of the execution whose result may be used; raise what the work raises.
+    async def __call__(self) -> Result:
+        """Return the result of the work; raise what the work raises.
 
-        Callers in the same second get the same number. The execution began at most a second before the call,
+        Callers in the same second get the same result. Its execution began at most a second before the call,
         or is the newest one if it took longer than half a second.
         """
         called = self._now()
         async with self._lock:
-            if called < self._shared_until:
-                return self._number
+            if self._results and called < self._shared_until:
+                return self._results[0]
+            self._results.clear()
             forgotten, begun = self._forgotten, self._now()
-            await self._work()
-            self._number += 1
+            result = await self._work()
+            self._results.append(result)
             if forgotten == self._forgotten:
                 self._shared_until = begun + max(SHARED_SECONDS, 2 * (self._now() - begun))
-            return self._number
+            return result
 
     def forget(self) -> None:
         """Execute the work again for the next call: its input has changed."""

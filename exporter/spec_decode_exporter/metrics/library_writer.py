@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.page_writer import Piece, library_text
+from spec_decode_exporter.monitor.snapshot import Snapshot
 
 _log = structlog.get_logger()
 
@@ -23,7 +24,7 @@ class LibraryWriter:
         self._collector = collector
         self._failures: defaultdict[str, OnceUntilRecovered] = defaultdict(OnceUntilRecovered)
 
-    def pieces(self, format_: Format) -> Iterator[Piece]:
+    def pieces(self, _: Snapshot, format_: Format) -> Iterator[Piece]:
         """Yield each family as a piece: a collector of the library has few samples."""
         for family in self._collector.collect():
             try:

@@ -13,6 +13,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as write_op
 from prometheus_client.registry import Collector
 
 from spec_decode_exporter.metrics.negotiation import Format
+from spec_decode_exporter.monitor.snapshot import Snapshot
 
 END: Final = {Format.TEXT_0_0_4: "", Format.TEXT_1_0_0: "", Format.OPENMETRICS_1_0_0: "# EOF\n"}
 """Last line of a page."""
@@ -29,7 +30,7 @@ class Piece(NamedTuple):
 class PageWriter(Protocol):
     """Writer of some families of a page."""
 
-    def pieces(self, format_: Format) -> Iterator[Piece]:
+    def pieces(self, snapshot: Snapshot, format_: Format) -> Iterator[Piece]:
         """Yield the families in pieces of about ``PIECE_WORK``; polls run in between."""
 
 

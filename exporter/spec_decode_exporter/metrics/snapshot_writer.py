@@ -69,24 +69,21 @@ class SnapshotWriter:
 
     def __init__(
         self,
-        snapshot: Callable[[], Snapshot],
         enabled: Callable[[], frozenset[str]],
         errors: InternalErrors | None = None,
     ) -> None:
-        """Read ``snapshot`` once a page, and write the metrics that ``enabled`` names."""
-        self._snapshot = snapshot
+        """Write the metrics that ``enabled`` names."""
         self._enabled = enabled
         self._errors = errors or InternalErrors()
         self._writers: dict[str, LineWriter] = {}
         """Writer of each metric, for the label names of the last page."""
 
-    def pieces(self, format_: Format) -> Iterator[Piece]:
-        """Yield the families that have lines, all from the same snapshot.
+    def pieces(self, snapshot: Snapshot, format_: Format) -> Iterator[Piece]:
+        """Yield the families that have lines.
 
         If a row cannot read an engine, target, arm or request group, only that family lacks it.
         """
         enabled = self._enabled()
-        snapshot = self._snapshot()
         for part in PARTS:
             views = self._views(part.views(snapshot))
             for metric in part.metrics if views else ():

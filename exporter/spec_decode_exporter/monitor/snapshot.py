@@ -24,3 +24,5 @@ class Snapshot:
     """The identifier of the newest event before the snapshot began."""
     requests: RequestFindings = field(default_factory=RequestFindings)
     """Findings of single requests."""
+    number: int = 0
+    """Number of the snapshot; a newer one has a higher one."""

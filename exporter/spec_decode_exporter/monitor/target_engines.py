@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import Final
 
@@ -84,12 +84,16 @@ class TargetEngines:
         }
         return [Event("engines_not_monitored", fields, is_bad=True)]
 
-    def evict(self, now: float) -> list[Event]:
-        """Evict engines that left the page long ago, and the oldest if the server creates too many."""
+    def evict(self, now: float, remember: Callable[[EngineName], None]) -> list[Event]:
+        """Evict engines that left the page long ago, and the oldest if the server creates too many.
+
+        ``remember`` keeps the learned state of one before it is gone.
+        """
         by_age = sorted(self.monitors, key=lambda name: self.monitors[name].history.last_seen)
         surplus = self._admission.surplus(by_age)
         for place, name in enumerate(by_age):
             if place < surplus or now - self.monitors[name].history.last_seen > EVICTED_AFTER:
+                remember(name)
                 del self.monitors[name]
         return self.churn.evict(surplus, now, len(self.monitors))
 

@@ -164,12 +164,8 @@ class TargetMonitor:
 
     def remember(self) -> None:
         """Hand over the learned state of the engines for persistence."""
-        offset = self._clock.wall() - self._clock.monotonic()
-        for name, engine in self._engines.monitors.items():
-            learned = self._errors.attempt("saving", self._item_of(name), engine.learned)
-            if learned is not None:
-                self._remembered.keep(self._key(name), learned, engine.history.last_seen + offset)
-            self._remembered.baselines.keep(self._baseline_key(name), engine.baseline)
+        for name in self._engines.monitors:
+            self._remember(name)
 
     def status(self) -> TargetStatus:
         """Return the status of the target and of its polls."""
@@ -273,9 +269,17 @@ class TargetMonitor:
             was_reset |= engine_was_reset
             if number % ENGINES_SLICE == 0:
                 yield
-        for event in engines.evict(polled.moment):
+        for event in engines.evict(polled.moment, self._remember):
             self._events.record(event, polled.wall, self.target.name)
         return was_reset
+
+    def _remember(self, name: EngineName) -> None:
+        engine = self._engines.monitors[name]
+        learned = self._errors.attempt("saving", self._item_of(name), engine.learned)
+        if learned is not None:
+            seen = engine.history.last_seen + self._clock.wall() - self._clock.monotonic()
+            self._remembered.keep(self._key(name), learned, seen)
+        self._remembered.baselines.keep(self._baseline_key(name), engine.baseline)
 
     def _admitted(self, reading: PageReading) -> Mapping[EngineName, Sample]:
         """Return the samples of the engines that have a place; record once that others have none."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from weakref import ReferenceType
 
     from spec_decode_exporter.metrics.negotiation import Format
+    from spec_decode_exporter.monitor.snapshot import Snapshot
 
 MAX_RENDERED_BYTES: Final = 64 * 2**20
 """Bytes of all renderings that are shared or being sent."""
@@ -98,18 +99,18 @@ class SharedPage:
         """Renderings that are shared or read, the oldest first."""
         return [rendering for reference in self._renderings if (rendering := reference()) is not None]
 
-    async def rendering(self, snapshot: int, format_: Format, *, gzip: bool) -> Rendering:
-        """Return the page of the snapshot with this number or of a newer one."""
+    async def rendering(self, snapshot: Snapshot, format_: Format, *, gzip: bool) -> Rendering:
+        """Return the page of the snapshot, or of a newer one."""
         variant = self._variants.setdefault((same_page(format_), gzip), _Variant())
         async with variant.lock:
             # A request that waited for the lock gets the newer snapshot that was rendered.
-            if variant.rendering is None or variant.snapshot < snapshot:
-                plain = self._plain(snapshot, format_)
-                page = each(plain.pieces) if plain else self._exposition.render(format_)
+            if variant.rendering is None or variant.snapshot < snapshot.number:
+                plain = self._plain(snapshot.number, format_)
+                page = each(plain.pieces) if plain else self._exposition.render(snapshot, format_)
                 rendering = Rendering([piece async for piece in joined(compressed(page) if gzip else page)])
                 self._make_room(rendering.size)
                 self._renderings.append(ref(rendering))
-                variant.share(rendering, snapshot)
+                variant.share(rendering, snapshot.number)
             assert variant.rendering is not None  # noqa: S101  it is rendered above if it was absent
             return variant.rendering
 
@@ -133,8 +134,8 @@ async def metrics(request: web.Request) -> web.StreamResponse:
     """Serve the metrics in the format and the encoding that the client prefers."""
     format_ = choose_format(_header(request, hdrs.ACCEPT))
     gzip = choose_gzip(_header(request, hdrs.ACCEPT_ENCODING))
-    snapshot = await request.app[STATE].prepare()
-    rendering = await request.app[METRICS].rendering(snapshot, format_, gzip=gzip)
+    # Not kept in a variable: a client that reads slowly would keep the snapshot in memory.
+    rendering = await request.app[METRICS].rendering(await request.app[STATE].snapshot(), format_, gzip=gzip)
     headers = {"Content-Type": format_.content_type, "Vary": "Accept, Accept-Encoding"}
     return await _send(request, rendering, {**headers, "Content-Encoding": "gzip"} if gzip else headers)
 

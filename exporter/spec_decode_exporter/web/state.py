@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from spec_decode_exporter.core.internal_errors import InternalErrors
-from spec_decode_exporter.requests.request_findings import RequestFindings
 from spec_decode_exporter.web.security.hosts import EVERY_HOST, AllowedHosts
 
 if TYPE_CHECKING:
@@ -31,12 +30,10 @@ class AppState:
     """Return the Unix time."""
     monotonic: Callable[[], float]
     """Return the monotonic time of the windows."""
-    prepare: Callable[[], Awaitable[int]]
-    """Take a new snapshot, at most once a second; return its number."""
-    snapshot: Callable[[], Snapshot]
-    """Return every engine and experiment, taken at one moment."""
+    snapshot: Callable[[], Awaitable[Snapshot]]
+    """Take a snapshot of every engine, experiment and request, at most once a second."""
     writers: Sequence[PageWriter]
-    """Writers of ``/metrics``. They read the snapshot."""
+    """Writers of ``/metrics``."""
     labels: Callable[[], Sequence[str]]
     """Return the label names of engines."""
     windows: Callable[[], Sequence[str]]
@@ -46,8 +43,6 @@ class AppState:
     events: EventLog
     config_text: Callable[[], str]
     """Return the active configuration as YAML, without its secrets."""
-    requests: Callable[[], RequestFindings] = RequestFindings
-    """Return the findings of single requests, taken with the snapshot."""
     receiver: Callable[[], RequestReceiver | None] = lambda: None
     """Return the receiver of single requests; None if the configuration disables it."""
     reload: Callable[[], Awaitable[None]] | None = None

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import random
+from itertools import pairwise
 from math import e, log, sqrt
 
 import pytest
@@ -250,8 +251,33 @@ def test_a_variance_of_ten_minutes_is_doubled():
     chance = random.Random(1)
     detector = SuddenDropDetector(DropPolicy())
     fed(detector, [second(chance.gauss(11, 6)) for _ in range(600)])
+    detector.restore(detector.state)  # which updates the variances
     measured = detector.state.noise.variances(900 * 10)
     assert [one.value for one in detector.variances] == pytest.approx([2 * one.value for one in measured])
+
+
+def test_the_variances_are_updated_after_a_thirtieth_of_the_history_and_at_least_once_a_minute():
+    detector = SuddenDropDetector(DropPolicy())
+    updates = {}
+    for now in range(2 * HOUR):
+        before = detector.variances
+        fed(detector, usual(1))
+        if detector.variances is not before:
+            updates[now] = now
+    moments = list(updates)
+    assert {later - former for former, later in pairwise(moments) if former > HOUR} == {60}
+    assert (
+        max(later - former for former, later in pairwise(moments) if former < 600) <= 25
+    )  # a thirtieth of 600 s, and an interval
+
+
+def test_a_new_policy_applies_at_the_next_interval():
+    detector = SuddenDropDetector(DropPolicy())
+    fed(detector, usual(HOUR))
+    before = detector.variances
+    detector.policy = DropPolicy(ratio=0.3)
+    fed(detector, usual(5))
+    assert detector.variances is not before
 
 
 def test_one_missed_token_after_none_is_no_drop():

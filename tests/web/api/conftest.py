@@ -91,13 +91,15 @@ def target_view(name):
 def sources(engines, events):
     """The data sources of AppState for three engines, two targets and six events."""
     moment = float(POLLS - 1)
+
+    async def taken():
+        return Snapshot([(own, watch.snapshot(moment)) for own, watch in engines], last_event=events.last)
+
     return {
         "now": lambda: NOW,
         "labels": lambda: ["target", "model_name", "engine", "zone"],
         "windows": lambda: ["30s", "5m"],
-        "snapshot": lambda: Snapshot(
-            [(own, watch.snapshot(moment)) for own, watch in engines], last_event=events.last
-        ),
+        "snapshot": taken,
         "histories": lambda: Histories(
             NOW - POLLS, 300.0, [(own, watch.history.window(300.0)) for own, watch in engines]
         ),

@@ -85,7 +85,7 @@ async def test_an_internal_error_reveals_no_secret(aiohttp_client, make_state):
     async def fail():
         raise RuntimeError("password=secret")
 
-    client = await aiohttp_client(create_app(make_state(prepare=fail)))
+    client = await aiohttp_client(create_app(make_state(snapshot=fail)))
     with capture_logs() as logs:
         problem = await problem_of(await client.get("/api/v1/snapshot"), 500)
     assert "secret" not in problem.detail

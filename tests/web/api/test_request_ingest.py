@@ -14,6 +14,7 @@ from spec_decode_exporter.config.request_settings import RequestSettings, Reques
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver
+from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.requests.request_record import Refusal
 from spec_decode_exporter.requests.request_types import RequestTypes
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
@@ -55,15 +56,11 @@ def receiver(clock):
 
 @pytest.fixture
 async def client(aiohttp_client, make_state, sources, receiver):
-    findings = []
-
-    async def prepare():
-        findings[:] = [await receiver.findings()]
+    async def taken():
+        return Snapshot(requests=await receiver.findings())
 
     state = make_state(
-        **sources,
-        prepare=prepare,
-        requests=lambda: findings[0],
+        **{**sources, "snapshot": taken},
         receiver=lambda: receiver if receiver.is_open else None,
     )
     return await aiohttp_client(create_app(state))

@@ -177,16 +177,17 @@ async def test_the_response_is_compressed_if_the_client_accepts_gzip(
     assert plain.headers["Vary"] == "Accept-Encoding"
 
 
-async def test_a_new_snapshot_is_prepared_before_the_response(aiohttp_client, make_state, sources):
-    prepared = []
+async def test_a_snapshot_is_taken_for_each_response(aiohttp_client, make_state, sources):
+    taken = []
 
-    async def prepare():
-        prepared.append(True)
+    async def snapshot():
+        taken.append(await sources["snapshot"]())
+        return taken[-1]
 
-    client = await aiohttp_client(create_app(make_state(**sources, prepare=prepare)))
+    client = await aiohttp_client(create_app(make_state(**{**sources, "snapshot": snapshot})))
     for path in ("/api/v1/snapshot", f"/api/v1/engines/{CHAT}", "/metrics"):
         await client.get(path)
-    assert len(prepared) == 3
+    assert len(taken) == 3
 
 
 async def test_polls_run_between_two_engines(client, sources):
@@ -199,7 +200,8 @@ async def test_polls_run_between_two_engines(client, sources):
             await asyncio.sleep(0)
 
     state = client.server.app[STATE]
-    lists = {"engines": (responses.encoded(engine_view(*each)) for each in state.snapshot().engines * 50)}
+    engines = (await state.snapshot()).engines * 50
+    lists = {"engines": (responses.encoded(engine_view(*each)) for each in engines)}
     polling = asyncio.ensure_future(poll())
     body = b"".join([piece async for piece in responses.pieces({"time": 1.5}, lists)])
     done = True

@@ -16,8 +16,7 @@ async def watched():
     servers = [Server("chat", told=TOLD), Server("off", changes={"speculation": {"tokens": 0}})]
     async with moved_fleet(servers) as fleet:
         await fleet.advance(310)
-        await fleet.state.prepare()
-        return list(page_data(fleet.state).engines)
+        return list(page_data(fleet.state, await fleet.state.snapshot()).engines)
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
+from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.server.concurrency_limit import (
     MAX_CONCURRENT,
@@ -72,7 +73,7 @@ class Preparing:
     async def __call__(self):
         self.begun += 1
         await self.go_on.wait()
-        return 1
+        return Snapshot(number=1)
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ async def preparing():
 async def test_a_client_with_many_requests_has_a_few_active_and_the_others_wait(
     clients_of, make_state, preparing, until
 ):
-    clients = await clients_of(make_state(prepare=preparing))
+    clients = await clients_of(make_state(snapshot=preparing))
     asked = [clients.get("/metrics") for _ in range(40)]
     await until(lambda: preparing.begun == MAX_SCRAPES_PER_CLIENT)
     prometheus = clients.get("/metrics", client=2)
@@ -98,13 +99,13 @@ async def test_a_client_with_many_requests_has_a_few_active_and_the_others_wait(
 async def test_large_pages_take_no_permit_of_the_metrics(clients_of, make_state, until, path):
     never, begun = asyncio.Event(), []
 
-    async def prepare():
+    async def taken():
         begun.append(1)
         if len(begun) <= MAX_CONCURRENT:
             await never.wait()
-        return 1
+        return Snapshot(number=1)
 
-    clients = await clients_of(make_state(prepare=prepare))
+    clients = await clients_of(make_state(snapshot=taken))
     asked = [
         clients.get(path, client) for client in range(1, 5) for _ in range(MAX_CONCURRENT_PER_CLIENT + 1)
     ]
@@ -117,7 +118,7 @@ async def test_large_pages_take_no_permit_of_the_metrics(clients_of, make_state,
 async def test_a_request_that_waits_too_long_gets_503_with_retry_after(
     clients_of, make_state, preparing, until, monkeypatch
 ):
-    clients = await clients_of(make_state(prepare=preparing))
+    clients = await clients_of(make_state(snapshot=preparing))
     asked = [clients.get("/metrics") for _ in range(MAX_SCRAPES_PER_CLIENT)]
     await until(lambda: preparing.begun == MAX_SCRAPES_PER_CLIENT)
     monkeypatch.setattr("spec_decode_exporter.web.server.concurrency_limit.WAIT_SECONDS", 0)
@@ -143,9 +144,9 @@ async def test_a_permit_is_released_when_the_handler_fails(clients_of, make_stat
         if fails:
             fails.pop()
             raise RuntimeError
-        return 1
+        return Snapshot(number=1)
 
-    clients = await clients_of(make_state(prepare=fail))
+    clients = await clients_of(make_state(snapshot=fail))
     with capture_logs():
         assert {(await clients.get("/metrics")).status for _ in range(MAX_SCRAPES_PER_CLIENT + 1)} == {500}
     assert (await clients.get("/metrics")).status == 200
@@ -155,11 +156,11 @@ async def test_a_client_that_does_not_read_the_metrics_holds_no_permit(clients_o
     """Slow readers at the address of Prometheus, such as behind one gateway, do not delay it."""
     begun = []
 
-    async def prepare():
+    async def taken():
         begun.append(1)
-        return 1
+        return Snapshot(number=1)
 
-    clients = await clients_of(make_state(prepare=prepare, series=200_000))
+    clients = await clients_of(make_state(snapshot=taken, series=200_000))
     host, port = clients.url.removeprefix("http://").split(":")
     writers = []
     for _ in range(MAX_SCRAPES_PER_CLIENT):

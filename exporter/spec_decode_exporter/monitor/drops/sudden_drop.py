@@ -44,10 +44,12 @@ errors below normal ones."""
 FROZEN_SECONDS: Final = 1800.0
 """Duration of a drop after which the baseline is reset."""
 LIMITS_SECONDS: Final = 60.0
-"""Time between two updates of the thresholds where increments are longer than ``INTERVAL_SECONDS``.
+"""Longest time between two updates of the thresholds."""
+LIMITS_SHARE: Final = 1 / 30
+"""Time between two updates of the thresholds, as a share of the history, up to ``LIMITS_SECONDS``.
 
-The baseline has a memory of half an hour. A history has increments of 15 s by the hundred thousand, and the
-thresholds were most of its cost."""
+What is newer has at most this share of the baseline. With an update for each interval, the thresholds were a
+fifth of the cost of a poll, and most of the cost of a history."""
 MIN_VARIANCE: Final = 0.25
 """Minimum variance of a draft: that of a fair coin. Even a drafter without misses may miss one day."""
 SIZES: Final = (1, 2)
@@ -91,6 +93,8 @@ class SuddenDropDetector:
         """Variances of the relevant sums, the largest n first; empty until enough was observed."""
         self._limits: list[DropLimits] = []
         self._updated = 0.0
+        """Time of the last update, by ``IntervalSplitter.elapsed``."""
+        self._updated_for = policy
 
     @property
     def dropped(self) -> bool | None:
@@ -103,7 +107,7 @@ class SuddenDropDetector:
         since = self._compare(increment) if increment.drafts > 0 and self._limits else None
         state.intervals.add(increment, INTERVAL_SECONDS)
         if state.intervals.held and state.intervals.held[0].end <= state.intervals.elapsed - LAG_SECONDS:
-            self._learn(increment.seconds)
+            self._learn()
         since = since or self._end_if_normal()
         return self._change(since) if since else self._reset_if_old()
 
@@ -177,8 +181,8 @@ class SuddenDropDetector:
         self.restore(SuddenState())
         return DropChange(self.kind, False, baseline.length, drop.length, drop.seconds, learned_again=True)
 
-    def _learn(self, seconds: float) -> None:
-        """Learn from intervals that are old enough; ``seconds`` is the length of the newest increment."""
+    def _learn(self) -> None:
+        """Learn from intervals that are old enough."""
         state = self.state
         lag = NORMAL_SPAN if state.alarm.dropped else LAG_SECONDS
         for interval in state.intervals.older_than(lag):
@@ -186,16 +190,20 @@ class SuddenDropDetector:
                 continue
             state.baseline.add(interval, BASELINE_MEMORY)
             state.noise.add(interval.drafts, interval.accepted, exp(-interval.seconds / NOISE_MEMORY))
-        is_due = seconds <= INTERVAL_SECONDS or state.intervals.elapsed >= self._updated + LIMITS_SECONDS
-        if not state.alarm.dropped and is_due:
+        if not state.alarm.dropped and self._is_update_due():
             self._update_limits()
+
+    def _is_update_due(self) -> bool:
+        intervals = self.state.intervals
+        longest = min(LIMITS_SHARE * intervals.drafted, LIMITS_SECONDS)
+        return intervals.elapsed >= self._updated + longest or self.policy is not self._updated_for
 
     def _update_limits(self) -> None:
         """Compute the parameters of the sums."""
-        self._updated = self.state.intervals.elapsed
         baseline = self.state.baseline
         if not baseline.drafts or self.state.intervals.drafted < self.policy.warm_up:
             return
+        self._updated, self._updated_for = self.state.intervals.elapsed, self.policy
         lowest = max(baseline.independent_variance, MIN_VARIANCE)
         longest = MAX_SUM_SECONDS * baseline.drafts_per_second
         uncertainty = 1 + UNCERTAIN_SECONDS / self.state.intervals.drafted

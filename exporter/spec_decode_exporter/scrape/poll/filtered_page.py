@@ -8,6 +8,7 @@ trusted only while it has every series of the whole page.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from spec_decode_exporter.scrape.page.engine_table import (
@@ -88,9 +89,15 @@ class PageChoice:
         self._refused.add(with_latencies)
 
     def _request(self, names: list[str], *, with_latencies: bool) -> None:
-        self._requested[with_latencies] = frozenset(name.encode() for name in names)
+        self._requested[with_latencies] = _encoded(tuple(names))
         if names:
             self._urls[with_latencies] = filtered_url(self._url, names)
+
+
+@lru_cache(maxsize=64)
+def _encoded(names: tuple[str, ...]) -> frozenset[bytes]:
+    """Return names as on a page; servers of one kind have the same, and share one set."""
+    return frozenset(name.encode() for name in names)
 
 
 def wanted_names(present: frozenset[bytes], *, with_latencies: bool) -> list[str]:

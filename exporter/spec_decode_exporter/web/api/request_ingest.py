@@ -63,8 +63,7 @@ async def requests(request: web.Request, query: RequestsQuery) -> web.StreamResp
     """Serve the findings of the selected requests."""
     state = request.app[STATE]
     check_windows(query.window, state.windows())
-    await state.prepare()
-    findings = state.requests()
+    findings = (await state.snapshot()).requests
     errors = state.errors
     selected = {
         name: errors.each("requests", filter(query.selects, views), lambda _: NO_ITEM, encoded)

@@ -41,8 +41,7 @@ async def snapshot(request: web.Request, query: SnapshotQuery) -> web.StreamResp
     state = request.app[STATE]
     check_windows(query.window, state.windows())
     _check_labels(query, state.labels(), group_by=query.group_by)
-    await state.prepare()
-    taken, now = state.snapshot(), state.now()
+    taken, now = await state.snapshot(), state.now()
     engines = [
         (labels, engine)
         for labels, engine in taken.engines
@@ -77,9 +76,9 @@ async def snapshot(request: web.Request, query: SnapshotQuery) -> web.StreamResp
 async def engine(request: web.Request, _query: ApiQuery) -> web.StreamResponse:
     """Serve one engine."""
     state = request.app[STATE]
-    await state.prepare()
+    taken = await state.snapshot()
     engine_id = request.match_info[ENGINE]
-    for labels, engine_snapshot in state.snapshot().engines:
+    for labels, engine_snapshot in taken.engines:
         if id_of(labels) == engine_id:
             body = state.errors.attempt("snapshot", labels, partial(_engine, labels, engine_snapshot))
             if body is None:

@@ -22,6 +22,8 @@ from spec_decode_exporter.web.state import STATE, AppState
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from spec_decode_exporter.core.internal_errors import InternalErrors
+    from spec_decode_exporter.monitor.snapshot import Snapshot
     from spec_decode_exporter.views.experiment_models import ExperimentView
     from spec_decode_exporter.web.page.markup import Markup
 
@@ -65,28 +67,27 @@ def _file(name: str) -> str:
 
 async def _content(request: web.Request) -> Markup:
     state = request.app[STATE]
-    await state.prepare()
-    return await content(PageQuery.read(request.query), page_data(state))
+    return await content(PageQuery.read(request.query), page_data(state, await state.snapshot()))
 
 
-def page_data(state: AppState) -> PageData:
+def page_data(state: AppState, snapshot: Snapshot) -> PageData:
     """Return the content of the page at this moment."""
-    snapshot, now = state.snapshot(), state.monotonic()
+    now = state.monotonic()
     return PageData(
         state.now(),
         (shown_engine(*engine, now, state.errors) for engine in snapshot.engines),
         state.targets(),
         [event_view(event) for event in state.events.since().events],
         snapshot.requests,
-        tuple(_experiments(state)),
+        tuple(_experiments(state.errors, snapshot)),
         state.errors,
     )
 
 
-def _experiments(state: AppState) -> Iterator[ExperimentView]:
-    return state.errors.each(
+def _experiments(errors: InternalErrors, snapshot: Snapshot) -> Iterator[ExperimentView]:
+    return errors.each(
         "page",
-        experiments_of(state.snapshot().experiments),
+        experiments_of(snapshot.experiments),
         lambda experiment: {"experiment": experiment[0]},
         lambda experiment: experiment_view(*experiment),
     )
