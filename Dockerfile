@@ -1,4 +1,4 @@
-# docs/image.md says how to build, check and run it. `make image` fills in VERSION and REVISION.
+# docs/guide/image.md says how to build, check and run it. `make image` fills in VERSION and REVISION.
 
 # The interpreter, the system's libraries and pip come from here: any image of Debian with CPython 3.11 or later.
 # By digest, so that a build next week has the same; who moves it moves the tag too.

@@ -121,9 +121,9 @@ fuzz: $(READY) ## fuzz the parsers for FUZZ_SECONDS each (default 60); FUZZ sele
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(FUZZ)
 
 docs: $(READY) ## generate docs, the schema, rules and alerts
-	$(BIN)/python -m docs.generate.metrics docs/metrics.md
-	$(BIN)/python -m docs.generate.configuration docs/configuration.md docs/configuration.schema.json
-	$(BIN)/python -m docs.generate.log docs/log.md
+	$(BIN)/python -m docs.generate.metrics docs/reference/metrics.md
+	$(BIN)/python -m docs.generate.configuration docs/reference/configuration.md docs/reference/configuration.schema.json
+	$(BIN)/python -m docs.generate.log docs/reference/log.md
 	$(BIN)/python -m config.prometheus.generate
 	$(BIN)/python -m docs.generate.pages
 	$(BIN)/python -m helm.sync

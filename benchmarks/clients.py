@@ -1,4 +1,4 @@
-"""Polling with the clients that were to choose from: what `docs/decisions/0001-http-client.md` compares.
+"""Polling with the HTTP clients that `docs/maintainers/decisions/0001-http-client.md` compares.
 
     python -m benchmarks.clients CLIENT LOOP URL...
 

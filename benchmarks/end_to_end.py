@@ -284,7 +284,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="three trials, in seconds; no goals")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--worst", type=int, default=0, help="trials with the largest errors")
-    parser.add_argument("--markdown", action="store_true", help="a table for docs/verdicts.md")
+    parser.add_argument("--markdown", action="store_true", help="a table for docs/explanation/verdicts.md")
     options = parser.parse_args()
     outcomes: list[Outcome] = []
     for trial in trials(options.seed, smoke=options.smoke):

@@ -2,10 +2,10 @@
 
     python -m benchmarks.hostile [--seconds 10] [--row NAME] [--smoke]
 
-The inputs are those of docs/threat-model.md: the worst within the bounds, and some just beyond one, each
-sent again and again. The exporter has the defaults, and the limit of engines of a sidecar with 128 MiB. The
-goals, on an idle machine: no gap above 2 s between two polls of a good target, /-/healthy under 0.5 s,
-/metrics under 1 s, 128 MiB at most.
+The inputs are those of docs/maintainers/threat-model.md: the worst within the bounds, and some just beyond
+one, each sent again and again. The exporter has the defaults, and the limit of engines of a sidecar with
+128 MiB. The goals, on an idle machine: no gap above 2 s between two polls of a good target, /-/healthy under
+0.5 s, /metrics under 1 s, 128 MiB at most.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> int:
     print("| input | case | gap, s | /-/healthy, s | /metrics, s | memory, MiB |")
     print("|---|---|--:|--:|--:|--:|")
     found = list(_measured(chosen, arguments.seconds))
-    print("\nThe table of docs/reliability.md, with the greatest of each:\n")
+    print("\nThe table of docs/maintainers/reliability.md, with the greatest of each:\n")
     print(
         "| input | inputs | gap, s | /-/healthy, s | /metrics, s | memory, MiB |\n|---|--:|--:|--:|--:|--:|"
     )

@@ -226,7 +226,7 @@ def main() -> None:
     parser.add_argument("--kinds", action="store_true", help="scores by model, method and load")
     parser.add_argument("--trade-off", action="store_true", help="limits of a typical cost")
     parser.add_argument("--only", nargs="*", default=[], help="beginnings of the names of sources")
-    parser.add_argument("--markdown", action="store_true", help="tables for docs/verdicts.md")
+    parser.add_argument("--markdown", action="store_true", help="tables for docs/explanation/verdicts.md")
     options = parser.parse_args()
     number = SMOKE_CELLS if options.smoke else options.cells
     recordings = [Recording(cell) for cell in cells(options.seed, number)]

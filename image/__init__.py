@@ -1,1 +1,1 @@
-"""Build of the container image: see docs/image.md."""
+"""Build of the container image: see docs/guide/image.md."""

@@ -167,4 +167,4 @@ def test_the_lock_is_made_with_these_extras():
 
 
 def test_the_documentation_names_the_state_directory():
-    assert f"/{STATE_DIRECTORY}" in (CHECKOUT / "docs" / "image.md").read_text()
+    assert f"/{STATE_DIRECTORY}" in (CHECKOUT / "docs" / "guide" / "image.md").read_text()

@@ -1,4 +1,4 @@
-"""Documents: terms in docs/semantics.md, pictures, and file names in docs/development.md."""
+"""Documents: terms in docs/explanation/semantics.md, pictures, and file names in docs/maintainers/development.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spec_decode_exporter.analysis.verdict import Verdict
 
 CHECKOUT = Path(__file__).parents[1]
 DOCS = CHECKOUT / "docs"
-SEMANTICS = (DOCS / "semantics.md").read_text(encoding="utf-8")
+SEMANTICS = (DOCS / "explanation/semantics.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("word", [*State, *Verdict, *Action, *FindingName, *DropKind])
@@ -52,7 +52,7 @@ def test_every_file_that_the_guide_for_developers_names_exists():
         check=True,
     )
     paths = [f"/{path}" for path in listed.stdout.splitlines() if (CHECKOUT / path).exists()]
-    text = (DOCS / "development.md").read_text(encoding="utf-8")
+    text = (DOCS / "maintainers/development.md").read_text(encoding="utf-8")
     named = re.findall(r"`([\w./-]+\.(?:py|md|txt|yml))`", text)
     assert len(named) > 50
     assert [name for name in named if not any(path.endswith(f"/{name}") for path in paths)] == []

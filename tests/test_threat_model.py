@@ -1,4 +1,4 @@
-"""docs/threat-model.md names tests that there are, and every part of what it is to be about."""
+"""docs/maintainers/threat-model.md names tests that there are, and every part of what it is to be about."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).parents[1]
-TEXT = (CHECKOUT / "docs" / "threat-model.md").read_text(encoding="utf-8")
+TEXT = (CHECKOUT / "docs" / "maintainers" / "threat-model.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("named", sorted(set(re.findall(r"`(tests/[^`]+)`", TEXT))))

@@ -51,7 +51,7 @@ NAMES: Final = frozenset({"Dockerfile", "Makefile", "run"})
 
 EXCLUDED: Final = (
     "CHANGELOG.md",  # names what was renamed
-    "docs/decisions/",  # as they were decided
+    "docs/maintainers/decisions/",  # as they were decided
     "tests/words.py",
     "tests/test_words.py",
 )

@@ -1,4 +1,4 @@
-"""Generate docs/configuration.md and the JSON Schema from the schema of the configuration."""
+"""Generate docs/reference/configuration.md and the JSON Schema from the schema of the configuration."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _INTRODUCTION: Final = """\
 
 The exporter runs without a configuration: its default target is a vLLM at `http://localhost:8000/metrics`.
 `--config.file=FILE` names a YAML file of up to 4 MiB. `spec-decode-exporter check-config FILE` lists every
-mistake in it with its line, up to a hundred. [config/exporter.yml](../config/exporter.yml) is a small
-example, [config/exporter-full.yml](../config/exporter-full.yml) contains every key. To check a file in an
+mistake in it with its line, up to a hundred. [config/exporter.yml](../../config/exporter.yml) is a small
+example, [config/exporter-full.yml](../../config/exporter-full.yml) contains every key. To check a file in an
 editor, write `# yaml-language-server: $schema=PATH` into its first line, with the path of
 [configuration.schema.json](configuration.schema.json).
 
@@ -69,7 +69,7 @@ Rules for discovered servers:
   URL, `target` its name (by default `host:port`), `method` its method. Other labels that begin with `__` are
   ignored. Labels that a target may not have are dropped with a warning.
 - Pods have the labels `namespace` and `pod` and the name `namespace/pod`. The arguments of their containers
-  describe their speculation; see [Kubernetes discovery](kubernetes-discovery.md).
+  describe their speculation; see [Kubernetes discovery](../guide/kubernetes-discovery.md).
 - A page that several lists contain is polled once, under its first name. The order is `targets`, `files`,
   `http`, `dns`, `kubernetes`. Its labels are merged; the first value counts.
 - A second page of the same name is named after `host:port` of its URL, then `host:port/path`, then with a
@@ -98,7 +98,7 @@ def json_schema() -> str:
 
 
 def markdown() -> str:
-    """Return docs/configuration.md."""
+    """Return docs/reference/configuration.md."""
     parts = [_INTRODUCTION, _table(Config)]
     for path, section in _once(_sections(Config, ())):
         parts.append(_heading(path, section))

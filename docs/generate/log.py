@@ -1,4 +1,4 @@
-"""Generator of the tables in docs/log.md: ``python -m docs.generate.log docs/log.md``."""
+"""Generator of the tables in docs/reference/log.md: ``python -m docs.generate.log docs/reference/log.md``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _END: Final = "<!-- End of what is generated. -->\n"
 
 
 def markdown() -> str:
-    """Return the tables of docs/log.md."""
+    """Return the tables of docs/reference/log.md."""
     return "\n".join(map(_table, About))
 
 

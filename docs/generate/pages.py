@@ -18,7 +18,7 @@ from markdown_it.token import Token
 
 DOCS: Final = Path(__file__).parents[1]
 TARGET: Final = DOCS.parent / "exporter/spec_decode_exporter/web/documentation/pages"
-_PAGES: Final = ("alerts.md", "metrics.md", "semantics.md")
+_PAGES: Final = ("guide/alerts.md", "reference/metrics.md", "explanation/semantics.md")
 
 _COMMENT: Final = re.compile(r"<!--.*?-->", re.DOTALL)
 _SCHEME: Final = re.compile(r"[a-z]+:", re.ASCII)
@@ -93,9 +93,9 @@ def _index(known: frozenset[str]) -> str:
     )
     text = (
         "# Documentation\n\n"
-        "- [Semantics](semantics.md): what the words and figures mean\n"
-        "- [Metrics](metrics.md): every metric of the exporter\n"
-        "- [Alerts](alerts.md): every alert, and when it fires\n\n"
+        "- [Semantics](explanation/semantics.md): what the words and figures mean\n"
+        "- [Metrics](reference/metrics.md): every metric of the exporter\n"
+        "- [Alerts](guide/alerts.md): every alert, and when it fires\n\n"
         f"## Runbooks\n\n{runbooks}"
     )
     return render(text, "index.md", known)

@@ -1,4 +1,4 @@
-"""Speed-up at other numbers of draft tokens: the worked examples of docs/semantics.md."""
+"""Speed-up at other numbers of draft tokens: the worked examples of docs/explanation/semantics.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Speed-up of speculation: the worked examples of docs/semantics.md, and unknown values."""
+"""Speed-up of speculation: the worked examples of docs/explanation/semantics.md, and unknown values."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_shards_from_a_flag_reject_experiments_too(mistakes):
 
 
 def test_the_documented_example_is_valid(read):
-    page = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "experiments.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```yaml\n(.*?)```", page, flags=re.DOTALL)
     (experiment,) = read(example).experiments
     assert list(experiment.arms) == ["off", "eagle", "ngram"]

@@ -62,13 +62,13 @@ def anchors(path):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def wrong_links(text, folder=DOCS, own=None):
-    """Yield links to files and headings that do not exist; ``own`` is the page itself."""
+def wrong_links(text, page):
+    """Yield links of a page to files and headings that do not exist."""
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if target.startswith(("http://", "https://")):
             continue
         name, _, anchor = target.partition("#")
-        path = (folder / name) if name else own
+        path = (page.parent / name) if name else page
         if not path.exists() or (anchor and anchor not in anchors(path)):
             yield target
 

@@ -7,14 +7,16 @@ from pathlib import Path
 from docs.generate.configuration import json_schema, main, markdown
 from spec_decode_exporter.config.schema import Config
 
-DOCS = Path(__file__).parents[2] / "docs"
+REFERENCE = Path(__file__).parents[2] / "docs/reference"
 
 
 def test_the_documentation_is_current(tmp_path):
     written = tmp_path / "a.md", tmp_path / "a.json"
     main([str(path) for path in written])
     for path, name in zip(written, ("configuration.md", "configuration.schema.json"), strict=True):
-        assert (DOCS / name).read_text(encoding="utf-8") == path.read_text(encoding="utf-8"), "run make docs"
+        assert (REFERENCE / name).read_text(encoding="utf-8") == path.read_text(encoding="utf-8"), (
+            "run make docs"
+        )
 
 
 def test_every_key_is_documented_with_its_meaning():

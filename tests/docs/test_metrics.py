@@ -1,4 +1,4 @@
-"""docs/metrics.md is generated from the metric tables."""
+"""docs/reference/metrics.md is generated from the metric tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.metrics.catalogue import CATALOGUE
 from spec_decode_exporter.metrics.engine_metrics import ENGINE_LABELS
 
-COMMITTED = Path(__file__).parents[2] / "docs" / "metrics.md"
+COMMITTED = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
 
 def test_the_committed_file_is_current():

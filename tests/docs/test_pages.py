@@ -18,7 +18,7 @@ def test_the_package_contains_the_present_documents_and_no_others():
 
 
 def test_every_runbook_and_what_it_refers_to_is_served():
-    assert {"semantics.md", "metrics.md", "alerts.md"} < set(served())
+    assert {"explanation/semantics.md", "reference/metrics.md", "guide/alerts.md"} < set(served())
     assert len(served()) > 35
 
 

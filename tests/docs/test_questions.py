@@ -1,4 +1,4 @@
-"""docs/questions.md: every question has a figure, a command and a source, and all that it names exists."""
+"""docs/guide/questions.md: every question has a figure, a command and a source, and all that it names exists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .documents import (
     wrong_series,
 )
 
-PAGE = DOCS / "questions.md"
+PAGE = DOCS / "guide/questions.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 QUESTIONS = dict(re.findall(r"^### (.*?)\n(.*?)(?=^##|\Z)", TEXT, flags=re.MULTILINE | re.DOTALL))
 LINES = [line for block in blocks(TEXT, "sh") for line in block.splitlines()]
@@ -103,7 +103,7 @@ def test_every_place_on_the_page_exists():
 
 
 def test_every_link_leads_somewhere():
-    assert list(wrong_links(TEXT, own=PAGE)) == []
+    assert list(wrong_links(TEXT, PAGE)) == []
 
 
 def test_the_table_on_top_names_every_group():
@@ -125,8 +125,10 @@ def test_the_table_on_top_names_every_group():
         (lambda: unknown_flags(["--for", "--fore"]), {"--fore"}),
         (lambda: alerts(["SpecDecodeSuddenDrop", "SpecDecodeDrop"]), {"SpecDecodeDrop"}),
         (
-            lambda: list(wrong_links("[a](nowhere.md) [b](api.md#examples) [c](api.md#none)")),
-            ["nowhere.md", "api.md#none"],
+            lambda: list(
+                wrong_links("[a](nowhere.md) [b](../reference/api.md#examples) [c](vllm.md#none)", PAGE)
+            ),
+            ["nowhere.md", "vllm.md#none"],
         ),
     ],
 )

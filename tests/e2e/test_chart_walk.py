@@ -1,4 +1,4 @@
-"""docs/kubernetes.md, walked: what the chart makes of its values, in a real API, with the program that it starts.
+"""docs/guide/kubernetes.md, walked: what the chart makes of its values, in a real API, with the program that it starts.
 
 There are no nodes, no operator and no image: the tests start the installed program as the pod says, and Prometheus as
 the monitor says. Who may look at what is decided by the chart's own Role.
@@ -27,7 +27,7 @@ pytestmark = [
     ),
 ]
 
-DOCUMENT = Path(__file__).parents[2].joinpath("docs", "kubernetes.md").read_text()
+DOCUMENT = Path(__file__).parents[2].joinpath("docs", "guide", "kubernetes.md").read_text()
 ACCOUNT = "system:serviceaccount:monitoring:spec-decode-exporter"
 PATHS = {
     "ConfigMap": "api/v1/namespaces/{}/configmaps",

@@ -20,7 +20,7 @@ MOST_RESIDENT = 300.0
 """MB (10^6 bytes), with over eighty servers that all misbehave at the same time."""
 GREETING = "spec-decode-exporter "
 """How the one line begins that is no event: where the page is."""
-RELIABILITY = Path(__file__).parents[2] / "docs/reliability.md"
+RELIABILITY = Path(__file__).parents[2] / "docs/maintainers/reliability.md"
 
 
 @pytest.fixture(scope="module")

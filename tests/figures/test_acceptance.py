@@ -1,4 +1,4 @@
-"""Acceptance: the worked examples of docs/semantics.md, a recorded page, and figures without a value."""
+"""Acceptance: the worked examples of docs/explanation/semantics.md, a recorded page, and figures without a value."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.fuzz.targets import TARGETS
 
-RELIABILITY = Path(__file__).parents[2] / "docs/reliability.md"
+RELIABILITY = Path(__file__).parents[2] / "docs/maintainers/reliability.md"
 
 
 def test_the_document_has_every_parser_that_is_attacked():

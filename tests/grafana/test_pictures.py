@@ -29,7 +29,9 @@ def test_the_picture_shows_the_dashboard_as_it_is(board):
 
 @each_board
 def test_the_page_about_dashboards_shows_the_picture(board):
-    assert f"(images/{picture_of(board['uid'])})" in (DOCS / "dashboards.md").read_text(encoding="utf-8")
+    assert f"(../images/{picture_of(board['uid'])})" in (DOCS / "guide/dashboards.md").read_text(
+        encoding="utf-8"
+    )
 
 
 @each_board

@@ -1,4 +1,4 @@
-"""The snippets of docs/kubernetes.md are what the chart makes, and can be used."""
+"""The snippets of docs/guide/kubernetes.md are what the chart makes, and can be used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spec_decode_exporter.config.target_settings import Scrape
 from spec_decode_exporter.discovery.kubernetes.pod import Pod
 from spec_decode_exporter.discovery.kubernetes.pod_reader import PodReader
 
-TEXT = (ROOT / "docs" / "kubernetes.md").read_text()
+TEXT = (ROOT / "docs" / "guide" / "kubernetes.md").read_text()
 BLOCKS = [
     block
     for block in re.findall(r"^ *```yaml\n(.*?)^ *```", TEXT, re.MULTILINE | re.DOTALL)

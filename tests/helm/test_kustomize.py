@@ -107,7 +107,7 @@ def test_the_sidecar_s_pages_may_have_tls_and_passwords(build, kind):
 
 
 def test_the_files_of_the_document_build(tmp_path):
-    document = (COMPONENTS.parents[1] / "docs" / "kubernetes.md").read_text()
+    document = (COMPONENTS.parents[1] / "docs" / "guide" / "kubernetes.md").read_text()
     page = re.search(r"```yaml\n# kustomization.yaml\n(.*?)```", document, re.DOTALL)[1]
     labelled = yaml.safe_load(re.search(r"```yaml\n# vllm.yaml, yours\n(.*?)```", document, re.DOTALL)[1])
     workload = yaml.safe_load(WORKLOAD.format(kind=labelled["kind"], name="", label="")) | labelled

@@ -77,7 +77,7 @@ def test_its_name_is_the_one_that_is_documented_and_told_after_it_is_installed(r
     assert [one["metadata"]["name"] for one in of_the_file(rendered)] == [name]
     assert f"from the ConfigMap {name} (" in rendered.notes
     assert "before you switch it off or uninstall" in rendered.notes
-    page = (ROOT / "docs" / "requests-inside.md").read_text()
+    page = (ROOT / "docs" / "guide" / "requests-inside.md").read_text()
     assert "configMap: {name: spec-decode-exporter-middleware}" in page
     assert "`<release>-spec-decode-exporter-middleware`" in page
 

@@ -11,7 +11,7 @@ import yaml
 from helm.chart_files import ROOT
 from tests.helm.pod_security import violations
 
-DOCUMENT = (ROOT / "docs" / "kubernetes.md").read_text()
+DOCUMENT = (ROOT / "docs" / "guide" / "kubernetes.md").read_text()
 VLLM = {
     "name": "vllm",
     "securityContext": {

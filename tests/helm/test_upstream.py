@@ -1,4 +1,4 @@
-"""Other people's charts take our sidecar as docs/kubernetes.md says. They are not in this repository."""
+"""Other people's charts take our sidecar as docs/guide/kubernetes.md says. They are not in this repository."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from helm.chart_files import ROOT
 from tests.helm.rendering import render_chart
 
 VLLM_CHART = os.environ.get("VLLM_CHART")
-DOCUMENT = (ROOT / "docs" / "kubernetes.md").read_text()
+DOCUMENT = (ROOT / "docs" / "guide" / "kubernetes.md").read_text()
 
 
 @pytest.mark.skipif(not VLLM_CHART, reason="NOT TESTED: VLLM_CHART names no folder with vLLM's own chart")

@@ -18,7 +18,7 @@ class RejectedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One untrusted input with its four bounds, for docs/threat-model.md, the tests and the benchmark.
+    """One untrusted input with its four bounds, for docs/maintainers/threat-model.md, the tests and the benchmark.
 
     Write each bound from the constant in the code, never as a literal number: the table cannot differ from it.
     """

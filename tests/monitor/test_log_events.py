@@ -1,4 +1,4 @@
-"""The table of event words against every call in exporter/ that logs, and docs/log.md against the table."""
+"""The table of event words against every call in exporter/ that logs, and docs/reference/log.md against the table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spec_decode_exporter.monitor.log_events import COMMON_FIELDS, EVENT_TYPES, 
 from spec_decode_exporter.monitor.summary_log import _NAMES
 
 CHECKOUT = Path(__file__).parents[2]
-DOCUMENT = CHECKOUT / "docs" / "log.md"
+DOCUMENT = CHECKOUT / "docs" / "reference" / "log.md"
 METHODS = {"debug", "info", "warning", "error", "exception", "critical"}
 TABLE = {event.word: event for event in LOG_EVENTS}
 

@@ -1,4 +1,4 @@
-"""Findings about a model: the example of docs/request-statistics.md, end to end through the store."""
+"""Findings about a model: the example of docs/explanation/request-statistics.md, end to end through the store."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def sums_at(requests, *, every_step=False, cost=None):
 
 
 def test_equal_requests_have_their_common_speed_up_without_scatter(pay):
-    # 3.3 tokens a draft in 1 + 0 + 0.1·4 plain steps: docs/semantics.md has 2.357.
+    # 3.3 tokens a draft in 1 + 0 + 0.1·4 plain steps: docs/explanation/semantics.md has 2.357.
     found = speedup_estimate(pay([(100, 230)] * 40, ratio=0.1, fixed=0.0))
     assert found.value == pytest.approx(3.30 / 1.4)
     assert (found.lower, found.upper) == pytest.approx((found.value, found.value), abs=1e-6)

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.scenario_library import read_scenario, scenario_names
 
-TEXT = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text()
+TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "simulator.md").read_text()
 
 
 def keys(model, prefix=""):

@@ -1,4 +1,4 @@
-"""Samples and queries of docs/log.md match the log.
+"""Samples and queries of docs/reference/log.md match the log.
 
 ``UPDATE_GOLDEN=1`` updates the samples.
 """
@@ -17,7 +17,7 @@ import structlog
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.monitor.log_events import COMMON_FIELDS, LOG_EVENTS
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "log.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "log.md"
 SCENARIO = (
     Path(__file__).parents[2] / "exporter" / "spec_decode_exporter" / "simulator" / "scenarios" / "drop.yml"
 )

@@ -50,7 +50,7 @@ def test_the_name_of_an_unknown_setting_cannot_add_a_log_line(monkeypatch, caplo
 
 
 def test_the_documented_limits_are_those_of_the_file():
-    text = (Path(__file__).parents[2] / "docs" / "requests-inside.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "guide" / "requests-inside.md").read_text()
     for limit in (
         f"| {inside.REQUEST_SECONDS * 1e3:g} ms |",
         f"| {inside.RESPONSE_SECONDS * 1e3:g} ms |",

@@ -19,7 +19,7 @@ def written() -> Iterator[tuple[Path, str]]:
     settings = load()
     for name, text in (*rule_files(settings), *promtool_tests(settings)):
         yield _HERE / name, text
-    yield _DOCS / "alerts.md", markdown(settings)
+    yield _DOCS / "guide/alerts.md", markdown(settings)
 
 
 def main() -> None:

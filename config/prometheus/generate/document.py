@@ -1,4 +1,4 @@
-"""docs/alerts.md: every alert, when it fires, and how to use and change them."""
+"""docs/guide/alerts.md: every alert, when it fires, and how to use and change them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_THRESHOLD: Final = frozenset({"severity", "for", "keep_firing_for"})
 
 
 def markdown(settings: Settings) -> str:
-    """Return docs/alerts.md."""
+    """Return docs/guide/alerts.md."""
     tables = "\n".join(_file(file, settings) for file in FILES)
     return filled(PROSE.read_text(encoding="utf-8"), {**settings.common, "tables": tables})
 
@@ -28,6 +28,6 @@ def _file(file: File, settings: Settings) -> str:
 
 
 def _row(alert: Alert, own: Values) -> str:
-    link = f"[{alert.name}](runbooks/{alert.name}.md)"
+    link = f"[{alert.name}](../runbooks/{alert.name}.md)"
     thresholds = ", ".join(f"`{key}` {value}" for key, value in own.items() if key not in _NO_THRESHOLD)
     return f"| {link} | {own['severity']} | {own['for']} | {alert.summary} | {thresholds} |"

@@ -43,7 +43,7 @@ RATIOS: Final = {
     "step_seconds": "{decode_seconds} / ({decode_steps} > 0)",
     "time_per_output_token_seconds": "{decode_seconds} / ({stepped_tokens} > 0)",
 }
-"""What is made of the sums, as docs/semantics.md says."""
+"""What is made of the sums, as docs/explanation/semantics.md says."""
 
 STEPPED: Final = {
     "stepped_tokens": "({generation_tokens} - {first_tokens}) and {decode_steps} > 0",

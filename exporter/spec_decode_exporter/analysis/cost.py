@@ -4,8 +4,8 @@ c is the cost of one more draft token, drafted and verified. c0 is the additiona
 independent of its draft tokens. S steps with D drafts of T tokens take S + c0·D + c·T plain steps, or
 S·(1 + c0) + c·T if the drafter searches in every step.
 
-A cost is an interval: verdicts and bounds hold for all costs within it. docs/semantics.md states the sources
-and the interval of each.
+A cost is an interval: verdicts and bounds hold for all costs within it. docs/explanation/semantics.md states
+the sources and the interval of each.
 """
 
 from __future__ import annotations

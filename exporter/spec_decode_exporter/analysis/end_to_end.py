@@ -100,7 +100,7 @@ def is_comparable(baseline: RequestBaseline, window: Window) -> bool:
 
 
 def capped(verdict: Verdict, request: EndToEnd | None, policy: SpeedupPolicy) -> Verdict:
-    """Return the verdict, lowered to that of the whole request: see docs/semantics.md.
+    """Return the verdict, lowered to that of the whole request: see docs/explanation/semantics.md.
 
     The lower bound of the request's speed-up limits verdicts that say that speculation pays, with the same
     thresholds. Requests that are significantly slower than their baseline are at most poor.

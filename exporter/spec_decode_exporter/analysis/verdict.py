@@ -1,4 +1,4 @@
-"""Verdict on speculation, in one word; docs/semantics.md defines the words."""
+"""Verdict on speculation, in one word; docs/explanation/semantics.md defines the words."""
 
 from __future__ import annotations
 

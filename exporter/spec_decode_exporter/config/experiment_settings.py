@@ -45,8 +45,8 @@ class ArmSettings(Section):
 class ExperimentSettings(Section):
     """Arms that serve the same work in different ways, each compared with the baseline.
 
-    See [experiments.md](experiments.md). One exporter must monitor all arms: experiments are rejected with
-    `discovery.shard.count` above 1.
+    See [experiments.md](../guide/experiments.md). One exporter must monitor all arms: experiments are
+    rejected with `discovery.shard.count` above 1.
     """
 
     name: Name = Field(description="The value of the label `experiment`.")

@@ -77,7 +77,7 @@ class KubernetesDiscovery(HttpSettings):
     """Pods of a Kubernetes cluster, listed and watched by its API. The HTTP keys are for the API.
 
     Without `api_server` the exporter uses the API of its own cluster, with the service account of its pod.
-    See [Kubernetes discovery](kubernetes-discovery.md).
+    See [Kubernetes discovery](../guide/kubernetes-discovery.md).
     """
 
     namespaces: tuple[Namespace, ...] = Field(

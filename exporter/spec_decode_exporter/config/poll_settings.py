@@ -1,4 +1,4 @@
-"""The keys of ``poll``. Their descriptions are the text of docs/configuration.md."""
+"""The keys of ``poll``. Their descriptions are the text of docs/reference/configuration.md."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class RequestUsers(Section):
 
 
 class RequestSettings(Section):
-    """Requests that are sent to `/api/v1/requests`; see [requests.md](requests.md)."""
+    """Requests that are sent to `/api/v1/requests`; see [requests.md](../guide/requests.md)."""
 
     ingest: bool = Field(
         default=False,

@@ -1,4 +1,4 @@
-"""Schema of the configuration. The descriptions are the text of docs/configuration.md."""
+"""Schema of the configuration. The descriptions are the text of docs/reference/configuration.md."""
 
 from __future__ import annotations
 
@@ -168,8 +168,8 @@ class Limits(Section):
         "engine, an engine with more than 16 draft positions or very long labels as several. Above the "
         "limit, "
         "targets of the configuration come first; the others share the rest evenly. The default depends on "
-        "the memory limit of the container, see [kubernetes.md](kubernetes.md#memory): 192 engines at "
-        "128 MiB, 2,000 at most.",
+        "the memory limit of the container, see [kubernetes.md](../guide/kubernetes.md#memory): 192 engines "
+        "at 128 MiB, 2,000 at most.",
     )
 
 

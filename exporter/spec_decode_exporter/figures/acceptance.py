@@ -1,7 +1,7 @@
 """Acceptance formulas: the share of draft tokens that survives, and the tokens that a decode step gives.
 
 D drafts, T draft tokens, A accepted tokens, G generation tokens, F first tokens, S decode steps;
-docs/semantics.md derives the formulas.
+docs/explanation/semantics.md derives the formulas.
 """
 
 from __future__ import annotations

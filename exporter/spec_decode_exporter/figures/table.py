@@ -1,7 +1,7 @@
 """Figure table: ONE row for each figure of a window.
 
 Metrics, JSON models, group sums, the page, the report of ``observe``, ``reference compare`` and
-docs/metrics.md take a figure from its row. The order is that of the JSON fields.
+docs/reference/metrics.md take a figure from its row. The order is that of the JSON fields.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Table of all log events: word, level, fields and meaning.
 
-A test compares it with every call that logs; docs/log.md is generated from it.
+A test compares it with every call that logs; docs/reference/log.md is generated from it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Body of requests: JSON or NDJSON, read one record at a time and validated.
 
 No record has more than ``MAX_RECORD_CHARACTERS``, so that no decoding blocks the event loop. A mistake names
-a field, never its value: it may be a prompt. docs/requests.md describes the format.
+a field, never its value: it may be a prompt. docs/guide/requests.md describes the format.
 """
 
 from __future__ import annotations

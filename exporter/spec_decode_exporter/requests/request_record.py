@@ -66,7 +66,7 @@ class Refusal(StrEnum):
     """Reason why a request is not counted: the value of the ``reason`` label."""
 
     MALFORMED = "malformed"
-    """The record does not have the format of docs/requests.md."""
+    """The record does not have the format of docs/guide/requests.md."""
     WITHOUT_METRICS = "without_metrics"
     """vLLM reported no speculation: several sequences, a stream without usage, or the option is off."""
     CONTRADICTORY = "contradictory"

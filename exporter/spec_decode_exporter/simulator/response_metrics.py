@@ -1,6 +1,6 @@
 """Metrics of a response: vLLM's ``metrics``, and the fields that a gateway adds.
 
-The keys are those of ``POST /api/v1/requests`` (docs/requests.md).
+The keys are those of ``POST /api/v1/requests`` (docs/guide/requests.md).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Names and units are those of the metrics without ``spec_decode_``: shares are between 0 and 1, times in
 seconds, moments in Unix time. A number without a value is null, never 0. The models are frozen and reject
-unknown fields. docs/api.md lists the stable fields.
+unknown fields. docs/reference/api.md lists the stable fields.
 """
 
 from __future__ import annotations

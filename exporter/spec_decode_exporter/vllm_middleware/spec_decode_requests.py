@@ -8,7 +8,8 @@ This file needs only the standard library of Python 3.9 or later. Put its folder
 The middleware passes on every message unchanged and keeps a bounded part of it. A thread reads these parts.
 It sends the metrics at the end of each response to the exporter, with the request's temperature, ``n``, type
 and user. If a queue is full, the request is dropped; vLLM never waits. Prompts and completions are never sent
-or logged. Settings are environment variables: see ``Settings``. docs/requests-inside.md has setup and limits.
+or logged. Settings are environment variables: see ``Settings``. docs/guide/requests-inside.md has setup and
+limits.
 
 Sections: limits, settings, middleware, reporter, reading, sending.
 """

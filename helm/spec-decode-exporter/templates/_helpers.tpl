@@ -129,7 +129,7 @@ A cluster that is asked at an api_server is another one. */}}
 {{- end -}}
 {{- if .Values.sidecar.middleware.enabled -}}
 {{- if eq .Values.mode "fleet" -}}
-{{- fail "sidecar.middleware is for mode: sidecar; to a fleet exporter, mount the file yourself (docs/requests-inside.md)" -}}
+{{- fail "sidecar.middleware is for mode: sidecar; to a fleet exporter, mount the file yourself (docs/guide/requests-inside.md)" -}}
 {{- end -}}
 {{- if not (get (get .Values.sidecar.config "requests" | default dict) "ingest") -}}
 {{- fail "sidecar.middleware sends requests to the sidecar, which takes none: set sidecar.config.requests.ingest to true" -}}

@@ -1,6 +1,6 @@
 """ONE table of what a broken or hostile server may do, and of what the exporter then says of it.
 
-docs/reliability.md has this table; a test compares both.
+docs/maintainers/reliability.md has this table; a test compares both.
 """
 
 from __future__ import annotations

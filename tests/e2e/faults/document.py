@@ -1,4 +1,4 @@
-"""The catalogue as the table of docs/reliability.md: ``python -m tests.e2e.faults.document`` prints it."""
+"""The catalogue as the table of docs/maintainers/reliability.md: ``python -m tests.e2e.faults.document`` prints it."""
 
 from __future__ import annotations
 

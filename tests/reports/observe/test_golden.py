@@ -69,5 +69,5 @@ async def test_json_is_the_serialized_model(observed):
 
 
 def test_the_sample_in_the_documentation_is_the_golden_report():
-    page = (Path(__file__).parents[3] / "docs" / "observe.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "guide" / "observe.md").read_text(encoding="utf-8")
     assert (GOLDEN / "harmful.80.txt").read_text(encoding="utf-8").rstrip() in page

@@ -105,7 +105,7 @@ def test_every_effect_has_a_place_in_the_order():
 
 
 def test_the_sample_in_the_documentation_is_the_golden_report():
-    page = (Path(__file__).parents[3] / "docs" / "observe.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "guide" / "observe.md").read_text(encoding="utf-8")
     assert (GOLDEN / "mixed_requests.80.txt").read_text(encoding="utf-8").rstrip() in page
 
 

@@ -25,7 +25,7 @@ from tests.reports.plan.conftest import LLAMA_8B, planned
 from tests.reports.plan.test_parameter_count import CASES
 
 GOLDEN = Path(__file__).parent / "golden"
-DOCUMENTATION = Path(__file__).parents[3] / "docs" / "plan.md"
+DOCUMENTATION = Path(__file__).parents[3] / "docs" / "guide" / "plan.md"
 
 
 def is_golden(name, found):

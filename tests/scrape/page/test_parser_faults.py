@@ -1,7 +1,7 @@
 """Faults from the tests of Prometheus' own parsers, and their outcomes in this parser.
 
 After ``model/textparse/promparse_test.go`` and ``openmetricsparse_test.go``. Each case that differs from
-Prometheus has a reason, which docs/reliability.md documents.
+Prometheus has a reason, which docs/maintainers/reliability.md documents.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.scrape.page.parser import read_page
 from spec_decode_exporter.scrape.poll_errors import PageError
 
-DOCUMENTATION = Path(__file__).parents[3] / "docs" / "reliability.md"
+DOCUMENTATION = Path(__file__).parents[3] / "docs" / "maintainers" / "reliability.md"
 WANTED = b"vllm:spec_decode_num_drafts_total"
 
 REASONS = {

@@ -1,4 +1,4 @@
-"""docs/api.md lists every endpoint and parameter, and its examples are real responses.
+"""docs/reference/api.md lists every endpoint and parameter, and its examples are real responses.
 
 ``UPDATE_GOLDEN=1`` updates the examples.
 """
@@ -17,7 +17,7 @@ import pytest
 
 from spec_decode_exporter.web.api.routes import ENDPOINTS
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "api.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "api.md"
 _EXAMPLE = re.compile(r"`(/api/v1/[^`\n]+)`:\n\n```json\n(.*?)\n```", re.DOTALL)
 
 

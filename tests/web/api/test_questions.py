@@ -1,4 +1,4 @@
-"""The requests of docs/questions.md to the API, with their jq programs, work on real responses."""
+"""The requests of docs/guide/questions.md to the API, with their jq programs, work on real responses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[3] / "docs" / "questions.md"
+PAGE = Path(__file__).parents[3] / "docs" / "guide" / "questions.md"
 REQUESTS = re.findall(
     r"^curl -s '?localhost:7732([^' ]+)'? \| jq ((?:-\w+ )?)'([^']+)'$",
     PAGE.read_text(encoding="utf-8"),

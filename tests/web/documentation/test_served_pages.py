@@ -65,7 +65,7 @@ async def test_an_unknown_document_is_not_found(client):
 async def test_a_host_that_is_not_allowed_gets_no_document(aiohttp_client, make_state):
     state = replace(make_state(), allowed_hosts=AllowedHosts.parse(["exporter.example.com"]))
     client = await aiohttp_client(create_app(state))
-    answer = await client.get("/docs/semantics.md", headers={"Host": "evil.example"})
+    answer = await client.get("/docs/explanation/semantics.md", headers={"Host": "evil.example"})
     assert answer.status == 421
 
 

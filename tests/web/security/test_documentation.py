@@ -1,4 +1,4 @@
-"""The files in docs/web.md are valid, and its table lists every key."""
+"""The files in docs/reference/web.md are valid, and its table lists every key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from spec_decode_exporter.web.security.load_web_config import read_web_config
 from spec_decode_exporter.web.security.schema import HttpServer, RateLimit, TlsServer, WebSettings
 
-TEXT = (Path(__file__).parents[3] / "docs" / "web.md").read_text()
+TEXT = (Path(__file__).parents[3] / "docs" / "reference" / "web.md").read_text()
 BLOCKS = [dedent(block) for block in re.findall(r"^ *```yaml\n(.*?)^ *```", TEXT, re.MULTILINE | re.DOTALL)]
 
 

@@ -13,7 +13,7 @@ from spec_decode_exporter.web.security import live_config as module
 from spec_decode_exporter.web.security.live_config import CHECK_INTERVAL, LiveWebConfig
 from spec_decode_exporter.web.security.schema import IF_GIVEN, VERIFIED
 
-PAGE = (Path(__file__).parents[3] / "docs" / "web.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "web.md").read_text()
 CA = "client_ca_file: authority.pem"
 HASH = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
 USERS = f"basic_auth_users:\n  alice: {HASH}\n"

@@ -21,7 +21,7 @@ DROPS: Final = (
         f"{now('spec_decode_acceptance_length_tokens', window='@short')} tokens over the last @short, and gave "
         f"{now('spec_decode_baseline_acceptance_length_tokens')} before.",
         # More than half of two minutes, so that a flag of less than one is not told: all but one of the false ones
-        # of the study are so short (docs/drops.md). Series that end in a stall do not count against it.
+        # of the study are so short (docs/explanation/drops.md). Series that end in a stall do not count against it.
         expr='avg_over_time(spec_decode_acceptance_dropped{kind="sudden"}[2m]) > 0.5',
     ),
     Alert(

@@ -3,7 +3,7 @@
 The engine has six requests in decoding at a time and a step takes 30 ms, so it does 200 steps a second, each with
 a draft of four tokens. Its positions are accepted with 0.80, 0.65, 0.50 and 0.35: 460 tokens a second, an
 acceptance length of 3.30 and 660 tokens a second from steps. A request has 132 of them, so five begin a second.
-At a cost of 0.1 a draft token the speed-up is 3.30 / 1.4 = 2.36 and break-even 0.10: docs/semantics.md.
+At a cost of 0.1 a draft token the speed-up is 3.30 / 1.4 = 2.36 and break-even 0.10: docs/explanation/semantics.md.
 """
 
 from __future__ import annotations

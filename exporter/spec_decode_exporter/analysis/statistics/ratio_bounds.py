@@ -7,7 +7,8 @@ r_j = N_j - m·M_j of the ratio m = N/M over the increments j = 1 … J, and the
     L_b = √(2/J) · Σ_j r_j·cos(π·b·(j - ½)/J)        standard error of Σ r_j = √(J · mean of L_b²)
 
 and m is within t_B(0.975) of these standard errors over M. This is the equal-weighted cosine estimator of a
-long-run variance. docs/coverage.md has the coverage of these bounds, and the windows that have them.
+long-run variance. docs/explanation/coverage.md has the coverage of these bounds, and the windows that
+have them.
 """
 
 from __future__ import annotations

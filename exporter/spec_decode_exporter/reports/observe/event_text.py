@@ -1,4 +1,4 @@
-"""Sentences about events; docs/log.md describes the events."""
+"""Sentences about events; docs/reference/log.md describes the events."""
 
 from __future__ import annotations
 

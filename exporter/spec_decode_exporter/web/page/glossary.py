@@ -37,7 +37,7 @@ def glossary() -> Markup:
     note = tag(
         "p",
         "Verdicts and advice use the longest window. The configuration sets the thresholds. More: ",
-        tag("a", "what the words and figures mean", href="./docs/semantics.md"),
+        tag("a", "what the words and figures mean", href="./docs/explanation/semantics.md"),
         ".",
         class_="note",
     )
