@@ -108,7 +108,7 @@ wheels: $(READY) ## check that every dependency has a wheel for every platform
 	$(BIN)/pip install --quiet --disable-pip-version-check --group supply-chain
 	$(BIN)/pytest tests/e2e/test_wheels.py -m e2e
 
-bench: $(READY) ## run every benchmark that the README quotes
+bench: $(READY) ## run every benchmark, but the long ones: the tables of docs/maintainers/benchmarks.md
 	$(BIN)/pip install --quiet --disable-pip-version-check --group bench --group page
 	$(BIN)/python -m benchmarks
 
@@ -124,6 +124,7 @@ docs: $(READY) ## generate docs, the schema, rules and alerts
 	$(BIN)/python -m docs.generate.metrics docs/reference/metrics.md
 	$(BIN)/python -m docs.generate.configuration docs/reference/configuration.md docs/reference/configuration.schema.json
 	$(BIN)/python -m docs.generate.log docs/reference/log.md
+	$(BIN)/python -m docs.generate.command_line docs/reference/command-line.md
 	$(BIN)/python -m config.prometheus.generate
 	$(BIN)/python -m docs.generate.pages
 	$(BIN)/python -m helm.sync

@@ -1,1 +1,4 @@
-"""Benchmarks of the README: ``python -m benchmarks`` runs all, ``python -m benchmarks.NAME`` one."""
+"""Benchmarks: ``python -m benchmarks`` runs all, ``python -m benchmarks.NAME`` one.
+
+docs/maintainers/benchmarks.md lists them with their results.
+"""

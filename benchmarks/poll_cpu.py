@@ -6,7 +6,7 @@ Both request 100 targets on loopback once a second: the whole page (55 kB), or t
 exporter. Prometheus does not request that by default; its cost with such a configuration is also shown.
 Without `--clients` the installed exporter is measured, with it the candidate HTTP clients, which only
 fetch. Prints a table; ends with status 1 if the exporter misses a goal. Needs `prometheus` (2.42 for the
-figures in the README). Costs are processor time, in the program and in the kernel.
+figures in docs/maintainers/benchmarks.md). Costs are processor time, in the program and in the kernel.
 """
 
 from __future__ import annotations

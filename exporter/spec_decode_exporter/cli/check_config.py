@@ -16,7 +16,7 @@ from spec_decode_exporter.web.security.load_web_config import read_web_config
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
     """Add the arguments of the command."""
     del environ  # no flag of this command has a variable
-    parser.add_argument("file", metavar="FILE", type=Path)
+    parser.add_argument("file", metavar="FILE", type=Path, help="the file to check")
     parser.add_argument("--web", action="store_true", help="FILE is one for --web.config.file")
 
 
