@@ -18,7 +18,8 @@ from markdown_it.token import Token
 
 DOCS: Final = Path(__file__).parents[1]
 TARGET: Final = DOCS.parent / "exporter/spec_decode_exporter/web/documentation/pages"
-_PAGES: Final = ("guide/alerts.md", "reference/metrics.md", "explanation/semantics.md")
+_PARTS: Final = ("guide", "reference", "explanation", "runbooks")
+"""Folders of the documents for users. Those for maintainers stay in the repository."""
 
 _COMMENT: Final = re.compile(r"<!--.*?-->", re.DOTALL)
 _SCHEME: Final = re.compile(r"[a-z]+:", re.ASCII)
@@ -26,9 +27,10 @@ _NOT_IN_SLUG: Final = re.compile(r"[^\w\- ]")
 
 
 def served() -> tuple[str, ...]:
-    """Return the paths of the served documents below ``docs/``: these pages, and every runbook."""
-    runbooks = sorted(path.relative_to(DOCS).as_posix() for path in (DOCS / "runbooks").glob("*.md"))
-    return (*_PAGES, *runbooks)
+    """Return the paths of the served documents below ``docs/``, without the index."""
+    return tuple(
+        path.relative_to(DOCS).as_posix() for part in _PARTS for path in sorted((DOCS / part).glob("*.md"))
+    )
 
 
 def pages() -> dict[str, str]:
@@ -88,17 +90,12 @@ def _is_served(href: str, path: str, known: frozenset[str]) -> bool:
 
 
 def _index(known: frozenset[str]) -> str:
+    """Return docs/README.md, followed by a list of the runbooks."""
     runbooks = "".join(
         f"- [{Path(path).stem}]({path})\n" for path in served() if path.startswith("runbooks/")
     )
-    text = (
-        "# Documentation\n\n"
-        "- [Semantics](explanation/semantics.md): what the words and figures mean\n"
-        "- [Metrics](reference/metrics.md): every metric of the exporter\n"
-        "- [Alerts](guide/alerts.md): every alert, and when it fires\n\n"
-        f"## Runbooks\n\n{runbooks}"
-    )
-    return render(text, "index.md", known)
+    text = (DOCS / "README.md").read_text(encoding="utf-8")
+    return render(f"{text}\n## All runbooks\n\n{runbooks}", "index.md", known)
 
 
 def main() -> None:

@@ -1,0 +1,74 @@
+"""The documents as a whole: four parts, an index that names every page, links that lead somewhere, a short README."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import benchmarks.__main__ as benchmarks
+from tests.every import every
+
+from .documents import DOCS, blocks, without_code, wrong_links
+
+CHECKOUT = DOCS.parent
+PARTS = ("guide", "reference", "explanation", "maintainers")
+PAGES = {path.relative_to(CHECKOUT).as_posix(): path for path in sorted(DOCS.rglob("*.md"))}
+OTHERS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "grafana/README.md")
+GUIDE = {name: path for name, path in PAGES.items() if name.startswith("docs/guide/")}
+INDEX = (DOCS / "README.md").read_text(encoding="utf-8")
+README = (CHECKOUT / "README.md").read_text(encoding="utf-8")
+
+
+@every([*PAGES, *OTHERS])
+def test_every_link_and_anchor_leads_somewhere(name):
+    path = CHECKOUT / name
+    assert list(wrong_links(without_code(path.read_text(encoding="utf-8")), path)) == []
+
+
+@every(GUIDE)
+def test_a_page_of_the_guide_begins_with_its_result_and_its_time(name):
+    text = re.sub(r"<!--.*?-->\n\n", "", GUIDE[name].read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert re.match(r"# [^\n]+\n\n- \*\*Result:\*\* [^\n]+\n- \*\*Time:\*\* [^\n]+\n\n", text)
+
+
+@every(PARTS)
+def test_the_index_names_every_page_of_a_part_with_a_sentence(part):
+    (section,) = re.findall(rf"^## {part.title()}\n(.*?)(?=^## |\Z)", INDEX, flags=re.MULTILINE | re.DOTALL)
+    rows = dict(re.findall(r"^\| \[[^\]]+\]\(([^)]+)\) \| (.+) \|$", section, flags=re.MULTILINE))
+    assert {*rows} - {"maintainers/decisions/README.md"} == {
+        path.relative_to(DOCS).as_posix() for path in (DOCS / part).glob("*.md")
+    }
+    assert all(sentence.endswith(".") for sentence in rows.values())
+
+
+def test_no_page_lies_outside_the_parts():
+    assert {path.name for path in DOCS.glob("*.md")} == {"README.md"}
+    assert {path.relative_to(DOCS).parts[0] for path in DOCS.rglob("*/*.md")} == {*PARTS, "runbooks"}
+
+
+def test_the_readme_has_at_most_700_words():
+    assert len(README.split()) <= 700
+
+
+def test_the_report_in_the_readme_is_an_excerpt_of_a_real_one():
+    (report,) = blocks(README, "text")
+    lines = (DOCS / "guide/observe.md").read_text(encoding="utf-8").splitlines()
+    assert len(report.splitlines()) == 5
+    assert [line for line in report.splitlines() if line not in lines] == []
+
+
+def test_every_benchmark_is_listed():
+    page = (DOCS / "maintainers/benchmarks.md").read_text(encoding="utf-8")
+    table = page.partition("## Every benchmark")[2]
+    named = {
+        name
+        for row in re.findall(r"^\| (`.*?) \|", table, flags=re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", row)
+    }
+    assert named == set(benchmarks.names(smoke=True))
+
+
+@pytest.mark.parametrize("wrong", ["[a](nowhere.md)", "[a](guide/plan.md#nowhere)", "[a](#nowhere)"])
+def test_a_wrong_link_is_found(wrong):
+    assert list(wrong_links(without_code(f"`[a](code.md)` {wrong}"), DOCS / "README.md"))
