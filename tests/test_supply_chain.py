@@ -135,7 +135,11 @@ def locked():
 
 
 def test_every_lock_is_checked_against_the_advisories():
-    locks = {path for place in ("*.lock", "image/*.lock", "tests/**/*.lock") for path in CHECKOUT.glob(place)}
+    locks = {
+        path
+        for place in ("*.lock", "docs/**/*.lock", "image/*.lock", "tests/**/*.lock")
+        for path in CHECKOUT.glob(place)
+    }
     makefile = (CHECKOUT / "Makefile").read_text(encoding="utf-8")
     (named,) = re.findall(r"^LOCKS *:= (.+)", makefile, re.MULTILINE)
     assert sorted(named.split()) == sorted(str(path.relative_to(CHECKOUT)) for path in locks)

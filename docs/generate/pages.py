@@ -37,7 +37,7 @@ def pages() -> dict[str, str]:
     """Return the HTML of each served document, and of the index, by its path below ``/docs/``."""
     known = frozenset(served())
     rendered = {path: render((DOCS / path).read_text(encoding="utf-8"), path, known) for path in served()}
-    return {"index.md": _index(known), **rendered}
+    return {"index.md": render(index_text(), "index.md", known), **rendered}
 
 
 def render(text: str, path: str, known: frozenset[str]) -> str:
@@ -89,13 +89,12 @@ def _is_served(href: str, path: str, known: frozenset[str]) -> bool:
     return posixpath.normpath(posixpath.join(posixpath.dirname(path), file)) in known
 
 
-def _index(known: frozenset[str]) -> str:
+def index_text() -> str:
     """Return docs/README.md, followed by a list of the runbooks."""
     runbooks = "".join(
         f"- [{Path(path).stem}]({path})\n" for path in served() if path.startswith("runbooks/")
     )
-    text = (DOCS / "README.md").read_text(encoding="utf-8")
-    return render(f"{text}\n## All runbooks\n\n{runbooks}", "index.md", known)
+    return f"{(DOCS / 'README.md').read_text(encoding='utf-8')}\n## All runbooks\n\n{runbooks}"
 
 
 def main() -> None:
