@@ -37,7 +37,7 @@ TARGET = "targets:\n  - url: http://a\n    "
         ("http_headers: {'X A': {values: [b]}}", "3: targets[0].http_headers.X A is not a word that a header may hold: letters, digits and hyphens"),
         ("http_headers: {host: {values: [b]}}", "3: targets[0].http_headers.host is a header that the exporter sets itself; remove it"),
         ("http_headers: [a]", "3: targets[0].http_headers must be a mapping of names to values, not a list"),
-        ("follow_redirects: true", "3: targets[0].follow_redirects is not a known key here; there are `authorization`, `basic_auth`, `tls_config`, `http_headers`, `url`, `name`, `labels`, `speculative`, `cost`, `reference`, `policy`"),
+        ("follow_redirects: true", "3: targets[0].follow_redirects is not a known key here; there are `authorization`, `basic_auth`, `tls_config`, `http_headers`, `url`, `name`, `labels`, `speculative`, `cost`, `baseline`, `reference`, `policy`"),
     ],
 )  # fmt: skip
 def test_http_settings_follow_the_rules_of_prometheus(mistakes, keys, mistake):

@@ -101,7 +101,7 @@ def test_every_mistake_is_reported_at_once_with_its_line(mistakes):
         "12: targets[3].nam is not a known key here; did you mean `name`?",
         "15: log.level must be 'debug', 'info', 'warning' or 'error', not 'warn'",
         "16: log is there twice, first in line 14; remove one of the two",
-        "18: extra is not a known key here; there are `windows`, `poll`, `cost`, `reference`, `policy`, `discovery`, `targets`, `experiments`, `requests`, `metrics`, `state`, `log`, `limits`",
+        "18: extra is not a known key here; there are `windows`, `poll`, `cost`, `baseline`, `reference`, `policy`, `discovery`, `targets`, `experiments`, `requests`, `metrics`, `state`, `log`, `limits`",
     ]
 
 
@@ -180,7 +180,7 @@ def test_two_targets_cannot_have_one_address_or_one_name(mistakes):
         "5: targets[2].name is missing: its address makes it a second target with the name a:80",
         "7: targets[4].name makes it a second target with the name c; give each its own `name`",
         "8: targets[5].url is missing",
-        "8: targets[5].oops is not a known key here; there are `authorization`, `basic_auth`, `tls_config`, `http_headers`, `url`, `name`, `labels`, `speculative`, `cost`, `reference`, `policy`",
+        "8: targets[5].oops is not a known key here; there are `authorization`, `basic_auth`, `tls_config`, `http_headers`, `url`, `name`, `labels`, `speculative`, `cost`, `baseline`, `reference`, `policy`",
     ]
 
 

@@ -27,12 +27,12 @@ class Answer:
         """Close nothing."""
 
 
-def api(answer):
-    return QueryApi("http://prometheus:9090/prefix/", Answer(answer))
+def api(answer, **options):
+    return QueryApi("http://prometheus:9090/prefix/", Answer(answer), **options)
 
 
-def data(value):
-    return api(json.dumps({"status": "success", "data": value}).encode())
+def data(value, **options):
+    return api(json.dumps({"status": "success", "data": value}).encode(), **options)
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,9 @@ async def test_too_many_series_are_refused(monkeypatch):
         await data([{"a": "1"}, {"a": "2"}]).series("{}", 0.0, 1.0)
 
 
-async def test_an_answer_with_too_many_values_is_too_much(monkeypatch):
-    monkeypatch.setattr(query_api, "MAX_VALUES", 3)
+async def test_an_answer_with_too_many_values_is_too_much():
     with pytest.raises(TooMuchError, match="cannot be read"):
-        await data([1, 2, 3]).samples("{}", 0.0, 60)
+        await data([1, 2, 3], max_values=3).samples("{}", 0.0, 60)
 
 
 @pytest.mark.parametrize(

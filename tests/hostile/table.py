@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tests.hostile import clients, discovery_entries, lists, middleware, servers, values
+from tests.hostile import clients, discovery_entries, history, lists, middleware, servers, values
 from tests.hostile.row import Row
 
 TABLE: Final[tuple[Row, ...]] = (
@@ -13,6 +13,7 @@ TABLE: Final[tuple[Row, ...]] = (
     *values.ROWS,
     *lists.ROWS,
     *discovery_entries.ROWS,
+    *history.ROWS,
     *clients.ROWS,
     *middleware.ROWS,
 )

@@ -99,6 +99,63 @@ class TestPeriod:
         assert (target.period.seconds, target.period.end) == (HOUR, WALL + HOUR)
 
 
+class TestAdopting:
+    """The baseline of a history, beside the one that was learned."""
+
+    def test_without_a_baseline_it_is_taken(self):
+        target = Target()
+        assert target.baseline.adopt(Target().plain(HOUR).drafting().baseline)
+        assert (target.period.seconds, target.period.end) == (HOUR, WALL + HOUR)
+        assert target.baseline.plain_times(target.wall).times
+
+    def test_the_newer_period_counts(self):
+        older, newer = (
+            Target().plain(3 * HOUR).drafting(),
+            Target().drafting(24 * HOUR).plain(HOUR).drafting(),
+        )
+        assert not newer.baseline.adopt(older.baseline)
+        assert newer.period.seconds == HOUR
+        assert older.baseline.adopt(newer.baseline)
+        assert older.period.end == WALL + 25 * HOUR
+
+    def test_less_than_a_minute_is_not_enough(self):
+        target = Target().plain(HOUR).drafting()
+        later = Target().drafting(24 * HOUR).plain(MIN_SECONDS - 10).drafting()
+        assert not target.baseline.adopt(later.baseline)
+        assert target.period.seconds == HOUR
+
+    @pytest.mark.parametrize("seconds", [30, 120])
+    def test_of_the_present_period_the_longer_view_counts_and_goes_on(self, seconds):
+        target = Target().drafting(HOUR - seconds).plain(seconds)
+        target.baseline._ended = False
+        assert target.baseline.adopt(Target().plain(HOUR).baseline)
+        assert target.period.seconds == HOUR
+        assert target.plain(HOUR).period.seconds == 2 * HOUR
+
+    def test_a_shorter_view_of_the_present_period_does_not(self):
+        target = Target().plain(HOUR)
+        assert not target.baseline.adopt(Target().plain(HOUR - 60).baseline)
+        assert target.plain(60).period.seconds == HOUR + 60
+
+    def test_a_history_that_ends_with_drafts_does_not_go_on(self):
+        target = Target()
+        target.baseline.adopt(Target().plain(HOUR).drafting().baseline)
+        target.wall += HOUR
+        assert target.plain(600).period.seconds == 600
+
+    def test_a_history_is_not_continued_by_a_target_that_drafts(self):
+        target = Target().drafting()
+        target.baseline.adopt(Target().plain(HOUR).baseline)
+        target.wall += HOUR
+        assert target.plain(600).period.seconds == 600
+
+    def test_a_new_period_goes_on_beside_an_older_one_of_the_history(self):
+        target = Target().drafting(24 * HOUR).plain(30)
+        target.baseline.adopt(Target().plain(HOUR).drafting().baseline)
+        assert target.period.seconds == HOUR
+        assert target.plain(30).period.seconds == 60
+
+
 class TestRequests:
     def test_they_have_means_of_the_period(self):
         request = Target().plain(HOUR).drafting().request

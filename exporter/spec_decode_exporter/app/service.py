@@ -14,6 +14,7 @@ import structlog
 from prometheus_client import PLATFORM_COLLECTOR, PROCESS_COLLECTOR
 
 from spec_decode_exporter.app.fleet_snapshot import FleetSnapshots
+from spec_decode_exporter.app.history_baselines import HistoryBaselines
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.reload import ConfigReloader
 from spec_decode_exporter.config.active_yaml import active_yaml
@@ -87,6 +88,9 @@ class Service:
         """Snapshots of the fleet for /metrics, the JSON API and the page."""
         self._persister = StatePersister(remembered, clock, self.fleet.remember)
         self._persister.begin(config.state.file)
+        self._baselines = HistoryBaselines(
+            self.fleet, lambda: self._config, remembered.baselines, clock, errors=errors
+        )
         self._adopt(config)
 
     @property
@@ -106,6 +110,7 @@ class Service:
         self._tasks = [
             self._keep_running("saving", self._save),
             self._keep_running("comparison", self._compare_for_ever),
+            self._keep_running("baselines", self._baselines.run),
         ]
         if self._web:
             self._tasks.append(self._keep_running("web configuration", self._web.follow))

@@ -19,7 +19,7 @@ from spec_decode_exporter.cli.flags import Flags
 from spec_decode_exporter.cli.observe_config import read_config
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.units import format_duration, parse_duration
-from spec_decode_exporter.config.url import normalise
+from spec_decode_exporter.config.url import api_address
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.discovery.target import Target, static_targets
@@ -43,8 +43,6 @@ MAX_CLOCK_DIFFERENCE: Final = 60.0
 VictoriaMetrics answers as of 30 s ago."""
 _TIMEOUT: Final = 60.0
 """Seconds of a request: servers end a query after 30 s to 2 min."""
-_PATHS: Final = ("/metrics", "/graph", "/query", "/api/v1")
-"""Ends of addresses that users copy from a browser."""
 
 
 def add_history_flags(flags: Flags) -> None:
@@ -175,7 +173,6 @@ def _address(url: str) -> str:
         UsageError: It is not an address.
     """
     try:
-        normalised = normalise(completed_url(url), "/").rstrip("/")
+        return api_address(completed_url(url))
     except ValueError as error:
         raise UsageError(f"--prometheus.url {error}") from None
-    return next((normalised.removesuffix(end) for end in _PATHS if normalised.endswith(end)), normalised)

@@ -84,6 +84,24 @@ TARGET_FLAGS: Final = (
 
 RUN_FLAGS: Final = (
     SettingFlag(
+        "--baseline.prometheus.url",
+        "URL",
+        "a Prometheus with the counters of the servers from before speculation was enabled",
+        "baseline.prometheus.url",
+    ),
+    SettingFlag(
+        "--baseline.prometheus.match",
+        "MATCHERS",
+        "labels of the series there, such as 'job=\"vllm\"' (default: all)",
+        "baseline.prometheus.match",
+    ),
+    SettingFlag(
+        "--baseline.prometheus.lookback",
+        "DURATION",
+        "time to search there for a period without speculation (default 14d)",
+        "baseline.prometheus.lookback",
+    ),
+    SettingFlag(
         "--state.file", "FILE", "file of the state that survives a restart", "state.file", is_path=True
     ),
     SettingFlag(

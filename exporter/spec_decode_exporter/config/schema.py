@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
+from spec_decode_exporter.config.baseline_settings import BaselineSettings, PrometheusSettings
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost, SpeculativeSettings
 from spec_decode_exporter.config.errors import ProblemsError
 from spec_decode_exporter.config.experiment_settings import ArmSettings, ExperimentSettings, unlike_names
@@ -43,6 +44,7 @@ __all__ = [
     "RESERVED_LABELS",
     "ArmSettings",
     "Authorization",
+    "BaselineSettings",
     "BasicAuth",
     "Config",
     "CostSettings",
@@ -60,6 +62,7 @@ __all__ = [
     "Metrics",
     "Policy",
     "Poll",
+    "PrometheusSettings",
     "ReferenceSettings",
     "RequestSettings",
     "Scrape",
@@ -185,6 +188,10 @@ class Config(Section):
         default=None,
         description="The cost of drafting, for targets without their own `cost`. By default the exporter "
         "measures it if possible.",
+    )
+    baseline: BaselineSettings | None = Field(
+        default=None,
+        description="The source of the baseline, for targets without their own `baseline`.",
     )
     reference: ReferenceSettings | None = Field(
         default=None,

@@ -15,6 +15,7 @@ from pydantic import (
     field_validator,
 )
 
+from spec_decode_exporter.config.baseline_settings import BaselineSettings
 from spec_decode_exporter.config.cost_settings import CostSettings, SpeculativeSettings
 from spec_decode_exporter.config.http_settings import HttpSettings, Section
 from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
@@ -68,6 +69,11 @@ class TargetSettings(HttpSettings):
     cost: CostSettings | None = Field(
         default=None,
         description="Its cost of drafting, as under [`cost`](#cost). It replaces the general one as a whole.",
+    )
+    baseline: BaselineSettings | None = Field(
+        default=None,
+        description="The source of its baseline, as under [`baseline`](#baseline). It replaces the general "
+        "one as a whole.",
     )
     reference: ReferenceSettings | None = Field(
         default=None,

@@ -17,6 +17,9 @@ PATH: Final = rf"/(?!/)[\x21\x22\x24-\x5b\x5d-\x7e]{{0,{MAX_PATH - 1}}}"
 _MAX_HOST: Final = 253
 """Characters of a host name, as in DNS."""
 
+_API_PAGES: Final = ("/metrics", "/graph", "/query", "/api/v1")
+"""Ends of a Prometheus' addresses that users copy from a browser."""
+
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 _LABEL: Final = r"[a-z0-9_-]{1,63}"
 _AUTHORITY: Final = re.compile(
@@ -42,6 +45,16 @@ def normalise(text: str, path: str = "/metrics") -> str:
         raise ValueError("ends in a fragment; remove everything from `#` on")
     host_and_port(_ZONE.sub("]", parts.netloc.lower()))
     return urlunsplit((parts.scheme, parts.netloc.lower(), parts.path or path, parts.query, ""))
+
+
+def api_address(text: str) -> str:
+    """Return the address of a Prometheus' API, without a page that was copied with it.
+
+    Raises:
+        ValueError: It is not an address; see ``normalise``.
+    """
+    url = normalise(text, "/").rstrip("/")
+    return next((url.removesuffix(end) for end in _API_PAGES if url.endswith(end)), url)
 
 
 def _split(text: str) -> SplitResult:

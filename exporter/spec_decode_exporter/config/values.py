@@ -31,7 +31,7 @@ from spec_decode_exporter.config.units import (
     parse_parameters,
     parse_size,
 )
-from spec_decode_exporter.config.url import normalise, without_query
+from spec_decode_exporter.config.url import api_address, normalise, without_query
 from spec_decode_exporter.core.bounded_file import read_bounded, size_text
 
 if TYPE_CHECKING:
@@ -275,6 +275,9 @@ Endpoint = Annotated[
     _written("URL", _URL_PATTERN),
 ]
 """The address of something else than a page."""
+
+ApiAddress = Annotated[str, AfterValidator(api_address), _shown(without_query), _written("URL", _URL_PATTERN)]
+"""The address of a Prometheus, with the prefix of its proxy if there is one."""
 
 Secret = Annotated[
     SecretStr,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from spec_decode_exporter.config.baseline_settings import BaselineSettings
 from spec_decode_exporter.config.cost_settings import CostSettings, SpeculativeSettings
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.policy import Policy, merged
@@ -45,6 +46,8 @@ class Target:
     """Configured speculation settings."""
     cost: CostSettings | None = None
     """Configured drafting cost; None if the general configuration applies."""
+    baseline: BaselineSettings | None = None
+    """Configured source of the baseline; None if the general configuration applies."""
     reference: ReferenceSettings | None = None
     """Reference acceptance; None if the general configuration applies."""
     policy: Policy | None = None
@@ -66,6 +69,7 @@ def static_targets(config: Config) -> tuple[Target, ...]:
             http=target.http,
             speculative=target.speculative,
             cost=target.cost,
+            baseline=target.baseline,
             reference=target.reference,
             policy=None if target.policy is None else merged(target.policy, config.policy),
         )

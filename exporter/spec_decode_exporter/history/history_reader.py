@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import Final
@@ -22,17 +23,11 @@ from spec_decode_exporter.history.history_targets import (
     without_twins,
 )
 from spec_decode_exporter.history.page_rows import RowReader, Samples
-from spec_decode_exporter.history.query_api import HistoryError, QueryApi, SampledSeries, TooMuchError
+from spec_decode_exporter.history.query_api import HistoryError, QueryApi, SampledSeries
+from spec_decode_exporter.history.sample_pages import REPORT_PAGES, sample_pages
 from spec_decode_exporter.history.slot_evaluation import evaluated
 from spec_decode_exporter.scrape.page.sample import EngineName
 
-FIRST_PAGE: Final = 3600
-"""Seconds of the first page of samples."""
-MIN_PAGE: Final = 60
-"""Seconds of the smallest page; a server that refuses even that refuses everything."""
-MAX_PAGE: Final = 24 * 3600
-PAGE_SAMPLES: Final = 100_000
-"""Samples of a page: 10 to 20 MB of memory."""
 SHORT_SLOT: Final = 900.0
 LONG_SLOT: Final = 3600.0
 SHORT_SLOTS_UP_TO: Final = 8 * 86400.0
@@ -186,17 +181,21 @@ class _TargetReading:
     async def read(self, progress: Callable[[float], None], stop: asyncio.Event) -> None:
         """Read all pages, until ``stop`` is set."""
         query = self._query
-        self._is_rust = await self._has_rust_front_end()
+        self._is_rust = await has_rust_front_end(self._api, self._target, query.begin, query.end)
+        selector = selectors.of_target(self._target.kind, self._target.prefix, self._target.labels)
         last = query.begin - 1.0
-        async for end, page in self._pages(stop):
+        fetch = partial(self._api.samples, selector)
+        async for end, page in sample_pages(fetch, query.begin, query.end, REPORT_PAGES):
             rows = list(self._rows.read(page))
-            self._interval = self._interval or _interval([time for time, _ in rows])
+            self._interval = self._interval or usual_interval([time for time, _ in rows])
             for time, samples in rows:
                 if time > last:
                     self._observe(time, samples)
                     last = time
             await yield_to_event_loop()
             progress((end - query.begin) / (query.end - query.begin))
+            if stop.is_set():
+                return
 
     def results(self) -> list[EngineHistoryResult]:
         """Return the evaluated history of each engine."""
@@ -226,33 +225,6 @@ class _TargetReading:
             return []
         return [f"{self._target.name}: {self._rows.unreadable} scrapes left out: {self._rows.reason}."]
 
-    async def _has_rust_front_end(self) -> bool:
-        """Return whether the server is vLLM's Rust front end, which has none of Python's own series."""
-        target = self._target
-        if target.created or target.kind.name != "vllm" or target.prefix.startswith("ray"):
-            return False
-        query, selector = self._query, selectors.python_marks(target.labels)
-        return not await self._api.series(selector, query.begin, query.end)
-
-    async def _pages(self, stop: asyncio.Event) -> AsyncIterator[tuple[float, Sequence[SampledSeries]]]:
-        """Yield the end and the series of each page; the pages get smaller where the server demands it."""
-        target, query = self._target, self._query
-        selector = selectors.of_target(target.kind, target.prefix, target.labels)
-        begin, seconds = query.begin, FIRST_PAGE
-        while begin < query.end and not stop.is_set():
-            end = min(begin + seconds, query.end)
-            try:
-                page = await self._api.samples(selector, end, max(1, round(end - begin)))
-            except TooMuchError as error:
-                if seconds <= MIN_PAGE:
-                    raise HistoryError(f"{error}, even for {MIN_PAGE} s") from None
-                seconds = max(MIN_PAGE, seconds // 2)
-                continue
-            yield end, page
-            begin = end
-            samples = max(1, sum(len(each.times) for each in page))
-            seconds = int(min(max(MIN_PAGE, seconds * min(2.0, PAGE_SAMPLES / samples)), MAX_PAGE))
-
     def _observe(self, time: float, samples: Samples) -> None:
         for name, sample in samples.items():
             engine = self._engines.get(name)
@@ -268,7 +240,18 @@ class _TargetReading:
             engine.observe(sample, time)
 
 
-def _interval(times: Sequence[float]) -> float:
+async def has_rust_front_end(api: QueryApi, target: HistoryTarget, begin: float, end: float) -> bool:
+    """Return whether the server is vLLM's Rust front end, which has none of Python's own series.
+
+    Raises:
+        HistoryError: The history cannot be read.
+    """
+    if target.created or target.kind.name != "vllm" or target.prefix.startswith("ray"):
+        return False
+    return not await api.series(selectors.python_marks(target.labels), begin, end)
+
+
+def usual_interval(times: Sequence[float]) -> float:
     """Return the usual seconds between two scrapes; 0 with fewer than three."""
     gaps = [later - earlier for earlier, later in pairwise(times)]
     return median(gaps) if len(gaps) > 1 else 0.0

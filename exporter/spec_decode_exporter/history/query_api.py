@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
 from spec_decode_exporter.config.url import without_query
@@ -49,6 +49,16 @@ class TooMuchError(HistoryError):
     """The server refuses the query or its answer exceeds a limit: ask for less."""
 
 
+class Remedies(NamedTuple):
+    """Names under which the user sets what an error is about."""
+
+    match: str
+    credentials: str
+
+
+FLAGS: Final = Remedies("--match", "--authorization.credentials-file")
+
+
 class Getter(Protocol):
     """The part of the HTTP client that is used."""
 
@@ -75,8 +85,19 @@ class SampledSeries:
 class QueryApi:
     """Query API of one server."""
 
-    def __init__(self, url: str, client: Getter) -> None:
-        """Query the server at ``url``, which may end with the prefix of a proxy."""
+    def __init__(
+        self, url: str, client: Getter, *, remedies: Remedies = FLAGS, max_values: int = MAX_VALUES
+    ) -> None:
+        """Query the server at ``url``, which may end with the prefix of a proxy.
+
+        Args:
+            url: Its address.
+            client: Client of the server, which limits the bytes of a response.
+            remedies: Names of settings in errors.
+            max_values: Maximum JSON values of a response.
+        """
+        self._remedies = remedies
+        self._max_values = max_values
         self._url = url.rstrip("/")
         self.name = without_query(self._url)
         self._client = client
@@ -107,7 +128,9 @@ class QueryApi:
         if not isinstance(found, list) or not all(map(_is_labels, found)):
             raise self._unusable("its list of series has another format")
         if len(found) > MAX_SERIES:
-            raise TooMuchError(f"{self.name}: more than {MAX_SERIES} series match; narrow them by --match")
+            raise TooMuchError(
+                f"{self.name}: more than {MAX_SERIES} series match; narrow them by {self._remedies.match}"
+            )
         return found
 
     async def metric_names(self, begin: float, end: float) -> list[str]:
@@ -128,7 +151,20 @@ class QueryApi:
             HistoryError: The server refuses the request for another reason.
         """
         query = {"query": f"{selector}[{seconds}s]", "time": f"{end:.3f}"}
-        data = await self._data("query", query, fewer=True)
+        return await self._matrix("query", query)
+
+    async def values_every(self, selector: str, begin: float, end: float, step: int) -> list[SampledSeries]:
+        """Return the newest value of each series at every ``step`` seconds from one Unix time to another.
+
+        Raises:
+            TooMuchError: The server refuses the query, or the answer exceeds a limit.
+            HistoryError: The server refuses the request for another reason.
+        """
+        query = {"query": selector, "start": f"{begin:.3f}", "end": f"{end:.3f}", "step": str(step)}
+        return await self._matrix("query_range", query)
+
+    async def _matrix(self, path: str, query: Mapping[str, str]) -> list[SampledSeries]:
+        data = await self._data(path, query, fewer=True)
         try:
             if data["resultType"] != "matrix":
                 raise self._unusable("it answers a range selector with something else than a matrix")
@@ -140,13 +176,15 @@ class QueryApi:
         """Return ``data`` of a response; ``fewer``: a refusal means that the query is too large."""
         query = urlencode(values)
         if len(query) > MAX_QUERY:
-            raise HistoryError(f"the query has more than {MAX_QUERY} characters; shorten --match")
+            raise HistoryError(
+                f"the query has more than {MAX_QUERY} characters; shorten {self._remedies.match}"
+            )
         try:
             response = await self._client.get(f"{self._url}/api/v1/{path}?{query}")
         except PollError as error:
             raise self._failure(error, fewer=fewer) from None
         try:
-            answer = decode(response.body, MAX_VALUES)
+            answer = decode(response.body, self._max_values)
         except ValueError as error:
             if response.body[:1] == b"{":
                 raise TooMuchError(f"{self.name}: its answer cannot be read: {error}") from None
@@ -159,15 +197,16 @@ class QueryApi:
         status = error.status if isinstance(error, StatusError) else None
         if status in _DENIED:
             return HistoryError(
-                f"{self.name}: {error}: no permission to query; give a token by "
-                "--authorization.credentials-file"
+                f"{self.name}: {error}: no permission to query; give a token by {self._remedies.credentials}"
             )
         if status == HTTPStatus.NOT_FOUND:
             return self._unusable(str(error))
         if error.reason == "too_large" or (fewer and (status in _FEWER or error.reason == "timeout")):
             return TooMuchError(f"{self.name}: {error}")
         if status == HTTPStatus.BAD_REQUEST:
-            return HistoryError(f"{self.name}: {error}: it cannot read the selector; check --match")
+            return HistoryError(
+                f"{self.name}: {error}: it cannot read the selector; check {self._remedies.match}"
+            )
         return HistoryError(f"{self.name}: {error}")
 
     def _unusable(self, reason: str) -> HistoryError:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from spec_decode_exporter.config.label_matchers import label_matchers
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.scrape.page.engine_table import (
     BUCKET_NAMES,
@@ -15,15 +16,11 @@ from spec_decode_exporter.scrape.page.engine_table import (
     Counter,
     EngineKind,
     EngineMark,
+    Quantity,
 )
 
 PYTHON_MARKS: Final = ("python_info", "http_request_duration_seconds_count")
 """Series that only a Python front end has: vLLM's Rust front end counts drafts at 0 without speculation."""
-
-_LABEL: Final = r'[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*"'
-_MATCH: Final = re.compile(rf"\s*{_LABEL}(?:\s*,\s*{_LABEL})*\s*,?\s*")
-MAX_MATCH: Final = 4096
-"""Maximum characters of the user's matchers."""
 
 
 def checked_match(text: str) -> str:
@@ -32,19 +29,28 @@ def checked_match(text: str) -> str:
     Raises:
         UsageError: It is something else.
     """
-    inner = text.strip().removeprefix("{").removesuffix("}").strip().removesuffix(",")
-    if len(inner) > MAX_MATCH or (inner and not _MATCH.fullmatch(inner)):
-        raise UsageError(
-            f"--match {text[:80]!r} is not a list of label matchers; write for example "
-            """--match 'job="vllm",namespace=~"prod-.*"'"""
-        )
-    return inner
+    try:
+        return label_matchers(text)
+    except ValueError as error:
+        raise UsageError(f"--match {text[:80]!r} {error}") from None
 
 
 def every_engine(match: str) -> str:
     """Return the selector of all counters and gauges of every known engine, with the user's matchers."""
     parts = [_names(kind, _plain(kind)) for kind in ENGINES]
     return _selector("|".join(parts), match)
+
+
+def servers(match: str) -> str:
+    """Return the selector of the series by which the servers of all known engines are found: few of each."""
+    parts = [_names(kind, _identifying(kind)) for kind in ENGINES]
+    return _selector("|".join(parts), match)
+
+
+def activity(kind: EngineKind, prefix: str, labels: Mapping[str, str]) -> str:
+    """Return the selector of a target's counters of generated tokens and of drafts."""
+    names = _names_of(kind, (Counter.GENERATION_TOKENS, Counter.DRAFTS))
+    return _selector(f"{re.escape(prefix)}({'|'.join(names)})", _matchers(labels))
 
 
 def of_target(kind: EngineKind, prefix: str, labels: Mapping[str, str]) -> str:
@@ -56,15 +62,27 @@ def of_target(kind: EngineKind, prefix: str, labels: Mapping[str, str]) -> str:
 
 def identifying(prefix: str, kind: EngineKind, labels: Mapping[str, str]) -> str:
     """Return the selector of the counter and the start times by which a target's process is recognised."""
-    wanted = (Counter.GENERATION_TOKENS, EngineMark.CREATED)
-    names = [name for each in kind.series if each.quantity in wanted for name in each.names]
-    every = f"{re.escape(prefix)}({'|'.join(names)})|{PROCESS_START.names[0]}"
+    every = f"{re.escape(prefix)}({'|'.join(_identifying(kind))})|{PROCESS_START.names[0]}"
     return _selector(every, _matchers(labels))
 
 
 def python_marks(labels: Mapping[str, str]) -> str:
     """Return the selector of series that only a Python front end of a target has."""
     return _selector("|".join(PYTHON_MARKS), _matchers(labels))
+
+
+def _identifying(kind: EngineKind) -> list[str]:
+    return _names_of(kind, (Counter.GENERATION_TOKENS, EngineMark.CREATED))
+
+
+def _names_of(kind: EngineKind, wanted: Iterable[Quantity]) -> list[str]:
+    return [
+        name
+        for quantity in wanted
+        for each in kind.series
+        if each.quantity is quantity
+        for name in each.names
+    ]
 
 
 def _plain(kind: EngineKind) -> list[str]:

@@ -110,6 +110,16 @@ class _Period:
         self.queue: QueueTimes | None = None
         self.steps = StepsByLoad()
 
+    def counts_before(self, other: _Period | None, *, is_same: bool) -> bool:
+        """Return whether this is the baseline rather than another period.
+
+        The newer period counts, once it is long enough. Of one period that was seen twice, as by a history
+        and by the exporter that was started later, the longer view counts.
+        """
+        if self.seconds < MIN_SECONDS or other is None:
+            return self.seconds >= MIN_SECONDS
+        return self.seconds > other.seconds if is_same else self.end >= other.end
+
     def add(self, increment: Increment, running: float, wall: float, *, knows_steps: bool) -> None:
         self.requests.add(increment, running, exp2(min(self.end - wall, 0.0) / HALF_LIFE_SECONDS))
         self.seconds += increment.end - increment.begin
@@ -166,7 +176,7 @@ class LearnedBaseline:
             return
         period = self._present()
         period.add(increment, running, wall, knows_steps=knows_steps)
-        if period.seconds >= MIN_SECONDS:
+        if period is not self._kept and period.counts_before(self._kept, is_same=False):
             self._kept, self._ended = period, False
         self._plain_times = None
 
@@ -182,6 +192,25 @@ class LearnedBaseline:
         """End the period: the target speculates."""
         self._ended = True
         self._growing = None
+
+    def adopt(self, other: LearnedBaseline) -> bool:
+        """Take the period of another view of the same target, which is not used further, if that counts.
+
+        Args:
+            other: Baseline that was learned from a history.
+
+        Returns:
+            Whether it is the baseline now.
+        """
+        found, present = other._kept, self._growing or (None if self._ended else self._kept)
+        is_same = present is not None and not other._ended
+        if found is None or not found.counts_before(present if is_same else self._kept, is_same=is_same):
+            return False
+        if is_same:
+            self._growing = found  # later steps without drafts continue it
+        self._ended = not is_same and (self._ended or other._ended)
+        self._kept, self._plain_times = found, None
+        return True
 
     def plain_times(self, now: float) -> PlainTimes:
         """Return the plain step times at ``now`` (Unix time)."""

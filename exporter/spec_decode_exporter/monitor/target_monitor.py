@@ -167,6 +167,10 @@ class TargetMonitor:
         for name in self._engines.monitors:
             self._remember(name)
 
+    def record_event(self, event: Event) -> None:
+        """Record an event of the target."""
+        self._events.record(event, self._clock.wall(), self.target.name)
+
     def status(self) -> TargetStatus:
         """Return the status of the target and of its polls."""
         ids = self._errors.whole("targets", self.item, self._engines.labelled)
@@ -206,7 +210,7 @@ class TargetMonitor:
             clock=self._clock,
             sleep_until=self._scheduler.sleep_until,
             receive=self._receive,
-            emit=self._record_event,
+            emit=self.record_event,
             attempted=lambda: self._errors.attempt("gone", self.item, self._record_gone),
             record=self._record,
             budget=self._budget,
@@ -215,7 +219,7 @@ class TargetMonitor:
         problem = target.pod_arguments.problem if target.pod_arguments else ""
         unused = self._record.unused_event("pod_arguments", problem, problem) if problem else None
         if unused is not None:
-            self._record_event(unused)
+            self.record_event(unused)
 
     def _assumptions(self, model_name: str = "") -> Assumptions:
         """Return the knowledge of the target's engines of a model besides their counters."""
@@ -285,7 +289,7 @@ class TargetMonitor:
         """Return the samples of the engines that have a place; record once that others have none."""
         samples = self._engines.admitted(reading.samples, self._tokens)
         for event in self._engines.limit_events(len(reading.samples) - len(samples), len(samples)):
-            self._record_event(event)
+            self.record_event(event)
         return samples
 
     def _observe(self, name: EngineName, sample: Sample, polled: Polled) -> bool:
@@ -327,9 +331,6 @@ class TargetMonitor:
         for labels, engine in self._engines.labelled().items():
             for event in engine.gone_events(now, is_bad=is_up):
                 self._events.record(event, self._clock.wall(), self.target.name, labels)
-
-    def _record_event(self, event: Event) -> None:
-        self._events.record(event, self._clock.wall(), self.target.name)
 
     def _record_engine_event(self, event: Event, name: EngineName, wall: float) -> None:
         self._events.record(event, wall, self.target.name, self._engines.labels_of(name))

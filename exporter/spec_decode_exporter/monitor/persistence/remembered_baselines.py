@@ -57,6 +57,17 @@ class RememberedBaselines:
             known = self._known()
             self._forget(min(known, key=lambda name: known[name].end))
 
+    def adopt(self, target: str, found: Mapping[str, LearnedBaseline]) -> list[str]:
+        """Take the baselines of a target by model that a history has; return the models whose counts now."""
+        adopted = []
+        for model_name, baseline in found.items():
+            key = BaselineKey(target, model_name)
+            learned = self.of(key)
+            if learned.adopt(baseline):
+                self.keep(key, learned)
+                adopted.append(model_name)
+        return adopted
+
     def recall(self, saved: object) -> None:
         """Add the result of an earlier ``saved``, for unknown names; omit invalid entries."""
         if not isinstance(saved, Mapping) or saved.get("format") != _FORMAT:

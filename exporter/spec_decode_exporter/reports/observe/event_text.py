@@ -104,6 +104,8 @@ SENTENCES: Final[Mapping[str, Callable[[Fields], str]]] = {
     "target_polled_less_often": lambda fields: (
         f"It is polled every {fields['interval']} s: {_CAUSES.get(str(fields['cause']), fields['cause'])}."
     ),
+    "baseline_read": lambda fields: f"Its baseline is from {fields['source']}: {fields['period']}.",
+    "baseline_not_read": lambda fields: f"No baseline from {fields['source']}: {fields['reason']}.",
     "events_omitted": lambda fields: f"Events such as {fields['example']} are left out: there are too many.",
     "target_failing": lambda fields: f"Its polls fail: {fields['error']}.",
     "target_recovered": lambda fields: f"It answers again, after {fields['failed_polls']} failed polls.",

@@ -37,3 +37,8 @@ def _sections(config: Config) -> Iterator[tuple[KeyPath, HttpSettings]]:
         (("discovery", "kubernetes", index), section) for index, section in enumerate(discovery.kubernetes)
     )
     yield ("discovery", "scrape"), discovery.scrape
+    if config.baseline is not None:
+        yield ("baseline", "prometheus"), config.baseline.prometheus
+    for index, target in enumerate(config.targets):
+        if target.baseline is not None:
+            yield ("targets", index, "baseline", "prometheus"), target.baseline.prometheus

@@ -73,6 +73,8 @@ _WORDINGS: Final[Mapping[str, _Wording]] = {
     ),
     "server_details_not_used": _Wording("drop", "Not used from {source}: {reason}"),
     "target_polled_less_often": _Wording("neutral", "Polled every {interval} s only: {cause}"),
+    "baseline_read": _Wording("neutral", "Baseline of {model} from {source}: {period}"),
+    "baseline_not_read": _Wording("drop", "No baseline from {source}: {reason}"),
     "events_omitted": _Wording("drop", "Too many events, some are left out: {example}"),
     "mixed_workload_began": _Wording(
         "drop", "Mixed workload: the mean of {requests} requests hides that they differ"

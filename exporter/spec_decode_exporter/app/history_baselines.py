@@ -1,0 +1,173 @@
+"""Baselines from histories: read at the start and once a day, beside the polls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from spec_decode_exporter.config.schema import Config, PrometheusSettings
+from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
+from spec_decode_exporter.history.baseline_match import server_of
+from spec_decode_exporter.history.baseline_reader import KEYS, MAX_BODY, MAX_VALUES, BaselineReader
+from spec_decode_exporter.history.history_targets import HistoryTarget
+from spec_decode_exporter.history.query_api import Getter, HistoryError, QueryApi
+from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.learned_baseline import LearnedBaseline
+from spec_decode_exporter.monitor.persistence.remembered_baselines import RememberedBaselines
+from spec_decode_exporter.monitor.target_monitor import TargetMonitor
+from spec_decode_exporter.scrape.http.client import Client
+
+CHECK_SECONDS: Final = 5.0
+"""Seconds between two looks for targets whose history is due."""
+READ_AGAIN_SECONDS: Final = 86_400.0
+TRY_AGAIN_SECONDS: Final = 3600.0
+"""Seconds after a failure."""
+MAX_READING_SECONDS: Final = 600.0
+"""Maximum seconds of the reading of one target."""
+_TIMEOUT: Final = 60.0
+"""Seconds of a request: servers end a query after 30 s to 2 min."""
+
+Connect = Callable[[PrometheusSettings], Getter]
+
+
+def _client(settings: PrometheusSettings) -> Client:
+    return Client(settings.http, timeout=_TIMEOUT, max_body=MAX_BODY)
+
+
+@dataclass(slots=True)
+class _Plan:
+    """When the history of a target is read next."""
+
+    settings: PrometheusSettings
+    moment: float
+    """Monotonic."""
+    failures: OnceUntilRecovered = field(default_factory=OnceUntilRecovered)
+
+
+class HistoryBaselines:
+    """Reads the baselines of all targets with a history."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        config: Callable[[], Config],
+        remembered: RememberedBaselines,
+        clock: Clock,
+        *,
+        errors: InternalErrors,
+        connect: Connect = _client,
+    ) -> None:
+        """Prepare to ``run``.
+
+        Args:
+            fleet: Monitored targets.
+            config: Returns the configuration in force.
+            remembered: Takes the baselines.
+            clock: Clock.
+            errors: Isolates internal errors.
+            connect: Returns a client for queries.
+        """
+        self._fleet = fleet
+        self._config = config
+        self._remembered = remembered
+        self._clock = clock
+        self._errors = errors
+        self._connect = connect
+        self._plans: dict[tuple[str, str], _Plan] = {}
+
+    async def run(self) -> None:
+        """Read what is due until cancelled."""
+        while True:
+            await self.read_due()
+            await self._clock.sleep_until(self._clock.monotonic() + CHECK_SECONDS)
+
+    async def read_due(self) -> None:
+        """Read the history of each target that is new, has another history, or was read a day ago."""
+        users = self._users()
+        keys = {monitor.target.key for monitors in users.values() for monitor in monitors}
+        self._plans = {key: plan for key, plan in self._plans.items() if key in keys}
+        now = self._clock.monotonic()
+        for settings, monitors in users.items():
+            due = [monitor for monitor in monitors if self._plan(monitor, settings).moment <= now]
+            if due:
+                read = partial(self._read, settings, due, is_only_target=len(monitors) == 1)
+                await self._errors.attempt_async("baselines", read, {"source": settings.url})
+
+    def _users(self) -> Mapping[PrometheusSettings, Sequence[TargetMonitor]]:
+        """Return the targets by their history."""
+        general = self._config().baseline
+        users: defaultdict[PrometheusSettings, list[TargetMonitor]] = defaultdict(list)
+        for monitor in self._fleet:
+            baseline = monitor.target.baseline or general
+            if baseline is not None:
+                users[baseline.prometheus].append(monitor)
+        return users
+
+    def _plan(self, monitor: TargetMonitor, settings: PrometheusSettings) -> _Plan:
+        plan = self._plans.get(monitor.target.key)
+        if plan is None or plan.settings != settings:
+            plan = self._plans[monitor.target.key] = _Plan(settings, self._clock.monotonic())
+        return plan
+
+    async def _read(
+        self, settings: PrometheusSettings, monitors: Sequence[TargetMonitor], *, is_only_target: bool
+    ) -> None:
+        """Read the servers of one history, and the baseline of each target."""
+        plans = [(monitor, self._plan(monitor, settings)) for monitor in monitors]
+        for _, plan in plans:
+            plan.moment = self._clock.monotonic() + TRY_AGAIN_SECONDS
+        client = self._connect(settings)
+        api = QueryApi(settings.url, client, remedies=KEYS, max_values=MAX_VALUES)
+        try:
+            end = await api.time()
+            reader = BaselineReader(api, settings.match, end - settings.lookback, end)
+            servers = await reader.servers()
+            for monitor, plan in plans:
+                await self._read_one(reader, servers, monitor, plan, is_only_target=is_only_target)
+        except HistoryError as error:
+            for monitor, plan in plans:
+                _note_failure(monitor, plan, api.name, error)
+        finally:
+            await client.close()
+
+    async def _read_one(
+        self,
+        reader: BaselineReader,
+        servers: Sequence[HistoryTarget],
+        monitor: TargetMonitor,
+        plan: _Plan,
+        *,
+        is_only_target: bool,
+    ) -> None:
+        try:
+            async with asyncio.timeout(MAX_READING_SECONDS):
+                found = await reader.read(server_of(monitor.target, servers, is_only_target=is_only_target))
+        except TimeoutError:
+            late = HistoryError(f"reading takes more than {MAX_READING_SECONDS:.0f} s; shorten `lookback`")
+            _note_failure(monitor, plan, reader.name, late)
+        except HistoryError as error:
+            _note_failure(monitor, plan, reader.name, error)
+        else:
+            plan.failures.recovered()
+            plan.moment = self._clock.monotonic() + READ_AGAIN_SECONDS
+            self._adopt(monitor, found, reader.name)
+
+    def _adopt(self, monitor: TargetMonitor, found: Mapping[str, LearnedBaseline], source: str) -> None:
+        for model in self._remembered.adopt(monitor.target.name, found):
+            period = found[model].period(self._clock.wall())
+            if period is not None:
+                fields: dict[str, object] = {"model": model, "period": period.name, "source": source}
+                monitor.record_event(Event("baseline_read", fields))
+
+
+def _note_failure(monitor: TargetMonitor, plan: _Plan, source: str, error: HistoryError) -> None:
+    reason = str(error).removeprefix(f"{source}: ").removeprefix(f"{source} ")
+    if plan.failures.failed(reason):
+        monitor.record_event(Event("baseline_not_read", {"source": source, "reason": reason}, is_bad=True))

@@ -1,0 +1,192 @@
+"""Baselines of running targets from a history: at the start, once a day, and after a failure each hour."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.app.history_baselines import (
+    CHECK_SECONDS,
+    READ_AGAIN_SECONDS,
+    TRY_AGAIN_SECONDS,
+    HistoryBaselines,
+)
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.core.background_tasks import cancel, spawn
+from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.discovery.target import static_targets
+from spec_decode_exporter.history import baseline_reader
+from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.persistence.remembered_baselines import BaselineKey
+from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
+from spec_decode_exporter.scrape.poll_errors import PollError
+from spec_decode_exporter.simulator.ground_truth import draft_cost_ratio
+from spec_decode_exporter.simulator.scenario import Scenario
+from tests.conftest import settle
+from tests.fixtures.simulated import Server
+from tests.fixtures.simulated_history import StoredHistory
+
+PLAIN = {"speculation": {"tokens": 0, "method": "draft_model"}, "load": {"concurrency": 8}}
+DRAFTING = Scenario.model_validate({**PLAIN, "speculation": {"tokens": 4, "method": "draft_model"}})
+HISTORY = {"prometheus": {"url": "http://prometheus:9090", "lookback": "1h"}}
+
+
+@pytest.fixture
+def stored(clock):
+    """Return the history of half an hour in which a server had no speculation."""
+    stored = StoredHistory(start=clock.wall() - 1800)
+    stored.simulate(Scenario.model_validate(PLAIN), 1780, 15, job="vllm", instance="a:1")
+    return stored
+
+
+class Exporter:
+    """Targets, and the task that reads their histories."""
+
+    def __init__(self, clock, stored, config):
+        self.clock, self.stored = clock, stored
+        self.config = Config.model_validate(config)
+        self.remembered = RememberedEngines()
+        self.errors = InternalErrors(clock.monotonic)
+        self.fleet = Fleet(self.config, clock, self.remembered, EventLog("1"), self.errors)
+        self.baselines = HistoryBaselines(
+            self.fleet,
+            lambda: self.config,
+            self.remembered.baselines,
+            clock,
+            errors=self.errors,
+            connect=lambda _: stored,
+        )
+        self.task = spawn(self.baselines.run())
+
+    async def follow(self, seconds=3.0):
+        self.fleet.follow(static_targets(self.config))
+        await settle(100)
+        await self.advance(seconds)
+
+    async def advance(self, seconds):
+        """Move the clock; a reading gets all turns that it needs."""
+        await self.clock.advance(seconds, turns=400)
+
+    def baseline(self, target):
+        return self.remembered.baselines.of(BaselineKey(target, DRAFTING.model_name))
+
+    async def close(self):
+        await cancel([self.task])
+        await self.fleet.stop()
+        await self.fleet.close()
+
+
+@pytest.fixture
+async def exporter(clock, network, stored):
+    started = []
+    for name in "ab":
+        network.servers[f"{name}:1"] = Server(clock, DRAFTING, running=60)
+
+    def exporter(*names, **config):
+        targets = [{"url": f"http://{name}:1/metrics", "name": name} for name in names]
+        started.append(Exporter(clock, stored, {"targets": targets, "baseline": HISTORY, **config}))
+        return started[-1]
+
+    yield exporter
+    for each in started:
+        await each.close()
+
+
+async def test_the_cost_of_a_server_that_always_drafts_comes_from_its_history(exporter):
+    one = exporter("a")
+    with capture_logs() as logs:
+        await one.follow(180.0)
+    (event,) = [log for log in logs if log["event"] == "baseline_read"]
+    assert event["target"] == "a"
+    assert event["source"] == "http://prometheus:9090"
+    assert event["period"].endswith("without speculation on 21 September")
+    ((_, snapshot),) = one.fleet.engines()
+    cost = snapshot.evaluation.cost
+    assert cost.source is CostSource.BASELINE
+    exact = draft_cost_ratio(DRAFTING, 8)
+    assert cost.draft_cost_ratio == pytest.approx(exact, rel=0.35)
+    low, high = (each.fixed_cost_ratio + 4 * each.draft_cost_ratio for each in (cost.low, cost.high))
+    assert low <= 4 * exact <= high
+
+
+async def test_a_target_without_a_history_asks_nothing(exporter, stored):
+    await exporter("a", baseline=None).follow(60.0)
+    assert not stored.queries
+
+
+async def test_the_own_history_of_a_target_replaces_the_general_one(exporter, stored):
+    target = {"url": "http://a:1/metrics", "baseline": {"prometheus": {"url": "http://other:9090"}}}
+    one = exporter(targets=[target])
+    asked = []
+    one.baselines._connect = lambda settings: asked.append(settings.url) or stored
+    await one.follow(60.0)
+    assert asked == ["http://other:9090"]
+
+
+async def test_it_is_read_once_a_day(exporter, stored):
+    one = exporter("a")
+    await one.follow(60.0)
+    number = len(stored.queries)
+    await one.advance(600.0)
+    assert len(stored.queries) == number
+    one.baselines._plans["a", "http://a:1/metrics"].moment -= READ_AGAIN_SECONDS
+    await one.advance(CHECK_SECONDS)
+    assert len(stored.queries) > number
+
+
+async def test_a_history_that_fails_is_tried_again_after_an_hour_and_logged_once(exporter, stored):
+    stored.refuse = lambda _: PollError("refused", "connection refused")
+    one = exporter("a")
+    with capture_logs() as logs:
+        await one.follow(60.0)
+        one.baselines._plans["a", "http://a:1/metrics"].moment -= TRY_AGAIN_SECONDS
+        await one.advance(60.0)
+    failures = [log for log in logs if log["event"] == "baseline_not_read"]
+    assert [log["reason"] for log in failures] == ["connection refused"]
+    assert len(stored.queries) == 2
+    assert next(one.fleet.engines())
+    stored.refuse = None
+    one.baselines._plans["a", "http://a:1/metrics"].moment -= TRY_AGAIN_SECONDS
+    await one.advance(60.0)
+    assert one.baseline("a").end
+
+
+async def test_each_target_gets_the_baseline_of_its_own_server(exporter, stored):
+    one = exporter("a", "b")
+    with capture_logs() as logs:
+        await one.follow(60.0)
+    assert one.baseline("a").end
+    assert not one.baseline("b").end
+    (failure,) = [log for log in logs if log["event"] == "baseline_not_read"]
+    assert failure["target"] == "b"
+    assert failure["reason"].startswith("none of the 1 servers there is this target: a:1")
+
+
+async def test_a_reading_that_takes_too_long_ends(exporter, monkeypatch):
+    monkeypatch.setattr("spec_decode_exporter.app.history_baselines.MAX_READING_SECONDS", 0.0)
+    one = exporter("a")
+    with capture_logs() as logs:
+        await one.follow(60.0)
+    assert any("shorten `lookback`" in log.get("reason", "") for log in logs)
+
+
+async def test_an_internal_error_stops_no_poll(exporter, monkeypatch):
+    monkeypatch.setattr(baseline_reader.BaselineReader, "servers", lambda _: 1 / 0)
+    one = exporter("a")
+    with capture_logs() as logs:
+        await one.follow(60.0)
+    assert [log["part"] for log in logs if log["event"] == "internal_error"] == ["baselines"]
+    ((_, snapshot),) = one.fleet.engines()
+    assert snapshot.totals.counters[0] > 100
+
+
+async def test_the_baseline_survives_a_restart(exporter, clock):
+    one = exporter("a")
+    await one.follow(60.0)
+    one.fleet.remember()
+    again = RememberedEngines()
+    again.recall(one.remembered.saved(clock.wall()))
+    kept = again.baselines.of(BaselineKey("a", DRAFTING.model_name))
+    assert kept.period(clock.wall()) == one.baseline("a").period(clock.wall())
