@@ -33,6 +33,8 @@ class Engine:
         draw = random.Random(number)
         self.times = list(range(END - seconds, END + 1, interval))
         enabled = self.times[0] + seconds // 10
+        self.enabled = next(place for place, time in enumerate(self.times) if time > enabled)
+        """Place of the first scrape with drafts; before it there are no such series."""
         rows = [_row(draw, time, interval, drafts=time > enabled) for time in self.times]
         columns = list(zip(*rows, strict=True))
         names = (
@@ -112,18 +114,38 @@ class Handler(BaseHTTPRequestHandler):
 
     def _samples(self, values: dict[str, str]) -> str:
         instance = re.search(r'instance="([^"]*)"', values["query"])
-        seconds = re.search(r"\[(\d+)s\]", values["query"])
         assert instance
-        assert seconds
         engine = next(each for each in self.engines if each.instance == instance[1])
-        end = float(values["time"])
-        begin = end - int(seconds[1])
-        chosen = [place for place, time in enumerate(engine.times) if begin <= time <= end]
+        chosen = _every_step(engine, values) if "step" in values else _raw(engine, values)
         found = []
-        for labels, column in engine.series if chosen else ():
-            pairs = ",".join(f'[{engine.times[place]},"{column[place]}"]' for place in chosen)
+        for labels, column in engine.series:
+            begin = engine.enabled if "spec_decode" in labels["__name__"] else 0
+            pairs = ",".join(
+                f'[{engine.times[place]},"{column[place]}"]' for place in chosen if place >= begin
+            )
+            if not pairs:
+                continue
             found.append(f'{{"metric":{json.dumps(labels)},"values":[{pairs}]}}')
         return f'{{"resultType":"matrix","result":[{",".join(found)}]}}'
+
+
+def _raw(engine: Engine, values: dict[str, str]) -> list[int]:
+    """Return the places of the scrapes of a range selector."""
+    seconds = re.search(r"\[(\d+)s\]", values["query"])
+    assert seconds
+    end = float(values["time"])
+    return _places(engine, end - int(seconds[1]), end)
+
+
+def _every_step(engine: Engine, values: dict[str, str]) -> list[int]:
+    """Return the places of the scrapes at each step of a range query."""
+    places = _places(engine, float(values["start"]), float(values["end"]))
+    interval = engine.times[1] - engine.times[0]
+    return places[:: max(1, int(values["step"]) // interval)]
+
+
+def _places(engine: Engine, begin: float, end: float) -> list[int]:
+    return [place for place, time in enumerate(engine.times) if begin <= time <= end]
 
 
 def main() -> None:

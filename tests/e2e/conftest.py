@@ -189,6 +189,22 @@ class Prometheus(Running):
         return found[0][1] if found else None
 
 
+class PrometheusWithHistory(Running):
+    """A real Prometheus that scrapes nothing: promtool has made its blocks from a stored history."""
+
+    def __init__(self, folder, stored, *flags, name="history"):
+        text, data, config = (folder / f"{name}.{end}" for end in ("om", "tsdb", "json"))
+        text.write_text(stored.open_metrics())
+        config.write_text("{}")
+        imported = ["promtool", "tsdb", "create-blocks-from", "openmetrics", text, data]
+        subprocess.run(imported, check=True, stdout=subprocess.DEVNULL)
+        port = free_port()
+        self.url, self.begin = f"http://127.0.0.1:{port}", stored.start
+        words = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={data}", *flags]
+        super().__init__(name, [*words, f"--web.listen-address=127.0.0.1:{port}"], folder)
+        self.wait_for(f"{self.url}/-/ready")
+
+
 class Alertmanager(Running):
     """A real Alertmanager that does what ``config`` says."""
 

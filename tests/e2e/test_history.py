@@ -58,22 +58,8 @@ def filled(start, e2e, prometheus_tools):
             urllib.request.urlopen(imported).close()
             urllib.request.urlopen(f"{self.url}/internal/force_flush").close()
 
-    class Filled(e2e.Running):
-        def __init__(self, folder, name, *flags):
-            text, data, config = (folder / f"{name}.{end}" for end in ("om", "tsdb", "json"))
-            text.write_text(stored.open_metrics())
-            config.write_text("{}")
-            imported = ["promtool", "tsdb", "create-blocks-from", "openmetrics", text, data]
-            subprocess.run(imported, check=True, stdout=subprocess.DEVNULL)
-            port = e2e.free_port()
-            self.url, self.begin = f"http://127.0.0.1:{port}", stored.start
-            words = ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={data}", *flags]
-            super().__init__(name, [*words, f"--web.listen-address=127.0.0.1:{port}"], folder)
-
     def filled(name, *flags):
-        process = start(Filled, name, *flags)
-        process.wait_for(f"{process.url}/-/ready")
-        return process
+        return start(e2e.PrometheusWithHistory, stored, *flags, name=name)
 
     def victoria():
         process = start(Victoria)

@@ -37,7 +37,8 @@ _TIMEOUT: Final = 60.0
 Connect = Callable[[PrometheusSettings], Getter]
 
 
-def _client(settings: PrometheusSettings) -> Client:
+def open_client(settings: PrometheusSettings) -> Client:
+    """Return a client for the queries of baselines, with their limits."""
     return Client(settings.http, timeout=_TIMEOUT, max_body=MAX_BODY)
 
 
@@ -62,7 +63,7 @@ class HistoryBaselines:
         clock: Clock,
         *,
         errors: InternalErrors,
-        connect: Connect = _client,
+        connect: Connect = open_client,
     ) -> None:
         """Prepare to ``run``.
 
