@@ -44,7 +44,7 @@ def open_client(settings: PrometheusSettings) -> Client:
 
 @dataclass(slots=True)
 class _Plan:
-    """When the history of a target is read next."""
+    """Next reading of a target's history."""
 
     settings: PrometheusSettings
     moment: float

@@ -1,6 +1,6 @@
 """Reads baselines from a history: the newest period of a server without speculation, in small slices.
 
-The event loop polls servers meanwhile. So a page of samples is small, and work on it yields after each few
+The event loop polls servers at the same time. So a page of samples is small, and work on it yields after each few
 scrapes.
 """
 

@@ -11,7 +11,7 @@ MIN_PAGE: Final = 60
 """Seconds of the smallest page; a server that refuses even that refuses everything."""
 
 Fetch = Callable[[float, int], Awaitable[Sequence[SampledSeries]]]
-"""Returns the samples of so many seconds up to a Unix time."""
+"""Returns the samples of a number of seconds up to a Unix time."""
 
 
 class PageSize(NamedTuple):
