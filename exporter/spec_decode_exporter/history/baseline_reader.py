@@ -1,7 +1,7 @@
 """Reads baselines from a history: the newest period of a server without speculation, in small slices.
 
-The event loop polls servers at the same time. So a page of samples is small, and work on it yields after each few
-scrapes.
+The event loop polls servers at the same time. So a page of samples is small, and work on it yields after each
+few scrapes.
 """
 
 from __future__ import annotations
