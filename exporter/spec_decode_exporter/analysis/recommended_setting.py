@@ -10,12 +10,14 @@ from typing import Final
 
 from spec_decode_exporter.analysis.assessment import Assessment, cost_knowledge
 from spec_decode_exporter.analysis.cost_curve import CostCurve, best_curve
+from spec_decode_exporter.analysis.evaluation_inputs import EvaluationInputs
 from spec_decode_exporter.analysis.evaluation_result import EngineAdvice
 from spec_decode_exporter.analysis.load_bands import Drafting, LoadBand, load_bands, schedule_of
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
 from spec_decode_exporter.analysis.speculation_state import drafts_what_it_finds
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
+from spec_decode_exporter.window.ledger import Window
 
 MAX_REGRET: Final = 0.10
 """Share of the best speed-up that a schedule may lose at the worst cost; beyond, its cost is unknown."""
@@ -28,22 +30,25 @@ def recommended_setting(assessment: Assessment, advice: EngineAdvice) -> Specula
     """Return the setting by the evaluated window; ``advice`` is the debounced one about the present load."""
     if advice.action in _NO_SETTING:
         return UNKNOWN_SETTING
-    inputs, window = assessment.inputs, assessment.evaluated.choice.window
+    window = assessment.evaluated.choice.window
+    tokens = len(window.positions)
+    most = (advice.tokens if advice.action is Action.INCREASE else None) or tokens
+    return setting_by_load(window, assessment.inputs, most) or _by_advice(advice, tokens)
+
+
+def setting_by_load(window: Window, inputs: EvaluationInputs, most: int) -> SpeculationSetting | None:
+    """Return the setting by load with at most ``most`` draft tokens; None without a cost at several loads."""
     known, speculation = cost_knowledge(inputs), inputs.assumptions.speculation
-    curve, tokens = best_curve(known.settings, known.measured, known.method), len(window.positions)
+    curve = best_curve(known.settings, known.measured, known.method)
     if curve is None:
-        return _by_advice(advice, tokens)
-    drafting = Drafting(
-        tokens,
-        (advice.tokens if advice.action is Action.INCREASE else None) or tokens,
-        speculation.schedule,
-        searches=drafts_what_it_finds(speculation.method),
-    )
+        return None
+    searches = drafts_what_it_finds(speculation.method)
+    drafting = Drafting(len(window.positions), most, speculation.schedule, searches=searches)
     bands = load_bands(window, curve, known, drafting, inputs.assumptions.policy.depth.tolerance)
-    return _by_load(bands, curve, assessment) if bands else _by_advice(advice, tokens)
+    return _by_load(bands, curve, inputs) if bands else None
 
 
-def _by_load(bands: tuple[LoadBand, ...], curve: CostCurve, assessment: Assessment) -> SpeculationSetting:
+def _by_load(bands: tuple[LoadBand, ...], curve: CostCurve, inputs: EvaluationInputs) -> SpeculationSetting:
     loads = curve.points[0].running_requests, curve.points[-1].running_requests
     if max(band.regret for band in bands) > MAX_REGRET:
         return SpeculationSetting(bands=bands, source=curve.source, known=loads)
@@ -55,7 +60,7 @@ def _by_load(bands: tuple[LoadBand, ...], curve: CostCurve, assessment: Assessme
         bands,
         curve.source,
         loads,
-        _obstacles(schedule, assessment),
+        _obstacles(schedule, inputs),
     )
 
 
@@ -66,11 +71,11 @@ def _by_advice(advice: EngineAdvice, present: int) -> SpeculationSetting:
     return SpeculationSetting(tokens, is_change=tokens not in {None, present})
 
 
-def _obstacles(schedule: BatchSchedule, assessment: Assessment) -> tuple[Obstacle, ...]:
+def _obstacles(schedule: BatchSchedule, inputs: EvaluationInputs) -> tuple[Obstacle, ...]:
     if not schedule:
         return ()
-    found = [Obstacle.DATA_PARALLEL] if assessment.inputs.data_parallel else []
-    speculation = assessment.inputs.assumptions.speculation
+    found = [Obstacle.DATA_PARALLEL] if inputs.data_parallel else []
+    speculation = inputs.assumptions.speculation
     if speculation.method and speculation.method not in _SCHEDULED_BY_RUNNER_V1:
         found.append(Obstacle.MODEL_RUNNER_V1)
     elif not speculation.schedule:

@@ -15,6 +15,7 @@ from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.history import selectors
 from spec_decode_exporter.history.engine_slots import EngineSlots, PlainPeriods
 from spec_decode_exporter.history.history_result import EngineHistoryResult, HistoryResult
+from spec_decode_exporter.history.history_setting import best_setting
 from spec_decode_exporter.history.history_targets import (
     MAX_TARGETS,
     HistoryTarget,
@@ -204,6 +205,8 @@ class _TargetReading:
         for name, engine in sorted(self._engines.items()):
             engine.close()
             periods, assumptions = self._periods[name.model_name], self._assumptions(name.model_name)
+            slots = tuple(evaluated(engine.slots, periods, assumptions))
+            data_parallel = len(self._engines) > 1
             found.append(
                 EngineHistoryResult(
                     target.name,
@@ -212,9 +215,10 @@ class _TargetReading:
                     name.engine,
                     self._interval or DEFAULT_INTERVAL,
                     engine.scrapes,
-                    tuple(evaluated(engine.slots, periods, assumptions)),
+                    slots,
                     tuple(engine.events),
                     tuple(each.period for each in periods.all()),
+                    best_setting(engine.slots, slots, periods, assumptions, data_parallel=data_parallel),
                 )
             )
         return found

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from spec_decode_exporter.analysis.plain_period import PlainPeriod
 from spec_decode_exporter.history.engine_slots import TimedEvent
+from spec_decode_exporter.history.history_setting import HistorySetting
 from spec_decode_exporter.history.slot_evaluation import SlotResult
 
 
@@ -28,6 +29,8 @@ class EngineHistoryResult:
     """Drops and resets, in the order of time."""
     plain_periods: Sequence[PlainPeriod]
     """Periods without speculation."""
+    setting: HistorySetting | None = None
+    """Draft tokens by load that would have been best; None without drafts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,15 @@ def evaluated(slots: Sequence[Slot], periods: PlainPeriods, assumptions: Assumpt
         key = source, id(period)
         if key not in costs:
             costs[key] = _costs(slots[source], period, assumptions.speculation.method, slot.end)
-        yield _evaluated(slot, costs[key], period, assumptions)
+        yield _evaluated(slot, _inputs(slot, costs[key], period, assumptions))
+
+
+def last_inputs(slots: Sequence[Slot], periods: PlainPeriods, assumptions: Assumptions) -> EvaluationInputs:
+    """Return what is known of an engine at the end of its last slot, with the costs learned until then."""
+    last = slots[-1]
+    period = periods.nearest(last.end)
+    costs = _costs(last, period, assumptions.speculation.method, last.end)
+    return _inputs(last, costs, period, assumptions)
 
 
 def _cost_source(slots: Sequence[Slot], ends: Sequence[float], slot: Slot) -> int:
@@ -122,13 +130,14 @@ def _costs(
     )
 
 
-def _evaluated(
+def _inputs(
     slot: Slot,
     costs: Sequence[MeasuredCost],
     period: PlainTimesOfPeriod | None,
     assumptions: Assumptions,
-) -> SlotResult:
-    inputs = EvaluationInputs(
+) -> EvaluationInputs:
+    """Return the inputs of a slot's evaluation besides its window."""
+    return EvaluationInputs(
         assumptions=assumptions,
         latencies={},
         broken=frozenset(),
@@ -138,6 +147,9 @@ def _evaluated(
         request_baseline=period.period.request if period else None,
         wall=slot.end,
     )
+
+
+def _evaluated(slot: Slot, inputs: EvaluationInputs) -> SlotResult:
     assessment = assess((slot.window,), inputs)
     window, its = slot.window, assessment.evaluated
     found = SlotResult(

@@ -33,7 +33,21 @@ def setting_text(snapshot: EngineSnapshot) -> str:
     setting = snapshot.evaluation.setting
     if setting.tokens is None or not setting.bands:
         return recommendation_text(snapshot)
+    return by_load_text(setting)
+
+
+def by_load_text(setting: SpeculationSetting) -> str:
+    """Return what to set by load, what it gains, and for which loads the cost is known."""
     return " ".join((_statement(setting), *_gains(setting.bands), _known(setting)))
+
+
+def uncertain_text(setting: SpeculationSetting) -> str:
+    """Return at which loads the cost is too uncertain for a setting by load."""
+    widest = max(setting.bands, key=lambda band: band.regret)
+    return (
+        f"{_loads(widest)} it is so uncertain that a wrong number of draft tokens could lose "
+        f"{percent(widest.regret)} of the speed."
+    )
 
 
 def measure_text(snapshot: EngineSnapshot) -> str:
@@ -44,11 +58,7 @@ def measure_text(snapshot: EngineSnapshot) -> str:
         return ""
     if not setting.bands:
         return f"For draft tokens by load, measure the cost at several loads. {WAYS_TO_MEASURE}"
-    widest = max(setting.bands, key=lambda band: band.regret)
-    return (
-        f"Measure the cost of drafting at more loads: {_loads(widest)} it is so uncertain that a wrong "
-        f"number of draft tokens could lose {percent(widest.regret)} of the speed. {WAYS_TO_MEASURE}"
-    )
+    return f"Measure the cost of drafting at more loads: {uncertain_text(setting)} {WAYS_TO_MEASURE}"
 
 
 def obstacle_text(obstacle: Obstacle, setting: SpeculationSetting) -> str:

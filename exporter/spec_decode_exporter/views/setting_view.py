@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from spec_decode_exporter.analysis.load_bands import LoadBand
+from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.analysis.speculation_setting import SpeculationSetting
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.views.setting_models import LoadBandView, ObstacleView, SettingView
 from spec_decode_exporter.views.setting_text import measure_text, obstacle_text, setting_text
@@ -12,7 +14,16 @@ from spec_decode_exporter.views.speculative_config import ranges, speculative_co
 def setting_view(snapshot: EngineSnapshot) -> SettingView:
     """Return the JSON model of an engine's recommended setting."""
     setting = snapshot.evaluation.setting
-    config = speculative_config(setting, snapshot.speculation)
+    return view_of_setting(
+        setting, snapshot.speculation, text=setting_text(snapshot), measure=measure_text(snapshot)
+    )
+
+
+def view_of_setting(
+    setting: SpeculationSetting, speculation: Speculation, *, text: str, measure: str
+) -> SettingView:
+    """Return the JSON model of a setting with its texts: what to set, and what to measure."""
+    config = speculative_config(setting, speculation)
     low, high = setting.known or (None, None)
     return SettingView(
         tokens=setting.tokens,
@@ -20,8 +31,8 @@ def setting_view(snapshot: EngineSnapshot) -> SettingView:
         change=setting.is_change,
         speculative_config=config.text,
         complete=config.is_complete,
-        text=setting_text(snapshot),
-        measure=measure_text(snapshot),
+        text=text,
+        measure=measure,
         obstacles=tuple(
             ObstacleView(name=each, text=obstacle_text(each, setting)) for each in setting.obstacles
         ),

@@ -36,6 +36,22 @@ def merge_windows(windows: Sequence[Window]) -> Window:
     )
 
 
+def sum_of_windows(windows: Sequence[Window]) -> Window:
+    """Return the sum of one or more windows of an engine at different times, for ratios of sums.
+
+    It has neither increments nor gauges, so it has no bounds and no load.
+    """
+    return Window(
+        length=sum(window.length for window in windows),
+        seconds=sum(window.seconds for window in windows),
+        polls=sum(window.polls for window in windows),
+        counters=tuple(map(_sum, zip(*(window.counters for window in windows), strict=True))),
+        positions=tuple(map(sum, zip_longest(*(window.positions for window in windows), fillvalue=0))),
+        gauges=(None,) * len(MEAN_GAUGES),
+        answers=reduce(AnswerLengths.plus, [window.answers for window in windows]),
+    )
+
+
 def _sum(counts: tuple[int | None, ...]) -> int | None:
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None

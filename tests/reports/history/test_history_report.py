@@ -9,11 +9,16 @@ from html.parser import HTMLParser
 
 import pytest
 
+from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.load_bands import LoadBand, schedule_of
 from spec_decode_exporter.analysis.plain_period import PlainPeriod
+from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.analysis.speculation_setting import SpeculationSetting
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.history.engine_slots import TimedEvent
 from spec_decode_exporter.history.history_result import EngineHistoryResult, HistoryResult
+from spec_decode_exporter.history.history_setting import HistorySetting
 from spec_decode_exporter.history.slot_evaluation import Outcome
 from spec_decode_exporter.reports.exit_status import ExitStatus, history_status
 from spec_decode_exporter.reports.history.history_output import HISTORY_FORMATS
@@ -45,6 +50,18 @@ def engine(*slots, target="a:8000", model="llama"):
 
 PAID = engine(at(SLOT, 0), at(SLOT, 900, process=1, tokens=4, speedups={0: 1.0, 2: 1.5, 4: 2.0}))
 HURT = engine(at(hurt(), 0), target="b:8000")
+
+
+def band(first, last, tokens, regret=0.0):
+    return LoadBand(first, last, tokens, 1.5, regret, 4, 1.2)
+
+
+BANDS = (band(1, 31, 4), band(32, 64, 2))
+SETTING = SpeculationSetting(4, schedule_of(BANDS), True, BANDS, CostSource.BASELINE, (4.0, 64.0))
+
+
+def with_setting(setting, loads=(4.0, 64.0), method="mtp"):
+    return result(replace(PAID, setting=HistorySetting(setting, Speculation(method), loads)))
 
 
 def result(*engines, **values):
@@ -172,3 +189,38 @@ def test_without_drafts_the_report_says_so():
 )
 def test_the_status_is_that_of_the_worst_engine(history, status):
     assert history_status(history) is status
+
+
+def test_the_best_tokens_by_load_are_in_every_format():
+    history = with_setting(SETTING)
+    for form in ("text", "markdown", "html"):
+        flat = " ".join(written(form, history).split())
+        assert "Draft 4 tokens up to 31 running requests and 2 from 32." in flat
+    found = json.loads(written("json", history))["engines"][0]["setting"]
+    assert found["schedule"] == [[1, 31, 4], [32, 64, 2]]
+    assert json.loads(found["speculative_config"])["method"] == "mtp"
+    assert found["measure"] == ""
+
+
+@pytest.mark.parametrize(
+    ("setting", "loads", "missing"),
+    [
+        (None, (), "the cost is not measured"),
+        (None, (8.2,), "measured at 8.2 running requests alone"),
+        (
+            SpeculationSetting(bands=(band(1, 31, 4), band(32, 64, 2, 0.12))),
+            (4.0, 64.0),
+            "from 32 to 64 running requests it is so uncertain that a wrong number of draft tokens could lose 12.0 %",
+        ),
+    ],
+)
+def test_without_a_cost_by_load_the_report_says_what_is_missing(setting, loads, missing):
+    history = with_setting(setting, loads)
+    assert missing in " ".join(written("text", history).split())
+    found = json.loads(written("json", history))["engines"][0]["setting"]
+    assert missing in found["measure"]
+    assert (found["tokens"], found["text"]) == (None, "")
+
+
+def test_without_drafts_there_is_no_setting():
+    assert json.loads(written("json", result()))["engines"][0]["setting"] is None

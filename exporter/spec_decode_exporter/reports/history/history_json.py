@@ -20,6 +20,7 @@ from spec_decode_exporter.history.history_summary import (
     summary,
 )
 from spec_decode_exporter.history.slot_evaluation import SlotResult
+from spec_decode_exporter.reports.history.setting_section import setting_model
 
 
 def history_json(result: HistoryResult) -> str:
@@ -40,6 +41,7 @@ def history_json(result: HistoryResult) -> str:
 
 
 def _engine(engine: EngineHistoryResult) -> dict[str, Any]:
+    setting = setting_model(engine.setting)
     return {
         "target": engine.target,
         "labels": dict(engine.labels),
@@ -56,6 +58,7 @@ def _engine(engine: EngineHistoryResult) -> dict[str, Any]:
         "baselines": [
             {"name": each.name, "seconds": each.seconds, "end": each.end} for each in engine.plain_periods
         ],
+        "setting": None if setting is None else setting.model_dump(mode="json"),
         "slots": [_slot(slot) for slot in engine.slots],
     }
 

@@ -22,6 +22,7 @@ from spec_decode_exporter.history.history_summary import (
     summary,
 )
 from spec_decode_exporter.history.slot_evaluation import Outcome, SlotResult
+from spec_decode_exporter.reports.history.setting_section import setting_parts
 from spec_decode_exporter.reports.parts import (
     Bar,
     Chart,
@@ -125,6 +126,7 @@ def _engine(engine: EngineHistoryResult) -> EngineReport:
     sections = (
         ReportSection("Changes", tuple(map(_change, changes(engine.slots)))),
         ReportSection("Drops", tuple(map(_drop, drops(engine.events)))),
+        ReportSection("Best draft tokens by load", tuple(setting_parts(engine.setting))),
     )
     return _report(name, engine.target, engine.slots, facts, sections)
 
