@@ -12,11 +12,13 @@ from spec_decode_exporter.analysis.cost import CostKnowledge, cost_by_curve
 from spec_decode_exporter.analysis.cost_curve import CostCurve, LoadRange, around
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.depth import depths, speedups_alone
-from spec_decode_exporter.analysis.load_bands import Drafting, load_bands, schedule_of
+from spec_decode_exporter.analysis.load_bands import Drafting, LoadBand, load_bands, schedule_of, time_share
 from spec_decode_exporter.analysis.step_cost import StepCost
 from spec_decode_exporter.analysis.typical_costs import Range
+from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
 from spec_decode_exporter.config.cost_settings import Architecture
+from spec_decode_exporter.config.policy import DepthPolicy, Policy
 
 DENSE = CostKnowledge(method="draft_model", architecture=Architecture.DENSE)
 TOLERANCE = 0.03
@@ -29,6 +31,10 @@ def curve(*points, margin=0.0, fixed=0.0):
     )
 
 
+def policy(tolerance):
+    return Policy(depth=DepthPolicy(tolerance=tolerance))
+
+
 @pytest.fixture(name="window", scope="module")
 def window_fixture(make_window):
     """400 drafts of four tokens with a good drafter."""
@@ -36,7 +42,7 @@ def window_fixture(make_window):
 
 
 def banded(window, costs, *, present=NO_SCHEDULE, most=4, searches=False, tolerance=TOLERANCE):
-    return load_bands(window, costs, DENSE, Drafting(4, most, present, searches=searches), tolerance)
+    return load_bands(window, costs, DENSE, Drafting(4, most, present, searches=searches), policy(tolerance))
 
 
 def steps(bands):
@@ -128,6 +134,53 @@ def test_a_method_that_searches_counts_the_steps_that_find_something(make_window
     (found,) = banded(half, curve((1, 0.05), (8, 0.05)), searches=True)
     (always,) = banded(half, curve((1, 0.05), (8, 0.05)))
     assert always.speedup > found.speedup > 1
+
+
+class TestVerdict:
+    """Verdict on the draft tokens in force, by the load."""
+
+    EXPENSIVE_ABOVE_16 = ((1, 0.05), (15, 0.05), (16, 0.8), (64, 1.0))
+
+    def test_it_is_that_of_the_load_and_not_of_the_present_one(self, evaluation_window):
+        below, above = banded(evaluation_window(), curve(*self.EXPENSIVE_ABOVE_16))
+        assert (below.verdict, below.is_improvable) == (Verdict.OPTIMAL, False)
+        assert (above.first, above.tokens) == (16, 0)
+        assert (above.verdict, above.is_improvable) == (Verdict.HARMFUL, True)
+
+    def test_a_cost_that_may_pay_or_not_is_unclear(self, evaluation_window):
+        wide = CostCurve(
+            tuple(LoadRange(load, Range(0.1, 0.6, 0.9)) for load in (1, 64)), CostSource.IMPORTED
+        )
+        assert {band.verdict for band in banded(evaluation_window(), wide)} == {Verdict.UNCLEAR}
+
+    def test_without_drafts_at_a_load_there_is_none(self, evaluation_window):
+        present = BatchSchedule((1, 8), (4, 0))
+        _, paused = banded(evaluation_window(), curve((1, 0.05), (64, 0.1)), present=present)
+        assert (paused.verdict, paused.is_improvable) == (None, True)
+
+    def test_without_bounds_of_acceptance_nothing_is_harmful(self, window):
+        _, above = banded(window, curve(*self.EXPENSIVE_ABOVE_16))
+        assert above.verdict is Verdict.POOR
+
+    def test_a_gain_within_the_tolerance_is_no_improvement(self, evaluation_window):
+        (band,) = banded(evaluation_window(), curve((1, 0.1), (8, 0.1)), tolerance=0.2)
+        assert band.speedup == band.present_speedup
+        assert not band.is_improvable
+
+
+class TestTimeShare:
+    BAND = LoadBand(8, 15, 4, 2.0, 0.0, 0, 1.0, None, is_improvable=True)
+
+    def share(self, make_window, *loads):
+        polls = [{"gauges": (running, 0.0, 0.0), "seconds": seconds} for running, seconds in loads]
+        return time_share(make_window(increments=polls), [self.BAND])
+
+    def test_it_is_by_time_and_not_by_polls(self, make_window):
+        assert self.share(make_window, (8.0, 1.0), (15.0, 2.0), (16.0, 1.0), (7.0, 2.0)) == 0.5
+
+    def test_time_without_requests_does_not_count(self, make_window):
+        assert self.share(make_window, (0.0, 10.0), (8.0, 1.0)) == 1.0
+        assert self.share(make_window, (0.0, 10.0)) is None
 
 
 class TestSpeedupsAlone:

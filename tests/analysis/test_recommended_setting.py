@@ -8,12 +8,17 @@ import pytest
 
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.evaluation import evaluate
-from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
+from spec_decode_exporter.analysis.evaluation_inputs import Assumptions, LastDrafts
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
 from spec_decode_exporter.analysis.measured_cost import MeasuredCost
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.speculation_setting import UNKNOWN_SETTING, Obstacle
+from spec_decode_exporter.analysis.speculation_setting import (
+    UNKNOWN_SETTING,
+    Obstacle,
+    Pause,
+    SpeculationSetting,
+)
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
 from spec_decode_exporter.figures.estimate import Estimate
@@ -85,6 +90,49 @@ def test_an_unknown_cost_and_too_little_data_give_no_setting(case, action):
     evaluation = evaluated(its, method="draft_model" if action is Action.MEASURE_COST else "eagle3")
     assert evaluation.action is action
     assert evaluation.setting == UNKNOWN_SETTING
+
+
+class TestPause:
+    """The schedule in force drafts nothing from 8 running requests, and 20 run."""
+
+    SCHEDULE = BatchSchedule((1, 8), (4, 0))
+
+    def setting(self, case, last=None, **inputs):
+        paused = case(drafts=0, running=20.0, costs=RISING)
+        return setting(paused, schedule=self.SCHEDULE, last_drafts=last, **inputs)
+
+    @staticmethod
+    def last(window, changes=0):
+        return LastDrafts(window, 1_000.0, changes)
+
+    def test_the_acceptance_of_the_last_drafts_counts(self, case, evaluation_window):
+        found = self.setting(case, self.last(evaluation_window()))
+        assert found.pause == Pause(8, 1_000.0)
+        drafting = setting(case(costs=RISING), schedule=self.SCHEDULE)
+        assert drafting.bands
+        assert found == replace(drafting, pause=found.pause)
+        assert [(band.first, band.tokens) for band in found.bands if band.is_improvable] == [(8, 4)]
+
+    def test_without_any_acceptance_there_is_no_setting(self, case):
+        assert self.setting(case) == SpeculationSetting(pause=Pause(8, None))
+
+    def test_acceptance_before_a_change_does_not_count(self, case, evaluation_window):
+        last = self.last(evaluation_window())
+        assert self.setting(case, last, changes=1) == SpeculationSetting(pause=Pause(8, None))
+
+    def test_without_a_cost_by_load_there_is_no_setting(self, case, evaluation_window):
+        paused = case(drafts=0, running=20.0)
+        found = setting(paused, schedule=self.SCHEDULE, last_drafts=self.last(evaluation_window()))
+        assert found == SpeculationSetting(pause=Pause(8, 1_000.0))
+
+    @pytest.mark.parametrize("running", [0.0, 4.0])
+    def test_drafts_that_are_missing_at_another_load_are_no_pause(self, case, evaluation_window, running):
+        idle = case(drafts=0, running=running, costs=RISING)
+        last = self.last(evaluation_window())
+        assert setting(idle, schedule=self.SCHEDULE, last_drafts=last) == UNKNOWN_SETTING
+
+    def test_an_engine_that_does_not_speculate_has_none(self, case, evaluation_window):
+        assert self.setting(case, self.last(evaluation_window()), speculates=False) == UNKNOWN_SETTING
 
 
 def test_a_faster_method_has_settings_of_its_own(case):

@@ -9,6 +9,7 @@ from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
 from spec_decode_exporter.monitor.evaluator import Evaluator
 from tests.fixtures.evaluations import GOOD, POOR
@@ -90,6 +91,43 @@ class TestAdvice:
         evaluator.evaluate(case(), 1000.0)
         evaluator.evaluator.keep(600.0)
         assert evaluator.evaluate(case(POOR), 1005.0).recommended.tokens == 1
+
+
+class TestLastDrafts:
+    """Drafts whose acceptance counts while a schedule drafts nothing."""
+
+    SCHEDULE = BatchSchedule((1, 8), (4, 0))
+
+    @pytest.fixture(name="evaluator")
+    def evaluator_fixture(self, evaluator_at):
+        evaluator = evaluator_at(0.1)
+        speculation = replace(evaluator.assumptions.speculation, schedule=self.SCHEDULE)
+        evaluator.assumptions = replace(evaluator.assumptions, speculation=speculation)
+        return evaluator
+
+    def test_are_those_of_the_last_verdict(self, case, evaluator):
+        drafting = case()
+        inputs = replace(drafting.inputs, wall=500.0)
+        evaluator.evaluate(drafting._replace(inputs=inputs), 1000.0)
+        evaluator.evaluate(case(drafts=0, running=20.0), 1400.0)
+        last = evaluator.evaluator.last_drafts
+        assert last.wall == 500.0
+        assert last.window.positions == drafting.windows[-1].positions
+
+    def test_are_not_those_of_a_window_that_ends_without_drafts(self, case, evaluator, make_window):
+        window = case().windows[-1]
+        ended = replace(window, increments=make_window(increments=[{"drafts": 9}] * 299 + [{}]).increments)
+        evaluator.evaluate(case()._replace(windows=(ended,)), 1000.0)
+        assert evaluator.evaluator.last_drafts is None
+
+    def test_need_a_verdict(self, case, evaluator):
+        evaluator.evaluate(case(drafts=0), 1000.0)
+        assert evaluator.evaluator.last_drafts is None
+
+    def test_are_not_kept_for_a_schedule_that_always_drafts(self, case, evaluator_at):
+        evaluator = evaluator_at(0.1)
+        evaluator.evaluate(case(), 1000.0)
+        assert evaluator.evaluator.last_drafts is None
 
 
 class TestSetting:

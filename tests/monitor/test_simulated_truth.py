@@ -9,7 +9,10 @@ from spec_decode_exporter.analysis.evaluated_window import Basis
 from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.analysis.speculation_setting import Pause, SpeculationSetting
+from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, batch_schedule
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
@@ -18,6 +21,7 @@ from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.simulator.ground_truth import draft_cost_ratio, speedup, target_settings
 from spec_decode_exporter.simulator.python_page import python_page
+from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.scenario_library import load_scenario
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.simulator.unix_time import UnixTime
@@ -25,11 +29,12 @@ from spec_decode_exporter.simulator.unix_time import UnixTime
 START = 1_790_000_000.0
 
 
-def watched(scenario, seconds, *, cost):
+def watched(scenario, seconds, *, cost, schedule=NO_SCHEDULE):
     """A watch that has polled a simulated server for some seconds."""
     simulation, reader = Simulation(scenario, seed=3), SampleReader()
     settings = None if cost is None else CostSettings.model_validate(cost)
-    watch = EngineMonitor((30.0, 300.0), Assumptions(Speculation("draft_model", "configured"), settings))
+    speculation = Speculation("draft_model", "configured", schedule=schedule)
+    watch = EngineMonitor((30.0, 300.0), Assumptions(speculation, settings))
     for second in range(1, seconds + 1):
         simulation.advance(1.0)
         if not simulation.serving:
@@ -104,3 +109,46 @@ def test_a_server_that_stops_drafting_at_large_batches_tells_what_drafting_costs
     assert cost.source is CostSource.MEASURED
     true = draft_cost_ratio(scenario, cost.running_requests)
     assert cost.draft_cost_ratio == pytest.approx(true, rel=0.3)
+
+
+class TestPausedByLoad:
+    """The schedule drafts nothing from 8 running requests; 6 run, and from 330 s on 20."""
+
+    RANGES = ((1, 7, 4), (8, 96, 0))
+
+    @pytest.fixture(name="scenario")
+    def scenario_fixture(self):
+        dynamic = load_scenario("dynamic").model_dump()
+        dynamic["speculation"]["tokens_per_batch_size"] = self.RANGES
+        later = {"at": "330s", "load": {"concurrency": 20}}
+        return Scenario.model_validate(
+            {**dynamic, "load": {"concurrency": 6}, "phases": [later], "repeat": None}
+        )
+
+    def test_what_it_loses_is_known_by_its_last_drafts(self, scenario):
+        cost = target_settings(scenario)["cost"]
+        schedule = batch_schedule([*map(list, self.RANGES)])
+        watch = watched(scenario, 700, cost=cost, schedule=schedule)
+        paused = watch.snapshot(700.0).evaluation
+        assert (paused.state, paused.verdict) == (State.ACTIVE, Verdict.INSUFFICIENT)
+        assert paused.setting.pause.first == 8
+        assert 325.0 <= paused.setting.pause.drafted - START <= 345.0
+        band = self.at_20(paused)
+        assert (band.present_tokens, band.verdict, band.is_improvable) == (0, None, True)
+        # As long as all loads draft, the same is known at this load itself.
+        fixed = scenario.speculation.model_copy(update={"tokens_per_batch_size": ()})
+        always = scenario.model_copy(update={"speculation": fixed})
+        drafting = self.at_20(watched(always, 700, cost=cost).snapshot(700.0).evaluation)
+        assert (band.tokens, band.speedup) == (drafting.tokens, pytest.approx(drafting.speedup, rel=0.05))
+        assert speedup(always, 400, 700, seed=3) > 1.03
+
+    @staticmethod
+    def at_20(evaluation):
+        return next(band for band in evaluation.setting.bands if band.first <= 20 <= band.last)
+
+    def test_an_observation_of_the_pause_alone_does_not_know_it(self, scenario):
+        cost = target_settings(scenario)["cost"]
+        always_20 = scenario.model_copy(update={"load": scenario.load.model_copy(update={"concurrency": 20})})
+        schedule = batch_schedule([*map(list, self.RANGES)])
+        watch = watched(always_20, 320, cost=cost, schedule=schedule)
+        assert watch.snapshot(320.0).evaluation.setting == SpeculationSetting(pause=Pause(8, None))

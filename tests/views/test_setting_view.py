@@ -11,14 +11,20 @@ from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.load_bands import LoadBand
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.speculation_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
+from spec_decode_exporter.analysis.speculation_setting import (
+    UNKNOWN_SETTING,
+    Obstacle,
+    Pause,
+    SpeculationSetting,
+)
+from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.batch_schedule import MAX_BATCH, BatchSchedule, batch_schedule
 from spec_decode_exporter.views.setting_view import setting_view
 
 BANDS = (
-    LoadBand(1, 7, 4, 2.3, 0.01, 4, 2.3),
-    LoadBand(8, 31, 4, 1.4, 0.05, 0, 1.0),
-    LoadBand(32, 64, 0, 1.0, 0.02, 0, 1.0),
+    LoadBand(1, 7, 4, 2.3, 0.01, 4, 2.3, Verdict.OPTIMAL, is_improvable=False),
+    LoadBand(8, 31, 4, 1.4, 0.05, 0, 1.0, None, is_improvable=True),
+    LoadBand(32, 64, 0, 1.0, 0.02, 0, 1.0, None, is_improvable=False),
 )
 BY_LOAD = SpeculationSetting(
     4,
@@ -89,14 +95,18 @@ def test_a_setting_in_force_is_kept(shown):
     assert shown(kept).text.startswith(
         "Keep drafting 4 tokens up to 31 running requests and none from 32. The"
     )
-    one = SpeculationSetting(1, bands=(LoadBand(1, 64, 1, 1.2, 0.0, 4, 1.1),), is_change=True)
+    one = SpeculationSetting(
+        1, bands=(LoadBand(1, 64, 1, 1.2, 0.0, 4, 1.1, Verdict.MARGINAL, is_improvable=True),), is_change=True
+    )
     assert shown(one).text.startswith(
         "Draft 1 token at every load. From 1 to 64 running requests it drafts 4 tokens; 1 token would be 1.09"
     )
 
 
 def test_no_speculation_has_no_flag(shown):
-    off = SpeculationSetting(0, bands=(LoadBand(1, 64, 0, 1.0, 0.0, 4, 0.8),), is_change=True)
+    off = SpeculationSetting(
+        0, bands=(LoadBand(1, 64, 0, 1.0, 0.0, 4, 0.8, Verdict.HARMFUL, is_improvable=True),), is_change=True
+    )
     view = shown(off)
     assert (view.tokens, view.speculative_config, view.complete) == (0, "", False)
     assert view.text.startswith("Switch speculation off: at no known load")
@@ -117,6 +127,43 @@ def test_an_uncertain_cost_names_the_load_to_measure_at(shown):
         "number of draft tokens could lose 5.0 % of the speed."
     )
     assert (view.speculative_config, len(view.bands)) == ("", 3)
+
+
+class TestPause:
+    """The schedule in force drafts nothing from 8 running requests, and more run."""
+
+    def test_the_text_has_the_time_of_the_acceptance(self, shown, busy):
+        pause = Pause(8, busy.evaluation.wall - 7260.0)
+        view = shown(replace(BY_LOAD, pause=pause), action=Action.COLLECT)
+        assert (
+            "From 8 to 31 running requests it drafts nothing; 4 tokens would be 1.40 times as fast."
+            in view.text
+        )
+        assert view.text.endswith(
+            "Nothing is drafted now: the acceptance is that of 12:17:30 UTC, 2 h 1 min ago."
+        )
+        assert (view.paused_from, view.drafted_time, view.measure) == (8, pause.drafted, "")
+
+    def test_without_any_acceptance_the_text_says_how_to_measure_it(self, shown):
+        view = shown(SpeculationSetting(pause=Pause(8, None)), action=Action.COLLECT)
+        assert view.measure == (
+            "Acceptance is unknown: from 8 running requests the schedule drafts nothing, and no drafts were seen at "
+            "another load. To measure it, let fewer than 8 requests run for some minutes, or schedule 1 token from 8 "
+            "on one replica."
+        )
+        assert (view.tokens, view.paused_from, view.drafted_time) == (None, 8, None)
+
+    def test_a_schedule_that_never_drafts_needs_another_one(self, shown):
+        view = shown(SpeculationSetting(pause=Pause(1, None)), action=Action.COLLECT)
+        assert view.measure.endswith("To measure it, schedule 1 token from 1 on one replica.")
+
+    def test_without_a_cost_by_load_the_text_says_to_measure_it(self, shown):
+        view = shown(SpeculationSetting(pause=Pause(8, 1.0)), action=Action.COLLECT)
+        assert view.measure.startswith("For draft tokens by load, measure the cost at several loads.")
+
+
+def test_the_json_model_has_the_verdict_of_each_band(shown):
+    assert [band.verdict for band in shown(BY_LOAD).bands] == [Verdict.OPTIMAL, None, None]
 
 
 def test_one_number_without_a_cost_by_load_asks_for_one(shown):

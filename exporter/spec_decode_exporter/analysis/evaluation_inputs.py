@@ -34,6 +34,18 @@ class Assumptions:
 
 
 @dataclass(frozen=True, slots=True)
+class LastDrafts:
+    """Newest drafts with a verdict: their acceptance counts while a schedule drafts nothing."""
+
+    window: Window
+    """Evaluated window whose newest poll had drafts."""
+    wall: float
+    """Unix time of that poll."""
+    changes: int
+    """Number of changes and window resets until then; a later one outdates the acceptance."""
+
+
+@dataclass(frozen=True, slots=True)
 class EvaluationInputs:
     """Inputs of an evaluation besides the windows."""
 
@@ -62,3 +74,5 @@ class EvaluationInputs:
     """Unix time of the newest poll."""
     data_parallel: bool = False
     """True if the server has several engines."""
+    last_drafts: LastDrafts | None = None
+    """None without any, and of an engine whose schedule always drafts."""

@@ -12,6 +12,9 @@ move with every minute.
   numbers are about equal, and where it costs least if the cost is not as guessed. Load that oscillates about
   it then changes K between two numbers that are about as fast.
 - A setting in force that suffices in every cell stays.
+
+A band's verdict is that of the draft tokens in force, by their mean speed-up over its cells. Its bounds
+contain the interval of the cost at each load and, in proportion, the sampling error of the acceptance length.
 """
 
 from __future__ import annotations
@@ -19,13 +22,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from math import fsum
 from operator import attrgetter
+from statistics import fmean
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.cost import CostKnowledge, cost_by_curve
 from spec_decode_exporter.analysis.cost_curve import CostCurve
 from spec_decode_exporter.analysis.depth import speedups_alone
+from spec_decode_exporter.analysis.speedup import SpeedupRange
+from spec_decode_exporter.analysis.statistics.ratio_bounds import acceptance_length_estimate
+from spec_decode_exporter.analysis.verdict import Verdict, speedup_verdict
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
+from spec_decode_exporter.config.policy import Policy
+from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.figures.ratio import ratio
+from spec_decode_exporter.scrape.page.engine_table import Gauge
 from spec_decode_exporter.window.ledger import Window
 
 _CELLS: Final = (1, *sorted({2**power for power in range(1, 17)} | {3 * 2**power for power in range(16)}))
@@ -49,6 +61,10 @@ class LoadBand:
     present_tokens: int
     """Draft tokens by the setting in force."""
     present_speedup: float
+    verdict: Verdict | None
+    """Verdict on the draft tokens in force, decode only; None if they are 0."""
+    is_improvable: bool
+    """True if the recommended tokens are faster by more than ``policy.depth.tolerance``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +93,8 @@ class _Cell(NamedTuple):
     last: int
     speedups: Sequence[float]
     """S(0) … S(most) at the guessed cost."""
+    at_lowest_cost: Sequence[float]
+    at_highest_cost: Sequence[float]
     regrets: Sequence[float]
     """Largest share of the best speed-up that each number loses, over the possible costs."""
     present: int
@@ -87,7 +105,7 @@ class _Cell(NamedTuple):
 
 
 def load_bands(
-    window: Window, curve: CostCurve, known: CostKnowledge, drafting: Drafting, tolerance: float
+    window: Window, curve: CostCurve, known: CostKnowledge, drafting: Drafting, policy: Policy
 ) -> tuple[LoadBand, ...]:
     """Return the bands of load from 1 to the highest load with a known cost, ascending and without gaps.
 
@@ -96,10 +114,11 @@ def load_bands(
     cells = list(_cells(window, curve, known, drafting))
     if not cells:
         return ()
-    present = [cell.present for cell in cells]
-    if all(cell.suffices(cell.present, tolerance) for cell in cells):
-        return tuple(_bands(cells, present))
-    return tuple(_bands(cells, _chosen(cells, tolerance)))
+    tolerance = policy.depth.tolerance
+    chosen: Sequence[int] = [cell.present for cell in cells]
+    if not all(cell.suffices(cell.present, tolerance) for cell in cells):
+        chosen = _chosen(cells, tolerance)
+    return tuple(_band(joined, tokens, window, policy) for joined, tokens in _joined(cells, chosen))
 
 
 def schedule_of(bands: Sequence[LoadBand]) -> BatchSchedule:
@@ -108,6 +127,16 @@ def schedule_of(bands: Sequence[LoadBand]) -> BatchSchedule:
     if len(steps) < 2:  # noqa: PLR2004  one number for all loads
         return NO_SCHEDULE
     return BatchSchedule(tuple(band.first for band in steps), tuple(band.tokens for band in steps))
+
+
+def time_share(window: Window, bands: Sequence[LoadBand]) -> float | None:
+    """Return the share of the time with requests that loads are in the bands; None without such time."""
+    loads = zip(window.increments.gauge(Gauge.RUNNING_REQUESTS), window.increments.seconds(), strict=True)
+    busy = [(running, seconds) for running, seconds in loads if running >= 1]
+    within = fsum(
+        seconds for running, seconds in busy if any(band.first <= running < band.last + 1 for band in bands)
+    )
+    return ratio(within, fsum(seconds for _, seconds in busy))
 
 
 def _cells(window: Window, curve: CostCurve, known: CostKnowledge, drafting: Drafting) -> Iterator[_Cell]:
@@ -123,7 +152,8 @@ def _cells(window: Window, curve: CostCurve, known: CostKnowledge, drafting: Dra
         if not at_costs[0]:
             return
         regrets = [max(losses) for losses in zip(*map(_losses, at_costs), strict=True)]
-        yield _Cell(first, end - 1, at_costs[0], regrets, min(drafting.at(first), len(regrets) - 1))
+        guess, low, high = at_costs
+        yield _Cell(first, end - 1, guess, low, high, regrets, min(drafting.at(first), len(regrets) - 1))
 
 
 def _losses(speedups: Sequence[float]) -> list[float]:
@@ -159,25 +189,41 @@ def _extended(same: _Path | None, best: _Path, tokens: int, regret: float) -> _P
     return _Path(before.steps, before.regret + regret, (*before.tokens, tokens))
 
 
-def _bands(cells: Sequence[_Cell], chosen: Sequence[int]) -> Iterator[LoadBand]:
-    """Yield the cells, joined as long as neither the chosen nor the present tokens change."""
-    joined: list[_Cell] = []
-    for place, cell in enumerate(cells):
-        joined.append(cell)
-        following = (chosen[place + 1], cells[place + 1].present) if place + 1 < len(cells) else None
-        if following != (chosen[place], cell.present):
-            yield _band(joined, chosen[place])
-            joined = []
+def _joined(cells: Sequence[_Cell], chosen: Sequence[int]) -> Iterator[tuple[Sequence[_Cell], int]]:
+    """Yield the cells of each band with its tokens: joined until the chosen or the present ones change."""
+    pairs = zip(cells, chosen, strict=True)
+    for (tokens, _), same in groupby(pairs, key=lambda pair: (pair[1], pair[0].present)):
+        yield [cell for cell, _ in same], tokens
 
 
-def _band(cells: Sequence[_Cell], tokens: int) -> LoadBand:
+def _band(cells: Sequence[_Cell], tokens: int, window: Window, policy: Policy) -> LoadBand:
     present = cells[0].present
+    speedup = fmean(cell.speedups[tokens] for cell in cells)
+    present_speedup = fmean(cell.speedups[present] for cell in cells)
     return LoadBand(
         cells[0].first,
         cells[-1].last,
         tokens,
-        sum(cell.speedups[tokens] for cell in cells) / len(cells),
+        speedup,
         max(cell.regrets[tokens] for cell in cells),
         present,
-        sum(cell.speedups[present] for cell in cells) / len(cells),
+        present_speedup,
+        speedup_verdict(_range(cells, window, policy), policy.speedup) if present else None,
+        present_speedup < (1 - policy.depth.tolerance) * speedup,
+    )
+
+
+def _range(cells: Sequence[_Cell], window: Window, policy: Policy) -> SpeedupRange:
+    """Return the speed-up of the draft tokens in force over the cells, at the possible costs."""
+    present = cells[0].present
+    value = fmean(cell.speedups[present] for cell in cells)
+    low = fmean(cell.at_highest_cost[present] for cell in cells)
+    high = fmean(cell.at_lowest_cost[present] for cell in cells)
+    length = acceptance_length_estimate(window)
+    if length is None:
+        lower, upper = 1 - policy.max_half_width, 1 + policy.max_half_width
+    else:
+        lower, upper = length.lower / length.value, length.upper / length.value
+    return SpeedupRange(
+        Estimate(value, lower * low, upper * high, 0.0), low, high, is_bounded=length is not None
     )

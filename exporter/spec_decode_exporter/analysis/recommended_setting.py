@@ -2,10 +2,14 @@
 
 The schedule by load is that of ``load_bands``. Without a cost at several loads the setting is the advice
 about the present load. It is unknown if the advice is: the remedy is then a measurement.
+
+While the schedule in force drafts nothing at the present load there is no advice either. The setting is then
+based on the acceptance of the last drafts, of which it has the time.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from spec_decode_exporter.analysis.assessment import Assessment, cost_knowledge
@@ -14,23 +18,35 @@ from spec_decode_exporter.analysis.evaluation_inputs import EvaluationInputs
 from spec_decode_exporter.analysis.evaluation_result import EngineAdvice
 from spec_decode_exporter.analysis.load_bands import Drafting, LoadBand, load_bands, schedule_of
 from spec_decode_exporter.analysis.recommendation import Action
-from spec_decode_exporter.analysis.speculation_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
+from spec_decode_exporter.analysis.speculation_setting import (
+    UNKNOWN_SETTING,
+    Obstacle,
+    Pause,
+    SpeculationSetting,
+)
 from spec_decode_exporter.analysis.speculation_state import drafts_what_it_finds
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
+from spec_decode_exporter.figures.server_load import mean
+from spec_decode_exporter.scrape.page.engine_table import Gauge
 from spec_decode_exporter.window.ledger import Window
 
 MAX_REGRET: Final = 0.10
 """Share of the best speed-up that a schedule may lose at the worst cost; beyond, its cost is unknown."""
 _SCHEDULED_BY_RUNNER_V1: Final = frozenset({"ngram", "eagle", "eagle3", "mtp", "draft_model", "dflash"})
 """Methods whose schedule vLLM 0.33 keeps on Model Runner V1 (``vllm/config/vllm.py``)."""
-_NO_SETTING: Final = (Action.COLLECT, Action.SWITCH_METHOD)
 
 
 def recommended_setting(assessment: Assessment, advice: EngineAdvice) -> SpeculationSetting:
     """Return the setting by the evaluated window; ``advice`` is the debounced one about the present load."""
-    if advice.action in _NO_SETTING:
+    if advice.action is Action.COLLECT:
+        return _paused(assessment, advice)
+    if advice.action is Action.SWITCH_METHOD:
         return UNKNOWN_SETTING
-    window = assessment.evaluated.choice.window
+    return _setting(assessment.evaluated.choice.window, assessment, advice)
+
+
+def _setting(window: Window, assessment: Assessment, advice: EngineAdvice) -> SpeculationSetting:
+    """Return the setting by the acceptance in a window."""
     tokens = len(window.positions)
     most = (advice.tokens if advice.action is Action.INCREASE else None) or tokens
     return setting_by_load(window, assessment.inputs, most) or _by_advice(advice, tokens)
@@ -44,8 +60,20 @@ def setting_by_load(window: Window, inputs: EvaluationInputs, most: int) -> Spec
         return None
     searches = drafts_what_it_finds(speculation.method)
     drafting = Drafting(len(window.positions), most, speculation.schedule, searches=searches)
-    bands = load_bands(window, curve, known, drafting, inputs.assumptions.policy.depth.tolerance)
+    bands = load_bands(window, curve, known, drafting, inputs.assumptions.policy)
     return _by_load(bands, curve, inputs) if bands else None
+
+
+def _paused(assessment: Assessment, advice: EngineAdvice) -> SpeculationSetting:
+    """Return the setting by the last drafts if the schedule drafts nothing now; else it is unknown."""
+    inputs, last = assessment.inputs, assessment.inputs.last_drafts
+    running = mean(assessment.windows[-1], Gauge.RUNNING_REQUESTS)
+    first = inputs.assumptions.speculation.paused_from(running)
+    if first is None or not inputs.speculates:
+        return UNKNOWN_SETTING
+    if last is None or last.changes != inputs.changes:
+        return SpeculationSetting(pause=Pause(first, None))
+    return replace(_setting(last.window, assessment, advice), pause=Pause(first, last.wall))
 
 
 def _by_load(bands: tuple[LoadBand, ...], curve: CostCurve, inputs: EvaluationInputs) -> SpeculationSetting:

@@ -36,12 +36,19 @@ class Speculation:
     """vLLM's ``rejection_sample_method``."""
 
     def scheduled_off(self, running_requests: float | None) -> bool:
-        """Return whether the schedule has no drafts for a batch of this many requests.
+        """Return whether the schedule has no drafts for a batch of this many requests."""
+        return self.paused_from(running_requests) is not None
+
+    def paused_from(self, running_requests: float | None) -> int | None:
+        """Return the first batch size of the range without drafts that a load is in; None if it has drafts.
 
         A mean is rounded up: polls also see the moments at which a request has ended and the next one has not
         begun, which no batch has.
         """
-        return running_requests is not None and self.schedule.at(ceil(running_requests)) == 0
+        if running_requests is None or self.schedule.at(ceil(running_requests)) != 0:
+            return None
+        ranges = self.schedule.ranges
+        return next(first for first, last, _ in ranges if ceil(running_requests) <= last)
 
 
 def resolve(

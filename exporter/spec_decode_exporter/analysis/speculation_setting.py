@@ -23,6 +23,16 @@ class Obstacle(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """Load at which the schedule in force drafts nothing."""
+
+    first: int
+    """Fewest running requests without drafts."""
+    drafted: float | None
+    """Unix time of the drafts whose acceptance the setting is based on; None if no acceptance is known."""
+
+
+@dataclass(frozen=True, slots=True)
 class SpeculationSetting:
     """Recommended number of draft tokens, and its schedule."""
 
@@ -40,6 +50,8 @@ class SpeculationSetting:
     """Lowest and highest load with a known cost."""
     obstacles: tuple[Obstacle, ...] = ()
     """Reasons against the schedule."""
+    pause: Pause | None = None
+    """Present pause of drafting by the schedule in force; None if it drafts."""
 
 
 UNKNOWN_SETTING: Final = SpeculationSetting()

@@ -59,7 +59,7 @@ def verdict(
     """
     if insufficient(window, length=length, policy=policy) or speedup is None:
         return Verdict.INSUFFICIENT
-    found = _by_speedup(speedup, policy.speedup)
+    found = speedup_verdict(speedup, policy.speedup)
     return Verdict.HEALTHY if found is Verdict.OPTIMAL and not is_cost_known else found
 
 
@@ -84,7 +84,8 @@ def half_width(estimate: Estimate) -> float:
     return max(estimate.upper - estimate.value, estimate.value - estimate.lower)
 
 
-def _by_speedup(speedup: SpeedupRange, policy: SpeedupPolicy) -> Verdict:
+def speedup_verdict(speedup: SpeedupRange, policy: SpeedupPolicy) -> Verdict:
+    """Return the verdict by the speed-up alone: see ``verdict``."""
     bounds, even = speedup.estimate, policy.harmful
     if bounds.upper < even:
         return Verdict.HARMFUL if speedup.is_bounded else Verdict.POOR

@@ -11,6 +11,7 @@ from spec_decode_exporter.analysis.depth import Depth
 from spec_decode_exporter.analysis.drops.drop import DropStatus
 from spec_decode_exporter.analysis.end_to_end import EndToEnd
 from spec_decode_exporter.analysis.evaluation_result import Evaluation
+from spec_decode_exporter.analysis.load_bands import LoadBand, time_share
 from spec_decode_exporter.analysis.plain_period import PlainPeriod
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
@@ -26,6 +27,7 @@ _DECODING = (series.GENERATED, series.FIRST, series.STEPS)
 _ECONOMICS = (*_DECODING, series.DRAFTS, series.DRAFT_TOKENS)
 _COST = ("configuration", series.STEP_SECONDS, "typical cost of the method")
 _LENGTH = (series.ACCEPTED, series.DRAFTS)
+_RUNNING = "vllm:num_requests_running"
 
 
 _gauge: partial[Metric[EngineSnapshot]] = partial(Metric, kind=MetricKind.GAUGE)
@@ -96,6 +98,17 @@ def _recommended_tokens(snapshot: EngineSnapshot) -> Values:
 
 def _basis(depth: Depth) -> str:
     return "extrapolated" if depth.extrapolated else "measured"
+
+
+def _load_share(counts: Callable[[LoadBand], bool]) -> Read[EngineSnapshot]:
+    """Read the share of the longest window at loads of the bands that count; absent unless bands are known."""
+
+    def read(snapshot: EngineSnapshot) -> Numbers:
+        bands = snapshot.evaluation.setting.bands
+        for window in snapshot.windows[-1:] if bands else ():
+            yield (window_label(window),), time_share(window, [band for band in bands if counts(band)])
+
+    return read
 
 
 def _of_drops(value: Callable[[DropStatus], float | None]) -> Read[EngineSnapshot]:
@@ -195,6 +208,23 @@ _REQUESTS: tuple[Metric[EngineSnapshot], ...] = tuple(
     )
 )
 
+_LOADS: tuple[Metric[EngineSnapshot], ...] = (
+    _pay(
+        "spec_decode_harmful_load_ratio",
+        help="Share of the time with requests in the window at loads at which the draft tokens in force are harmful.",
+        labels=("window",),
+        source=(_RUNNING, *_ECONOMICS, series.POSITIONS),
+        read=_load_share(lambda band: band.verdict is Verdict.HARMFUL),
+    ),
+    _pay(
+        "spec_decode_improvable_load_ratio",
+        help="Share of the time with requests in the window at loads at which the recommended tokens are faster.",
+        labels=("window",),
+        source=(_RUNNING, *_ECONOMICS, series.POSITIONS),
+        read=_load_share(lambda band: band.is_improvable),
+    ),
+)
+
 _ADVICE: tuple[Metric[EngineSnapshot], ...] = (
     _pay(
         "spec_decode_position_marginal_benefit_ratio",
@@ -223,7 +253,7 @@ _ADVICE: tuple[Metric[EngineSnapshot], ...] = (
         "spec_decode_state",
         help="State of speculation in the longest window: 1 for the present state, 0 for the others.",
         labels=("state",),
-        source=(series.DRAFTS, "vllm:num_requests_running"),
+        source=(series.DRAFTS, _RUNNING),
         read=_one_of(State, lambda evaluation: evaluation.state),
     ),
     _pay(
@@ -259,6 +289,7 @@ PAY_METRICS: tuple[Metric[EngineSnapshot], ...] = (
     *_INPUTS,
     *_pay_figures(),
     *_REQUESTS,
+    *_LOADS,
     *_ADVICE,
 )
 

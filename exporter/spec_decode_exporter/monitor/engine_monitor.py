@@ -287,6 +287,7 @@ class EngineMonitor:
             changes=self._changes + history.window_resets,
             wall=self._wall,
             data_parallel=history.data_parallel,
+            last_drafts=self._evaluator.last_drafts,
         )
 
     def _period(self) -> PlainPeriod | None:

@@ -8,13 +8,14 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.assessment import Assessment, assess
 from spec_decode_exporter.analysis.evaluation import Concluded
-from spec_decode_exporter.analysis.evaluation_inputs import EvaluationInputs
+from spec_decode_exporter.analysis.evaluation_inputs import EvaluationInputs, LastDrafts
 from spec_decode_exporter.analysis.evaluation_result import NO_ADVICE, Conclusion, EngineAdvice
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.recommended_setting import recommended_setting
 from spec_decode_exporter.analysis.speculation_setting import SpeculationSetting
 from spec_decode_exporter.analysis.verdict import NOT_PAYING
 from spec_decode_exporter.core.debounce import Debounce
+from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.ledger import Window
 
 _NEEDS_A_BAD_VERDICT = (Action.DISABLE, Action.LIMIT_BATCH)
@@ -41,6 +42,7 @@ class Evaluator:
 
     def __init__(self, longest: float) -> None:
         """Debounce advice by ``longest``, the length of the longest window in seconds."""
+        self.last_drafts: LastDrafts | None = None
         self.keep(longest)
 
     def keep(self, longest: float) -> None:
@@ -57,6 +59,7 @@ class Evaluator:
         if assessment.changes != self._changes:
             self.keep(self._longest)
             self._changes = assessment.changes
+        self.last_drafts = self._drafted(assessment)
         return Concluded(assessment, self._advice(assessment, now), partial(self._setting, now))
 
     def _setting(self, now: float, assessment: Assessment, advice: EngineAdvice) -> SpeculationSetting:
@@ -70,7 +73,18 @@ class Evaluator:
         held = self._held
         if held is None or held.basis != basis or now - held.moment >= SETTING_SECONDS:
             held = self._held = _HeldSetting(recommended_setting(assessment, advice), basis, now)
+            if inputs.last_drafts is not None:
+                inputs.last_drafts.window.forget()
         return held.setting
+
+    def _drafted(self, assessment: Assessment) -> LastDrafts | None:
+        """Return the newest drafts with a verdict, for the time in which the schedule will draft nothing."""
+        inputs, window = assessment.inputs, assessment.evaluated.choice.window
+        if not inputs.assumptions.speculation.schedule.pauses:
+            return None
+        if assessment.is_advisable and window.increments.counter(Counter.DRAFTS)[-1]:
+            return LastDrafts(window, inputs.wall, inputs.changes)
+        return self.last_drafts
 
     def _advice(self, assessment: Assessment, now: float) -> EngineAdvice:
         """Return the debounced advice; none without a verdict of a whole window.

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.speculation_setting import Obstacle
+from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.views.window_models import View
 
 
@@ -18,6 +19,9 @@ class LoadBandView(View):
     speedup_ratio: float = Field(description="Their mean speed relative to no speculation over the loads.")
     present_tokens: int = Field(description="Draft tokens by the setting in force.")
     present_speedup_ratio: float = Field(description="Likewise their speed.")
+    verdict: Verdict | None = Field(
+        description="Verdict on the draft tokens in force, decode only; null if they are 0."
+    )
     regret_ratio: float = Field(
         description="Largest share of the best speed that the recommended tokens lose at any possible cost."
     )
@@ -56,6 +60,13 @@ class SettingView(View):
     )
     bands: tuple[LoadBandView, ...] = Field(
         description="Ascending by load, without gaps; empty unless the cost is known at several loads."
+    )
+    paused_from: int | None = Field(
+        description="Fewest running requests at which the schedule in force drafts nothing, if it is in this "
+        "range now; else null."
+    )
+    drafted_time: float | None = Field(
+        description="Unix time of the drafts whose acceptance counts during the pause; null without any."
     )
     source: CostSource | None = Field(description="Source of the cost by load; null without one.")
     lowest_running_requests: float | None = Field(description="Lowest load with a known cost.")

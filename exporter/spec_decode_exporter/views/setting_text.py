@@ -8,8 +8,8 @@ from typing import Final
 from spec_decode_exporter.analysis.finding_rules import WAYS_TO_MEASURE
 from spec_decode_exporter.analysis.load_bands import LoadBand
 from spec_decode_exporter.analysis.recommendation import Action
-from spec_decode_exporter.analysis.speculation_setting import Obstacle, SpeculationSetting
-from spec_decode_exporter.core.number_formats import percent, plural
+from spec_decode_exporter.analysis.speculation_setting import Obstacle, Pause, SpeculationSetting
+from spec_decode_exporter.core.number_formats import ago, percent, plural, utc_clock
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.views.speculative_config import ranges
 from spec_decode_exporter.views.verdict_text import SOURCES, recommendation_text
@@ -24,8 +24,6 @@ OBSTACLES: Final[Mapping[Obstacle, str]] = {
     "can cost more than it gains: set VLLM_USE_V2_MODEL_RUNNER=1, or compare.",
 }
 """Reasons against a schedule, and remedies; ``tokens`` is K with its noun."""
-_NOTABLE: Final = 0.03
-"""Gain of a band that is named, relative to the present speed."""
 
 
 def setting_text(snapshot: EngineSnapshot) -> str:
@@ -33,12 +31,13 @@ def setting_text(snapshot: EngineSnapshot) -> str:
     setting = snapshot.evaluation.setting
     if setting.tokens is None or not setting.bands:
         return recommendation_text(snapshot)
-    return by_load_text(setting)
+    return " ".join(filter(None, (by_load_text(setting), _acceptance(snapshot))))
 
 
 def by_load_text(setting: SpeculationSetting) -> str:
     """Return what to set by load, what it gains, and for which loads the cost is known."""
-    return " ".join((_statement(setting), *_gains(setting.bands), _known(setting)))
+    parts = (_statement(setting), *_gains(setting.bands), _known(setting))
+    return " ".join(filter(None, parts))
 
 
 def uncertain_text(setting: SpeculationSetting) -> str:
@@ -54,7 +53,11 @@ def measure_text(snapshot: EngineSnapshot) -> str:
     """Return what to measure: for a setting, or for one by load; empty if nothing is missing."""
     evaluation = snapshot.evaluation
     setting = evaluation.setting
-    if evaluation.action is Action.COLLECT or (setting.bands and setting.tokens is not None):
+    pause = setting.pause
+    if pause is not None and pause.drafted is None:
+        return _measure_acceptance(pause)
+    collects = evaluation.action is Action.COLLECT and pause is None
+    if collects or (setting.bands and setting.tokens is not None):
         return ""
     if not setting.bands:
         return f"For draft tokens by load, measure the cost at several loads. {WAYS_TO_MEASURE}"
@@ -79,9 +82,9 @@ def _statement(setting: SpeculationSetting) -> str:
 
 
 def _gains(bands: Sequence[LoadBand]) -> Iterator[str]:
-    """Yield a sentence for each band in which the setting in force is notably slower."""
+    """Yield a sentence for each band in which the recommended tokens are notably faster."""
     for band in bands:
-        if band.speedup <= (1 + _NOTABLE) * band.present_speedup:
+        if not band.is_improvable:
             continue
         now, other = _tokens(band.present_tokens, "nothing"), _tokens(band.tokens, "none")
         faster = band.speedup / band.present_speedup
@@ -105,4 +108,23 @@ def _known(setting: SpeculationSetting) -> str:
     return (
         f"The cost is {SOURCES[setting.source]}, at {low:.3g} to {high:.3g} running requests; below them "
         "that of the lowest counts."
+    )
+
+
+def _acceptance(snapshot: EngineSnapshot) -> str:
+    """Write the time of the acceptance if it is not that of the present drafts."""
+    pause = snapshot.evaluation.setting.pause
+    if pause is None or pause.drafted is None:
+        return ""
+    age = ago(snapshot.evaluation.wall - pause.drafted)
+    return f"Nothing is drafted now: the acceptance is that of {utc_clock(pause.drafted)}, {age}."
+
+
+def _measure_acceptance(pause: Pause) -> str:
+    """Write how to measure the acceptance of an engine that has not drafted yet."""
+    below = "" if pause.first <= 1 else f"let fewer than {pause.first} requests run for some minutes, or "
+    return (
+        f"Acceptance is unknown: from {plural(pause.first, 'running request')} the schedule drafts nothing, "
+        f"and no drafts were seen at another load. To measure it, {below}schedule 1 token from {pause.first} "
+        "on one replica."
     )

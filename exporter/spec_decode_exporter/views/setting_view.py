@@ -25,6 +25,7 @@ def view_of_setting(
     """Return the JSON model of a setting with its texts: what to set, and what to measure."""
     config = speculative_config(setting, speculation)
     low, high = setting.known or (None, None)
+    pause = setting.pause
     return SettingView(
         tokens=setting.tokens,
         schedule=tuple(ranges(setting)),
@@ -37,6 +38,8 @@ def view_of_setting(
             ObstacleView(name=each, text=obstacle_text(each, setting)) for each in setting.obstacles
         ),
         bands=tuple(map(_band, setting.bands)),
+        paused_from=None if pause is None else pause.first,
+        drafted_time=None if pause is None else pause.drafted,
         source=setting.source,
         lowest_running_requests=low,
         highest_running_requests=high,
@@ -51,5 +54,6 @@ def _band(band: LoadBand) -> LoadBandView:
         speedup_ratio=band.speedup,
         present_tokens=band.present_tokens,
         present_speedup_ratio=band.present_speedup,
+        verdict=band.verdict,
         regret_ratio=band.regret,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from math import ceil
 from typing import Final
 
 from spec_decode_exporter.analysis.cost import Cost
@@ -100,9 +99,9 @@ def _scheduled_off(snapshot: EngineSnapshot) -> str:
     running = None if window is None else mean(window, Gauge.RUNNING_REQUESTS)
     if window is None or running is None or window[Counter.DRAFTS]:
         return ""
-    if not snapshot.speculation.scheduled_off(running):
+    first = snapshot.speculation.paused_from(running)
+    if first is None:
         return ""
-    first = next(first for first, last, _ in snapshot.speculation.schedule.ranges if ceil(running) <= last)
     return f"Its schedule drafts nothing from {first} running requests, and {running:.1f} run."
 
 

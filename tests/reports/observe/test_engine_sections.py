@@ -65,6 +65,31 @@ class TestWholeRequests:
         assert ("prefix cache", "of the prompt tokens; 0.850 without speculation") in lines
 
 
+class TestLoads:
+    @staticmethod
+    def parts(engine):
+        titles = {section.title: section.parts for section in engine_sections(engine)}
+        return titles["Speed-up by load"]
+
+    async def test_each_band_has_the_setting_in_force_its_verdict_and_the_recommended_one(self, observed):
+        (engine,) = (await observed("steady", seconds=60)).engines
+        table, text = self.parts(engine)
+        assert table.columns == ("running requests", "now", "speed", "verdict", "try", "speed")
+        assert [row[0] for row in table.rows] == [f"{b.first} to {b.last}" for b in engine.setting.bands]
+        assert table.rows[-1][3:] == ("harmful", "0", "1.00")
+        assert text.text == engine.setting.text
+
+    async def test_a_pause_without_acceptance_has_what_to_measure(self, observed):
+        (engine,) = (await observed("steady")).engines
+        setting = engine.setting.model_copy(
+            update={"bands": (), "paused_from": 8, "measure": "Let it draft."}
+        )
+        (note,) = self.parts(engine.model_copy(update={"setting": setting}))
+        assert note.text == "Let it draft."
+        drafting = setting.model_copy(update={"paused_from": None})
+        assert self.parts(engine.model_copy(update={"setting": drafting})) == ()
+
+
 def test_an_absent_quantile_is_a_dash():
     assert quantile(None, None) == ABSENT
 

@@ -15,13 +15,17 @@ from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
 from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.recommend.recommend_report import FORMATS, recommendation_status, written
 from spec_decode_exporter.views.engine_view import engine_view
 
 LABELS = {"target": "chat-0", "model_name": "org/target", "engine": "0"}
-BANDS = (LoadBand(1, 15, 4, 2.3, 0.01, 8, 2.2), LoadBand(16, 64, 2, 1.3, 0.01, 8, 0.9))
+BANDS = (
+    LoadBand(1, 15, 4, 2.3, 0.01, 8, 2.2, Verdict.OPTIMAL, is_improvable=True),
+    LoadBand(16, 64, 2, 1.3, 0.01, 8, 0.9, Verdict.HARMFUL, is_improvable=True),
+)
 BY_LOAD = SpeculationSetting(
     4,
     BatchSchedule((1, 16), (4, 2)),
@@ -130,8 +134,8 @@ def test_the_text_has_the_flag_the_speed_by_load_and_the_warnings(engine):
     text = written([engine()], "text")
     assert text.startswith("chat-0, org/target, engine 0\n")
     assert "  --speculative-config '{" in text
-    assert "  running requests  now  speed  recommended  speed\n" in text
-    assert "          16 to 64    8   0.90            2   1.30\n" in text
+    assert "  running requests  now  speed  verdict  try  speed\n" in text
+    assert "          16 to 64    8   0.90  harmful    2   1.30\n" in text
     assert "Warning: On Model Runner V1" in text
 
 

@@ -14,12 +14,17 @@ from spec_decode_exporter.analysis.load_bands import LoadBand
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
+from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.views.models import SettingView
 from spec_decode_exporter.views.setting_view import setting_view
+from spec_decode_exporter.web.page.page_numbers import NOTHING
 from spec_decode_exporter.web.page.setting_card import setting_content
 
-BANDS = (LoadBand(1, 7, 4, 2.3, 0.01, 4, 2.3), LoadBand(8, 8, 0, 1.0, 0.02, 4, 0.9))
+BANDS = (
+    LoadBand(1, 7, 4, 2.3, 0.01, 4, 2.3, Verdict.OPTIMAL, is_improvable=False),
+    LoadBand(8, 8, 0, 1.0, 0.02, 4, 0.9, Verdict.HARMFUL, is_improvable=True),
+)
 MTP = Speculation("mtp")
 BY_LOAD = SpeculationSetting(
     4, BatchSchedule((1, 8), (4, 0)), True, BANDS, CostSource.MEASURED, (1.0, 8.0), (Obstacle.DATA_PARALLEL,)
@@ -52,6 +57,7 @@ def test_the_speed_is_shown_by_load_with_the_reasons_against_the_schedule(card):
     content = card(BY_LOAD)
     assert content.count("<tr") == 3
     assert "1 to 7" in content
+    assert '<td class="number">harmful</td>' in content
     assert "with data parallelism vLLM ignores the schedule" in content
 
 
@@ -65,6 +71,12 @@ def test_the_advice_above_the_card_is_not_repeated():
     )
     assert "Switch it off." in setting_content(setting)
     assert "Switch it off." not in setting_content(setting, "Switch it off.")
+
+
+def test_a_load_without_drafts_has_no_verdict(card):
+    paused = replace(BANDS[1], present_tokens=0, verdict=None)
+    content = card(replace(BY_LOAD, bands=(BANDS[0], paused)))
+    assert f'<td class="number">{NOTHING}</td>' in content
 
 
 def test_an_unknown_draft_model_shows_the_keys_to_change(card):

@@ -10,6 +10,7 @@ from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.finding import FindingName, Severity
 from spec_decode_exporter.core import number_formats as numbers
 from spec_decode_exporter.figures.latency import Edges
+from spec_decode_exporter.reports.band_table import band_table
 from spec_decode_exporter.reports.observe.depth_chart import GIVE_COST, depths
 from spec_decode_exporter.reports.observe.figure_lines import figure_lines
 from spec_decode_exporter.reports.observe.needs import DOUBTS
@@ -168,6 +169,16 @@ def _source(engine: EngineView, source: CostSource) -> str:
     return _SOURCES[source]
 
 
+def _loads(engine: EngineView, _: WindowView) -> Iterator[Part]:
+    """Yield the setting by load; during a pause of drafting without known acceptance, what to measure."""
+    setting = engine.setting
+    if setting.bands:
+        yield band_table(setting.bands)
+        yield Note(setting.text)
+    if setting.measure and (setting.bands or setting.paused_from is not None):
+        yield Note(setting.measure)
+
+
 def _findings(engine: EngineView, _: WindowView) -> Iterator[Note]:
     return (_finding(finding) for finding in engine.findings if finding.name not in _SHOWN_ELSEWHERE)
 
@@ -181,6 +192,7 @@ _SECTIONS: Final[Mapping[str, Callable[[EngineView, WindowView], Iterator[Part]]
     "Acceptance": _acceptance,
     "Positions": _positions,
     "Speed-up by number of draft tokens": depths,
+    "Speed-up by load": _loads,
     "Findings": _findings,
     "Time": _times,
     "Waste": _waste,

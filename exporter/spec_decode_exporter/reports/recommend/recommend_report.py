@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.core.number_formats import plain
-from spec_decode_exporter.reports.escape import escaped, wrapped
+from spec_decode_exporter.reports.band_table import band_table
+from spec_decode_exporter.reports.escape import cells, escaped, wrapped
 from spec_decode_exporter.reports.exit_status import ExitStatus
+from spec_decode_exporter.reports.parts import FigureTable
 from spec_decode_exporter.reports.recommend.server_settings import SERVERS, WITHOUT
-from spec_decode_exporter.views.models import EngineView, LoadBandView, SettingView
+from spec_decode_exporter.views.models import EngineView, SettingView
 
 _PROSE: Final = 100
 """Columns of a line of prose."""
-_HEADS: Final = ("running requests", "now", "speed", "recommended", "speed")
 _DELETE: Final = "\x7f"
 """The only control character that ``json.dumps`` does not escape."""
 
@@ -67,7 +67,7 @@ def _text(engine: EngineView, _: str) -> Iterator[str]:
         yield from (f"  {line}" for line in _lines(engine, "vllm"))
     if setting.bands:
         yield ""
-        yield from _table(setting.bands)
+        yield from _table(band_table(setting.bands))
     for note in _notes(setting):
         yield ""
         yield from _indented(note)
@@ -96,15 +96,10 @@ def _indented(text: str) -> Iterator[str]:
     return (f"  {line}" for line in wrapped(escaped(text), _PROSE))
 
 
-def _table(bands: Sequence[LoadBandView]) -> Iterator[str]:
-    """Yield the draft tokens and the speed relative to no speculation, by load."""
-    rows = [_HEADS, *map(_row, bands)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADS))]
+def _table(table: FigureTable) -> Iterator[str]:
+    rows = (table.columns, *table.rows)
+    widths = [max(map(cells, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        yield "  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-
-
-def _row(band: LoadBandView) -> tuple[str, ...]:
-    loads = str(band.first) if band.first == band.last else f"{band.first} to {band.last}"
-    now, recommended = plain(band.present_speedup_ratio), plain(band.speedup_ratio)
-    return loads, str(band.present_tokens), now, str(band.tokens), recommended
+        yield "  " + "  ".join(
+            " " * (width - cells(cell)) + cell for cell, width in zip(row, widths, strict=True)
+        )

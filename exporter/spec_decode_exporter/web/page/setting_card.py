@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from spec_decode_exporter.views.models import LoadBandView, SettingView
 from spec_decode_exporter.web.page.markup import Markup, joined, scrollable, tag
-from spec_decode_exporter.web.page.page_numbers import number, times
+from spec_decode_exporter.web.page.page_numbers import NOTHING, number, times
 
-_HEADS = ("Running requests", "Draft tokens now", "Speed now", "Recommended", "Speed")
+_HEADS = ("Running requests", "Draft tokens now", "Speed now", "Verdict", "Recommended", "Speed")
 
 
 def setting_content(setting: SettingView, advice: str = "") -> Markup | None:
@@ -63,6 +63,7 @@ def _row(band: LoadBandView) -> Markup:
     cells = (
         str(band.present_tokens),
         number(band.present_speedup_ratio, times),
+        NOTHING if band.verdict is None else str(band.verdict),
         str(band.tokens),
         number(band.speedup_ratio, times),
     )
