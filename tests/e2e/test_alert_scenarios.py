@@ -58,6 +58,14 @@ MIX = [
     {"request_type": "creative", "temperature": 1, "share": 4, "acceptance": {"mean": 0.68, "decay": 0.92}},
 ]
 """As in the scenario ``mixed``, with more of each: there are few clients here."""
+SHORT = {"prompts": {"mean": 2000, "spread": 0.2, "max": 8000, "cached": 0.5}}
+FORGOTTEN = {
+    "prompts": {"mean": 20000, "spread": 0.1, "max": 40000, "cached": 0.1},
+    "acceptance": {"mean": 0.2},
+}
+LONG = {"step": "50ms", "max_model_len": 65536, "kv_tokens": 400000}
+"""The machine of the scenario ``context``, with longer steps."""
+SCHEDULE = [[1, 6, 4], [7, 96, 0]]
 GARBLED = [
     {"request_type": "chat", "temperature": 0, "share": 1},
     {"request_type": "chat", "temperature": 1, "share": 1, "acceptance": {"mean": 0.01, "spread": 0}},
@@ -231,6 +239,47 @@ CASES = {
             Fires("SpecDecodeLastPositionWasted", 80, "long"),
             Fires("SpecDecodeLongerDraftWorthTrying", 80, "short"),
         ),
+    ),
+    "load at a boundary of a schedule, and far from one": Case(
+        (
+            Run(
+                tuple(
+                    server(
+                        name,
+                        told={**EAGLE, "speculative": {"method": "eagle3", "schedule": SCHEDULE}},
+                        speculation={"tokens_per_batch_size": SCHEDULE},
+                        load={"rate": rate},
+                        outputs={"mean": 80, "spread": 0.5, "max": 400},
+                    )
+                    for name, rate in (("boundary", 1.0), ("calm", 0.1))
+                ),
+                minutes=60,
+            ),
+        ),
+        (Fires("SpecDecodeScheduleFlips", 45, "boundary"),),
+    ),
+    "long prompts that a drafter was not trained on": Case(
+        (
+            Run(
+                (
+                    Server(
+                        "chat",
+                        "context",
+                        {
+                            "machine": LONG,
+                            "load": {"concurrency": 16},
+                            "mix": [SHORT, {**SHORT, **FORGOTTEN}],
+                        },
+                        EAGLE,
+                    ),
+                ),
+                minutes=60,
+                requests=True,
+            ),
+        ),
+        (Fires("SpecDecodeAcceptanceFallsWithPrompt", 45),),
+        # Half of the requests accept little: they are of another kind too.
+        also=frozenset({"SpecDecodeMixedWorkload", "SpecDecodeLastPositionWasted"}),
     ),
     "a model that repeats itself": Case(
         (Run((server("chat", **accepts(1, 0, 1)),), minutes=65),),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.labels import RESERVED_LABELS
 from spec_decode_exporter.config.schema import Group, Metrics
 from spec_decode_exporter.figures.figure import Stability
@@ -147,17 +149,23 @@ def samples_of(findings, enabled=None):
     return [sample for family in families for sample in family.samples]
 
 
-def test_an_engine_with_8_positions_and_two_windows_has_at_most_215_series(busy):
+@pytest.fixture(name="scheduled")
+def scheduled_fixture(busy):
+    """Snapshot of the busy engine with a schedule of draft tokens, which adds a series."""
+    return replace(busy, speculation=replace(busy.speculation, schedule=BatchSchedule((1, 64), (8, 4))))
+
+
+def test_an_engine_with_8_positions_and_two_windows_has_at_most_215_series(scheduled):
     """Decision 6 has the reason for the limit."""
-    samples = samples_of(busy)
+    samples = samples_of(scheduled)
     assert len({(one.name, *one.labels.items()) for one in samples}) == len(samples)
     # The exact number: a change must consider the limit. The series of slow drops follows after two hours.
-    assert len(samples) == 206
+    assert len(samples) == 207
     assert len(samples) + 1 <= 215
 
 
-def test_every_metric_of_an_engine_but_the_engine_s_own_report_has_values(busy):
-    found = {re.sub(r"_(bucket|sum|count)$", "", one.name) for one in samples_of(busy, NAMES)}
+def test_every_metric_of_an_engine_but_the_engine_s_own_report_has_values(scheduled):
+    found = {re.sub(r"_(bucket|sum|count)$", "", one.name) for one in samples_of(scheduled, NAMES)}
     reported = {name for name in NAMES if "engine_reported" in name}
     assert found == {metric.name for metric in ENGINE_METRICS} - reported
 

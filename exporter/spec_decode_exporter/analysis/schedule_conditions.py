@@ -1,12 +1,13 @@
-"""Condition of the finding about a schedule whose K changes back and forth at a boundary."""
+"""Changes of K by a schedule, and the finding that K changes back and forth at a boundary."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.finding_context import FindingContext, Values
+from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import drafts_what_it_finds
 from spec_decode_exporter.figures.draft_regimes import MIN_DRAFTS
 from spec_decode_exporter.figures.server_load import mean
@@ -23,20 +24,45 @@ _MIXED: Final = -1
 """K of a poll in which it changed."""
 
 
-def schedule_flips(context: FindingContext) -> Values | None:
-    """Condition: the known schedule changes K in many polls, of a method that drafts in every step."""
-    schedule, running = context.speculation.schedule, mean(context.window, Gauge.RUNNING_REQUESTS)
-    method = context.speculation.method
-    if len(schedule.firsts) < 2 or running is None or not method or drafts_what_it_finds(method):  # noqa: PLR2004
+class ScheduleChanges(NamedTuple):
+    """Changes of K by a schedule."""
+
+    changes: int
+    """Polls in which K changed, or differs from that of the poll before."""
+    polls: int
+    """Polls with enough decode steps."""
+
+    @property
+    def ratio(self) -> float:
+        """Share of the polls in which K changed."""
+        return self.changes / self.polls
+
+
+def schedule_changes(window: Window, speculation: Speculation) -> ScheduleChanges | None:
+    """Return the changes of K in a window, by a known schedule and a method that drafts in every step.
+
+    None if the schedule has one range, if the method is unknown or searches, or with too few polls.
+    """
+    method = speculation.method
+    if len(speculation.schedule.firsts) < 2 or not method or drafts_what_it_finds(method):  # noqa: PLR2004
         return None
-    chosen = list(_tokens_by_poll(context.window))
+    chosen = list(_tokens_by_poll(window))
+    if len(chosen) < MIN_POLLS:
+        return None
     changes = sum(later == _MIXED or later != earlier for earlier, later in pairwise(chosen))
-    if len(chosen) < MIN_POLLS or changes < FLIPPING * len(chosen):
+    return ScheduleChanges(changes, len(chosen))
+
+
+def schedule_flips(context: FindingContext) -> Values | None:
+    """Condition: the schedule changes K in many polls."""
+    schedule, running = context.speculation.schedule, mean(context.window, Gauge.RUNNING_REQUESTS)
+    found = schedule_changes(context.window, context.speculation)
+    if found is None or running is None or found.ratio < FLIPPING:
         return None
     boundary = min(schedule.firsts[1:], key=lambda first: abs(first - running))
     return {
-        "changes": changes,
-        "polls": len(chosen),
+        "changes": found.changes,
+        "polls": found.polls,
         "running": running,
         "boundary": boundary,
         "below": schedule.at(boundary - 1) or 0,

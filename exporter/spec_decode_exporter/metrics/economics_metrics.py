@@ -14,6 +14,7 @@ from spec_decode_exporter.analysis.evaluation_result import Evaluation
 from spec_decode_exporter.analysis.load_bands import LoadBand, time_share
 from spec_decode_exporter.analysis.plain_period import PlainPeriod
 from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.schedule_conditions import schedule_changes
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.schema import Group
@@ -109,6 +110,13 @@ def _load_share(counts: Callable[[LoadBand], bool]) -> Read[EngineSnapshot]:
             yield (window_label(window),), time_share(window, [band for band in bands if counts(band)])
 
     return read
+
+
+def _schedule_changes(snapshot: EngineSnapshot) -> Numbers:
+    for window in snapshot.windows[-1:]:
+        found = schedule_changes(window, snapshot.speculation)
+        if found is not None:
+            yield (window_label(window),), found.ratio
 
 
 def _of_drops(value: Callable[[DropStatus], float | None]) -> Read[EngineSnapshot]:
@@ -225,6 +233,14 @@ _LOADS: tuple[Metric[EngineSnapshot], ...] = (
     ),
 )
 
+_SCHEDULE: Metric[EngineSnapshot] = _pay(
+    "spec_decode_schedule_change_ratio",
+    help="Share of the polls in the window in which the schedule changed the number of draft tokens.",
+    labels=("window",),
+    source=(series.STEPS, series.DRAFTS, series.DRAFT_TOKENS),
+    read=_schedule_changes,
+)
+
 _ADVICE: tuple[Metric[EngineSnapshot], ...] = (
     _pay(
         "spec_decode_position_marginal_benefit_ratio",
@@ -290,6 +306,7 @@ PAY_METRICS: tuple[Metric[EngineSnapshot], ...] = (
     *_pay_figures(),
     *_REQUESTS,
     *_LOADS,
+    _SCHEDULE,
     *_ADVICE,
 )
 

@@ -146,4 +146,18 @@ PAY: Final = (
         and increase(spec_decode_drafts_total[1h]) >= @drafts
         """,
     ),
+    Alert(
+        "SpecDecodeScheduleFlips",
+        summary="The load of an engine lies at a boundary of its schedule, so the number of draft tokens flips.",
+        action="Move the boundary of num_speculative_tokens_per_batch_size away from this load; `spec-decode-exporter "
+        "recommend` chooses boundaries.",
+        description=f"{WHERE}: "
+        "the number of draft tokens changed in {{ $value | humanizePercentage }} of the polls of the last 15 minutes, at "
+        f"{now('spec_decode_running_requests', WHOLE, window='@long')} running requests.",
+        expr="""
+        avg_over_time(spec_decode_schedule_change_ratio{window="@long"}[15m]) >= @share
+        # Absent without a schedule: one that was removed does not keep it firing.
+        and last_over_time(spec_decode_schedule_change_ratio{window="@long"}[5m])
+        """,
+    ),
 )

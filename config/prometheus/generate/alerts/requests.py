@@ -14,6 +14,15 @@ _WHO: Final = (
 )
 _SHARE: Final = "humanizePercentage"
 
+
+def _of_lengths(function: str) -> str:
+    """Return a piece of a description: a function of the acceptance length over all prompt lengths."""
+    series = "spec_decode_prompt_acceptance_length_tokens{instance=%q,model_name=%q}"
+    asked = f'printf "{function}({series})" $labels.instance $labels.model_name | query'
+    value = '{{ . | first | value | printf "%.2f" }}'
+    return f"{{{{ with {asked} }}}}{value}{{{{ else }}}}unknown{{{{ end }}}}"
+
+
 REQUESTS: Final = (
     Alert(
         "SpecDecodeMixedWorkload",
@@ -42,6 +51,21 @@ REQUESTS: Final = (
         avg_over_time(spec_decode_mixed_workload{window="@long"}[15m]) >= @share
         # Absent without requests: the last ones do not keep it firing.
         and last_over_time(spec_decode_mixed_workload{window="@long"}[5m])
+        """,
+        dashboard="spec-decode-requests",
+        variables=_MODEL,
+    ),
+    Alert(
+        "SpecDecodeAcceptanceFallsWithPrompt",
+        summary="Drafts of requests with long prompts are accepted less than those with short ones.",
+        action="Send long prompts to an engine without speculation, or use a drafter trained on long contexts.",
+        description="{{ $labels.model_name }} ({{ $labels.instance }}): over the last @long a draft gave "
+        f"{_of_lengths('max')} tokens at one length of the prompt and {_of_lengths('min')} at another, and long prompts "
+        "have significantly less. The finding held for {{ $value | humanizePercentage }} of the last 15 minutes.",
+        expr="""
+        avg_over_time(spec_decode_acceptance_falls_with_prompt[15m]) >= @share
+        # Absent without requests: the last ones do not keep it firing.
+        and last_over_time(spec_decode_acceptance_falls_with_prompt[5m])
         """,
         dashboard="spec-decode-requests",
         variables=_MODEL,

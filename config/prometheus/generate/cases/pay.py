@@ -513,4 +513,54 @@ _EXPERIMENT: Final = (
     ),
 )
 
-PAY: Final = (*_SLOWDOWN, *_BREAK_EVEN, *_LENGTH, *_ARMS, *_EXPERIMENT, *_DEPTH)
+
+def _scheduled(*phases: tuple[float, float | None], window: str = "5m") -> Series:
+    """Return an engine with a schedule and 9 running requests: minutes, and the share of polls in which K changed."""
+    minutes = sum(length for length, _ in phases)
+    return {
+        of("spec_decode_schedule_change_ratio", window=window): gauge(*phases),
+        of("spec_decode_running_requests", window="5m"): gauge((minutes, 9)),
+    }
+
+
+_FLIPS: Final = (
+    AlertCase(
+        "SpecDecodeScheduleFlips",
+        "fires half an hour after the load came to a boundary",
+        _scheduled((10, 0), (50, 0.5)),
+        at=45,
+        fires=(
+            Firing(
+                {**ENGINE, "window": "5m"},
+                f"{_WHERE}the number of draft tokens changed in 50% of the polls of the last 15 minutes, at 9 running "
+                "requests.",
+            ),
+        ),
+    ),
+    AlertCase(
+        "SpecDecodeScheduleFlips",
+        "is silent while load passes a boundary now and then",
+        _scheduled((60, 0.2)),
+        at=60,
+    ),
+    AlertCase(
+        "SpecDecodeScheduleFlips",
+        "is silent when load was at a boundary for ten minutes",
+        _scheduled((20, 0), (10, 0.6), (30, 0)),
+        at=32,
+    ),
+    AlertCase(
+        "SpecDecodeScheduleFlips",
+        "is over half an hour after the schedule was removed",
+        _scheduled((40, 0.6), (40, None)),
+        at=72,
+    ),
+    AlertCase(
+        "SpecDecodeScheduleFlips",
+        "is silent about the short window",
+        _scheduled((60, 0.6), window="30s"),
+        at=60,
+    ),
+)
+
+PAY: Final = (*_SLOWDOWN, *_BREAK_EVEN, *_LENGTH, *_ARMS, *_EXPERIMENT, *_DEPTH, *_FLIPS)

@@ -98,6 +98,7 @@ def asked(*phases: tuple[float, float | None]) -> Series:
         of("spec_decode_requests_total", _GROUP): steady,
         of("spec_decode_request_effect", _GROUP, **_LONG, effect="loses"): flat(0),
         of("spec_decode_mixed_workload", _MODEL, **_LONG): flat(0),
+        of("spec_decode_acceptance_falls_with_prompt", _MODEL): flat(0),
     }
     odd = {
         of("spec_decode_pathological_requests", _GROUP, **_LONG, kind=kind): flat(2)
@@ -135,6 +136,55 @@ _MIXED: Final = (
         "SpecDecodeMixedWorkload",
         "is over half an hour after the requests ended",
         _told(gauge((40, 1), (40, None)), 80),
+        at=70,
+    ),
+)
+
+
+def _falling(*phases: tuple[float, float | None]) -> Series:
+    """Return the finding about a model whose requests with long prompts accept less."""
+    lengths = {"to 2048": 2.3, "to 8192": 1.9, "above 16384": 1.1}
+    return {
+        of("spec_decode_acceptance_falls_with_prompt", _MODEL): gauge(*phases),
+        **{
+            of("spec_decode_prompt_acceptance_length_tokens", _MODEL, prompt_tokens=bucket): gauge(
+                *((minutes, flag if flag is None else length) for minutes, flag in phases)
+            )
+            for bucket, length in lengths.items()
+        },
+    }
+
+
+_FALLS: Final = (
+    AlertCase(
+        "SpecDecodeAcceptanceFallsWithPrompt",
+        "fires half an hour after the finding",
+        _falling((10, 0), (50, 1)),
+        at=45,
+        fires=(
+            Firing(
+                _MODEL,
+                "llama (gpu-1:7732): over the last 5m a draft gave 2.30 tokens at one length of the prompt and 1.10 at "
+                "another, and long prompts have significantly less. The finding held for 100% of the last 15 minutes.",
+            ),
+        ),
+    ),
+    AlertCase(
+        "SpecDecodeAcceptanceFallsWithPrompt",
+        "is silent ten minutes after the finding",
+        _falling((10, 0), (50, 1)),
+        at=20,
+    ),
+    AlertCase(
+        "SpecDecodeAcceptanceFallsWithPrompt",
+        "is silent when the finding comes and goes",
+        _falling(*[(5, 1), (5, 0)] * 6),
+        at=60,
+    ),
+    AlertCase(
+        "SpecDecodeAcceptanceFallsWithPrompt",
+        "is over half an hour after the requests ended",
+        _falling((40, 1), (40, None)),
         at=70,
     ),
 )
@@ -368,5 +418,5 @@ _REFUSED: Final = (
     ),
 )
 
-REQUESTS: Final = (*_MIXED, *_LOSES, *_PATHOLOGICAL, *_REFUSED)
+REQUESTS: Final = (*_MIXED, *_FALLS, *_LOSES, *_PATHOLOGICAL, *_REFUSED)
 """Every one of them."""

@@ -62,6 +62,7 @@ _WELL: Final = {
         kv_cache_usage_ratio=0.42,
         preemptions_per_second=0,
         generation_tokens_per_second=665,
+        schedule_change_ratio=0.05,
     ),
     of("spec_decode_break_even_acceptance_ratio"): gauge((_MINUTES, 0.1)),
     of("spec_decode_break_even_cost_ratio"): gauge((_MINUTES, 0.575)),
