@@ -17,7 +17,7 @@ TEXT = (CONFIG / "otel" / "collector.yaml").read_text(encoding="utf-8")
 
 SECTIONS = {"receivers", "processors", "exporters", "service"}
 OPTIONS = {
-    "prometheus": {"api_server", "config", "ignore_scope_name", "target_allocator", "trim_metric_suffixes"},
+    "prometheus": {"api_server", "config", "target_allocator", "trim_metric_suffixes"},
     "memory_limiter": {
         "check_interval",
         "limit_mib",
