@@ -14,6 +14,7 @@ from spec_decode_exporter.analysis.load_bands import LoadBand, schedule_of
 from spec_decode_exporter.analysis.plain_period import PlainPeriod
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_setting import SpeculationSetting
+from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.history.engine_slots import TimedEvent
@@ -53,7 +54,7 @@ HURT = engine(at(hurt(), 0), target="b:8000")
 
 
 def band(first, last, tokens, regret=0.0):
-    return LoadBand(first, last, tokens, 1.5, regret, 4, 1.2)
+    return LoadBand(first, last, tokens, 1.5, regret, 4, 1.2, Verdict.MARGINAL, is_improvable=True)
 
 
 BANDS = (band(1, 31, 4), band(32, 64, 2))
