@@ -1,4 +1,4 @@
-"""docs/guide/kubernetes.md, walked: what the chart makes of its values, in a real API, with the program that it starts.
+"""The guide to Kubernetes, walked: what the chart makes of its values, in a real API, with the program that it starts.
 
 There are no nodes, no operator and no image: the tests start the installed program as the pod says, and Prometheus as
 the monitor says. Who may look at what is decided by the chart's own Role.
@@ -10,7 +10,6 @@ import copy
 import json
 import re
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 import yaml
@@ -18,6 +17,7 @@ import yaml
 from helm import chart_files
 from tests.e2e.kube_api import ApiServer, needs_kube_api
 from tests.e2e.kubelet import Projected, container_class
+from tests.helm.kubernetes_pages import TEXT
 from tests.helm.rendering import CHART, render_chart
 
 pytestmark = [
@@ -27,7 +27,6 @@ pytestmark = [
     ),
 ]
 
-DOCUMENT = Path(__file__).parents[2].joinpath("docs", "guide", "kubernetes.md").read_text()
 ACCOUNT = "system:serviceaccount:monitoring:spec-decode-exporter"
 PATHS = {
     "ConfigMap": "api/v1/namespaces/{}/configmaps",
@@ -44,7 +43,7 @@ SPECULATION = {"method": "eagle3", "num_speculative_tokens": 3}
 
 def block(mark, kind="yaml"):
     """Return the block of the document whose text begins with, or follows, a mark."""
-    found = re.search(rf"(?:```{kind}\n{mark}|{mark}\n```{kind}\n)(.*?)```", DOCUMENT, re.DOTALL)[1]
+    found = re.search(rf"(?:```{kind}\n{mark}|{mark}\n```{kind}\n)(.*?)```", TEXT, re.DOTALL)[1]
     return re.sub(r"<[a-z ]*>", "example", found)
 
 
@@ -200,7 +199,7 @@ def test_a_changed_configmap_is_read_by_the_running_exporter(exporter, mounted, 
 @pytest.mark.timeout(700)
 def test_the_alert_of_the_document_fires_within_ten_minutes(prometheus, e2e):
     asked = 'ALERTS{alertname="SpecDecodeSuddenDrop", pod="drill", alertstate="firing"}'
-    assert asked.replace(" ", "") in DOCUMENT.replace(" ", "")
+    assert asked.replace(" ", "") in TEXT.replace(" ", "")
     assert e2e.eventually(lambda: prometheus.query(asked), within=600.0)
 
 

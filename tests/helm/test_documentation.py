@@ -1,4 +1,4 @@
-"""The snippets of docs/guide/kubernetes.md are what the chart makes, and can be used."""
+"""The snippets of docs/guide/kubernetes.md and kubernetes-sidecar.md are what the chart makes, and can be used."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.target_settings import Scrape
 from spec_decode_exporter.discovery.kubernetes.pod import Pod
 from spec_decode_exporter.discovery.kubernetes.pod_reader import PodReader
+from tests.helm.kubernetes_pages import TEXT
 
-TEXT = (ROOT / "docs" / "guide" / "kubernetes.md").read_text()
 BLOCKS = [
     block
     for block in re.findall(r"^ *```yaml\n(.*?)^ *```", TEXT, re.MULTILINE | re.DOTALL)

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from spec_decode_exporter import __version__
+from tests.helm.kubernetes_pages import TEXT
 
 # `make chart` installs one beside the Python.
 KUBECTL = shutil.which("kubectl", path=Path(sys.executable).parent) or shutil.which("kubectl")
@@ -107,9 +108,8 @@ def test_the_sidecar_s_pages_may_have_tls_and_passwords(build, kind):
 
 
 def test_the_files_of_the_document_build(tmp_path):
-    document = (COMPONENTS.parents[1] / "docs" / "guide" / "kubernetes.md").read_text()
-    page = re.search(r"```yaml\n# kustomization.yaml\n(.*?)```", document, re.DOTALL)[1]
-    labelled = yaml.safe_load(re.search(r"```yaml\n# vllm.yaml, yours\n(.*?)```", document, re.DOTALL)[1])
+    page = re.search(r"```yaml\n# kustomization.yaml\n(.*?)```", TEXT, re.DOTALL)[1]
+    labelled = yaml.safe_load(re.search(r"```yaml\n# vllm.yaml, yours\n(.*?)```", TEXT, re.DOTALL)[1])
     workload = yaml.safe_load(WORKLOAD.format(kind=labelled["kind"], name="", label="")) | labelled
     (tmp_path / "vllm.yaml").write_text(yaml.safe_dump(workload))
     shutil.copytree(COMPONENTS, tmp_path / "config" / "kustomize")

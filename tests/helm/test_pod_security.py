@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from helm.chart_files import ROOT
+from tests.helm.kubernetes_pages import TEXT
 from tests.helm.pod_security import violations
 
-DOCUMENT = (ROOT / "docs" / "guide" / "kubernetes.md").read_text()
 VLLM = {
     "name": "vllm",
     "securityContext": {
@@ -24,7 +24,7 @@ VLLM = {
 
 
 def snippet(mark):
-    return yaml.safe_load(re.search(rf"<!-- {mark} -->\n```yaml\n(.*?)```", DOCUMENT, re.DOTALL)[1])
+    return yaml.safe_load(re.search(rf"<!-- {mark} -->\n```yaml\n(.*?)```", TEXT, re.DOTALL)[1])
 
 
 def test_the_chart_s_pods(rendered):

@@ -1,4 +1,4 @@
-"""Other people's charts take our sidecar as docs/guide/kubernetes.md says. They are not in this repository."""
+"""Other people's charts take our sidecar as docs/guide/kubernetes-sidecar.md says. They are not in this repository."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ import re
 import pytest
 import yaml
 
-from helm.chart_files import ROOT
+from tests.helm.kubernetes_pages import TEXT
 from tests.helm.rendering import render_chart
 
 VLLM_CHART = os.environ.get("VLLM_CHART")
-DOCUMENT = (ROOT / "docs" / "guide" / "kubernetes.md").read_text()
 
 
 @pytest.mark.skipif(not VLLM_CHART, reason="NOT TESTED: VLLM_CHART names no folder with vLLM's own chart")
 def test_vllm_s_chart_puts_the_sidecar_into_its_pods():
-    values = yaml.safe_load(re.search(r"<!-- vllm -->\n```yaml\n(.*?)```", DOCUMENT, re.DOTALL)[1])
+    values = yaml.safe_load(re.search(r"<!-- vllm -->\n```yaml\n(.*?)```", TEXT, re.DOTALL)[1])
     (wanted,) = values["extraInit"]["initContainers"]
     pod = render_chart(VLLM_CHART, values, strict=False).one("Deployment")["spec"]["template"]
     found = [one for one in pod["spec"]["initContainers"] if one["name"] == wanted["name"]]
     assert found == [wanted]
     assert pod["spec"]["initContainers"][0]["name"] == "wait-download-model"
     labels = json.dumps(pod["metadata"]["labels"]).replace('"', "").strip("{}")
-    assert f"`{labels}`" in DOCUMENT
+    assert f"`{labels}`" in TEXT

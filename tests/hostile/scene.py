@@ -23,7 +23,7 @@ from tests.e2e.conftest import PROGRAM, free_port
 
 GOOD_TARGETS = 9
 SIDECAR_MEMORY = 128 * 2**20
-"""Bytes: the limit that docs/guide/kubernetes.md recommends for a sidecar."""
+"""Bytes: the limit that docs/guide/kubernetes-sidecar.md recommends for a sidecar."""
 MAX_GAP = 2.0
 """Seconds between two polls of a good target; the interval is 1 s."""
 MAX_HEALTHY = 0.5

@@ -171,7 +171,7 @@ class Limits(Section):
         "engine, an engine with more than 16 draft positions or very long labels as several. Above the "
         "limit, "
         "targets of the configuration come first; the others share the rest evenly. The default depends on "
-        "the memory limit of the container, see [kubernetes.md](../guide/kubernetes.md#memory): 192 engines "
+        "the memory limit of the container, see [Memory](../guide/kubernetes-sidecar.md#memory): 192 engines "
         "at 128 MiB, 2,000 at most.",
     )
 

@@ -248,7 +248,7 @@ def test_a_volume_that_people_add_is_mounted_and_a_pod_that_has_one_of_its_name_
 
 
 def test_the_engines_of_the_production_stack_get_it_by_the_labels_that_they_have(cluster, injecting):
-    """As docs/guide/kubernetes.md says: by the label of its release, which its router and its cache do not have."""
+    """As docs/guide/kubernetes-sidecar.md says: by the label of its release, which its router and its cache do not have."""
     home = injecting(
         {"selector": {"matchLabels": {"helm-release-name": "stack"}}}, labels={"helm-release-name": "stack"}
     )
