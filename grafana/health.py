@@ -159,8 +159,8 @@ def _duration() -> Panel:
         "How long servers take to answer",
         "Median, 99th percentile and longest of the newest answers over the targets.",
         [
-            Query(f"quantile(0.5, {_of_target('poll_seconds')})", "median", line(style.PERCENTILES["p50"])),
-            Query(f"quantile(0.99, {_of_target('poll_seconds')})", "p99", line(style.PERCENTILES["p99"])),
+            Query(f"quantile(0.5, {_of_target('poll_seconds')})", "median", line(style.QUANTILES["0.5"])),
+            Query(f"quantile(0.99, {_of_target('poll_seconds')})", "p99", line(style.QUANTILES["0.99"])),
             Query(f"max({_of_target('poll_seconds')})", "longest", dashed(Colour.UNKNOWN)),
         ],
         Look(unit="s", least=0),

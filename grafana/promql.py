@@ -65,6 +65,11 @@ def narrowed(selector: str, matcher: str) -> str:
     return f"{selector.removesuffix('}')}, {matcher}}}"
 
 
+def percentile(quantile: str) -> str:
+    """Return the words of a value of the label ``quantile``: ``0.99`` is p99."""
+    return f"p{100 * float(quantile):g}"
+
+
 def number_of_word(
     scope: Scope, metric: str, label: str, words: Words, key: Sequence[str], **matchers: str
 ) -> str:

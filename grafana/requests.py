@@ -20,7 +20,7 @@ from grafana.panels import (
     stat_tile,
     timeline,
 )
-from grafana.promql import EXPORTERS, FLEET, PLACE, Scope, by, number_of_word
+from grafana.promql import EXPORTERS, FLEET, PLACE, Scope, by, number_of_word, percentile
 
 UID = "spec-decode-requests"
 
@@ -35,8 +35,8 @@ _NOT_SENT = "No requests are sent: see `requests` in the exporter's configuratio
 _BY_NAME = style.by_name()
 _A_SECOND = Look(unit="cps", least=0, colour=_BY_NAME, no_value=_NOT_SENT)
 _TOKENS = {"unit": style.TOKENS_A_SECOND}
-_DRAWN = {"p10": [2, 6], "p50": None, "p90": [10, 6]}
-"""How the percentiles' lines are drawn: the median is whole."""
+_DRAWN = {"0.1": [2, 6], "0.5": None, "0.9": [10, 6]}
+"""How the lines of quantiles are drawn: the median is whole."""
 
 
 def _shares(no_value: str = _NOT_SENT) -> Look:
@@ -129,7 +129,8 @@ def _columns() -> list[Column]:
         REQUESTS, "spec_decode_request_effect", "effect", style.EFFECTS, _KEY, window=_LONG
     )
     spread = [
-        Column(name, _row("request_acceptance_quantile_ratio", percentile=name), percent) for name in _DRAWN
+        Column(percentile(label), _row("request_acceptance_quantile_ratio", quantile=label), percent)
+        for label in _DRAWN
     ]
     return [
         Column("Effect", effect, cell(words=style.EFFECTS, width=90)),
@@ -143,13 +144,13 @@ def _columns() -> list[Column]:
         *spread,
         Column(
             "Length",
-            _row("request_acceptance_length_quantile_tokens", percentile="p50"),
+            _row("request_acceptance_length_quantile_tokens", quantile="0.5"),
             {"decimals": 2},
         ),
         Column("Losing", _row("requests_below_break_even_ratio"), percent),
         Column(
             "Per token",
-            _row("request_time_per_output_token_seconds", percentile="p50"),
+            _row("request_time_per_output_token_quantile_seconds", quantile="0.5"),
             {"unit": "s", "decimals": 1},
         ),
         Column("Requests", _row("window_requests"), {"decimals": 0}),
@@ -186,11 +187,11 @@ def _quantiles(label: str, title: str) -> Panel:
     queries = [
         Query(
             # The comparison leaves out NaN, the quantile of nothing.
-            f"histogram_quantile({int(name[1:]) / 100}, {buckets}) >= 0",
-            f"{{{{{label}}}}} {name}",
+            f"histogram_quantile({quantile}, {buckets}) >= 0",
+            f"{{{{{label}}}}} {percentile(quantile)}",
             {"custom.lineStyle": {"fill": "dash", "dash": dash}} if dash else {},
         )
-        for name, dash in (("p10", _DRAWN["p10"]), ("p50", None))
+        for quantile, dash in (("0.1", _DRAWN["0.1"]), ("0.5", None))
     ]
     return lines(
         title,
@@ -242,11 +243,14 @@ def _losses() -> Panel:
 def _times() -> Panel:
     queries = [
         Query(
-            by(("request_type",), _group("request_time_per_output_token_seconds", percentile=name)),
-            f"{{{{request_type}}}} {name}",
-            {"custom.lineStyle": {"fill": "dash", "dash": [10, 6]}} if name == "p90" else {},
+            by(
+                ("request_type",),
+                _group("request_time_per_output_token_quantile_seconds", quantile=quantile),
+            ),
+            f"{{{{request_type}}}} {percentile(quantile)}",
+            {"custom.lineStyle": {"fill": "dash", "dash": [10, 6]}} if quantile == "0.9" else {},
         )
-        for name in ("p50", "p90")
+        for quantile in ("0.5", "0.9")
     ]
     return lines(
         "Time per output token by type",
@@ -292,9 +296,9 @@ def _prompts() -> list[Panel]:
         _prompt_lines(
             "Time to first token by prompt tokens",
             "Median over the requests of a bucket. A draft model reads the prompt too.",
-            "time_to_first_token_seconds",
+            "time_to_first_token_quantile_seconds",
             "s",
-            percentile="p50",
+            quantile="0.5",
         ),
         _prompt_lines(
             "Cached share by prompt tokens",
@@ -323,15 +327,14 @@ def _mixed() -> list[Panel]:
         [Query(by(_MODEL, _model("mixed_workload")), "{{model_name}}")],
         Look(unit="none", words=style.MIXED, no_value=_NOT_SENT),
     )
-    quantile = "model_request_acceptance_quantile_ratio"
     behind = [
         *(
             Query(
-                by(_MODEL, _model(quantile, percentile=name)),
-                f"{{{{model_name}}}} {name}",
-                {"custom.lineStyle": {"fill": "dash", "dash": _DRAWN[name]}},
+                by(_MODEL, _model("model_request_acceptance_quantile_ratio", quantile=quantile)),
+                f"{{{{model_name}}}} {percentile(quantile)}",
+                {"custom.lineStyle": {"fill": "dash", "dash": _DRAWN[quantile]}},
             )
-            for name in ("p10", "p90")
+            for quantile in ("0.1", "0.9")
         ),
         Query(by(_MODEL, _model("model_request_mean_acceptance_ratio")), "{{model_name}} mean"),
     ]

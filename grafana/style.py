@@ -95,7 +95,7 @@ NOT_COUNTED: Steps = ((None, Colour.GOOD), (0.1, Colour.BAD))
 """The alert about requests that are refused has the same limit."""
 SHARE_OF_SERVER: Steps = ((None, Colour.GOOD), (0.01, Colour.WATCH), (0.05, Colour.HARM))
 
-PERCENTILES: Mapping[str, str] = {"p50": "#8ab8ff", "p95": "#3274d9", "p99": "#1250b0"}
+QUANTILES: Mapping[str, str] = {"0.5": "#8ab8ff", "0.95": "#3274d9", "0.99": "#1250b0"}
 """The same thing, ever rarer: one colour, ever darker."""
 
 SEVERITIES: Words = (

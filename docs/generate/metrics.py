@@ -18,7 +18,7 @@ from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.figures.figure import Stability
-from spec_decode_exporter.figures.window_figures import PERCENTILES, SPREAD_PERCENTILES
+from spec_decode_exporter.figures.quantiles import QUANTILE_LABEL, QUANTILES
 from spec_decode_exporter.metrics.catalogue import CATALOGUE
 from spec_decode_exporter.metrics.engine_metrics import ENGINE_LABELS
 from spec_decode_exporter.metrics.experiment_metrics import ARM_LABELS, EXPERIMENT_METRICS
@@ -26,7 +26,6 @@ from spec_decode_exporter.metrics.metric import Metric
 from spec_decode_exporter.metrics.own_metrics import TARGET_METRICS
 from spec_decode_exporter.requests.request_findings import Effect
 from spec_decode_exporter.requests.request_record import Refusal
-from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.poll_errors import REASONS
 from spec_decode_exporter.window.increments import Reset
 
@@ -47,6 +46,9 @@ marked *experimental* within a minor one. [semantics.md](../explanation/semantic
 - `metrics: {enable: [...], disable: [...]}` in the [configuration](configuration.md) switches groups and
   single metrics on and off; a name takes precedence over its group.
 - The exporter also exports `process_*` and `python_*` metrics of its own process.
+- Metrics with the label `quantile` have the type `unknown` (`untyped` in the text format): quantiles of a
+  window lack the count that a summary needs
+  ([decision 17](../maintainers/decisions/0017-names-of-quantiles.md)).
 - *Source* names the series of vLLM, the fields or the settings that a metric is computed from; empty: the
   exporter's own observation. Other engines' series are in [vllm.md](../guide/vllm.md).
 """
@@ -64,10 +66,10 @@ _GROUPS: Final = {
     Group.LATENCY: (
         "Latency under speculation. vLLM observes its inter-token latency once a decode step, however "
         "many tokens the step gave; `spec_decode_time_per_output_token_seconds` is corrected for "
-        "that.\n\n`spec_decode_latency_seconds` is interpolated within the server's buckets, as "
-        "`histogram_quantile` does. Its `time_per_output_token` weighs by requests, its `decode_step` "
-        "counts once a step. A quantile in the lowest bucket (queue: 0.3 s) is only certain to be "
-        "below its bound."
+        "that.\n\nQuantiles are interpolated within the server's buckets, as "
+        "`histogram_quantile` does. `spec_decode_time_per_output_token_quantile_seconds` weighs by requests, "
+        "`spec_decode_step_quantile_seconds` counts once a step. A quantile in the lowest bucket (queue: "
+        "0.3 s) is only certain to be below its bound."
     ),
     Group.LOAD: "Load of the server.",
     Group.DISTRIBUTION: "Spread of acceptance, over polls and not over requests. Off by default.",
@@ -117,8 +119,7 @@ _LABELS: Final = {
     "the longest",
     "position": "a draft position, from `0`",
     "length": "accepted tokens of a draft, from `0`",
-    "latency": _values(Latency),
-    "percentile": _values(dict.fromkeys(name for name, _ in (*SPREAD_PERCENTILES, *PERCENTILES))),
+    QUANTILE_LABEL: _values(quantile.label for quantile in QUANTILES),
     "method": "the method as vLLM calls it, such as `eagle3` or `ngram`; empty if unknown",
     "method_source": "`configured`, `label`, `pod_arguments`, `server_info`; empty if unknown",
     "draft_model": "the draft model; empty if unknown or without one",
@@ -133,8 +134,8 @@ _LABELS: Final = {
     "baseline": "the arm that the others are compared with",
     "request_type": "the sender's name of this kind of work; `unknown` without one, `other` "
     "beyond `requests.types`",
-    "prompt_tokens": "the bucket of `requests.prompt_tokens`, such as `to 4000` or `above 64000`",
-    "temperature": "the bucket of `requests.temperatures`, such as `0`, `to 0.3` or `above 1`; `unknown` "
+    "prompt_tokens": "the bucket of `requests.prompt_tokens`, such as `1000-4000` or `>64000`",
+    "temperature": "the bucket of `requests.temperatures`, such as `0`, `0.3-0.7` or `>1`; `unknown` "
     "if the request leaves it to the server, `other` beyond `requests.groups`",
     "effect": _values(Effect),
     "user": "a hash of the user who sent the request",

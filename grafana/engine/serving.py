@@ -6,29 +6,33 @@ from grafana import style
 from grafana.board import Band
 from grafana.engine.looks import LONG, RATIO
 from grafana.panels import Look, Panel, Query, line, lines, named
-from grafana.promql import ENGINE, by
+from grafana.promql import ENGINE, by, percentile
 from grafana.style import Colour
 
 
-def _percentiles(title: str, description: str, latency: str) -> Panel:
-    selector = ENGINE("spec_decode_latency_seconds", latency=latency)
+def _quantiles(title: str, description: str, quantity: str) -> Panel:
+    selector = ENGINE(f"spec_decode_{quantity}_quantile_seconds")
     panel = lines(
         title,
         description,
-        [Query(by(("percentile",), selector), "{{percentile}}")],
+        [Query(by(("quantile",), selector), "{{quantile}}")],
         Look(unit="s", least=0),
     )
-    return named(panel, {name: {"color": style.fixed(colour)} for name, colour in style.PERCENTILES.items()})
+    looks = {
+        label: {"color": style.fixed(colour), "displayName": percentile(label)}
+        for label, colour in style.QUANTILES.items()
+    }
+    return named(panel, looks)
 
 
 def bands() -> list[Band]:
     """Return how long requests take."""
-    per_token = _percentiles(
+    per_token = _quantiles(
         "Time per output token",
         "Percentiles over requests of the time per token after the first. This is what speculation is for.",
         "time_per_output_token",
     )
-    to_first = _percentiles(
+    to_first = _quantiles(
         "Time to first token",
         "Percentiles over requests. Speculation does not shorten it; a growing one is a queue, long "
         "prompts or a lost prefix cache.",

@@ -513,7 +513,7 @@ async def test_requests_are_told_apart_by_who_gains_and_who_loses(open_page):
             if "creative" in labels
         }
         shown = await numbers(row.locator("td").nth(1).locator("data"))
-        name, group = "spec_decode_request_acceptance_quantile_ratio", ("creative", "to 1")
+        name, group = "spec_decode_request_acceptance_quantile_ratio", ("creative", "0.7-1")
         medians = [known[name, ("p50", *group, window)] for window in ("30s", "5m")]
         assert shown == [*medians, *(known[name, (each, *group, "5m")] for each in ("p10", "p90"))]
 

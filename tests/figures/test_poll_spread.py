@@ -24,14 +24,14 @@ def test_a_window_without_draft_tokens_has_no_spread(make_window):
 def test_a_poll_is_weighted_by_its_draft_tokens(make_window):
     found = spread(make_window(increments=polls((80, 72), (10, 1), (0, 0), (10, 5))))
     assert (found.lowest, found.highest) == (0.1, 0.9)
-    assert found.percentile(0.10) == 0.1
-    assert found.percentile(0.11) == 0.5
-    assert found.percentile(0.50) == 0.9
+    assert found.quantile(0.10) == 0.1
+    assert found.quantile(0.11) == 0.5
+    assert found.quantile(0.50) == 0.9
 
 
 def test_a_single_poll_has_no_standard_deviation(make_window):
     found = spread(make_window(increments=polls((10, 4))))
-    assert found.lowest == found.highest == found.percentile(0.1) == found.percentile(0.9) == 0.4
+    assert found.lowest == found.highest == found.quantile(0.1) == found.quantile(0.9) == 0.4
     assert found.standard_deviation() == 0.0
 
 
@@ -44,4 +44,4 @@ def test_it_is_the_spread_of_as_many_equal_rates_as_there_are_draft_tokens(make_
     assert found.standard_deviation() == pytest.approx(pstdev(rates))
     for share in (0.1, 0.5, 0.9):
         rank = next(n for n in range(1, len(rates) + 1) if n >= share * len(rates))
-        assert found.percentile(share) == rates[rank - 1]
+        assert found.quantile(share) == rates[rank - 1]

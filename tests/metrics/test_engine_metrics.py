@@ -13,6 +13,7 @@ from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.labels import RESERVED_LABELS
 from spec_decode_exporter.config.schema import Group, Metrics
 from spec_decode_exporter.figures.figure import Stability
+from spec_decode_exporter.figures.quantiles import QUANTILE_LABEL, QUANTILES
 from spec_decode_exporter.metrics.catalogue import CATALOGUE, NAMES, enabled_metrics
 from spec_decode_exporter.metrics.engine_metrics import ENGINE_LABELS, ENGINE_METRICS
 from spec_decode_exporter.metrics.metric import MetricKind
@@ -65,6 +66,20 @@ def test_no_metric_has_a_label_twice():
 
     assert violations(lambda metric: not set(metric.labels) & set(carried(metric))) == []
     assert violations(lambda metric: len(set(metric.labels)) == len(metric.labels)) == []
+
+
+def test_quantiles_have_one_label_and_say_so_in_their_names():
+    """Other gauges have no ``quantile``, which the formats reserve for summaries: decision 17."""
+    assert (
+        violations(
+            lambda metric: (
+                (QUANTILE_LABEL in metric.labels)
+                is (metric.kind is MetricKind.QUANTILES)
+                is ("quantile" in metric.name.split("_"))
+            )
+        )
+        == []
+    )
 
 
 OTHER_UNITS = r"milliseconds|_ms\b|minutes|hours|percent|kilobytes|megabytes|_kb\b|_mb\b|perc\b"
@@ -170,6 +185,16 @@ def test_every_metric_of_an_engine_but_the_engine_s_own_report_has_values(schedu
     assert found == {metric.name for metric in ENGINE_METRICS} - reported
 
 
+def test_no_label_value_has_a_space(busy):
+    values = {value for one in samples_of(busy, NAMES) for value in one.labels.values()}
+    assert {value for value in values if re.search(r"\s", value)} == set()
+
+
+def test_every_quantile_is_one_of_the_table(busy):
+    found = {one.labels["quantile"] for one in samples_of(busy, NAMES) if "quantile" in one.labels}
+    assert found == {quantile.label for quantile in QUANTILES}
+
+
 class TestCountersAreNeverAbsent:
     @pytest.fixture(name="fresh")
     def fresh_fixture(self, findings_of, make_sample):
@@ -240,7 +265,7 @@ class TestTheLongestWindowAlone:
     @pytest.mark.parametrize(
         "name",
         [
-            "spec_decode_latency_seconds",
+            "spec_decode_time_per_output_token_quantile_seconds",
             "spec_decode_kv_cache_usage_ratio",
             "spec_decode_prefix_cache_hit_ratio",
             "spec_decode_preemptions_per_second",

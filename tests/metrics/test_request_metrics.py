@@ -62,7 +62,7 @@ NOTHING = Summary(RequestTotals(2), None, None, None, None, None, 0, 0, 0, 0)
 """Requests that drafted nothing."""
 
 BOUNDS = (ACCEPTANCE_RATIO_BOUNDS, ACCEPTANCE_LENGTH_BOUNDS)
-CHAT = GroupKey("llama", "chat", "to 0.7")
+CHAT = GroupKey("llama", "chat", "0.3-0.7")
 ODD = GroupKey('lla"ma', "a\\b\nc", "unknown")
 SINCE = GroupTotals(
     RequestTotals(50, 1200, 4800, 2900),
@@ -75,7 +75,7 @@ PROMPTS = PromptFindings(
     "llama",
     [
         PromptBucket(
-            "to 4000",
+            "1000-4000",
             2000.0,
             0.5,
             Estimate(2.3, 2.2, 2.4, 0.05),
@@ -83,7 +83,7 @@ PROMPTS = PromptFindings(
             SUMMARY,
             Effect.GAINS,
         ),
-        PromptBucket("above 64000", 70_000.0, None, None, None, NOTHING, Effect.UNCLEAR),
+        PromptBucket(">64000", 70_000.0, None, None, None, NOTHING, Effect.UNCLEAR),
     ],
     ContextFall(2000.0, 2.3, 20_000.0, 1.08),
 )
@@ -160,7 +160,7 @@ def test_the_exporter_s_own_counters_begin_at_0_with_every_reason():
 
 def test_buckets_are_cumulative_and_end_with_the_count():
     name = "spec_decode_request_acceptance_ratio"
-    labels = ("llama", "chat", "to 0.7")
+    labels = ("llama", "chat", "0.3-0.7")
     buckets = values_of(found(), f"{name}_bucket")
     assert buckets == {(*labels, "0.5"): 20, (*labels, "1.0"): 45, (*labels, "+Inf"): 50}
     assert values_of(found(), f"{name}_count") == {labels: 50}
@@ -187,14 +187,14 @@ def test_figures_of_requests_without_drafts_are_absent():
     ("name", "labels", "value"),
     [
         ("spec_decode_request_window_seconds", ("30s",), 20.5),
-        ("spec_decode_window_evaluated_requests", ("llama", "chat", "to 0.7", "30s"), 40),
-        ("spec_decode_requests_below_break_even_ratio", ("llama", "chat", "to 0.7", "30s"), 3 / 40),
-        ("spec_decode_request_speedup_ratio_lower", ("llama", "chat", "to 0.7", "30s"), 1.4),
-        ("spec_decode_request_speedup_ratio_upper", ("llama", "chat", "to 0.7", "30s"), 1.6),
-        ("spec_decode_request_saved_tokens_total", ("llama", "chat", "to 0.7"), 2900),
-        ("spec_decode_pathological_requests", ("llama", "chat", "to 0.7", "30s", "rejected"), 2),
-        ("spec_decode_request_acceptance_quantile_ratio", ("llama", "chat", "to 0.7", "30s", "p10"), 0.4),
-        ("spec_decode_model_request_acceptance_quantile_ratio", ("llama", "30s", "p90"), 0.8),
+        ("spec_decode_window_evaluated_requests", ("llama", "chat", "0.3-0.7", "30s"), 40),
+        ("spec_decode_requests_below_break_even_ratio", ("llama", "chat", "0.3-0.7", "30s"), 3 / 40),
+        ("spec_decode_request_speedup_ratio_lower", ("llama", "chat", "0.3-0.7", "30s"), 1.4),
+        ("spec_decode_request_speedup_ratio_upper", ("llama", "chat", "0.3-0.7", "30s"), 1.6),
+        ("spec_decode_request_saved_tokens_total", ("llama", "chat", "0.3-0.7"), 2900),
+        ("spec_decode_pathological_requests", ("llama", "chat", "0.3-0.7", "30s", "rejected"), 2),
+        ("spec_decode_request_acceptance_quantile_ratio", ("llama", "chat", "0.3-0.7", "30s", "0.1"), 0.4),
+        ("spec_decode_model_request_acceptance_quantile_ratio", ("llama", "30s", "0.9"), 0.8),
         ("spec_decode_mixed_workload", ("llama", "30s"), 1),
         ("spec_decode_user_acceptance_ratio", ("3f2a", "llama"), 0.6),
         ("spec_decode_exporter_requests_folded_total", ("request_type",), 7),
@@ -210,7 +210,7 @@ def test_the_effect_is_a_state_set_of_the_finding_whatever_the_bounds(effect):
     losing = replace(SUMMARY, speedup_ratio=Estimate(0.91, 0.9, 0.92, 0.05))
     windows = {"30s": WindowFindings(30.0, False, [GroupFindings(CHAT, losing, effect)])}
     assert values_of(found(windows=windows), "spec_decode_request_effect") == {
-        ("llama", "chat", "to 0.7", "30s", each.value): each is effect for each in Effect
+        ("llama", "chat", "0.3-0.7", "30s", each.value): each is effect for each in Effect
     }
 
 

@@ -184,11 +184,11 @@ class TestSwitches:
             Metrics(enable=("distribution",), disable=("spec_decode_accepted_length_ratio",))
         )
         assert "spec_decode_accepted_length_ratio" not in dropped
-        assert "spec_decode_interval_acceptance_ratio" in dropped
+        assert "spec_decode_interval_acceptance_quantile_ratio" in dropped
 
     async def test_disabled_metrics_are_not_on_the_page(self, recorded):
         page = await page_of(recorded, enabled_metrics(Metrics(disable=("latency", "exporter"))))
-        assert "spec_decode_latency_seconds" not in page
+        assert "spec_decode_time_to_first_token_quantile_seconds" not in page
         assert "spec_decode_exporter_" not in page
         assert "spec_decode_drafts_total" in page
 

@@ -16,7 +16,7 @@ from spec_decode_exporter.requests.request_findings import (
     WindowFindings,
 )
 
-KEY = GroupKey("llama", "chat", "above 1")
+KEY = GroupKey("llama", "chat", ">1")
 ESTIMATE = Estimate(0.8, 0.7, 0.9, 0.05)
 SUMMARY = Summary(
     RequestTotals(100, 400, 1600, 640), Percentiles(0.1, 0.5, 0.8), 0.4567, None, None, ESTIMATE, 9, 90, 0, 0
@@ -78,7 +78,7 @@ def test_requests_below_break_even_are_emitted_by_type_and_temperature(emitted):
     assert (model, event.name, event.is_bad) == ("llama", "requests_below_break_even", True)
     assert event.fields == {
         "request_type": "chat",
-        "temperature": "above 1",
+        "temperature": ">1",
         "window": "5m",
         "requests": 100,
         "speedup_ratio": 0.8,

@@ -6,7 +6,6 @@ import pytest
 
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.requests import prompt_lengths
-from spec_decode_exporter.requests.prompt_lengths import prompt_labels
 from spec_decode_exporter.requests.request_aggregate import SLICE_SUMMED
 from spec_decode_exporter.requests.request_findings import Effect, Percentiles
 
@@ -28,18 +27,17 @@ def test_a_bucket_has_its_upper_bound_and_the_last_one_everything_above(prompts)
     lengths = (0, 1, 1000, 1001, 4000, 16_001, 64_000, 64_001, 10_000_000)
     (found,) = prompts([{"prompt_tokens": length} for length in lengths]).values()
     assert [(each.prompt_tokens, each.summary.totals.requests) for each in found.buckets] == [
-        ("to 1000", 3),
-        ("to 4000", 2),
-        ("to 64000", 2),
-        ("above 64000", 2),
+        ("0-1000", 3),
+        ("1000-4000", 2),
+        ("16000-64000", 2),
+        (">64000", 2),
     ]
-    assert prompt_labels((5,)) == ["to 5", "above 5"]
     assert found.buckets[1].mean_prompt_tokens == 2500.5
 
 
 def test_the_bounds_are_configured(prompts):
     (found,) = prompts([{"prompt_tokens": 7}, {"prompt_tokens": 8}], prompt_tokens=(7,)).values()
-    assert [each.prompt_tokens for each in found.buckets] == ["to 7", "above 7"]
+    assert [each.prompt_tokens for each in found.buckets] == ["0-7", ">7"]
 
 
 def test_each_model_has_its_own_and_requests_of_unknown_length_are_left_out(prompts):

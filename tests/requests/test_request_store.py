@@ -39,7 +39,7 @@ def test_a_request_is_in_its_group_and_in_its_model(make_store, make_request, ev
         1000.0,
     )
     found = evaluate(store, 1000.0)
-    key = GroupKey("llama", "chat", "to 0.7")
+    key = GroupKey("llama", "chat", "0.3-0.7")
     (group,) = found.windows["30s"].groups
     assert group.key == key
     assert group.summary.totals == RequestTotals(1, 30, 120, 60)
@@ -204,8 +204,8 @@ def test_a_combination_keeps_its_slot_when_others_become_free(make_store, make_r
     }
     assert since_start == {
         ("a", "0"): 100,
-        ("a", "to 0.7"): 11,
-        ("a", "above 1"): 1,
+        ("a", "0.3-0.7"): 11,
+        ("a", ">1"): 1,
         ("c", "0"): 1,
         ("other", "other"): 90,
     }

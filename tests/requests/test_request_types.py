@@ -24,11 +24,11 @@ def test_requests_are_summed_by_type_and_temperature():
     types = RequestTypes()
     added(types, "chat", 10, 5)
     added(types, "chat", 20, 10)
-    added(types, "chat", 10, 2, temperature="to 1")
+    added(types, "chat", 10, 2, temperature="0.7-1")
     added(types, "code", 5, 15)
     assert types.totals("m", "any") == {
         "chat 0": TypeSums(30, 15),
-        "chat to 1": TypeSums(10, 2),
+        "chat 0.7-1": TypeSums(10, 2),
         "code 0": TypeSums(5, 15),
     }
 

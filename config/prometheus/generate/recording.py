@@ -270,11 +270,11 @@ _SERVER: Final = (
     Recording(
         "engine:spec_decode_time_per_output_token_tail:ratio",
         """
-        sum without (window, latency, percentile) (
-          spec_decode_latency_seconds{latency="time_per_output_token", percentile="p99"}
+        sum without (window, quantile) (
+          spec_decode_time_per_output_token_quantile_seconds{quantile="0.99"}
         )
-        / sum without (window, latency, percentile) (
-          spec_decode_latency_seconds{latency="time_per_output_token", percentile="p50"} > 0
+        / sum without (window, quantile) (
+          spec_decode_time_per_output_token_quantile_seconds{quantile="0.5"} > 0
         )
         """,
     ),

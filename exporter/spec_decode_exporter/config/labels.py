@@ -19,7 +19,7 @@ MAX_LABEL_CHARACTERS: Final = 2_048
 
 _NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", flags=re.ASCII)
 
-_OF_PROMETHEUS: Final = frozenset({"instance", "job", "le", "quantile"})
+_OF_PROMETHEUS: Final = frozenset({"instance", "job", "le"})
 
 RESERVED_LABELS: Final = frozenset(
     {
@@ -40,7 +40,6 @@ RESERVED_LABELS: Final = frozenset(
         "implementation",
         "kind",
         "label",
-        "latency",
         "length",
         "major",
         "method",
@@ -49,9 +48,9 @@ RESERVED_LABELS: Final = frozenset(
         "model_name",
         "page",
         "patchlevel",
-        "percentile",
         "position",
         "python_version",
+        "quantile",
         "reason",
         "request_type",
         "revision",

@@ -60,7 +60,7 @@ class TargetSettings(HttpSettings):
     labels: Annotated[Mapping[LabelName, LabelValue], AtMostLabels] = Field(
         default_factory=dict,
         description=f"Labels of all its metrics, {MAX_LABELS} at most, with values of up to "
-        f"{MAX_LABEL_VALUE:,} printable characters. Not `instance`, `job`, `le`, `quantile`, nor a label of "
+        f"{MAX_LABEL_VALUE:,} printable characters. Not `instance`, `job`, `le`, nor a label of "
         "the exporter's own metrics.",
     )
     speculative: SpeculativeSettings | None = Field(

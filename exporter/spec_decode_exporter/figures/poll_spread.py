@@ -31,7 +31,7 @@ class Spread:
         """The highest rate of a poll."""
         return self.rates[-1][0]
 
-    def percentile(self, share: float) -> float:
+    def quantile(self, share: float) -> float:
         """Return the lowest rate that is not exceeded by ``share`` (0 to 1) of the draft tokens."""
         below = list(accumulate(weight for _, weight in self.rates))
         place = next(place for place, weight in enumerate(below) if weight >= share * below[-1])

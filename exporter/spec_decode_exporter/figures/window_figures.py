@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final
 
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.figures.decode_work import DraftCost
@@ -13,11 +12,6 @@ from spec_decode_exporter.figures.figure import ListFigure, ScalarFigure, Window
 from spec_decode_exporter.figures.poll_spread import Spread, spread
 from spec_decode_exporter.figures.table import scalar
 from spec_decode_exporter.window.ledger import Window
-
-PERCENTILES: Final = (("p50", 0.50), ("p95", 0.95), ("p99", 0.99))
-"""Percentiles of latencies."""
-SPREAD_PERCENTILES: Final = (("p10", 0.10), ("p50", 0.50), ("p90", 0.90))
-"""Percentiles of acceptance rates over polls."""
 
 
 class WindowFigures:

@@ -9,26 +9,43 @@ from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.figures import latency, series
 from spec_decode_exporter.figures.poll_spread import Spread
-from spec_decode_exporter.figures.window_figures import PERCENTILES, SPREAD_PERCENTILES, window_label
+from spec_decode_exporter.figures.quantiles import LATENCY_QUANTILES, QUANTILE_LABEL, SPREAD_QUANTILES
+from spec_decode_exporter.figures.window_figures import window_label
 from spec_decode_exporter.metrics.counter_metrics import COUNTER_METRICS, SUM_METRICS
 from spec_decode_exporter.metrics.economics_metrics import DROP_METRICS, PAY_METRICS
 from spec_decode_exporter.metrics.figure_metrics import bound_metrics, figure_metrics
 from spec_decode_exporter.metrics.metric import Metric, MetricKind, Numbers, Read
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.scrape.page.engine_table import Gauge
+from spec_decode_exporter.scrape.page.engine_table import Gauge, Latency
 from spec_decode_exporter.window.increments import Reset
 
 ENGINE_LABELS = ("target", "model_name", "engine")
 """Labels of every metric of an engine, before the target's configured labels."""
 
 _SPECULATION = (series.DRAFTS, series.DRAFT_TOKENS, series.ACCEPTED, series.POSITIONS)
-_HISTOGRAMS = (
-    "vllm:time_to_first_token_seconds",
-    "vllm:request_time_per_output_token_seconds",
-    "vllm:inter_token_latency_seconds",
-    "vllm:e2e_request_latency_seconds",
-    "vllm:request_queue_time_seconds",
+_LATENCIES = (
+    (
+        "time_to_first_token",
+        Latency.TIME_TO_FIRST_TOKEN,
+        "time to first token over requests",
+        "vllm:time_to_first_token_seconds",
+    ),
+    (
+        "time_per_output_token",
+        Latency.TIME_PER_OUTPUT_TOKEN,
+        "time per output token after the first over requests",
+        "vllm:request_time_per_output_token_seconds",
+    ),
+    ("step", Latency.DECODE_STEP, "time of a decode step over steps", "vllm:inter_token_latency_seconds"),
+    (
+        "end_to_end",
+        Latency.END_TO_END,
+        "time from arrival to the last token over requests",
+        "vllm:e2e_request_latency_seconds",
+    ),
+    ("queue_time", Latency.QUEUE, "time in the queue over requests", "vllm:request_queue_time_seconds"),
 )
+"""Quantity in the metric's name, histogram, its meaning and its source."""
 
 
 _counter: partial[Metric[EngineSnapshot]] = partial(Metric, kind=MetricKind.COUNTER)
@@ -43,20 +60,26 @@ _spread = partial(
 )
 
 
-def _latencies(snapshot: EngineSnapshot) -> Numbers:
-    """Read the quantiles of every latency over the longest window."""
-    for window in snapshot.windows[-1:]:
-        for name, buckets in snapshot.latencies.items():
-            for percentile, share in PERCENTILES:
-                yield (window_label(window), str(name), percentile), latency.quantile(share, buckets)
+def _quantiles_of(name: Latency) -> Read[EngineSnapshot]:
+    """Read the quantiles of a latency over the longest window."""
+
+    def read(snapshot: EngineSnapshot) -> Numbers:
+        buckets = snapshot.latencies.get(name)
+        if buckets is None:
+            return
+        for window in snapshot.windows[-1:]:
+            for quantile in LATENCY_QUANTILES:
+                yield (window_label(window), quantile.label), latency.quantile(quantile.share, buckets)
+
+    return read
 
 
-def _spread_percentiles(snapshot: EngineSnapshot) -> Numbers:
-    """Read the percentiles of the polls' acceptance rates."""
+def _spread_quantiles(snapshot: EngineSnapshot) -> Numbers:
+    """Read the quantiles of the polls' acceptance rates."""
     for window in snapshot.figures:
         spread = window.spread()
-        for percentile, share in SPREAD_PERCENTILES:
-            yield (window.label, percentile), spread.percentile(share) if spread else None
+        for quantile in SPREAD_QUANTILES:
+            yield (window.label, quantile.label), spread.quantile(quantile.share) if spread else None
 
 
 def _of_spread(formula: Callable[[Spread], float]) -> Read[EngineSnapshot]:
@@ -85,23 +108,26 @@ _REPORTED_METRICS: tuple[Metric[EngineSnapshot], ...] = (
     ),
 )
 
-_LATENCY_METRICS: tuple[Metric[EngineSnapshot], ...] = (
-    _gauge(
-        "spec_decode_latency_seconds",
-        group=Group.LATENCY,
-        labels=("window", "latency", "percentile"),
-        help="Quantiles of the server's latency histograms over the longest window, in seconds.",
-        source=_HISTOGRAMS,
-        read=_latencies,
-    ),
+_LATENCY_METRICS: tuple[Metric[EngineSnapshot], ...] = tuple(
+    Metric(
+        f"spec_decode_{quantity}_quantile_seconds",
+        MetricKind.QUANTILES,
+        Group.LATENCY,
+        f"Quantiles of the {meaning} in the longest window, in seconds.",
+        _quantiles_of(name),
+        labels=("window", QUANTILE_LABEL),
+        source=(source,),
+    )
+    for quantity, name, meaning, source in _LATENCIES
 )
 
 _SPREAD_METRICS: tuple[Metric[EngineSnapshot], ...] = (
     _spread(
-        "spec_decode_interval_acceptance_ratio",
-        help="Percentiles of the acceptance rates of the window's polls, weighted by draft tokens.",
-        labels=("window", "percentile"),
-        read=_spread_percentiles,
+        "spec_decode_interval_acceptance_quantile_ratio",
+        kind=MetricKind.QUANTILES,
+        help="Quantiles of the acceptance rates of the window's polls, weighted by draft tokens.",
+        labels=("window", QUANTILE_LABEL),
+        read=_spread_quantiles,
     ),
     _spread(
         "spec_decode_interval_acceptance_ratio_min",

@@ -11,6 +11,7 @@ from spec_decode_exporter.analysis.experiments.experiment import ArmFindings, Ar
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.figures import series
+from spec_decode_exporter.figures.quantiles import ARM_QUANTILES, QUANTILE_LABEL
 from spec_decode_exporter.metrics.metric import Metric, MetricKind, Read
 
 ARM_LABELS: Final = ("experiment", "arm", "baseline")
@@ -50,8 +51,8 @@ def _conditions(arm: ArmFindings) -> Iterator[tuple[tuple[str, ...], float | Non
 
 def _first_token_quantiles(arm: ArmFindings) -> Iterator[tuple[tuple[str, ...], float | None]]:
     for window in arm.windows[-1:]:
-        for percentile, seconds in (("p50", window.first_token.p50), ("p95", window.first_token.p95)):
-            yield (_label(window), percentile), seconds
+        for quantile in ARM_QUANTILES:
+            yield (_label(window), quantile.label), getattr(window.first_token, quantile.name)
 
 
 def _label(window: ArmWindow) -> str:
@@ -110,9 +111,10 @@ EXPERIMENT_METRICS: tuple[Metric[ArmFindings], ...] = (
     ),
     _row(
         "spec_decode_experiment_time_to_first_token_quantile_seconds",
+        kind=MetricKind.QUANTILES,
         help="Median and p95 of the time to first token of the arm over the longest window, in seconds.",
         source=("vllm:time_to_first_token_seconds_bucket",),
-        labels=("window", "percentile"),
+        labels=("window", QUANTILE_LABEL),
         read=_first_token_quantiles,
     ),
     _row(

@@ -9,16 +9,23 @@ from typing import Final
 
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.figures.quantiles import QUANTILE_LABEL, SPREAD_QUANTILES
 from spec_decode_exporter.metrics.metric import Metric, MetricKind, Numbers, Read
-from spec_decode_exporter.requests.request_findings import PromptBucket, RequestFindings
+from spec_decode_exporter.requests.request_findings import Percentiles, PromptBucket, RequestFindings
 
-PERCENTILES: Final = ("p10", "p50", "p90")
 _BUCKET: Final = ("model_name", "prompt_tokens")
 _PROMPT: Final = "response: usage.prompt_tokens"
 _SPECULATION: Final = (_PROMPT, "response: metrics.speculative_decoding")
 
 _row: partial[Metric[RequestFindings]] = partial(Metric, group=Group.REQUESTS, kind=MetricKind.GAUGE)
 _gauge = partial(_row, labels=_BUCKET)
+
+
+def quantiles(labels: tuple[str, ...], percentiles: Percentiles | None) -> Numbers:
+    """Yield the percentiles over some requests, with the label ``quantile`` after ``labels``."""
+    if percentiles is not None:
+        for quantile, value in zip(SPREAD_QUANTILES, astuple(percentiles), strict=True):
+            yield (*labels, quantile.label), value
 
 
 def _each(value: Callable[[PromptBucket], float | None]) -> Read[RequestFindings]:
@@ -40,9 +47,7 @@ def _bound(
 def _first_token(findings: RequestFindings) -> Numbers:
     for model in findings.prompts:
         for bucket in model.buckets:
-            percentiles = bucket.time_to_first_token_seconds
-            for name, value in zip(PERCENTILES, astuple(percentiles) if percentiles else (), strict=False):
-                yield (model.model_name, bucket.prompt_tokens, name), value
+            yield from quantiles((model.model_name, bucket.prompt_tokens), bucket.time_to_first_token_seconds)
 
 
 def _length(bucket: PromptBucket) -> Estimate | None:
@@ -91,9 +96,10 @@ PROMPT_METRICS: tuple[Metric[RequestFindings], ...] = (
         _speedup,
     ),
     _row(
-        "spec_decode_prompt_time_to_first_token_seconds",
-        labels=(*_BUCKET, "percentile"),
-        help="Percentiles of the time to first token over the requests with prompts of this length, in seconds.",
+        "spec_decode_prompt_time_to_first_token_quantile_seconds",
+        kind=MetricKind.QUANTILES,
+        labels=(*_BUCKET, QUANTILE_LABEL),
+        help="Quantiles of the time to first token over the requests with prompts of this length, in seconds.",
         source=(_PROMPT, "response: metrics.time_to_first_token_ms"),
         read=_first_token,
     ),

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import astuple
 from functools import partial
 from itertools import accumulate
 from typing import Final
 
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.figures.quantiles import QUANTILE_LABEL
 from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.metrics.metric import Metric, MetricKind, Numbers, Read
-from spec_decode_exporter.metrics.prompt_metrics import PERCENTILES, PROMPT_METRICS
+from spec_decode_exporter.metrics.prompt_metrics import PROMPT_METRICS, quantiles
 from spec_decode_exporter.requests.request_findings import (
     Effect,
     GroupKey,
@@ -31,7 +31,7 @@ _row: partial[Metric[RequestFindings]] = partial(Metric, group=Group.REQUESTS)
 _counter = partial(_row, kind=MetricKind.COUNTER, labels=_GROUP)
 _histogram = partial(_row, kind=MetricKind.HISTOGRAM, labels=_GROUP)
 _gauge = partial(_row, kind=MetricKind.GAUGE, labels=(*_GROUP, "window"))
-_percentiles = partial(_row, kind=MetricKind.GAUGE, labels=(*_GROUP, "window", "percentile"))
+_quantiles = partial(_row, kind=MetricKind.QUANTILES, labels=(*_GROUP, "window", QUANTILE_LABEL))
 _model = partial(_row, kind=MetricKind.GAUGE, labels=("model_name", "window"))
 _user = partial(_row, kind=MetricKind.GAUGE, labels=("user", "model_name"))
 _own = partial(_row, kind=MetricKind.COUNTER, group=Group.EXPORTER)
@@ -79,20 +79,14 @@ def _each(value: Callable[[Summary], float | None]) -> Read[RequestFindings]:
     return lambda findings: [(labels, value(summary)) for labels, summary in _summaries(findings)]
 
 
-def _each_percentile(which: Callable[[Summary], Percentiles | None]) -> Read[RequestFindings]:
-    """Read the percentiles of every group in every window."""
+def _each_quantile(which: Callable[[Summary], Percentiles | None]) -> Read[RequestFindings]:
+    """Read the quantiles of every group in every window."""
 
     def read(findings: RequestFindings) -> Numbers:
         for labels, summary in _summaries(findings):
-            yield from _spread(labels, which(summary))
+            yield from quantiles(labels, which(summary))
 
     return read
-
-
-def _spread(labels: tuple[str, ...], percentiles: Percentiles | None) -> Numbers:
-    if percentiles is not None:
-        for name, value in zip(PERCENTILES, astuple(percentiles), strict=True):
-            yield (*labels, name), value
 
 
 def _speedup(value: Callable[[Estimate], float | None]) -> Read[RequestFindings]:
@@ -127,9 +121,9 @@ def _each_model(value: Callable[[ModelFindings], float | None]) -> Read[RequestF
     return lambda findings: [(labels, value(model)) for labels, model in _models(findings)]
 
 
-def _model_percentiles(findings: RequestFindings) -> Numbers:
+def _model_quantiles(findings: RequestFindings) -> Numbers:
     for labels, model in _models(findings):
-        yield from _spread(labels, model.summary.acceptance_ratio)
+        yield from quantiles(labels, model.summary.acceptance_ratio)
 
 
 def _each_user(value: Callable[[Summary], float | None]) -> Read[RequestFindings]:
@@ -193,23 +187,23 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
             ((label,), window.covered_seconds) for label, window in findings.windows.items()
         ],
     ),
-    _percentiles(
+    _quantiles(
         "spec_decode_request_acceptance_quantile_ratio",
-        help="Percentiles of the acceptance rate over the requests of the window.",
+        help="Quantiles of the acceptance rate over the requests of the window.",
         source=_SPECULATION,
-        read=_each_percentile(lambda summary: summary.acceptance_ratio),
+        read=_each_quantile(lambda summary: summary.acceptance_ratio),
     ),
-    _percentiles(
+    _quantiles(
         "spec_decode_request_acceptance_length_quantile_tokens",
-        help="Percentiles of the acceptance length over the requests of the window, bonus token included.",
+        help="Quantiles of the acceptance length over the requests of the window, bonus token included.",
         source=_SPECULATION,
-        read=_each_percentile(lambda summary: summary.acceptance_length_tokens),
+        read=_each_quantile(lambda summary: summary.acceptance_length_tokens),
     ),
-    _percentiles(
-        "spec_decode_request_time_per_output_token_seconds",
-        help="Percentiles of the time per output token after the first over the requests of the window, in seconds.",
+    _quantiles(
+        "spec_decode_request_time_per_output_token_quantile_seconds",
+        help="Quantiles of the time per output token after the first over the requests of the window, in seconds.",
         source=_TIMES,
-        read=_each_percentile(lambda summary: summary.time_per_output_token_seconds),
+        read=_each_quantile(lambda summary: summary.time_per_output_token_seconds),
     ),
     _gauge(
         "spec_decode_requests_below_break_even_ratio",
@@ -259,11 +253,11 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
     ),
     _row(
         "spec_decode_model_request_acceptance_quantile_ratio",
-        kind=MetricKind.GAUGE,
-        labels=("model_name", "window", "percentile"),
-        help="Percentiles of the acceptance rate over the model's requests of the window.",
+        kind=MetricKind.QUANTILES,
+        labels=("model_name", "window", QUANTILE_LABEL),
+        help="Quantiles of the acceptance rate over the model's requests of the window.",
         source=_SPECULATION,
-        read=_model_percentiles,
+        read=_model_quantiles,
     ),
     _model(
         "spec_decode_model_request_mean_acceptance_ratio",

@@ -6,12 +6,12 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final
 
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.figures.acceptance import acceptance_length
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.ratio import ratio
+from spec_decode_exporter.requests.bucket_labels import bucket_labels
 from spec_decode_exporter.requests.context_fall import context_fall
 from spec_decode_exporter.requests.ratio_estimate import (
     RatioSums,
@@ -33,8 +33,6 @@ from spec_decode_exporter.requests.request_speedup import effect
 from spec_decode_exporter.requests.stored_requests import UNKNOWN_TOKENS, RequestRows
 from spec_decode_exporter.requests.window_findings import RequestInputs
 
-ABOVE: Final = "above"
-
 
 @dataclass(frozen=True, slots=True)
 class PromptSums:
@@ -48,11 +46,6 @@ class PromptSums:
     accepted: RatioSums = field(default_factory=RatioSums)
     """A and D of requests that drafted."""
     first_token_seconds: Sequence[float] = ()
-
-
-def prompt_labels(bounds: Sequence[int]) -> list[str]:
-    """Return the labels of the buckets up to ascending ``bounds``, and of the one above them all."""
-    return [*(f"to {bound}" for bound in bounds), f"{ABOVE} {bounds[-1]}"]
 
 
 async def prompt_findings(
@@ -74,7 +67,7 @@ async def prompt_findings(
         by_model.setdefault(model_name, []).append((place, indices))
     findings = []
     for model_name, buckets in by_model.items():
-        of_model = partial(_model, model_name, buckets, rows, prompt_labels(bounds), inputs)
+        of_model = partial(_model, model_name, buckets, rows, bucket_labels(bounds), inputs)
         findings.append(await inputs.errors.attempt_async("requests", of_model, {"model_name": model_name}))
     return [each for each in findings if each is not None]
 

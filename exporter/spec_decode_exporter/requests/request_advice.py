@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.requests.below_break_even import MIN_TOKENS
+from spec_decode_exporter.requests.bucket_labels import bucket_text
 from spec_decode_exporter.requests.ratio_estimate import MIN_REQUESTS
 from spec_decode_exporter.requests.request_aggregate import RequestSums
 from spec_decode_exporter.requests.request_findings import OTHER, UNKNOWN, Effect, GroupKey, Modes, Summary
@@ -153,12 +154,7 @@ def name(key: GroupKey) -> str:
     kind = "requests of no stated type" if key.request_type == UNKNOWN else f"{key.request_type} requests"
     if key.temperature == UNKNOWN:
         return f"{kind} without a temperature"
-    return f"{kind} at temperature {temperature(key.temperature)}"
-
-
-def temperature(label: str) -> str:
-    """Return the text of a temperature bucket's label: ``to 0.3`` is "up to 0.3"."""
-    return f"up {label}" if label.startswith("to ") else label
+    return f"{kind} at temperature {bucket_text(key.temperature)}"
 
 
 def _one_token_speedup(sums: RequestSums) -> float:

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.figures.acceptance import acceptance_length
+from spec_decode_exporter.figures.quantiles import SPREAD_QUANTILES
 from spec_decode_exporter.requests.below_break_even import MIN_TOKENS, InformativeRow
 from spec_decode_exporter.requests.pathology import Pathology
 from spec_decode_exporter.requests.request_findings import Percentiles, RequestTotals, Summary
@@ -167,11 +168,11 @@ def percentiles(ascending: Sequence[float]) -> Percentiles | None:
     """Return the percentiles of ascending values, each counting once; None if there are none."""
     if not ascending:
         return None
-    return Percentiles(*(_percentile(ascending, share) for share in (10, 50, 90)))
+    return Percentiles(*(_percentile(ascending, round(100 * share)) for _, share in SPREAD_QUANTILES))
 
 
-def _percentile(ascending: Sequence[float], share: int) -> float:
+def _percentile(ascending: Sequence[float], percent: int) -> float:
     """Interpolate as ``statistics.quantiles(method="inclusive")``: type 7 of Hyndman and Fan (1996)."""
-    index, part = divmod(share * (len(ascending) - 1), 100)
+    index, part = divmod(percent * (len(ascending) - 1), 100)
     below = ascending[index]
     return below + (ascending[index + 1] - below) * part / 100 if part else below

@@ -22,7 +22,7 @@ class GroupKey:
     model_name: str
     request_type: str
     temperature: str
-    """The bucket's label: ``0``, ``to 0.3``, ``to 0.7``, ``to 1``, ``above 1``, ``unknown``."""
+    """The bucket's label: ``0``, ``0-0.3``, ``0.3-0.7``, ``0.7-1``, ``>1``, ``unknown``."""
 
     @property
     def labels(self) -> dict[str, str]:
@@ -180,7 +180,7 @@ class PromptBucket:
     """Requests of one model with about the same length of the prompt, in the longest window."""
 
     prompt_tokens: str
-    """The bucket's label: ``to 1000``, ``to 4000``, …, ``above 64000``."""
+    """The bucket's label: ``0-1000``, ``1000-4000``, …, ``>64000``."""
     mean_prompt_tokens: float
     cached_ratio: float | None
     """Share of the prompt tokens that the prefix cache had, of requests that report it."""

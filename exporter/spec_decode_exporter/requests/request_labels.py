@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from spec_decode_exporter.config.request_settings import RequestSettings
+from spec_decode_exporter.requests.bucket_labels import bucket_labels
 from spec_decode_exporter.requests.cardinality import CardinalityLimiter
 from spec_decode_exporter.requests.request_findings import OTHER, UNKNOWN, GroupKey
 from spec_decode_exporter.requests.request_record import RequestRecord
@@ -84,17 +85,10 @@ class TemperatureBuckets:
     def __init__(self, bounds: Sequence[float]) -> None:
         """Take ascending upper bounds, each of which belongs to its bucket."""
         self._bounds = bounds
-        self._labels = temperature_labels(bounds)
+        self._labels = bucket_labels(bounds)
 
     def label(self, temperature: float | None) -> str:
         """Return the label of a temperature's bucket; greedy decoding, 0, has its own."""
         if temperature is None:
             return UNKNOWN
         return self._labels[bisect_left(self._bounds, temperature)]
-
-
-def temperature_labels(bounds: Sequence[float]) -> list[str]:
-    """Return the labels of the buckets below ascending upper ``bounds``, and of the one above them all."""
-    texts = [str(bound).removesuffix(".0") for bound in bounds]
-    below = [text if bound == 0 else f"to {text}" for bound, text in zip(bounds, texts, strict=True)]
-    return [*below, f"above {texts[-1]}"]

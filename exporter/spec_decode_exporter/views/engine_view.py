@@ -18,8 +18,9 @@ from spec_decode_exporter.figures import latency
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.figure import Figure, ListFigure
 from spec_decode_exporter.figures.poll_spread import Spread
+from spec_decode_exporter.figures.quantiles import LATENCY_QUANTILES, SPREAD_QUANTILES
 from spec_decode_exporter.figures.table import shown
-from spec_decode_exporter.figures.window_figures import PERCENTILES, SPREAD_PERCENTILES, WindowFigures
+from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.scrape.page.sample import Buckets
@@ -167,10 +168,8 @@ def _end_to_end(request: EndToEnd | None) -> EndToEndView | None:
 def _spread(spread: Spread | None) -> SpreadView | None:
     if spread is None:
         return None
-    percentiles = {name: spread.percentile(share) for name, share in SPREAD_PERCENTILES}
-    return SpreadView(
-        **percentiles, min=spread.lowest, max=spread.highest, stddev=spread.standard_deviation()
-    )
+    quantiles = {name: spread.quantile(share) for name, share in SPREAD_QUANTILES}
+    return SpreadView(**quantiles, min=spread.lowest, max=spread.highest, stddev=spread.standard_deviation())
 
 
 def _evaluated(snapshot: EngineSnapshot) -> EvaluatedView | None:
@@ -240,9 +239,9 @@ def _drops(drops: DropStatus) -> DropsView:
 
 
 def _quantiles(buckets: Buckets) -> QuantilesView:
-    edges_of = {name: latency.edges(share, buckets) for name, share in PERCENTILES}
+    edges_of = {name: latency.edges(share, buckets) for name, share in LATENCY_QUANTILES}
     return QuantilesView(
-        **{name: latency.quantile(share, buckets) for name, share in PERCENTILES},
+        **{name: latency.quantile(share, buckets) for name, share in LATENCY_QUANTILES},
         buckets={name: _bucket(edges) for name, edges in edges_of.items() if edges is not None},
     )
 

@@ -146,7 +146,7 @@ class RequestGroupView(RequestSummaryView):
     window: str
     model_name: str
     request_type: str
-    temperature: str = Field(description="The bucket: `0`, `to 0.7`, `above 1`, `unknown`.")
+    temperature: str = Field(description="The bucket: `0`, `0.3-0.7`, `>1`, `unknown`.")
     effect: Effect = Field(description="Statistically significant (95 %) effect of speculation.")
 
 
@@ -194,7 +194,7 @@ class RequestUserView(RequestSummaryView):
 class RequestPromptBucketView(RequestSummaryView):
     """Requests of one model with about the same length of the prompt, in the longest window."""
 
-    prompt_tokens: str = Field(description="The bucket: `to 1000`, `to 4000`, `above 64000`.")
+    prompt_tokens: str = Field(description="The bucket: `0-1000`, `1000-4000`, `>64000`.")
     mean_prompt_tokens: float
     cached_ratio: float | None = Field(
         description="Share of the prompt tokens from the prefix cache, of requests that report it."

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from spec_decode_exporter.core import number_formats as numbers
+from spec_decode_exporter.requests.bucket_labels import bucket_text
 
 
 def prompt_bucket(label: str) -> str:
-    """Return the text of a bucket's label: ``to 1000`` is "up to 1,000", ``above 64000`` "above 64,000"."""
-    side, _, bound = label.partition(" ")
-    text = numbers.count(int(bound))
-    return f"up to {text}" if side == "to" else f"{side} {text}"
+    """Return the text of a bucket's label: ``0-1000`` is "up to 1,000", ``>64000`` "above 64,000"."""
+    words, _, bound = bucket_text(label).rpartition(" ")
+    return f"{words} {numbers.count(int(bound))}"
 
 
 def acceptance_falls(short_tokens: float, short_length: float, long_tokens: float, long_length: float) -> str:

@@ -46,12 +46,12 @@ targets:
     name: {target}
 """
 """The draft has half the layers. Four tokens cost 1.6 plain steps: who has less than 0.4 of them accepted loses."""
-GROUPS = {"0": "code", "to 1": "creative"}
+GROUPS = {"0": "code", "0.7-1": "creative"}
 """The header of the requests in each bucket of temperature."""
 ONE_IN_A_STEP = ("--max-num-seqs", "1")
 ALONE = Load(temperature=0, seconds=20, at_once=1, request_type=GROUPS["0"])
 GREEDY = Load(temperature=0, seconds=90, at_once=1, request_type=GROUPS["0"])
-SAMPLED = Load(temperature=1, seconds=90, at_once=1, request_type=GROUPS["to 1"])
+SAMPLED = Load(temperature=1, seconds=90, at_once=1, request_type=GROUPS["0.7-1"])
 SECONDS_TO_NOTICE = 200.0
 """The alert wants 0.8 of what Prometheus has seen, which was no mix at first; events what stands for 60 s."""
 SUMS = {
@@ -81,7 +81,7 @@ class Mix:
     @property
     def whole(self) -> Truth:
         """Sums of all responses."""
-        return self.truths["0"] + self.truths["to 1"]
+        return self.truths["0"] + self.truths["0.7-1"]
 
     def api(self, path: str) -> Any:
         """Ask the exporter."""
@@ -150,7 +150,7 @@ def ask_both(mix: Mix, alone: Truth) -> None:
         log = mix.watching.server.log
         what = f"the metric, the events and the alert; see {log}"
         until(lambda: mix.noticed(began), what=what, seconds=SECONDS_TO_NOTICE)
-        mix.truths = {"0": alone + greedy.result(), "to 1": sampled.result()}
+        mix.truths = {"0": alone + greedy.result(), "0.7-1": sampled.result()}
     until(lambda: taken(mix.watching) == mix.whole.requests, what="all requests", seconds=30)
 
 
@@ -185,7 +185,7 @@ def p50(mix: Mix, temperature: str) -> float:
     return mix.watching.page().sum(
         "spec_decode_request_acceptance_quantile_ratio",
         window=WINDOW,
-        percentile="p50",
+        quantile="0.5",
         temperature=temperature,
         request_type=GROUPS[temperature],
     )
@@ -215,9 +215,9 @@ def test_the_sums_over_the_requests_are_those_of_the_responses_and_the_counters_
 def test_the_two_temperatures_are_two_populations(mix, remark):
     medians = {temperature: p50(mix, temperature) for temperature in GROUPS}
     assert medians == pytest.approx({at: median(truth.ratios) for at, truth in mix.truths.items()}, rel=1e-9)
-    assert medians["to 1"] < medians["0"] / 3
+    assert medians["0.7-1"] < medians["0"] / 3
     groups = {each["temperature"]: each for each in mix.api(f"requests?window={WINDOW}")["groups"]}
-    assert {at: group["effect"] for at, group in groups.items()} == {"0": "gains", "to 1": "loses"}
+    assert {at: group["effect"] for at, group in groups.items()} == {"0": "gains", "0.7-1": "loses"}
     speedups = {at: round(group["speedup_ratio"]["value"], 2) for at, group in groups.items()}
     remark(f"mix: p50 of the acceptance by temperature {medians}, speed-up {speedups}")
 
@@ -228,7 +228,7 @@ def test_the_finding_is_in_the_metrics_the_api_and_the_log(mix, remark):
     assert mixed(mix.watching.page()) == [1.0]
     (model,) = mix.api(f"requests?window={WINDOW}")["models"]
     assert model["mixed"]
-    share = mix.truths["to 1"].requests / mix.whole.requests
+    share = mix.truths["0.7-1"].requests / mix.whole.requests
     assert model["low_share"] == pytest.approx(share, abs=0.1)
     assert model["low_mean_acceptance_ratio"] < model["high_mean_acceptance_ratio"] / 2
     assert any("Serve creative requests at temperature up to 1" in advice for advice in model["advice"])

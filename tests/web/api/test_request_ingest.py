@@ -101,8 +101,8 @@ async def test_accepted_requests_are_reported(post, client):
         if group["window"] == "5m"
     } == {
         ("chat", "0"),
-        ("chat", "to 0.7"),
-        ("code", "to 0.7"),
+        ("chat", "0.3-0.7"),
+        ("code", "0.3-0.7"),
     }
     model = next(model for model in response["models"] if model["window"] == "30s")
     assert (model["model_name"], model["requests"], model["accepted_tokens"]) == ("llama", 3, 195)
@@ -117,7 +117,7 @@ async def test_accepted_requests_are_reported(post, client):
     [
         ("window=5m", 2, 1, 1),
         ("request_type=chat", 2, 2, 2),
-        ("request_type=chat&temperature=to+0.7&window=30s", 1, 1, 1),
+        ("request_type=chat&temperature=0.3-0.7&window=30s", 1, 1, 1),
         ("model=llama", 4, 2, 2),
         ("model=unknown", 0, 0, 2),
     ],
@@ -346,7 +346,7 @@ async def test_prompts_are_shown_by_model_and_can_be_selected(post, client):
     assert {
         prompts["model_name"]: [bucket["prompt_tokens"] for bucket in prompts["buckets"]]
         for prompts in response["prompts"]
-    } == {"llama": ["to 1000", "to 64000"], "other": ["to 1000"]}
+    } == {"llama": ["0-1000", "16000-64000"], "other": ["0-1000"]}
     bucket = response["prompts"][0]["buckets"][0]
     assert (bucket["mean_prompt_tokens"], bucket["cached_ratio"]) == (9.0, 4 / 9)
     assert bucket["time_to_first_token_seconds"]["p50"] == pytest.approx(0.0123)

@@ -133,7 +133,7 @@ async def test_a_clear_effect_has_no_reason(effect):
 
 
 async def test_a_temperature_bucket_is_written_as_in_the_advice():
-    assert "temperature up to 0.7" in Reading(await requests(found(group(temperature="to 0.7")))).text
+    assert "temperature up to 0.7" in Reading(await requests(found(group(temperature="0.3-0.7")))).text
 
 
 async def test_every_number_of_a_group_has_its_exact_value():
@@ -245,7 +245,7 @@ class TestPrompts:
         """Findings of a model whose acceptance falls with the length of the prompt."""
         buckets = [
             PromptBucket(
-                "to 4000",
+                "1000-4000",
                 2010.0,
                 0.5,
                 Estimate(2.3, 2.2, 2.4, 0.05),
@@ -253,7 +253,7 @@ class TestPrompts:
                 summary(40, (1.5, 1.4, 1.6)),
                 Effect.GAINS,
             ),
-            PromptBucket("above 64000", 70_400.2, None, None, None, summary(5, None), Effect.UNCLEAR),
+            PromptBucket(">64000", 70_400.2, None, None, None, summary(5, None), Effect.UNCLEAR),
         ]
         prompts = PromptFindings("llama", buckets, ContextFall(2010.0, 2.3, 70_400.2, 1.08))
         return found(group(number=45), prompts=[prompts])

@@ -10,7 +10,7 @@ _GROUP: Final = ("instance", "model_name", "request_type", "temperature")
 _MODEL: Final = ("instance", "model_name")
 _WHO: Final = (
     "{{ $labels.model_name }}, requests of type {{ $labels.request_type }} at temperature "
-    '{{ reReplaceAll "^to " "up to " $labels.temperature }} ({{ $labels.instance }})'
+    '{{ $labels.temperature | reReplaceAll "^.+-" "up to " | reReplaceAll "^>" "above " }} ({{ $labels.instance }})'
 )
 _SHARE: Final = "humanizePercentage"
 
@@ -34,7 +34,7 @@ REQUESTS: Final = (
             _SHARE,
             _MODEL,
             window="@long",
-            percentile="p10",
+            quantile="0.1",
         )
         + " of its draft tokens accepted, and one in ten at least "
         + now(
@@ -42,7 +42,7 @@ REQUESTS: Final = (
             _SHARE,
             _MODEL,
             window="@long",
-            percentile="p90",
+            quantile="0.9",
         )
         + "; the mean is "
         + now("spec_decode_model_request_mean_acceptance_ratio", _SHARE, _MODEL, window="@long")

@@ -17,26 +17,26 @@ from config.prometheus.generate.case import (
     of,
 )
 
-_GROUP: Final = {**EXPORTER, "model_name": "llama", "request_type": "chat", "temperature": "to 1"}
+_GROUP: Final = {**EXPORTER, "model_name": "llama", "request_type": "chat", "temperature": "0.7-1"}
 _MODEL: Final = {**EXPORTER, "model_name": "llama"}
 _LONG: Final = {"window": "5m"}
 _REASONS: Final = ("malformed", "without_metrics", "contradictory", "rate", "dropped", "too_costly", "body")
 
 
-def _percentiles(*phases: tuple[float, float | None]) -> Series:
+def _quantiles(*phases: tuple[float, float | None]) -> Series:
     """Return a mean of a model's requests, with the tenth below at half of it and the tenth above at 0.9."""
     name = "spec_decode_model_request_acceptance_quantile_ratio"
     half = [(minutes, mean and mean / 2) for minutes, mean in phases]
     most = [(minutes, mean and 0.9) for minutes, mean in phases]
     return {
-        of(name, _MODEL, **_LONG, percentile="p10"): gauge(*half),
-        of(name, _MODEL, **_LONG, percentile="p90"): gauge(*most),
+        of(name, _MODEL, **_LONG, quantile="0.1"): gauge(*half),
+        of(name, _MODEL, **_LONG, quantile="0.9"): gauge(*most),
         of("spec_decode_model_request_mean_acceptance_ratio", _MODEL, **_LONG): gauge(*phases),
     }
 
 
 def _told(flag: Gauge, minutes: float) -> Series:
-    return {of("spec_decode_mixed_workload", _MODEL, **_LONG): flag, **_percentiles((minutes, 0.65))}
+    return {of("spec_decode_mixed_workload", _MODEL, **_LONG): flag, **_quantiles((minutes, 0.65))}
 
 
 def _evaluated(upper: Gauge, *, requests: Counter, minutes: float = 60, loses: Gauge | None = None) -> Series:

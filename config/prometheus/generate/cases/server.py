@@ -16,6 +16,7 @@ from config.prometheus.generate.case import (
     of,
 )
 
+_TIMES: Final = "spec_decode_time_per_output_token_quantile_seconds"
 _WHERE: Final = "llama on chat (engine 0, gpu-1:7732): "
 _DAY: Final = 1440.0
 _HOUR: Final = 60.0
@@ -23,10 +24,10 @@ _HOUR: Final = 60.0
 
 def _tail(*p99: tuple[float, float], p50: float = 0.020, requests: float = 5.0) -> Series:
     minutes = sum(phase[0] for phase in p99)
-    labels = {**ENGINE, "window": "5m", "latency": "time_per_output_token"}
+    labels = {**ENGINE, "window": "5m"}
     return {
-        of("spec_decode_latency_seconds", labels, percentile="p50"): gauge((minutes, p50)),
-        of("spec_decode_latency_seconds", labels, percentile="p99"): gauge(*p99),
+        of(_TIMES, labels, quantile="0.5"): gauge((minutes, p50)),
+        of(_TIMES, labels, quantile="0.99"): gauge(*p99),
         of("spec_decode_first_tokens_total"): counter((minutes, requests)),
     }
 

@@ -71,10 +71,10 @@ _WELL: Final = {
     of("spec_decode_recommended_tokens", basis="measured"): gauge((_MINUTES, 4)),
     of("spec_decode_baseline_acceptance_length_tokens"): gauge((_MINUTES, 3.28)),
     of("spec_decode_reference_acceptance_ratio"): gauge((_MINUTES, 0.58)),
-    of("spec_decode_latency_seconds", window="5m", latency="time_per_output_token", percentile="p50"): gauge(
+    of("spec_decode_time_per_output_token_quantile_seconds", window="5m", quantile="0.5"): gauge(
         (_MINUTES, 0.0091)
     ),
-    of("spec_decode_latency_seconds", window="5m", latency="time_per_output_token", percentile="p99"): gauge(
+    of("spec_decode_time_per_output_token_quantile_seconds", window="5m", quantile="0.99"): gauge(
         (_MINUTES, 0.019)
     ),
 }

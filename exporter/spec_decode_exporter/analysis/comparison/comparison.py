@@ -12,7 +12,7 @@ from spec_decode_exporter.analysis.comparability_limits import LENGTH_FACTOR, LO
 from spec_decode_exporter.analysis.comparison.difference import Difference, difference
 from spec_decode_exporter.analysis.comparison.measurement import MeasuredFigure, Measurement
 from spec_decode_exporter.figures.latency import Edges, edges
-from spec_decode_exporter.figures.window_figures import PERCENTILES
+from spec_decode_exporter.figures.quantiles import LATENCY_QUANTILES
 from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
 
@@ -101,7 +101,7 @@ def compare(
         latency_edges={
             (latency, name): (_edges(before, latency, share), _edges(after, latency, share))
             for latency in before.latency_seconds.keys() & after.latency_seconds.keys()
-            for name, share in PERCENTILES
+            for name, share in LATENCY_QUANTILES
         },
         cautions=tuple(_cautions(before, after, quantities, engines)),
     )

@@ -23,9 +23,10 @@ from spec_decode_exporter.analysis.statistics.student_t import NORMAL_975
 from spec_decode_exporter.figures import latency, positions
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.figure import ScalarFigure
+from spec_decode_exporter.figures.quantiles import LATENCY_QUANTILES
 from spec_decode_exporter.figures.table import measured
 from spec_decode_exporter.figures.terms import CounterTerm, PositionTerm, Term
-from spec_decode_exporter.figures.window_figures import PERCENTILES, WindowFigures
+from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.window.ledger import Window
@@ -146,7 +147,7 @@ def _share(
 
 
 def _histogram(name: Latency, buckets: Buckets) -> MeasuredHistogram:
-    quantiles = {key: _quantile(name, share, buckets) for key, share in PERCENTILES}
+    quantiles = {key: _quantile(name, share, buckets) for key, share in LATENCY_QUANTILES}
     finite = tuple(bound for bound in buckets.bounds if bound < inf)
     return MeasuredHistogram(bounds=finite, counts=buckets.counts, **quantiles)
 

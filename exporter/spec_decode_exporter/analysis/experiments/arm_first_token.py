@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from spec_decode_exporter.analysis.comparison.measure import added
 from spec_decode_exporter.figures.latency import quantile
+from spec_decode_exporter.figures.quantiles import ARM_QUANTILES
 from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
@@ -15,9 +15,6 @@ from spec_decode_exporter.window.ledger import NANO, Window
 
 Histograms = Mapping[Latency, Buckets]
 """Histograms of an engine; empty if the server has none."""
-
-_MEDIAN: Final = 0.50
-_TAIL: Final = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +36,8 @@ def arm_first_token(windows: Sequence[Window], histograms: Sequence[Histograms] 
     buckets = _buckets([each for each in histograms if each])
     return ArmFirstToken(
         mean=None if waited is None else waited / NANO,
-        p50=None if buckets is None else quantile(_MEDIAN, buckets),
-        p95=None if buckets is None else quantile(_TAIL, buckets),
         prefix_hit_ratio=_ratio(windows, Counter.PREFIX_CACHE_HITS, Counter.PREFIX_CACHE_QUERIES),
+        **{} if buckets is None else {name: quantile(share, buckets) for name, share in ARM_QUANTILES},
     )
 
 

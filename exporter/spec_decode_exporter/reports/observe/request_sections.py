@@ -8,7 +8,7 @@ from typing import Final
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core import number_formats as numbers
 from spec_decode_exporter.reports.parts import Fact, Note, Part, ReportSection, Tone
-from spec_decode_exporter.requests.request_advice import temperature
+from spec_decode_exporter.requests.bucket_labels import bucket_text
 from spec_decode_exporter.requests.request_findings import Effect
 from spec_decode_exporter.views.request_models import (
     PercentilesView,
@@ -79,7 +79,7 @@ def _group(group: RequestGroupView) -> Note:
     words += [
         f"{numbers.count(group.accepted_tokens)} tokens saved by {numbers.count(group.requests)} requests"
     ]
-    name = f"{group.request_type}, temperature {temperature(group.temperature)}"
+    name = f"{group.request_type}, temperature {bucket_text(group.temperature)}"
     return Note("; ".join(words), name, _TONES[group.effect], untrusted=True)
 
 

@@ -42,7 +42,7 @@ class Gauge(IntEnum):
 
 
 class Latency(StrEnum):
-    """Histogram whose quantiles are exported. The value is its ``latency`` label."""
+    """Histogram whose quantiles are exported. The value is its key in the API."""
 
     TIME_TO_FIRST_TOKEN = "time_to_first_token"  # noqa: S105 - a token of text
     TIME_PER_OUTPUT_TOKEN = "time_per_output_token"  # noqa: S105

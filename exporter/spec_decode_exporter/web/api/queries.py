@@ -149,7 +149,7 @@ class RequestsQuery(ApiQuery):
     model: Texts = Field(default=(), description="Only these models, by the label `model_name`.")
     request_type: Texts = Field(default=(), description="Only these request types.", examples=[["chat"]])
     temperature: Texts = Field(
-        default=(), description="Only these temperatures, by bucket.", examples=[["to 0.7"]]
+        default=(), description="Only these temperatures, by bucket.", examples=[["0.3-0.7"]]
     )
 
     def selects(self, view: object) -> bool:

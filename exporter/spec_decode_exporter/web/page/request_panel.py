@@ -9,7 +9,7 @@ from typing import Final
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.internal_errors import InternalErrors
-from spec_decode_exporter.requests.request_advice import temperature
+from spec_decode_exporter.requests.bucket_labels import bucket_text
 from spec_decode_exporter.requests.request_findings import (
     Effect,
     GroupFindings,
@@ -186,7 +186,7 @@ def _row(
     key: GroupKey, group: GroupFindings, model: ModelFindings, windows: Mapping[str, WindowFindings]
 ) -> Markup:
     summary = group.summary
-    bucket = tag("span", "temperature ", name(temperature(key.temperature)), class_="context")
+    bucket = tag("span", "temperature ", name(bucket_text(key.temperature)), class_="context")
     title = joined((name(key.request_type), bucket, *_pathological(summary)))
     cells = (
         _number(summary, model.summary),
