@@ -28,7 +28,7 @@ from prometheus_client.aiohttp import make_aiohttp_handler
 
 from benchmarks.options import parsed, parser
 from spec_decode_exporter.config.schema import Metrics
-from spec_decode_exporter.metrics.catalogue import enabled_metrics
+from spec_decode_exporter.metrics.selection import selected_metrics
 from spec_decode_exporter.metrics.snapshot_writer import SnapshotWriter
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.snapshot import Snapshot
@@ -112,13 +112,13 @@ class Engines:
 
     def writer(self) -> SnapshotWriter:
         """Return the writer of what the exporter serves by default."""
-        enabled = enabled_metrics(Metrics())
-        return SnapshotWriter(lambda: enabled)
+        selection = selected_metrics(Metrics(), WINDOWS)
+        return SnapshotWriter(lambda: selection)
 
     def collector(self) -> SnapshotCollector:
         """Return the same metrics as a collector of prometheus_client."""
-        enabled = enabled_metrics(Metrics())
-        return SnapshotCollector(self.snapshot, lambda: enabled)
+        selection = selected_metrics(Metrics(), WINDOWS)
+        return SnapshotCollector(self.snapshot, lambda: selection)
 
 
 @dataclass

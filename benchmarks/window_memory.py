@@ -18,7 +18,7 @@ from benchmarks.options import parsed, parser
 from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.schema import Metrics
-from spec_decode_exporter.metrics.catalogue import enabled_metrics
+from spec_decode_exporter.metrics.selection import selected_metrics
 from spec_decode_exporter.monitor import engine_monitor as watching
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.snapshot import Snapshot
@@ -125,8 +125,8 @@ def main() -> None:
     watch = polled(positions, longest, histograms=True)
     now = watch.history.last_seen
     findings = watch.snapshot(now)
-    enabled = enabled_metrics(Metrics())
-    collector = SnapshotCollector(lambda: Snapshot([(LABELS, findings)]), lambda: enabled)
+    selection = selected_metrics(Metrics(), (SHORT, longest))
+    collector = SnapshotCollector(lambda: Snapshot([(LABELS, findings)]), lambda: selection)
     series = sum(len(family.samples) for family in collector.collect())
     windows = kilobytes(positions, longest, histograms=False)
     both = kilobytes(positions, longest, histograms=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+from docs.generate.series_counts import engine_series, exporter_series, target_series
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
@@ -16,7 +17,7 @@ from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.config.schema import Group
+from spec_decode_exporter.config.schema import Group, Profile
 from spec_decode_exporter.figures.figure import Stability
 from spec_decode_exporter.figures.quantiles import QUANTILE_LABEL, QUANTILES
 from spec_decode_exporter.metrics.catalogue import CATALOGUE
@@ -24,6 +25,7 @@ from spec_decode_exporter.metrics.engine_metrics import ENGINE_LABELS
 from spec_decode_exporter.metrics.experiment_metrics import ARM_LABELS, EXPERIMENT_METRICS
 from spec_decode_exporter.metrics.metric import Metric
 from spec_decode_exporter.metrics.own_metrics import TARGET_METRICS
+from spec_decode_exporter.metrics.profiles import LONGEST_WINDOW, SHORTEST_WINDOW, smallest_profile
 from spec_decode_exporter.requests.request_findings import Effect
 from spec_decode_exporter.requests.request_record import Refusal
 from spec_decode_exporter.scrape.poll_errors import REASONS
@@ -43,8 +45,8 @@ marked *experimental* within a minor one. [semantics.md](../explanation/semantic
   the server's restarts.
 - A windowed gauge covers a window of the exporter's own polls, not of Prometheus' scrapes.
 - When no poll of a target succeeds for three intervals (at least 10 s), its windowed gauges vanish.
-- `metrics: {enable: [...], disable: [...]}` in the [configuration](configuration.md) switches groups and
-  single metrics on and off; a name takes precedence over its group.
+- *Profile* is the smallest [profile](#profiles) with the metric, and the only window that the two smaller
+  profiles export of it.
 - The exporter also exports `process_*` and `python_*` metrics of its own process.
 - Metrics with the label `quantile` have the type `unknown` (`untyped` in the text format): quantiles of a
   window lack the count that a summary needs
@@ -72,7 +74,7 @@ _GROUPS: Final = {
         "0.3 s) is only certain to be below its bound."
     ),
     Group.LOAD: "Load of the server.",
-    Group.DISTRIBUTION: "Spread of acceptance, over polls and not over requests. Off by default.",
+    Group.DISTRIBUTION: "Spread of acceptance, over polls and not over requests.",
     Group.PAY: (
         "Whether speculation pays, at which cost, and the recommended action. Metrics that need the "
         "cost are absent if it is unknown; bounds of a speed-up contain its interval. The speed-up "
@@ -105,6 +107,27 @@ _GROUPS: Final = {
         "limit, dropped by their sender, or too costly for the middleware to read."
     ),
 }
+
+
+_POSITIONS: Final = (1, 4, 8)
+"""Draft positions for which the series of an engine are counted."""
+_RULE: Final = f"|---|---|{'---:|' * (len(_POSITIONS) + 2)}"
+_CONTENTS: Final = {
+    Profile.MINIMAL: "verdict, state, advice, drops, speed-up, acceptance and the exporter's own health",
+    Profile.STANDARD: "all that the shipped alerts, recording rules and dashboards read; the default",
+    Profile.FULL: "every metric, for all windows",
+}
+_ABOUT_PROFILES: Final = """\
+## Profiles
+
+`metrics.profile` in the [configuration](configuration.md#metrics), or the flag `--metrics.profile`, chooses
+how much is exported. On top of it `metrics.enable` and `metrics.disable` switch groups and single metrics; a
+name takes precedence over its group. What `enable` names is exported for all windows.
+
+Counted series of an engine with K draft positions and two windows after hours of traffic, of a target beside
+its engines, and of the exporter beside its process. A configured reference adds 1, a schedule of
+draft tokens 1, an n-gram drafter 2. An engine with an unknown cost, little traffic or none has fewer.
+"""
 
 
 def _values(values: Iterable[object]) -> str:
@@ -160,8 +183,20 @@ _LABELS: Final = {
 
 def markdown() -> str:
     """Return docs/reference/metrics.md."""
-    parts = [_INTRODUCTION, _labels(), *map(_group, Group)]
+    parts = [_INTRODUCTION, _profiles(), _labels(), *map(_group, Group)]
     return "\n".join(parts)
+
+
+def _profiles() -> str:
+    """Return the section about profiles, with counted series."""
+    rows = [
+        f"| `{profile}` | {_CONTENTS[profile]} | "
+        + " | ".join(str(engine_series(profile, tokens)) for tokens in _POSITIONS)
+        + f" | {target_series(profile)} | {exporter_series(profile)} |"
+        for profile in Profile
+    ]
+    head = "".join(f" K = {tokens} |" for tokens in _POSITIONS)
+    return "\n".join([_ABOUT_PROFILES, f"| profile | content |{head} target | exporter |", _RULE, *rows, ""])
 
 
 def _labels() -> str:
@@ -177,16 +212,27 @@ def _labels() -> str:
 
 def _group(group: Group) -> str:
     rows = [_row(metric) for metric in CATALOGUE if metric.group is group]
-    table = ["| Metric | Type | Labels | Default | Meaning | Source |", "|---|---|---|---|---|---|", *rows]
+    table = ["| Metric | Type | Labels | Profile | Meaning | Source |", "|---|---|---|---|---|---|", *rows]
     return "\n".join([f"## {group}\n", f"{_GROUPS[group]}\n", *table, ""])
 
 
 def _row(metric: Metric[Any]) -> str:
-    default = "on" if metric.default else "off"
     experimental = " *Experimental.*" if metric.stability is Stability.EXPERIMENTAL else ""
     meaning = metric.help.replace("|", r"\|") + experimental
-    cells = f"`{metric.name}`", metric.kind, _labels_of(metric), default, meaning, _values(metric.source)
+    cells = (
+        f"`{metric.name}`",
+        metric.kind,
+        _labels_of(metric),
+        _profile(metric.name),
+        meaning,
+        _values(metric.source),
+    )
     return f"| {' | '.join(cells)} |"
+
+
+def _profile(name: str) -> str:
+    window = "longest" if name in LONGEST_WINDOW else "shortest" if name in SHORTEST_WINDOW else ""
+    return ", ".join(filter(None, (smallest_profile(name), window)))
 
 
 def _labels_of(metric: Metric[Any]) -> str:

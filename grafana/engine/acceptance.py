@@ -184,7 +184,7 @@ def _accepted_lengths() -> Panel:
 def _share(length: int) -> str:
     """Return P(length = j) = p(j-1) - p(j), of the last one all that is left.
 
-    The metric of the same meaning is off by default; this is made of what is on.
+    The metric of the same meaning is in the profile `full` alone; this is made of what `standard` has.
     """
     reached = _reached(length)
     if length == _LONGEST_DRAFT:

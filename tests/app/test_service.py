@@ -123,7 +123,9 @@ async def test_a_reload_keeps_the_windows_of_a_target_and_gives_it_its_new_label
     service, server, clock, until, file
 ):
     await polled(server, clock, until, 3)
-    file.write_text(file.read_text().replace("{team: a}", "{zone: z}") + "poll: {timeout: 2s}\n")
+    file.write_text(
+        file.read_text().replace("{team: a}", "{zone: z}") + "poll: {timeout: 2s}\nmetrics: {profile: full}\n"
+    )
     assert (await get(service, "-/reload", "POST"))[0] == 200
     await polled(server, clock, until, 1)
     found = await samples(service)

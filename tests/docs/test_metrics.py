@@ -8,6 +8,7 @@ from docs.generate.metrics import main, markdown
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.metrics.catalogue import CATALOGUE
 from spec_decode_exporter.metrics.engine_metrics import ENGINE_LABELS
+from spec_decode_exporter.metrics.profiles import smallest_profile
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
@@ -16,7 +17,7 @@ def test_the_committed_file_is_current():
     assert COMMITTED.read_text(encoding="utf-8") == markdown(), "run `make docs`"
 
 
-def test_every_metric_has_one_row_with_its_meaning_default_labels_and_source():
+def test_every_metric_has_one_row_with_its_meaning_profile_labels_and_source():
     lines, violations = markdown().splitlines(), []
     for metric in CATALOGUE:
         rows = [line for line in lines if line.startswith(f"| `{metric.name}` |")]
@@ -26,8 +27,8 @@ def test_every_metric_has_one_row_with_its_meaning_default_labels_and_source():
         cells = [cell.strip() for cell in rows[0].split(" | ")]
         if metric.help not in cells[4]:
             violations.append(f"{metric.name}: meaning")
-        if cells[3] != ("on" if metric.default else "off"):
-            violations.append(f"{metric.name}: default")
+        if cells[3].partition(",")[0] != smallest_profile(metric.name):
+            violations.append(f"{metric.name}: profile")
         violations += [f"{metric.name}: {label}" for label in metric.labels if f"`{label}`" not in cells[2]]
         violations += [f"{metric.name}: {name}" for name in metric.source if f"`{name}`" not in cells[5]]
     assert violations == []
@@ -39,7 +40,11 @@ def test_a_window_is_one_of_the_exporter_s_own_polls():
 
 
 def test_every_group_has_a_heading():
-    assert [line[3:] for line in markdown().splitlines() if line.startswith("## ")] == ["Labels", *Group]
+    assert [line[3:] for line in markdown().splitlines() if line.startswith("## ")] == [
+        "Profiles",
+        "Labels",
+        *Group,
+    ]
 
 
 def test_every_label_is_explained():

@@ -22,7 +22,7 @@ from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.errors import Problem
 from spec_decode_exporter.config.load import ConfigError
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.metrics.catalogue import enabled_metrics
+from spec_decode_exporter.metrics.selection import Selection, selected_metrics
 from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
 from spec_decode_exporter.simulator.python_page import filtered_page, python_page
@@ -260,13 +260,13 @@ async def _record(run: Run) -> Recording:
         service = Service(lambda: _next(configs), Options(addresses=()), clock)
         await service.start()
         await settle()
-        enabled = enabled_metrics(config.metrics)
+        selection = selected_metrics(config.metrics, config.windows)
         for scrape in range(run.minutes * 60 // run.scrape):
             minute = scrape * run.scrape / 60
             if minute == run.mistake:
                 await _reload(service)
             await network.send(service)
-            await _scrape(recording, scrape, minute, service, enabled)
+            await _scrape(recording, scrape, minute, service, selection)
             await clock.advance(run.scrape, _TURNS)
         await service.close()
     return recording
@@ -287,7 +287,7 @@ async def _reload(service: Service) -> None:
 
 
 async def _scrape(
-    recording: Recording, scrape: int, minute: float, service: Service, enabled: frozenset[str]
+    recording: Recording, scrape: int, minute: float, service: Service, selection: Selection
 ) -> None:
     run = recording.run
     if int(minute) in run.absent:
@@ -296,6 +296,6 @@ async def _scrape(
     if int(minute) in run.down:
         return
     snapshot = await service.snapshot()
-    for family in SnapshotCollector(lambda: snapshot, lambda: enabled).collect():
+    for family in SnapshotCollector(lambda: snapshot, lambda: selection).collect():
         for sample in family.samples:
             recording.add(scrape, sample.name, sample.labels, sample.value)

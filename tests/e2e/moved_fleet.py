@@ -50,10 +50,10 @@ class MovedFleet:
 async def moved_fleet(
     servers: Sequence[Server], wall: float = 1_790_000_000.0, **config: object
 ) -> AsyncIterator[MovedFleet]:
-    """Serve an exporter that watches these servers; ``config`` is more of its configuration."""
+    """Serve an exporter of all metrics that watches these servers; ``config`` is more of its configuration."""
     clock = FakeClock(wall=wall)
     targets = [server.target() for server in servers]
-    settings = Config.model_validate({"targets": targets, **config})
+    settings = Config.model_validate({"targets": targets, "metrics": {"profile": "full"}, **config})
     network = Network(servers, clock, telling=settings.requests.ingest)
     with (
         mock.patch("spec_decode_exporter.monitor.target_monitor.Client", return_value=network),

@@ -514,8 +514,8 @@ async def test_requests_are_told_apart_by_who_gains_and_who_loses(open_page):
         }
         shown = await numbers(row.locator("td").nth(1).locator("data"))
         name, group = "spec_decode_request_acceptance_quantile_ratio", ("creative", "0.7-1")
-        medians = [known[name, ("p50", *group, window)] for window in ("30s", "5m")]
-        assert shown == [*medians, *(known[name, (each, *group, "5m")] for each in ("p10", "p90"))]
+        medians = [known[name, ("0.5", *group, window)] for window in ("30s", "5m")]
+        assert shown == [*medians, *(known[name, (each, *group, "5m")] for each in ("0.1", "0.9"))]
 
 
 async def test_requests_stay_while_their_numbers_change(open_page):

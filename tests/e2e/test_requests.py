@@ -55,9 +55,8 @@ def told(e2e, tmp_path_factory):
     flags = ("--speed", str(SPEED), "--requests.url", f"http://127.0.0.1:{port}")
     server = e2e.Simulator(folder, scenario, *flags)
     target = {"url": server.url, "name": "vllm", "cost": {"draft_cost_ratio": 0.6, "running_requests": 16}}
-    exporter = e2e.Exporter(
-        folder, json.dumps({"targets": [target], "requests": {"ingest": True}}), port=port
-    )
+    config = {"targets": [target], "requests": {"ingest": True}, "metrics": {"profile": "full"}}
+    exporter = e2e.Exporter(folder, json.dumps(config), port=port)
     try:
         e2e.eventually(
             lambda: "requests_below_break_even" in exporter.log and "mixed_workload_began" in exporter.log,

@@ -57,12 +57,10 @@ def snapshot():
 
 async def metrics_page(engine):
     """Return the page of /metrics."""
-    from spec_decode_exporter.config.schema import Metrics
-    from spec_decode_exporter.metrics.catalogue import enabled_metrics
     from spec_decode_exporter.monitor.snapshot import Snapshot
     from tests.metrics.written_page import page_of
 
-    return await page_of(Snapshot([(LABELS, engine)]), enabled_metrics(Metrics()))
+    return await page_of(Snapshot([(LABELS, engine)]))
 
 
 def observe_report(view):

@@ -33,6 +33,7 @@ def looking(**keys):
         ({"serviceMonitor": {"interval": "15 s"}}, "at '/serviceMonitor/interval'"),
         ({"prometheusRule": {"disabled": {"PollsSlow": True}}}, "'PollsSlow'"),
         ({"extraArgs": ["log.level=debug"]}, "at '/extraArgs/0'"),
+        ({"metrics": {"profile": "all"}}, "at '/metrics/profile'"),
         ({"service": {"port": 70000}}, "at '/service/port'"),
         ({"web": {"config": {"basic_auth_user": {}}}}, "'basic_auth_user' not allowed"),
         ({"web": {"config": {"tls_server_config": {"min_version": "TLS10"}}}}, "min_version"),

@@ -106,3 +106,14 @@ def test_values_are_quoted_as_they_must_be_in_cel(render):
     )
     mutation = rendered.one("MutatingAdmissionPolicy")["spec"]["mutations"][0]["jsonPatch"]["expression"]
     assert json.dumps(odd) in mutation
+
+
+def test_the_profile_of_metrics_is_the_configuration_s_unless_a_value_says_another(render, render_sidecar):
+    (sidecar,) = render_sidecar()["initContainers"]
+    assert not any(argument.startswith("--metrics") for argument in sidecar["args"])
+    (sidecar,) = render_sidecar({"metrics": {"profile": "minimal"}})["initContainers"]
+    assert "--metrics.profile=minimal" in sidecar["args"]
+    (container,) = render({"metrics": {"profile": "full"}}).one("Deployment")["spec"]["template"]["spec"][
+        "containers"
+    ]
+    assert "--metrics.profile=full" in container["args"]

@@ -26,12 +26,12 @@ def of(pod, name, values, *, window=True):
 
 def engine(pod, seconds, tokens, first, running, crossover=None):
     """Return the series that the autoscalers read of an engine; None is a series that is absent."""
-    sums = {"decode_seconds": seconds, "generation_tokens": tokens, "first_tokens": first}
-    found = [
-        of(pod, f"spec_decode_window_{name}", f"{value}x10")
-        for name, value in sums.items()
-        if value is not None
-    ]
+    found = []
+    if seconds is not None:
+        found.append(of(pod, "spec_decode_window_decode_seconds", f"{seconds}x10"))
+        if tokens > first:
+            mean = seconds / (tokens - first)
+            found.append(of(pod, "spec_decode_time_per_output_token_seconds", f"{mean}x10"))
     if running is not None:
         found.append(of(pod, "spec_decode_running_requests", f"{running}x10"))
     if crossover is not None:

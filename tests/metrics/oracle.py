@@ -9,25 +9,26 @@ from prometheus_client import Metric as Family
 from prometheus_client.registry import Collector
 
 from spec_decode_exporter.metrics.metric import Metric, MetricKind
+from spec_decode_exporter.metrics.selection import Selection
 from spec_decode_exporter.metrics.snapshot_writer import PARTS
 from spec_decode_exporter.monitor.snapshot import Snapshot
 
 
 class SnapshotCollector(Collector):
-    """Collector of the enabled metrics of a snapshot, for prometheus_client's writers."""
+    """Collector of the selected metrics of a snapshot, for prometheus_client's writers."""
 
-    def __init__(self, snapshot: Callable[[], Snapshot], enabled: Callable[[], frozenset[str]]) -> None:
+    def __init__(self, snapshot: Callable[[], Snapshot], selection: Callable[[], Selection]) -> None:
         self._snapshot = snapshot
-        self._enabled = enabled
+        self._selection = selection
 
     def collect(self) -> Iterator[Family]:
         """Yield the families that have samples."""
-        snapshot, enabled = self._snapshot(), self._enabled()
+        snapshot, selection = self._snapshot(), self._selection()
         for part in PARTS:
             for metric in part.metrics:
                 family = Family(metric.family, metric.help, metric.kind)
-                for labels, view in part.views(snapshot) if metric.name in enabled else ():
-                    _add(family, metric, labels, view)
+                for labels, view in part.views(snapshot) if metric.name in selection.names else ():
+                    _add(family, selection.reduced(metric), labels, view)
                 if family.samples:
                     yield family
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from spec_decode_exporter.config.schema import Profile
 from tests.rules.shipped import needs
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -26,9 +27,7 @@ def criticised(page):
 
 
 @needs("promtool")
-@pytest.mark.parametrize(
-    "name", ["restart_k3_k5.defaults.txt", "restart_k3_k5.everything.txt", "requests.txt"]
-)
+@pytest.mark.parametrize("name", [*(f"restart_k3_k5.{profile}.txt" for profile in Profile), "requests.txt"])
 def test_nothing_is_to_criticise_on_a_golden_page(name):
     assert criticised((GOLDEN / name).read_text(encoding="utf-8")) == (0, "")
 

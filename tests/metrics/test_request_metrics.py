@@ -13,9 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.config.request_settings import RequestSettings
-from spec_decode_exporter.config.schema import Metrics
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.metrics.catalogue import enabled_metrics
 from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.requests.group_totals import (
@@ -113,7 +111,7 @@ def found(**changes):
 
 
 def families(findings):
-    return families_of(Snapshot(requests=findings), enabled_metrics(Metrics()))
+    return families_of(Snapshot(requests=findings))
 
 
 def values_of(findings, name):

@@ -14,15 +14,15 @@ from prometheus_client.exposition import generate_latest as write_text
 from prometheus_client.openmetrics.exposition import generate_latest as write_openmetrics
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.config.schema import Config, Group, Metrics
+from spec_decode_exporter.config.schema import Config, Metrics, Profile
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.core.internal_errors import RECOVERED_AFTER, InternalErrors
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.metrics import snapshot_writer as module
-from spec_decode_exporter.metrics.catalogue import CATALOGUE, NAMES, enabled_metrics
 from spec_decode_exporter.metrics.engine_metrics import ENGINE_METRICS
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.page_writer import PIECE_WORK
+from spec_decode_exporter.metrics.selection import Selection, selected_metrics
 from spec_decode_exporter.metrics.snapshot_writer import SnapshotWriter
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.event_log import EventLog
@@ -34,7 +34,7 @@ from spec_decode_exporter.scrape.page.sample import EngineName
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.scrape.poll.poll_record import Polled
 from tests.metrics.oracle import SnapshotCollector
-from tests.metrics.written_page import families_by, families_of, page_of
+from tests.metrics.written_page import EVERYTHING, families_by, families_of, page_of
 from tests.web.page.mixed_requests import mixed_requests
 
 TESTS = Path(__file__).parents[1]
@@ -83,18 +83,14 @@ def recorded_fixture(status):
 
 
 def default_families(snapshot):
-    return families_of(snapshot, enabled_metrics(Metrics()))
+    return families_of(snapshot)
 
 
-@pytest.mark.parametrize(
-    ("name", "enabled"),
-    [("defaults", enabled_metrics(Metrics())), ("everything", NAMES)],
-    ids=["defaults", "everything"],
-)
-async def test_the_page_of_a_recorded_trace_is_the_golden_one(recorded, name, enabled):
+@pytest.mark.parametrize("profile", Profile)
+async def test_the_page_of_a_recorded_trace_is_the_golden_one(recorded, profile):
     """After a wanted change: ``UPDATE_GOLDEN=1 pytest tests/metrics``, then read the difference."""
-    found = await page_of(recorded, enabled)
-    file = GOLDEN / f"restart_k3_k5.{name}.txt"
+    found = await page_of(recorded, selected_metrics(Metrics(profile=profile), (10.0, 300.0)))
+    file = GOLDEN / f"restart_k3_k5.{profile}.txt"
     if os.environ.get("UPDATE_GOLDEN"):
         file.write_text(found, encoding="utf-8")
     assert found == file.read_text(encoding="utf-8")
@@ -108,12 +104,12 @@ async def test_every_format_has_the_bytes_of_prometheus_client(recorded, format_
     write = write_openmetrics if format_ is Format.OPENMETRICS_1_0_0 else write_text
     odd = [({**labels, "target": ODD}, engine) for labels, engine in recorded.engines]
     snapshot = replace(recorded, engines=[*recorded.engines, *odd], requests=await mixed_requests())
-    expected = write(SnapshotCollector(lambda: snapshot, lambda: NAMES))
-    assert (await page_of(snapshot, NAMES, format_)).encode() == expected
+    expected = write(SnapshotCollector(lambda: snapshot, lambda: EVERYTHING))
+    assert (await page_of(snapshot, EVERYTHING, format_)).encode() == expected
 
 
 def test_every_series_of_a_family_has_the_same_labels(recorded):
-    for family in families_of(recorded, NAMES):
+    for family in families_of(recorded):
         assert len({frozenset(sample.labels) - {"le"} for sample in family.samples}) == 1, family.name
 
 
@@ -144,55 +140,6 @@ def test_the_engines_of_all_targets_are_in_one_family(busy):
     assert [sample.labels["engine"] for sample in drafts.samples] == ["0", "1"]
 
 
-class TestSwitches:
-    DEFAULT = frozenset(metric.name for metric in CATALOGUE if metric.default)
-
-    def test_by_default_all_metrics_are_on_that_are_not_marked_off(self):
-        assert enabled_metrics(Config().metrics) == self.DEFAULT
-        assert frozenset() < NAMES - self.DEFAULT
-
-    @pytest.mark.parametrize("group", Group)
-    def test_a_group_is_switched_off(self, group):
-        of_group = {metric.name for metric in CATALOGUE if metric.group is group}
-        assert enabled_metrics(Metrics(disable=(str(group),))) == self.DEFAULT - of_group
-
-    def test_a_group_is_switched_on(self):
-        found = enabled_metrics(Metrics(enable=("distribution",)))
-        assert found - self.DEFAULT == {
-            metric.name for metric in CATALOGUE if metric.group is Group.DISTRIBUTION
-        }
-
-    def test_enabling_a_group_enables_its_metrics_that_are_off_by_default(self):
-        found = enabled_metrics(Metrics(enable=("sums",)))
-        assert found - self.DEFAULT == {"spec_decode_window_position_accepted_tokens"}
-
-    def test_a_single_metric_is_switched_on_or_off(self):
-        found = enabled_metrics(
-            Metrics(
-                enable=("spec_decode_accepted_length_ratio",), disable=("spec_decode_poll_acceptance_ratio",)
-            )
-        )
-        assert found ^ self.DEFAULT == {
-            "spec_decode_accepted_length_ratio",
-            "spec_decode_poll_acceptance_ratio",
-        }
-
-    def test_a_name_takes_precedence_over_its_group(self):
-        kept = enabled_metrics(Metrics(enable=("spec_decode_drafts_total",), disable=("counters",)))
-        assert kept & {m.name for m in CATALOGUE if m.group is Group.COUNTERS} == {"spec_decode_drafts_total"}
-        dropped = enabled_metrics(
-            Metrics(enable=("distribution",), disable=("spec_decode_accepted_length_ratio",))
-        )
-        assert "spec_decode_accepted_length_ratio" not in dropped
-        assert "spec_decode_interval_acceptance_quantile_ratio" in dropped
-
-    async def test_disabled_metrics_are_not_on_the_page(self, recorded):
-        page = await page_of(recorded, enabled_metrics(Metrics(disable=("latency", "exporter"))))
-        assert "spec_decode_time_to_first_token_quantile_seconds" not in page
-        assert "spec_decode_exporter_" not in page
-        assert "spec_decode_drafts_total" in page
-
-
 class TestFailures:
     @pytest.fixture(name="fragile")
     def fragile_fixture(self, monkeypatch):
@@ -214,7 +161,7 @@ class TestFailures:
         return failing
 
     def test_a_failing_metric_is_omitted_alone_and_logged_once(self, fragile, recorded):
-        writer = SnapshotWriter(lambda: NAMES)
+        writer = SnapshotWriter(lambda: EVERYTHING)
         with capture_logs() as logs:
             pages = [{family.name for family in families_by(writer, recorded)} for _ in range(3)]
         assert pages[0] == pages[1] == pages[2]
@@ -226,7 +173,7 @@ class TestFailures:
 
     def test_it_recovers_and_a_failure_a_minute_later_is_logged_again(self, fragile, recorded, clock):
         errors = InternalErrors(clock.monotonic)
-        writer = SnapshotWriter(lambda: NAMES, errors)
+        writer = SnapshotWriter(lambda: EVERYTHING, errors)
         with capture_logs() as logs:
             list(families_by(writer, recorded))
             fragile.clear()
@@ -240,7 +187,7 @@ class TestFailures:
     def test_an_engine_that_a_metric_cannot_read_is_omitted_alone(self, busy, recorded):
         broken = replace(busy, totals=None)
         snapshot = Snapshot([(LABELS, broken), (LABELS | {"engine": "1"}, busy)])
-        writer = SnapshotWriter(lambda: NAMES)
+        writer = SnapshotWriter(lambda: EVERYTHING)
         with capture_logs() as logs:
             pages = [{family.name: family for family in families_by(writer, snapshot)} for _ in range(3)]
         drafts, ratio = pages[-1]["spec_decode_drafts"], pages[-1]["spec_decode_draft_acceptance_ratio"]
@@ -252,7 +199,7 @@ class TestFailures:
     def test_infinite_numbers_are_omitted(self, monkeypatch, recorded, number):
         row = replace(ENGINE_METRICS[0], read=lambda _: [((), number)])
         monkeypatch.setattr(module, "PARTS", (module.PagePart((row,), lambda snapshot: snapshot.engines),))
-        assert families_of(recorded, NAMES) == []
+        assert families_of(recorded) == []
 
     def test_an_engine_with_other_labels_than_the_first_is_omitted(self, busy):
         snapshot = Snapshot(
@@ -267,7 +214,7 @@ class TestFailures:
 
 def test_a_large_family_is_written_in_pieces_with_one_header(busy):
     engines = [(LABELS | {"engine": str(number)}, busy) for number in range(3 * PIECE_WORK)]
-    writer = SnapshotWriter(lambda: frozenset({"spec_decode_drafts_total"}))
+    writer = SnapshotWriter(lambda: Selection(frozenset({"spec_decode_drafts_total"})))
     pieces = list(writer.pieces(Snapshot(engines), Format.TEXT_0_0_4))
     assert len(pieces) > 3
     assert max(piece.work for piece in pieces) < 2 * PIECE_WORK

@@ -7,15 +7,17 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from spec_decode_exporter.metrics.catalogue import CATALOGUE, NAMES
 from spec_decode_exporter.metrics.exposition import Exposition
 from spec_decode_exporter.metrics.negotiation import Format
+from spec_decode_exporter.metrics.selection import Selection
 from spec_decode_exporter.metrics.snapshot_writer import SnapshotWriter
 
+EVERYTHING = Selection(NAMES)
 _VIEWS = ("target", "model_name", "engine", "experiment", "arm", "baseline")
 _LABELS = {metric.family: metric.labels for metric in CATALOGUE}
 
 
-async def page_of(snapshot, enabled=NAMES, format_=Format.TEXT_0_0_4):
+async def page_of(snapshot, selection=EVERYTHING, format_=Format.TEXT_0_0_4):
     """Return the page of a snapshot."""
-    writer = SnapshotWriter(lambda: enabled)
+    writer = SnapshotWriter(lambda: selection)
     return b"".join([piece async for piece in Exposition([writer]).render(snapshot, format_)]).decode()
 
 
@@ -28,9 +30,9 @@ def families_by(writer, snapshot):
     return families
 
 
-def families_of(snapshot, enabled=NAMES):
+def families_of(snapshot, selection=EVERYTHING):
     """Return the families on the page of a snapshot."""
-    return families_by(SnapshotWriter(lambda: enabled), snapshot)
+    return families_by(SnapshotWriter(lambda: selection), snapshot)
 
 
 def _own_labels_last(family, sample):

@@ -20,7 +20,6 @@ from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.metrics.catalogue import NAMES
 from spec_decode_exporter.metrics.exposition import Exposition
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.snapshot_writer import SnapshotWriter
@@ -53,6 +52,7 @@ from spec_decode_exporter.web.page.page_query import PageQuery
 from spec_decode_exporter.window.merge import merge_windows
 from tests.conftest import FakeClock
 from tests.fixtures.snapshot_view import snapshot_view
+from tests.metrics.written_page import EVERYTHING
 
 MOST = MAX_COUNT - 1
 FAILURES = {
@@ -292,7 +292,7 @@ class Chain:
 
 
 async def _check_metrics(taken, errors):
-    writer = SnapshotWriter(lambda: NAMES, errors)
+    writer = SnapshotWriter(lambda: EVERYTHING, errors)
     pieces = [piece async for piece in Exposition([writer]).render(taken, Format.OPENMETRICS_1_0_0)]
     for family in text_string_to_metric_families(b"".join(pieces).decode()):
         for sample in family.samples:

@@ -6,7 +6,6 @@ from spec_decode_exporter.analysis.experiments.arm_speedup import ArmSpeedup
 from spec_decode_exporter.analysis.experiments.comparability import Condition
 from spec_decode_exporter.analysis.experiments.experiment import ArmFindings, ArmWindow
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.metrics.experiment_metrics import EXPERIMENT_METRICS
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.views.experiment_models import ExperimentView
 from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of
@@ -45,10 +44,9 @@ ARMS = [
 
 
 def samples():
-    names = frozenset(metric.name for metric in EXPERIMENT_METRICS)
     return {
         (sample.name.removeprefix("spec_decode_experiment_"), *sample.labels.values()): sample.value
-        for family in families_of(Snapshot(experiments=ARMS), names)
+        for family in families_of(Snapshot(experiments=ARMS))
         for sample in family.samples
     }
 

@@ -27,8 +27,8 @@ from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.core.single_flight import SingleFlight
 from spec_decode_exporter.core.version import REVISION, __version__
 from spec_decode_exporter.discovery.discoverer import Discoverer
-from spec_decode_exporter.metrics.catalogue import enabled_metrics
 from spec_decode_exporter.metrics.library_writer import LibraryWriter
+from spec_decode_exporter.metrics.selection import selected_metrics
 from spec_decode_exporter.metrics.snapshot_writer import SnapshotWriter
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
@@ -178,7 +178,7 @@ class Service:
         self._config = self.fleet.config = config
         self._experiments.adopt(config.experiments)
         self._receiver.adopt(config.requests)
-        self._enabled = enabled_metrics(config.metrics)
+        self._selection = selected_metrics(config.metrics, config.windows)
         self._config_text = active_yaml(config)
         digest = blake2b(self._config_text.encode(), digest_size=6).digest()
         self._config_hash = int.from_bytes(digest)
@@ -187,7 +187,7 @@ class Service:
     def _app_state(self) -> AppState:
         return AppState(
             writers=(
-                SnapshotWriter(lambda: self._enabled, self._errors),
+                SnapshotWriter(lambda: self._selection, self._errors),
                 LibraryWriter(PROCESS_COLLECTOR),
                 LibraryWriter(PLATFORM_COLLECTOR),
             ),

@@ -113,6 +113,12 @@ RUN_FLAGS: Final = (
         "index of this exporter among them, from 0, or auto in a StatefulSet",
         "discovery.shard.index",
     ),
+    SettingFlag(
+        "--metrics.profile",
+        "PROFILE",
+        "metrics to export: minimal, standard or full (default standard)",
+        "metrics.profile",
+    ),
     SettingFlag("--log.level", "LEVEL", "debug, info, warning or error (default info)", "log.level"),
     SettingFlag("--log.format", "FORMAT", "logfmt or json (default logfmt)", "log.format"),
     SettingFlag(

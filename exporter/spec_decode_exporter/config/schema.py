@@ -8,7 +8,7 @@ import re
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
 from spec_decode_exporter.config.baseline_settings import BaselineSettings, PrometheusSettings
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost, SpeculativeSettings
@@ -97,6 +97,14 @@ class Group(StrEnum):
     EXPORTER = "exporter"
 
 
+class Profile(StrEnum):
+    """Amount of metrics: each profile contains the one before."""
+
+    MINIMAL = "minimal"
+    STANDARD = "standard"
+    FULL = "full"
+
+
 def _known_metric(name: str, info: ValidationInfo) -> str:
     """Reject a name that is neither a group nor a metric, if the metrics are known."""
     metrics = info.context.metrics if isinstance(info.context, Context) else ()
@@ -120,10 +128,18 @@ Windows = Annotated[tuple[Duration, ...], NotEmpty, AfterValidator(_ascending)]
 
 
 class Metrics(Section):
-    """Selection of the metrics, by group or by name. A metric's own name overrides its group."""
+    """Selection of the metrics: a profile, then groups or names. A metric's own name overrides its group.
 
+    [metrics.md](metrics.md#profiles) has the series of each profile.
+    """
+
+    profile: Annotated[Profile, WithJsonSchema({"type": "string", "enum": [*map(str, Profile)]})] = Field(
+        default=Profile.STANDARD,
+        description="`minimal`: verdict, advice, drops and what the page shows first. `standard`: all that "
+        "the shipped alerts, rules and dashboards read. `full`: everything.",
+    )
     enable: tuple[MetricName, ...] = Field(
-        default=(), description="Groups or metrics to serve besides the default ones."
+        default=(), description="Groups or metrics to serve besides those of the profile, for all windows."
     )
     disable: tuple[MetricName, ...] = Field(default=(), description="Groups or metrics to omit.")
 

@@ -111,8 +111,6 @@ class FigureRow:
     required: tuple[Counter, ...] = ()
     """Counters, beside those of the terms, that an engine must have to be part of a group's ratio."""
     windows: MetricWindows = MetricWindows.EACH
-    default: bool = True
-    """True if its metric is on by default."""
     stability: Stability = Stability.STABLE
     in_groups: GroupSum | None = None
     report: ReportLine | None = None

@@ -134,7 +134,6 @@ SPECULATION_FIGURES: Final[tuple[Figure, ...]] = (
         unit=Unit.SHARE,
         source=(series.POSITIONS, series.DRAFTS),
         group=Group.DISTRIBUTION,
-        default=False,
         formula=positions.accepted_length_ratios,
         index="length",
     ),

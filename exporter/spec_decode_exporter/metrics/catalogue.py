@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from spec_decode_exporter.config.schema import Metrics
 from spec_decode_exporter.metrics.engine_metrics import ENGINE_METRICS
 from spec_decode_exporter.metrics.experiment_metrics import EXPERIMENT_METRICS
 from spec_decode_exporter.metrics.metric import Metric
@@ -19,22 +18,3 @@ CATALOGUE: Final[tuple[Metric[Any], ...]] = (
     *EXPORTER_METRICS,
 )
 NAMES: Final = frozenset(metric.name for metric in CATALOGUE)
-
-
-def enabled_metrics(settings: Metrics) -> frozenset[str]:
-    """Return the names of the metrics that a configuration switches on.
-
-    A name takes precedence over its group, and ``enable`` over ``disable``: a disabled group can keep a
-    single metric.
-    """
-    enable, disable = set(settings.enable), set(settings.disable)
-
-    def is_on(metric: Metric[Any]) -> bool:
-        for key in (metric.name, str(metric.group)):
-            if key in enable:
-                return True
-            if key in disable:
-                return False
-        return metric.default
-
-    return frozenset(metric.name for metric in CATALOGUE if is_on(metric))

@@ -179,7 +179,6 @@ SUM_METRICS: tuple[Metric[EngineSnapshot], ...] = (
         "spec_decode_window_position_accepted_tokens",
         help="Draft tokens accepted at each draft position in the window.",
         labels=("window", "position"),
-        default=False,
         source=(series.POSITIONS,),
         read=_window_positions,
     ),

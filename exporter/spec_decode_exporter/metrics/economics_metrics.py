@@ -176,7 +176,6 @@ _INPUTS: tuple[Metric[EngineSnapshot], ...] = (
     _pay(
         "spec_decode_baseline_seconds",
         help="Time with requests that the learned baseline without speculation covers, in seconds.",
-        default=False,
         source=(series.DRAFTS,),
         read=_of_baseline(lambda baseline: baseline.seconds),
     ),
@@ -246,8 +245,6 @@ _ADVICE: tuple[Metric[EngineSnapshot], ...] = (
         "spec_decode_position_marginal_benefit_ratio",
         help="Benefit of drafting a position over its cost, by the evaluated window; worth drafting above 1.",
         labels=("window", "position"),
-        # spec_decode_depth_speedup_ratio has the same information in a form that is easier to read: decision 6.
-        default=False,
         source=(series.POSITIONS,),
         read=_marginal_benefits,
     ),

@@ -55,7 +55,6 @@ _spread = partial(
     _gauge,
     group=Group.DISTRIBUTION,
     labels=("window",),
-    default=False,
     source=(series.ACCEPTED, series.DRAFT_TOKENS),
 )
 

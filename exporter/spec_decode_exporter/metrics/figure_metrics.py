@@ -34,7 +34,6 @@ def bound_metrics(group: Group) -> tuple[Metric[EngineSnapshot], ...]:
             f"The {side} 95 % bound of {figure.metric} in the window.",
             partial(_read_bound, figure, side),
             labels=_window_labels(figure),
-            default=figure.default,
             stability=figure.stability,
             source=figure.source,
         )
@@ -60,7 +59,6 @@ def _metric(figure: Figure, group: Group) -> Metric[EngineSnapshot]:
         figure.description,
         read,
         labels=(*_window_labels(figure), *index),
-        default=figure.default,
         stability=figure.stability,
         source=figure.source,
     )

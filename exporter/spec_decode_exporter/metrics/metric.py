@@ -45,8 +45,6 @@ class Metric(Generic[Subject]):
     read: Callable[[Subject], Values]
     labels: tuple[str, ...] = ()
     """Labels beyond those of the engine or target."""
-    default: bool = True
-    """True if it is on when the configuration does not mention its group."""
     stability: Stability = Stability.STABLE
     source: tuple[str, ...] = ()
     """Series, fields or settings that it is computed from; empty: the exporter's own observation."""

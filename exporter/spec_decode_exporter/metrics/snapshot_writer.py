@@ -18,6 +18,7 @@ from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.own_metrics import EXPORTER_METRICS, TARGET_METRICS
 from spec_decode_exporter.metrics.page_writer import PIECE_WORK, Piece, header
 from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
+from spec_decode_exporter.metrics.selection import Selection
 from spec_decode_exporter.metrics.split_findings import single_parts
 from spec_decode_exporter.monitor.snapshot import Snapshot
 
@@ -69,11 +70,11 @@ class SnapshotWriter:
 
     def __init__(
         self,
-        enabled: Callable[[], frozenset[str]],
+        selection: Callable[[], Selection],
         errors: InternalErrors | None = None,
     ) -> None:
-        """Write the metrics that ``enabled`` names."""
-        self._enabled = enabled
+        """Read ``selection`` once a page, and write the selected metrics."""
+        self._selection = selection
         self._errors = errors or InternalErrors()
         self._writers: dict[str, LineWriter] = {}
         """Writer of each metric, for the label names of the last page."""
@@ -83,12 +84,12 @@ class SnapshotWriter:
 
         If a row cannot read an engine, target, arm or request group, only that family lacks it.
         """
-        enabled = self._enabled()
+        selection = self._selection()
         for part in PARTS:
             views = self._views(part.views(snapshot))
             for metric in part.metrics if views else ():
-                if metric.name in enabled:
-                    yield from self._family(part, metric, views, format_)
+                if metric.name in selection.names:
+                    yield from self._family(part, selection.reduced(metric), views, format_)
 
     def _views(self, views: Views[Subject]) -> list[_View]:
         """Write the labels of views; omit a view that has other labels than the first."""

@@ -29,6 +29,9 @@ spec:
         - run
         - --config.file={{ include "spec-decode-exporter.configFile" . }}
         - --config.auto-reload
+        {{- with .Values.metrics.profile }}
+        - --metrics.profile={{ . }}
+        {{- end }}
         {{- with .Values.web.externalUrl }}
         - --web.external-url={{ . }}
         {{- end }}

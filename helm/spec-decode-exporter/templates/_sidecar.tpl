@@ -57,6 +57,9 @@ args:
   {{- else }}
   - --state.file={{ include "spec-decode-exporter.stateFile" . }}
   {{- end }}
+  {{- with $values.metrics.profile }}
+  - --metrics.profile={{ . }}
+  {{- end }}
   {{- if include "spec-decode-exporter.web" .root }}
   - --web.config.file={{ include "spec-decode-exporter.webFile" . }}
   {{- end }}

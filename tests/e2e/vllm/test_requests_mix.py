@@ -41,6 +41,7 @@ CONFIG = """\
 windows: [30s, 5m]
 cost: {{draft_cost_ratio: 0.4}}
 requests: {{ingest: true}}
+metrics: {{profile: full}}
 targets:
   - url: {url}/metrics
     name: {target}

@@ -21,8 +21,7 @@ windows: [30s, {long}]
 targets:
   - url: {url}/metrics
     name: {target}
-metrics:
-  enable: [spec_decode_window_position_accepted_tokens]
+metrics: {{profile: full}}
 """
 SECONDS_TO_SETTLE = 45.0
 """Back-off after an outage and the longest interval between polls, several times over."""

@@ -1,0 +1,102 @@
+"""Count the series of each profile, of a typical engine after hours of traffic."""
+
+from __future__ import annotations
+
+from functools import cache
+from math import inf
+from typing import Final
+
+from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
+from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
+from spec_decode_exporter.config.schema import Config, Metrics, Profile
+from spec_decode_exporter.metrics.negotiation import Format
+from spec_decode_exporter.metrics.selection import selected_metrics
+from spec_decode_exporter.metrics.snapshot_writer import SnapshotWriter
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.monitor.snapshot import Snapshot
+from spec_decode_exporter.monitor.target_status import ExporterStatus, TargetStatus
+from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
+from spec_decode_exporter.scrape.page.sample import Buckets, Sample
+
+WINDOWS: Final = Config().windows
+POLL_SECONDS: Final = 5.0
+HOURS: Final = 2.5
+"""Slow drops are known after two hours."""
+LABELS: Final = {"target": "chat", "model_name": "llama", "engine": "0"}
+
+
+@cache
+def typical_engine(tokens: int) -> EngineSnapshot:
+    """Return an engine with a configured cost that drafts ``tokens`` in each step, all windows full."""
+    cost = CostSettings(
+        loads=[
+            LoadCost(running_requests=1, draft_cost_ratio=0.1),
+            LoadCost(running_requests=64, draft_cost_ratio=0.5),
+        ]
+    )
+    monitor = EngineMonitor(WINDOWS, assumptions=Assumptions(Speculation("eagle3", "configured"), cost))
+    polls = round(HOURS * 3600 / POLL_SECONDS)
+    for poll in range(polls + 1):
+        monitor.observe(_sample(poll, tokens), poll * POLL_SECONDS, poll * POLL_SECONDS, 1.0, POLL_SECONDS)
+    return monitor.snapshot(polls * POLL_SECONDS)
+
+
+def _sample(poll: int, tokens: int) -> Sample:
+    """Return the page of a server with four running requests; four end and four begin each second."""
+    requests = poll * 20
+    positions = tuple(poll * 400 * (20 - place) // 40 for place in range(tokens))
+    counters = {
+        Counter.DRAFTS: poll * 400,
+        Counter.DRAFT_TOKENS: poll * 400 * tokens,
+        Counter.ACCEPTED_TOKENS: sum(positions),
+        Counter.FIRST_TOKENS: requests,
+        Counter.GENERATION_TOKENS: requests + poll * 400 + sum(positions),
+        Counter.DECODE_STEPS: poll * 400,
+        Counter.DECODE_NANOSECONDS: poll * 20 * 10**9,
+        Counter.FIRST_TOKEN_NANOSECONDS: requests * 10**8,
+        Counter.FINISHED_REQUESTS: requests,
+    }
+    gauges = {Gauge.RUNNING_REQUESTS: 4.0, Gauge.WAITING_REQUESTS: 0.0, Gauge.KV_CACHE_USAGE: 0.3}
+    return Sample(
+        counters=tuple(counters.get(counter, poll) for counter in Counter),
+        positions=positions,
+        gauges=tuple(gauges.get(gauge) for gauge in Gauge),
+        created=0.0,
+        latencies=dict.fromkeys(Latency, Buckets((0.1, 1.0, inf), (requests // 2, requests, requests))),
+    )
+
+
+def engine_series(profile: Profile, tokens: int) -> int:
+    """Return the number of series of an engine that drafts ``tokens`` in each step."""
+    return series(Snapshot([(LABELS, typical_engine(tokens))]), profile)
+
+
+def target_series(profile: Profile) -> int:
+    """Return the number of series of a target beside those of its engines."""
+    status = TargetStatus(
+        up=True,
+        engines_on_page=1,
+        page="filtered",
+        poll_seconds=0.01,
+        poll_bytes=5_000,
+        last_success=0.0,
+    )
+    return series(Snapshot(targets=[({"target": "chat"}, status)]), profile)
+
+
+def exporter_series(profile: Profile) -> int:
+    """Return the number of series of the exporter itself, without those of its process."""
+    status = ExporterStatus(
+        "1.0", "abc", "3.11", {"static": 1}, True, 0.0, 1, web_reload_successful=True, external_url="x"
+    )
+    return series(Snapshot(exporter=[({}, status)]), profile)
+
+
+def series(snapshot: Snapshot, profile: Profile) -> int:
+    """Return the number of series that a profile exports of a snapshot."""
+    selection = selected_metrics(Metrics(profile=profile), WINDOWS)
+    writer = SnapshotWriter(lambda: selection)
+    text = "".join(piece.text for piece in writer.pieces(snapshot, Format.TEXT_0_0_4))
+    return sum(not line.startswith("#") for line in text.splitlines())
