@@ -13,8 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.config.request_settings import RequestSettings
+from spec_decode_exporter.config.schema import Metrics, Profile
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
+from spec_decode_exporter.metrics.selection import selected_metrics
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.requests.group_totals import (
     ACCEPTANCE_LENGTH_BOUNDS,
@@ -254,8 +256,13 @@ class TestNumberOfSeries:
         samples = sum(len(family.samples) for family in families(replace(bucket, prompts=[one])))
         assert samples == others + 11 + 1
 
-    def test_a_group_is_76_and_a_model_12(self):
+    @pytest.mark.parametrize(
+        ("profile", "group", "one_model", "of_windows"),
+        [(Profile.STANDARD, 37, 5, 1), (Profile.FULL, 76, 12, 2)],
+    )
+    def test_a_group_and_a_model_are_as_many_as_stated(self, profile, group, one_model, of_windows):
         """Limits of the defaults: a change of the table must consider decision 10."""
+        selection = selected_metrics(Metrics(profile=profile), (30.0, 300.0))
         windows = {
             label: WindowFindings(0.0, False, [GroupFindings(CHAT, SUMMARY, Effect.GAINS)], [model()])
             for label in ("30s", "5m")
@@ -264,4 +271,6 @@ class TestNumberOfSeries:
         findings = found(
             windows=windows, since_start={CHAT: since}, users=(), prompts=(), folded=dict.fromkeys("abcd", 0)
         )
-        assert sum(len(family.samples) for family in families(findings)) == 76 + 12 + 2 + 13
+        found_families = families_of(Snapshot(requests=findings), selection)
+        expected = group + one_model + of_windows + 13
+        assert sum(len(family.samples) for family in found_families) == expected

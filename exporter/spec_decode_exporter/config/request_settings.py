@@ -84,7 +84,7 @@ class RequestSettings(Section):
     prompt_tokens: Annotated[tuple[PromptBound, ...], NotEmpty, AfterValidator(_ascending)] = Field(
         default=(1_000, 4_000, 16_000, 64_000),
         description="Upper bounds of the buckets of prompt lengths, in tokens, the values of the label "
-        "`prompt_tokens`. Each bucket of a model has up to 11 series.",
+        "`prompt_tokens`. Each bucket of a model has up to 8 series, 11 in the profile `full`.",
         max_length=12,
     )
     models: Annotated[int, Field(ge=1, le=200)] = Field(
@@ -99,8 +99,8 @@ class RequestSettings(Section):
     groups: Annotated[int, Field(ge=1, le=2_000)] = Field(
         default=60,
         description="The maximum number of combinations of model, type and temperature, by requests. Each "
-        "has "
-        "about 75 series; the others count for the type and temperature `other` of their model.",
+        "has up to 37 series, 76 in the profile `full`; the others count for the type and temperature "
+        "`other` of their model.",
     )
     keep: Annotated[int, Field(ge=100, le=1_000_000)] = Field(
         default=20_000,
