@@ -162,10 +162,49 @@ class TestVerdict:
         _, above = banded(window, curve(*self.EXPENSIVE_ABOVE_16))
         assert above.verdict is Verdict.POOR
 
-    def test_a_gain_within_the_tolerance_is_no_improvement(self, evaluation_window):
-        (band,) = banded(evaluation_window(), curve((1, 0.1), (8, 0.1)), tolerance=0.2)
-        assert band.speedup == band.present_speedup
-        assert not band.is_improvable
+    def test_a_varying_acceptance_makes_it_less_certain(self, make_window):
+        def window(*rates):
+            polls = [
+                {
+                    "drafts": 100,
+                    "draft_tokens": 400,
+                    "accepted_tokens": rate,
+                    "positions": [rate // 4] * 4,
+                    "decode_steps": 100,
+                    "generation_tokens": 102 + rate,
+                    "first_tokens": 2,
+                    "gauges": (4.0, 0.0, 0.0),
+                }
+                for rate in rates
+                for _ in range(300 // len(rates))
+            ]
+            counters = polls[0].keys() - {"positions", "gauges"}
+            whole = {name: sum(poll[name] for poll in polls) for name in counters}
+            return make_window(
+                whole.pop("drafts"),
+                whole.pop("draft_tokens"),
+                whole.pop("accepted_tokens"),
+                positions=[sum(poll["positions"][0] for poll in polls)] * 4,
+                length=300.0,
+                seconds=300.0,
+                gauges=(4.0, 0.0, 0.0),
+                increments=polls,
+                **whole,
+            )
+
+        costs = curve((1, 0.3), (8, 0.3))
+        (steady,) = banded(window(100), costs)
+        (varying,) = banded(window(180, 20, 180, 20), costs)
+        assert steady.present_speedup == pytest.approx(varying.present_speedup)
+        assert steady.verdict is Verdict.HARMFUL
+        assert varying.verdict is Verdict.POOR
+
+    def test_a_gain_within_the_tolerance_is_no_improvement(self, window):
+        costs = curve((1, 0.12), (16, 0.12), (64, 0.9))
+        first, *_ = banded(window, costs, present=BatchSchedule((1,), (3,)))
+        assert (first.tokens, first.present_tokens) == (4, 3)
+        assert 0.97 < first.present_speedup / first.speedup < 1
+        assert not first.is_improvable
 
 
 class TestTimeShare:

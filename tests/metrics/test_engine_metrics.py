@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from spec_decode_exporter.analysis.load_bands import LoadBand
+from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.labels import RESERVED_LABELS
 from spec_decode_exporter.config.schema import Group
@@ -201,6 +203,28 @@ def test_no_label_value_has_a_space(busy):
 def test_every_quantile_is_one_of_the_table(busy):
     found = {one.labels["quantile"] for one in samples_of(busy) if "quantile" in one.labels}
     assert found == {quantile.label for quantile in QUANTILES}
+
+
+class TestLoadShares:
+    """Shares of the time at loads; always 20 requests run."""
+
+    @staticmethod
+    def shares(busy, *bands):
+        setting = replace(busy.evaluation.setting, bands=bands)
+        samples = samples_of(replace(busy, evaluation=replace(busy.evaluation, setting=setting)))
+        names = ("spec_decode_harmful_load_ratio", "spec_decode_improvable_load_ratio")
+        return [[sample.value for sample in samples if sample.name == name] for name in names]
+
+    def test_they_count_the_bands_that_the_load_is_in(self, busy):
+        below = LoadBand(1, 19, 4, 2.0, 0.0, 4, 2.0, Verdict.OPTIMAL, is_improvable=False)
+        above = LoadBand(20, 64, 0, 1.0, 0.0, 4, 0.5, Verdict.HARMFUL, is_improvable=False)
+        paused = LoadBand(20, 64, 4, 1.4, 0.0, 0, 1.0, None, is_improvable=True)
+        assert self.shares(busy, below, above) == [[1.0], [0.0]]
+        assert self.shares(busy, below, paused) == [[0.0], [1.0]]
+        assert self.shares(busy, replace(above, first=1, last=19)) == [[0.0], [0.0]]
+
+    def test_without_bands_they_are_absent(self, busy):
+        assert self.shares(busy) == [[], []]
 
 
 class TestCountersAreNeverAbsent:

@@ -120,8 +120,8 @@ class TestLastDrafts:
         evaluator.evaluate(case()._replace(windows=(ended,)), 1000.0)
         assert evaluator.evaluator.last_drafts is None
 
-    def test_need_a_verdict(self, case, evaluator):
-        evaluator.evaluate(case(drafts=0), 1000.0)
+    def test_need_a_whole_window_with_a_verdict(self, case, evaluator):
+        evaluator.evaluate(case(seconds=60), 1000.0)
         assert evaluator.evaluator.last_drafts is None
 
     def test_are_not_kept_for_a_schedule_that_always_drafts(self, case, evaluator_at):
