@@ -147,9 +147,10 @@ dashboards-pictures: $(READY) ## draw the dashboards from a real Prometheus: nee
 	$(BIN)/pip install --quiet --disable-pip-version-check --group page
 	$(BIN)/python -m grafana.render
 
-page-pictures: $(READY) ## take the pictures of the page: needs Chromium and fonts-inter, and a minute
+page-pictures: $(READY) ## take the pictures of the page and of a history: needs Chromium and fonts-inter, and some minutes
 	$(BIN)/pip install --quiet --disable-pip-version-check --group page
 	$(BIN)/python -m tests.e2e.page_pictures
+	$(BIN)/python -m tests.e2e.history_picture
 
 clean: ## remove build results
 	rm -rf $(VENV) .e2e build/docs-site .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .fuzz

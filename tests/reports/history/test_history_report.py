@@ -192,6 +192,19 @@ def test_the_status_is_that_of_the_worst_engine(history, status):
     assert history_status(history) is status
 
 
+@pytest.mark.parametrize(
+    ("speedups", "advice"),
+    [
+        ({0: 1.0, 2: 1.6, 4: 1.5}, "2 draft tokens would have been best: +7 % to 4."),
+        ({0: 1.0, 2: 1.96, 4: 2.0}, "2 draft tokens would have been enough: 2.0 % slower than 4."),
+        ({0: 1.0, 2: 1.5, 4: 2.0}, "4 draft tokens, as it ran, would have been best."),
+        ({0: 1.0, 2: 0.8, 4: 0.9}, "No speculation would have been faster."),
+    ],
+)
+def test_the_advice_is_the_fewest_tokens_that_lose_little(speedups, advice):
+    assert advice in written("text", result(engine(at(SLOT, 0, tokens=4, speedups=speedups))))
+
+
 def test_the_best_tokens_by_load_are_in_every_format():
     history = with_setting(SETTING)
     for form in ("text", "markdown", "html"):

@@ -280,8 +280,11 @@ def _advice(slots: Sequence[SlotResult]) -> str:
         return "No speculation would have been faster."
     if found.best == tokens:
         return f"{numbers.plural(tokens, 'draft token')}, as it ran, would have been best."
-    gain = numbers.change(found.speedups[found.best] / found.speedups[tokens])
-    return f"{numbers.plural(found.best, 'draft token')} would have been best: {gain} to {tokens}."
+    best = numbers.plural(found.best, "draft token")
+    gained = found.speedups[found.best] / found.speedups[tokens]
+    if gained <= 1:
+        return f"{best} would have been enough: {numbers.percent(1 - gained)} slower than {tokens}."
+    return f"{best} would have been best: {numbers.change(gained)} to {tokens}."
 
 
 def _change(change: HistoryChange) -> Note:
