@@ -49,7 +49,7 @@ class TimeSpan:
 
     def labels(self) -> list[str]:
         """Return five labels at equal distances; they name the day, or the time of a short span."""
-        form = "%d %b" if self.end - self.begin > 2 * _DAY else "%d %b %H:%M"
+        form = "%d %b" if self.end - self.begin > 4 * _DAY else "%d %b %H:%M"
         times = (self.begin + (self.end - self.begin) * step / 4 for step in range(5))
         return [f"{datetime.fromtimestamp(time, UTC):{form}}" for time in times]
 
