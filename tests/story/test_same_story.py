@@ -24,6 +24,7 @@ phases:
 """
 CONFIG = """
 windows: [30s, 2m]
+metrics: {profile: full}
 cost: {draft_cost_ratio: 0.08}
 log: {summary_interval: 10s}
 """
