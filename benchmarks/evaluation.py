@@ -25,7 +25,6 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
 from spec_decode_exporter.figures.figure import ScalarFigure
 from spec_decode_exporter.figures.table import shown
-from spec_decode_exporter.monitor import engine_monitor as monitoring
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
@@ -133,9 +132,8 @@ class Engine:
 
     def __init__(self, positions: int, assumptions: Assumptions, *, is_idle: bool = False) -> None:
         """Fill the windows, and then let the server idle if ``is_idle``."""
-        monitoring.EVALUATED_EVERY = inf
         server = Server(positions)
-        self.monitor = EngineMonitor(WINDOWS, assumptions)
+        self.monitor = EngineMonitor(WINDOWS, assumptions, evaluated_every=inf)
         self._now = 0.0
         self._samples = server.samples()
         for _ in range(FILLING_POLLS):

@@ -19,7 +19,6 @@ from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.schema import Metrics
 from spec_decode_exporter.metrics.selection import selected_metrics
-from spec_decode_exporter.monitor import engine_monitor as watching
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
@@ -51,8 +50,9 @@ def sample(second: int, positions: int, *, histograms: bool) -> Sample:
 
 
 def polled(positions: int, longest: float, *, histograms: bool) -> EngineMonitor:
-    """Return a watch whose windows are full."""
-    watch = EngineMonitor((SHORT, longest), Assumptions(cost=CostSettings(draft_cost_ratio=0.07)))
+    """Return the monitor of an engine with full windows, which evaluates only when it is asked."""
+    assumptions = Assumptions(cost=CostSettings(draft_cost_ratio=0.07))
+    watch = EngineMonitor((SHORT, longest), assumptions, evaluated_every=inf)
     for second in range(2 * round(longest)):
         page = sample(second, positions, histograms=histograms and second % 10 == 0)
         watch.observe(page, float(second), WALL + second, 1.0, 10.0)
@@ -86,7 +86,6 @@ def microseconds(work: Callable[[], object], times: int) -> float:
 
 def cost_of_a_poll(positions: int, longest: float) -> float:
     """Return the microseconds of taking a sample with full windows, without an evaluation."""
-    watching.EVALUATED_EVERY = inf
     watch = polled(positions, longest, histograms=True)
     seconds = iter(range(2 * round(longest), 10**6))
     pages = iter(

@@ -18,6 +18,23 @@ def times_due(throttle, moments, early=0.0):
     return due
 
 
+def test_other_work_replaces_the_next_execution_if_that_is_near_and_moves_no_later_one():
+    throttle = Throttle(8.0)
+    throttle.done(100.0)
+    throttle.served(101.0)
+    assert throttle.is_due(108.0)
+    throttle.served(103.0)
+    assert not throttle.is_due(115.9)
+    assert throttle.is_due(116.0)
+
+
+def test_other_work_before_the_first_execution_is_that():
+    throttle = Throttle(8.0)
+    throttle.served(100.0)
+    assert not throttle.is_due(107.9)
+    assert throttle.is_due(108.0)
+
+
 def test_work_is_due_immediately_and_then_once_an_interval():
     assert times_due(Throttle(5.0), range(100, 121)) == [100, 105, 110, 115, 120]
 

@@ -325,15 +325,44 @@ class TestEvaluation:
                 watched.snapshot()
             assert all(not window.results for window in watched.watch.windows(watched.moment))
 
-    def test_emits_events_independently_of_readers(self, watched, good):
+    @pytest.fixture(name="noted")
+    def noted_fixture(self, watched):
+        """The moments of the evaluations whose changes became events."""
         changes, moments = watched.watch._notifier.changes, []
         watched.watch._notifier.changes = lambda evaluation, now, *more: (
             moments.append(now) or changes(evaluation, now, *more)
         )
+        return moments
+
+    def test_emits_events_without_readers(self, watched, good, noted):
         for n in range(12):
             watched.poll(good(n))
-            watched.snapshot()
-        assert moments == [6.0, 11.0], "the empty window after the first poll has no events"
+        assert noted == [6.0, 11.0], "the empty window after the first poll has no events"
+
+    def test_for_a_reader_counts_as_one_in_time(self, watched, good, evaluated, noted):
+        for n in range(16):
+            watched.poll(good(n))
+            if n + 1 in (3, 8):
+                watched.snapshot()
+                watched.snapshot()
+        assert evaluated == [1.0, 3.0, 8.0, 16.0], "6 and 11 are near a reading"
+        assert noted == [3.0, 8.0, 16.0]
+
+    def test_for_a_reader_before_an_outage_is_noted_before_the_outage(self, watched, good):
+        for n in range(4):
+            watched.poll(good(n))
+        watched.snapshot()
+        gone = watched.watch.gone_events(watched.moment + 100.0, is_bad=True)
+        assert [event.fields["state"] for event in gone] == [State.UNREACHABLE]
+        returned = watched.poll(good(5), after=400.0)
+        assert [event for event in returned if event.name == "state_changed"] == []
+
+    def test_is_rarer_from_the_next_one_on(self, watched, good, evaluated):
+        watched.poll(good(0))
+        watched.watch.evaluate_every(8.0)
+        for n in range(1, 20):
+            watched.poll(good(n))
+        assert evaluated == [1.0, 6.0, 14.0]
 
     def test_emits_events_of_another_state_and_another_number_of_draft_tokens(
         self, watched, good, make_sample

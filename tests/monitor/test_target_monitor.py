@@ -10,7 +10,8 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.capacity import Capacity
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.monitor.engine_monitor import EVALUATED_EVERY, EngineMonitor
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
+from spec_decode_exporter.monitor.evaluation_pace import SHORTEST, evaluation_interval
 from spec_decode_exporter.monitor.evaluator import Evaluator
 from spec_decode_exporter.monitor.event_budget import BURST, EVERY
 from spec_decode_exporter.monitor.event_log import EventLog
@@ -699,9 +700,19 @@ async def test_engines_of_one_poll_are_evaluated_at_different_moments(watch, clo
     await polls(watch, clock, 26)
     each = Counts(evaluated)
     assert each[min(each)] == 20  # at the first poll, all of them
-    later = [each[moment] for moment in sorted(each) if moment > min(each) + EVALUATED_EVERY]
-    assert sum(later) == 20 * 20 / EVALUATED_EVERY
+    later = [each[moment] for moment in sorted(each) if moment > min(each) + SHORTEST]
+    assert sum(later) == 20 * 20 / SHORTEST
     assert max(later) < 15
+
+
+async def test_engines_of_a_large_fleet_are_evaluated_less_often(clock, server, monkeypatch):
+    intervals = []
+    monkeypatch.setattr(EngineMonitor, "evaluate_every", lambda _, seconds: intervals.append(seconds))
+    capacity = Capacity(2000)
+    capacity.places("the others", 499)
+    watch = TargetMonitor(target(), config(), clock, RememberedEngines(), capacity=capacity)
+    await polls(watch, clock, 1)
+    assert set(intervals) == {evaluation_interval(500)}
 
 
 def test_targets_of_one_moment_are_asked_for_histograms_at_different_moments(clock, monkeypatch):

@@ -67,7 +67,7 @@ class FleetSnapshots:
             list(self._experiments.findings()),
             last_event,
             requests,
-            next(self._numbers),
+            number=next(self._numbers),
         )
 
     def labels(self) -> list[str]:

@@ -113,6 +113,11 @@ class Capacity:
         self._limit = limit
         self._granted = None
 
+    @property
+    def demanded(self) -> int:
+        """The number of places that all targets demand, the limit at most."""
+        return min(self._demanded, self._limit)
+
     def places(self, target: Hashable, demand: int, least: int = 1) -> int:
         """Register the demand of ``target``; return the number of places that it may take.
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from math import inf, isfinite
+from typing import Final
+
+_NEAR: Final = 0.75
+"""Share of an interval: with readers every three quarters of one, nothing else is executed."""
 
 
 class Throttle:
@@ -13,7 +17,8 @@ class Throttle:
 
     def __init__(self, interval: float, phase: float = 0.0) -> None:
         """Be due every ``interval`` seconds; the second time earlier by ``phase`` (0 to 1) intervals."""
-        self._interval = interval
+        self.interval = interval
+        """Seconds; a change counts from the next ``done`` on."""
         self._phase = phase
         self.reset()
 
@@ -25,6 +30,16 @@ class Throttle:
         """Return whether the work is due at ``now`` (monotonic), or within ``early`` seconds."""
         return now >= self._due - early
 
+    def served(self, now: float) -> None:
+        """Omit the next execution if it is near: the work was just done at ``now``, for another reason.
+
+        The later ones keep their moments, so that they stay spread over an interval.
+        """
+        if not isfinite(self._due):
+            self.done(now)
+        elif self._due < now + _NEAR * self.interval:
+            self._due += self.interval
+
     def done(self, now: float) -> None:
         """Start the next interval at ``now``."""
-        self._due = now + self._interval * (1 if isfinite(self._due) else 1 - self._phase)
+        self._due = now + self.interval * (1 if isfinite(self._due) else 1 - self._phase)

@@ -28,6 +28,7 @@ from spec_decode_exporter.monitor.engine_events import (
     reset_events,
 )
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.monitor.evaluation_pace import SHORTEST
 from spec_decode_exporter.monitor.evaluator import Evaluator
 from spec_decode_exporter.monitor.learned_baseline import LearnedBaseline
 from spec_decode_exporter.monitor.learned_state import LearnedState
@@ -38,9 +39,6 @@ from spec_decode_exporter.scrape.page.sample import Sample
 from spec_decode_exporter.window.engine_history import EngineHistory
 from spec_decode_exporter.window.increments import Increment
 from spec_decode_exporter.window.ledger import Window
-
-EVALUATED_EVERY = 5.0
-"""Seconds between evaluations without a reader."""
 
 
 class EngineMonitor:
@@ -57,7 +55,7 @@ class EngineMonitor:
         baseline: LearnedBaseline | None = None,
         types: TypeTotals = no_types,
         *,
-        evaluated_every: float = EVALUATED_EVERY,
+        evaluated_every: float = SHORTEST,
     ) -> None:
         """Monitor an engine.
 
@@ -67,7 +65,7 @@ class EngineMonitor:
             phase: Position of its evaluations in every ``evaluated_every`` seconds, 0 to 1.
             baseline: Baseline of its model on its target, shared with the model's other engines.
             types: Returns the sums of its requests by type since the exporter's start.
-            evaluated_every: Seconds between evaluations without a reader.
+            evaluated_every: Seconds between evaluations: see ``evaluate_every``.
         """
         self._assumptions = assumptions or Assumptions()
         self.history = EngineHistory(windows[-1])
@@ -82,6 +80,8 @@ class EngineMonitor:
         self._snapshots: dict[bool, EngineSnapshot] = {}
         """Snapshots of the newest poll, by whether the engine is gone."""
         self._throttle = Throttle(evaluated_every, phase)
+        self._noted_at = -inf
+        """Moment of the last evaluation whose changes were noted (monotonic)."""
         self._notifier = EngineChangeNotifier()
         self._errors = AnalysisErrors()
         self._learned = LearnedState(self._assumptions, baseline, types)
@@ -109,11 +109,15 @@ class EngineMonitor:
         self.history.configure_tokens(assumptions.speculation.tokens or 0)
         self._invalidate()
 
+    def evaluate_every(self, seconds: float) -> None:
+        """Evaluate without a reader if there was no evaluation for ``seconds``."""
+        self._throttle.interval = seconds
+
     def observe(
         self, sample: Sample, moment: float, wall: float, interval: float, latency_interval: float
     ) -> list[Event]:
         """Take a poll's sample; intervals, in seconds, are those of polls and of polls with histograms."""
-        history = self.history
+        history, read = self.history, self._reader_events()
         step = history.observe(sample, moment, wall, interval)
         if sample.latencies is not None:
             history.observe_latencies(sample, moment, max(interval, latency_interval))
@@ -124,6 +128,7 @@ class EngineMonitor:
         changes = self._learn(step.increment, sample) if step.increment else ()
         self._note(changes, moment)
         return [
+            *read,
             *reset_events(step),
             *self._checks.observe(step.counts, self.history),
             *(drop_event(change, wall) for change in changes),
@@ -136,7 +141,9 @@ class EngineMonitor:
 
         The polls that show the engine again report its return.
         """
-        return self._notifier.gone(is_bad=is_bad) if self.history.is_gone(now) else []
+        if not self.history.is_gone(now):
+            return []
+        return [*self._reader_events(), *self._notifier.gone(is_bad=is_bad)]
 
     def evaluate(self) -> Evaluation:
         """Return the evaluation of the newest poll; compute it once per poll, in about half a millisecond.
@@ -329,16 +336,29 @@ class EngineMonitor:
         its = self.history
         return plain_state(self._present()[-1], speculates=its.speculates, undecided=its.is_undecided)
 
+    def _reader_events(self) -> list[Event]:
+        """Return the events of the last poll's evaluation if only a reader caused it, once."""
+        conclusion, moment = self._conclusion, self.history.last_seen
+        if conclusion is None or self._noted_at == moment:
+            return []
+        self._throttle.served(moment)
+        return self._noted(conclusion, moment)
+
     def _evaluate_in_time(self, moment: float) -> list[Event]:
         """Conclude every few seconds, independent of readers, and return the events."""
         if not self._throttle.is_due(moment):
             return []
         self._throttle.done(moment)
-        conclusion, history, events = self._concluded(), self.history, []
-        # An empty window, as after a start, would only report an idle engine.
-        if self._present()[-1].polls and not self._errors.failed("evaluation", moment):
-            events = self._notifier.changes(
-                conclusion, moment, history.tokens, history.window_resets, self.evaluate
-            )
+        conclusion = self._concluded()
+        events = self._noted(conclusion, moment)
         self._forget(conclusion)
         return events
+
+    def _noted(self, conclusion: Conclusion, moment: float) -> list[Event]:
+        """Note the evaluation of a poll, and return its events."""
+        self._noted_at = moment
+        # An empty window, as after a start, would only report an idle engine.
+        if not self._present()[-1].polls or self._errors.failed("evaluation", moment):
+            return []
+        tokens, resets = self.history.tokens, self.history.window_resets
+        return self._notifier.changes(conclusion, moment, tokens, resets, self.evaluate)

@@ -11,6 +11,7 @@ from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.admission import Admission
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
+from spec_decode_exporter.monitor.evaluation_pace import evaluation_interval
 from spec_decode_exporter.scrape.page.sample import EngineName, Sample
 
 EVICTED_AFTER = 3600.0
@@ -50,6 +51,7 @@ class TargetEngines:
 
     def __init__(self, target: Target, capacity: Capacity) -> None:
         """Take places from ``capacity``."""
+        self._capacity = capacity
         self.monitors: dict[EngineName, EngineMonitor] = {}
         self.not_monitored = 0
         """Engines of the newest page beyond the limit."""
@@ -66,6 +68,11 @@ class TargetEngines:
         """Use the name and the labels of ``target``."""
         self._target = target
         self._admission.label(list(self.target_labels.values()))
+
+    @property
+    def evaluation_interval(self) -> float:
+        """Seconds between two evaluations of an engine, by the engines of all targets."""
+        return evaluation_interval(self._capacity.demanded)
 
     def admitted(self, samples: Mapping[EngineName, Sample], tokens: int) -> Mapping[EngineName, Sample]:
         """Return the samples of the engines that have a place; ``tokens`` is K if known, else 0."""

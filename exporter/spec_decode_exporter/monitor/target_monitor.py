@@ -297,6 +297,7 @@ class TargetMonitor:
         engine = self._engines.monitors.get(name) or self._add(name, polled)
         engine.history.always_counts_drafts = polled.reading.front_end == "rust"
         engine.history.data_parallel = len(polled.reading.samples) > 1
+        engine.evaluate_every(self._engines.evaluation_interval)
         events = engine.observe(
             sample, polled.moment, polled.wall, polled.interval, self._config.poll.histogram_interval
         )
