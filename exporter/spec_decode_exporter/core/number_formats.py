@@ -54,6 +54,11 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def number_range(first: int, last: int) -> str:
+    """Write whole numbers from the first to the last: ``8 to 15``, or ``8``."""
+    return str(first) if first == last else f"{first} to {last}"
+
+
 def rate(per_second: float | None) -> str:
     """Write a rate per second with three digits: ``1,234``, ``12.3`` or ``0.25``."""
     return ABSENT if per_second is None else three_digits(per_second, 2)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from math import floor, log2
 from typing import Final, TypeVar
 
+from spec_decode_exporter.core.number_formats import number_range
 from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.history.slot_evaluation import Outcome, SlotResult
 
@@ -112,7 +113,7 @@ def by_load(slots: Iterable[SlotResult]) -> dict[int, list[SlotResult]]:
 def band_name(band: int) -> str:
     """Name a load band: ``8 to 15``."""
     first, last = 2**band, 2 ** (band + 1) - 1
-    return str(first) if first == last else f"{first} to {last}"
+    return number_range(first, last)
 
 
 def by_hour(slots: Iterable[SlotResult]) -> dict[int, list[SlotResult]]:

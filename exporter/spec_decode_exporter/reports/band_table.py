@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from spec_decode_exporter.core.number_formats import ABSENT, plain
+from spec_decode_exporter.core.number_formats import ABSENT, number_range, plain
 from spec_decode_exporter.reports.parts import FigureTable
 from spec_decode_exporter.views.models import LoadBandView
 
@@ -19,7 +19,7 @@ def band_table(bands: Sequence[LoadBandView]) -> FigureTable:
 
 def _row(band: LoadBandView) -> tuple[str, ...]:
     return (
-        str(band.first) if band.first == band.last else f"{band.first} to {band.last}",
+        number_range(band.first, band.last),
         str(band.present_tokens),
         plain(band.present_speedup_ratio),
         ABSENT if band.verdict is None else str(band.verdict),

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.web.page.markup import joined, name, tag
+from spec_decode_exporter.web.page.markup import joined, name, sentences, tag
 
 
 class Reading(HTMLParser):
@@ -28,6 +29,19 @@ class Reading(HTMLParser):
 def test_markup_stays_and_text_is_escaped():
     assert tag("p", "a < b ", tag("b", "&")) == "<p>a &lt; b <b>&amp;</b></p>"
     assert joined(("<", tag("i"))) == "&lt;<i></i>"
+
+
+@pytest.mark.parametrize(
+    ("plain", "html"),
+    [
+        ("run `a b`, then <c>", "run <code>a b</code>, then &lt;c&gt;"),
+        ("`<i>`", "<code>&lt;i&gt;</code>"),
+        ("a lone ` stays", "a lone ` stays"),
+        ("", ""),
+    ],
+)
+def test_code_in_sentences_is_shown_as_code(plain, html):
+    assert sentences(plain) == html
 
 
 def test_attributes_are_named_as_in_html():

@@ -55,9 +55,8 @@ def _missing(found: HistorySetting) -> str:
 
 
 def _row(band: LoadBand) -> tuple[str, ...]:
-    loads = str(band.first) if band.first == band.last else f"{band.first} to {band.last}"
     return (
-        loads,
+        numbers.number_range(band.first, band.last),
         str(band.present_tokens),
         numbers.plain(band.present_speedup),
         str(band.tokens),

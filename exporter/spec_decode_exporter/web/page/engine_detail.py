@@ -11,7 +11,7 @@ from spec_decode_exporter.views.trace import Trace
 from spec_decode_exporter.web.page.charts import bar, line_chart
 from spec_decode_exporter.web.page.event_list import engine_events, marks
 from spec_decode_exporter.web.page.figure_table import figures
-from spec_decode_exporter.web.page.markup import Markup, joined, name, tag
+from spec_decode_exporter.web.page.markup import Markup, joined, name, sentences, tag
 from spec_decode_exporter.web.page.page_data import PageData, ShownEngine
 from spec_decode_exporter.web.page.page_numbers import Format, number, percent, times, whole
 from spec_decode_exporter.web.page.request_comparison import request_comparison
@@ -37,7 +37,7 @@ def detail(engine: ShownEngine, page: PageData) -> Markup:
 
 def _headline(view: EngineView) -> Markup:
     statement = tag("p", verdict_sign(view.verdict), tag("span", view.verdict_text), class_="statement")
-    lines = [statement, tag("p", view.recommendation_text, class_="advice-text")]
+    lines = [statement, tag("p", sentences(view.recommendation_text), class_="advice-text")]
     if view.baseline is not None:
         lines.append(tag("p", "Baseline: ", view.baseline.name, ".", class_="note"))
     return tag("div", *lines, class_=f"headline {view.verdict}")
@@ -49,7 +49,7 @@ def _findings(findings: Iterable[FindingView]) -> Iterator[Markup]:
         tag(
             "li",
             tag("strong", "Warning: " if each.severity is Severity.WARNING else "Note: "),
-            each.text,
+            sentences(each.text),
             class_=str(each.severity),
             data_key=str(each.name),
         )

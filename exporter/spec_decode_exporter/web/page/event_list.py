@@ -11,7 +11,7 @@ from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.views.models import EventView
 from spec_decode_exporter.web.page.charts import ChartMark
-from spec_decode_exporter.web.page.markup import Markup, joined, name, tag, text
+from spec_decode_exporter.web.page.markup import Markup, joined, name, sentences, tag, text
 from spec_decode_exporter.web.page.page_numbers import DASH, moment
 from spec_decode_exporter.web.page.words import ACTIONS, STATES, VERDICTS
 from spec_decode_exporter.window.increments import Reset
@@ -200,7 +200,7 @@ def _listed(items: Iterable[Markup], href: str) -> Markup:
 
 def _item(row: _Row, now: float, subject: Markup | None = None) -> Markup:
     newest = row[-1]
-    parts = [moment(newest.time, now), tag("span", event_text(newest), class_="text")]
+    parts = [moment(newest.time, now), tag("span", sentences(event_text(newest)), class_="text")]
     if subject is not None:
         parts.append(tag("span", subject, class_="subject"))
     kind = f"{_kind(newest)}{' bad' if newest.bad else ''}"

@@ -45,6 +45,14 @@ def name(value: str) -> Markup:
     return tag("bdi", value)
 
 
+def sentences(value: str) -> Markup:
+    """Escape sentences; what is between two backticks is code."""
+    parts = value.split("`")
+    if len(parts) % 2 == 0:
+        return text(value)
+    return joined(tag("code", part) if place % 2 else part for place, part in enumerate(parts))
+
+
 def scrollable(table: Markup, label: str) -> Markup:
     """Return a table that scrolls sideways on a narrow screen, by keyboard too; ``label`` names it."""
     return tag("div", table, class_="scrolls", tabindex=0, role="group", aria_label=label)

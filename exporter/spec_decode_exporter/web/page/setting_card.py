@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from spec_decode_exporter.core.number_formats import number_range
 from spec_decode_exporter.views.models import LoadBandView, SettingView
-from spec_decode_exporter.web.page.markup import Markup, joined, scrollable, tag
+from spec_decode_exporter.web.page.markup import Markup, joined, scrollable, sentences, tag
 from spec_decode_exporter.web.page.page_numbers import NOTHING, number, times
 
 _HEADS = ("Running requests", "Draft tokens now", "Speed now", "Verdict", "Recommended", "Speed")
@@ -24,15 +25,16 @@ def setting_content(setting: SettingView, advice: str = "") -> Markup | None:
 
 def _parts(setting: SettingView, advice: str) -> Iterator[Markup]:
     if setting.text != advice:
-        yield tag("p", setting.text)
+        yield tag("p", sentences(setting.text))
     if setting.speculative_config:
         yield _flag(setting)
     if setting.bands:
         yield _table(setting.bands)
     for obstacle in setting.obstacles:
-        yield tag("p", tag("strong", "Warning: "), obstacle.text, class_="note", data_key=str(obstacle.name))
+        warning = joined((tag("strong", "Warning: "), sentences(obstacle.text)))
+        yield tag("p", warning, class_="note", data_key=str(obstacle.name))
     if setting.measure:
-        yield tag("p", setting.measure, class_="note")
+        yield tag("p", sentences(setting.measure), class_="note")
 
 
 def _flag(setting: SettingView) -> Markup:
@@ -59,7 +61,7 @@ def _table(bands: tuple[LoadBandView, ...]) -> Markup:
 
 
 def _row(band: LoadBandView) -> Markup:
-    loads = str(band.first) if band.first == band.last else f"{band.first} to {band.last}"
+    loads = number_range(band.first, band.last)
     cells = (
         str(band.present_tokens),
         number(band.present_speedup_ratio, times),
