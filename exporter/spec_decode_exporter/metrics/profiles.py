@@ -100,6 +100,8 @@ _STANDARD: Final = _MINIMAL | frozenset(
         "spec_decode_draft_length_tokens",
         "spec_decode_coverage_ratio",
         "spec_decode_effective_tokens_per_step",
+        "spec_decode_draft_acceptance_ratio_lower",
+        "spec_decode_draft_acceptance_ratio_upper",
         # rates
         "spec_decode_generation_tokens_per_second",
         # sums
@@ -116,9 +118,6 @@ _STANDARD: Final = _MINIMAL | frozenset(
         "spec_decode_kv_cache_usage_ratio",
         "spec_decode_prefix_cache_hit_ratio",
         "spec_decode_preemptions_per_second",
-        # acceptance
-        "spec_decode_draft_acceptance_ratio_lower",
-        "spec_decode_draft_acceptance_ratio_upper",
         # pay
         "spec_decode_draft_cost_ratio_lower",
         "spec_decode_draft_cost_ratio_upper",
@@ -165,6 +164,8 @@ LONGEST_WINDOW: Final = frozenset(
         "spec_decode_position_conditional_acceptance_ratio",
         "spec_decode_acceptance_decay_ratio",
         "spec_decode_draft_length_tokens",
+        "spec_decode_draft_acceptance_ratio_lower",
+        "spec_decode_draft_acceptance_ratio_upper",
         # sums
         "spec_decode_window_decode_seconds",
         # latency
@@ -174,9 +175,6 @@ LONGEST_WINDOW: Final = frozenset(
         "spec_decode_kv_cache_usage_ratio",
         "spec_decode_prefix_cache_hit_ratio",
         "spec_decode_preemptions_per_second",
-        # acceptance
-        "spec_decode_draft_acceptance_ratio_lower",
-        "spec_decode_draft_acceptance_ratio_upper",
         # pay
         "spec_decode_speedup_ceiling_ratio",
         "spec_decode_estimated_speedup_ratio_lower",
