@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from spec_decode_exporter.app.history_baselines import MAX_READING_SECONDS, READ_AGAIN_SECONDS
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.core.cooperative_yield import Pace
 from spec_decode_exporter.discovery.target import Target
@@ -21,6 +20,7 @@ from spec_decode_exporter.history.baseline_reader import (
     SCRAPES_SLICE,
     BaselineReader,
 )
+from spec_decode_exporter.history.history_baselines import MAX_READING_SECONDS, READ_AGAIN_SECONDS
 from spec_decode_exporter.history.page_rows import MAX_LAYOUTS, RowReader
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi
 from spec_decode_exporter.scrape.http.client import Client

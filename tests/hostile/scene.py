@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -31,6 +32,8 @@ MAX_HEALTHY = 0.5
 MAX_METRICS = 1.0
 """Seconds for /metrics."""
 STARTED_WITHIN = 60.0
+POLLED_WITHIN = 60.0
+"""Seconds within which the good targets get the polls that a caller waits for."""
 _PROBED_EVERY = 0.1
 _SCRAPED_EVERY = 1.0
 
@@ -69,6 +72,8 @@ class Measured:
     """Cost of an attack: maximum times in seconds, and maximum memory in bytes."""
 
     gap: float
+    polls: int
+    """Of the good target with the fewest."""
     healthy: float
     metrics: float
     resident: int
@@ -90,8 +95,8 @@ class Measured:
         return missed if self.answered else [*missed, "not answered"]
 
 
-def watched(attack: Attack, folder: Path, seconds: float) -> Measured:
-    """Run the exporter with the attack for some seconds; return the cost."""
+def watched(attack: Attack, folder: Path, seconds: float, polls: int = 0) -> Measured:
+    """Run the exporter with the attack for some seconds, and until each good target has its polls; return the cost."""
     spec = {f"good{number}": {"/metrics": {"files": ["good"]}} for number in range(GOOD_TARGETS)}
     with contextlib.ExitStack() as stack:
         good = stack.enter_context(_served(folder / "good", spec, {}))
@@ -109,13 +114,15 @@ def watched(attack: Attack, folder: Path, seconds: float) -> Measured:
         begin = time.monotonic()
         if attack.requests:
             stack.enter_context(_knocking(folder, attack, port))
-        probes = _probed(port, seconds, files)
+        asked = folder / "good" / "asked.txt"
+        probes = _probed(port, begin, seconds, files, lambda: _fewest_polls(asked, begin) >= polls)
         end = time.monotonic()
         resident = _most_resident(process.pid)
         assert process.poll() is None, "the exporter has ended"
     text = (folder / "exporter.log").read_text(errors="replace")
     return Measured(
-        gap=_longest_gap(folder / "good" / "asked.txt", begin, end),
+        gap=_longest_gap(asked, begin, end),
+        polls=_fewest_polls(asked, begin),
         resident=resident,
         lines=sum('"level": "warning"' in line or '"level": "error"' in line for line in text.splitlines()),
         **probes,
@@ -217,7 +224,9 @@ def _started(process: subprocess.Popen[bytes], port: int) -> None:
         time.sleep(0.05)
 
 
-def _probed(port: int, seconds: float, files: _Files) -> dict[str, Any]:
+def _probed(
+    port: int, begin: float, seconds: float, files: _Files, polled: Callable[[], bool]
+) -> dict[str, Any]:
     """Probe and scrape like the kubelet and Prometheus, in separate threads."""
     end = threading.Event()
     loops = [
@@ -226,8 +235,7 @@ def _probed(port: int, seconds: float, files: _Files) -> dict[str, Any]:
     ]
     for loop in loops:
         loop.start()
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while (now := time.monotonic()) < begin + seconds or (not polled() and now < begin + POLLED_WITHIN):
         time.sleep(1)
         files.write()
     end.set()
@@ -276,12 +284,23 @@ def _status(url: str) -> int:
 
 def _longest_gap(asked: Path, begin: float, end: float) -> float:
     """Return the longest time between two polls of any good target, from ``begin`` to ``end`` (monotonic)."""
-    moments: dict[str, list[float]] = {f"good{number}": [begin] for number in range(GOOD_TARGETS)}
+    moments = _polled_at(asked, begin, end).values()
+    return max(after - before for times in moments for before, after in pairwise([begin, *times, end]))
+
+
+def _fewest_polls(asked: Path, begin: float) -> int:
+    """Return the number of polls since ``begin`` of the good target with the fewest."""
+    return min(map(len, _polled_at(asked, begin, math.inf).values()))
+
+
+def _polled_at(asked: Path, begin: float, end: float) -> dict[str, list[float]]:
+    """Return the times of the polls of each good target, from ``begin`` to ``end`` (monotonic)."""
+    moments: dict[str, list[float]] = {f"good{number}": [] for number in range(GOOD_TARGETS)}
     for line in asked.read_text().splitlines():
         name, path, moment = line.split()
         if path == "/metrics" and begin <= float(moment) <= end:
             moments[name].append(float(moment))
-    return max(after - before for times in moments.values() for before, after in pairwise([*times, end]))
+    return moments
 
 
 def _most_resident(pid: int) -> int:
