@@ -26,6 +26,7 @@ from spec_decode_exporter.history.history_result import EngineHistoryResult
 from spec_decode_exporter.history.history_summary import best_tokens, mean_speedup
 from spec_decode_exporter.history.query_api import QueryApi
 from spec_decode_exporter.history.slot_evaluation import SlotResult
+from spec_decode_exporter.monitor.drops.slow_drop import INTERVAL_SECONDS
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.simulator.ground_truth import speedup
@@ -211,7 +212,7 @@ def _events(course: Course, engine: EngineHistoryResult) -> Iterator[Check]:
 
 
 def _drops(course: Course, found: Iterable[HistoryDrop], late: float) -> Iterator[Check]:
-    """Yield the sudden drop, and the others: a slow one may show the same time."""
+    """Yield the sudden drop, and the others: a slow one is dated to intervals of ten minutes."""
     begin, until = DROPPED * course.day, RECOVERED * course.day
     known = [(each, each.begin - START) for each in found]
     sudden = [(each, at) for each, at in known if each.kind == "sudden" and abs(at - begin) <= late]
@@ -219,7 +220,10 @@ def _drops(course: Course, found: Iterable[HistoryDrop], late: float) -> Iterato
     depth = 1 - _length(4, LOW) / _length(4, NORMAL)
     holds = len(sudden) == 1 and abs(sudden[0][0].depth - depth) <= 0.08
     yield Check("sudden drop", text, f"{begin:.0f} s, {depth:.2f}", holds)
-    others = [(each, at) for each, at in known if not begin - late <= at <= until + late]
+    early = {"slow": INTERVAL_SECONDS + late}
+    others = [
+        (each, at) for each, at in known if not begin - early.get(each.kind, late) <= at <= until + late
+    ]
     text = ", ".join(f"{each.kind} at {at:.0f} s, {each.depth:.2f}" for each, at in others) or "none"
     yield Check("drops at other times", text, "none", not others)
 

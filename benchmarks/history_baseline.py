@@ -17,9 +17,9 @@ from benchmarks.history import history_server
 from benchmarks.history_server import END
 from benchmarks.options import end, parsed, parser
 from benchmarks.table import table
-from spec_decode_exporter.app.history_baselines import open_client
 from spec_decode_exporter.config.schema import PrometheusSettings
 from spec_decode_exporter.history.baseline_reader import KEYS, MAX_VALUES, BaselineReader
+from spec_decode_exporter.history.history_baselines import open_client
 from spec_decode_exporter.history.query_api import QueryApi
 
 MAX_TURN = 0.1

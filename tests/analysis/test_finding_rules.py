@@ -470,6 +470,7 @@ class TestCosts:
     def test_ways_to_measure_are_listed_cheapest_first(self, found):
         text = found(**EDGES["unclear_cost"][0])["unclear_cost"].text
         ways = [
+            "baseline.prometheus",
             "wait until",
             "without speculation for ten minutes",
             "`vllm bench forward`",

@@ -102,6 +102,10 @@ def test_an_address_is_completed_and_freed_from_a_page(url, address):
         (["--format", "html"], "html needs --prometheus.url"),
         (["--prometheus.url", "p:9090", "localhost:8000"], "URL is of the present"),
         (["--prometheus.url", "p:9090", "--simulate", "steady"], "--simulate is of the present"),
+        (
+            ["--prometheus.url", "p:9090", "--baseline.prometheus.match", 'job="a"'],
+            "--baseline.prometheus.match is for servers that are observed now",
+        ),
     ],
 )
 def test_flags_of_the_past_and_of_the_present_exclude_each_other(flags, text):

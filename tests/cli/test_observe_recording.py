@@ -94,6 +94,10 @@ async def test_a_recording_is_served_page_by_page(recording, clock):
         (["--anonymise"], "--anonymise needs --record"),
         (["--replay", "x", "localhost:8000"], "URL something else"),
         (["--replay", "x", "--record", "y"], "--record something else"),
+        (
+            ["--replay", "x", "--baseline.prometheus.url", "http://p"],
+            "not for a recording",
+        ),
         (["--record", "x", "--prometheus.url", "p:9090"], "--prometheus.url polls none"),
     ],
 )

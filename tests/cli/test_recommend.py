@@ -79,6 +79,13 @@ def test_only_one_input_is_taken(words):
         handle(parse(["recommend", *words], {}))
 
 
+@pytest.mark.parametrize("source", ["--exporter", "--snapshot"])
+def test_what_others_evaluated_needs_no_baseline(source):
+    words = (source, "localhost:7732", "--baseline.prometheus.lookback", "1d")
+    with pytest.raises(UsageError, match="lookback is for servers that are observed now"):
+        handle(parse(["recommend", *words], {}))
+
+
 def test_an_exporter_is_named_by_its_address():
     assert EXPORTER.url("localhost:7732") == "http://localhost:7732/api/v1/snapshot"
     with pytest.raises(argparse.ArgumentTypeError, match=r"exporter\.basic-auth\.username"):

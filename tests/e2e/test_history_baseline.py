@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 
 import pytest
 import yaml
 
+from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.simulator.ground_truth import draft_cost_ratio, speedup
 from spec_decode_exporter.simulator.scenario import Scenario
 from tests.fixtures.simulated_history import StoredHistory
@@ -20,20 +22,31 @@ DRAFTING = 1200
 
 
 @pytest.fixture(scope="module")
-def exporter(start, e2e, prometheus_tools, tmp_path_factory):
-    """Start a server that drafts, a Prometheus with an hour of it before, and the exporter, for a minute."""
+def server(start, e2e, tmp_path_factory):
+    """Start a server that drafts."""
     scenario = tmp_path_factory.mktemp("scenario") / "server.yml"
     scenario.write_text(yaml.safe_dump(SERVER))
     server = start(e2e.Simulator, scenario)
     server.wait_for(server.url)
+    return server
+
+
+@pytest.fixture(scope="module")
+def history(start, e2e, server, prometheus_tools):
+    """Start a Prometheus with an hour of the server without speculation."""
     stored = StoredHistory(start=time.time() - HOUR - DRAFTING)
     instance = f"127.0.0.1:{server.port}"
     stored.simulate(Scenario.model_validate(PLAIN), HOUR, 15, job="vllm", instance=instance)
     stored.simulate(Scenario.model_validate(SERVER), HOUR, 15, job="other", instance="other:8000")
-    prometheus = start(e2e.PrometheusWithHistory, stored)
+    return start(e2e.PrometheusWithHistory, stored)
+
+
+@pytest.fixture(scope="module")
+def exporter(start, e2e, server, history):
+    """Start the exporter."""
     config = {
         "targets": [{"url": server.url, "name": "server", "speculative": {"method": "draft_model"}}],
-        "baseline": {"prometheus": {"url": f"{prometheus.url}/graph"}},
+        "baseline": {"prometheus": {"url": f"{history.url}/graph"}},
     }
     exporter = start(e2e.Exporter, json.dumps(config))
     exporter.wait_for(exporter.url)
@@ -76,3 +89,15 @@ def test_the_speed_up_contains_the_truth(engine):
 def test_requests_are_compared_with_the_same_period(engine):
     assert engine["baseline"]["time_to_first_token_seconds"] > 0
     assert engine["evaluated"]["end_to_end_speedup_ratio"]["basis"] == "baseline"
+
+
+def test_an_observation_of_a_minute_has_the_verdict(e2e, server, history):
+    flags = ("--baseline.prometheus.url", history.url, "--for", "60s", "--format", "json")
+    seen = subprocess.run(
+        [e2e.PROGRAM, "observe", server.url, *flags], capture_output=True, text=True, check=False
+    )
+    assert seen.returncode == ExitStatus.GOOD, seen.stderr
+    report = json.loads(seen.stdout)
+    (engine,) = report["engines"]
+    assert engine["cost"]["source"] == "baseline"
+    assert "baseline_read" in {event["type"] for event in report["events"]}

@@ -14,7 +14,6 @@ import structlog
 from prometheus_client import PLATFORM_COLLECTOR, PROCESS_COLLECTOR
 
 from spec_decode_exporter.app.fleet_snapshot import FleetSnapshots
-from spec_decode_exporter.app.history_baselines import HistoryBaselines
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.reload import ConfigReloader
 from spec_decode_exporter.config.active_yaml import active_yaml
@@ -27,6 +26,7 @@ from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.core.single_flight import SingleFlight
 from spec_decode_exporter.core.version import REVISION, __version__
 from spec_decode_exporter.discovery.discoverer import Discoverer
+from spec_decode_exporter.history.history_baselines import HistoryBaselines
 from spec_decode_exporter.metrics.library_writer import LibraryWriter
 from spec_decode_exporter.metrics.selection import selected_metrics
 from spec_decode_exporter.metrics.snapshot_writer import SnapshotWriter

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
@@ -14,6 +14,7 @@ from spec_decode_exporter.cli.embedded_simulation import simulated
 from spec_decode_exporter.cli.event_loop import DetachedThreadPool
 from spec_decode_exporter.cli.flag_values import duration
 from spec_decode_exporter.cli.observe_config import read_config
+from spec_decode_exporter.cli.setting_flags import OBSERVATION_FLAGS, SettingFlag
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core.number_formats import plural
@@ -33,10 +34,13 @@ def measurement_time(text: str) -> float:
 
 
 @asynccontextmanager
-async def configured_servers(arguments: argparse.Namespace, activity: str) -> AsyncIterator[Config]:
+async def configured_servers(
+    arguments: argparse.Namespace, activity: str, general: Sequence[SettingFlag] = OBSERVATION_FLAGS
+) -> AsyncIterator[Config]:
     """Yield the configuration of the servers, with the embedded simulation if ``arguments`` names one.
 
-    ``activity`` is what the command says that it does, for ``arguments.seconds``, on standard error.
+    ``activity`` is what the command says that it does, for ``arguments.seconds``, on standard error;
+    ``general`` are its flags of general keys.
 
     Raises:
         ConfigError: The arguments or the configuration file cannot be used.
@@ -46,7 +50,7 @@ async def configured_servers(arguments: argparse.Namespace, activity: str) -> As
         if arguments.simulate:
             embedded = await stack.enter_async_context(simulated(arguments.simulate))
             arguments.simulated = embedded.target
-        config = read_config(arguments, os.environ)
+        config = read_config(arguments, os.environ, general)
         servers, time = plural(len(config.targets), "server"), format_duration(arguments.seconds)
         print(f"{activity} {servers} for {time} …", file=sys.stderr, flush=True)  # noqa: T201
         yield config

@@ -30,6 +30,7 @@ from spec_decode_exporter.cli.observe_recording import (
 )
 from spec_decode_exporter.cli.observe_requests import REQUESTS, read_requests
 from spec_decode_exporter.cli.output import require_stdout
+from spec_decode_exporter.cli.setting_flags import BASELINE_FLAGS, add_setting_flags
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core.clock import SystemClock
@@ -115,6 +116,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     add_recording_flags(parser)
     REQUESTS.add_flags(flags)
     add_settings(flags)
+    add_setting_flags(flags, BASELINE_FLAGS)
 
 
 def handle(arguments: argparse.Namespace) -> int:
@@ -191,7 +193,7 @@ async def _poll(observation: Observation, seconds: float, progress: FinalReport)
     stop_on_signals(stop)
     showing = asyncio.ensure_future(_show(observation, progress, stop))
     try:
-        await observation.poll(_ended(seconds, stop))
+        await observation.poll(_ended(seconds, stop), stopped=stop.is_set)
     finally:
         showing.cancel()
 

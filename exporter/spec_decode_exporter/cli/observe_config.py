@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from spec_decode_exporter.cli.flags import ENVIRONMENT_PREFIX, Flags
 from spec_decode_exporter.cli.setting_flags import (
-    GENERAL_FLAGS,
+    OBSERVATION_FLAGS,
     TARGET_FLAGS,
     SettingFlag,
     add_server_flags,
@@ -57,8 +57,12 @@ def add_settings(flags: Flags) -> None:
     flags.switch("--tls-config.insecure-skip-verify", "trust any certificate")
 
 
-def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Config:
-    """Load the configuration of an observation.
+def read_config(
+    arguments: argparse.Namespace,
+    environ: Mapping[str, str],
+    general: Sequence[SettingFlag] = OBSERVATION_FLAGS,
+) -> Config:
+    """Load the configuration of an observation; ``general`` are the command's flags of general keys.
 
     Raises:
         ConfigError: It has mistakes.
@@ -66,7 +70,7 @@ def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Co
     """
     path = Path(arguments.config_file) if arguments.config_file else None
     targets = _targets(arguments, environ)
-    values = overrides(arguments, GENERAL_FLAGS)
+    values = overrides(arguments, general)
     _check_interval(arguments)
     config = observed_config(targets, arguments.seconds, path=path, environ=environ, overrides=values)
     if not config.targets:

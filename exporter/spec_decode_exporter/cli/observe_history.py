@@ -17,6 +17,7 @@ from spec_decode_exporter.analysis.speculation import resolve
 from spec_decode_exporter.cli.event_loop import stop_on_signals
 from spec_decode_exporter.cli.flags import Flags
 from spec_decode_exporter.cli.observe_config import read_config
+from spec_decode_exporter.cli.setting_flags import reject_baseline
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.units import format_duration, parse_duration
 from spec_decode_exporter.config.url import api_address
@@ -75,10 +76,15 @@ def check_history_flags(arguments: argparse.Namespace) -> None:
         if arguments.format == "html":
             raise UsageError("--format html needs --prometheus.url: it is the format of a history")
         return
-    others = {"URL": arguments.urls, "--simulate": arguments.simulate, "--requests": arguments.requests}
+    others = {
+        "URL": arguments.urls,
+        "--simulate": arguments.simulate,
+        "--requests": arguments.requests,
+    }
     for name, value in others.items():
         if value:
             raise UsageError(f"--prometheus.url reports the past, and {name} is of the present: use one")
+    reject_baseline(arguments, "a history, which has its own")
 
 
 async def observe_history(arguments: argparse.Namespace, environ: Mapping[str, str], clock: Clock) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from spec_decode_exporter.cli.observe_config import read_config
+from spec_decode_exporter.cli.setting_flags import reject_baseline
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.discovery.target import static_targets
 from spec_decode_exporter.history.anonymiser import Anonymiser
@@ -55,6 +56,7 @@ def check_recording_flags(arguments: argparse.Namespace) -> None:
     for name, value in others.items():
         if value:
             raise UsageError(f"--replay reports a recording, and {name} something else: use one")
+    reject_baseline(arguments, "a recording")
 
 
 def recorder_of(arguments: argparse.Namespace) -> Recorder | None:

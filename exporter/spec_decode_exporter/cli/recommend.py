@@ -22,6 +22,7 @@ from spec_decode_exporter.cli.flags import Flags
 from spec_decode_exporter.cli.measurement import configured_servers, measurement_time
 from spec_decode_exporter.cli.observe_config import add_settings
 from spec_decode_exporter.cli.output import require_stdout, write_stdout
+from spec_decode_exporter.cli.setting_flags import BASELINE_FLAGS, add_setting_flags, reject_baseline
 from spec_decode_exporter.core.bounded_file import read_bounded
 from spec_decode_exporter.core.bounded_json import TooManyValuesError, check_values
 from spec_decode_exporter.core.clock import SystemClock
@@ -89,6 +90,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     flags = Flags(parser, environ)
     EXPORTER.add_flags(flags)
     add_settings(flags)
+    add_setting_flags(flags, BASELINE_FLAGS)
 
 
 def handle(arguments: argparse.Namespace) -> int:
@@ -142,6 +144,8 @@ def _view(arguments: argparse.Namespace) -> SnapshotView:
     servers = [*arguments.urls, *filter(None, (arguments.simulate, arguments.config_file))]
     if sum(map(bool, (servers, arguments.exporter, arguments.snapshot))) > 1:
         raise UsageError("give servers, --exporter or --snapshot: one of the three")
+    if arguments.snapshot or arguments.exporter:
+        reject_baseline(arguments, "an exporter or a file")
     if arguments.snapshot:
         return read_snapshot(arguments.snapshot)
     if arguments.exporter:

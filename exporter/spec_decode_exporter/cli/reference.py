@@ -14,6 +14,7 @@ from spec_decode_exporter.cli.flags import Flags
 from spec_decode_exporter.cli.measurement import configured_servers, measurement_time
 from spec_decode_exporter.cli.observe_config import add_settings
 from spec_decode_exporter.cli.output import write_stdout
+from spec_decode_exporter.cli.setting_flags import GENERAL_FLAGS
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.user_errors import UsageError
@@ -127,7 +128,7 @@ def _measure(arguments: argparse.Namespace) -> ReferenceDocument:
 
 
 async def _measured(arguments: argparse.Namespace, clock: Clock) -> ReferenceDocument:
-    async with configured_servers(arguments, "measuring") as config:
+    async with configured_servers(arguments, "measuring", GENERAL_FLAGS) as config:
         return await take(config, arguments.seconds, clock)
 
 

@@ -18,7 +18,12 @@ from spec_decode_exporter.cli.embedded_simulation import EmbeddedServer, simulat
 from spec_decode_exporter.cli.event_loop import DetachedThreadPool, run_loop
 from spec_decode_exporter.cli.flags import Flags
 from spec_decode_exporter.cli.run_config import read_config
-from spec_decode_exporter.cli.setting_flags import RUN_FLAGS, add_server_flags, add_setting_flags
+from spec_decode_exporter.cli.setting_flags import (
+    BASELINE_FLAGS,
+    RUN_FLAGS,
+    add_server_flags,
+    add_setting_flags,
+)
 from spec_decode_exporter.cli.simulated_past import PAST_SECONDS, PastClock, live_through
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.background_tasks import Background
@@ -44,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     flags.switch("--config.auto-reload", "reload the configuration when its file changes")
     flags.several("--target", "URL", "a metrics page to poll, without a configuration; repeatable")
     add_server_flags(flags)
-    add_setting_flags(flags, RUN_FLAGS)
+    add_setting_flags(flags, (*BASELINE_FLAGS, *RUN_FLAGS))
     _add_web_flags(flags)
     flags.one("--simulate", "SCENARIO", "monitor an embedded simulated vLLM instead of real servers")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from spec_decode_exporter.app.load_config import load_config
 from spec_decode_exporter.cli.setting_flags import (
+    BASELINE_FLAGS,
     GENERAL_FLAGS,
     RUN_FLAGS,
     TARGET_FLAGS,
@@ -27,7 +28,7 @@ def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Co
         ConfigError: It has mistakes.
         UsageError: Targets come from more than one of a file, flags and the simulator.
     """
-    values = overrides(arguments, (*GENERAL_FLAGS, *RUN_FLAGS))
+    values = overrides(arguments, (*GENERAL_FLAGS, *BASELINE_FLAGS, *RUN_FLAGS))
     targets = _targets(arguments)
     if targets:
         values["targets"] = targets

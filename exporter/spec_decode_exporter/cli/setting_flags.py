@@ -1,4 +1,4 @@
-"""Flags that set a key of the configuration: one table, shared by ``run``, ``observe`` and ``reference``."""
+"""Flags that set a key of the configuration: one table, shared by the commands."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ TARGET_FLAGS: Final = (
 )
 """Flags of every command that polls servers, for each server that is not from a file."""
 
-RUN_FLAGS: Final = (
+BASELINE_FLAGS: Final = (
     SettingFlag(
         "--baseline.prometheus.url",
         "URL",
@@ -101,6 +101,13 @@ RUN_FLAGS: Final = (
         "time to search there for a period without speculation (default 14d)",
         "baseline.prometheus.lookback",
     ),
+)
+"""Flags of ``run``, ``observe`` and ``recommend``."""
+
+OBSERVATION_FLAGS: Final = (*GENERAL_FLAGS, *BASELINE_FLAGS)
+"""Flags of ``observe`` and ``recommend`` that set a general key."""
+
+RUN_FLAGS: Final = (
     SettingFlag(
         "--state.file", "FILE", "file of the state that survives a restart", "state.file", is_path=True
     ),
@@ -148,6 +155,22 @@ def overrides(arguments: argparse.Namespace, table: Sequence[SettingFlag]) -> di
     """Return the values of the flags that are set, by key."""
     values = {flag.key: getattr(arguments, flag.destination) for flag in table}
     return {key: value for key, value in values.items() if value is not None}
+
+
+def reject_baseline(arguments: argparse.Namespace, instead: str) -> None:
+    """Reject the flags of a baseline, unless an environment variable set them.
+
+    Args:
+        arguments: Arguments of a command with these flags.
+        instead: What the command reports without them.
+
+    Raises:
+        UsageError: One is set.
+    """
+    for flag in BASELINE_FLAGS:
+        value = getattr(arguments, flag.destination)
+        if value is not None and not isinstance(value, FromVariable):
+            raise UsageError(f"{flag.name} is for servers that are observed now, and not for {instead}")
 
 
 def sections(arguments: argparse.Namespace, table: Sequence[SettingFlag]) -> dict[str, dict[str, Any]]:

@@ -49,6 +49,6 @@ class BaselineSettings(Section):
     """
 
     prometheus: PrometheusSettings = Field(
-        description="The history, which is read at the start and once a day. The newest period without "
-        "drafts counts, from the history or learned."
+        description="The history. The exporter reads it at its start and once a day. The newest period "
+        "without drafts counts, from the history or learned."
     )

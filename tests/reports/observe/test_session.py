@@ -3,10 +3,12 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
 import spec_decode_exporter
+from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.finding import FindingName
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
@@ -23,11 +25,20 @@ from spec_decode_exporter.reports.terminal import TerminalStyle
 from spec_decode_exporter.reports.terminal_report import text_report
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.simulator.ground_truth import target_settings
+from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.scenario_library import load_scenario
 from spec_decode_exporter.views.models import SnapshotView
 from spec_decode_exporter.window.increments import Reset
 from tests.conftest import FakeClock, settle
 from tests.fixtures.simulated import Network, Server
+from tests.fixtures.simulated_history import StoredHistory
+
+PLAIN = Scenario.model_validate(
+    {"speculation": {"tokens": 0, "method": "draft_model"}, "load": {"concurrency": 8}}
+)
+DRAFTING = Scenario.model_validate(
+    {"speculation": {"tokens": 4, "method": "draft_model"}, "load": {"concurrency": 8}}
+)
 
 
 class HastyClock(FakeClock):
@@ -186,6 +197,65 @@ async def test_an_idle_server_gets_no_advice(network, clock):
         Verdict.INSUFFICIENT,
         Action.COLLECT,
     )
+
+
+class SilentHistory:
+    """A Prometheus that never answers."""
+
+    async def get(self, *_, **__):
+        await asyncio.Event().wait()
+
+    async def close(self):
+        pass
+
+
+@pytest.fixture
+def with_history(network, clock, monkeypatch):
+    """Observe a server whose cost only a history knows, for a minute."""
+
+    async def run(history, url="http://p:9090", **polling):
+        network.servers["a:1"] = Server(clock, DRAFTING, running=60)
+        connected = partial(module.HistoryBaselines, connect=lambda _: history)
+        monkeypatch.setattr(module, "HistoryBaselines", connected)
+        overrides = {"baseline.prometheus.url": url, "baseline.prometheus.lookback": "1h"}
+        observation = Observation(observed_config(["http://a:1"], 60, overrides=overrides), clock)
+        await finished(clock, 60, observation.poll(clock.sleep_until(clock.monotonic() + 60), **polling))
+        return observation.observed()
+
+    return run
+
+
+async def test_a_history_gives_the_cost_that_the_verdict_needs(with_history, clock):
+    stored = StoredHistory(start=clock.wall() - 1800)
+    stored.simulate(PLAIN, 1780, 15, job="vllm", instance="a:1")
+    seen = await with_history(stored)
+    assert "baseline_read" in {event.type for event in seen.events}
+    evaluation = only(seen).evaluation
+    assert evaluation.cost.source is CostSource.BASELINE
+    assert evaluation.verdict in {Verdict.OPTIMAL, Verdict.HEALTHY}
+
+
+async def test_a_history_that_does_not_answer_delays_the_report_for_a_while_only(with_history, monkeypatch):
+    monkeypatch.setattr(module, "BASELINE_SECONDS", 0.0)
+    events = (await with_history(SilentHistory(), "http://p:9090?key=x")).events
+    (event,) = [each for each in events if each.type == "baseline_not_read"]
+    assert event.target == "a:1"
+    assert "no more time" in event.fields["reason"]
+    assert "key=x" not in event.fields["source"]
+
+
+async def test_an_observation_that_was_stopped_does_not_wait_for_a_history(with_history):
+    seen = await with_history(SilentHistory(), stopped=lambda: True)
+    assert "baseline_not_read" in {event.type for event in seen.events}
+
+
+async def test_the_time_of_a_result_is_that_of_its_last_poll(network, clock):
+    network.servers["a:1"] = Server(clock, "steady", running=60)
+    observation = Observation(observed_config([described("steady")], 30), clock)
+    await finished(clock, 30, observation.poll(clock.sleep_until(clock.monotonic() + 30)))
+    ended = clock.wall()
+    await clock.advance(50)
+    assert observation.observed().time == pytest.approx(ended, abs=0.1)
 
 
 async def test_short_runs_are_polled_more_often():

@@ -7,9 +7,10 @@ that the evaluation covers all of it and nothing before it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -21,6 +22,7 @@ from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.target import Target, static_targets
+from spec_decode_exporter.history.history_baselines import HistoryBaselines
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
@@ -32,6 +34,9 @@ from spec_decode_exporter.views.engine_view import engine_view
 from spec_decode_exporter.views.event_view import event_view
 from spec_decode_exporter.views.models import EventView, ObservationView, TargetView
 from spec_decode_exporter.views.target_view import target_view
+
+BASELINE_SECONDS: Final = 60.0
+"""Seconds that an observation waits after its end for a baseline that is still being read."""
 
 LabelledSnapshots = tuple[tuple[Mapping[str, str], EngineSnapshot], ...]
 """Labels and snapshot of each engine."""
@@ -79,6 +84,8 @@ class Observation:
         clock: Clock,
         targets: Sequence[Target] | None = None,
         received: Received | None = None,
+        *,
+        reads_baselines: bool = True,
     ) -> None:
         """Prepare to ``poll``.
 
@@ -87,31 +94,42 @@ class Observation:
             clock: Clock.
             targets: Targets; by default the static ones of ``config``.
             received: Takes each page, to record it.
+            reads_baselines: Read the baselines of the configuration, which verdicts need.
         """
         self._clock = clock
         self._max_window = config.windows[-1]
         self._events = EventLog(run_name(clock.wall()))
         self._errors = errors = InternalErrors(clock.monotonic)
-        shared = config, clock, RememberedEngines(), self._events
+        remembered = RememberedEngines()
+        shared = config, clock, remembered, self._events
         self._monitors = [
             TargetMonitor(target, *shared, spread=False, errors=errors, received=received)
             for target in (static_targets(config) if targets is None else targets)
         ]
+        with_baselines = self._monitors if reads_baselines else ()
+        self._baselines = HistoryBaselines(
+            with_baselines, lambda: config, remembered.baselines, clock, errors=errors
+        )
         self._began = clock.monotonic()
         self._ended: float | None = self._began
 
-    async def poll(self, end: Awaitable[object]) -> None:
-        """Poll every server until ``end`` is done, and once more to complete the window."""
+    async def poll(self, end: Awaitable[object], *, stopped: Callable[[], bool] = lambda: False) -> None:
+        """Poll every server until ``end`` is done, and once more to complete the window.
+
+        Configured baselines are read at the same time. They are waited for after the end, unless the
+        observation was ``stopped`` before its time.
+        """
         self._began = self._clock.monotonic()
         self._ended = None
-        polling = [asyncio.ensure_future(_poll_on(monitor)) for monitor in self._monitors]
-        try:
-            await end
-        finally:
-            self._ended = self._clock.monotonic()
-            await cancel(polling)
-        # An unreachable server would delay the end by its timeout.
-        await asyncio.gather(*(monitor.poll() for monitor in self._monitors if monitor.status().up))
+        async with self._reading_baselines(stopped):
+            polling = [asyncio.ensure_future(_poll_on(monitor)) for monitor in self._monitors]
+            try:
+                await end
+            finally:
+                self._ended = self._clock.monotonic()
+                await cancel(polling)
+            # An unreachable server would delay the end by its timeout.
+            await asyncio.gather(*(monitor.poll() for monitor in self._monitors if monitor.status().up))
 
     def replay(self, polls: Iterable[tuple[str, Polled, ServedSpeculation | None]]) -> None:
         """Take recorded polls in place of ``poll``; the clock must follow them."""
@@ -125,10 +143,11 @@ class Observation:
 
     def observed(self) -> ObservedFleet:
         """Return the result up to now, or up to the end."""
-        now = self._clock.monotonic() if self._ended is None else self._ended
+        present = self._clock.monotonic()
+        now = present if self._ended is None else self._ended
         seconds = self._length(now)
         return ObservedFleet(
-            self._clock.wall(),
+            self._clock.wall() - (present - now),
             seconds,
             tuple(engine for monitor in self._monitors for engine in monitor.snapshots_over(seconds, now)),
             tuple(self._errors.each("report", self._monitors, lambda monitor: monitor.item, _target_view)),
@@ -140,6 +159,17 @@ class Observation:
         """Close every connection."""
         for monitor in self._monitors:
             await monitor.close()
+
+    @asynccontextmanager
+    async def _reading_baselines(self, stopped: Callable[[], bool]) -> AsyncIterator[None]:
+        """Read the baselines of all targets beside the polls; wait a while for those that take longer."""
+        reading = asyncio.ensure_future(self._baselines.read_due())
+        try:
+            yield
+            await asyncio.wait([reading], timeout=0.0 if stopped() else BASELINE_SECONDS)
+            self._baselines.give_up()
+        finally:
+            await cancel([reading])
 
     def _length(self, now: float) -> float:
         """Return the window's length: as planned, or the whole seconds of an observation that ended early."""

@@ -37,7 +37,7 @@ async def take(config: Config, seconds: float, clock: Clock) -> ReferenceDocumen
     Raises:
         NotMeasuredError: A target cannot be measured: without it, the model's figures would differ.
     """
-    observation = Observation(config, clock)
+    observation = Observation(config, clock, reads_baselines=False)
     try:
         await observation.poll(_wait(observation, seconds, clock))
         observed = observation.observed()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from typing import Final
 
 from spec_decode_exporter.config.schema import Config, PrometheusSettings
+from spec_decode_exporter.config.url import without_query
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.internal_errors import InternalErrors
@@ -18,7 +20,6 @@ from spec_decode_exporter.history.baseline_match import server_of
 from spec_decode_exporter.history.baseline_reader import KEYS, MAX_BODY, MAX_VALUES, BaselineReader
 from spec_decode_exporter.history.history_targets import HistoryTarget
 from spec_decode_exporter.history.query_api import Getter, HistoryError, QueryApi
-from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.learned_baseline import LearnedBaseline
 from spec_decode_exporter.monitor.persistence.remembered_baselines import RememberedBaselines
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
@@ -47,8 +48,10 @@ class _Plan:
     """Next reading of a target's history."""
 
     settings: PrometheusSettings
-    moment: float
-    """Monotonic."""
+    moment: float = -inf
+    """Monotonic; a new target is read at once."""
+    has_ended: bool = False
+    """True if the last reading succeeded, or the reason for its failure was noted."""
     failures: OnceUntilRecovered = field(default_factory=OnceUntilRecovered)
 
 
@@ -57,7 +60,7 @@ class HistoryBaselines:
 
     def __init__(
         self,
-        fleet: Fleet,
+        monitors: Iterable[TargetMonitor],
         config: Callable[[], Config],
         remembered: RememberedBaselines,
         clock: Clock,
@@ -68,14 +71,14 @@ class HistoryBaselines:
         """Prepare to ``run``.
 
         Args:
-            fleet: Monitored targets.
+            monitors: Monitored targets; those of each moment.
             config: Returns the configuration in force.
             remembered: Takes the baselines.
             clock: Clock.
             errors: Isolates internal errors.
             connect: Returns a client for queries.
         """
-        self._fleet = fleet
+        self._monitors = monitors
         self._config = config
         self._remembered = remembered
         self._clock = clock
@@ -100,12 +103,27 @@ class HistoryBaselines:
             if due:
                 read = partial(self._read, settings, due, is_only_target=len(monitors) == 1)
                 await self._errors.attempt_async("baselines", read, {"source": settings.url})
+                self._note_open(settings, due, "an internal error, which the log has")
+
+    def give_up(self) -> None:
+        """Note each target whose reading has not ended, because there is no more time for it."""
+        for settings, monitors in self._users().items():
+            self._note_open(settings, monitors, "there was no more time for it; shorten `lookback`")
+
+    def _note_open(
+        self, settings: PrometheusSettings, monitors: Iterable[TargetMonitor], reason: str
+    ) -> None:
+        """Note the targets whose reading has not ended, and why."""
+        for monitor in monitors:
+            plan = self._plan(monitor, settings)
+            if not plan.has_ended:
+                _note_failure(monitor, plan, without_query(settings.url), HistoryError(reason))
 
     def _users(self) -> Mapping[PrometheusSettings, Sequence[TargetMonitor]]:
         """Return the targets by their history."""
         general = self._config().baseline
         users: defaultdict[PrometheusSettings, list[TargetMonitor]] = defaultdict(list)
-        for monitor in self._fleet:
+        for monitor in self._monitors:
             baseline = monitor.target.baseline or general
             if baseline is not None:
                 users[baseline.prometheus].append(monitor)
@@ -114,7 +132,7 @@ class HistoryBaselines:
     def _plan(self, monitor: TargetMonitor, settings: PrometheusSettings) -> _Plan:
         plan = self._plans.get(monitor.target.key)
         if plan is None or plan.settings != settings:
-            plan = self._plans[monitor.target.key] = _Plan(settings, self._clock.monotonic())
+            plan = self._plans[monitor.target.key] = _Plan(settings)
         return plan
 
     async def _read(
@@ -123,7 +141,7 @@ class HistoryBaselines:
         """Read the servers of one history, and the baseline of each target."""
         plans = [(monitor, self._plan(monitor, settings)) for monitor in monitors]
         for _, plan in plans:
-            plan.moment = self._clock.monotonic() + TRY_AGAIN_SECONDS
+            plan.moment, plan.has_ended = self._clock.monotonic() + TRY_AGAIN_SECONDS, False
         client = self._connect(settings)
         api = QueryApi(settings.url, client, remedies=KEYS, max_values=MAX_VALUES)
         try:
@@ -156,6 +174,7 @@ class HistoryBaselines:
         except HistoryError as error:
             _note_failure(monitor, plan, reader.name, error)
         else:
+            plan.has_ended = True
             plan.failures.recovered()
             plan.moment = self._clock.monotonic() + READ_AGAIN_SECONDS
             self._adopt(monitor, found, reader.name)
@@ -169,6 +188,7 @@ class HistoryBaselines:
 
 
 def _note_failure(monitor: TargetMonitor, plan: _Plan, source: str, error: HistoryError) -> None:
+    plan.has_ended = True
     reason = str(error).removeprefix(f"{source}: ").removeprefix(f"{source} ")
     if plan.failures.failed(reason):
         monitor.record_event(Event("baseline_not_read", {"source": source, "reason": reason}, is_bad=True))

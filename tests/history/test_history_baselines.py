@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from asyncio import Event
+from itertools import count
+
 import pytest
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.app.history_baselines import (
-    CHECK_SECONDS,
-    READ_AGAIN_SECONDS,
-    TRY_AGAIN_SECONDS,
-    HistoryBaselines,
-)
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.background_tasks import cancel, spawn
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.discovery.target import static_targets
 from spec_decode_exporter.history import baseline_reader
+from spec_decode_exporter.history.history_baselines import (
+    CHECK_SECONDS,
+    READ_AGAIN_SECONDS,
+    TRY_AGAIN_SECONDS,
+    HistoryBaselines,
+)
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.persistence.remembered_baselines import BaselineKey
@@ -111,6 +114,17 @@ async def test_the_cost_of_a_server_that_always_drafts_comes_from_its_history(ex
     assert low <= 4 * exact <= high
 
 
+async def test_a_new_target_is_read_at_once_though_time_passes_meanwhile(exporter, clock, monkeypatch):
+    moments = count(clock.monotonic(), 0.001)
+    monkeypatch.setattr(clock, "monotonic", lambda: next(moments))
+    one = exporter("a")
+    await settle(1)
+    one.fleet.follow(static_targets(one.config))
+    await settle(20)
+    await one.baselines.read_due()
+    assert one.baseline("a").end
+
+
 async def test_a_target_without_a_history_asks_nothing(exporter, stored):
     await exporter("a", baseline=None).follow(60.0)
     assert not stored.queries
@@ -165,11 +179,31 @@ async def test_each_target_gets_the_baseline_of_its_own_server(exporter, stored)
 
 
 async def test_a_reading_that_takes_too_long_ends(exporter, monkeypatch):
-    monkeypatch.setattr("spec_decode_exporter.app.history_baselines.MAX_READING_SECONDS", 0.0)
+    monkeypatch.setattr("spec_decode_exporter.history.history_baselines.MAX_READING_SECONDS", 0.0)
     one = exporter("a")
     with capture_logs() as logs:
         await one.follow(60.0)
     assert any("shorten `lookback`" in log.get("reason", "") for log in logs)
+
+
+async def test_targets_whose_reading_has_not_begun_are_noted_too(exporter, stored, monkeypatch):
+    async def never(*_):
+        await Event().wait()
+
+    own = {"prometheus": {"url": "http://other:9090"}}
+    targets = [{"url": f"http://{name}:1/metrics", "name": name} for name in "ab"]
+    one = exporter(targets=[targets[0], {**targets[1], "baseline": own}])
+    monkeypatch.setattr(stored, "get", never)
+    with capture_logs() as logs:
+        await one.follow(20.0)
+        one.baselines.give_up()
+        one.baselines.give_up()
+    notes = [log for log in logs if log["event"] == "baseline_not_read"]
+    assert {(note["target"], note["source"]) for note in notes} == {
+        ("a", "http://prometheus:9090"),
+        ("b", "http://other:9090"),
+    }
+    assert len(notes) == 2
 
 
 async def test_an_internal_error_stops_no_poll(exporter, monkeypatch):
@@ -178,6 +212,8 @@ async def test_an_internal_error_stops_no_poll(exporter, monkeypatch):
     with capture_logs() as logs:
         await one.follow(60.0)
     assert [log["part"] for log in logs if log["event"] == "internal_error"] == ["baselines"]
+    (note,) = [log for log in logs if log["event"] == "baseline_not_read"]
+    assert note["reason"] == "an internal error, which the log has"
     ((_, snapshot),) = one.fleet.engines()
     assert snapshot.totals.counters[0] > 100
 
