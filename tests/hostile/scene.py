@@ -79,8 +79,16 @@ class Measured:
     resident: int
     lines: int
     """Lines of the log at the level warning or above."""
-    answered: bool
-    """True if every probe and scrape was answered with status 200."""
+    healthy_failures: int
+    """Probes that were not answered with status 200."""
+    scrapes: int
+    """Scrapes that were answered with status 200."""
+    scrape_failures: int
+
+    @property
+    def answered(self) -> bool:
+        """True if every probe and scrape was answered with status 200."""
+        return not self.healthy_failures and not self.scrape_failures
 
     def misses(self, share: float = 1.0) -> list[str]:
         """Return the names of missed goals; ``share`` scales the time limits for a busy machine."""
@@ -245,7 +253,9 @@ def _probed(
     return {
         "healthy": healthy.longest,
         "metrics": metrics.longest,
-        "answered": not healthy.failures and not metrics.failures,
+        "healthy_failures": healthy.failures,
+        "scrapes": metrics.answers,
+        "scrape_failures": metrics.failures,
     }
 
 
@@ -258,17 +268,25 @@ class _Loop(threading.Thread):
         self._every = every
         self._end = end
         self.longest = 0.0
+        self.answers = 0
+        """With status 200."""
         self.failures = 0
 
     def run(self) -> None:
         while not self._end.is_set():
             begin = time.monotonic()
-            try:
-                self.failures += _status(self._url) != 200
-            except OSError:
+            if self._is_answered():
+                self.answers += 1
+            else:
                 self.failures += 1
             self.longest = max(self.longest, time.monotonic() - begin)
             self._end.wait(self._every)
+
+    def _is_answered(self) -> bool:
+        try:
+            return _status(self._url) == 200
+        except OSError:
+            return False
 
 
 def _status(url: str) -> int:

@@ -7,6 +7,7 @@ from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.views.history import Histories
 from spec_decode_exporter.web.state import AppState
+from tests.conftest import FakeClock
 
 
 class Gauges:
@@ -31,8 +32,7 @@ def plain_state(series=1, **overrides):
     """Make the AppState of an exporter without targets, with one gauge of ``series`` series."""
     defaults = {
         "version": "1.2.3",
-        "now": lambda: 1_790_000_000.0,
-        "monotonic": lambda: 1_000.0,
+        "clock": FakeClock(),
         "snapshot": no_engines,
         "writers": [Gauges(series)],
         "labels": lambda: ["target", "model_name", "engine"],

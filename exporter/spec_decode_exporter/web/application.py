@@ -19,7 +19,8 @@ from spec_decode_exporter.web.api.request_ingest import MAX_BODIES, MAX_BODIES_P
 from spec_decode_exporter.web.api.request_ingest import PATH as INGEST_PATH
 from spec_decode_exporter.web.api.routes import ENDPOINTS
 from spec_decode_exporter.web.documentation.served_pages import DOCUMENTS, ROOT, documentation, to_index
-from spec_decode_exporter.web.metrics_page import METRICS, SharedPage, metrics
+from spec_decode_exporter.web.early_pages import EarlyPages
+from spec_decode_exporter.web.metrics_page import EARLY, METRICS, SharedPage, metrics
 from spec_decode_exporter.web.page import handlers as page
 from spec_decode_exporter.web.security.guard import Guard
 from spec_decode_exporter.web.security.hosts import host_guard
@@ -75,18 +76,25 @@ def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
     app[STATE] = state
     app[METRICS] = SharedPage(Exposition(state.writers))
     app[READERS] = Readers()
+    scrape_scheduler = FairScheduler()
+    app[EARLY] = EarlyPages(state.clock, scrape_scheduler)
+    app.on_cleanup.append(_close_early_pages)
 
     async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
         response.headers.update({**DEFAULT_HEADERS, **(guard.headers if guard else {})})
 
     app.on_response_prepare.append(add_headers)
-    _add_routes(app, state.telemetry_path)
+    _add_routes(app, state.telemetry_path, scrape_scheduler)
     return app
 
 
-def _add_routes(app: web.Application, telemetry_path: str) -> None:
+async def _close_early_pages(app: web.Application) -> None:
+    await app[EARLY].close()
+
+
+def _add_routes(app: web.Application, telemetry_path: str, scrape_scheduler: FairScheduler) -> None:
     large_scheduler = FairScheduler(share=LARGE_SHARE)
-    scrapes = ConcurrencyLimit(MAX_SCRAPES, MAX_SCRAPES_PER_CLIENT)
+    scrapes = ConcurrencyLimit(MAX_SCRAPES, MAX_SCRAPES_PER_CLIENT, scrape_scheduler)
     large = ConcurrencyLimit(scheduler=large_scheduler)
     bodies = ConcurrencyLimit(MAX_BODIES, MAX_BODIES_PER_CLIENT, large_scheduler)
     for path, methods, handler in (*_ROUTES, (telemetry_path, _GET, metrics)):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from weakref import ref
 
@@ -19,6 +20,8 @@ from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.single_flight import SHARED_SECONDS
 from spec_decode_exporter.metrics.exposition import Exposition, same_page
 from spec_decode_exporter.metrics.negotiation import choose_format, choose_gzip
+from spec_decode_exporter.web.early_pages import EarlyPages
+from spec_decode_exporter.web.server.client_address import client_address
 from spec_decode_exporter.web.server.streaming import SEND_SECONDS
 from spec_decode_exporter.web.state import STATE
 
@@ -128,16 +131,24 @@ class SharedPage:
 
 
 METRICS: Final = web.AppKey("metrics", SharedPage)
+EARLY: Final = web.AppKey("early", EarlyPages)
 
 
 async def metrics(request: web.Request) -> web.StreamResponse:
     """Serve the metrics in the format and the encoding that the client prefers."""
     format_ = choose_format(_header(request, hdrs.ACCEPT))
     gzip = choose_gzip(_header(request, hdrs.ACCEPT_ENCODING))
-    # Not kept in a variable: a client that reads slowly would keep the snapshot in memory.
-    rendering = await request.app[METRICS].rendering(await request.app[STATE].snapshot(), format_, gzip=gzip)
+    render, begin = partial(_rendering, request.app, format_, gzip=gzip), request.app[STATE].clock.monotonic()
+    rendering = await render()
+    request.app[EARLY].scraped(client_address(request.transport), begin, render)
     headers = {"Content-Type": format_.content_type, "Vary": "Accept, Accept-Encoding"}
     return await _send(request, rendering, {**headers, "Content-Encoding": "gzip"} if gzip else headers)
+
+
+async def _rendering(app: web.Application, format_: Format, *, gzip: bool) -> Rendering:
+    """Return the page of the newest snapshot."""
+    # Not kept in a variable: a client that reads slowly would keep the snapshot in memory.
+    return await app[METRICS].rendering(await app[STATE].snapshot(), format_, gzip=gzip)
 
 
 def _header(request: web.Request, name: str) -> str:

@@ -13,6 +13,7 @@ from spec_decode_exporter.web.security.hosts import EVERY_HOST, AllowedHosts
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from spec_decode_exporter.core.clock import Clock
     from spec_decode_exporter.metrics.page_writer import PageWriter
     from spec_decode_exporter.monitor.event_log import EventLog
     from spec_decode_exporter.monitor.request_receiver import RequestReceiver
@@ -26,10 +27,7 @@ class AppState:
     """Data sources of all handlers. The callables run at each request and must return quickly."""
 
     version: str
-    now: Callable[[], float]
-    """Return the Unix time."""
-    monotonic: Callable[[], float]
-    """Return the monotonic time of the windows."""
+    clock: Clock
     snapshot: Callable[[], Awaitable[Snapshot]]
     """Take a snapshot of every engine, experiment and request, at most once a second."""
     writers: Sequence[PageWriter]

@@ -96,7 +96,6 @@ def sources(engines, events):
         return Snapshot([(own, watch.snapshot(moment)) for own, watch in engines], last_event=events.last)
 
     return {
-        "now": lambda: NOW,
         "labels": lambda: ["target", "model_name", "engine", "zone"],
         "windows": lambda: ["30s", "5m"],
         "snapshot": taken,

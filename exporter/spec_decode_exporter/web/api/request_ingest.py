@@ -69,7 +69,7 @@ async def requests(request: web.Request, query: RequestsQuery) -> web.StreamResp
         name: errors.each("requests", filter(query.selects, views), lambda _: NO_ITEM, encoded)
         for name, views in lists(findings, errors).items()
     }
-    return await respond(request, pieces({"time": state.now(), **head(findings)}, selected))
+    return await respond(request, pieces({"time": state.clock.wall(), **head(findings)}, selected))
 
 
 def count_rejected(handler: Handler) -> Handler:

@@ -41,7 +41,7 @@ async def snapshot(request: web.Request, query: SnapshotQuery) -> web.StreamResp
     state = request.app[STATE]
     check_windows(query.window, state.windows())
     _check_labels(query, state.labels(), group_by=query.group_by)
-    taken, now = await state.snapshot(), state.now()
+    taken, now = await state.snapshot(), state.clock.wall()
     engines = [
         (labels, engine)
         for labels, engine in taken.engines
@@ -95,7 +95,7 @@ async def targets(request: web.Request, _query: ApiQuery) -> web.StreamResponse:
     """Serve every target."""
     state = request.app[STATE]
     views = state.errors.each("targets", state.targets(), lambda target: {"target": target.target}, encoded)
-    return await respond(request, pieces({"time": state.now()}, {"targets": views}))
+    return await respond(request, pieces({"time": state.clock.wall()}, {"targets": views}))
 
 
 async def history(request: web.Request, query: HistoryQuery) -> web.StreamResponse:
@@ -113,7 +113,9 @@ async def history(request: web.Request, query: HistoryQuery) -> web.StreamRespon
         lambda engine: engine[0],
         lambda engine: encoded(history_view(*engine, histories.offset, step)),
     )
-    return await respond(request, pieces({"time": state.now(), "step_seconds": step}, {"engines": views}))
+    return await respond(
+        request, pieces({"time": state.clock.wall(), "step_seconds": step}, {"engines": views})
+    )
 
 
 async def events(request: web.Request, query: EventsQuery) -> web.StreamResponse:

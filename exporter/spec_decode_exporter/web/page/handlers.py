@@ -72,9 +72,9 @@ async def _content(request: web.Request) -> Markup:
 
 def page_data(state: AppState, snapshot: Snapshot) -> PageData:
     """Return the content of the page at this moment."""
-    now = state.monotonic()
+    now = state.clock.monotonic()
     return PageData(
-        state.now(),
+        state.clock.wall(),
         (shown_engine(*engine, now, state.errors) for engine in snapshot.engines),
         state.targets(),
         [event_view(event) for event in state.events.since().events],
