@@ -6,6 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from spec_decode_exporter.core.single_flight import SingleFlight
 from spec_decode_exporter.metrics.exposition import Exposition
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.monitor.snapshot import Snapshot
@@ -105,6 +106,46 @@ async def test_a_rendering_expires(monkeypatch, until):
     shared = SharedPage(Counted())
     await shared.rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)
     await until(lambda: not shared.alive)
+
+
+async def test_a_page_that_is_kept_is_served_until_a_newer_one(client_of):
+    exposition = Counted()
+    client = await client_of(exposition, [1, 2, 3])
+    await client.get("/metrics")
+    shared = client.app[METRICS]
+    shared.keep(Format.TEXT_0_0_4, gzip=False, seconds=60.0)
+    await client.get("/metrics")
+    assert len(exposition.rendered) == 1
+    await client.get("/metrics", headers={"Accept-Encoding": "gzip"})
+    assert len(exposition.rendered) == 2
+    await shared.rendering(Snapshot(number=3), Format.TEXT_0_0_4, gzip=False)
+    assert shared.kept(Format.TEXT_0_0_4, gzip=False) is None
+
+
+async def test_a_page_is_kept_for_its_time(until):
+    shared = SharedPage(Counted())
+    await shared.rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)
+    shared.keep(Format.TEXT_0_0_4, gzip=False, seconds=0.0)
+    await until(lambda: not shared.alive)
+    assert shared.kept(Format.TEXT_0_0_4, gzip=False) is None
+
+
+async def test_a_regular_scrape_of_a_slow_page_finds_it_rendered(clock, aiohttp_client, make_state):
+    exposition = Counted()
+
+    async def taken():
+        clock.now += 1.0
+        return Snapshot(number=int(clock.now))
+
+    app = create_app(make_state(snapshot=SingleFlight(taken, clock.monotonic), clock=clock))
+    app[METRICS] = SharedPage(exposition)
+    client = await aiohttp_client(app)
+    for scrape in range(5):
+        await clock.advance(1_000.0 + 15.0 * scrape - clock.now)
+        begin = clock.now
+        assert (await client.get("/metrics")).status == 200
+        assert clock.now - begin == (1.0 if scrape < 3 else 0.0)
+    assert len(exposition.rendered) == 5
 
 
 async def test_a_failed_rendering_is_repeated_for_the_next_request():

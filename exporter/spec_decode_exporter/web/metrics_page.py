@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Final
 from weakref import ref
 
@@ -74,17 +73,27 @@ class _Variant:
         self.snapshot = 0
         """Number of the snapshot that it shows."""
         self.lock = asyncio.Lock()
+        self.is_kept = False
+        """True if requests get the rendering although there may be a newer snapshot."""
         self._expiry: asyncio.TimerHandle | None = None
 
     def share(self, rendering: Rendering, snapshot: int) -> None:
         """Share a rendering for ``SHARED_SECONDS``."""
-        self.rendering, self.snapshot = rendering, snapshot
+        self.rendering, self.snapshot, self.is_kept = rendering, snapshot, False
+        self._expire_after(SHARED_SECONDS)
+
+    def keep(self, seconds: float) -> None:
+        """Serve the present rendering for ``seconds``, or until a newer one."""
+        self.is_kept = True
+        self._expire_after(seconds)
+
+    def _expire_after(self, seconds: float) -> None:
         if self._expiry is not None:
             self._expiry.cancel()
-        self._expiry = asyncio.get_running_loop().call_later(SHARED_SECONDS, self._expire)
+        self._expiry = asyncio.get_running_loop().call_later(seconds, self._expire)
 
     def _expire(self) -> None:
-        self.rendering = self._expiry = None
+        self.rendering, self.is_kept, self._expiry = None, False, None
 
 
 class SharedPage:
@@ -102,9 +111,18 @@ class SharedPage:
         """Renderings that are shared or read, the oldest first."""
         return [rendering for reference in self._renderings if (rendering := reference()) is not None]
 
+    def kept(self, format_: Format, *, gzip: bool) -> Rendering | None:
+        """Return the page that was rendered early for a scrape that is due; None without one."""
+        variant = self._variant(format_, gzip=gzip)
+        return variant.rendering if variant.is_kept else None
+
+    def keep(self, format_: Format, *, gzip: bool, seconds: float) -> None:
+        """Serve the newest rendering for ``seconds``, or until a newer one."""
+        self._variant(format_, gzip=gzip).keep(seconds)
+
     async def rendering(self, snapshot: Snapshot, format_: Format, *, gzip: bool) -> Rendering:
         """Return the page of the snapshot, or of a newer one."""
-        variant = self._variants.setdefault((same_page(format_), gzip), _Variant())
+        variant = self._variant(format_, gzip=gzip)
         async with variant.lock:
             # A request that waited for the lock gets the newer snapshot that was rendered.
             if variant.rendering is None or variant.snapshot < snapshot.number:
@@ -116,6 +134,9 @@ class SharedPage:
                 variant.share(rendering, snapshot.number)
             assert variant.rendering is not None  # noqa: S101  it is rendered above if it was absent
             return variant.rendering
+
+    def _variant(self, format_: Format, *, gzip: bool) -> _Variant:
+        return self._variants.setdefault((same_page(format_), gzip), _Variant())
 
     def _plain(self, snapshot: int, format_: Format) -> Rendering | None:
         """Return the same page without compression, if it was rendered."""
@@ -134,21 +155,35 @@ METRICS: Final = web.AppKey("metrics", SharedPage)
 EARLY: Final = web.AppKey("early", EarlyPages)
 
 
+@dataclass(frozen=True, slots=True)
+class _ScrapedPage:
+    """The page in the format and encoding of a scrape."""
+
+    app: web.Application
+    format_: Format
+    gzip: bool
+
+    async def render(self) -> Rendering:
+        """Render the page of the newest snapshot, or share it with other requests."""
+        # Not kept in a variable: a client that reads slowly would keep the snapshot in memory.
+        return await self.app[METRICS].rendering(
+            await self.app[STATE].snapshot(), self.format_, gzip=self.gzip
+        )
+
+    def keep(self, seconds: float) -> None:
+        """Serve the last rendering for ``seconds``."""
+        self.app[METRICS].keep(self.format_, gzip=self.gzip, seconds=seconds)
+
+
 async def metrics(request: web.Request) -> web.StreamResponse:
     """Serve the metrics in the format and the encoding that the client prefers."""
     format_ = choose_format(_header(request, hdrs.ACCEPT))
     gzip = choose_gzip(_header(request, hdrs.ACCEPT_ENCODING))
-    render, begin = partial(_rendering, request.app, format_, gzip=gzip), request.app[STATE].clock.monotonic()
-    rendering = await render()
-    request.app[EARLY].scraped(client_address(request.transport), begin, render)
+    page, begin = _ScrapedPage(request.app, format_, gzip), request.app[STATE].clock.monotonic()
+    rendering = request.app[METRICS].kept(format_, gzip=gzip) or await page.render()
+    request.app[EARLY].scraped(client_address(request.transport), begin, page)
     headers = {"Content-Type": format_.content_type, "Vary": "Accept, Accept-Encoding"}
     return await _send(request, rendering, {**headers, "Content-Encoding": "gzip"} if gzip else headers)
-
-
-async def _rendering(app: web.Application, format_: Format, *, gzip: bool) -> Rendering:
-    """Return the page of the newest snapshot."""
-    # Not kept in a variable: a client that reads slowly would keep the snapshot in memory.
-    return await app[METRICS].rendering(await app[STATE].snapshot(), format_, gzip=gzip)
 
 
 def _header(request: web.Request, name: str) -> str:
