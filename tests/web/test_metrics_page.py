@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 from contextlib import ExitStack
+from itertools import count
 
 import pytest
 
@@ -13,8 +14,10 @@ from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.web import metrics_page as module
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.metrics_page import METRICS, SharedPage
+from tests.conftest import FakeClock
 from tests.web.conftest import Gauges
 
+IDENTITY = {"Accept-Encoding": "identity"}
 OPENMETRICS = {"Accept": "application/openmetrics-text;version=1.0.0"}
 
 
@@ -50,7 +53,7 @@ def client_of(aiohttp_client, make_state):
             return Snapshot(number=remaining.pop(0) if len(remaining) > 1 else remaining[0])
 
         app = create_app(make_state(snapshot=taken))
-        app[METRICS] = SharedPage(exposition)
+        app[METRICS] = SharedPage(exposition, FakeClock())
         return await aiohttp_client(app, auto_decompress=False, skip_auto_headers=["Accept-Encoding"])
 
     return make
@@ -75,7 +78,7 @@ async def test_a_new_snapshot_is_rendered_again(client_of):
 async def test_a_request_that_waits_gets_the_newer_snapshot():
     """Requests that wait for successive renderings must share the newest one."""
     exposition = Counted()
-    shared = SharedPage(exposition)
+    shared = SharedPage(exposition, FakeClock())
     for number in (1, 2, 1, 2, 1):
         await shared.rendering(Snapshot(number=number), Format.TEXT_0_0_4, gzip=False)
     assert len(exposition.rendered) == 2
@@ -103,49 +106,78 @@ async def test_formats_share_a_rendering_only_if_their_bytes_are_equal(client_of
 
 async def test_a_rendering_expires(monkeypatch, until):
     monkeypatch.setattr(module, "SHARED_SECONDS", 0)
-    shared = SharedPage(Counted())
+    shared = SharedPage(Counted(), FakeClock())
     await shared.rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)
     await until(lambda: not shared.alive)
 
 
-async def test_a_page_that_is_kept_is_served_until_a_newer_one(client_of):
-    exposition = Counted()
-    client = await client_of(exposition, [1, 2, 3])
-    await client.get("/metrics")
-    shared = client.app[METRICS]
-    shared.keep(Format.TEXT_0_0_4, gzip=False, seconds=60.0)
-    await client.get("/metrics")
-    assert len(exposition.rendered) == 1
-    await client.get("/metrics", headers={"Accept-Encoding": "gzip"})
-    assert len(exposition.rendered) == 2
-    await shared.rendering(Snapshot(number=3), Format.TEXT_0_0_4, gzip=False)
-    assert shared.kept(Format.TEXT_0_0_4, gzip=False) is None
-
-
-async def test_a_page_is_kept_for_its_time(until):
-    shared = SharedPage(Counted())
-    await shared.rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)
-    shared.keep(Format.TEXT_0_0_4, gzip=False, seconds=0.0)
-    await until(lambda: not shared.alive)
-    assert shared.kept(Format.TEXT_0_0_4, gzip=False) is None
-
-
-async def test_a_regular_scrape_of_a_slow_page_finds_it_rendered(clock, aiohttp_client, make_state):
-    exposition = Counted()
+async def test_a_kept_page_is_served_until_its_time_is_over(clock, aiohttp_client, make_state):
+    exposition, numbers = Counted(), count(1)
 
     async def taken():
-        clock.now += 1.0
-        return Snapshot(number=int(clock.now))
+        return Snapshot(number=next(numbers))
+
+    app = create_app(make_state(snapshot=taken))
+    shared = app[METRICS] = SharedPage(exposition, clock)
+    client = await aiohttp_client(app)
+    await client.get("/metrics", headers=IDENTITY)
+    shared.keep(Format.TEXT_0_0_4, gzip=False, seconds=60.0)
+    shared.keep(Format.TEXT_0_0_4, gzip=False, seconds=1.0)  # for another client
+    clock.now += 59.0
+    await client.get("/metrics", headers=IDENTITY)
+    assert len(exposition.rendered) == 1
+    clock.now += 1.0
+    await client.get("/metrics", headers=IDENTITY)
+    assert len(exposition.rendered) == 2
+
+
+async def test_only_the_kept_format_and_encoding_are_served(clock):
+    shared = SharedPage(Counted(), clock)
+    await shared.rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)
+    shared.keep(Format.TEXT_0_0_4, gzip=False, seconds=60.0)
+    assert shared.kept(Format.TEXT_0_0_4, gzip=False)
+    assert not shared.kept(Format.TEXT_0_0_4, gzip=True)
+    assert not shared.kept(Format.OPENMETRICS_1_0_0, gzip=False)
+
+
+async def test_a_newer_rendering_replaces_a_kept_one(clock):
+    shared = SharedPage(Counted(), clock)
+    await shared.rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)
+    shared.keep(Format.TEXT_0_0_4, gzip=False, seconds=60.0)
+    newer = await shared.rendering(Snapshot(number=2), Format.TEXT_0_0_4, gzip=False)
+    assert shared.kept(Format.TEXT_0_0_4, gzip=False) is newer
+
+
+async def test_a_kept_page_that_exceeds_the_limit_of_bytes_is_freed(clock):
+    size = (await SharedPage(Counted(), clock).rendering(Snapshot(), Format.TEXT_0_0_4, gzip=False)).size
+    shared = SharedPage(Counted(), clock, max_bytes=size)
+    await shared.rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)
+    shared.keep(Format.TEXT_0_0_4, gzip=False, seconds=60.0)
+    await shared.rendering(Snapshot(number=1), Format.OPENMETRICS_1_0_0, gzip=False)
+    assert not shared.kept(Format.TEXT_0_0_4, gzip=False)
+
+
+async def test_a_regular_scrape_of_a_slow_page_finds_it_rendered(clock, aiohttp_client, make_state, until):
+    begun, seconds = [], 1.0
+
+    async def taken():
+        begun.append(clock.now)
+        await clock.sleep_until(clock.now + seconds)
+        return Snapshot(number=len(begun))
 
     app = create_app(make_state(snapshot=SingleFlight(taken, clock.monotonic), clock=clock))
-    app[METRICS] = SharedPage(exposition)
     client = await aiohttp_client(app)
-    for scrape in range(5):
-        await clock.advance(1_000.0 + 15.0 * scrape - clock.now)
-        begin = clock.now
-        assert (await client.get("/metrics")).status == 200
-        assert clock.now - begin == (1.0 if scrape < 3 else 0.0)
-    assert len(exposition.rendered) == 5
+    first = clock.now
+    for number in range(3):
+        await clock.advance(first + 15.0 * number - clock.now)
+        scrape = asyncio.create_task(client.get("/metrics"))
+        await until(lambda: clock.asleep)
+        await clock.advance(seconds)
+        assert (await scrape).status == 200
+    seconds = 0.0
+    await clock.advance(first + 45.0 - clock.now)
+    assert (await client.get("/metrics")).status == 200
+    assert begun == [first, first + 15.0, first + 30.0, first + 45.0 - 1.25]
 
 
 async def test_a_failed_rendering_is_repeated_for_the_next_request():
@@ -159,7 +191,7 @@ async def test_a_failed_rendering_is_repeated_for_the_next_request():
             yield piece
 
     exposition.render = fails_once
-    shared = SharedPage(exposition)
+    shared = SharedPage(exposition, FakeClock())
     with pytest.raises(ValueError, match="once"):
         await shared.rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)
     assert (await shared.rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)).size
@@ -167,8 +199,10 @@ async def test_a_failed_rendering_is_repeated_for_the_next_request():
 
 async def test_above_the_limit_the_oldest_unread_rendering_is_aborted():
     """A slow client with a request every second takes at most the limit."""
-    size = (await SharedPage(Counted()).rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)).size
-    shared = SharedPage(Counted(), max_bytes=3 * size)
+    size = (
+        await SharedPage(Counted(), FakeClock()).rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)
+    ).size
+    shared = SharedPage(Counted(), FakeClock(), max_bytes=3 * size)
     transports = []
     with ExitStack() as reading:
         for number in range(6):
@@ -180,8 +214,10 @@ async def test_above_the_limit_the_oldest_unread_rendering_is_aborted():
 
 
 async def test_renderings_that_were_read_do_not_count_towards_the_limit():
-    size = (await SharedPage(Counted()).rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)).size
-    shared = SharedPage(Counted(), max_bytes=3 * size)
+    size = (
+        await SharedPage(Counted(), FakeClock()).rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)
+    ).size
+    shared = SharedPage(Counted(), FakeClock(), max_bytes=3 * size)
     slow = Transport()
     with (await shared.rendering(Snapshot(), Format.TEXT_0_0_4, gzip=False)).read_by(slow):
         for number in range(1, 20):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.web.scrape_forecast import MAX_CLIENTS, TOLERANCE, ScrapeForecast
+from spec_decode_exporter.web.scrape_forecast import MAX_CLIENTS, MAX_INTERVAL, TOLERANCE, ScrapeForecast
 
 
 def forecasts(moments, client="prometheus"):
@@ -15,8 +15,14 @@ def test_the_third_scrape_of_a_regular_client_tells_the_next_one():
 
 
 def test_a_scrape_may_be_a_little_early_or_late():
-    late = 0.9 * TOLERANCE
+    late = TOLERANCE / 2
     assert forecasts([100.0, 115.0, 130.0 + late]) == [None, None, 145.0 + 2 * late]
+
+
+@pytest.mark.parametrize("interval", [1.0, MAX_INTERVAL])
+def test_an_interval_of_up_to_five_minutes_is_regular(interval):
+    assert forecasts([0.0, interval, 2 * interval])[-1] == 3 * interval
+    assert forecasts([0.0, 1.1 * MAX_INTERVAL, 2.2 * MAX_INTERVAL])[-1] is None
 
 
 @pytest.mark.parametrize("moments", [(0.0, 15.0, 25.0), (0.0, 15.0, 45.0), (0.0, 4.0, 15.0, 19.0, 30.0)])

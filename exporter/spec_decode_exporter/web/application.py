@@ -74,7 +74,7 @@ def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
     guards = [guard.middleware] if guard else []
     app = web.Application(middlewares=[problems, _hide_errors, _reject_polls, hosts, *guards, _reject_bodies])
     app[STATE] = state
-    app[METRICS] = SharedPage(Exposition(state.writers))
+    app[METRICS] = SharedPage(Exposition(state.writers), state.clock)
     app[READERS] = Readers()
     scrape_scheduler = FairScheduler()
     app[EARLY] = EarlyPages(state.clock, scrape_scheduler)

@@ -8,6 +8,7 @@ scrape that does not come costs one page.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
+from weakref import ref
 
 from spec_decode_exporter.core.background_tasks import cancel, spawn
 from spec_decode_exporter.web.scrape_forecast import MAX_CLIENTS, TOLERANCE, ScrapeForecast
@@ -15,6 +16,7 @@ from spec_decode_exporter.web.scrape_forecast import MAX_CLIENTS, TOLERANCE, Scr
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Coroutine
+    from weakref import ReferenceType
 
     from spec_decode_exporter.core.clock import Clock
     from spec_decode_exporter.web.server.fair_scheduler import FairScheduler
@@ -23,22 +25,23 @@ MIN_SECONDS: Final = 0.25
 """Duration of a page from which on it is rendered early."""
 MAX_SHARE: Final = 1 / 3
 """Share of an interval that a page may take: with more it could share the snapshot of the scrape before."""
-_MARGIN_SHARE: Final = 1 / 4
-_MAX_MARGIN: Final = 1.0
-"""Seconds, and share of a page's duration, by which a page is complete before its scrape."""
-_REMAINING: Final = 0.95
-"""Share of the known duration that remains after a page that took less: it may have been shared."""
+MAX_EARLY: Final = 5.0
+"""Seconds before its scrape at which a page is begun at most: the scrape waits for a longer one."""
+_MARGIN: Final = 1 / 4
+"""Share of a page's duration by which it is complete before its scrape."""
+_REMAINS: Final = 0.8
+"""Share of the known duration that remains if the next page is faster."""
 
 
 class Page(Protocol):
     """The page in the format and encoding of a scrape."""
 
     def render(self) -> Coroutine[None, None, object]:
-        """Render the page of the newest snapshot, or share it with other requests."""
+        """Render the page of the newest snapshot, or share its rendering; return the rendering."""
         ...
 
     def keep(self, seconds: float) -> None:
-        """Serve the last rendering for ``seconds``."""
+        """Serve the newest rendering for ``seconds``."""
         ...
 
 
@@ -51,17 +54,24 @@ class EarlyPages:
         self._scheduler = scheduler
         self._forecast = ScrapeForecast()
         self._duration = 0.0
-        """Seconds that a page takes, if no other reader shares it."""
+        """Seconds that a page takes."""
+        self._measured: ReferenceType[object] | None = None
+        """The rendering that the duration was last measured with."""
         self._plans: dict[str, asyncio.Task[None]] = {}
         """By client."""
+        self._forgotten = 0
 
     async def close(self) -> None:
         """Cancel the plans."""
         await cancel(self._plans.values())
 
-    def scraped(self, client: str, begin: float, page: Page) -> None:
-        """Note a scrape that began at ``begin`` (monotonic) and has its page now; plan the next one."""
-        self._note(begin)
+    def forget(self) -> None:
+        """Keep none of the pages that are being rendered: their snapshot is old."""
+        self._forgotten += 1
+
+    def scraped(self, client: str, begin: float, page: Page, rendering: object) -> None:
+        """Note a scrape that began at ``begin`` (monotonic) and gets a rendering now; plan the next one."""
+        self._note(begin, rendering)
         if client in self._plans:
             self._plans.pop(client).cancel()
         following = self._forecast.next_scrape(client, begin)
@@ -69,22 +79,23 @@ class EarlyPages:
             return
         duration, interval = self._duration, following - begin
         if MIN_SECONDS <= duration <= MAX_SHARE * interval:
-            margin = min(_MARGIN_SHARE * duration, _MAX_MARGIN)
-            early = min(duration + margin, interval - 2 * duration)
+            early = min((1 + _MARGIN) * duration, interval - 2 * duration, MAX_EARLY)
             plan = self._plans[client] = spawn(self._render_before(following, early, page))
-            plan.add_done_callback(lambda ended: self._forget(client, ended))
+            plan.add_done_callback(lambda ended: self._discard(client, ended))
 
     async def _render_before(self, scrape: float, early: float, page: Page) -> None:
         await self._clock.sleep_until(scrape - early)
-        begin = self._clock.monotonic()
-        await self._scheduler.run(page.render())
-        self._note(begin)
-        page.keep(scrape + TOLERANCE - self._clock.monotonic())
+        begin, forgotten = self._clock.monotonic(), self._forgotten
+        self._note(begin, await self._scheduler.run(page.render()))
+        if forgotten == self._forgotten:
+            page.keep(scrape + TOLERANCE - self._clock.monotonic())
 
-    def _note(self, begin: float) -> None:
-        """Note the duration of a page that began at ``begin`` and is complete."""
-        self._duration = max(self._clock.monotonic() - begin, _REMAINING * self._duration)
+    def _note(self, begin: float, rendering: object) -> None:
+        """Note how long a rendering took that began at ``begin`` and is complete, unless it was shared."""
+        if self._measured is None or self._measured() is not rendering:
+            self._measured = ref(rendering)
+            self._duration = max(self._clock.monotonic() - begin, _REMAINS * self._duration)
 
-    def _forget(self, client: str, plan: asyncio.Task[None]) -> None:
+    def _discard(self, client: str, plan: asyncio.Task[None]) -> None:
         if self._plans.get(client) is plan:
             del self._plans[client]

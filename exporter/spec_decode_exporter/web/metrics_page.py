@@ -1,5 +1,7 @@
 """Serve /metrics: one rendering per snapshot, format and encoding, shared by all requests.
 
+A rendering that was made early for a regular scrape is kept for it: see ``early_pages``.
+
 The pieces of a rendering are sent without a copy, so slow clients take no additional memory. The renderings
 in memory have a limit in bytes. Above it, the oldest is dropped, and the connections that read it are closed.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Final
 from weakref import ref
 
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from weakref import ReferenceType
 
+    from spec_decode_exporter.core.clock import Clock
     from spec_decode_exporter.metrics.negotiation import Format
     from spec_decode_exporter.monitor.snapshot import Snapshot
 
@@ -73,34 +77,37 @@ class _Variant:
         self.snapshot = 0
         """Number of the snapshot that it shows."""
         self.lock = asyncio.Lock()
-        self.is_kept = False
-        """True if requests get the rendering although there may be a newer snapshot."""
+        self.kept_until = -inf
+        """Until then (monotonic), requests get the rendering although there may be a newer snapshot."""
         self._expiry: asyncio.TimerHandle | None = None
 
     def share(self, rendering: Rendering, snapshot: int) -> None:
         """Share a rendering for ``SHARED_SECONDS``."""
-        self.rendering, self.snapshot, self.is_kept = rendering, snapshot, False
-        self._expire_after(SHARED_SECONDS)
+        self.rendering, self.snapshot = rendering, snapshot
+        self.expire_after(SHARED_SECONDS)
 
-    def keep(self, seconds: float) -> None:
-        """Serve the present rendering for ``seconds``, or until a newer one."""
-        self.is_kept = True
-        self._expire_after(seconds)
+    def expire_after(self, seconds: float) -> None:
+        """Free the rendering after ``seconds``, or when it would expire anyway if that is later."""
+        loop = asyncio.get_running_loop()
+        moment = loop.time() + seconds
+        if self._expiry is not None:
+            moment = max(moment, self._expiry.when())
+            self._expiry.cancel()
+        self._expiry = loop.call_at(moment, self.free)
 
-    def _expire_after(self, seconds: float) -> None:
+    def free(self) -> None:
+        """Free the rendering."""
         if self._expiry is not None:
             self._expiry.cancel()
-        self._expiry = asyncio.get_running_loop().call_later(seconds, self._expire)
-
-    def _expire(self) -> None:
-        self.rendering, self.is_kept, self._expiry = None, False, None
+        self.rendering = self._expiry = None
 
 
 class SharedPage:
     """Cache of renderings by format and encoding."""
 
-    def __init__(self, exposition: Exposition, max_bytes: int = MAX_RENDERED_BYTES) -> None:
+    def __init__(self, exposition: Exposition, clock: Clock, max_bytes: int = MAX_RENDERED_BYTES) -> None:
         self._exposition = exposition
+        self._clock = clock
         self._max_bytes = max_bytes
         self._variants: dict[tuple[Format, bool], _Variant] = {}
         self._renderings: list[ReferenceType[Rendering]] = []
@@ -112,13 +119,20 @@ class SharedPage:
         return [rendering for reference in self._renderings if (rendering := reference()) is not None]
 
     def kept(self, format_: Format, *, gzip: bool) -> Rendering | None:
-        """Return the page that was rendered early for a scrape that is due; None without one."""
+        """Return the newest rendering while it is kept, whatever the snapshot; None otherwise."""
         variant = self._variant(format_, gzip=gzip)
-        return variant.rendering if variant.is_kept else None
+        return variant.rendering if self._clock.monotonic() < variant.kept_until else None
 
     def keep(self, format_: Format, *, gzip: bool, seconds: float) -> None:
-        """Serve the newest rendering for ``seconds``, or until a newer one."""
-        self._variant(format_, gzip=gzip).keep(seconds)
+        """Serve the newest rendering for ``seconds``."""
+        variant = self._variant(format_, gzip=gzip)
+        variant.kept_until = max(variant.kept_until, self._clock.monotonic() + seconds)
+        variant.expire_after(seconds)
+
+    def forget(self) -> None:
+        """Keep no rendering any longer."""
+        for variant in self._variants.values():
+            variant.kept_until = -inf
 
     async def rendering(self, snapshot: Snapshot, format_: Format, *, gzip: bool) -> Rendering:
         """Return the page of the snapshot, or of a newer one."""
@@ -147,12 +161,24 @@ class SharedPage:
         """Drop the oldest renderings for a new one of ``size`` bytes."""
         alive = self.alive
         while alive and sum(rendering.size for rendering in alive) + size > self._max_bytes:
-            alive.pop(0).abort_readers()
+            self._drop(alive.pop(0))
         self._renderings = list(map(ref, alive))
+
+    def _drop(self, rendering: Rendering) -> None:
+        rendering.abort_readers()
+        for variant in self._variants.values():
+            if variant.rendering is rendering:
+                variant.free()
 
 
 METRICS: Final = web.AppKey("metrics", SharedPage)
 EARLY: Final = web.AppKey("early", EarlyPages)
+
+
+def forget_pages(app: web.Application) -> None:
+    """Render a new page for the next scrape: the configuration has changed."""
+    app[EARLY].forget()
+    app[METRICS].forget()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +197,7 @@ class _ScrapedPage:
         )
 
     def keep(self, seconds: float) -> None:
-        """Serve the last rendering for ``seconds``."""
+        """Serve the newest rendering for ``seconds``."""
         self.app[METRICS].keep(self.format_, gzip=self.gzip, seconds=seconds)
 
 
@@ -181,7 +207,7 @@ async def metrics(request: web.Request) -> web.StreamResponse:
     gzip = choose_gzip(_header(request, hdrs.ACCEPT_ENCODING))
     page, begin = _ScrapedPage(request.app, format_, gzip), request.app[STATE].clock.monotonic()
     rendering = request.app[METRICS].kept(format_, gzip=gzip) or await page.render()
-    request.app[EARLY].scraped(client_address(request.transport), begin, page)
+    request.app[EARLY].scraped(client_address(request.transport), begin, page, rendering)
     headers = {"Content-Type": format_.content_type, "Vary": "Accept, Accept-Encoding"}
     return await _send(request, rendering, {**headers, "Content-Encoding": "gzip"} if gzip else headers)
 
