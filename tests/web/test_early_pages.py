@@ -68,7 +68,7 @@ async def exporter_of(clock):
         await each.early.close()
 
 
-@pytest.mark.parametrize("seconds", [1.1 * MIN_SECONDS, 0.5, 1.0, 2.6, MAX_EARLY / 1.25])
+@pytest.mark.parametrize("seconds", [1.1 * MIN_SECONDS, 0.5, 1.0, 2.6, MAX_EARLY / 1.5])
 async def test_from_its_fourth_scrape_on_a_regular_client_does_not_wait(exporter_of, seconds):
     exporter = exporter_of(seconds)
     await exporter.scrapes(8)
@@ -79,7 +79,7 @@ async def test_from_its_fourth_scrape_on_a_regular_client_does_not_wait(exporter
 async def test_a_page_is_complete_shortly_before_its_scrape(exporter_of, clock):
     exporter = exporter_of(2.0)
     await exporter.scrapes(4)
-    assert clock.now - exporter.rendered[-1] == pytest.approx(0.5)
+    assert clock.now - exporter.rendered[-1] == pytest.approx(1.0)
 
 
 async def test_a_faster_page_than_expected_is_kept_for_its_scrape(exporter_of, clock):
@@ -100,7 +100,7 @@ async def test_a_scrape_waits_for_the_rest_of_a_slower_page(exporter_of, clock):
     exporter.seconds = 3.0
     await clock.advance(INTERVAL / 2)
     await exporter.scrapes(1)
-    assert exporter.waited[3:] == pytest.approx([3.0 - 1.25])
+    assert exporter.waited[3:] == pytest.approx([3.0 - 1.5])
 
 
 async def test_a_page_is_kept_for_the_time_of_its_scrape_only(exporter_of, clock):

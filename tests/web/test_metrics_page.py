@@ -177,7 +177,7 @@ async def test_a_regular_scrape_of_a_slow_page_finds_it_rendered(clock, aiohttp_
     seconds = 0.0
     await clock.advance(first + 45.0 - clock.now)
     assert (await client.get("/metrics")).status == 200
-    assert begun == [first, first + 15.0, first + 30.0, first + 45.0 - 1.25]
+    assert begun == [first, first + 15.0, first + 30.0, first + 45.0 - 1.5]
 
 
 async def test_a_failed_rendering_is_repeated_for_the_next_request():

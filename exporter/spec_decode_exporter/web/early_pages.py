@@ -27,7 +27,7 @@ MAX_SHARE: Final = 1 / 3
 """Share of an interval that a page may take: with more it could share the snapshot of the scrape before."""
 MAX_EARLY: Final = 5.0
 """Seconds before its scrape at which a page is begun at most: the scrape waits for a longer one."""
-_MARGIN: Final = 1 / 4
+_MARGIN: Final = 1 / 2
 """Share of a page's duration by which it is complete before its scrape."""
 _REMAINS: Final = 0.8
 """Share of the known duration that remains if the next page is faster."""
