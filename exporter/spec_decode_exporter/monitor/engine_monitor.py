@@ -9,7 +9,6 @@ from typing import Any
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropStatus
-from spec_decode_exporter.analysis.evaluated_window import Change
 from spec_decode_exporter.analysis.evaluation import evaluate
 from spec_decode_exporter.analysis.evaluation_inputs import Assumptions, EvaluationInputs
 from spec_decode_exporter.analysis.evaluation_result import UNREACHABLE, Conclusion, Evaluation
@@ -30,6 +29,7 @@ from spec_decode_exporter.monitor.engine_events import (
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.evaluation_pace import SHORTEST
 from spec_decode_exporter.monitor.evaluator import Evaluator
+from spec_decode_exporter.monitor.last_change import LastChange
 from spec_decode_exporter.monitor.learned_baseline import LearnedBaseline
 from spec_decode_exporter.monitor.learned_state import LearnedState
 from spec_decode_exporter.monitor.step_recognition import recognise_steps
@@ -89,9 +89,7 @@ class EngineMonitor:
         self._faster: FasterMethod | None = None
         self._checks = ConfirmedChecks()
         self._wall = 0.0
-        self._changed_at = -inf
-        """Moment of the last detected change of acceptance or drafting (monotonic)."""
-        self._changes = 0
+        self._last_change = LastChange()
         self.assume(self._assumptions)
 
     def keep(self, windows: Sequence[float]) -> None:
@@ -126,7 +124,7 @@ class EngineMonitor:
         self._conclusion = self._evaluation = None
         self._wall = wall
         changes = self._learn(step.increment, sample) if step.increment else ()
-        self._note(changes, moment)
+        self._last_change.note(changes, moment)
         return [
             *read,
             *reset_events(step),
@@ -290,8 +288,8 @@ class EngineMonitor:
             drops=self._drops(),
             faster=self._faster,
             request_baseline=period.request if period else None,
-            change=self._change(),
-            changes=self._changes + history.window_resets,
+            change=self._last_change.within(history, self._lengths[-1], self._wall),
+            changes=self._last_change.number + history.window_resets,
             wall=self._wall,
             data_parallel=history.data_parallel,
             last_drafts=self._evaluator.last_drafts,
@@ -301,23 +299,6 @@ class EngineMonitor:
         """Return the period of the baseline; None without one, and after an internal error."""
         last_seen, wall = self.history.last_seen, self.history.wall
         return self._errors.attempt("baseline", last_seen, lambda: self._learned.baseline.period(wall))
-
-    def _note(self, changes: Sequence[DropChange], moment: float) -> None:
-        """Note the moments at which drops began and ended.
-
-        Slow drops, changes of traffic and reset baselines have no moment.
-        """
-        ages = [each.age for each in changes if each.age is not None]
-        if ages:
-            self._changed_at = max(self._changed_at, moment - min(ages))
-            self._changes += 1
-
-    def _change(self) -> Change | None:
-        """Return the last detected change; None if the longest window began after it."""
-        age = self.history.last_seen - self._changed_at
-        if age >= self._lengths[-1]:
-            return None
-        return Change(self.history.window(age), self._wall - age)
 
     def _learn(self, increment: Increment, sample: Sample) -> Sequence[DropChange]:
         """Learn from an increment; return the drops that begin or end with it."""
