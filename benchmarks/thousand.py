@@ -155,8 +155,8 @@ def _show_blocks(blocks: list[Block]) -> None:
 def _show(load: Load) -> None:
     print(
         f"| {load.targets} | {load.cpu:.3f} | {load.cpu / load.targets * 1e3:.3f} | {load.resident:.0f} "
-        f"| {load.late_99 * 1e3:.0f} | {load.late_most * 1e3:.0f} | {load.page_seconds:.2f} | {load.page_most:.2f} "
-        f"| {load.page_bytes / 1e3:.0f} |",
+        f"| {load.late_99 * 1e3:.0f} | {load.late_most * 1e3:.0f} "
+        f"| {load.page_seconds:.2f} | {load.page_most:.2f} | {load.page_bytes / 1e3:.0f} |",
         flush=True,
     )
 
