@@ -261,8 +261,7 @@ class Chain:
     async def _check_page(self, taken):
         opened = tuple(engine_view(*engine).id for engine in taken.engines)
         state = SimpleNamespace(
-            now=self.clock.wall,
-            monotonic=self.clock.monotonic,
+            clock=self.clock,
             targets=self.overview.targets,
             events=self.events,
             errors=self.errors,
