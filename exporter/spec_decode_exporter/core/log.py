@@ -6,7 +6,6 @@ import logging
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from io import TextIOBase
 from typing import Final, Literal, TextIO, cast
 
 import structlog
@@ -30,8 +29,11 @@ def configure_log(level: str, form: Literal["logfmt", "json"]) -> None:
     )
 
 
-class Unfailing(TextIOBase):
-    """Stream that ignores errors: a full disk or a closed pipe must not stop the exporter."""
+class Unfailing:
+    """Stream that ignores errors: a full disk or a closed pipe must not stop the exporter.
+
+    No subclass of an ``io`` class: those flush when they are freed, too late while Python ends.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
