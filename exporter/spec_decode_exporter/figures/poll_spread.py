@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate
-from math import sqrt
+from math import fsum, sqrt
 
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.ledger import Window
@@ -38,10 +38,10 @@ class Spread:
         return self.rates[place][0]
 
     def standard_deviation(self) -> float:
-        """Return the weighted standard deviation."""
+        """Return the weighted standard deviation, with the same digits in every version of Python."""
         total = sum(weight for _, weight in self.rates)
-        mean = sum(rate * weight for rate, weight in self.rates) / total
-        return sqrt(sum(weight * (rate - mean) ** 2 for rate, weight in self.rates) / total)
+        mean = fsum(rate * weight for rate, weight in self.rates) / total
+        return sqrt(fsum(weight * (rate - mean) ** 2 for rate, weight in self.rates) / total)
 
 
 def spread(window: Window) -> Spread | None:

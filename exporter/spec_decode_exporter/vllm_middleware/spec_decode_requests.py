@@ -918,7 +918,9 @@ def tls_context(ca_file: str, _version: object) -> ssl.SSLContext:
     """Return a TLS context. Its creation takes tens of milliseconds: reuse it until the file changes."""
     import ssl
 
-    return ssl.create_default_context(cafile=ca_file or None)
+    context = ssl.create_default_context(cafile=ca_file or None)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
 
 
 def file_version(path: str) -> object:

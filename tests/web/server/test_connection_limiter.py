@@ -478,7 +478,7 @@ async def test_an_unread_body_is_rejected_without_waiting_for_it(serving, make_s
     serving.server = await serve(app, [parse_listen_address("127.0.0.1:0")])
     serving.port = int(serving.server.urls[0].rpartition(":")[2].strip("/"))
     reader, writer = await serving.connect(b"POST /-/reload HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\n")
-    assert (await reader.readuntil(b"\r\n")) == b"HTTP/1.1 413 Request Entity Too Large\r\n"
+    assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 413 ")
     writer.write_eof()
     answer = await reader.read()
     assert b"Connection: close\r\n" in answer

@@ -172,7 +172,9 @@ def pem_file(text: str | None, path: Path | None) -> Iterator[str | None]:
 
 @lru_cache(maxsize=1)
 def _default_context() -> ssl.SSLContext:
-    return ssl.create_default_context()
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # Python leaves it to OpenSSL on some systems
+    return context
 
 
 def _context(tls: TlsConfig) -> ssl.SSLContext:
