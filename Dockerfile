@@ -2,7 +2,7 @@
 
 # The interpreter, the system's libraries and pip come from here: any image of Debian with CPython 3.11 or later.
 # By digest, so that a build next week has the same; who moves it moves the tag too.
-ARG BASE=python:3.12.13-slim-trixie@sha256:57cd7c3a7a273101a6485ba99423ee568157882804b1124b4dd04266317710de
+ARG BASE=python:3.13.15-slim-trixie@sha256:7c61056e61ac89e852de05f3dc6fa51a6dd2181797bceed46aa725dd7cb2cd3b
 
 
 # What the exporter depends on, each by the digest in the lock, compiled so that no start has to do it. All that is copied
