@@ -13,12 +13,13 @@ from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.web import metrics_page as module
 from spec_decode_exporter.web.application import create_app
-from spec_decode_exporter.web.metrics_page import METRICS, SharedPage
+from spec_decode_exporter.web.metrics_page import METRICS, Representation, SharedPage
 from tests.conftest import FakeClock
 from tests.web.conftest import Gauges
 
 IDENTITY = {"Accept-Encoding": "identity"}
 OPENMETRICS = {"Accept": "application/openmetrics-text;version=1.0.0"}
+TEXT = Representation(Format.TEXT_0_0_4, gzip=False)
 
 
 class Counted(Exposition):
@@ -80,7 +81,7 @@ async def test_a_request_that_waits_gets_the_newer_snapshot():
     exposition = Counted()
     shared = SharedPage(exposition, FakeClock())
     for number in (1, 2, 1, 2, 1):
-        await shared.rendering(Snapshot(number=number), Format.TEXT_0_0_4, gzip=False)
+        await shared.rendering(Snapshot(number=number), TEXT)
     assert len(exposition.rendered) == 2
 
 
@@ -107,7 +108,7 @@ async def test_formats_share_a_rendering_only_if_their_bytes_are_equal(client_of
 async def test_a_rendering_expires(monkeypatch, until):
     monkeypatch.setattr(module, "SHARED_SECONDS", 0)
     shared = SharedPage(Counted(), FakeClock())
-    await shared.rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)
+    await shared.rendering(Snapshot(number=1), TEXT)
     await until(lambda: not shared.alive)
 
 
@@ -121,8 +122,8 @@ async def test_a_kept_page_is_served_until_its_time_is_over(clock, aiohttp_clien
     shared = app[METRICS] = SharedPage(exposition, clock)
     client = await aiohttp_client(app)
     await client.get("/metrics", headers=IDENTITY)
-    shared.keep(Format.TEXT_0_0_4, gzip=False, seconds=60.0)
-    shared.keep(Format.TEXT_0_0_4, gzip=False, seconds=1.0)  # for another client
+    shared.keep(TEXT, seconds=60.0)
+    shared.keep(TEXT, seconds=1.0)  # for another client
     clock.now += 59.0
     await client.get("/metrics", headers=IDENTITY)
     assert len(exposition.rendered) == 1
@@ -133,28 +134,28 @@ async def test_a_kept_page_is_served_until_its_time_is_over(clock, aiohttp_clien
 
 async def test_only_the_kept_format_and_encoding_are_served(clock):
     shared = SharedPage(Counted(), clock)
-    await shared.rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)
-    shared.keep(Format.TEXT_0_0_4, gzip=False, seconds=60.0)
-    assert shared.kept(Format.TEXT_0_0_4, gzip=False)
-    assert not shared.kept(Format.TEXT_0_0_4, gzip=True)
-    assert not shared.kept(Format.OPENMETRICS_1_0_0, gzip=False)
+    await shared.rendering(Snapshot(number=1), TEXT)
+    shared.keep(TEXT, seconds=60.0)
+    assert shared.kept(TEXT)
+    assert not shared.kept(Representation(Format.TEXT_0_0_4, gzip=True))
+    assert not shared.kept(Representation(Format.OPENMETRICS_1_0_0, gzip=False))
 
 
 async def test_a_newer_rendering_replaces_a_kept_one(clock):
     shared = SharedPage(Counted(), clock)
-    await shared.rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)
-    shared.keep(Format.TEXT_0_0_4, gzip=False, seconds=60.0)
-    newer = await shared.rendering(Snapshot(number=2), Format.TEXT_0_0_4, gzip=False)
-    assert shared.kept(Format.TEXT_0_0_4, gzip=False) is newer
+    await shared.rendering(Snapshot(number=1), TEXT)
+    shared.keep(TEXT, seconds=60.0)
+    newer = await shared.rendering(Snapshot(number=2), TEXT)
+    assert shared.kept(TEXT) is newer
 
 
 async def test_a_kept_page_that_exceeds_the_limit_of_bytes_is_freed(clock):
-    size = (await SharedPage(Counted(), clock).rendering(Snapshot(), Format.TEXT_0_0_4, gzip=False)).size
+    size = (await SharedPage(Counted(), clock).rendering(Snapshot(), TEXT)).size
     shared = SharedPage(Counted(), clock, max_bytes=size)
-    await shared.rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)
-    shared.keep(Format.TEXT_0_0_4, gzip=False, seconds=60.0)
-    await shared.rendering(Snapshot(number=1), Format.OPENMETRICS_1_0_0, gzip=False)
-    assert not shared.kept(Format.TEXT_0_0_4, gzip=False)
+    await shared.rendering(Snapshot(number=1), TEXT)
+    shared.keep(TEXT, seconds=60.0)
+    await shared.rendering(Snapshot(number=1), Representation(Format.OPENMETRICS_1_0_0, gzip=False))
+    assert not shared.kept(TEXT)
 
 
 async def test_a_regular_scrape_of_a_slow_page_finds_it_rendered(clock, aiohttp_client, make_state, until):
@@ -193,20 +194,18 @@ async def test_a_failed_rendering_is_repeated_for_the_next_request():
     exposition.render = fails_once
     shared = SharedPage(exposition, FakeClock())
     with pytest.raises(ValueError, match="once"):
-        await shared.rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)
-    assert (await shared.rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)).size
+        await shared.rendering(Snapshot(number=1), TEXT)
+    assert (await shared.rendering(Snapshot(number=1), TEXT)).size
 
 
 async def test_above_the_limit_the_oldest_unread_rendering_is_aborted():
     """A slow client with a request every second takes at most the limit."""
-    size = (
-        await SharedPage(Counted(), FakeClock()).rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)
-    ).size
+    size = (await SharedPage(Counted(), FakeClock()).rendering(Snapshot(number=1), TEXT)).size
     shared = SharedPage(Counted(), FakeClock(), max_bytes=3 * size)
     transports = []
     with ExitStack() as reading:
         for number in range(6):
-            rendering = await shared.rendering(Snapshot(number=number), Format.TEXT_0_0_4, gzip=False)
+            rendering = await shared.rendering(Snapshot(number=number), TEXT)
             transports.append(Transport())
             reading.enter_context(rendering.read_by(transports[-1]))
             assert sum(one.size for one in shared.alive) <= 3 * size
@@ -214,16 +213,12 @@ async def test_above_the_limit_the_oldest_unread_rendering_is_aborted():
 
 
 async def test_renderings_that_were_read_do_not_count_towards_the_limit():
-    size = (
-        await SharedPage(Counted(), FakeClock()).rendering(Snapshot(number=1), Format.TEXT_0_0_4, gzip=False)
-    ).size
+    size = (await SharedPage(Counted(), FakeClock()).rendering(Snapshot(number=1), TEXT)).size
     shared = SharedPage(Counted(), FakeClock(), max_bytes=3 * size)
     slow = Transport()
-    with (await shared.rendering(Snapshot(), Format.TEXT_0_0_4, gzip=False)).read_by(slow):
+    with (await shared.rendering(Snapshot(), TEXT)).read_by(slow):
         for number in range(1, 20):
-            with (await shared.rendering(Snapshot(number=number), Format.TEXT_0_0_4, gzip=False)).read_by(
-                Transport()
-            ):
+            with (await shared.rendering(Snapshot(number=number), TEXT)).read_by(Transport()):
                 pass
     assert not slow.aborted
 

@@ -12,7 +12,7 @@ import asyncio
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import ref
 
 from aiohttp import hdrs, web
@@ -37,6 +37,19 @@ if TYPE_CHECKING:
 
 MAX_RENDERED_BYTES: Final = 64 * 2**20
 """Bytes of all renderings that are shared or being sent."""
+
+
+class Representation(NamedTuple):
+    """Form of a page that a client reads: a format, with or without compression."""
+
+    format_: Format
+    gzip: bool
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Header lines of its response."""
+        headers = {"Content-Type": self.format_.content_type, "Vary": "Accept, Accept-Encoding"}
+        return {**headers, "Content-Encoding": "gzip"} if self.gzip else headers
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -70,7 +83,7 @@ class Rendering:
 
 
 class _Variant:
-    """The newest rendering of a format and an encoding."""
+    """The newest rendering of a representation."""
 
     def __init__(self) -> None:
         self.rendering: Rendering | None = None
@@ -103,13 +116,13 @@ class _Variant:
 
 
 class SharedPage:
-    """Cache of renderings by format and encoding."""
+    """Cache of renderings by representation."""
 
     def __init__(self, exposition: Exposition, clock: Clock, max_bytes: int = MAX_RENDERED_BYTES) -> None:
         self._exposition = exposition
         self._clock = clock
         self._max_bytes = max_bytes
-        self._variants: dict[tuple[Format, bool], _Variant] = {}
+        self._variants: dict[Representation, _Variant] = {}
         self._renderings: list[ReferenceType[Rendering]] = []
         """Weak references, the oldest first: a rendering that is neither shared nor read is freed."""
 
@@ -118,14 +131,14 @@ class SharedPage:
         """Renderings that are shared or read, the oldest first."""
         return [rendering for reference in self._renderings if (rendering := reference()) is not None]
 
-    def kept(self, format_: Format, *, gzip: bool) -> Rendering | None:
+    def kept(self, wanted: Representation) -> Rendering | None:
         """Return the newest rendering while it is kept, whatever the snapshot; None otherwise."""
-        variant = self._variant(format_, gzip=gzip)
+        variant = self._variant(wanted)
         return variant.rendering if self._clock.monotonic() < variant.kept_until else None
 
-    def keep(self, format_: Format, *, gzip: bool, seconds: float) -> None:
+    def keep(self, wanted: Representation, seconds: float) -> None:
         """Serve the newest rendering for ``seconds``."""
-        variant = self._variant(format_, gzip=gzip)
+        variant = self._variant(wanted)
         variant.kept_until = max(variant.kept_until, self._clock.monotonic() + seconds)
         variant.expire_after(seconds)
 
@@ -134,27 +147,28 @@ class SharedPage:
         for variant in self._variants.values():
             variant.kept_until = -inf
 
-    async def rendering(self, snapshot: Snapshot, format_: Format, *, gzip: bool) -> Rendering:
+    async def rendering(self, snapshot: Snapshot, wanted: Representation) -> Rendering:
         """Return the page of the snapshot, or of a newer one."""
-        variant = self._variant(format_, gzip=gzip)
+        variant = self._variant(wanted)
         async with variant.lock:
             # A request that waited for the lock gets the newer snapshot that was rendered.
             if variant.rendering is None or variant.snapshot < snapshot.number:
-                plain = self._plain(snapshot.number, format_)
-                page = each(plain.pieces) if plain else self._exposition.render(snapshot, format_)
-                rendering = Rendering([piece async for piece in joined(compressed(page) if gzip else page)])
+                plain = self._plain(snapshot.number, wanted)
+                page = each(plain.pieces) if plain else self._exposition.render(snapshot, wanted.format_)
+                page = compressed(page) if wanted.gzip else page
+                rendering = Rendering([piece async for piece in joined(page)])
                 self._make_room(rendering.size)
                 self._renderings.append(ref(rendering))
                 variant.share(rendering, snapshot.number)
             assert variant.rendering is not None  # noqa: S101  it is rendered above if it was absent
             return variant.rendering
 
-    def _variant(self, format_: Format, *, gzip: bool) -> _Variant:
-        return self._variants.setdefault((same_page(format_), gzip), _Variant())
+    def _variant(self, wanted: Representation) -> _Variant:
+        return self._variants.setdefault(wanted._replace(format_=same_page(wanted.format_)), _Variant())
 
-    def _plain(self, snapshot: int, format_: Format) -> Rendering | None:
+    def _plain(self, snapshot: int, wanted: Representation) -> Rendering | None:
         """Return the same page without compression, if it was rendered."""
-        variant = self._variants.get((same_page(format_), False))
+        variant = self._variants.get(Representation(same_page(wanted.format_), gzip=False))
         return variant.rendering if variant and variant.snapshot >= snapshot else None
 
     def _make_room(self, size: int) -> None:
@@ -183,33 +197,30 @@ def forget_pages(app: web.Application) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _ScrapedPage:
-    """The page in the format and encoding of a scrape."""
+    """The page as a scrape reads it."""
 
     app: web.Application
-    format_: Format
-    gzip: bool
+    wanted: Representation
 
     async def render(self) -> Rendering:
         """Render the page of the newest snapshot, or share it with other requests."""
         # Not kept in a variable: a client that reads slowly would keep the snapshot in memory.
-        return await self.app[METRICS].rendering(
-            await self.app[STATE].snapshot(), self.format_, gzip=self.gzip
-        )
+        return await self.app[METRICS].rendering(await self.app[STATE].snapshot(), self.wanted)
 
     def keep(self, seconds: float) -> None:
         """Serve the newest rendering for ``seconds``."""
-        self.app[METRICS].keep(self.format_, gzip=self.gzip, seconds=seconds)
+        self.app[METRICS].keep(self.wanted, seconds)
 
 
 async def metrics(request: web.Request) -> web.StreamResponse:
     """Serve the metrics in the format and the encoding that the client prefers."""
-    format_ = choose_format(_header(request, hdrs.ACCEPT))
-    gzip = choose_gzip(_header(request, hdrs.ACCEPT_ENCODING))
-    page, begin = _ScrapedPage(request.app, format_, gzip), request.app[STATE].clock.monotonic()
-    rendering = request.app[METRICS].kept(format_, gzip=gzip) or await page.render()
+    wanted = Representation(
+        choose_format(_header(request, hdrs.ACCEPT)), choose_gzip(_header(request, hdrs.ACCEPT_ENCODING))
+    )
+    page, begin = _ScrapedPage(request.app, wanted), request.app[STATE].clock.monotonic()
+    rendering = request.app[METRICS].kept(wanted) or await page.render()
     request.app[EARLY].scraped(client_address(request.transport), begin, page, rendering)
-    headers = {"Content-Type": format_.content_type, "Vary": "Accept, Accept-Encoding"}
-    return await _send(request, rendering, {**headers, "Content-Encoding": "gzip"} if gzip else headers)
+    return await _send(request, rendering, wanted.headers)
 
 
 def _header(request: web.Request, name: str) -> str:
