@@ -13,6 +13,7 @@ windows: [30s, {window}]
 targets:
   - url: {{url}}/metrics
     name: {{target}}
+metrics: {{{{profile: full}}}}
 {more}
 """
 SPEEDUP = "spec_decode_estimated_speedup_ratio"
