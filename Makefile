@@ -19,7 +19,7 @@ VERSION     := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' exporter/spec_dec
 REVISION    := $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null || echo unknown)
 
 .DEFAULT_GOAL := help
-.PHONY: help run check check-tests test coverage lint format image lock sbom audit wheels e2e e2e-k8s e2e-vllm chart chart-files bench bench-smoke fuzz docs docs-site dashboards dashboards-pictures page-pictures clean
+.PHONY: help run check check-tests test coverage lint format image lock sbom audit wheels e2e e2e-k8s e2e-vllm chart chart-files bench bench-smoke fuzz docs docs-site dashboards page-pictures clean
 
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -142,10 +142,6 @@ docs-site: $(SITE)/.ready ## build the public site into build/docs-site; a broke
 dashboards: $(READY) ## generate grafana/dashboards
 	$(BIN)/python -m grafana
 	$(BIN)/python -m helm.sync
-
-dashboards-pictures: $(READY) ## draw the dashboards from a real Prometheus: needs Node, Chromium and 20 minutes
-	$(BIN)/pip install --quiet --disable-pip-version-check --group page
-	$(BIN)/python -m grafana.render
 
 page-pictures: $(READY) ## take the pictures of the page and of a history: needs Chromium and fonts-inter, and some minutes
 	$(BIN)/pip install --quiet --disable-pip-version-check --group page

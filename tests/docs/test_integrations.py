@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
-
-import rjsonnet
 
 from tests.every import every
 from tests.integrations.shipped import ADAPTER, SCALED_OBJECT, SLO
 
-from .documents import DOCS, alerts, blocks, code, series, wrong_links, wrong_series
+from .documents import DOCS, alerts, code, series, wrong_links, wrong_series
 
 PAGE = DOCS / "guide/integrations.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -39,21 +36,8 @@ def test_the_triggers_and_their_thresholds_are_those_of_the_file():
 
 def test_the_files_of_its_commands_exist():
     named = re.findall(r"(?:-f|-i|--config|all) ((?:config|grafana)/\S+)", TEXT)
-    assert len(named) == 5
+    assert len(named) == 3
     assert [name for name in named if not (DOCS.parent / Path(name)).exists()] == []
-
-
-def test_the_example_of_the_mixin_leaves_out_a_group_that_exists():
-    """The folder of the checkout is that of the name under which it is installed."""
-    (example,) = blocks(TEXT, "jsonnet")
-    source = example.replace("spec-decode-exporter/grafana", str(DOCS.parent / "grafana"))
-    groups = "std.map(function(group) group.name, ({}).prometheusAlerts.groups)"
-    kept = json.loads(rjsonnet.evaluate_snippet("example", groups.format(source)))
-    (left_out,) = re.findall(r"group.name != '([\w-]+)'", example)
-    every = json.loads(
-        rjsonnet.evaluate_snippet("all", groups.format(f"import '{DOCS.parent}/grafana/mixin.libsonnet'"))
-    )
-    assert [name for name in every if name != left_out] == kept != every
 
 
 def test_every_metric_of_the_adapter_that_it_asks_for_is_served():

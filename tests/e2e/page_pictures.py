@@ -15,8 +15,8 @@ import structlog
 from PIL import Image
 from playwright.async_api import Browser, Page, async_playwright
 
-from grafana.render import fleet as shown
 from spec_decode_exporter.scrape.poll_errors import PollError
+from tests.e2e import pictured_fleet as shown
 from tests.e2e.faster_clock import Answers, Server
 from tests.e2e.moved_fleet import MovedFleet, moved_fleet
 

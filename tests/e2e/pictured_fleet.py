@@ -1,4 +1,4 @@
-"""The simulated servers of the pictures: each shows something that the dashboards are for."""
+"""The simulated servers of the pictures: each shows something that the page is for."""
 
 from __future__ import annotations
 
@@ -25,10 +25,6 @@ class Server:
     cost: Section = field(default_factory=lambda: {"draft_cost_ratio": 0.08})
     changes: Section = field(default_factory=dict)
     """What is different from the scenario of that name."""
-    sends: bool = False
-    """Whether what its responses say is sent to the fleet's exporter."""
-    arm: str = ""
-    """Where it has one, an exporter stands beside the server alone, and Prometheus gives it this label."""
 
     def target(self, url: str) -> dict[str, Any]:
         """Return the exporter's configuration of it."""
@@ -65,15 +61,5 @@ FLEET = (
     Server("code-1", "k-change", CODER, "mtp"),
     Server("code-2", "ngram", CODER, "ngram", {"draft_cost_ratio": 0.0, "fixed_cost_ratio": 0.05}),
     Server("batch", "harmful", QWEN, "draft_model", {"draft_cost_ratio": 0.3}),
-    Server("assist", "mixed", MISTRAL, "draft_model", {"draft_cost_ratio": 0.45}, sends=True),
-    Server("trial-off", "steady", QWEN, changes={"speculation": {"tokens": 0}}, arm="baseline"),
-    Server("trial-eagle3", "steady", QWEN, "eagle3", arm="eagle3"),
-    Server(
-        "trial-ngram",
-        "ngram",
-        QWEN,
-        "ngram",
-        {"draft_cost_ratio": 0.0, "fixed_cost_ratio": 0.05},
-        arm="ngram",
-    ),
+    Server("assist", "mixed", MISTRAL, "draft_model", {"draft_cost_ratio": 0.45}),
 )

@@ -1,1 +1,0 @@
-"""Pictures of the dashboards: ``python -m grafana.render`` draws them of a fleet of simulated servers."""
