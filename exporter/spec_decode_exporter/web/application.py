@@ -18,7 +18,7 @@ from spec_decode_exporter.web.api.problems import problems
 from spec_decode_exporter.web.api.request_ingest import MAX_BODIES, MAX_BODIES_PER_CLIENT, count_rejected
 from spec_decode_exporter.web.api.request_ingest import PATH as INGEST_PATH
 from spec_decode_exporter.web.api.routes import ENDPOINTS
-from spec_decode_exporter.web.documentation.served_pages import DOCUMENTS, ROOT, documentation, to_index
+from spec_decode_exporter.web.documentation.handlers import ROOT, ROUTE, documentation, to_index
 from spec_decode_exporter.web.early_pages import EarlyPages
 from spec_decode_exporter.web.metrics_page import EARLY, METRICS, SharedPage, metrics
 from spec_decode_exporter.web.page import handlers as page
@@ -44,7 +44,7 @@ _ROUTES: Final[tuple[tuple[str, Sequence[str], Handler], ...]] = (
     ("/fragment", _GET, page.fragment),
     *((f"/static/{name}", _GET, page.static) for name in page.STATIC),
     *((endpoint.path, endpoint.methods, endpoint.handler) for endpoint in ENDPOINTS),
-    *((path, _GET, documentation) for path in DOCUMENTS),
+    (ROUTE, _GET, documentation),
     (ROOT.removesuffix("/"), _GET, to_index),
     ("/config", _GET, admin.config),
     ("/-/healthy", _GET, admin.healthy),

@@ -1,1 +1,1 @@
-"""Documentation that the exporter serves; ``python -m docs.generate.pages`` writes its pages."""
+"""Documentation and files for Prometheus and Grafana, served under ``/docs/``."""

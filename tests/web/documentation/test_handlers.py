@@ -1,0 +1,142 @@
+"""Documentation and files under ``/docs/``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import posixpath
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import yaml
+
+from spec_decode_exporter.core.user_errors import UsageError
+from spec_decode_exporter.web.application import create_app
+from spec_decode_exporter.web.documentation.documents import served
+from spec_decode_exporter.web.security.hosts import AllowedHosts
+
+FILES = [path for path in served() if path.startswith("files/")]
+PAGES = ["/docs/", "/docs/files/", *(f"/docs/{path}" for path in served() if path not in FILES)]
+
+
+@pytest.fixture
+async def client(aiohttp_client, make_state):
+    return await aiohttp_client(create_app(make_state()))
+
+
+async def test_every_document_is_html_with_the_headers_of_the_exporter_s_page(client):
+    plain = await client.get("/")
+    assert len(PAGES) > 40
+    for path in PAGES:
+        answer = await client.get(path)
+        text = await answer.text()
+        assert (answer.status, answer.content_type) == (200, "text/html"), path
+        for header in ("Content-Security-Policy", "X-Content-Type-Options", "X-Frame-Options"):
+            assert answer.headers[header] == plain.headers[header]
+        assert not re.search(r"<script|<img|style=|javascript:|&amp;(lt|gt|quot|amp);", text), path
+
+
+async def test_the_path_without_its_last_slash_leads_to_the_index_behind_any_proxy(client):
+    answer = await client.get("/docs", allow_redirects=False)
+    assert (answer.status, answer.headers["Location"]) == (301, "docs/")
+
+
+async def test_every_link_and_anchor_within_the_documentation_leads_somewhere(client):
+    pages = {path: await (await client.get(path)).text() for path in PAGES}
+    broken = []
+    for path, html in pages.items():
+        for href in re.findall(r'href="([^"]+)"', html):
+            if re.match(r"https?:", href):
+                continue
+            file, _, anchor = href.partition("#")
+            goal = posixpath.normpath(posixpath.join(posixpath.dirname(path), file)) if file else path
+            goal = goal if goal in pages else f"{goal}/"
+            if goal in pages and (not anchor or f'id="{anchor}"' in pages[goal]):
+                continue
+            if (await client.get(goal.rstrip("/") or "/")).status != 200:
+                broken.append((path, href))
+    assert broken == []
+
+
+async def test_the_index_names_every_document(client):
+    index = await (await client.get("/docs/")).text()
+    documents = [path for path in served() if path not in FILES and path != "README.md"]
+    assert [path for path in documents if f'href="{path}"' not in index] == []
+    assert "<title>Documentation</title>" in index
+
+
+async def test_alerts_rules_and_dashboards_are_listed_and_downloaded(client):
+    listed = await (await client.get("/docs/files/")).text()
+    assert [path for path in FILES if f'href="{path.removeprefix("files/")}"' not in listed] == []
+    contents = {}
+    for path in FILES:
+        answer = await client.get(f"/docs/{path}")
+        assert answer.headers["Content-Disposition"] == f'attachment; filename="{posixpath.basename(path)}"'
+        contents[path] = await answer.text()
+    rules = [
+        rule
+        for path, text in contents.items()
+        if path.endswith(".yml")
+        for group in yaml.safe_load(text).get("groups", ())
+        for rule in group["rules"]
+    ]
+    dashboards = [json.loads(text)["uid"] for path, text in contents.items() if path.endswith(".json")]
+    assert "SpecDecodeSuddenDrop" in {rule.get("alert") for rule in rules}
+    assert any("record" in rule for rule in rules)
+    assert "spec-decode-overview" in dashboards
+
+
+async def test_the_page_leads_to_the_files(client):
+    assert 'href="./docs/files/"' in await (await client.get("/")).text()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "runbooks/Nothing.md",
+        "../page.html",
+        "%2e%2e/pyproject.toml",
+        "..%2fpyproject.toml",
+        "%2fetc%2fpasswd",
+        "guide",
+        "guide/",
+        "guide/../guide/alerts.md",
+        "guide%00/alerts.md",
+        "maintainers/development.md",
+        "files/../README.md",
+        "files/prometheus/tests",
+    ],
+)
+async def test_any_other_path_is_not_found(client, path):
+    assert await status_of(client, f"/docs/{path}") == 404
+
+
+async def status_of(client, raw):
+    """Return the status of a request whose path no client normalises."""
+    reader, writer = await asyncio.open_connection(client.host, client.port)
+    writer.write(
+        f"GET {raw} HTTP/1.1\r\nHost: {client.host}:{client.port}\r\nConnection: close\r\n\r\n".encode()
+    )
+    answer = await reader.read()
+    writer.close()
+    return int(answer.split(b" ", 2)[1])
+
+
+async def test_a_host_that_is_not_allowed_gets_no_document(aiohttp_client, make_state):
+    state = replace(make_state(), allowed_hosts=AllowedHosts.parse(["exporter.example.com"]))
+    client = await aiohttp_client(create_app(state))
+    answer = await client.get("/docs/explanation/semantics.md", headers={"Host": "evil.example"})
+    assert answer.status == 421
+
+
+async def test_the_metrics_cannot_take_the_path_of_a_document(make_state):
+    with pytest.raises(UsageError, match="path of another page"):
+        create_app(make_state(telemetry_path="/docs/metrics"))
+
+
+def test_the_renderer_is_imported_at_the_first_request_as_a_sidecar_has_little_memory():
+    code = "import sys, spec_decode_exporter.web.application; sys.exit('markdown_it' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
