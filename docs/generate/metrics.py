@@ -69,9 +69,7 @@ _GROUPS: Final = {
         "Latency under speculation. vLLM observes its inter-token latency once a decode step, however "
         "many tokens the step gave; `spec_decode_time_per_output_token_seconds` is corrected for "
         "that.\n\nQuantiles are interpolated within the server's buckets, as "
-        "`histogram_quantile` does. `spec_decode_time_per_output_token_quantile_seconds` weighs by requests, "
-        "`spec_decode_step_quantile_seconds` counts once a step. A quantile in the lowest bucket (queue: "
-        "0.3 s) is only certain to be below its bound."
+        "`histogram_quantile` does. `spec_decode_time_per_output_token_quantile_seconds` weighs by requests."
     ),
     Group.LOAD: "Load of the server.",
     Group.DISTRIBUTION: "Spread of acceptance, over polls and not over requests.",

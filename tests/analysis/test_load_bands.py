@@ -12,7 +12,7 @@ from spec_decode_exporter.analysis.cost import CostKnowledge, cost_by_curve
 from spec_decode_exporter.analysis.cost_curve import CostCurve, LoadRange, around
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.depth import depths, speedups_alone
-from spec_decode_exporter.analysis.load_bands import Drafting, LoadBand, load_bands, schedule_of, time_share
+from spec_decode_exporter.analysis.load_bands import Drafting, load_bands, schedule_of
 from spec_decode_exporter.analysis.step_cost import StepCost
 from spec_decode_exporter.analysis.typical_costs import Range
 from spec_decode_exporter.analysis.verdict import Verdict
@@ -205,21 +205,6 @@ class TestVerdict:
         assert (first.tokens, first.present_tokens) == (4, 3)
         assert 0.97 < first.present_speedup / first.speedup < 1
         assert not first.is_improvable
-
-
-class TestTimeShare:
-    BAND = LoadBand(8, 15, 4, 2.0, 0.0, 0, 1.0, None, is_improvable=True)
-
-    def share(self, make_window, *loads):
-        polls = [{"gauges": (running, 0.0, 0.0), "seconds": seconds} for running, seconds in loads]
-        return time_share(make_window(increments=polls), [self.BAND])
-
-    def test_it_is_by_time_and_not_by_polls(self, make_window):
-        assert self.share(make_window, (8.0, 1.0), (15.0, 2.0), (16.0, 1.0), (7.0, 2.0)) == 0.5
-
-    def test_time_without_requests_does_not_count(self, make_window):
-        assert self.share(make_window, (0.0, 10.0), (8.0, 1.0)) == 1.0
-        assert self.share(make_window, (0.0, 10.0)) is None
 
 
 class TestSpeedupsAlone:

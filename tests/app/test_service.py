@@ -147,7 +147,7 @@ async def test_a_reload_keeps_the_windows_of_a_target_and_gives_it_its_new_label
     assert (await get(service, "-/reload", "POST"))[0] == 200
     await polled(server, clock, until, 1)
     found = await samples(service)
-    assert found["spec_decode_window_drafts", "one", "30s", "", "z"] == 10 * (server.polls - 1)
+    assert found["spec_decode_window_draft_tokens", "one", "30s", "", "z"] == 20 * (server.polls - 1)
     assert found["spec_decode_drafts_total", "one", "", "", "z"] == 10 * (server.polls - 1)
 
 

@@ -65,9 +65,9 @@ def test_a_mistake_in_a_flag_names_the_command_line():
 
 def test_an_unknown_metric_is_a_mistake_with_a_suggestion(tmp_path):
     file = tmp_path / "exporter.yml"
-    file.write_text("metrics:\n  disable:\n    - spec_decode_window_draft\n    - rates\n")
+    file.write_text("metrics:\n  disable:\n    - spec_decode_window_draft_token\n    - rates\n")
     with pytest.raises(
-        ConfigError, match=r"exporter.yml:3: metrics.disable\[0\] .*`spec_decode_window_drafts`"
+        ConfigError, match=r"exporter.yml:3: metrics.disable\[0\] .*`spec_decode_window_draft_tokens`"
     ):
         config("--config.file", str(file))
 

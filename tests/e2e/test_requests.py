@@ -63,7 +63,7 @@ def told(e2e, tmp_path_factory):
             120,
         )
         e2e.eventually(
-            lambda: drafts(e2e, server) == samples(exporter)["spec_decode_request_drafts_total"], 60
+            lambda: accepted(e2e, server) == samples(exporter)["spec_decode_request_saved_tokens_total"], 60
         )
         yield exporter, server
     finally:
@@ -99,8 +99,8 @@ def counters(e2e, server):
     return {sample.name: sample.value for family in parse(page) for sample in family.samples}
 
 
-def drafts(e2e, server):
-    return counters(e2e, server)["vllm:spec_decode_num_drafts_total"]
+def accepted(e2e, server):
+    return counters(e2e, server)["vllm:spec_decode_num_accepted_tokens_total"]
 
 
 def asked(e2e, exporter):
@@ -113,8 +113,6 @@ def asked(e2e, exporter):
     ("ours", "theirs"),
     [
         ("spec_decode_requests_total", "vllm:request_success_total"),
-        ("spec_decode_request_drafts_total", "vllm:spec_decode_num_drafts_total"),
-        ("spec_decode_request_draft_tokens_total", "vllm:spec_decode_num_draft_tokens_total"),
         ("spec_decode_request_saved_tokens_total", "vllm:spec_decode_num_accepted_tokens_total"),
     ],
 )

@@ -236,29 +236,29 @@ class TestNumberOfSeries:
                 board.take(replace(request, completion_tokens=90, **times, **prompt), 0.0)
         return board
 
-    async def test_the_defaults_allow_7598_at_most_and_882_of_users(self, board):
-        """Two windows. Every group has all its 76, every model its 12, and 56 by the length of the prompt."""
+    async def test_the_defaults_allow_7079_at_most_and_882_of_users(self, board):
+        """Two windows. Every group has all its 74, every model its 10, and 41 by the length of the prompt."""
         cost = Cost(0.1, 0.1, CostSource.CONFIGURED, None)
         findings = await board.findings((30.0, 300.0), 1.0, lambda *_: cost)
         groups, models = len(findings.since_start), len(findings.windows["5m"].models)
         assert (groups, models) == (60 + 21, 20 + 1)
         samples = [sample for family in families(findings) for sample in family.samples]
         of_users = [sample for sample in samples if "user" in sample.labels]
-        assert len(samples) - len(of_users) <= 81 * 76 + 21 * (12 + 5 * 11 + 1) + 2 + 12 == 7598
+        assert len(samples) - len(of_users) <= 81 * 74 + 21 * (10 + 5 * 8 + 1) + 2 + 12 == 7079
         of_prompts = [sample for sample in samples if "prompt_tokens" in sample.labels]
         assert len({sample.labels["prompt_tokens"] for sample in of_prompts}) == 5
         assert len(of_users) <= 2 * 21 * 21 == 882
 
-    def test_a_bucket_of_prompts_is_11_and_their_finding_1(self):
+    def test_a_bucket_of_prompts_is_8_and_their_finding_1(self):
         bucket = found(windows={}, since_start={}, users=(), refused={}, folded={}, prompts=())
         others = sum(len(family.samples) for family in families(bucket))
         one = replace(PROMPTS, buckets=PROMPTS.buckets[:1])
         samples = sum(len(family.samples) for family in families(replace(bucket, prompts=[one])))
-        assert samples == others + 11 + 1
+        assert samples == others + 8 + 1
 
     @pytest.mark.parametrize(
         ("profile", "group", "one_model", "of_windows"),
-        [(Profile.STANDARD, 37, 5, 1), (Profile.FULL, 76, 12, 2)],
+        [(Profile.STANDARD, 37, 5, 1), (Profile.FULL, 74, 10, 2)],
     )
     def test_a_group_and_a_model_are_as_many_as_stated(self, profile, group, one_model, of_windows):
         """Limits of the defaults: a change of the table must consider decision 10."""

@@ -126,7 +126,7 @@ def test_an_engine_without_speculation_shows_no_ratio_and_no_0(findings_of, make
     assert "spec_decode_effective_tokens_per_step" in names
     assert not names & {
         "spec_decode_draft_acceptance_ratio",
-        "spec_decode_window_drafts",
+        "spec_decode_window_draft_tokens",
         "spec_decode_coverage_ratio",
         "spec_decode_drafts_per_second",
     }

@@ -305,7 +305,7 @@ def check_good(shown, running):
         assert ">chat<" in shown[path]
     drafts = [line for line in shown["/metrics"].splitlines() if line.startswith("spec_decode_drafts_total{")]
     assert any('target="good"' in line for line in drafts)
-    assert 'spec_decode_request_drafts_total{model_name="good",request_type="chat"' in shown["/metrics"]
+    assert 'spec_decode_request_saved_tokens_total{model_name="good",request_type="chat"' in shown["/metrics"]
 
 
 @pytest.mark.parametrize("injection", INJECTIONS)

@@ -123,7 +123,7 @@ def test_without_an_evaluation_no_window_has_a_speed_up_of_requests(busy):
 def test_the_totals_are_the_counters_of_the_page(busy, view):
     metrics = values(busy)
     shared = {name for name in TotalsView.model_fields if (f"{name}_total",) in metrics}
-    assert shared >= {"drafts", "draft_tokens", "accepted_tokens", "generation_tokens", "covered_seconds"}
+    assert shared >= {"drafts", "draft_tokens", "accepted_tokens", "generation_tokens"}
     for name in shared:
         assert getattr(view.totals, name) == metrics[f"{name}_total",]
     assert view.totals.drafts == 309 * 400

@@ -67,10 +67,6 @@ def test_a_page_has_exactly_the_known_values():
             for basis in SpeedupBasis
         },
         ("acceptance_length_tokens", *eagle, "5m"): 2.5,
-        ("time_to_first_token_seconds", *eagle, "5m"): 0.2,
-        ("time_to_first_token_quantile_seconds", *eagle, "5m", "0.5"): 0.1,
-        ("time_to_first_token_quantile_seconds", *eagle, "5m", "0.95"): 0.5,
-        ("prefix_cache_hit_ratio", *eagle, "5m"): 0.25,
         ("requests", *off, "5m"): 1200.0,
         ("requests", *eagle, "30s"): 12.0,
         ("requests", *eagle, "5m"): 1300.0,

@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from math import fsum
 from operator import attrgetter
 from statistics import fmean
 from typing import Final, NamedTuple
@@ -36,8 +35,6 @@ from spec_decode_exporter.analysis.verdict import Verdict, speedup_verdict
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.figures.ratio import ratio
-from spec_decode_exporter.scrape.page.engine_table import Gauge
 from spec_decode_exporter.window.ledger import Window
 
 _CELLS: Final = (1, *sorted({2**power for power in range(1, 17)} | {3 * 2**power for power in range(16)}))
@@ -127,16 +124,6 @@ def schedule_of(bands: Sequence[LoadBand]) -> BatchSchedule:
     if len(steps) < 2:  # noqa: PLR2004  one number for all loads
         return NO_SCHEDULE
     return BatchSchedule(tuple(band.first for band in steps), tuple(band.tokens for band in steps))
-
-
-def time_share(window: Window, bands: Sequence[LoadBand]) -> float | None:
-    """Return the share of the time with requests that loads are in the bands; None without such time."""
-    loads = zip(window.increments.gauge(Gauge.RUNNING_REQUESTS), window.increments.seconds(), strict=True)
-    busy = [(running, seconds) for running, seconds in loads if running >= 1]
-    within = fsum(
-        seconds for running, seconds in busy if any(band.first <= running < band.last + 1 for band in bands)
-    )
-    return ratio(within, fsum(seconds for _, seconds in busy))
 
 
 def _cells(window: Window, curve: CostCurve, known: CostKnowledge, drafting: Drafting) -> Iterator[_Cell]:

@@ -50,12 +50,6 @@ def _window_sum(total: Callable[[Window], float | None]) -> Read[EngineSnapshot]
     return lambda snapshot: [((window_label(window),), total(window)) for window in snapshot.windows]
 
 
-def _window_positions(snapshot: EngineSnapshot) -> Numbers:
-    for window in snapshot.windows:
-        for position, count in enumerate(window.positions):
-            yield (window_label(window), str(position)), count
-
-
 COUNTER_METRICS: tuple[Metric[EngineSnapshot], ...] = (
     _counts(
         "spec_decode_drafts_total",
@@ -100,17 +94,6 @@ COUNTER_METRICS: tuple[Metric[EngineSnapshot], ...] = (
         read=_total(Counter.DECODE_NANOSECONDS, NANO),
     ),
     _counts(
-        "spec_decode_first_token_seconds_total",
-        help=f"Seconds that requests waited for their first token, in the queue too, {_SINCE}.",
-        source=(series.FIRST_SECONDS,),
-        read=_total(Counter.FIRST_TOKEN_NANOSECONDS, NANO),
-    ),
-    _counts(
-        "spec_decode_covered_seconds_total",
-        help=f"Seconds between successful polls, which the other counters cover, {_SINCE}.",
-        read=lambda snapshot: [((), snapshot.totals.covered_seconds)],
-    ),
-    _counts(
         "spec_decode_position_accepted_tokens_total",
         help=f"Draft tokens accepted at each draft position {_SINCE}.",
         labels=("position",),
@@ -129,12 +112,6 @@ COUNTER_METRICS: tuple[Metric[EngineSnapshot], ...] = (
 
 SUM_METRICS: tuple[Metric[EngineSnapshot], ...] = (
     _sum(
-        "spec_decode_window_drafts",
-        help="Drafts in the window.",
-        source=(series.DRAFTS,),
-        read=_window_sum(lambda window: window[Counter.DRAFTS]),
-    ),
-    _sum(
         "spec_decode_window_draft_tokens",
         help="Draft tokens in the window.",
         source=(series.DRAFT_TOKENS,),
@@ -147,24 +124,6 @@ SUM_METRICS: tuple[Metric[EngineSnapshot], ...] = (
         read=_window_sum(lambda window: window[Counter.ACCEPTED_TOKENS]),
     ),
     _sum(
-        "spec_decode_window_generation_tokens",
-        help="Generated tokens in the window.",
-        source=(series.GENERATED,),
-        read=_window_sum(lambda window: window[Counter.GENERATION_TOKENS]),
-    ),
-    _sum(
-        "spec_decode_window_first_tokens",
-        help="First tokens of requests in the window.",
-        source=(series.FIRST,),
-        read=_window_sum(lambda window: window[Counter.FIRST_TOKENS]),
-    ),
-    _sum(
-        "spec_decode_window_decode_steps",
-        help="Decode steps in the window, counted once for each running request.",
-        source=(series.STEPS,),
-        read=_window_sum(lambda window: window[Counter.DECODE_STEPS]),
-    ),
-    _sum(
         "spec_decode_window_decode_seconds",
         help="Seconds that requests spent in decode steps in the window.",
         source=(series.STEP_SECONDS,),
@@ -174,12 +133,5 @@ SUM_METRICS: tuple[Metric[EngineSnapshot], ...] = (
         "spec_decode_window_seconds",
         help="Seconds that the window covers; less than its length after a start or an outage.",
         read=_window_sum(lambda window: window.seconds),
-    ),
-    _sum(
-        "spec_decode_window_position_accepted_tokens",
-        help="Draft tokens accepted at each draft position in the window.",
-        labels=("window", "position"),
-        source=(series.POSITIONS,),
-        read=_window_positions,
     ),
 )

@@ -11,8 +11,6 @@ from spec_decode_exporter.analysis.depth import Depth
 from spec_decode_exporter.analysis.drops.drop import DropStatus
 from spec_decode_exporter.analysis.end_to_end import EndToEnd
 from spec_decode_exporter.analysis.evaluation_result import Evaluation
-from spec_decode_exporter.analysis.load_bands import LoadBand, time_share
-from spec_decode_exporter.analysis.plain_period import PlainPeriod
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.schedule_conditions import schedule_changes
 from spec_decode_exporter.analysis.speculation_state import State
@@ -63,11 +61,6 @@ def _of_cost(value: Callable[[Cost], float]) -> Read[EngineSnapshot]:
     return read
 
 
-def _of_baseline(value: Callable[[PlainPeriod], float]) -> Read[EngineSnapshot]:
-    """Read a number of the period without speculation."""
-    return lambda snapshot: [] if snapshot.baseline is None else [((), value(snapshot.baseline))]
-
-
 def _of_requests(value: Callable[[EndToEnd], float | None]) -> Read[EngineSnapshot]:
     """Read a number of the speed-up of whole requests in the longest window."""
 
@@ -99,17 +92,6 @@ def _recommended_tokens(snapshot: EngineSnapshot) -> Values:
 
 def _basis(depth: Depth) -> str:
     return "extrapolated" if depth.extrapolated else "measured"
-
-
-def _load_share(counts: Callable[[LoadBand], bool]) -> Read[EngineSnapshot]:
-    """Read the share of the longest window at loads of the bands that count; absent unless bands are known."""
-
-    def read(snapshot: EngineSnapshot) -> Numbers:
-        bands = snapshot.evaluation.setting.bands
-        for window in snapshot.windows[-1:] if bands else ():
-            yield (window_label(window),), time_share(window, [band for band in bands if counts(band)])
-
-    return read
 
 
 def _schedule_changes(snapshot: EngineSnapshot) -> Numbers:
@@ -167,18 +149,6 @@ _INPUTS: tuple[Metric[EngineSnapshot], ...] = (
         source=_COST,
         read=_of_cost(lambda cost: cost.high.draft_cost_ratio),
     ),
-    _pay(
-        "spec_decode_baseline_age_seconds",
-        help="Time since the target last served the model without speculation, the learned baseline, in seconds.",
-        source=(series.DRAFTS,),
-        read=_of_baseline(lambda baseline: baseline.age_seconds),
-    ),
-    _pay(
-        "spec_decode_baseline_seconds",
-        help="Time with requests that the learned baseline without speculation covers, in seconds.",
-        source=(series.DRAFTS,),
-        read=_of_baseline(lambda baseline: baseline.seconds),
-    ),
 )
 
 _CROSSOVER: Metric[EngineSnapshot] = _pay(
@@ -213,23 +183,6 @@ _REQUESTS: tuple[Metric[EngineSnapshot], ...] = tuple(
             lambda request: None if request.bounds is None else request.bounds.upper,
         ),
     )
-)
-
-_LOADS: tuple[Metric[EngineSnapshot], ...] = (
-    _pay(
-        "spec_decode_harmful_load_ratio",
-        help="Share of the time with requests in the window at loads at which the draft tokens in force are harmful.",
-        labels=("window",),
-        source=(_RUNNING, *_ECONOMICS, series.POSITIONS),
-        read=_load_share(lambda band: band.verdict is Verdict.HARMFUL),
-    ),
-    _pay(
-        "spec_decode_improvable_load_ratio",
-        help="Share of the time with requests in the window at loads at which the recommended tokens are faster.",
-        labels=("window",),
-        source=(_RUNNING, *_ECONOMICS, series.POSITIONS),
-        read=_load_share(lambda band: band.is_improvable),
-    ),
 )
 
 _SCHEDULE: Metric[EngineSnapshot] = _pay(
@@ -302,7 +255,6 @@ PAY_METRICS: tuple[Metric[EngineSnapshot], ...] = (
     *_INPUTS,
     *_pay_figures(),
     *_REQUESTS,
-    *_LOADS,
     _SCHEDULE,
     *_ADVICE,
 )
@@ -317,11 +269,6 @@ DROP_METRICS: tuple[Metric[EngineSnapshot], ...] = (
         "spec_decode_baseline_acceptance_length_tokens_stddev",
         help="Standard deviation of the acceptance length over 30 s around the baseline, by chance alone.",
         read=_of_drops(lambda drops: drops.baseline_stddev),
-    ),
-    _drop(
-        "spec_decode_acceptance_drop_sigma",
-        help="Standard errors by which the acceptance length of the last 20 to 25 s is below the baseline.",
-        read=_of_drops(lambda drops: drops.sigma),
     ),
     _drop(
         "spec_decode_acceptance_dropped",

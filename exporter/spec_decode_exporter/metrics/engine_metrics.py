@@ -36,14 +36,6 @@ _LATENCIES = (
         "time per output token after the first over requests",
         "vllm:request_time_per_output_token_seconds",
     ),
-    ("step", Latency.DECODE_STEP, "time of a decode step over steps", "vllm:inter_token_latency_seconds"),
-    (
-        "end_to_end",
-        Latency.END_TO_END,
-        "time from arrival to the last token over requests",
-        "vllm:e2e_request_latency_seconds",
-    ),
-    ("queue_time", Latency.QUEUE, "time in the queue over requests", "vllm:request_queue_time_seconds"),
 )
 """Quantity in the metric's name, histogram, its meaning and its source."""
 
@@ -137,11 +129,6 @@ _SPREAD_METRICS: tuple[Metric[EngineSnapshot], ...] = (
         "spec_decode_interval_acceptance_ratio_max",
         help="Highest acceptance rate of a poll in the window.",
         read=_of_spread(lambda spread: spread.highest),
-    ),
-    _spread(
-        "spec_decode_interval_acceptance_ratio_stddev",
-        help="Standard deviation of the acceptance rates of the window's polls, weighted by draft tokens.",
-        read=_of_spread(Spread.standard_deviation),
     ),
 )
 

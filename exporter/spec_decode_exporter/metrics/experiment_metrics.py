@@ -11,7 +11,6 @@ from spec_decode_exporter.analysis.experiments.experiment import ArmFindings, Ar
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.figures import series
-from spec_decode_exporter.figures.quantiles import ARM_QUANTILES, QUANTILE_LABEL
 from spec_decode_exporter.metrics.metric import Metric, MetricKind, Read
 
 ARM_LABELS: Final = ("experiment", "arm", "baseline")
@@ -47,12 +46,6 @@ def _conditions(arm: ArmFindings) -> Iterator[tuple[tuple[str, ...], float | Non
     for window in arm.windows:
         for condition, holds in window.conditions.items():
             yield (_label(window), str(condition)), float(holds)
-
-
-def _first_token_quantiles(arm: ArmFindings) -> Iterator[tuple[tuple[str, ...], float | None]]:
-    for window in arm.windows[-1:]:
-        for quantile in ARM_QUANTILES:
-            yield (_label(window), quantile.label), getattr(window.first_token, quantile.name)
 
 
 def _label(window: ArmWindow) -> str:
@@ -101,28 +94,6 @@ EXPERIMENT_METRICS: tuple[Metric[ArmFindings], ...] = (
         source=(series.ACCEPTED, series.DRAFTS),
         labels=("window",),
         read=_each_window(lambda window: window.acceptance_length),
-    ),
-    _row(
-        "spec_decode_experiment_time_to_first_token_seconds",
-        help="Mean time to first token of the arm in the window, in seconds.",
-        source=(series.FIRST_SECONDS, series.FIRST),
-        labels=("window",),
-        read=_each_window(lambda window: window.first_token.mean),
-    ),
-    _row(
-        "spec_decode_experiment_time_to_first_token_quantile_seconds",
-        kind=MetricKind.QUANTILES,
-        help="Median and p95 of the time to first token of the arm over the longest window, in seconds.",
-        source=("vllm:time_to_first_token_seconds_bucket",),
-        labels=("window", QUANTILE_LABEL),
-        read=_first_token_quantiles,
-    ),
-    _row(
-        "spec_decode_experiment_prefix_cache_hit_ratio",
-        help="Share of the prompt tokens of the arm in the window that the prefix cache held.",
-        source=("vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total"),
-        labels=("window",),
-        read=_each_window(lambda window: window.first_token.prefix_hit_ratio),
     ),
     _row(
         "spec_decode_experiment_requests",

@@ -7,7 +7,6 @@ from functools import partial
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.metrics.metric import Metric, MetricKind
 from spec_decode_exporter.monitor.target_status import ExporterStatus, TargetStatus
-from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES
 from spec_decode_exporter.scrape.poll_errors import REASONS
 
 _target: partial[Metric[TargetStatus]] = partial(Metric, kind=MetricKind.GAUGE, group=Group.EXPORTER)
@@ -53,12 +52,6 @@ TARGET_METRICS: tuple[Metric[TargetStatus], ...] = (
         help="Failed polls of the target, by reason.",
         labels=("reason",),
         read=_failures,
-    ),
-    _target(
-        "spec_decode_exporter_engines_evicted_total",
-        kind=MetricKind.COUNTER,
-        help=f"Engines of the target that were evicted for newer ones; {MAX_ENGINES} are kept per target.",
-        read=lambda status: [((), status.engines_evicted)],
     ),
     _target(
         "spec_decode_exporter_engines_not_monitored",

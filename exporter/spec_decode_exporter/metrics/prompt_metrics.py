@@ -37,43 +37,17 @@ def _each(value: Callable[[PromptBucket], float | None]) -> Read[RequestFindings
     ]
 
 
-def _bound(
-    of: Callable[[PromptBucket], Estimate | None], value: Callable[[Estimate], float]
+def _of(
+    which: Callable[[PromptBucket], Estimate | None], value: Callable[[Estimate], float]
 ) -> Read[RequestFindings]:
     """Read the value, or a bound, of an estimate; absent of too few requests."""
-    return _each(lambda bucket: None if (estimate := of(bucket)) is None else value(estimate))
+    return _each(lambda bucket: None if (estimate := which(bucket)) is None else value(estimate))
 
 
 def _first_token(findings: RequestFindings) -> Numbers:
     for model in findings.prompts:
         for bucket in model.buckets:
             yield from quantiles((model.model_name, bucket.prompt_tokens), bucket.time_to_first_token_seconds)
-
-
-def _length(bucket: PromptBucket) -> Estimate | None:
-    return bucket.acceptance_length
-
-
-def _speedup(bucket: PromptBucket) -> Estimate | None:
-    return bucket.summary.speedup_ratio
-
-
-def _estimated(
-    name: str, what: str, help_text: str, of: Callable[[PromptBucket], Estimate | None]
-) -> tuple[Metric[RequestFindings], ...]:
-    """Return the metrics of an estimate: its value and both bounds."""
-    return (
-        _gauge(name, help=help_text, source=_SPECULATION, read=_bound(of, lambda each: each.value)),
-        *(
-            _gauge(
-                f"{name}_{side}",
-                help=f"The {side} 95 % bound of the {what} of the requests with prompts of this length.",
-                source=_SPECULATION,
-                read=_bound(of, bound),
-            )
-            for side, bound in (("lower", lambda each: each.lower), ("upper", lambda each: each.upper))
-        ),
-    )
 
 
 PROMPT_METRICS: tuple[Metric[RequestFindings], ...] = (
@@ -83,17 +57,23 @@ PROMPT_METRICS: tuple[Metric[RequestFindings], ...] = (
         source=(_PROMPT,),
         read=_each(lambda bucket: bucket.summary.totals.requests),
     ),
-    *_estimated(
+    _gauge(
         "spec_decode_prompt_acceptance_length_tokens",
-        "acceptance length",
-        "Acceptance length of the requests with prompts of this length, bonus token included.",
-        _length,
+        help="Acceptance length of the requests with prompts of this length, bonus token included.",
+        source=_SPECULATION,
+        read=_of(lambda bucket: bucket.acceptance_length, lambda estimate: estimate.value),
     ),
-    *_estimated(
+    _gauge(
         "spec_decode_prompt_speedup_ratio",
-        "speed-up",
-        "Estimated decoding speed of the requests with prompts of this length, relative to no speculation.",
-        _speedup,
+        help="Estimated decoding speed of the requests with prompts of this length, relative to no speculation.",
+        source=_SPECULATION,
+        read=_of(lambda bucket: bucket.summary.speedup_ratio, lambda estimate: estimate.value),
+    ),
+    _gauge(
+        "spec_decode_prompt_speedup_ratio_upper",
+        help="The upper 95 % bound of the speed-up of the requests with prompts of this length.",
+        source=_SPECULATION,
+        read=_of(lambda bucket: bucket.summary.speedup_ratio, lambda estimate: estimate.upper),
     ),
     _row(
         "spec_decode_prompt_time_to_first_token_quantile_seconds",

@@ -143,18 +143,6 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
         read=_totals(lambda group: group.totals.requests),
     ),
     _counter(
-        "spec_decode_request_drafts_total",
-        help="Drafts of the requests, since the exporter first saw the group.",
-        source=_SPECULATION,
-        read=_totals(lambda group: group.totals.drafts),
-    ),
-    _counter(
-        "spec_decode_request_draft_tokens_total",
-        help="Draft tokens of the requests, since the exporter first saw the group.",
-        source=_SPECULATION,
-        read=_totals(lambda group: group.totals.draft_tokens),
-    ),
-    _counter(
         "spec_decode_request_saved_tokens_total",
         help="Accepted draft tokens of the requests, each saving a step of the target, since the exporter first saw the group.",
         source=_SPECULATION,
@@ -264,12 +252,6 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
         help="Mean acceptance rate over the model's requests of the window, each with weight 1.",
         source=_SPECULATION,
         read=_each_model(lambda model: model.summary.mean_acceptance_ratio),
-    ),
-    _model(
-        "spec_decode_model_requests_below_break_even_ratio",
-        help="Share of the model's requests of the window that speculation made slower.",
-        source=_SPECULATION,
-        read=_each_model(lambda model: _below_break_even(model.summary)),
     ),
     _model(
         "spec_decode_mixed_workload",

@@ -21,23 +21,20 @@ CHURN_SECONDS: Final = 600.0
 
 
 class EngineChurn:
-    """Limit engine churn per target: count evicted engines and log churn once."""
+    """Engine churn of a target, logged once."""
 
     def __init__(self) -> None:
         self._churning_at = -inf
-        self.evicted = 0
-        """Engines that were evicted early since the target is monitored."""
 
     def is_churning(self, now: float) -> bool:
         """Return whether engines were evicted early within ``CHURN_SECONDS`` before ``now`` (monotonic)."""
         return now - self._churning_at <= CHURN_SECONDS
 
     def evict(self, surplus: int, now: float, kept: int) -> list[Event]:
-        """Count ``surplus`` engines as evicted, ``kept`` stay; return the events to log."""
+        """Note that ``surplus`` engines are evicted and ``kept`` stay; return the events to log."""
         if surplus <= 0:
             return []
         known = self.is_churning(now)
-        self.evicted += surplus
         self._churning_at = now
         fields: dict[str, object] = {
             "kept": kept,

@@ -34,7 +34,6 @@ class TargetStatus:
     """Unix time."""
     engines_on_page: int | None = None
     """Engines on the newest page; None before the first page and while the target is down."""
-    engines_evicted: int = 0
     engines_not_monitored: int = 0
     """Engines of the newest page beyond the limit."""
     name: str = ""
@@ -81,7 +80,6 @@ def status_of(
         interval=interval,
         last_success=record.last_success,
         engines_on_page=record.engines,
-        engines_evicted=engines.churn.evicted,
         engines_not_monitored=engines.not_monitored,
         name=target.name,
         address=f"{address(target.url)}{urlsplit(target.url).path}",

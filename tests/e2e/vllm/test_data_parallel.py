@@ -31,7 +31,7 @@ def test_the_sum_over_two_engines_equals_what_the_responses_say(server, watching
     check_counters(page, truth)
     check_windows(page, truth)
     record("two engines, two API servers", page, truth)
-    drafts = page.find("spec_decode_window_drafts", window="10m")
+    drafts = page.find("spec_decode_window_draft_tokens", window="10m")
     assert {sample.labels["engine"] for sample in drafts} == {"0", "1"}
     assert all(sample.value > 0 for sample in drafts)
 

@@ -57,8 +57,6 @@ SECONDS_TO_NOTICE = 200.0
 """The alert wants 0.8 of what Prometheus has seen, which was no mix at first; events what stands for 60 s."""
 SUMS = {
     "spec_decode_requests_total": "requests",
-    "spec_decode_request_drafts_total": "drafts",
-    "spec_decode_request_draft_tokens_total": "draft_tokens",
     "spec_decode_request_saved_tokens_total": "accepted_tokens",
 }
 
