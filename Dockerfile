@@ -23,8 +23,13 @@ FROM packages AS program
 COPY image/build.lock /build/
 RUN python3 -m venv /build/tools \
  && /build/tools/bin/pip install --quiet --require-hashes --only-binary :all: --no-deps --requirement /build/build.lock
-COPY pyproject.toml README.md LICENSE /build/source/
+COPY pyproject.toml hatch_build.py README.md LICENSE /build/source/
 COPY exporter /build/source/exporter
+# The exporter serves these under /docs/.
+COPY docs /build/source/docs
+COPY config/prometheus /build/source/config/prometheus
+COPY config/alertmanager /build/source/config/alertmanager
+COPY grafana/dashboards /build/source/grafana/dashboards
 RUN /build/tools/bin/pip wheel --quiet --no-build-isolation --no-deps --wheel-dir /build/wheels /build/source \
  && python3 -m pip --python /opt/spec-decode-exporter/bin/python3 install --quiet --no-compile --no-deps \
     --no-index --ignore-installed --prefix /program /build/wheels/*.whl \

@@ -12,6 +12,7 @@ import pytest
 
 from image.assemble import STATE_DIRECTORY
 from spec_decode_exporter import __version__
+from spec_decode_exporter.web.documentation.documents import in_checkout
 
 CHECKOUT = Path(__file__).parents[3]
 STATE = f"/{STATE_DIRECTORY}"
@@ -26,6 +27,16 @@ print(json.dumps([os.path.join(folder, name) for top in ("/etc", "/opt", "/usr",
 INSTALLED = """
 import importlib.metadata, json
 print(json.dumps({found.name.lower().replace("_", "-"): found.version for found in importlib.metadata.distributions()}))
+"""
+
+DOCUMENTS = """
+import json
+from spec_decode_exporter.web.documentation.documents import PACKAGED, served
+from spec_decode_exporter.web.documentation.rendering import render
+files = served()
+assert PACKAGED.is_dir()
+assert all(render(path.read_text(), name, files).html for name, path in files.items() if name.endswith(".md"))
+print(json.dumps({name: path.stat().st_size for name, path in files.items()}))
 """
 
 TRUST_AND_NAMES = """
@@ -74,7 +85,7 @@ def test_it_runs_as_a_user_by_number_and_says_its_port_and_origin(inspected):
 def test_there_is_no_shell_and_nothing_to_install_with(files):
     programs = {path for path in files if PurePath(path).parent.name == "bin"}
     names = {re.sub(r"[\d.]+$", "", PurePath(path).name) for path in programs}
-    assert names == {"python", "spec-decode-exporter", "idna"}
+    assert names == {"python", "spec-decode-exporter", "idna", "markdown-it"}
     assert not [path for path in files if re.search(r"/(pip|setuptools|ensurepip|hatchling)[-/]", path)]
     assert not [path for path in files if "lent" in path or path.endswith("pip.conf")]
 
@@ -103,6 +114,10 @@ def test_it_holds_just_what_is_locked(ask):
     assert installed.pop("spec-decode-exporter")
     assert installed.items() <= locked.items()
     assert installed.keys() >= {"aiohttp", "dnspython", "pydantic"}
+
+
+def test_it_holds_and_renders_the_documents_of_the_checkout(ask):
+    assert ask(DOCUMENTS) == {name: len(path.read_bytes()) for name, path in in_checkout().items()}
 
 
 def test_it_trusts_the_usual_authorities_and_resolves_names(ask):
