@@ -20,7 +20,7 @@ from typing import Final
 import benchmarks
 from benchmarks.options import parser
 
-LONG: Final = {"fortnight", "hostile", "same_job", "soak", "soak_day"}
+LONG: Final = {"hostile", "same_job", "soak"}
 """Benchmarks of 20 minutes or more."""
 SMOKE_OPTION: Final = "--smoke"
 """A benchmark is a module of this package whose docstring has this option in its usage line."""

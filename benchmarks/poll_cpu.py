@@ -1,11 +1,10 @@
 """Cost of a poll, relative to a scrape of the same server by Prometheus at the same time.
 
-    python -m benchmarks.poll_cpu [--clients] [--targets 100] [--seconds 30] [--smoke]
+    python -m benchmarks.poll_cpu [--targets 100] [--seconds 30] [--smoke]
 
 Both request 100 targets on loopback once a second: the whole page (55 kB), or the filtered one for the
 exporter. Prometheus does not request that by default; its cost with such a configuration is also shown.
-Without `--clients` the installed exporter is measured, with it the candidate HTTP clients, which only
-fetch. Prints a table; ends with status 1 if the exporter misses a goal. Needs `prometheus` (2.42 for the
+Prints a table; ends with status 1 if the exporter misses a goal. Needs `prometheus` (2.42 for the
 figures in docs/maintainers/benchmarks.md). Costs are processor time, in the program and in the kernel.
 """
 
@@ -19,7 +18,6 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -33,7 +31,6 @@ from spec_decode_exporter.scrape.poll.filtered_page import filtered_url, wanted_
 
 CASES = (("whole", "whole", 0.7), ("filtered", "whole", 0.5), ("filtered", "filtered", None))
 """Which page we ask for, which one Prometheus, and what our part is to be at most."""
-CLIENTS = [(client, loop) for client in ("aiohttp", "own") for loop in ("asyncio", "uvloop")]
 
 
 @dataclass(frozen=True)
@@ -54,30 +51,12 @@ class Cost:
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--clients", action="store_true")
     options.add_argument("--targets", type=int, default=100)
     options.add_argument("--seconds", type=float, default=30.0)
     options.add_argument("--warm-up", type=float, default=12.0, help="seconds to learn which page to request")
     arguments = parsed(options, targets=2, seconds=2.0, warm_up=6.0)
     require("prometheus")
-    compare = compare_clients if arguments.clients else compare_exporter
-    end(arguments, compare(arguments))
-
-
-def compare_clients(arguments: Namespace) -> list[str]:
-    """Print what fetching alone costs, for each client and event loop."""
-    if find_spec("uvloop") is None:
-        sys.exit("not installed: uvloop, an extra of the exporter")
-    print("| client | event loop | page | ms a poll | Prometheus, ms a scrape | ratio |")
-    print("|---|---|---|--:|--:|--:|")
-    for client, loop in CLIENTS:
-        for page in ("whole", "filtered"):
-            with PageServer() as server:
-                polled = urls(server.port, arguments.targets, page)
-                command = [sys.executable, "-m", "benchmarks.clients", client, loop, *polled]
-                cost = measure(command, server, "whole", arguments)
-            print(f"| {client} | {loop} | {page} | {cost} |", flush=True)
-    return []
+    end(arguments, compare_exporter(arguments))
 
 
 def compare_exporter(arguments: Namespace) -> list[str]:
@@ -162,7 +141,7 @@ def prometheus(port: int, targets: int, page: str) -> Iterator[int]:
 
 
 def scrape_job(port: int, targets: int, page: str) -> dict[str, object]:
-    """Return the scrape configuration of Prometheus and vmagent for each target's page once a second."""
+    """Return the scrape configuration of Prometheus for each target's page once a second."""
     parts = urlsplit(urls(port, 1, page)[0])
     return {
         "job_name": "vllm",

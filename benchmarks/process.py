@@ -51,6 +51,14 @@ def wait_until_ready(port: int, seconds: float = 30.0) -> None:
         time.sleep(0.1)
 
 
+def free_port() -> int:
+    """Return a port that was free a moment ago."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+    return port
+
+
 def cpu_seconds(pid: int) -> float:
     """Return the seconds of processor time of all its threads, in the program and in the kernel."""
     # What clock_getcpuclockid(3) gives; the times in /proc/PID/stat are a hundred thousand times coarser.

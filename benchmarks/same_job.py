@@ -1,21 +1,19 @@
-"""The same work done by the exporter, by Prometheus with recording rules, and by vmagent: CPU and memory.
+"""The same work done by the exporter and by Prometheus with recording rules: CPU and memory.
 
     python -m benchmarks.same_job [--targets 1000] [--seconds 60] [--warm-up 330] [--smoke]
 
 All of them read the same targets once a second, and every 15 s they have the same figures of each over 30 s
 and over 5 min: acceptance rate, length and positions, draft length, coverage, tokens of a step, step time,
-time per output token, four rates and two means of gauges. Prometheus computes them by 28 recording rules,
-and vmagent sums their terms by stream aggregation, which cannot divide one series by another. The exporter,
-which another Prometheus scrapes every 15 s, gives bounds, costs, verdicts and drops besides.
+time per output token, four rates and two means of gauges. Prometheus computes them by 28 recording rules.
+The exporter, which another Prometheus scrapes every 15 s, gives bounds, costs, verdicts and drops besides.
 
 Each alone polls the targets: two cores cannot serve all at once. Prometheus does it twice, with the filtered
 page and with the whole one, which is what it scrapes by default. Ends with status 1 if a goal is missed. The
-windows are full after 5 minutes. Needs `prometheus`; without `vmagent` 1.86 or later its row is left out.
+windows are full after 5 minutes. Needs `prometheus`.
 """
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 import time
 from argparse import Namespace
@@ -27,12 +25,10 @@ from pathlib import Path
 
 import yaml
 
-from benchmarks.memory import free_port
 from benchmarks.options import end, parsed, parser
-from benchmarks.others import vmagent
 from benchmarks.page_server import PageServer
 from benchmarks.poll_cpu import exporter, scrape_job
-from benchmarks.process import cpu_seconds, require, resident_megabytes, running, wait_until_ready
+from benchmarks.process import cpu_seconds, free_port, require, resident_megabytes, running, wait_until_ready
 
 EVERY = 15
 """Seconds between two results."""
@@ -51,7 +47,6 @@ _FIRST = "vllm:time_to_first_token_seconds_count"
 _STEPS = "vllm:inter_token_latency_seconds_count"
 _STEP_SECONDS = "vllm:inter_token_latency_seconds_sum"
 _GAUGES = ("vllm:num_requests_running", "vllm:kv_cache_usage_perc")
-_COUNTERS = (_ACCEPTED, _DRAFTS, _DRAFT_TOKENS, _GENERATED, _FIRST, _STEPS, _STEP_SECONDS, _POSITIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +71,6 @@ def main() -> None:
         "Prometheus, filtered page": partial(_prometheus, arguments.targets, "filtered"),
         "Prometheus, whole page": partial(_prometheus, arguments.targets, "whole"),
     }
-    if _has_stream_aggregation():
-        programs["vmagent, filtered page"] = partial(_vmagent, arguments.targets)
-    else:
-        print("vmagent not measured: not installed, or older than 1.86, which aggregates streams.\n")
     print("| | CPU-s a second | MB |\n|---|--:|--:|")
     costs = {}
     for name, start in programs.items():
@@ -198,33 +189,6 @@ def _expressions(window: str) -> dict[str, str]:
         "running": f"avg_over_time({_GAUGES[0]}[{window}])",
         "cache_usage": f"avg_over_time({_GAUGES[1]}[{window}])",
     }
-
-
-@contextmanager
-def _vmagent(targets: int, port: int) -> Iterator[int]:
-    """Run a vmagent that scrapes the targets and aggregates; it sends the results to a VictoriaMetrics."""
-    with tempfile.TemporaryDirectory() as directory:
-        streams = Path(directory, "streams.yml")
-        streams.write_text(yaml.safe_dump(_streams()))
-        with vmagent(port, targets, f"-remoteWrite.streamAggr.config={streams}") as pid:
-            yield pid
-
-
-def _streams() -> list[dict[str, object]]:
-    """Return the aggregations of both windows: the sums of the counters, and the means of the gauges."""
-    return [
-        {"match": names, "interval": window, "outputs": [output], "by": ["instance", "engine", "position"]}
-        for window in WINDOWS
-        for names, output in ((list(_COUNTERS), "rate_sum"), (list(_GAUGES), "avg"))
-    ]
-
-
-def _has_stream_aggregation() -> bool:
-    try:
-        found = subprocess.run(["vmagent", "-help"], capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        return False
-    return "-remoteWrite.streamAggr.config" in found.stdout + found.stderr
 
 
 if __name__ == "__main__":

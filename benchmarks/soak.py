@@ -30,10 +30,9 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.counted import Counted
-from benchmarks.memory import free_port
 from benchmarks.options import end, parsed, parser
 from benchmarks.page_server import PageServer, addresses
-from benchmarks.process import resident_megabytes
+from benchmarks.process import free_port, resident_megabytes
 
 GROWTH_GOAL = 0.02
 """By what part resident memory may be more at the end than at the beginning, windows being full at both."""

@@ -1,14 +1,10 @@
 """Cost of many targets for one exporter: processor time, memory, and delay of the polls.
 
-    python -m benchmarks.thousand [--targets 10 100 1000] [--seconds 60] [--scrape-every 15] [--blocks]
-        [--smoke]
+    python -m benchmarks.thousand [--targets 10 100 1000] [--seconds 60] [--scrape-every 15] [--smoke]
 
 Each target is a K = 4 engine whose counters move, polled once a second for its filtered page over HTTP on
 loopback. The exporter's own page is scraped from the beginning, gzipped as for Prometheus. Ends with status 1
 if a goal is missed. Memory is that of full windows only after 5 minutes: --seconds 330.
-
-With ``--blocks`` the exporter runs under observation, which costs some CPU. The ten longest times in which
-its event loop did not wait are listed with what it did.
 """
 
 from __future__ import annotations
@@ -16,18 +12,14 @@ from __future__ import annotations
 import time
 import urllib.request
 from argparse import Namespace
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
 from statistics import median
 
-from benchmarks.blocks import Block, Blocked
-from benchmarks.memory import free_port
 from benchmarks.options import end, parsed, parser
 from benchmarks.page_server import PageServer
 from benchmarks.poll_cpu import exporter
-from benchmarks.process import cpu_seconds, resident_megabytes, running, wait_until_ready
+from benchmarks.process import cpu_seconds, free_port, resident_megabytes, running, wait_until_ready
 
 CPU_GOAL = 0.9
 """CPU-seconds a second, with 1,000 targets."""
@@ -81,7 +73,6 @@ def main() -> None:
     options.add_argument("--seconds", type=float, default=60.0)
     options.add_argument("--scrape-every", type=float, default=15.0)
     options.add_argument("--warm-up", type=float, default=60.0, help="seconds before the figures")
-    options.add_argument("--blocks", action="store_true", help="list the longest blocks of the event loop")
     arguments = parsed(options, targets=[2], seconds=2.0, scrape_every=1.0, warm_up=3.0)
     print(
         "| targets | CPU-s a second | ms a target | MB | late, p99 ms | late, most ms "
@@ -103,18 +94,16 @@ def measure(targets: int, arguments: Namespace) -> Load:
     with (
         PageServer() as server,
         exporter(server.port, targets, "filtered", port) as command,
-        _started(command, blocks=arguments.blocks) as (pid, longest_blocks),
+        running(*command) as pid,
     ):
         wait_until_ready(port)
         every = arguments.scrape_every
         _scrape(port, ceil(arguments.warm_up / every), every)
         server.forget()
-        longest_blocks()
         polls, cpu, began = _polls(server), cpu_seconds(pid), time.monotonic()
         pages = _scrape(port, ceil(arguments.seconds / every), every)
         lasted = time.monotonic() - began
         cpu, polls, resident = cpu_seconds(pid) - cpu, _polls(server) - polls, resident_megabytes(pid)
-        blocks = longest_blocks()
         late = sorted(server.lateness())  # and from now on the server answers late
     if polls < 0.98 * targets * lasted and not arguments.smoke:
         raise RuntimeError(f"{polls} polls of {targets} targets in {lasted:g} s: it did not keep up")
@@ -129,27 +118,7 @@ def measure(targets: int, arguments: Namespace) -> Load:
         max(size for _, size in pages),
     )
     _show(load)
-    _show_blocks(blocks)
     return load
-
-
-@contextmanager
-def _started(command: list[str], *, blocks: bool) -> Iterator[tuple[int, Callable[[], list[Block]]]]:
-    """Start the exporter; yield its process id, and a function that returns its longest ``blocks``."""
-    if blocks:
-        with Blocked(*command[1:]) as blocked:
-            yield blocked.pid, blocked.longest
-    else:
-        with running(*command) as pid:
-            yield pid, list
-
-
-def _show_blocks(blocks: list[Block]) -> None:
-    for block in blocks:
-        print(
-            f"- {block.seconds * 1e3:.0f} ms ({block.cpu * 1e3:.0f} ms of CPU), in {block.share:.0%} of "
-            f"{block.samples} samples: {block.stack}"
-        )
 
 
 def _show(load: Load) -> None:

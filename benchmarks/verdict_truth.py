@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.truth import trade_off
 from benchmarks.truth.cells import Cell, cells
 from benchmarks.truth.sources import SOURCES, NotAvailableError, Recording, Reported, Source
 from benchmarks.truth.tables import percent, table
@@ -170,28 +168,6 @@ def row(scored: Score) -> list[str]:
     ]
 
 
-KINDS: dict[str, Callable[[Cell], str]] = {
-    "model": lambda cell: cell.server.target.name,
-    "method": lambda cell: cell.method.value,
-    "running": lambda cell: next(f"up to {limit}" for limit in (4, 32, 256) if cell.running <= limit),
-}
-
-
-def kinds_table(scores: Iterable[Score]) -> list[list[str]]:
-    """Return rows by kind of cell: its false verdicts, and its bounds that contain the truth."""
-    rows = []
-    for scored in scores:
-        for head, kind in KINDS.items():
-            groups: defaultdict[str, list[Outcome]] = defaultdict(list)
-            for outcome in scored.outcomes:
-                groups[kind(outcome.cell)].append(outcome)
-            for name, among in groups.items():
-                part = Score(scored.source, tuple(among))
-                shares = (part.false_pays, part.false_hurts, part.inside, part.decided)
-                rows.append([scored.source.name, head, name, str(len(among)), *map(percent, shares)])
-    return rows
-
-
 def worst(scored: Score, number: int) -> list[str]:
     """Return lines of the worst cells: false verdicts first, then the largest errors."""
     wrong = [each for each in scored.outcomes if each.is_false_pays or each.is_false_hurts or each.error]
@@ -223,8 +199,6 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=CELLS)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--worst", type=int, default=0, help="worst cells of each source")
-    parser.add_argument("--kinds", action="store_true", help="scores by model, method and load")
-    parser.add_argument("--trade-off", action="store_true", help="limits of a typical cost")
     parser.add_argument("--only", nargs="*", default=[], help="beginnings of the names of sources")
     parser.add_argument("--markdown", action="store_true", help="tables for docs/explanation/verdicts.md")
     options = parser.parse_args()
@@ -240,12 +214,6 @@ def main() -> None:
     print(f"{number} cells, {slower} of them slower with speculation; shares in %.\n")
     print(table(HEADS, map(row, scores), markdown=options.markdown), flush=True)
     print(f"\n{control(recordings)}")
-    if options.kinds:
-        heads = ("source", "kind", "of", "cells", *HEADS[2:6])
-        print(f"\n{table(heads, kinds_table(scores), markdown=options.markdown)}")
-    if options.trade_off:
-        rows = trade_off.rows(options.seed, [recording.cell for recording in recordings])
-        print(f"\n{table(trade_off.HEADS, rows, markdown=options.markdown)}")
     for scored in scores if options.worst else ():
         print(f"\n{scored.source.name}:", *worst(scored, options.worst), sep="\n")
     if not options.smoke and any(scored.missed() for scored in scores):

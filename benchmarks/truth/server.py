@@ -133,27 +133,6 @@ class Server:
             for count, weight in _drafting_counts(requests, coverage)
         )
 
-    def forward_seconds(self, requests: int, tokens: int = 0) -> float:
-        """Return the time of the target's pass alone, as ``vllm bench forward`` measures it.
-
-        That has no sampler and no host, and captures exact batches: nothing is padded.
-        """
-        return self._pass_seconds(self.target.shape, requests * (1 + tokens), requests)
-
-    def drafter_forward_seconds(self, requests: int, tokens: int) -> float:
-        """Return the time of the drafter's passes in ``vllm bench forward``."""
-        shape = self.drafter.shape
-        if shape is None:
-            return 0.0
-        first = self._pass_seconds(shape, requests * (1 + tokens), requests)
-        passes = 0 if self.drafter.is_parallel else tokens - 1
-        return first + passes * self.draft_pass_seconds(requests)
-
-    def draft_pass_seconds(self, requests: int) -> float:
-        """Return the time of one pass of the draft model in ``vllm bench forward``."""
-        shape = self.drafter.shape
-        return 0.0 if shape is None else self._pass_seconds(shape, requests, requests)
-
     def prompt_seconds(self, prompt_tokens: float) -> float:
         """Return the time of a step with a prompt alone."""
         return self._pass_seconds(self.target.shape, prompt_tokens, 1.0) + self._sampler_seconds(

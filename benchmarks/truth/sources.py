@@ -6,18 +6,13 @@ exporter does not have the source.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
-from typing import Any
 
 from benchmarks.truth.cells import Cell
 from benchmarks.truth.feed import LENGTHS, FedEngine, windows
-from benchmarks.truth.server import Server
 from benchmarks.truth.shapes import Method
 from benchmarks.truth.traffic import Counts, population
 from spec_decode_exporter.analysis.evaluation import evaluate
@@ -26,10 +21,8 @@ from spec_decode_exporter.analysis.evaluation_result import Evaluation
 from spec_decode_exporter.analysis.model_architecture import architecture_of, experts_ratio_of
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.statistics.ratio_bounds import acceptance_length_estimate
-from spec_decode_exporter.config.bench_results import DRAFT_PASS
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings, LoadCost
 from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
-from spec_decode_exporter.reports.plan.bench_commands import TIMED
 from spec_decode_exporter.window.ledger import Window
 
 DRAFTING_SECONDS = int(LENGTHS[-1]) + 10
@@ -38,8 +31,6 @@ PLAIN_SECONDS = 120
 KNOWN_LOAD = 4
 """Load at which the operator measured one cost."""
 KNOWN_LOADS = (1, 4, 16, 64, 256)
-BENCH_LOADS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-"""Loads of ``plan bench``."""
 OPERATOR_ERROR = 0.10
 """Largest error of the operator's number."""
 REPLICA_ERROR = 0.015
@@ -169,47 +160,6 @@ def baseline(recording: Recording) -> Reported:
     return _monitored(engine)
 
 
-def imported(recording: Recording) -> Reported:
-    """Evaluate with the results of ``vllm bench forward``."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "bench.json"
-        path.write_text(json.dumps(bench_results(recording.cell)))
-        return recording.by_settings(CostSettings(bench=path))
-
-
-def bench_results(cell: Cell) -> list[dict[str, Any]]:
-    """Return results of the runs of ``vllm bench forward`` that ``plan bench`` prints."""
-    server = cell.server
-    timed = cell.method.value in TIMED
-    cases = []
-    for requests in BENCH_LOADS:
-        cases.append(_case(server, "b", requests, 0, server.forward_seconds(requests)))
-        for tokens in sorted({max(1, server.tokens // 2), server.tokens}):
-            drafter = server.drafter_forward_seconds(requests, tokens) if timed else 0.0
-            seconds = server.forward_seconds(requests, tokens) + drafter
-            cases.append(_case(server, "b", requests, tokens, seconds, drafts=timed))
-        if cell.method is Method.DRAFT_MODEL:
-            cases.append(_case(server, DRAFT_PASS, requests, 0, server.draft_pass_seconds(requests)))
-    return cases
-
-
-def _case(
-    server: Server, name: str, requests: int, tokens: int, seconds: float, *, drafts: bool = False
-) -> dict[str, Any]:
-    """Return a case with the keys that the exporter reads."""
-    kv_len = round(server.context) + 1 + tokens
-    request = {"query_len": 1 + tokens, "kv_len": kv_len, "num_draft_tokens": tokens, "chunked": False}
-    rank: dict[str, Any] = {"timing_scope": "target_and_drafter" if drafts else "target_only"}
-    if drafts:
-        rank["drafter"] = {"num_draft_tokens": tokens}
-    return {
-        "case": f"{name}{requests}",
-        "requests": [request] * requests,
-        "median_us": seconds * 1e6,
-        "ranks": [rank],
-    }
-
-
 def configured_without_load(recording: Recording) -> Reported:
     """Evaluate with the operator's number, measured at load 4, without its load."""
     ratio = max(0.0, recording.cell.cost_at(KNOWN_LOAD)) * recording.operator_error
@@ -297,7 +247,6 @@ SOURCES = (
     _source("experiment", experiment, "experiment", decided=0.6),
     _source("measured", measured, "measured", decided=0.6),
     _source("baseline", baseline, "baseline", decided=0.6),
-    _source("imported", imported, "imported"),
     _source("configured, no load", configured_without_load, "configured"),
     _source("configured, its load", configured_with_load, "configured"),
     _source("configured, by loads", configured_by_loads, "configured", decided=0.6),

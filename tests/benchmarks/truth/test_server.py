@@ -116,11 +116,3 @@ def test_partly_covered_steps_lie_between_none_and_all():
 )
 def test_a_batch_is_padded_to_the_next_captured_size(tokens, multiple, padded):
     assert padded_tokens(tokens, multiple) == (padded, tokens <= 512)
-
-
-def test_forward_passes_alone_are_shorter_than_the_steps():
-    server = server_of(DENSE_8B)
-    assert server.forward_seconds(8) < server.plain_seconds(8)
-    assert server.forward_seconds(8, server.tokens) + server.drafter_forward_seconds(
-        8, server.tokens
-    ) < server.drafting_seconds(8, 8 * server.tokens)
