@@ -1,29 +1,18 @@
-"""Every query for an autoscaler or an SLO is valid and names series and labels that exist."""
+"""The snippets of docs/guide/integrations.md: queries, names and links."""
 
 from __future__ import annotations
 
+import re
+
 import promql_parser
 
+from tests.docs.documents import alerts, code, series, wrong_links, wrong_series
 from tests.every import every
 from tests.rules.test_names import wrong_names
 
-from .shipped import (
-    ADAPTER,
-    AUTOSCALER,
-    KEDA_MATCHERS,
-    SCALED_OBJECT,
-    SLOTH_WINDOWS,
-    adapter_queries,
-    keda_queries,
-    slo_queries,
-)
+from .shipped import PAGE, SCALED_OBJECT, TEXT, keda_queries
 
-ADAPTED = adapter_queries(KEDA_MATCHERS)
-QUERIES = {
-    **keda_queries(),
-    **ADAPTED,
-    **{f"slo over {one}": slo_queries(one)["ratio"] for one in SLOTH_WINDOWS},
-}
+QUERIES = keda_queries()
 
 
 @every(QUERIES)
@@ -37,43 +26,20 @@ def test_every_series_and_label_of_a_query_exists(name):
     assert [wrong for wrong in wrong_names(QUERIES[name]) if not wrong.endswith("{pod}")] == []
 
 
-def test_keda_and_the_adapter_ask_the_same():
-    asked = [
-        [promql_parser.parse(one).prettify() for one in queries.values()]
-        for queries in (keda_queries(), ADAPTED)
-    ]
-    assert asked[0] == asked[1]
-
-
-def test_keda_and_the_autoscaler_have_the_same_thresholds_and_limits():
-    def number(quantity):
-        return float(quantity.removesuffix("m")) / (1000 if quantity.endswith("m") else 1)
-
-    ours, theirs = SCALED_OBJECT["spec"], AUTOSCALER["spec"]
-    thresholds = [float(one["metadata"]["threshold"]) for one in ours["triggers"]]
-    assert thresholds == [number(one["external"]["target"]["value"]) for one in theirs["metrics"]]
-    assert (ours["minReplicaCount"], ours["maxReplicaCount"]) == (
-        theirs["minReplicas"],
-        theirs["maxReplicas"],
-    )
-    assert ours["advanced"]["horizontalPodAutoscalerConfig"]["behavior"] == theirs["behavior"]
-
-
-def test_the_autoscaler_reads_the_metrics_that_the_adapter_serves():
-    served = [rule["name"]["as"] for rule in ADAPTER["externalRules"]]
-    assert [one["external"]["metric"]["name"] for one in AUTOSCALER["spec"]["metrics"]] == served
-
-
-def test_the_adapter_finds_each_metric_by_a_series_that_its_query_reads():
-    for rule in ADAPTER["externalRules"]:
-        (found,) = [
-            matcher.value
-            for matcher in promql_parser.parse(rule["seriesQuery"]).matchers.matchers
-            if matcher.name == "__name__"
-        ]
-        assert f"{found}{{" in rule["metricsQuery"]
-
-
 def test_an_unknown_value_is_an_error_and_not_0():
     """KEDA takes no result as 0 by default, and 0 removes replicas."""
     assert {one["metadata"]["ignoreNullValues"] for one in SCALED_OBJECT["spec"]["triggers"]} == {"false"}
+
+
+def test_every_trigger_is_explained():
+    explained = re.findall(r"^- `([\w-]+)` (?:is|divides)", TEXT, flags=re.MULTILINE)
+    assert explained == [*QUERIES]
+
+
+def test_every_link_leads_somewhere():
+    assert list(wrong_links(TEXT, PAGE)) == []
+
+
+def test_every_series_and_alert_that_the_text_names_exists():
+    assert [wrong for name in series(code(TEXT)) for wrong in wrong_series(name)] == []
+    assert alerts(code(TEXT)) == set()

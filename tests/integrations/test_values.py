@@ -1,4 +1,4 @@
-"""Values of the queries of autoscalers and of the SLO, computed by Prometheus' own test program."""
+"""Values of the queries of KEDA, computed by Prometheus' own test program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.rules.shipped import needs
 
-from .shipped import KEDA_MATCHERS, adapter_queries, keda_queries, slo_queries
+from .shipped import keda_queries
 
 pytestmark = needs("promtool")
 
@@ -25,7 +25,7 @@ def of(pod, name, values, *, window=True):
 
 
 def engine(pod, seconds, tokens, first, running, crossover=None):
-    """Return the series that the autoscalers read of an engine; None is a series that is absent."""
+    """Return the series that KEDA reads of an engine; None is a series that is absent."""
     found = []
     if seconds is not None:
         found.append(of(pod, "spec_decode_window_decode_seconds", f"{seconds}x10"))
@@ -90,37 +90,3 @@ def test_the_time_per_output_token_is_that_of_all_tokens(tmp_path, series, milli
 )
 def test_the_load_is_relative_to_the_crossovers(tmp_path, series, load):
     assert value(tmp_path, [*series, {"series": "up", "values": "1x10"}], LOAD) == load
-
-
-def test_the_adapter_s_queries_have_the_same_values(tmp_path):
-    assert [value(tmp_path, BUSY + OTHER, query) for query in adapter_queries(KEDA_MATCHERS).values()] == [
-        20,
-        0.6,
-    ]
-
-
-def decoding(pod, tokens, speedup):
-    """Return an engine that decodes ``tokens`` a minute after the first ones, at some speed-ups."""
-    return [
-        of(pod, "spec_decode_generation_tokens_total", f"0+{tokens + 10}x30", window=False),
-        of(pod, "spec_decode_first_tokens_total", "0+10x30", window=False),
-        *([of(pod, "spec_decode_estimated_speedup_ratio", speedup)] if speedup else []),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("series", "share"),
-    [
-        (decoding("vllm-0", 600, "1.5x30") + decoding("vllm-1", 200, "0.8x30"), 0.25),
-        (decoding("vllm-0", 600, "1.5x30") + decoding("vllm-1", 200, ""), 0),  # an unknown cost is not bad
-        (decoding("vllm-0", 600, "0.9x30"), 1),
-        (
-            decoding("vllm-0", 600, "1.5x27 0.9 0.9 0.9"),
-            pytest.approx(0.55, abs=0.06),
-        ),  # 3 of 5 or 6 minutes, by version
-        (decoding("vllm-0", 0, "0.9x30"), None),  # no tokens, no share
-    ],
-    ids=["weighted by tokens", "unknown cost", "all", "part of the time", "idle"],
-)
-def test_the_slo_counts_tokens_below_break_even(tmp_path, series, share):
-    assert value(tmp_path, series, slo_queries("5m")["ratio"], "30m") == share
