@@ -2,7 +2,7 @@
 
     python -m benchmarks.hostile [--seconds 10] [--row NAME] [--smoke]
 
-The inputs are those of docs/maintainers/threat-model.md: the worst within the bounds, and some just beyond
+The inputs are those of tests/hostile: the worst within the bounds, and some just beyond
 one, each sent again and again. The exporter has the defaults, and the limit of engines of a sidecar with
 128 MiB. The goals, on an idle machine: no gap above 2 s between two polls of a good target, /-/healthy under
 0.5 s, /metrics under 1 s, 128 MiB at most.

@@ -1,17 +1,10 @@
-"""Parsers of user files: the configuration, the web configuration, lists of targets."""
+"""Parsers of user files: the configuration and the web configuration."""
 
 from __future__ import annotations
 
-from structlog.testing import capture_logs
-
 from spec_decode_exporter.app.load_config import load_config
 from spec_decode_exporter.config.errors import ConfigError
-from spec_decode_exporter.config.schema import Config, Scrape
-from spec_decode_exporter.core.cooperative_yield import finish
-from spec_decode_exporter.discovery.file_sd import FileDiscovery
-from spec_decode_exporter.discovery.group_reader import json_groups
-from spec_decode_exporter.discovery.target_discovery import DiscoveryError
-from spec_decode_exporter.discovery.target_groups import Listing
+from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.web.security.load_web_config import read_web_config
 from spec_decode_exporter.web.security.schema import WebSettings
 from tests.fuzz.harness import Harness, file_of, sane
@@ -44,33 +37,6 @@ def _keeps_secrets(error: ConfigError) -> None:
     assert error.problems
 
 
-def check_yaml_targets(data: bytes) -> None:
-    """Check the targets of a file, read by the discovery."""
-    path = file_of(data, "targets.yml")
-    _listed(lambda: FileDiscovery(path, Scrape())._check_files())
-
-
-def check_json_targets(data: bytes) -> None:
-    """Check the targets of a JSON list."""
-    _listed(lambda: finish(Listing("any", "http", Scrape()).read(json_groups(data))))
-
-
-def _listed(read) -> None:
-    with capture_logs() as logged:
-        try:
-            targets = read()
-        except DiscoveryError as error:
-            sane(error)
-            targets = ()
-    assert all(len(str(line)) < 4000 for line in logged)
-    for target in targets:
-        target.url.encode("ascii")
-        assert target.name
-        for name, value in target.labels:
-            assert name.isascii()
-            value.encode()
-
-
 _YAML = ("&a ", "*a", "<<: ", "!!", "${A}", "$$", "|\n", ">-\n", "---\n", "\t", "? ", '"\\', "~", "- ", ": ")
 
 
@@ -94,9 +60,3 @@ WEB_CONFIG = Harness(
         "RequireAndVerifyClientCert", "X-Frame-Options: ", "$2y$10$" + "a" * 53,
     ),
 )  # fmt: skip
-_GROUPS = (
-    "targets", "labels", "target", "method", "__scheme__", "__metrics_path__", "__param_x", "host:8000", "[::1]:80",
-    "https", "/metrics", "a-b", "le",
-)  # fmt: skip
-YAML_TARGETS = Harness(check_yaml_targets, (*_YAML, *_GROUPS))
-JSON_TARGETS = Harness(check_json_targets, _GROUPS, json=True)

@@ -1,4 +1,4 @@
-"""Table of all parsers of untrusted input, by the name of their corpus."""
+"""Parsers of pages, configurations and requests, by the name of their corpus."""
 
 from __future__ import annotations
 
@@ -11,19 +11,9 @@ TARGETS = {
     "reader": "scanner.READER",
     "config": "files.CONFIG",
     "web-config": "files.WEB_CONFIG",
-    "targets-yaml": "files.YAML_TARGETS",
-    "targets-json": "files.JSON_TARGETS",
-    "pods": "servers.PODS",
-    "arguments": "servers.ARGUMENTS",
-    "server-info": "servers.SERVER_INFO",
-    "state": "sealed.STATE",
-    "reference": "sealed.REFERENCE",
-    "bench": "bench.BENCH",
     "query": "requests.QUERY",
     "headers": "requests.HEADERS",
     "sent-requests": "wire.SENT",
-    "history": "history.SAMPLES",
-    "recording": "history.RECORDING",
 }
 
 

@@ -12,7 +12,7 @@ from tests.fuzz.harness import CORPUS
 from tests.fuzz.targets import TARGETS, harness
 
 ENTRIES = [(name, path) for name in TARGETS for path in sorted((CORPUS / name).iterdir())]
-MAX_EXAMPLES = 60
+MAX_EXAMPLES = 20
 MAX_SECONDS_EACH = 10
 
 

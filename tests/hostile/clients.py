@@ -4,23 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from spec_decode_exporter.metrics.negotiation import MAX_CHARACTERS as MAX_HEADER_CHARACTERS
 from spec_decode_exporter.requests.request_batch import MAX_BATCH_REQUESTS, MAX_RECORD_CHARACTERS
 from spec_decode_exporter.web import application
-from spec_decode_exporter.web.api import event_stream, queries, request_ingest
-from spec_decode_exporter.web.page import page_query
-from spec_decode_exporter.web.page.page_content import MAX_ROWS
+from spec_decode_exporter.web.api import queries, request_ingest
 from spec_decode_exporter.web.server import http_server
-from spec_decode_exporter.web.server.client_connection import (
-    HEAD_SECONDS,
-    MAX_HEAD_BYTES,
-    RECEIVE_BUFFER_BYTES,
-)
-from spec_decode_exporter.web.server.concurrency_limit import (
-    MAX_CONCURRENT,
-    MAX_CONCURRENT_PER_CLIENT,
-    WAIT_SECONDS,
-)
 from tests.hostile import clients_identity
 from tests.hostile.port import answered, array, header, metrics, padded, posted, request
 from tests.hostile.row import Row
@@ -30,14 +17,6 @@ _LINE: Final = http_server.MAX_LINE_BYTES
 
 _HEAD: Final = Row(
     name="request line and headers",
-    kind="header",
-    controlled_by="a client of the port",
-    bytes=f"{_LINE} a line, {MAX_HEAD_BYTES // _KIB} KiB in total, within {HEAD_SECONDS:.0f} s",
-    items=f"{http_server.MAX_HEADERS} headers; requests ahead of a response: {MAX_HEAD_BYTES // _KIB} KiB, and the "
-    "connection ends with that answer",
-    time=f"parsed by C code as it arrives, {RECEIVE_BUFFER_BYTES // _KIB} KiB in one go: 1 ms",
-    addresses="nothing",
-    beyond_bounds="400, or the connection is closed; no log line",
     read=answered,
     worst={
         "as many headers as are read": lambda: request(
@@ -56,13 +35,6 @@ _HEAD: Final = Row(
 
 _ACCEPT: Final = Row(
     name="Accept and Accept-Encoding",
-    kind="header",
-    controlled_by="a client of the port",
-    bytes=f"{MAX_HEADER_CHARACTERS:,} characters",
-    items=f"{MAX_HEADER_CHARACTERS // 2:,} elements",
-    time="1 ms in one go",
-    addresses="nothing; it chooses among the exporter's own formats",
-    beyond_bounds="the rest is not read",
     read=answered,
     worst={
         "elements of one letter": lambda: metrics(*[header(b"Accept", 8000, b"a,")] * 3),
@@ -76,14 +48,6 @@ _SNAPSHOT: Final = b"/api/v1/snapshot?"
 
 _API_QUERY: Final = Row(
     name="query of the API",
-    kind="socket",
-    controlled_by="a client of the port",
-    bytes=f"{_LINE} with the path",
-    items=f"{queries.MAX_PARAMETERS} parameters; {MAX_CONCURRENT} requests at a time, {MAX_CONCURRENT_PER_CLIENT} of one "
-    f"address, the others wait for {WAIT_SECONDS:.0f} s",
-    time="one engine at a time; a group of 1,000 engines 40 ms",
-    addresses="nothing",
-    beyond_bounds="400 with the invalid parameters, or 503; no log line",
     read=answered,
     worst={
         "as many values as are read": lambda: request(
@@ -103,13 +67,6 @@ _API_QUERY: Final = Row(
 
 _PAGE_QUERY: Final = Row(
     name="query of the page",
-    kind="socket",
-    controlled_by="a client of the port",
-    bytes=f"{page_query._MAX_FILTER} characters of the filter, {page_query._MAX_ID} of an engine's id",
-    items=f"{page_query._MAX_OPEN} open engines, {MAX_ROWS} rows; slots as for the API",
-    time="one engine at a time",
-    addresses="nothing; its text is escaped in the page",
-    beyond_bounds="the rest is not read",
     read=answered,
     worst={
         "a filter of many words": lambda: request(path=b"/?q=" + b"a+" * 4000),
@@ -122,13 +79,6 @@ _PAGE_QUERY: Final = Row(
 
 _LAST_EVENT: Final = Row(
     name="Last-Event-ID and since",
-    kind="header",
-    controlled_by="a client of the port",
-    bytes="32 characters",
-    items=f"{event_stream.MAX_READERS} streams, {event_stream.MAX_READERS_PER_CLIENT} of one address; 1,000 events",
-    time="one pass over the kept events",
-    addresses="nothing",
-    beyond_bounds="400, or 503; no log line",
     read=answered,
     worst={
         "the largest id": lambda: request(
@@ -150,13 +100,6 @@ _LAST_EVENT: Final = Row(
 
 _OTHER_BODY: Final = Row(
     name="body of /-/reload, or of a request without one",
-    kind="socket",
-    controlled_by="a client of the port",
-    bytes=f"{application._MAX_UNREAD_BODY // _KIB} KiB, with a Content-Length",
-    items="none: no such body is read",
-    time="none",
-    addresses="nothing",
-    beyond_bounds="413, and the connection is closed; no log line",
     read=answered,
     worst={
         "as many bytes as are taken": lambda: request(
@@ -177,15 +120,6 @@ _RECORD: Final = b'{"n":1}'
 
 _REQUESTS: Final = Row(
     name="body of POST /api/v1/requests",
-    kind="socket",
-    controlled_by="a client of the port, with requests.ingest",
-    bytes=f"{request_ingest.MAX_BODY_BYTES // _KIB} KiB within {request_ingest.BODY_SECONDS:.0f} s; "
-    f"{MAX_RECORD_CHARACTERS // _KIB} KiB a request",
-    items=f"{MAX_BATCH_REQUESTS} requests; {request_ingest.MAX_BODIES} bodies at a time, "
-    f"{request_ingest.MAX_BODIES_PER_CLIENT} of one address",
-    time=f"{MAX_RECORD_CHARACTERS // _KIB} KiB in one go: 10 ms",
-    addresses="nothing",
-    beyond_bounds="400, 408, 413, 415 or 503; one log line a minute, requests_refused",
     read=answered,
     worst={
         "as many requests as are read": lambda: posted(array(b"{}", MAX_BATCH_REQUESTS)),

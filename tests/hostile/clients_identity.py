@@ -22,10 +22,6 @@ from spec_decode_exporter.web.security.passwords import Passwords
 from spec_decode_exporter.web.server.connection_limiter import MAX_CONNECTIONS
 from spec_decode_exporter.web.server.fair_queue import QueueFullError
 from spec_decode_exporter.web.server.handshake import (
-    BEGUN_HANDSHAKE_SECONDS,
-    HANDSHAKE_SECONDS,
-    MAX_HANDSHAKES,
-    MAX_HANDSHAKES_PER_CLIENT,
     WithoutTls,
 )
 from spec_decode_exporter.web.server.http_server import MAX_LINE_BYTES
@@ -64,13 +60,6 @@ def _basic(password: bytes) -> bytes:
 
 _AUTHORIZATION: Final = Row(
     name="Authorization",
-    kind="header",
-    controlled_by="a client of the port",
-    bytes=f"{_LINE}; 72 of the password count",
-    items=f"{MAX_CHECKS} waiting passwords, checked one at a time, fairly by address and user name",
-    time="bcrypt in a thread, without the GIL",
-    addresses="nothing",
-    beyond_bounds="401, or 503 for the address with the most waiting passwords; no log line",
     read=_authorized,
     worst={
         "the longest password": lambda: _basic(b"r" * 6000),
@@ -88,13 +77,6 @@ _AUTHORIZATION: Final = Row(
 
 _HOSTS: Final = Row(
     name="Host, Origin and Sec-Fetch-Site",
-    kind="header",
-    controlled_by="a browser, by a page of another site",
-    bytes=f"{_LINE}; a name of 253",
-    items="one Host",
-    time="10 µs",
-    addresses="nothing; with --web.allowed-hosts, the named hosts, addresses and localhost",
-    beyond_bounds="421 for another host, 403 for a change by another site; no log line",
     read=partial(answered, allowed_hosts=AllowedHosts.parse([_ALLOWED, "*.svc.cluster.local"])),
     worst={
         "the longest name": lambda: request().replace(b"localhost", b"a." * 117 + b"svc.cluster.local:7732"),
@@ -137,13 +119,6 @@ async def _connected(data: bytes) -> int:
 
 _CONNECTIONS: Final = Row(
     name="connections",
-    kind="socket",
-    controlled_by="a client of the port",
-    bytes="10 KiB a connection, 280 KiB with TLS",
-    items=f"{MAX_CONNECTIONS}, and as many of unix sockets",
-    time="one accepted in each round of the event loop",
-    addresses="nothing",
-    beyond_bounds="a connection of the address with the most is closed: connections_full, once",
     read=_connected,
     worst={"as many as are taken": lambda: b"%d" % MAX_CONNECTIONS},
     beyond={"connections": lambda: b"%d" % (MAX_CONNECTIONS + 1)},
@@ -189,14 +164,6 @@ async def _greeted(data: bytes) -> bytes:
 
 _HANDSHAKE: Final = Row(
     name="TLS handshake",
-    kind="socket",
-    controlled_by="a client of the port, with TLS",
-    bytes="16 KiB a record, the limit of OpenSSL",
-    items=f"{MAX_HANDSHAKES} at a time, {MAX_HANDSHAKES_PER_CLIENT} of one address; the others wait in order",
-    time=f"2 ms in one go for the server's signature; {BEGUN_HANDSHAKE_SECONDS:.0f} s from its turn on, "
-    f"{HANDSHAKE_SECONDS:.0f} s for all of it",
-    addresses="nothing",
-    beyond_bounds="the connection is closed; no log line",
     read=_greeted,
     worst={"a hello": _client_hello, "a hello with 70 names": partial(_client_hello, 70)},
     beyond={
@@ -221,13 +188,6 @@ def _variable(name: str, value: str) -> Callable[[], bytes]:
 
 _ENVIRONMENT: Final = Row(
     name="SPEC_DECODE_EXPORTER_* variables",
-    kind="environment",
-    controlled_by="the operator",
-    bytes="the system's limit for a variable: 128 KiB",
-    items="one value, or values with commas between them",
-    time="read once, at the start",
-    addresses="like flags: targets, files, listen addresses",
-    beyond_bounds="the program ends with status 1 and the name of the variable or flag",
     read=_environment,
     worst={
         "as many hosts as a variable holds": _variable("WEB_ALLOWED_HOSTS", "a.b," * 32_000),

@@ -25,7 +25,7 @@ from spec_decode_exporter.discovery.kubernetes.api_access import Access
 from spec_decode_exporter.discovery.kubernetes.api_objects import ApiError
 from spec_decode_exporter.discovery.kubernetes.pod import Pod
 from spec_decode_exporter.discovery.kubernetes.pod_reader import MAX_PORTS, PodReader, UnusablePodError
-from spec_decode_exporter.discovery.label_limits import MAX_NAME_CHARACTERS, FleetLabels
+from spec_decode_exporter.discovery.label_limits import FleetLabels
 from spec_decode_exporter.discovery.page_url import MAX_PARAMETER_CHARACTERS, MAX_PARAMETERS, ip_and_port
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.discovery.target_discovery import DiscoveryError
@@ -36,12 +36,6 @@ from spec_decode_exporter.scrape.poll_errors import PageError
 from tests.hostile.row import RejectedError, Row
 
 _NOT_PRINTABLE: Final = ("\0", "\n", "\x1b[2J", "\u202e", "\ud800")
-_ADDRESSED: Final = "the host and port of the entry itself; credentials reach no other host"
-_SLICED: Final = "slices of a millisecond, once for each change of a list"
-_BY_POD: Final = "one pod at a time, once for each change of the pod"
-_NO_LABEL: Final = "the label is dropped: `discovered_label_dropped`, once by label"
-_NO_POD: Final = "the pod is left out alone: `pod_left_out`, once by reason"
-_NO_LIST: Final = "the list is rejected, its targets stay: `discovery_failed`, once by reason"
 
 
 def _written(value: object) -> Callable[[], bytes]:
@@ -207,13 +201,6 @@ _FOREIGN: Final = {
 ROWS: tuple[Row, ...] = (
     Row(
         name="address of a list entry",
-        kind="file",
-        controlled_by="the author of a list of `discovery.files` or the server of one of `discovery.http`",
-        bytes="253 characters of a host, a port",
-        items="one host with at most one port",
-        time=_SLICED,
-        addresses=_ADDRESSED,
-        beyond_bounds=_NO_LIST,
         read=_list_address,
         worst={
             "the longest name": _written(f"{_LONG_HOST}:{MAX_PORT}"),
@@ -226,13 +213,6 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="`__scheme__`, `__metrics_path__` and `__param_*` of a list entry",
-        kind="label",
-        controlled_by="the author of a list of `discovery.files` or the server of one of `discovery.http`",
-        bytes=f"{MAX_PATH:,} characters of a path, {MAX_PARAMETER_CHARACTERS:,} of parameters",
-        items=f"{MAX_PARAMETERS} parameters",
-        time="read once for each group of a list",
-        addresses=_ADDRESSED,
-        beyond_bounds=_NO_LIST,
         read=_list_labels,
         worst={
             "the longest path": _written({"__metrics_path__": "/" + "m" * (MAX_PATH - 1)}),
@@ -257,14 +237,6 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="labels of a list entry",
-        kind="label",
-        controlled_by="the author of a list of `discovery.files` or the server of one of `discovery.http`",
-        bytes=f"{MAX_LABEL_VALUE:,} printable characters of a value, {MAX_LABEL_NAME} of a name, "
-        f"{MAX_LABEL_CHARACTERS:,} of all labels of a target",
-        items=f"{MAX_LABELS} labels of a target",
-        time="read once for each group of a list",
-        addresses="nothing",
-        beyond_bounds=_NO_LABEL,
         read=_list_labels,
         worst={
             "the most of the longest": _written(_labels(MAX_LABELS, _FITTING)),
@@ -293,13 +265,6 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="annotations `port`, `path` and `scheme` of a pod",
-        kind="annotation",
-        controlled_by="users who may create pods in a watched namespace",
-        bytes=f"{MAX_PATH:,} characters of a path",
-        items=f"{MAX_PORTS} ports of a pod",
-        time=_BY_POD,
-        addresses="ports of the pod's own IP address; credentials reach no other host",
-        beyond_bounds=_NO_POD,
         read=_pod,
         worst={
             "the most ports with the longest path": _annotated(
@@ -319,13 +284,6 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="address and ports in a pod's status and spec",
-        kind="socket",
-        controlled_by="the API server, and users who may create pods in a watched namespace",
-        bytes="an IP address without a zone, a port",
-        items=f"{MAX_PORTS} ports of a pod by their name",
-        time=_BY_POD,
-        addresses="the pod's own IP address",
-        beyond_bounds=_NO_POD,
         read=_pod,
         worst={
             "the most ports of one name": _written(
@@ -363,13 +321,6 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="labels and annotations of a pod as labels",
-        kind="label",
-        controlled_by="users who may create pods in a watched namespace",
-        bytes=f"{MAX_LABEL_VALUE:,} printable characters of a value, {MAX_LABEL_CHARACTERS:,} of all labels",
-        items=f"{MAX_LABELS} labels of a target, with names from the configuration alone",
-        time=_BY_POD,
-        addresses="nothing",
-        beyond_bounds=_NO_LABEL,
         read=_pod,
         worst={
             "the most of the longest": _written(
@@ -393,13 +344,6 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="labels of all discovered targets together",
-        kind="label",
-        controlled_by="discovery of every kind",
-        bytes=f"{MAX_LABEL_CHARACTERS:,} characters for each target, {MAX_NAME_CHARACTERS:,} of all names",
-        items=f"{MAX_LABELS} names: configured ones and those in use first",
-        time=_SLICED,
-        addresses="nothing",
-        beyond_bounds="the label is dropped: `discovered_label_dropped` with `discovery=all`, once by limit",
         read=_all_labels,
         worst={
             "10,000 targets of one group": _written([[10_000, _labels(MAX_LABELS - 2, _FITTING)]]),
@@ -416,13 +360,6 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="`targets[].labels` of the configuration",
-        kind="file",
-        controlled_by="the author of the configuration",
-        bytes=f"{MAX_LABEL_VALUE:,} printable characters of a value, {MAX_LABEL_NAME} of a name",
-        items=f"{MAX_LABELS} labels of a target",
-        time="read in a thread at a start and a reload",
-        addresses="nothing",
-        beyond_bounds="the configuration is rejected with the place: an error at the start, `reload_failed` later",
         read=_configured_labels,
         worst={"the most of the longest": _written(_labels(MAX_LABELS))},
         beyond={
@@ -434,26 +371,12 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="A and AAAA records",
-        kind="socket",
-        controlled_by="the name servers of `discovery.dns`",
-        bytes="an IP address without a zone",
-        items="the records of one response, 64 KiB",
-        time=_SLICED,
-        addresses="the IP address of the record at the configured port",
-        beyond_bounds=_NO_LIST,
         read=_addresses,
         worst={"4,000 addresses": _text("\n".join(f"10.0.{n // 250}.{n % 250}" for n in range(4_000)))},
         beyond={"an IPv6 zone": _text("fe80::1%eth0"), "a name": _text("evil.example")},
     ),
     Row(
         name="SRV records",
-        kind="socket",
-        controlled_by="the name servers of `discovery.dns`",
-        bytes="253 characters of a host, a port",
-        items="the records of one response, 64 KiB",
-        time="read in a thread, some 0.2 s for 64 KiB under the GIL; its targets in slices",
-        addresses="the host and port of the record",
-        beyond_bounds=_NO_LIST,
         read=_services,
         worst={
             "2,000 records": _text("\n".join(f"h{n}.test:{n + 1}" for n in range(2_000))),
@@ -469,13 +392,6 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="names of models and engines on a page",
-        kind="label",
-        controlled_by="the server of a target",
-        bytes=f"{MAX_NAME:,} characters of a name, {MAX_NAMES_TOTAL:,} of all engines of a target",
-        items=f"{MAX_ENGINES} engines of a target",
-        time="slices of the page, in every poll with a new layout",
-        addresses="nothing",
-        beyond_bounds="the poll fails as `malformed`: `target_failing`, once by reason",
         read=_page,
         worst={
             "the longest names": _engines(
@@ -496,13 +412,6 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="`KUBERNETES_SERVICE_HOST` and `KUBERNETES_SERVICE_PORT`",
-        kind="environment",
-        controlled_by="the kubelet, or the user who starts the exporter",
-        bytes="253 characters of a host, a port",
-        items="one host and one port",
-        time="read for each connection to the API",
-        addresses="the host and port that they name: the token of the service account is sent there",
-        beyond_bounds="no request to the API, the targets stay: `discovery_failed`, once by reason",
         read=_environment,
         worst={
             "the longest name": _text(f"{_LONG_HOST} {MAX_PORT}"),

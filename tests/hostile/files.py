@@ -26,7 +26,7 @@ from spec_decode_exporter.reports.plan.model_config import ModelError
 from spec_decode_exporter.scrape.http.credentials import headers
 from spec_decode_exporter.scrape.poll_errors import PollError
 from spec_decode_exporter.web.security.load_web_config import read_web_config
-from tests.hostile.making import MIB, as_json, filled, in_file
+from tests.hostile.making import as_json, filled, in_file
 from tests.hostile.row import RejectedError, Row
 
 
@@ -124,44 +124,20 @@ def _learned(engines: int, values: int) -> bytes:
 
 
 def _rows_of_configuration() -> Iterator[Row]:
-    sizes = f"{LARGEST_YAML // MIB} MiB; {MAX_TEXT // 2**10} KiB of one text"
-    items = f"{MAX_NODES:,} values, 50 levels, 100 mistakes reported"
     yield Row(
         name="configuration",
-        kind="file",
-        controlled_by="the author of the configuration, who is trusted",
-        bytes=sizes,
-        items=items,
-        time="at the start; at a reload in a thread, with single calls of up to a second",
-        addresses="everything: it names the hosts, files and secrets",
-        beyond_bounds="at the start the program ends with the reason; at a reload the old one stays: `reload_failed`",
         read=in_file(lambda path: load_config(path, environ={}), ConfigError, name="exporter.yml"),
         worst={"targets": lambda: _targets(5_000), "a comment": filled(b"# ", b"x", b"", LARGEST_YAML)},
         beyond=_TREE_BEYOND,
     )
     yield Row(
         name="web configuration",
-        kind="file",
-        controlled_by="the author of the web configuration, who is trusted",
-        bytes=sizes,
-        items=items,
-        time="at the start; after a change in a thread, with single calls of up to a second",
-        addresses="the certificates and keys that it names",
-        beyond_bounds="at the start the program ends with the reason; later the old one stays: "
-        "`web_config_reload_failed`",
         read=in_file(read_web_config, ConfigError, name="web.yml"),
         worst={"users": lambda: _users(1_000), "a comment": filled(b"# ", b"x", b"", LARGEST_YAML)},
         beyond=_TREE_BEYOND,
     )
     yield Row(
         name="secret file",
-        kind="file",
-        controlled_by="the author of the file, who is trusted",
-        bytes=f"{MAX_SECRET_BYTES // MIB} MiB",
-        items="one line",
-        time="read once after each change; else one `stat` a request",
-        addresses="nothing",
-        beyond_bounds="the request is not sent: the poll fails with `refused`",
         read=in_file(_secret, PollError),
         worst={"one line": filled(b"", b"x", b"", MAX_SECRET_BYTES)},
         beyond={
@@ -175,13 +151,6 @@ def _rows_of_configuration() -> Iterator[Row]:
 def _rows_of_documents() -> Iterator[Row]:
     yield Row(
         name="reference file",
-        kind="file",
-        controlled_by="the author of the file, who is trusted",
-        bytes=f"{reference.MAX_BYTES // MIB} MiB",
-        items=f"{reference.MAX_VALUES:,} values",
-        time="at the start, at a reload in a thread",
-        addresses="nothing",
-        beyond_bounds="the configuration with it is rejected, with the reason",
         read=in_file(reference.read, reference.ReferenceFileError),
         worst={"engines": lambda: _reference(1_000)},
         beyond={
@@ -193,13 +162,6 @@ def _rows_of_documents() -> Iterator[Row]:
     )
     yield Row(
         name="results of vllm bench forward",
-        kind="file",
-        controlled_by="the author of the file, who is trusted",
-        bytes=f"{bench.MAX_BYTES // MIB} MiB",
-        items=f"{bench.MAX_VALUES:,} values",
-        time="at the start, at a reload in a thread",
-        addresses="nothing",
-        beyond_bounds="the configuration with it is rejected, with the reason",
         read=in_file(bench.read_bench_results, bench.BenchResultsError),
         worst={
             "requests": as_json(lambda: _bench(bench.MAX_VALUES // 10 - 10)),
@@ -217,13 +179,6 @@ def _rows_of_documents() -> Iterator[Row]:
     )
     yield Row(
         name="state file",
-        kind="file",
-        controlled_by="the exporter itself, and users who may write to its directory",
-        bytes=f"{LARGEST_STATE // MIB} MiB",
-        items=f"{MOST_STATE_VALUES:,} values",
-        time="before the first poll; in a thread where a reload names another file",
-        addresses="nothing",
-        beyond_bounds="it is renamed to `<name>.corrupt`: `state_file_set_aside`; the exporter starts without",
         read=in_file(_state),
         worst={"engines": lambda: _learned(2_000, 400)},
         beyond={
@@ -234,13 +189,6 @@ def _rows_of_documents() -> Iterator[Row]:
     )
     yield Row(
         name="config.json of a model",
-        kind="file",
-        controlled_by="the author of the model's folder",
-        bytes=f"{checkpoint.CONFIG.bytes // MIB} MiB",
-        items=f"{checkpoint.CONFIG.values:,} values",
-        time="in the separate command `plan`",
-        addresses="nothing",
-        beyond_bounds="the command ends with the reason",
         read=in_file(lambda path: checkpoint.model_of(str(path), None, None), ModelError, name="config.json"),
         worst={
             "values": as_json(lambda: {**_MODEL, "x": [{}] * (checkpoint.CONFIG.values // 2 - 20)}),
@@ -255,13 +203,6 @@ def _rows_of_documents() -> Iterator[Row]:
     )
     yield Row(
         name="safetensors header of a model",
-        kind="file",
-        controlled_by="the author of the model's folder",
-        bytes="8 bytes: its length",
-        items="nothing else is read",
-        time="in the separate command `plan`",
-        addresses="nothing",
-        beyond_bounds="the weights are counted from config.json instead",
         read=in_file(_safetensors, ModelError, name="model.safetensors"),
         worst={
             "a length beyond the file": lambda: b"\xff" * 8,

@@ -15,25 +15,18 @@ from spec_decode_exporter.history.baseline_match import server_of
 from spec_decode_exporter.history.baseline_reader import (
     KEYS,
     MAX_BODY,
-    MAX_SAMPLES,
     MAX_VALUES,
     SCRAPES_SLICE,
     BaselineReader,
 )
-from spec_decode_exporter.history.history_baselines import MAX_READING_SECONDS, READ_AGAIN_SECONDS
 from spec_decode_exporter.history.page_rows import MAX_LAYOUTS, RowReader
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi
 from spec_decode_exporter.scrape.http.client import Client
-from tests.hostile.making import MIB, filled, served
+from tests.hostile.making import filled, served
 from tests.hostile.row import Read, RejectedError, Row
 
 _NAME: Final = "vllm:generation_tokens_total"
 _TARGET: Final = Target("http://10.0.0.1:8000/metrics", "chat")
-_BEYOND: Final = "no baseline from it: `baseline_not_read`, once by reason; polls go on"
-_TIME: Final = (
-    f"one slice a response and one for each {SCRAPES_SLICE} scrapes, of some 20 ms; {MAX_READING_SECONDS:.0f} s a target, "
-    f"once in {READ_AGAIN_SECONDS / 3600:.0f} h"
-)
 
 
 def _answered(use: Callable[[QueryApi], Awaitable[object]]) -> Read:
@@ -106,13 +99,6 @@ def _comings_and_goings() -> bytes:
 ROWS: Final = (
     Row(
         name="series of `baseline.prometheus`",
-        kind="socket",
-        controlled_by="the server of the history, and who writes its labels",
-        bytes=f"{MAX_BODY // MIB} MiB",
-        items=f"{MAX_VALUES:,} JSON values",
-        time=_TIME,
-        addresses="nothing",
-        beyond_bounds=_BEYOND,
         read=_answered(_servers),
         worst={
             "as many servers as fit": _series(12_000),
@@ -130,13 +116,6 @@ ROWS: Final = (
     ),
     Row(
         name="samples of `baseline.prometheus`",
-        kind="socket",
-        controlled_by="the server of the history, and the server that it scraped",
-        bytes=f"{MAX_BODY // MIB} MiB",
-        items=f"{MAX_VALUES:,} JSON values a response, {MAX_SAMPLES:,} samples a reading",
-        time=_TIME,
-        addresses="nothing",
-        beyond_bounds=_BEYOND,
         read=_answered(_samples),
         worst={
             "the longest series": _matrix(1, 40_000),

@@ -23,18 +23,9 @@ from spec_decode_exporter.discovery.group_reader import (
 )
 from spec_decode_exporter.discovery.http_sd import HttpListDiscovery
 from spec_decode_exporter.discovery.target_discovery import DiscoveryError
-from spec_decode_exporter.discovery.target_groups import MAX_URL_CHARACTERS
 from tests.hostile import files, pods
-from tests.hostile.making import MIB, NO_LIST, as_json, filled, repeated, served
+from tests.hostile.making import MIB, as_json, filled, repeated, served
 from tests.hostile.row import Read, RejectedError, Row
-
-_LIST_ITEMS: Final = (
-    f"{MAX_GROUPS:,} groups, {MAX_TARGETS:,} targets, {MAX_GROUP_LABELS} labels of a group and "
-    f"{MAX_LIST_LABELS:,} of all"
-)
-_ENTRIES: Final = "the hosts of its entries"
-_HOLDER: Final = "the author of the file"
-_THREAD: Final = "in a thread; no call holds it up for more than a few milliseconds"
 
 
 def _hosts(number: int) -> list[str]:
@@ -169,41 +160,19 @@ _YAML_BEYOND: Final = {
 def _rows_of_lists() -> Iterator[Row]:
     yield Row(
         name="http_sd list",
-        kind="socket",
-        controlled_by="the server of `discovery.http`",
-        bytes=f"{MAX_LIST_BYTES // MIB} MiB after decompression; {MAX_TEXT_CHARACTERS // 2**10} KiB of one text; "
-        f"{MAX_URL_CHARACTERS // MIB} MiB of all URLs",
-        items=_LIST_ITEMS,
-        time="slices of a millisecond or two",
-        addresses=_ENTRIES,
-        beyond_bounds=NO_LIST,
         read=_http_list,
         worst=_JSON_WORST,
         beyond=_JSON_BEYOND,
     )
-    files = f"; {MAX_FILES:,} files of a pattern with {MAX_PATTERN_BYTES // MIB} MiB together"
+    f"; {MAX_FILES:,} files of a pattern with {MAX_PATTERN_BYTES // MIB} MiB together"
     yield Row(
         name="file_sd list in JSON",
-        kind="file",
-        controlled_by=_HOLDER,
-        bytes=f"{MAX_LIST_BYTES // MIB} MiB; {MAX_TEXT_CHARACTERS // 2**10} KiB of one text{files}",
-        items=_LIST_ITEMS,
-        time=_THREAD,
-        addresses=_ENTRIES,
-        beyond_bounds=NO_LIST,
         read=_file_list(".json"),
         worst=_JSON_WORST,
         beyond=_JSON_BEYOND,
     )
     yield Row(
         name="file_sd list in YAML",
-        kind="file",
-        controlled_by=_HOLDER,
-        bytes=f"{MAX_LIST_BYTES // MIB} MiB; {MAX_TEXT // 2**10} KiB of one text{files}",
-        items=f"{_LIST_ITEMS}; {MAX_ITEM_NODES:,} values of a group and {MAX_LIST_NODES:,} of all",
-        time=f"{_THREAD}; then a pause of ten times as long",
-        addresses=_ENTRIES,
-        beyond_bounds=NO_LIST,
         read=_file_list(".yml"),
         worst=_YAML_WORST,
         beyond=_YAML_BEYOND,

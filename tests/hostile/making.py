@@ -19,7 +19,6 @@ from spec_decode_exporter.discovery.group_reader import (
 from tests.hostile.row import Read, RejectedError
 
 MIB: Final = 2**20
-NO_LIST: Final = "the list is rejected, its targets stay: `discovery_failed`, once by reason"
 
 Server = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

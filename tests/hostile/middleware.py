@@ -28,14 +28,6 @@ _READ: Final = (
     "gzip",
 )
 """Hostile bodies within every bound that does not depend on the speed of the machine."""
-_DIMENSIONS_OF_TIME: Final = (
-    f"read in a thread; a rest of {inside.REST_SECONDS * 1e3:g} ms after every "
-    f"{inside.SLICE_SECONDS * 1e6:.0f} µs; {inside.CORE_SHARE:.0%} of a core for all requests"
-)
-_UNREPORTED: Final = (
-    "vLLM answers as usual; the request counts as "
-    '`spec_decode_exporter_requests_refused_total{reason="too_costly"}`; one line in vLLM\'s log'
-)
 
 
 def _split(text: bytes, size: int) -> list[bytes]:
@@ -163,13 +155,6 @@ _MANY_KEYS: Final = b',"usage":1' * (inside.KEY_MATCHES + 1)
 ROWS: Final[tuple[Row, ...]] = (
     Row(
         name="middleware: request body",
-        kind="socket",
-        controlled_by="clients of vLLM",
-        bytes=f"the last {inside.BODY_BYTES // _MIB} MiB, until it is read",
-        items=f"{inside.KEY_MATCHES} keys of the names that are read, at any depth; UTF-8",
-        time=f"{inside.REQUEST_SECONDS * 1e3:g} ms of processor time, {_DIMENSIONS_OF_TIME}",
-        addresses="nothing",
-        beyond_bounds=f"{_UNREPORTED}. Another encoding counts as `dropped`",
         read=_request,
         worst={**{name: HOSTILE[name] for name in _READ}, **TYPICAL},
         beyond={
@@ -180,39 +165,18 @@ ROWS: Final[tuple[Row, ...]] = (
     ),
     Row(
         name="middleware: request body in pieces",
-        kind="socket",
-        controlled_by="clients of vLLM",
-        bytes=f"the last {inside.BODY_BYTES // _MIB} MiB, until it is read",
-        items=f"{inside.BODY_MESSAGES:,} messages of the server",
-        time="a few tenths of a microsecond for each message; none beyond the bound",
-        addresses="nothing",
-        beyond_bounds=_UNREPORTED,
         read=_single_bytes,
         worst={"single bytes": lambda: b" " * inside.BODY_MESSAGES},
         beyond={"messages": lambda: b" " * (inside.BODY_MESSAGES + 1)},
     ),
     Row(
         name="middleware: request headers",
-        kind="header",
-        controlled_by="clients of vLLM, or the gateway before it",
-        bytes=f"{4 * inside.TEXT_CHARACTERS} bytes of the type and of the user",
-        items=f"{inside.HEADERS} headers",
-        time="one comparison or two for each header, on the event loop",
-        addresses="nothing",
-        beyond_bounds=f"A longer value is truncated. More headers: {_UNREPORTED}",
         read=_headers,
         worst={"a type of 64 KiB behind other headers": _header_lines(inside.HEADERS)},
         beyond={"headers": _header_lines(inside.HEADERS + 1)},
     ),
     Row(
         name="middleware: JSON response",
-        kind="socket",
-        controlled_by="vLLM, and clients by its generated text",
-        bytes=f"the last {inside.RESPONSE_BYTES // _KIB} KiB",
-        items=f"{inside.KEY_MATCHES} keys of the names that are read",
-        time=f"{inside.RESPONSE_SECONDS * 1e3:g} ms of processor time, {_DIMENSIONS_OF_TIME}",
-        addresses="nothing",
-        beyond_bounds=_UNREPORTED,
         read=_json,
         worst={
             "8 MiB of text": lambda: answer(text="a" * 8 * _MIB),
@@ -224,14 +188,6 @@ ROWS: Final[tuple[Row, ...]] = (
     ),
     Row(
         name="middleware: streamed response",
-        kind="socket",
-        controlled_by="vLLM, and clients by its generated text",
-        bytes=f"the last {inside.RESPONSE_BYTES // _KIB} KiB, twice that in small pieces",
-        items=f"{inside.PIECES:,} pieces; {inside.KEY_MATCHES} keys of the names that are read",
-        time=f"below a microsecond for each message; {inside.RESPONSE_SECONDS * 1e3:g} ms of processor time for its "
-        f"end, {_DIMENSIONS_OF_TIME}",
-        addresses="nothing",
-        beyond_bounds=_UNREPORTED,
         read=_events,
         worst={
             "tiny events": lambda: b"data: {}\n\n" * 50_000 + b"".join(stream()),
@@ -243,14 +199,6 @@ ROWS: Final[tuple[Row, ...]] = (
     ),
     Row(
         name="middleware: reply of the exporter",
-        kind="socket",
-        controlled_by="the server at SPEC_DECODE_REQUESTS_URL",
-        bytes=f"{inside.REPLY_BYTES // _KIB} KiB, headers included",
-        items=f"{inside.REPLY_PIECES} pieces; one reply for each batch, {inside.ROUND_BATCHES} batches a round",
-        time=f"{inside.TIMEOUT_SECONDS:g} s for the whole reply, waiting in the thread; then a pause of "
-        f"{inside.ROUND_SECONDS:g} to {inside.MAX_PAUSE_SECONDS:g} s if it fails",
-        addresses="nothing: no redirect is followed, no proxy is used",
-        beyond_bounds="The batch counts as `dropped`; one line in vLLM's log",
         read=_reply,
         worst={
             "headers of the whole size": _reply_of(inside.REPLY_BYTES, b"X-Header: 123456" * 16 + b"\r\n"),
@@ -264,13 +212,6 @@ ROWS: Final[tuple[Row, ...]] = (
     ),
     Row(
         name="middleware: file with a password or token",
-        kind="file",
-        controlled_by="users who may write the file that the environment names",
-        bytes=f"{inside.SECRET_BYTES // _KIB} KiB",
-        items="one line",
-        time="read in the thread, before each batch",
-        addresses="the header Authorization, in requests to the exporter alone",
-        beyond_bounds="Nothing is sent, what waits is kept; one line in vLLM's log",
         read=_secret,
         worst={"a long token": lambda: b"t" * inside.SECRET_BYTES},
         beyond={
@@ -281,14 +222,6 @@ ROWS: Final[tuple[Row, ...]] = (
     ),
     Row(
         name="middleware: environment variables",
-        kind="environment",
-        controlled_by="the user who starts vLLM; Kubernetes, for a Service of such a name",
-        bytes=f"{inside.SETTING_CHARACTERS:,} printable characters; names of headers and fields "
-        f"{inside.NAME_CHARACTERS}",
-        items=f"{len(inside.Settings._fields)} variables; {inside.LOGGED_NAMES} unknown ones are named in the log",
-        time="once, when vLLM starts",
-        addresses="the host or socket of URL; the files of BASIC_AUTH_FILE, BEARER_TOKEN_FILE and CA_FILE",
-        beyond_bounds="The middleware is off, with one line in vLLM's log; vLLM starts",
         read=_url,
         worst={"a long path": lambda: b"http://h/".ljust(inside.SETTING_CHARACTERS, b"a")},
         beyond={

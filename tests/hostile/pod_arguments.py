@@ -15,7 +15,6 @@ from spec_decode_exporter.discovery.vllm_command_line import (
     pod_speculation,
 )
 from tests.hostile.row import RejectedError, Row
-from tests.hostile.server_answers import KIB
 from tests.hostile.server_details import ranges
 
 
@@ -53,13 +52,6 @@ def script(filling: str, size: int = MAX_SCRIPT) -> str:
 ROWS: Final = (
     Row(
         name="command line of a pod",
-        kind="socket",
-        controlled_by="users who may create pods",
-        bytes=f"{MAX_COMMAND_CHARACTERS // KIB} KiB with the environment, {MAX_SCRIPT // KIB} KiB a word or script",
-        items=f"{MAX_WORDS:,} words and variables, {MAX_RANGES} ranges of a schedule",
-        time="one slice; every character is read a fixed number of times",
-        addresses="nothing: it is only read, never executed",
-        beyond_bounds="not read; a schedule is ignored, `server_details_not_used` once",
         read=read_pod,
         worst={
             "words": lambda: pod([*["-sc", "1"] * (MAX_WORDS // 2 - 1), *SETTINGS]),
@@ -77,13 +69,6 @@ ROWS: Final = (
     ),
     Row(
         name="environment variables of a pod",
-        kind="environment",
-        controlled_by="users who may create pods",
-        bytes=f"{MAX_COMMAND_CHARACTERS // KIB} KiB with the command line, {MAX_SCRIPT // KIB} KiB with all that a script's variables hold",
-        items=f"{MAX_WORDS:,} variables and words",
-        time="one slice; every character is read a fixed number of times",
-        addresses="nothing",
-        beyond_bounds="is not read",
         read=read_pod,
         worst={
             "the most variables": lambda: pod(
@@ -102,13 +87,6 @@ ROWS: Final = (
     ),
     Row(
         name="`--speculative.config`",
-        kind="environment",
-        controlled_by="the pod that a sidecar is injected into",
-        bytes=f"{MAX_COMMAND_CHARACTERS // KIB} KiB",
-        items=f"{MAX_WORDS:,} words, {MAX_RANGES} ranges of a schedule",
-        time="at the start only",
-        addresses="nothing",
-        beyond_bounds="`variable_not_understood`, and it counts as absent; the flag itself is an error at the start",
         read=read_speculative_config,
         worst={
             "an object of many keys": lambda: json.dumps(

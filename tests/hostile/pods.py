@@ -13,13 +13,10 @@ from spec_decode_exporter.config.schema import Scrape
 from spec_decode_exporter.discovery.group_reader import (
     MAX_TARGETS,
 )
-from spec_decode_exporter.discovery.kubernetes.api_objects import MAX_CHARACTERS as MOST_POD_CHARACTERS
 from spec_decode_exporter.discovery.kubernetes.pod_discovery import PodDiscovery
-from spec_decode_exporter.discovery.kubernetes.pod_targets import MAX_PODS
 from spec_decode_exporter.discovery.kubernetes.pods_api import MAX_LINE_BYTES, MAX_PAGE_BYTES
 from spec_decode_exporter.discovery.target_discovery import DiscoveryError
-from spec_decode_exporter.scrape.http.response import MIN_PIECES, PIECE_BYTES
-from tests.hostile.making import MIB, NO_LIST, Server, as_json, filled, served
+from tests.hostile.making import MIB, Server, as_json, filled, served
 from tests.hostile.row import RejectedError, Row
 
 
@@ -76,15 +73,6 @@ _BEGIN_OF_POD: Final = json.dumps(_pod("p"))[:-1].encode()
 def _rows_of_pods() -> Iterator[Row]:
     yield Row(
         name="Kubernetes list of pods",
-        kind="socket",
-        controlled_by="the API server of `discovery.kubernetes`, and users who may create pods",
-        bytes=f"{MAX_PAGE_BYTES // MIB} MiB of one response, in {MIN_PIECES:,} pieces and one more for every "
-        f"{PIECE_BYTES:,} bytes; "
-        f"{MOST_POD_CHARACTERS // 2**10} KiB of one text that is kept",
-        items=f"{MAX_PODS:,} pods, {MAX_TARGETS:,} targets",
-        time="slices of a millisecond or two, one pod at a time; lists at least 5 s apart",
-        addresses="the addresses of the pods",
-        beyond_bounds=NO_LIST,
         read=_pod_list,
         worst={
             "pods": as_json(
@@ -120,14 +108,6 @@ def _rows_of_pods() -> Iterator[Row]:
     )
     yield Row(
         name="Kubernetes watch event",
-        kind="socket",
-        controlled_by="the API server of `discovery.kubernetes`, and users who may create pods",
-        bytes=f"{MAX_LINE_BYTES // MIB} MiB of one event; "
-        f"{MOST_POD_CHARACTERS // 2**10} KiB of one text that is kept",
-        items=f"{MAX_TARGETS:,} targets",
-        time="slices of a millisecond or two, one event at a time; a pause of 1 s after each change of a target",
-        addresses="the address of the pod",
-        beyond_bounds=NO_LIST,
         read=_pod_events,
         worst={
             "an event with a large part that is not read": filled(

@@ -75,13 +75,6 @@ def empty_blocks(size: int) -> bytes:
 ROWS: Final = (
     Row(
         name="response headers and chunk sizes",
-        kind="header",
-        controlled_by="the model server, or a proxy before it",
-        bytes=f"{FRAMING_LIMIT // KIB} KiB besides the body",
-        items="limited by the bytes",
-        time="pieces of 64 KiB, each on arrival; its cost counts for the share of a core",
-        addresses="nothing: no redirect is followed",
-        beyond_bounds=FAILED,
         read=read_answer,
         worst={
             "the shortest headers": partial(headers, FRAMING_LIMIT),
@@ -91,26 +84,12 @@ ROWS: Final = (
     ),
     Row(
         name="packets of a response",
-        kind="socket",
-        controlled_by="the model server, or a proxy before it",
-        bytes="as for the response",
-        items=f"{MIN_PIECES:,} pieces, and one more for every {PIECE_BYTES:,} bytes of `poll.max_body`",
-        time="one piece on arrival; its cost counts for the share of a core",
-        addresses="nothing",
-        beyond_bounds=FAILED,
         read=partial(read_answer, piece=1),
         worst={"a byte a packet": lambda: answer(bytes(MIN_PIECES + MAX_BODY // PIECE_BYTES - 100))},
         beyond={"pieces": lambda: answer(bytes(MIN_PIECES + MAX_BODY // PIECE_BYTES))},
     ),
     Row(
         name="compressed body",
-        kind="socket",
-        controlled_by="the model server, or a proxy before it",
-        bytes=f"{MAX_BODY // 2**20} MiB, packed and unpacked (`poll.max_body`)",
-        items="one body",
-        time="pieces of 64 KiB, each on arrival; its cost counts for the share of a core",
-        addresses="nothing",
-        beyond_bounds=FAILED,
         read=read_packed,
         worst={
             "the best packed": partial(packed, MAX_BODY),

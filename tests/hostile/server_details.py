@@ -14,13 +14,13 @@ from spec_decode_exporter.core.cooperative_yield import Pausing
 from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
-from spec_decode_exporter.scrape.poll.poll_record import DETAILS_INTERVAL, Polled, PollRecord
+from spec_decode_exporter.scrape.poll.poll_record import Polled, PollRecord
 from spec_decode_exporter.scrape.poll.poll_schedule import PollSettings
 from spec_decode_exporter.scrape.poll.poller import Poller
 from spec_decode_exporter.scrape.poll.server_info import MAX_RESPONSE_BYTES
 from spec_decode_exporter.scrape.poll_errors import StatusError
 from tests.hostile.row import RejectedError, Row
-from tests.hostile.server_answers import KIB, MAX_BODY, answer, received
+from tests.hostile.server_answers import MAX_BODY, answer, received
 from tests.hostile.server_pages import page
 
 
@@ -133,13 +133,6 @@ def info_as_text() -> bytes:
 ROWS: Final = (
     Row(
         name="`/version` of a target",
-        kind="socket",
-        controlled_by="the model server",
-        bytes=f"{MAX_RESPONSE_BYTES // KIB} KiB",
-        items="1 text of 64 printable characters",
-        time=f"one slice, at most once in {DETAILS_INTERVAL:.0f} s",
-        addresses="nothing",
-        beyond_bounds="counts as unknown; `server_details_not_used` once if it is too large",
         read=read_version,
         worst=details('"version":"1"'),
         beyond={
@@ -149,13 +142,6 @@ ROWS: Final = (
     ),
     Row(
         name="`/server_info` of a target",
-        kind="socket",
-        controlled_by="the model server",
-        bytes=f"{MAX_RESPONSE_BYTES // KIB} KiB",
-        items=f"{MAX_RANGES} ranges of batch sizes from 1 to {MAX_BATCH:,}, each 0 to {MAX_POSITIONS} tokens",
-        time=f"one slice, at most once in {DETAILS_INTERVAL:.0f} s; a schedule is looked up by bisection",
-        addresses="nothing",
-        beyond_bounds="counts as unknown, and a schedule as none; `server_details_not_used` once",
         read=read_server_info,
         worst={
             "the longest schedule": lambda: schedule_info(*ranges()),

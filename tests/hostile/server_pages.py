@@ -27,7 +27,7 @@ from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.scrape.poll.duty_cycle import MAX_WINDOW_SHARE, TARGET_PROCESSOR_SHARE
 from spec_decode_exporter.scrape.poll_errors import PollError
 from tests.hostile.row import RejectedError, Row
-from tests.hostile.server_answers import FAILED, KIB, MAX_BODY, answer, received
+from tests.hostile.server_answers import MAX_BODY, answer, received
 
 HISTOGRAMS: Final = (
     "time_to_first_token", "request_time_per_output_token", "inter_token_latency", "e2e_request_latency",
@@ -110,16 +110,6 @@ EACH: Final = MAX_POSITIONS_TOTAL // MAX_ENGINES
 ROWS: Final = (
     Row(
         name="metrics page of a target",
-        kind="socket",
-        controlled_by="the model server",
-        bytes=f"{MAX_BODY // 2**20} MiB unpacked (`poll.max_body`), {MAX_LINE_BYTES // KIB} KiB a line that is read",
-        items=f"{MAX_LINES:,} lines, {MAX_SERIES:,} samples that are read, {MAX_SERIES_LABELS} labels of one and "
-        f"{MAX_PAGE_LABELS:,} different ones, {MAX_ENGINES} engines, {MAX_POSITIONS} draft positions of one and "
-        f"{MAX_POSITIONS_TOTAL:,} of all, {MAX_NAME:,} characters of a name and {MAX_NAMES_TOTAL:,} of "
-        f"all, {MAX_BUCKETS} buckets of a histogram",
-        time=CPU,
-        addresses="nothing: no redirect is followed",
-        beyond_bounds=FAILED,
         read=read_page,
         worst={
             "the most engines with the most positions": lambda: shuffled(engines(MAX_ENGINES - 1, EACH)),

@@ -1,4 +1,4 @@
-"""Table of all untrusted inputs with their four bounds, for docs/maintainers/threat-model.md and the tests."""
+"""Table of all untrusted inputs, for the tests and the benchmark."""
 
 from __future__ import annotations
 

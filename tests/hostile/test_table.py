@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 from structlog.testing import capture_logs
 
-from tests.hostile.document import THREAT_MODEL, table
-from tests.hostile.row import Kind, RejectedError
+from tests.hostile.row import RejectedError
 from tests.hostile.table import BY_NAME, TABLE
 
 MAX_REASON = 500
@@ -24,18 +21,8 @@ def test_every_input_is_in_the_table_once():
     assert len(BY_NAME) == len(TABLE)
 
 
-@pytest.mark.parametrize("kind", get_args(Kind))
-def test_every_kind_of_input_is_in_the_table(kind):
-    assert any(row.kind == kind for row in TABLE)
-
-
-def test_every_row_has_four_bounds_and_inputs_at_them():
-    incomplete = [
-        row.name
-        for row in TABLE
-        if not all((row.bytes, row.items, row.time, row.addresses, row.beyond_bounds, row.worst))
-    ]
-    assert not incomplete
+def test_every_row_has_inputs_at_its_bounds():
+    assert not [row.name for row in TABLE if not row.worst]
 
 
 @pytest.mark.parametrize(("name", "case"), WORST)
@@ -55,7 +42,3 @@ async def test_an_input_beyond_a_bound_is_rejected_with_a_short_reason(name, bou
     assert max(map(len, reasons)) <= MAX_REASON
     assert all(map(str.isprintable, reasons))
     assert sum(log["log_level"] in {"warning", "error"} for log in logs) <= 1
-
-
-def test_the_document_has_the_current_table():
-    assert table() in THREAT_MODEL.read_text(encoding="utf-8")

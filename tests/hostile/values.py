@@ -21,8 +21,8 @@ from spec_decode_exporter.scrape.page.layout_map import (
     MAX_POSITIONS_TOTAL,
     MAX_SECONDS,
 )
-from spec_decode_exporter.scrape.page.parser import MAX_NUMBER_CHARACTERS, MAX_SERIES, SLICE
-from spec_decode_exporter.scrape.page.sample_reader import GAUGES, MAX_COUNT, MAX_REQUESTS
+from spec_decode_exporter.scrape.page.parser import MAX_NUMBER_CHARACTERS
+from spec_decode_exporter.scrape.page.sample_reader import GAUGES, MAX_COUNT
 from spec_decode_exporter.scrape.poll_errors import PollError
 from spec_decode_exporter.views.engine_view import engine_view
 from spec_decode_exporter.window.increments import MAX_INCREMENT
@@ -138,15 +138,6 @@ _BOUNDS: Final = (*(n / 1000 for n in range(1, 30)), MAX_SECONDS, "+Inf")
 ROWS: tuple[Row, ...] = (
     Row(
         name="counters of a metrics page",
-        kind="socket",
-        controlled_by="a model server",
-        bytes="`poll.max_body` for the page",
-        items=f"{MAX_SERIES:,} samples, {MAX_ENGINES} engines, {MAX_POSITIONS} draft positions of an engine, "
-        f"{MAX_POSITIONS_TOTAL:,} of a page; each below 2^{MAX_COUNT.bit_length() - 1}, of {MAX_NUMBER_CHARACTERS} characters",
-        time=f"slices of {SLICE} samples",
-        addresses="nothing",
-        beyond_bounds="the poll fails as `malformed`; `target_failing` is logged once. A leap of "
-        f"2^{MAX_INCREMENT.bit_length() - 1} or more between two polls is a reset",
         read=_read,
         worst={
             "every counter at the most": _page({**_counters(_MOST), **_positions(_MOST)}),
@@ -173,14 +164,6 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="gauges of a metrics page",
-        kind="socket",
-        controlled_by="a model server",
-        bytes="`poll.max_body` for the page",
-        items=f"{MAX_SERIES:,} samples; 0 to {MAX_REQUESTS:,.0f} requests, shares from 0 to 1, lengths from 0 to "
-        f"{GAUGES[Gauge.REPORTED_ACCEPTANCE_LENGTH].max_value:.0f}",
-        time=f"slices of {SLICE} samples",
-        addresses="nothing",
-        beyond_bounds="the gauge is absent; the counters of the page are used, and nothing is logged",
         read=_read_gauges,
         worst={
             "every gauge at the most": _page({**_counters(1000), **_gauges(1)}),
@@ -197,15 +180,6 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         name="histogram buckets of a metrics page",
-        kind="socket",
-        controlled_by="a model server",
-        bytes="`poll.max_body` for the page",
-        items=f"{MAX_SERIES:,} samples; bounds from 0 to {MAX_SECONDS:.0e} s or +Inf, counts below "
-        f"2^{MAX_COUNT.bit_length() - 1}",
-        time=f"slices of {SLICE} samples; read every `poll.histogram_interval`",
-        addresses="nothing",
-        beyond_bounds="the poll fails as `malformed`; `target_failing` is logged once. Counts that are not "
-        "cumulative are left out",
         read=_read,
         worst={
             "every bucket at the most": _page(_buckets(_MOST, _BOUNDS)),
