@@ -112,11 +112,11 @@ bench: $(READY) ## run every benchmark, but the long ones: the tables of docs/ma
 	$(BIN)/pip install --quiet --disable-pip-version-check --group bench --group page
 	$(BIN)/python -m benchmarks
 
-bench-smoke: $(READY) ## run each benchmark with little work, in 2 minutes: does it still fit the code?
+bench-smoke: $(READY) ## run each benchmark with little work, in a minute: does it still fit the code?
 	$(BIN)/pip install --quiet --disable-pip-version-check --group bench --group page
 	$(BIN)/python -m benchmarks --smoke
 
-fuzz: $(READY) ## fuzz the parsers for FUZZ_SECONDS each (default 60); FUZZ selects some
+fuzz: $(READY) ## fuzz the parsers of pages, configurations and requests for FUZZ_SECONDS each (default 60); FUZZ selects some
 	$(BIN)/pip install --quiet --disable-pip-version-check --group fuzz
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(FUZZ)
 

@@ -64,7 +64,7 @@ def main() -> None:
     options.add_argument("--targets", type=int, default=1000)
     options.add_argument("--seconds", type=float, default=60.0)
     options.add_argument("--warm-up", type=float, default=330.0, help="seconds before the figures")
-    arguments = parsed(options, targets=2, seconds=2.0, warm_up=3.0)
+    arguments = parsed(options, targets=2, seconds=1.0, warm_up=2.0)
     require("prometheus")
     programs: dict[str, Callable[[int], AbstractContextManager[int]]] = {
         "spec-decode-exporter, filtered page": partial(_exporter, arguments.targets),

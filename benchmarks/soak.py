@@ -194,7 +194,7 @@ def main() -> None:
     options.add_argument("--warm-up", type=float, default=330.0, help="seconds until the windows are full")
     options.add_argument("--seconds", type=float, default=900.0)
     options.add_argument("--rest", type=float, default=25.0, help="seconds without targets, at both ends")
-    arguments = parsed(options, targets=20, warm_up=5.0, seconds=10.0, rest=1.0)
+    arguments = parsed(options, targets=20, warm_up=2.0, seconds=5.0, rest=1.0)
     print("| minute | memory, MB | tasks | descriptors | threads | series |\n|--:|--:|--:|--:|--:|--:|")
     with _soak(arguments.targets) as soak:
         _show(list(soak.scrapes(arguments.warm_up)))
