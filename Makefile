@@ -34,7 +34,7 @@ $(READY): $(RUNS)
 	@touch $@
 
 run: $(RUNS) ## run the exporter against an embedded simulated vLLM
-	$(BIN)/spec-decode-exporter run --simulate drop
+	$(BIN)/spec-decode-exporter run --simulate drop --log.level error
 
 check: $(READY) ## lint and the fast unit tests, in 90 s on two cores: without simulations, worst-case inputs, coverage
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint check-tests

@@ -14,6 +14,7 @@ from spec_decode_exporter.app import reload as module
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.load import ConfigError, load
+from spec_decode_exporter.core.thread_pool import CONFIGURATION
 from spec_decode_exporter.monitor.persistence.state_file import StateFile
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.poll.duty_cycle import DutyCycle
@@ -396,7 +397,7 @@ class TestAFileThatIsWatched:
         async def at_once(function, *arguments):
             return function(*arguments)
 
-        monkeypatch.setattr(asyncio, "to_thread", at_once)
+        monkeypatch.setattr(CONFIGURATION, "run", at_once)
         mounted = file.parent / "mounted.yml"
         mounted.symlink_to(file)
         options = Options([parse_listen_address("127.0.0.1:0")], watched=mounted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,3 +26,7 @@ class Options:
     """The file of ``--web.config.file``: TLS and users of the pages."""
     allowed_hosts: AllowedHosts = EVERY_HOST
     """Host names that a request may have."""
+    log_lines_dropped: Callable[[], int] = lambda: 0
+    """Returns the number of log lines that were dropped, because their reader does not read."""
+    stopping: Callable[[], None] = lambda: None
+    """Called at a signal to stop."""

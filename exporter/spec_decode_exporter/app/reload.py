@@ -19,6 +19,7 @@ from spec_decode_exporter.core.background_tasks import Background
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
 from spec_decode_exporter.core.single_flight import Batched
+from spec_decode_exporter.core.thread_pool import CONFIGURATION
 
 FOLLOW_SECONDS: Final = 5.0
 """Seconds between two checks of the configuration file."""
@@ -82,7 +83,7 @@ class ConfigReloader:
         """
         async with self._lock:
             try:
-                config = await asyncio.to_thread(self.read)  # reading a long one would delay the polls
+                config = await CONFIGURATION.run(self.read)  # reading a long one would delay the polls
                 await self._service.adopt(config)
             except Exception as error:
                 self._ended(successful=False)
@@ -106,7 +107,7 @@ class ConfigReloader:
         """
         while True:
             await self._clock.sleep_until(self._clock.monotonic() + FOLLOW_SECONDS)
-            if await asyncio.to_thread(_digest, self._watched) != self._digest or not self.successful:
+            if await CONFIGURATION.run(_digest, self._watched) != self._digest or not self.successful:
                 await self._reload_or_keep(log_once=True)
 
     async def close(self) -> None:

@@ -132,7 +132,7 @@ class Service:
         loop = asyncio.get_running_loop()
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
+            loop.add_signal_handler(number, self._stop, stop)
         loop.add_signal_handler(signal.SIGHUP, self._reloader.reload_in_background)
         try:
             await self.start()
@@ -142,6 +142,10 @@ class Service:
             _log.info("stopping")
         finally:
             await self.close()
+
+    def _stop(self, stop: asyncio.Event) -> None:
+        self._options.stopping()
+        stop.set()
 
     async def close(self) -> None:
         """Stop polling, let requests under way end, close every connection."""
@@ -225,6 +229,7 @@ class Service:
             reload_success_timestamp=self._adopted_at,
             config_hash=self._config_hash,
             external_url=self._options.external_url,
+            log_lines_dropped=self._options.log_lines_dropped(),
         )
 
     async def _take_snapshot(self) -> Snapshot:

@@ -7,10 +7,13 @@ import asyncio
 import os
 import resource
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import structlog
 
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
@@ -25,12 +28,13 @@ from spec_decode_exporter.cli.setting_flags import (
     add_setting_flags,
 )
 from spec_decode_exporter.cli.simulated_past import PAST_SECONDS, PastClock, live_through
+from spec_decode_exporter.cli.start_report import first_answers, start_report
 from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.core.background_stream import BackgroundOutput
 from spec_decode_exporter.core.background_tasks import Background
 from spec_decode_exporter.core.clock import SystemClock
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.web.external_url import parse_external_url
 from spec_decode_exporter.web.security.hosts import AllowedHosts
 from spec_decode_exporter.web.server.listen import parse_address
@@ -39,6 +43,10 @@ if TYPE_CHECKING:
     from spec_decode_exporter.simulator.request_sender import RequestSender
 
 DEFAULT_ADDRESS: Final = ":7732"
+STOP_SECONDS: Final = 10.0
+"""Seconds from a signal to the end: three for open requests, and some to save the state."""
+
+_log = structlog.get_logger()
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
@@ -74,11 +82,23 @@ def _add_web_flags(flags: Flags) -> None:
 def handle(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT; then end the process with status 0."""
     _raise_file_limit()
-    run_loop(_serve(arguments))
-    with suppress(OSError):
-        sys.stdout.flush()
+    with BackgroundOutput() as output:
+        run_loop(_serve(arguments, output))
     # The interpreter would wait for the thread of a DNS look-up that hangs.
     os._exit(0)
+
+
+def _end_soon(output: BackgroundOutput) -> None:
+    """End the process after ``STOP_SECONDS``, whatever it waits for then."""
+
+    def end() -> None:
+        _log.error("stopped_late", seconds=STOP_SECONDS)
+        output.flush()
+        os._exit(1)
+
+    timer = threading.Timer(STOP_SECONDS, end)
+    timer.daemon = True
+    timer.start()
 
 
 def _raise_file_limit() -> None:
@@ -94,7 +114,7 @@ def _raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-async def _serve(arguments: argparse.Namespace) -> None:
+async def _serve(arguments: argparse.Namespace, output: BackgroundOutput) -> None:
     asyncio.get_running_loop().set_default_executor(DetachedThreadPool())
     async with AsyncExitStack() as stack:
         clock = SystemClock()
@@ -110,7 +130,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
             configure_log(config.log.level, config.log.format)
             return config
 
-        options = _options(arguments)
+        options = _options(arguments, output)
         background = Background()
         stack.push_async_callback(background.cancel)
 
@@ -119,14 +139,15 @@ async def _serve(arguments: argparse.Namespace) -> None:
         async def begin(urls: Sequence[str]) -> None:
             if isinstance(clock, PastClock) and embedded is not None:
                 await live_through(clock, embedded.catch_up, lambda: service.fleet)
-            _print_url(urls)
+            targets = await first_answers(lambda: [each.status() for each in service.fleet], asyncio.sleep)
+            print(start_report(targets, urls, options), end="")  # noqa: T201
             if sender is not None and options.web_config is None:  # the sender has no password
                 await sender.send_for_ever(urls[0])
 
         await service.run(lambda urls: background.start(begin(urls)))
 
 
-def _options(arguments: argparse.Namespace) -> Options:
+def _options(arguments: argparse.Namespace, output: BackgroundOutput) -> Options:
     return Options(
         addresses=[parse_address(text) for text in arguments.web_listen_address or [DEFAULT_ADDRESS]],
         telemetry_path=arguments.web_telemetry_path,
@@ -135,6 +156,8 @@ def _options(arguments: argparse.Namespace) -> Options:
         watched=_watched(arguments),
         allowed_hosts=AllowedHosts.parse(arguments.web_allowed_hosts or ()),
         web_config=Path(arguments.web_config_file) if arguments.web_config_file else None,
+        log_lines_dropped=lambda: output.dropped,
+        stopping=lambda: _end_soon(output),
     )
 
 
@@ -150,9 +173,3 @@ def _watched(arguments: argparse.Namespace) -> Path | None:
     if not arguments.config_file:
         raise UsageError("--config.auto-reload needs --config.file; there is no file to watch")
     return Path(arguments.config_file)
-
-
-def _print_url(urls: Sequence[str]) -> None:
-    # A closed standard output is no reason to stop.
-    with suppress(OSError):
-        print(f"spec-decode-exporter {__version__}: open {urls[0]}", flush=True)  # noqa: T201

@@ -52,7 +52,7 @@ class Unfailing:
 
 def _printable(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Escape control characters for terminals: names of models are untrusted text."""
-    return {key: _escaped(value) if isinstance(value, str) else value for key, value in event.items()}
+    return {key: escaped(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
 def _with_commas(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
@@ -64,7 +64,8 @@ def _joined(values: Iterable[object]) -> str:
     return ",".join("" if value is None else str(value) for value in values)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Escape control characters of untrusted text."""
     # Line breaks stay: the renderers escape them, and tracebacks have them.
     return "".join(
         char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()

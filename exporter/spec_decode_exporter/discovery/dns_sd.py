@@ -6,6 +6,7 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Final
 
+from spec_decode_exporter.core.thread_pool import TARGET_LISTS
 from spec_decode_exporter.discovery.page_url import ip_and_port
 from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import Listing
@@ -52,7 +53,7 @@ class DnsNameDiscovery:
             raise DiscoveryError(f"has more than {MAX_ADDRESSES} addresses; divide them among several names")
         # Sorted: of two targets with the same name the first keeps it, and name servers rotate records.
         # In a thread: a response may have thousands of records.
-        return await asyncio.to_thread(self._listing.targets, [{"targets": sorted(hosts)}])
+        return await TARGET_LISTS.run(self._listing.targets, [{"targets": sorted(hosts)}])
 
 
 def _host(kind: str, port: int) -> Callable[[str], Awaitable[set[str]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import stat
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from spec_decode_exporter.core.bounded_file import read_bounded, size_text
 from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.core.thread_pool import TARGET_LISTS
 from spec_decode_exporter.discovery.group_reader import MAX_LIST_BYTES, MAX_TARGETS, json_groups, yaml_groups
 from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import Listing
@@ -73,7 +73,7 @@ class FileDiscovery:
             files
                 are up to date.
         """
-        return await asyncio.to_thread(self._check_files)
+        return await TARGET_LISTS.run(self._check_files)
 
     def _check_files(self) -> Sequence[Target]:
         begin = thread_time()

@@ -105,6 +105,12 @@ EXPORTER_METRICS: tuple[Metric[ExporterStatus], ...] = (
         read=lambda status: [((), status.targets_not_monitored)],
     ),
     _own(
+        "spec_decode_exporter_log_lines_dropped_total",
+        kind=MetricKind.COUNTER,
+        help="Log lines that the exporter dropped, because the reader of its log did not read.",
+        read=lambda status: [((), status.log_lines_dropped)],
+    ),
+    _own(
         "spec_decode_exporter_config_last_reload_successful",
         help="Result of the last reload of the configuration: 1 succeeded, 0 failed.",
         read=lambda status: [((), float(status.reload_successful))],

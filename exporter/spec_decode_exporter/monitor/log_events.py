@@ -96,6 +96,8 @@ LOG_EVENTS: Final = tuple(
         (About.DISCOVERY, "pod_left_out", "warning", ("discovery", "pod", "reason"), "An annotated pod cannot be a target. A burst of 100 lines of one namespace, then one a minute."),
         (About.EXPORTER, "listening", "info", ("urls", "version"), "The exporter serves these URLs."),
         (About.EXPORTER, "stopping", "info", (), "The exporter received a signal to stop."),
+        (About.EXPORTER, "log_lines_dropped", "warning", ("lines",), "The reader of the log did not read, and this number of lines was dropped. Logged once it reads again."),
+        (About.EXPORTER, "stopped_late", "error", ("seconds",), "Closing connections or saving the state took too long; the process ended without it."),
         (About.EXPORTER, "reloaded", "info", (), "The configuration was reloaded and is in force."),
         (About.EXPORTER, "reload_failed", "error", ("problems",), "The configuration has errors; the old one stays in force."),
         (About.EXPORTER, "config_warning", "warning", ("key", "reason"), "The configuration is valid, and a value in it is probably not meant, such as an unknown `speculative.method`. Logged at the start and after a reload."),

@@ -109,3 +109,5 @@ class ExporterStatus:
     """Discovered targets beyond the limit."""
     external_url: str = ""
     """Address of the pages in a browser; empty if unknown."""
+    log_lines_dropped: int = 0
+    """Log lines dropped because their reader does not read."""

@@ -11,6 +11,7 @@ import structlog
 
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
+from spec_decode_exporter.core.thread_pool import STATE
 from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.persistence.state_file import StateFile
 
@@ -45,7 +46,7 @@ class StatePersister:
             if path is None:
                 self._file = None
             elif path != self.path:
-                self._use(*await asyncio.to_thread(_loaded, path))
+                self._use(*await STATE.run(_loaded, path))
 
     async def save_for_ever(self, interval: Callable[[], float]) -> None:
         """Save periodically; ``interval`` returns the seconds until the next time."""
@@ -72,7 +73,7 @@ class StatePersister:
         async with self._disk:
             if self._file:  # without one, the state of a thousand engines would take 9 MB for nothing
                 self._collect()
-                await asyncio.to_thread(self._file.save, self._remembered.saved(self._clock.wall()))
+                await STATE.run(self._file.save, self._remembered.saved(self._clock.wall()))
 
 
 def _loaded(path: Path) -> tuple[StateFile, Mapping[str, Any]]:

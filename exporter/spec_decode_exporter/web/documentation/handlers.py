@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -13,6 +11,7 @@ from typing import Final
 
 from aiohttp import web
 
+from spec_decode_exporter.core.thread_pool import DOCUMENTATION
 from spec_decode_exporter.web.documentation.documents import FILES, INDEX, served
 from spec_decode_exporter.web.documentation.rendering import Document, render
 from spec_decode_exporter.web.page.handlers import html_response
@@ -22,9 +21,6 @@ ROOT: Final = "/docs/"
 ROUTE: Final = f"{ROOT}{{path:.*}}"
 _TEMPLATE: Final = files("spec_decode_exporter.web.documentation").joinpath("documentation.html")
 _TYPES: Final = {".yml": "text/yaml", ".json": "application/json"}
-
-_renderer = ThreadPoolExecutor(1, "documentation")
-"""The only thread that renders documents, as a long one takes 0.1 s."""
 
 _known = cache(served)
 
@@ -48,7 +44,7 @@ async def documentation(request: web.Request) -> web.StreamResponse:
         raise web.HTTPNotFound
     if path.startswith(FILES) and path != FILES:
         return _file(_known()[path])
-    document = await asyncio.get_running_loop().run_in_executor(_renderer, _rendered, path)
+    document = await DOCUMENTATION.run(_rendered, path)
     text = Template(_TEMPLATE.read_text("utf-8")).substitute(
         title=escape(document.title),
         root="../" * (1 + path.count("/")),

@@ -9,6 +9,7 @@ import structlog
 
 from spec_decode_exporter.config.errors import ConfigError, Problem
 from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
+from spec_decode_exporter.core.thread_pool import WEB_CONFIGURATION
 from spec_decode_exporter.web.security.load_web_config import WebConfig, read_web_config
 from spec_decode_exporter.web.security.schema import ClientAuth
 from spec_decode_exporter.web.security.tls import allows
@@ -71,10 +72,10 @@ class LiveWebConfig:
 
     async def check(self) -> None:
         """Adopt changed files. An invalid version is logged once, and the previous one stays active."""
-        if self.successful and await asyncio.to_thread(_stamps, self.current.files) == self._stamps:
+        if self.successful and await WEB_CONFIGURATION.run(_stamps, self.current.files) == self._stamps:
             return
         try:
-            read, stamps = await asyncio.to_thread(_read, self._path)
+            read, stamps = await WEB_CONFIGURATION.run(_read, self._path)
             self._reject_weaker(read)
         except ConfigError as error:
             self._log_problems("; ".join(map(str, error.problems)))

@@ -9,6 +9,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from spec_decode_exporter.core.background_tasks import spawn
+from spec_decode_exporter.core.thread_pool import PASSWORDS
 from spec_decode_exporter.web.security.check_queue import CheckQueue, PasswordCheck
 from spec_decode_exporter.web.server.client_address import LOCAL
 
@@ -90,7 +91,7 @@ class Passwords:
         while (check := self._queue.pop()) is not None:
             self._current = check
             try:
-                check.finish(await asyncio.to_thread(_matches, check.password, check.password_hash))
+                check.finish(await PASSWORDS.run(_matches, check.password, check.password_hash))
             except Exception as error:  # noqa: BLE001  the requests that wait for the check raise it
                 check.finish(error)
             finally:

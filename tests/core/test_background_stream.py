@@ -1,0 +1,149 @@
+"""A stream in the background: a reader that does not read delays nothing, and what is dropped is counted."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.core.background_stream import (
+    BackgroundOutput,
+    BackgroundStream,
+    to_descriptor,
+)
+
+CEILING = 60.0
+
+
+class Reader:
+    """A reader that reads nothing until it is told to."""
+
+    def __init__(self):
+        self.text = ""
+        self.is_waiting = threading.Event()
+        self.may_read = threading.Event()
+
+    def read(self, text):
+        self.is_waiting.set()
+        assert self.may_read.wait(CEILING)
+        self.text += text
+
+
+@pytest.fixture
+def reader():
+    reader = Reader()
+    yield reader
+    reader.may_read.set()
+
+
+def blocked(reader, limit):
+    """Return a stream whose thread waits for the reader with its first line."""
+    stream = BackgroundStream(reader.read, limit)
+    stream.write("first\n")
+    assert reader.is_waiting.wait(CEILING)
+    return stream
+
+
+def test_lines_are_written_in_their_order(reader):
+    reader.may_read.set()
+    stream = BackgroundStream(reader.read)
+    for number in range(1000):
+        print(number, file=stream)
+    stream.close(CEILING)
+    assert reader.text == "".join(f"{number}\n" for number in range(1000))
+    assert stream.dropped == 0
+
+
+def test_a_full_queue_drops_and_counts_until_the_reader_reads_and_then_one_line_says_how_many(reader):
+    stream = blocked(reader, limit=12)
+    stream.write("second\n")
+    stream.write("third\n")  # too long for the queue
+    stream.write("4\n")  # short enough, but later than a dropped one
+    assert stream.dropped == 2
+    with capture_logs() as logs:
+        reader.may_read.set()
+        stream.close(CEILING)
+        stream.write("fifth\n")
+        stream.close(CEILING)
+    assert reader.text == "first\nsecond\nfifth\n"
+    assert logs == [{"event": "log_lines_dropped", "lines": 2, "log_level": "warning"}]
+    assert stream.dropped == 2
+
+
+def test_the_line_about_dropped_ones_comes_before_later_ones_and_is_no_loop(reader):
+    stream = blocked(reader, limit=8)
+    stream.write("second\n")
+    stream.write("third\n")
+    structlog.configure(
+        logger_factory=structlog.WriteLoggerFactory(stream), processors=[lambda *_: "dropped"]
+    )
+    try:
+        reader.may_read.set()
+        stream.close(CEILING)
+        stream.write("fourth\n")
+        stream.close(CEILING)
+    finally:
+        structlog.reset_defaults()
+    assert reader.text == "first\nsecond\ndropped\nfourth\n"
+
+
+def test_a_line_of_several_counts_each_of_them(reader):
+    stream = blocked(reader, limit=6)
+    stream.write("Traceback\n  a\n  b\n")
+    assert stream.dropped == 3
+
+
+def test_the_end_does_not_wait_for_a_reader_that_does_not_read(reader):
+    stream = blocked(reader, limit=12)
+    stream.write("second\n")
+    stream.close(0.0)
+    assert reader.text == ""
+
+
+def test_standard_streams_are_replaced_and_come_back(monkeypatch, tmp_path):
+    with (tmp_path / "out").open("w") as out, (tmp_path / "err").open("w") as err:
+        monkeypatch.setattr("sys.stdout", out)
+        monkeypatch.setattr("sys.stderr", err)
+        with BackgroundOutput() as output:
+            assert sys.stderr is not err
+            sys.stdout.write("a\n")
+            sys.stderr.write("b\ud800\n")
+        assert (sys.stdout, sys.stderr) == (out, err)
+        assert output.dropped == 0
+    assert (tmp_path / "out").read_text() == "a\n"
+    assert (tmp_path / "err").read_text() == "b\\ud800\n"
+
+
+def test_a_closed_stream_stays_as_it_is(monkeypatch):
+    monkeypatch.setattr("sys.stdout", None)
+    monkeypatch.setattr("sys.stderr", None)
+    with BackgroundOutput():
+        assert sys.stdout is None
+        assert sys.stderr is None
+
+
+def test_a_non_blocking_pipe_gets_the_whole_text():
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    text = "x" * 1_000_000
+    thread = threading.Thread(target=to_descriptor(write), args=(text,))
+    thread.start()
+    with os.fdopen(read, "rb") as reading:
+        found = reading.read(len(text))
+        thread.join()
+        os.close(write)
+    assert found == text.encode()
+
+
+def test_a_closed_pipe_and_a_full_disk_are_ignored():
+    read, write = os.pipe()
+    os.close(read)
+    to_descriptor(write)("a\n")
+    os.close(write)
+    with Path("/dev/full").open("wb", buffering=0) as full:
+        to_descriptor(full.fileno())("a\n")
