@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import random
+import re
 import resource
 import signal
 import socket
@@ -190,6 +192,62 @@ def test_a_log_on_a_full_disk_stops_nothing(start, e2e, simulator, tmp_path_fact
     finally:
         status, _ = exporter.stop()
     assert status == 0
+
+
+@pytest.fixture
+def full_pipe():
+    """A pipe that holds as much as it can, and whose reader does not read: its two ends."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writing, bytes(1024))
+    os.set_blocking(writing, True)
+    yield reading, writing
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_log_that_is_not_read_stops_neither_polls_nor_pages_nor_the_end(e2e, simulator, full_pipe):
+    _, writing = full_pipe
+    port = e2e.free_port()
+    page = f"http://127.0.0.1:{port}/metrics"
+    words = ("--target", simulator.url, "--web.listen-address", f"127.0.0.1:{port}", "--log.level", "debug")
+    with subprocess.Popen([e2e.PROGRAM, "run", *words], stdout=writing, stderr=writing) as process:
+        try:
+            polls = re.compile(r"^spec_decode_exporter_polls_total\{.*\} ([3-9]|\d\d+)", re.MULTILINE)
+            e2e.eventually(lambda: polls.search(e2e.fetch(page)[2]))
+            process.send_signal(signal.SIGHUP)
+            later = re.compile(r"^spec_decode_exporter_polls_total\{.*\} ([6-9]|\d\d+)", re.MULTILINE)
+            e2e.eventually(lambda: later.search(e2e.fetch(page)[2]))
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(e2e.PROMPTLY) == 0
+        finally:
+            process.kill()
+
+
+def test_a_log_that_is_read_again_has_every_line_that_waited(e2e, simulator, full_pipe):
+    reading, writing = full_pipe
+    port = e2e.free_port()
+    words = ("--target", simulator.url, "--web.listen-address", f"127.0.0.1:{port}")
+    with subprocess.Popen([e2e.PROGRAM, "run", *words], stdout=writing, stderr=writing) as process:
+        try:
+            e2e.eventually(lambda: e2e.fetch(f"http://127.0.0.1:{port}/-/ready")[0] == 200)
+            os.set_blocking(reading, False)
+            log = bytearray()
+
+            def read():
+                with suppress(BlockingIOError):
+                    log.extend(os.read(reading, 1_000_000))
+                return b"event=listening" in log and b"event=engine_found" in log
+
+            e2e.eventually(read)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(e2e.PROMPTLY) == 0
+            read()
+            assert b"event=stopping" in log
+        finally:
+            process.kill()
 
 
 def test_a_process_that_stood_still_for_ten_seconds_goes_on_as_if_nothing_had_been(watching, e2e):
