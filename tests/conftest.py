@@ -28,7 +28,7 @@ CHECKOUT = Path(__file__).parents[1]
 SLOW = (
     "tests/analysis/experiments/test_arm_speedup.py",
     "tests/benchmarks",
-    "tests/cli/test_reference.py",
+    "tests/cli/test_observe_reference.py",
     "tests/fuzz",
     "tests/hostile",
     "tests/monitor/test_deep_pair_trace.py",

@@ -50,7 +50,8 @@ def saved_fixture(references, tmp_path):
     def saved(*documents):
         first, *others = documents
         models = sum((other.models for other in others), first.models)
-        write_reference(tmp_path / "before.json", first.model_copy(update={"models": models}), overwrite=True)
+        (tmp_path / "before.json").unlink(missing_ok=True)
+        write_reference(tmp_path / "before.json", first.model_copy(update={"models": models}))
         return models
 
     return saved

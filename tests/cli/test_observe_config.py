@@ -144,7 +144,7 @@ def test_an_interval_too_long_for_the_observation_is_rejected_by_its_flag():
     ):
         configured("a:1", "--for", "60s", "--poll.interval", "15s")
     with pytest.raises(UsageError, match="10s at most"):
-        configured("a:1", "--poll.interval", "20s")
+        configured("a:1", "--for", "1m", "--poll.interval", "20s")
     config = configured("a:1", "--for", "5m", "--poll.interval", "15s")
     assert (config.poll.histogram_interval, config.windows) == (15.0, (300.0,))
 

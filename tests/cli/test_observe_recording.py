@@ -1,22 +1,27 @@
-"""``--record``, ``--replay`` and ``--anonymise`` of observe, and ``simulate --replay``."""
+"""``--record`` and ``--replay`` of observe, and ``--format prometheus``."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import pytest
-from aiohttp import ClientSession
 
-from spec_decode_exporter.cli.observe import add_arguments
+from spec_decode_exporter.app.metrics_text import MetricsText, replayed_metrics
+from spec_decode_exporter.cli.observe import _check_format, add_arguments
+from spec_decode_exporter.cli.observe_config import read_config
 from spec_decode_exporter.cli.observe_recording import check_recording_flags, replayed
-from spec_decode_exporter.cli.simulate_replay import recorded_targets, replay_server
+from spec_decode_exporter.config.errors import ConfigError
+from spec_decode_exporter.config.load import load
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.history.recording import Recorder, RecordingError, read_recording
 from spec_decode_exporter.reports.observe.observation_config import observed_config
 from spec_decode_exporter.reports.observe.session import Observation
+from tests.conftest import CHECKOUT
 from tests.fixtures.simulated import Server
 
 SECONDS = 60
+RESTART = CHECKOUT / "tests/pins/recordings/restart_k3_k5.jsonl.gz"
 
 
 def parsed(*flags):
@@ -28,15 +33,17 @@ def parsed(*flags):
 @pytest.fixture
 async def recording(tmp_path, clock, network):
     """Record a simulated server for a minute; return the file and what the live observation said."""
-    network.servers["vllm:8000"] = Server(clock, "steady", running=120.0)
+    network.servers["vllm:8000"] = server = Server(clock, "steady", running=120.0)
     path = tmp_path / "recording.gz"
-    config = observed_config([{"url": "vllm:8000", "speculative": {"method": "eagle3"}}], SECONDS)
+    target = {"url": "vllm:8000", "speculative": {"method": "eagle3"}}
+    config = observed_config([target], SECONDS, overrides={"poll.filter": "off"})
     with Recorder(path) as recorder:
-        observation = Observation(config, clock, received=recorder.take)
+        observation = Observation(config, clock, recorded=recorder.take)
 
         async def polls():
-            for _ in range(SECONDS):
-                for monitor in observation._monitors:
+            for second in range(SECONDS):
+                server.away = second in {20, 21}
+                for monitor in observation.fleet:
                     await monitor.poll()
                 clock.now += 1.0
 
@@ -48,59 +55,112 @@ async def recording(tmp_path, clock, network):
 
 async def test_a_replay_says_what_the_observation_said(recording):
     path, live = recording
-    fleet = replayed(parsed("--replay", str(path), "--speculative.method", "eagle3"), {})
-    (before,), (after,) = live.view().engines, fleet.view().engines
+    observation, _ = replayed(parsed("--replay", str(path), "--speculative.method", "eagle3"), {})
+    (before,), (after,) = live.view().engines, observation.observed().view().engines
     assert after.verdict is before.verdict
     assert after.windows[-1].counts == before.windows[-1].counts
     assert after.windows[-1].estimated_speedup_ratio == before.windows[-1].estimated_speedup_ratio
+    assert after.windows[-1].time_to_first_token_seconds == before.windows[-1].time_to_first_token_seconds
     assert after.target == before.target
 
 
-async def test_a_recording_with_one_page_is_refused(recording, tmp_path):
+def test_every_page_of_a_recording_is_whole(recording):
+    polls = list(read_recording(recording[0]))
+    assert [poll.error for poll in polls].count("refused") == 2
+    assert all(b"_bucket{" in poll.page for poll in polls if poll.page is not None)
+    assert read_config(parsed("--record", "x", "vllm:8000", "--for", "1m"), {}).poll.filter == "off"
+
+
+def test_a_recording_takes_the_settings_of_its_targets_from_a_file(recording, tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text(
+        "targets: [{url: 'http://vllm:8000/metrics', labels: {zone: a}, speculative: {method: medusa}}]\n"
+    )
+    observation, _ = replayed(parsed("--replay", str(recording[0]), "--config.file", str(file)), {})
+    (engine,) = observation.observed().view().engines
+    assert (engine.labels["zone"], engine.method) == ("a", "medusa")
+
+
+def test_the_window_is_the_end_of_the_recording():
+    whole, _ = replayed(parsed("--replay", str(RESTART)), {})
+    last, _ = replayed(parsed("--replay", str(RESTART), "--for", "20s"), {})
+    (all_of_it,), (end,) = whole.observed().view().engines, last.observed().view().engines
+    assert all_of_it.windows[-1].counts.drafts > 3 * end.windows[-1].counts.drafts > 0
+    assert last.observed().time == whole.observed().time
+
+
+async def test_a_recording_with_one_poll_is_refused(recording, tmp_path):
     first = next(read_recording(recording[0]))
     with Recorder(tmp_path / "one.gz") as recorder:
-        recorder.take(*first)
-    with pytest.raises(RecordingError, match="fewer than two pages"):
+        recorder.take(first)
+    with pytest.raises(RecordingError, match="fewer than two polls"):
         replayed(parsed("--replay", str(tmp_path / "one.gz")), {})
 
 
-async def test_a_recording_is_served_page_by_page(recording, clock):
-    path, _ = recording
-    server = replay_server(path, 2.0, clock)
-    await server.open("127.0.0.1", 0)
-    try:
-        pages = []
-        async with ClientSession() as session:
-            for _ in range(3):
-                await clock.advance(5.0)
-                async with session.get(f"http://127.0.0.1:{server.port}/metrics") as response:
-                    pages.append(await response.text())
-            async with session.get(f"http://127.0.0.1:{server.port}/7/metrics") as response:
-                assert response.status == 404
-    finally:
-        await server.close()
-    tokens = [
-        next(float(line.split()[-1]) for line in page.splitlines() if line.startswith("vllm:generation"))
-        for page in pages
+async def text_of(*flags):
+    observation, clock = replayed(parsed("--replay", str(RESTART), "--format", "prometheus", *flags), {})
+    return await MetricsText(observation.fleet, observation.events, clock).text()
+
+
+def engine_lines(text):
+    return [
+        line for line in text.splitlines() if line.startswith("spec_decode_") and "_exporter_" not in line
     ]
-    assert tokens == sorted(set(tokens))
-    assert "vllm:time_to_first_token_seconds_bucket{" in pages[-1]
-    assert recorded_targets(path) == ("vllm:8000",)
+
+
+async def test_metrics_are_those_of_an_exporter_at_the_end_of_the_recording():
+    """With its windows and its profile, and without metrics of a process."""
+    standard, full = engine_lines(await text_of()), engine_lines(await text_of("--metrics.profile", "full"))
+    assert set(standard) < set(full)
+    config = load(None, environ={}, overrides={"metrics.profile": "full"})
+    *_, (_, last) = [each async for each in replayed_metrics(RESTART, config, 1.0)]
+    assert engine_lines(last) == full
+    assert {line.split('window="')[1].split('"')[0] for line in full if 'window="' in line} == {"30s", "5m"}
+    assert "process_" not in await text_of()
+    assert (
+        'spec_decode_exporter_poll_failures_total{reason="refused",target="restart_k3_k5"} 42'
+        in await text_of()
+    )
+
+
+async def test_snapshots_of_a_replay_are_taken_at_multiples_of_the_interval():
+    moments = [moment async for moment, _ in replayed_metrics(RESTART, load(None, environ={}), 20.0)]
+    assert [int(moment // 20) for moment in moments] == list(range(1, 10))
+
+
+def test_metrics_that_do_not_exist_are_named(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("metrics: {enable: [spec_decode_nothing]}\n")
+    with pytest.raises(ConfigError, match="neither a group nor a metric"):
+        replayed(parsed("--replay", str(RESTART), "--config.file", str(file)), {})
+
+
+def _check(arguments):
+    check_recording_flags(arguments)
+    _check_format(arguments)
 
 
 @pytest.mark.parametrize(
     ("flags", "text"),
     [
-        (["--anonymise"], "--anonymise needs --record"),
         (["--replay", "x", "localhost:8000"], "URL something else"),
         (["--replay", "x", "--record", "y"], "--record something else"),
-        (
-            ["--replay", "x", "--baseline.prometheus.url", "http://p"],
-            "not for a recording",
-        ),
+        (["--replay", "x", "--simulate", "steady"], "--simulate something else"),
+        (["--replay", "x", "--baseline.prometheus.url", "http://p"], "not for a recording"),
         (["--record", "x", "--prometheus.url", "p:9090"], "--prometheus.url polls none"),
+        (["--metrics.profile", "full"], "--metrics.profile needs --format prometheus"),
+        (["--format", "prometheus", "--every", "5s"], "written once"),
+        (["--format", "prometheus", "--prometheus.url", "p:9090"], "needs servers or a recording"),
     ],
 )
 def test_flags_that_contradict_each_other_are_refused(flags, text):
+    arguments = parsed(*flags)
     with pytest.raises(UsageError, match=text):
-        check_recording_flags(parsed(*flags))
+        _check(arguments)
+
+
+def test_a_file_that_is_no_recording_is_named(tmp_path):
+    path = Path(tmp_path / "x")
+    path.write_text("{}")
+    with pytest.raises(RecordingError, match=str(path)):
+        replayed(parsed("--replay", str(path)), {})

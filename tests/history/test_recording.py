@@ -1,33 +1,26 @@
-"""Recordings: what was written is read again, evaluated as it was live, and served as pages."""
+"""Recordings: what was written is read again byte for byte, and whatever else is in a file is named with its line."""
 
 from __future__ import annotations
 
 import gzip
 import json
-from math import inf
 
 import pytest
 
-from spec_decode_exporter.core.cooperative_yield import finish
-from spec_decode_exporter.history.anonymiser import Anonymiser
-from spec_decode_exporter.history.recorded_page import recorded_page
-from spec_decode_exporter.history.recording import Recorder, RecordingError, read_recording
-from spec_decode_exporter.scrape.page.sample import PageReading
-from spec_decode_exporter.scrape.page.sample_reader import SampleReader
-from spec_decode_exporter.scrape.poll.poll_record import Polled
+from spec_decode_exporter.config.batch_schedule import BatchSchedule
+from spec_decode_exporter.history import recording
+from spec_decode_exporter.history.recording import FORMAT, Recorder, RecordingError, read_recording
+from spec_decode_exporter.scrape.poll.raw_poll import RawPoll
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 from tests.conftest import CHECKOUT
 
 PAGE = (CHECKOUT / "tests/pages/vllm-0.32.0-python-ngram-k4.prom").read_bytes()
-SERVED = ServedSpeculation("ngram", 4, "secret/draft")
+SERVED = ServedSpeculation("eagle3", 4, "org/draft", BatchSchedule((1, 32), (4, 0)), "", "standard")
+LINE = {"target": "vllm-0:8000", "t": 1.0, "time": 1.8e9, "page": "up 1\n"}
 
 
-def reading(page=PAGE, *, with_latencies=True):
-    return finish(SampleReader().read(page, with_latencies=with_latencies))
-
-
-def polled(moment=0.0, found=None):
-    return Polled(found or reading(), 100.0 + moment, 1_790_000_000.0 + moment, 1.0)
+def poll(moment=0.0, page=PAGE, error=None, served=None):
+    return RawPoll("vllm-0:8000", 100.0 + moment, 1.79e9 + moment, page, error, served)
 
 
 @pytest.fixture
@@ -35,92 +28,114 @@ def path(tmp_path):
     return tmp_path / "recording.gz"
 
 
-def record(path, *polls, anonymiser=None):
-    with Recorder(path, anonymiser) as recorder:
-        for poll in polls:
-            recorder.take("vllm-0:8000", poll, SERVED)
+def record(path, *polls):
+    with Recorder(path) as recorder:
+        for each in polls:
+            recorder.take(each)
+
+
+def write(path, *lines):
+    """Write lines, texts or JSON values, as a recording."""
+    text = "\n".join(
+        line if isinstance(line, str) else json.dumps(line) for line in ({"format": FORMAT}, *lines)
+    )
+    path.write_bytes(gzip.compress(f"{text}\n".encode(), 1))
 
 
 def test_a_recording_is_read_as_it_was_written(path):
-    polls = polled(0.0), polled(1.0, reading(with_latencies=False))
-    record(path, *polls)
-    assert list(read_recording(path)) == [("vllm-0:8000", each, SERVED) for each in polls]
-
-
-def test_a_recorded_page_has_the_recorded_samples():
-    samples = reading().samples
-    page = recorded_page(samples, lambda created: created)
-    again = reading(page).samples
-    assert again == samples
-
-
-def test_creation_times_are_moved():
-    samples = reading().samples
-    (moved,) = reading(recorded_page(samples, lambda created: created + 60)).samples.values()
-    (sample,) = samples.values()
-    assert moved.created == sample.created + 60
-
-
-def test_names_are_replaced_by_numbers(path):
-    record(path, polled(), polled(1.0), anonymiser=Anonymiser())
-    text = gzip.decompress(path.read_bytes()).decode()
-    (name,) = reading().samples
-    for secret in ("vllm-0", name.model_name, "secret"):
-        assert secret not in text
-    (target, first, served), _ = read_recording(path)
-    assert (target, served.draft_model) == ("target-1", "draft-model-1")
-    assert [each.model_name for each in first.reading.samples] == ["model-1"]
-
-
-def test_equal_names_get_equal_numbers():
-    anonymiser = Anonymiser()
-    lines = [
-        anonymiser.anonymised({"target": target, "engines": [{"model": "m", "engine": "0"}]})
-        for target in ("a", "b", "a")
+    polls = [
+        poll(),
+        poll(1.0, None, "timeout"),
+        poll(1.5, b'up{a="\xff\\n"} 1\n', served=SERVED),
+        poll(2.0, served=SERVED),
+        poll(3.0),
     ]
-    assert [line["target"] for line in lines] == ["target-1", "target-2", "target-1"]
+    record(path, *polls)
+    assert list(read_recording(path)) == polls
+
+
+def test_its_lines_have_the_documented_fields(path):
+    record(path, poll(served=SERVED), poll(1.0, None, "refused", SERVED))
+    first, page, failure = map(json.loads, gzip.decompress(path.read_bytes()).splitlines())
+    assert first == {"format": "spec-decode-exporter recording 2"}
+    assert page.keys() == {"target", "t", "time", "page", "server_info"}
+    assert page["server_info"]["vllm_config"]["speculative_config"]["num_speculative_tokens"] == 4
+    assert failure == {"target": "vllm-0:8000", "t": 101.0, "time": 1.79e9 + 1, "error": "refused"}
+
+
+def test_server_info_as_vllm_answers_it_is_read(path):
+    answer = json.loads((CHECKOUT / "tests/pages/server_info/vllm-0.32.0-draft-model.json").read_text())
+    write(path, {**LINE, "server_info": answer}, {**LINE, "t": 2.0}, {**LINE, "t": 3.0, "server_info": None})
+    first, second, third = (each.speculation for each in read_recording(path))
+    assert first == second
+    assert first.method == "draft_model"
+    assert third is None
 
 
 def test_a_recording_that_was_cut_off_ends_at_the_cut(path):
-    record(path, *(polled(float(moment)) for moment in range(50)))
+    record(path, *(poll(float(moment)) for moment in range(50)))
     path.write_bytes(path.read_bytes()[:-40])
     assert 0 < len(list(read_recording(path))) < 50
 
 
-def lines_of(path, change):
-    """Write a recording of one page whose line is changed."""
-    record(path, polled())
-    first, line = gzip.decompress(path.read_bytes()).decode().splitlines()
-    value = json.loads(line)
-    change(value)
-    with gzip.open(path, "wt") as file:
-        file.write(f"{first}\n{json.dumps(value)}\n")
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("{", "Expecting property name"),
+        ("[1]", "not a JSON object"),
+        ("[" * 100_000, "nested too deeply"),
+        ({**LINE, "target": ""}, "target: "),
+        ({**LINE, "target": "a\nb"}, "target: "),
+        ({**LINE, "target": "a" * 257}, "target: "),
+        ({**LINE, "t": "1"}, "t: it is not a number"),
+        ({**LINE, "t": True}, "t: it is not a number"),
+        ({**LINE, "t": float("nan")}, "t: it is not a number"),
+        ({**LINE, "t": 10**400}, "too large"),
+        ({**LINE, "t": 1e13}, "t: it is out of range"),
+        ({**LINE, "time": float("inf")}, "time: it is not a number"),
+        ({**LINE, "time": -1}, "time: it is out of range"),
+        ({**LINE, "time": 1e12}, "time: it is out of range"),
+        ({**LINE, "page": None}, "neither a page nor an error"),
+        ({**LINE, "page": 1}, "neither a page nor an error"),
+        ({**LINE, "error": "refused"}, "neither a page nor an error"),
+        ({**LINE, "page": None, "error": "bored"}, "neither a page nor an error"),
+        ('{"target":"a","t":1,"time":1,"page":"\\ud800"}', "surrogates not allowed"),
+        ({**LINE, "t": 0.5}, "t: it is earlier than in the line before"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_with_its_line(path, line, text):
+    write(path, LINE, line)
+    with pytest.raises(RecordingError, match=f"line 3: .*{text}"):
+        list(read_recording(path))
 
 
 @pytest.mark.parametrize(
-    ("change", "text"),
+    ("name", "limit", "text"),
     [
-        (lambda line: line["engines"][0].update(counters=[1]), "line 2: engines.0.counters"),
-        (lambda line: line["engines"][0]["positions"].append(-1), "line 2: engines.0.positions.4"),
-        (lambda line: line.update(moment="x"), "line 2: moment"),
-        (lambda line: line.update(wall=inf), "line 2: "),
-        (
-            lambda line: line["engines"][0]["latencies"].update(queue=[[1.0], [1]]),
-            "one count more than bounds",
-        ),
-        (lambda line: line.update(engines=[line["engines"][0]] * 300), "line 2: engines"),
+        ("MAX_LINE", 60, "line 2: it has more than 60 bytes"),
+        ("MAX_BYTES", 200, "has more than 200 bytes"),
+        ("MAX_LINES", 5, "has more than 5 polls"),
+        ("MAX_TARGETS", 5, "line 7: target: the recording has more than 5 targets"),
     ],
 )
-def test_a_mistake_is_named_with_its_line(path, change, text):
-    lines_of(path, change)
+def test_a_recording_is_bounded_as_a_whole(path, monkeypatch, name, limit, text):
+    write(path, *({**LINE, "target": f"vllm-{number}"} for number in range(10)))
+    assert len(list(read_recording(path))) == 10
+    monkeypatch.setattr(recording, name, limit)
     with pytest.raises(RecordingError, match=text):
         list(read_recording(path))
 
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"plain text", gzip.compress(b"{}\n", mtime=0), gzip.compress(b"x" * 100, mtime=0)],
-    ids=("empty", "text", "compressed JSON", "compressed text"),
+    [
+        b"",
+        b"plain text",
+        gzip.compress(b"{}\n", mtime=0),
+        gzip.compress(b"[" * 100_000, mtime=0),
+        gzip.compress(b'{"format":"spec-decode-exporter recording 1"}\n', mtime=0),
+    ],
+    ids=("empty", "text", "compressed JSON", "nested", "another version"),
 )
 def test_another_file_is_refused(path, content):
     path.write_bytes(content)
@@ -135,11 +150,14 @@ def test_a_missing_file_and_a_missing_directory_are_named(tmp_path):
         Recorder(tmp_path / "none" / "recording.gz")
 
 
-def test_time_that_runs_backwards_is_refused(path):
-    record(path, polled(5.0), polled(1.0))
-    with pytest.raises(RecordingError, match="older than the line before"):
-        list(read_recording(path))
+def test_a_full_disk_ends_the_recording_with_an_error(path, monkeypatch):
+    recorder = Recorder(path)
 
+    def full(_):
+        raise OSError(28, "No space left on device")
 
-def test_an_empty_page_is_a_page():
-    assert reading(recorded_page({}, lambda created: created)) == PageReading("", "", {})
+    monkeypatch.setattr(recorder, "_write", full)
+    recorder.take(poll())
+    recorder.take(poll(1.0))
+    with pytest.raises(RecordingError, match="No space left"):
+        recorder.__exit__()

@@ -8,7 +8,8 @@ from functools import cache
 import pytest
 
 from spec_decode_exporter.reports.observe.observation_config import observed_config
-from spec_decode_exporter.reports.reference.measure_servers import take
+from spec_decode_exporter.reports.observe.session import Observation
+from spec_decode_exporter.reports.reference.measure_servers import document_of, until_missing
 from spec_decode_exporter.simulator.scenario_library import load_scenario
 from tests.conftest import FakeClock, settle
 from tests.fixtures.simulated import Network, Server
@@ -24,6 +25,17 @@ def changed(**acceptance):
             for name, part in parts.items()
         }
     )  # fmt: skip
+
+
+async def take(config, seconds, clock):
+    """Measure the targets of a configuration, as `observe --save` does."""
+    observation = Observation(config, clock, reads_baselines=False)
+    try:
+        end = clock.sleep_until(clock.monotonic() + seconds)
+        await observation.poll(until_missing(observation, end, clock))
+        return document_of(observation.observed())
+    finally:
+        await observation.close()
 
 
 async def taken(network, clock, seconds=300, **servers):

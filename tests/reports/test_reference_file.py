@@ -22,13 +22,13 @@ def path_fixture(tmp_path):
 
 
 def test_a_written_file_is_read_back(path, document):
-    write(path, document, overwrite=False)
+    write(path, document)
     assert read(path) == document
     assert [each.name for each in path.parent.iterdir()] == ["reference.json"]
 
 
 def test_a_file_is_json_with_its_format_and_version(path, document):
-    write(path, document, overwrite=False)
+    write(path, document)
     written = json.loads(path.read_bytes())
     assert (written["format"], written["version"]) == ("spec-decode-exporter reference", 1)
     assert written["data"]["ended"].endswith("Z")
@@ -38,25 +38,24 @@ def test_a_file_is_json_with_its_format_and_version(path, document):
 def test_the_umask_sets_the_permissions(path, document):
     before = os.umask(0o027)
     try:
-        write(path, document, overwrite=False)
+        write(path, document)
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
-def test_a_file_is_replaced_only_with_overwrite(path, document):
+def test_a_file_is_never_replaced(path, document):
     path.write_text("precious")
     for refused in (
-        lambda: check_free(path, overwrite=False),
-        lambda: write(path, document, overwrite=False),
+        lambda: check_free(path),
+        lambda: write(path, document),
     ):
-        with pytest.raises(ReferenceFileError, match="is there already; name another, or add --force"):
+        with pytest.raises(ReferenceFileError, match="is there already; name another, or remove it"):
             refused()
     assert path.read_text() == "precious"
     assert [each.name for each in path.parent.iterdir()] == ["reference.json"]
-    check_free(path, overwrite=True)
-    write(path, document, overwrite=True)
-    assert read(path) == document
+    path.unlink()
+    check_free(path)
 
 
 def test_without_links_a_file_is_not_replaced_either(path, document, monkeypatch):
@@ -64,31 +63,27 @@ def test_without_links_a_file_is_not_replaced_either(path, document, monkeypatch
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr("pathlib.Path.hardlink_to", no_links)
-    write(path, document, overwrite=False)
+    write(path, document)
     assert read(path) == document
     with pytest.raises(ReferenceFileError, match="is there already"):
-        write(path, document, overwrite=False)
+        write(path, document)
 
 
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_an_unwritable_file_is_known_before_the_measurement(tmp_path, overwrite):
+def test_an_unwritable_file_is_known_before_the_measurement(tmp_path):
     with pytest.raises(ReferenceFileError, match="cannot be written: No such file or directory"):
-        check_free(tmp_path / "missing" / "reference.json", overwrite=overwrite)
+        check_free(tmp_path / "missing" / "reference.json")
     with pytest.raises(ReferenceFileError, match="is not a plain file"):
-        check_free(tmp_path, overwrite=overwrite)
+        check_free(tmp_path)
 
 
-def test_a_failure_keeps_the_old_file(path, document, monkeypatch):
-    write(path, document, overwrite=False)
-
+def test_a_failure_leaves_no_file(path, document, monkeypatch):
     def full(_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(reference_file.os, "fsync", full)
     with pytest.raises(ReferenceFileError, match="cannot be written: No space left on device"):
-        write(path, document, overwrite=True)
-    assert read(path) == document
-    assert [each.name for each in path.parent.iterdir()] == ["reference.json"]
+        write(path, document)
+    assert not list(path.parent.iterdir())
 
 
 def sealed(data):

@@ -32,7 +32,6 @@ COMMANDS: Final = {
     "observe": Command("observe", "monitor servers for a limited time and report whether speculation pays"),
     "recommend": Command("recommend", "print the setting of speculation to paste, by load, and why"),
     "simulate": Command("simulate", "serve a simulated vLLM, for demos, drills and tests"),
-    "reference": Command("reference", "measure servers, and compare them with it after a change"),
     "plan": Command("plan", "calculate whether a draft fits beside its target, and when it pays"),
     "middleware": Command("middleware", "print the file with which vLLM reports its requests"),
 }

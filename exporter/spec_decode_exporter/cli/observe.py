@@ -6,17 +6,17 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack, suppress
 from io import StringIO
 from typing import Final
 
+from spec_decode_exporter.app.metrics_text import MetricsText
 from spec_decode_exporter.cli.embedded_simulation import simulated
 from spec_decode_exporter.cli.event_loop import DetachedThreadPool, run_loop, stop_on_signals
-from spec_decode_exporter.cli.exporter_access import NotReadError
 from spec_decode_exporter.cli.flag_values import duration
 from spec_decode_exporter.cli.flags import Flags
-from spec_decode_exporter.cli.observe_config import TOKEN, add_settings, read_config
+from spec_decode_exporter.cli.observe_config import PROMETHEUS, TOKEN, add_settings, read_config
 from spec_decode_exporter.cli.observe_history import (
     add_history_flags,
     check_history_flags,
@@ -25,17 +25,26 @@ from spec_decode_exporter.cli.observe_history import (
 from spec_decode_exporter.cli.observe_recording import (
     add_recording_flags,
     check_recording_flags,
-    recorder_of,
     replayed,
 )
-from spec_decode_exporter.cli.observe_requests import REQUESTS, read_requests
-from spec_decode_exporter.cli.output import require_stdout
-from spec_decode_exporter.cli.setting_flags import BASELINE_FLAGS, add_setting_flags
-from spec_decode_exporter.config.http_settings import HttpSettings
+from spec_decode_exporter.cli.observe_reference import (
+    SECONDS,
+    add_reference_flags,
+    check_reference_flags,
+    comparison,
+    save,
+    server_of,
+)
+from spec_decode_exporter.cli.output import require_stdout, write_stdout
+from spec_decode_exporter.cli.setting_flags import BASELINE_FLAGS, PROFILE_FLAG, add_setting_flags
+from spec_decode_exporter.config.environment import FromVariable
 from spec_decode_exporter.config.units import format_duration
-from spec_decode_exporter.core.clock import SystemClock
+from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.log import configure_log
-from spec_decode_exporter.reports.exit_status import observation_status
+from spec_decode_exporter.core.user_errors import UsageError
+from spec_decode_exporter.discovery.target import Target, static_targets
+from spec_decode_exporter.history.recording import Recorder, RecordingError
+from spec_decode_exporter.reports.exit_status import ExitStatus, observation_status
 from spec_decode_exporter.reports.history.history_output import HISTORY_FORMATS
 from spec_decode_exporter.reports.observe.observation_config import DEFAULT_SECONDS
 from spec_decode_exporter.reports.observe.progress import (
@@ -45,7 +54,9 @@ from spec_decode_exporter.reports.observe.progress import (
     output_for,
 )
 from spec_decode_exporter.reports.observe.session import Observation
-from spec_decode_exporter.views.models import ObservationView
+from spec_decode_exporter.reports.reference.measure_servers import NotMeasuredError, until_missing
+from spec_decode_exporter.reports.reference_file import ReferenceFileError
+from spec_decode_exporter.reports.terminal import terminal_style
 
 _DESCRIPTION: Final = """\
 Monitor servers for a limited time, without serving anything, and report whether speculation pays, what to
@@ -60,14 +71,14 @@ exit status, by the worst engine; an engine without speculation counts only if a
   3  unknown: the verdict is insufficient, or has no bounds, or is poor without an estimated speed-up of 1
      or more
   4  speculation is harmful: slower than without it, statistically significant (95 %)
-the order from worst to best is 4, 1, 3, 0.
+the order from worst to best is 4, 1, 3, 0. With --against: 0 if the acceptance rate did not fall by more than
+the threshold, 4 if it did, 3 if that is uncertain. With --save: 0, or 3 if there were too few requests to
+compare with. Both end with 1 and no result if a server does not answer.
 
-The environment variable {TOKEN} may hold a token for the servers,
-{REQUESTS.password_variable} the password for the exporter of --requests.
+The environment variable {TOKEN} may hold a token for the servers.
 """
 _INTERRUPTED: Final = 130
 _MIN_SECONDS: Final = 1.0
-_NOT_WRITTEN: Final = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
@@ -86,8 +97,8 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         dest="seconds",
         metavar="DURATION",
         type=_length,
-        default=DEFAULT_SECONDS,
-        help="length of the observation (default: 1m); 0: until interrupted, over the last hour at most",
+        help="length of the observation (default: 1m; 5m with --save and --against; all of a recording); "
+        "0: until interrupted, over the last hour at most",
     )
     parser.add_argument(
         "--every",
@@ -98,25 +109,20 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     )
     parser.add_argument(
         "--format",
-        choices=HISTORY_FORMATS,
+        choices=(*HISTORY_FORMATS, PROMETHEUS),
         default="text",
-        help="format of the report (default: text); html is for --prometheus.url alone",
+        help="format of the report (default: text); html is for --prometheus.url alone; prometheus writes "
+        "what /metrics of an exporter would show at the end",
     )
     parser.add_argument(
         "--simulate", metavar="SCENARIO", help="monitor an embedded simulated vLLM instead of real servers"
     )
-    parser.add_argument(
-        "--requests",
-        metavar="URL",
-        type=REQUESTS.url,
-        help="an exporter that receives requests, such as localhost:7732; the report includes its findings",
-    )
     flags = Flags(parser, environ)
     add_history_flags(flags)
     add_recording_flags(parser)
-    REQUESTS.add_flags(flags)
+    add_reference_flags(parser)
     add_settings(flags)
-    add_setting_flags(flags, BASELINE_FLAGS)
+    add_setting_flags(flags, (*BASELINE_FLAGS, PROFILE_FLAG))
 
 
 def handle(arguments: argparse.Namespace) -> int:
@@ -124,76 +130,110 @@ def handle(arguments: argparse.Namespace) -> int:
     require_stdout("report")
     check_history_flags(arguments)
     check_recording_flags(arguments)
+    check_reference_flags(arguments)
+    _check_format(arguments)
     configure_log("critical", "logfmt")  # the report has the events
     try:
         status = run_loop(_observe(arguments))
-    except NotWrittenError as error:
+    except (NotWrittenError, NotMeasuredError, ReferenceFileError, RecordingError) as error:
         print(f"spec-decode-exporter: {error}", file=sys.stderr)  # noqa: T201
-        status = _NOT_WRITTEN
+        status = ExitStatus.FAILED
     # The interpreter would wait for the thread of a DNS look-up that hangs.
     os._exit(status)
 
 
+def _check_format(arguments: argparse.Namespace) -> None:
+    if arguments.format != PROMETHEUS:
+        if arguments.metrics_profile is not None and not isinstance(arguments.metrics_profile, FromVariable):
+            raise UsageError("--metrics.profile needs --format prometheus")
+        return
+    if arguments.prometheus_url is not None or arguments.every is not None:
+        raise UsageError("--format prometheus needs servers or a recording, and is written once, at the end")
+
+
 async def _observe(arguments: argparse.Namespace) -> int:
     asyncio.get_running_loop().set_default_executor(DetachedThreadPool())
+    streams = Streams(sys.stdout, sys.stderr or StringIO(), os.environ)
     if arguments.prometheus_url is not None:
+        arguments.seconds = DEFAULT_SECONDS
         try:
             return await observe_history(arguments, os.environ, SystemClock())
         except asyncio.CancelledError:
             return _INTERRUPTED
     if arguments.replay is not None:
-        return _replay(arguments)
+        observation, clock = replayed(arguments, os.environ)
+        form = "text" if arguments.format == PROMETHEUS else arguments.format
+        return await _result(arguments, observation, clock, FinalReport(form, streams), None)
     async with AsyncExitStack() as stack:
-        if arguments.simulate:
-            embedded = await stack.enter_async_context(simulated(arguments.simulate))
-            arguments.simulated = embedded.target
-        http = REQUESTS.http_settings(arguments, os.environ) if arguments.requests else HttpSettings()
-        recorder = recorder_of(arguments)
-        received = stack.enter_context(recorder).take if recorder else None
-        config = read_config(arguments, os.environ)
-        observation = Observation(config, SystemClock(), received=received)
-        stack.push_async_callback(observation.close)
-        streams = Streams(sys.stdout, sys.stderr or StringIO(), os.environ)
-        progress = output_for(arguments.format, arguments.seconds, arguments.every, streams)
-        try:
-            await _poll(observation, arguments.seconds, progress)
-        except asyncio.CancelledError:
-            return _INTERRUPTED
-        finally:
-            progress.end()
-        view = await _with_requests(observation.observed().view(), arguments.requests, http)
+        return await _measure(arguments, stack, streams)
+
+
+async def _measure(arguments: argparse.Namespace, stack: AsyncExitStack, streams: Streams) -> int:
+    """Poll servers, and write the result."""
+    if arguments.seconds is None:
+        arguments.seconds = SECONDS if arguments.save or arguments.against else DEFAULT_SECONDS
+    if arguments.simulate:
+        embedded = await stack.enter_async_context(simulated(arguments.simulate))
+        arguments.simulated = embedded.target
+    recorder = stack.enter_context(Recorder(arguments.record)) if arguments.record else None
+    config, server, clock = (
+        read_config(arguments, os.environ),
+        server_of(arguments, os.environ),
+        SystemClock(),
+    )
+    targets = [*static_targets(config), *([server] if server else [])]
+    observation = Observation(config, clock, targets, recorder.take if recorder else None)
+    stack.push_async_callback(observation.close)
+    form = "text" if arguments.format == PROMETHEUS else arguments.format
+    progress = output_for(form, arguments.seconds, arguments.every, streams)
+    try:
+        await _poll(observation, arguments, progress)
+    except asyncio.CancelledError:
+        return _INTERRUPTED
+    finally:
+        progress.end()
+    return await _result(arguments, observation, clock, progress, server)
+
+
+async def _result(
+    arguments: argparse.Namespace,
+    observation: Observation,
+    clock: Clock,
+    progress: FinalReport,
+    server: Target | None,
+) -> int:
+    """Write the result in the wanted form; return the exit status."""
+    observed = observation.observed()
+    if arguments.against is not None:
+        text, status = comparison(
+            observed,
+            arguments.before,
+            server,
+            threshold=arguments.threshold,
+            form=arguments.format,
+            style=terminal_style(sys.stdout, os.environ),
+        )
+        write_stdout(text)
+        return status
+    view = observed.view()
+    if arguments.format == PROMETHEUS:
+        write_stdout(await MetricsText(observation.fleet, observation.events, clock).text())
+    else:
         with suppress(BrokenPipeError):
             progress.report(view)
-        return observation_status(view)
+    return observation_status(view) if arguments.save is None else save(arguments.save, observed)
 
 
-def _replay(arguments: argparse.Namespace) -> int:
-    """Report a recording."""
-    view = replayed(arguments, os.environ).view()
-    streams = Streams(sys.stdout, sys.stderr or StringIO(), os.environ)
-    with suppress(BrokenPipeError):
-        FinalReport(arguments.format, streams).report(view)
-    return observation_status(view)
-
-
-async def _with_requests(view: ObservationView, url: str | None, http: HttpSettings) -> ObservationView:
-    """Add the request findings of the exporter at ``url``, or print why they are missing."""
-    if url is None:
-        return view
-    try:
-        return view.model_copy(update={"requests": await read_requests(url, http)})
-    except NotReadError as error:
-        print(f"spec-decode-exporter: no requests: {error}", file=sys.stderr)  # noqa: T201
-        return view
-
-
-async def _poll(observation: Observation, seconds: float, progress: FinalReport) -> None:
+async def _poll(observation: Observation, arguments: argparse.Namespace, progress: FinalReport) -> None:
     """Poll until the time is over, a signal arrives, or the output is closed."""
     stop = asyncio.Event()
     stop_on_signals(stop)
     showing = asyncio.ensure_future(_show(observation, progress, stop))
+    end: Coroutine[None, None, None] = _ended(arguments.seconds, stop)
+    if arguments.save is not None or arguments.against is not None:
+        end = until_missing(observation, end, SystemClock())
     try:
-        await observation.poll(_ended(seconds, stop), stopped=stop.is_set)
+        await observation.poll(end, stopped=stop.is_set)
     finally:
         showing.cancel()
 

@@ -1,4 +1,4 @@
-"""Configuration of ``observe`` and ``reference``, from their flags and a file."""
+"""Configuration of ``observe`` and ``recommend``, from their flags and a file."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Final
 from spec_decode_exporter.cli.flags import ENVIRONMENT_PREFIX, Flags
 from spec_decode_exporter.cli.setting_flags import (
     OBSERVATION_FLAGS,
+    PROFILE_FLAG,
     TARGET_FLAGS,
     SettingFlag,
     add_server_flags,
@@ -29,6 +30,10 @@ from spec_decode_exporter.reports.observe.observation_config import (
     seconds_of,
 )
 
+OBSERVE_FLAGS: Final = (*OBSERVATION_FLAGS, PROFILE_FLAG)
+"""Flags of ``observe`` that set a general key."""
+PROMETHEUS: Final = "prometheus"
+"""The value of ``--format`` for metrics, as an exporter would show them."""
 TOKEN: Final = f"{ENVIRONMENT_PREFIX}AUTHORIZATION_CREDENTIALS"
 """The environment variable of the servers' token: a flag would be visible to every user of the machine."""
 
@@ -60,9 +65,13 @@ def add_settings(flags: Flags) -> None:
 def read_config(
     arguments: argparse.Namespace,
     environ: Mapping[str, str],
-    general: Sequence[SettingFlag] = OBSERVATION_FLAGS,
+    general: Sequence[SettingFlag] = OBSERVE_FLAGS,
+    *,
+    needs_targets: bool = True,
 ) -> Config:
     """Load the configuration of an observation; ``general`` are the command's flags of general keys.
+
+    ``needs_targets`` rejects a configuration without targets.
 
     Raises:
         ConfigError: It has mistakes.
@@ -71,9 +80,18 @@ def read_config(
     path = Path(arguments.config_file) if arguments.config_file else None
     targets = _targets(arguments, environ)
     values = overrides(arguments, general)
+    if getattr(arguments, "record", None) is not None:
+        values["poll.filter"] = "off"  # recordings hold whole pages, so that every replay has histograms
     _check_interval(arguments)
-    config = observed_config(targets, arguments.seconds, path=path, environ=environ, overrides=values)
-    if not config.targets:
+    config = observed_config(
+        targets,
+        arguments.seconds,
+        path=path,
+        environ=environ,
+        overrides=values,
+        as_exporter=getattr(arguments, "format", "") == PROMETHEUS,
+    )
+    if needs_targets and not config.targets:
         raise UsageError(f"{path} lists no targets, and this command does not use discovery: give URLs")
     return config
 

@@ -76,7 +76,7 @@ def check_history_flags(arguments: argparse.Namespace) -> None:
         if arguments.format == "html":
             raise UsageError("--format html needs --prometheus.url: it is the format of a history")
         return
-    others = {"URL": arguments.urls, "--simulate": arguments.simulate, "--requests": arguments.requests}
+    others = {"URL": arguments.urls, "--simulate": arguments.simulate}
     for name, value in others.items():
         if value:
             raise UsageError(f"--prometheus.url reports the past, and {name} is of the present: use one")

@@ -107,6 +107,14 @@ BASELINE_FLAGS: Final = (
 OBSERVATION_FLAGS: Final = (*GENERAL_FLAGS, *BASELINE_FLAGS)
 """Flags of ``observe`` and ``recommend`` that set a general key."""
 
+PROFILE_FLAG: Final = SettingFlag(
+    "--metrics.profile",
+    "PROFILE",
+    "metrics to export: minimal, standard or full (default standard)",
+    "metrics.profile",
+)
+"""Flag of ``run`` and ``observe``."""
+
 RUN_FLAGS: Final = (
     SettingFlag(
         "--state.file", "FILE", "file of the state that survives a restart", "state.file", is_path=True
@@ -120,12 +128,7 @@ RUN_FLAGS: Final = (
         "index of this exporter among them, from 0, or auto in a StatefulSet",
         "discovery.shard.index",
     ),
-    SettingFlag(
-        "--metrics.profile",
-        "PROFILE",
-        "metrics to export: minimal, standard or full (default standard)",
-        "metrics.profile",
-    ),
+    PROFILE_FLAG,
     SettingFlag("--log.level", "LEVEL", "debug, info, warning or error (default info)", "log.level"),
     SettingFlag("--log.format", "FORMAT", "logfmt or json (default logfmt)", "log.format"),
     SettingFlag(

@@ -8,19 +8,13 @@ import math
 import signal
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from yarl import URL
 
 from spec_decode_exporter.cli.event_loop import run_loop
-from spec_decode_exporter.cli.simulate_replay import recorded_targets, replay_server
 from spec_decode_exporter.config.errors import ConfigError
 from spec_decode_exporter.core.background_tasks import cancel, spawn
-from spec_decode_exporter.core.clock import SystemClock
-from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.history.recording import RecordingError
-from spec_decode_exporter.reports.escape import escaped
 from spec_decode_exporter.simulator.request_sender import RequestSender
 from spec_decode_exporter.simulator.scenario_library import load_scenario, scenario_names
 from spec_decode_exporter.simulator.simulated_server import PortError, SimulatedServer, serve
@@ -38,12 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         default="steady",
         metavar="NAME|FILE",
         help="scenario: a name from --list, or a YAML file (default: steady)",
-    )
-    parser.add_argument(
-        "--replay",
-        metavar="FILE",
-        type=Path,
-        help="serve a recording of `observe --record` instead of a scenario",
     )
     parser.add_argument(
         "--listen-address",
@@ -79,8 +67,6 @@ async def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         sys.stdout.write(_listing())
         return 0
-    if arguments.replay is not None:
-        return await _replay(arguments)
     sender = RequestSender(_print_error) if arguments.requests_url else None
     try:
         scenario = load_scenario(arguments.scenario)
@@ -95,29 +81,6 @@ async def run(arguments: argparse.Namespace) -> int:
     sending = spawn(sender.send_for_ever(arguments.requests_url)) if sender else None
     await _until_stopped()
     await cancel([sending])
-    await server.close()
-    return 0
-
-
-async def _replay(arguments: argparse.Namespace) -> int:
-    """Serve a recording until SIGINT or SIGTERM; return the exit status."""
-    if arguments.requests_url:
-        raise UsageError("--replay has no requests to send: use it without --requests.url")
-    server = replay_server(arguments.replay, arguments.speed, SystemClock())
-    try:
-        names = recorded_targets(arguments.replay)
-        address = parse_listen_address(arguments.listen_address)
-        await server.open(address.host, address.port)
-    except (ListenError, PortError, RecordingError) as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
-    shown = ListenAddress(_host(address), server.port)
-    for number, name in enumerate(names):
-        path = f"/{number}/metrics" if number else "/metrics"
-        sys.stdout.write(f"Recorded pages of {escaped(name)}: http://{shown}{path}\n")
-    sys.stdout.write("Ctrl-C ends it.\n")
-    sys.stdout.flush()
-    await _until_stopped()
     await server.close()
     return 0
 

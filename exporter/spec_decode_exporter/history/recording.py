@@ -1,4 +1,4 @@
-"""Recordings of polled samples: compressed JSON lines, one for each page.
+"""Recordings of raw pages: compressed JSON lines, one for each poll.
 
 The first line has the format. A recording that was cut off is read up to the cut.
 """
@@ -8,89 +8,53 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from math import isfinite
 from pathlib import Path
-from typing import Annotated, Any, Final, Self
+from typing import Any, Final, Self
 
-from pydantic import Field, TypeAdapter, ValidationError
-
-from spec_decode_exporter.core.bounded_file import open_plain
+from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
+from spec_decode_exporter.core.bounded_file import open_plain, size_text
 from spec_decode_exporter.core.user_errors import ExporterError
-from spec_decode_exporter.history.anonymiser import Anonymiser
-from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
-from spec_decode_exporter.scrape.page.layout_map import MAX_BUCKETS, MAX_ENGINES, MAX_NAME, MAX_POSITIONS
-from spec_decode_exporter.scrape.page.sample import Buckets, EngineName, PageReading, Sample
-from spec_decode_exporter.scrape.page.sample_reader import MAX_COUNT
-from spec_decode_exporter.scrape.poll.poll_record import Polled
-from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
+from spec_decode_exporter.scrape.poll.raw_poll import RawPoll
+from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation, speculation_in
+from spec_decode_exporter.scrape.poll_errors import REASONS, Reason
 
-FORMAT: Final = "spec-decode-exporter recording 1"
-MAX_LINE: Final = 8 * 2**20
-"""Maximum characters of a line: a page of 256 engines with histograms."""
+FORMAT: Final = "spec-decode-exporter recording 2"
+MAX_LINE: Final = 16 * 2**20
+"""Maximum bytes of a line: a page of 256 engines with histograms has 9 MB."""
+MAX_BYTES: Final = 64 * 2**30
+"""Maximum bytes of a recording after decompression: some two weeks of one server each second."""
 MAX_LINES: Final = 2_000_000
-"""Maximum pages of a recording: some three weeks of one server each second."""
-_NANO: Final = 10**9
-
-_Count = Annotated[int, Field(ge=0, lt=2**8 * MAX_COUNT * _NANO)]
-_Number = Annotated[float, Field(allow_inf_nan=False)]
-_Name = Annotated[str, Field(max_length=MAX_NAME)]
-_Buckets = tuple[
-    Annotated[list[float], Field(max_length=MAX_BUCKETS)],
-    Annotated[list[_Count], Field(max_length=MAX_BUCKETS)],
-]
+"""Maximum polls of a recording: some three weeks of one server each second."""
+MAX_TARGETS: Final = 1_000
+MAX_NAME: Final = 256
+"""Maximum characters of a target's name."""
+MAX_MOMENT: Final = 1e12
+"""Maximum monotonic time in seconds."""
+MAX_WALL: Final = 253_402_300_799.0
+"""Maximum Unix time in seconds: the year 9999."""
 
 
 class RecordingError(ExporterError):
     """A recording cannot be read or written; the text names the file and the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class _EngineLine:
-    model: _Name
-    engine: _Name
-    counters: Annotated[list[_Count | None], Field(min_length=len(Counter), max_length=len(Counter))]
-    positions: Annotated[list[_Count], Field(max_length=MAX_POSITIONS)]
-    gauges: Annotated[list[_Number | None], Field(min_length=len(Gauge), max_length=len(Gauge))]
-    created: _Number | None = None
-    latencies: dict[Latency, _Buckets] | None = None
-    answers: _Buckets | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _PageLine:
-    target: _Name
-    moment: _Number
-    wall: Annotated[float, Field(ge=0, le=253_402_300_799)]
-    interval: Annotated[float, Field(gt=0, le=1e6)]
-    kind: Annotated[str, Field(max_length=32)]
-    front_end: Annotated[str, Field(max_length=32)]
-    engines: Annotated[list[_EngineLine], Field(max_length=MAX_ENGINES)]
-    method: Annotated[str, Field(max_length=64)] = ""
-    tokens: Annotated[int, Field(ge=0, le=MAX_POSITIONS)] | None = None
-    draft_model: Annotated[str, Field(max_length=256)] = ""
-
-
-_LINE: Final = TypeAdapter(_PageLine)
-
-RecordedPoll = tuple[str, Polled, ServedSpeculation | None]
-"""Name of the target, its page, and the speculation that the server reported."""
-
-
 class Recorder:
-    """Writes the pages of an observation into a file. Use it as a context manager."""
+    """Writes the polls of an observation into a file. Use it as a context manager."""
 
-    def __init__(self, path: Path, anonymiser: Anonymiser | None = None) -> None:
-        """Replace the file at ``path``; replace names by those of an ``anonymiser``.
+    def __init__(self, path: Path) -> None:
+        """Replace the file at ``path``.
 
         Raises:
             RecordingError: It cannot be written.
         """
         self._path = path
-        self._anonymiser = anonymiser
         self._failure: OSError | None = None
+        self._reported: dict[str, ServedSpeculation | None] = {}
+        """The speculation that was written last, by target."""
         try:
-            self._file = gzip.open(path, "wt", encoding="ascii")  # noqa: SIM115  closed by __exit__
+            self._file = gzip.open(path, "wt", compresslevel=6, encoding="ascii")  # noqa: SIM115  see __exit__
             self._write({"format": FORMAT})
         except OSError as error:
             raise self._error(error) from None
@@ -102,32 +66,40 @@ class Recorder:
         try:
             self._file.close()
         except OSError as error:
-            raise self._error(error) from None
+            self._failure = self._failure or error
+        if self._failure is not None:
+            raise self._error(self._failure) from None
 
-    def take(self, target: str, polled: Polled, speculation: ServedSpeculation | None) -> None:
-        """Write a page; after a failure, write no more."""
+    def take(self, poll: RawPoll) -> None:
+        """Write a poll; after a failure, write no more."""
         if self._failure is not None:
             return
-        line = _page_line(target, polled, speculation)
-        if self._anonymiser is not None:
-            line = self._anonymiser.anonymised(line)
+        line: dict[str, Any] = {"target": poll.target, "t": poll.moment, "time": poll.wall}
+        if poll.speculation != self._reported.get(poll.target):
+            self._reported[poll.target] = poll.speculation
+            line["server_info"] = poll.speculation and _server_info(poll.speculation)
+        if poll.page is None:
+            line["error"] = poll.error
+        else:
+            # Bytes that are not UTF-8 are read again as they were.
+            line["page"] = poll.page.decode(errors="surrogateescape")
         try:
             self._write(line)
         except OSError as error:
             self._failure = error
 
-    def _write(self, line: dict[str, Any]) -> None:
+    def _write(self, line: Mapping[str, Any]) -> None:
         self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
 
     def _error(self, error: OSError) -> RecordingError:
         return RecordingError(f"the recording {self._path} cannot be written: {error.strerror or error}")
 
 
-def read_recording(path: Path) -> Iterator[RecordedPoll]:
-    """Yield the pages of a recording, oldest first; one that was cut off ends at the cut.
+def read_recording(path: Path) -> Iterator[RawPoll]:
+    """Yield the polls of a recording, oldest first; one that was cut off ends at the cut.
 
     Raises:
-        RecordingError: It cannot be read, or is no recording.
+        RecordingError: It cannot be read, or is no recording; the text has the number of the line.
     """
     try:
         with open_plain(path) as file, gzip.GzipFile(fileobj=file) as lines:
@@ -139,92 +111,106 @@ def read_recording(path: Path) -> Iterator[RecordedPoll]:
         raise RecordingError(f"the recording {path} cannot be read: {text}") from None
 
 
-def _polls(path: Path, lines: gzip.GzipFile) -> Iterator[RecordedPoll]:
-    first = lines.readline(MAX_LINE)
-    if FORMAT.encode() not in first:
-        raise RecordingError(f"{path} is no recording of `observe --record`, or of a newer version")
-    wall = 0.0
+def _polls(path: Path, lines: gzip.GzipFile) -> Iterator[RawPoll]:
+    if _format(lines.readline(MAX_LINE)) != FORMAT:
+        raise RecordingError(f"{path} is no recording of `observe --record`, or of another version")
+    reader, size = _LineReader(), 0
     for number in range(2, MAX_LINES + 2):
         line = lines.readline(MAX_LINE)
-        if not line.endswith(b"\n"):
-            if len(line) == MAX_LINE:
-                raise RecordingError(f"{path}, line {number}: it has more than {MAX_LINE} bytes")
-            return
+        size += len(line)
+        if not line.endswith(b"\n") and len(line) < MAX_LINE:
+            return  # the end, or a cut within the last line
         try:
-            page = _LINE.validate_json(line)
-        except ValidationError as error:
-            problem = error.errors(include_url=False, include_input=False)[0]
-            place = ".".join(map(str, problem["loc"]))
-            raise RecordingError(f"{path}, line {number}: {place}: {problem['msg']}") from None
-        if page.wall < wall:
-            raise RecordingError(f"{path}, line {number}: it is older than the line before")
-        wall = page.wall
-        yield _polled(page)
-    raise RecordingError(f"{path} has more than {MAX_LINES} pages")
+            poll = reader.poll(line)
+        except RecursionError:
+            raise RecordingError(f"{path}, line {number}: its JSON is nested too deeply") from None
+        except (ValueError, OverflowError) as error:
+            raise RecordingError(f"{path}, line {number}: {error}") from None
+        yield poll
+        if size > MAX_BYTES:
+            raise RecordingError(f"{path} has more than {size_text(MAX_BYTES)}")
+    raise RecordingError(f"{path} has more than {MAX_LINES} polls")
 
 
-def _page_line(target: str, polled: Polled, speculation: ServedSpeculation | None) -> dict[str, Any]:
-    reading = polled.reading
-    line: dict[str, Any] = {
-        "target": target,
-        "moment": polled.moment,
-        "wall": polled.wall,
-        "interval": polled.interval,
-        "kind": reading.engine_kind,
-        "front_end": reading.front_end,
-        "engines": [_engine_line(name, sample) for name, sample in reading.samples.items()],
+def _format(line: bytes) -> object:
+    """Return the format that the first line names."""
+    try:
+        first = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return first.get("format") if isinstance(first, dict) else None
+
+
+class _LineReader:
+    """Reads lines, and remembers what holds until a later line: time and reported speculation."""
+
+    def __init__(self) -> None:
+        self._moment = -MAX_MOMENT
+        self._reported: dict[str, ServedSpeculation | None] = {}
+
+    def poll(self, line: bytes) -> RawPoll:
+        """Return the poll of a line.
+
+        Raises:
+            ValueError: It is not one.
+        """
+        if not line.endswith(b"\n"):
+            raise ValueError(f"it has more than {size_text(MAX_LINE)}")
+        value = json.loads(line)
+        if not isinstance(value, dict):
+            raise ValueError("it is not a JSON object")  # noqa: TRY004  a mistake of the file
+        target = self._target(value.get("target"))
+        moment = _number(value, "t", MAX_MOMENT)
+        if moment < self._moment:
+            raise ValueError("t: it is earlier than in the line before")
+        self._moment = moment
+        if "server_info" in value:
+            self._reported[target] = speculation_in(value["server_info"])
+        return RawPoll(
+            target,
+            moment,
+            _number(value, "time", MAX_WALL, least=0.0),
+            *_page(value),
+            self._reported[target],
+        )
+
+    def _target(self, name: object) -> str:
+        if not (isinstance(name, str) and name.isprintable() and 0 < len(name) <= MAX_NAME):
+            raise ValueError(f"target: it is not a name of at most {MAX_NAME} characters")
+        self._reported.setdefault(name)
+        if len(self._reported) > MAX_TARGETS:
+            raise ValueError(f"target: the recording has more than {MAX_TARGETS} targets")
+        return name
+
+
+def _number(value: Mapping[str, object], key: str, most: float, *, least: float | None = None) -> float:
+    number = value.get(key)
+    if isinstance(number, bool) or not isinstance(number, int | float) or not isfinite(number):
+        raise ValueError(f"{key}: it is not a number")
+    if not (-most if least is None else least) <= number <= most:
+        raise ValueError(f"{key}: it is out of range")
+    return float(number)
+
+
+def _page(value: Mapping[str, object]) -> tuple[bytes | None, Reason | None]:
+    """Return the page, or the reason for a missing one."""
+    page, error = value.get("page"), value.get("error")
+    if isinstance(page, str) and error is None:
+        return page.encode(errors="surrogateescape"), None
+    if page is None:
+        for reason in REASONS:
+            if error == reason:
+                return None, reason
+    raise ValueError(f"it has neither a page nor an error, which is one of {', '.join(REASONS)}")
+
+
+def _server_info(speculation: ServedSpeculation) -> Mapping[str, object]:
+    """Return what vLLM's ``/server_info`` says of speculation; the rest of that page is not recorded."""
+    settings = {
+        "method": speculation.method,
+        "model": speculation.draft_model,
+        "num_speculative_tokens": speculation.tokens,
+        SCHEDULE_KEY: speculation.schedule.ranges or None,
+        "rejection_sample_method": speculation.rejection_method,
     }
-    if speculation is not None:
-        line |= {
-            "method": speculation.method,
-            "tokens": speculation.tokens,
-            "draft_model": speculation.draft_model,
-        }
-    return line
-
-
-def _engine_line(name: EngineName, sample: Sample) -> dict[str, Any]:
-    line: dict[str, Any] = {
-        "model": name.model_name,
-        "engine": name.engine,
-        "counters": sample.counters,
-        "positions": sample.positions,
-        "gauges": sample.gauges,
-        "created": sample.created,
-    }
-    if sample.latencies is not None:
-        line["latencies"] = {name: _buckets_line(each) for name, each in sample.latencies.items()}
-    if sample.answer_lengths is not None:
-        line["answers"] = _buckets_line(sample.answer_lengths)
-    return line
-
-
-def _buckets_line(buckets: Buckets) -> tuple[list[float], list[int]]:
-    """Return bounds without +Inf, which JSON lacks, and counts with it."""
-    return list(buckets.bounds[:-1]), list(buckets.counts)
-
-
-def _polled(page: _PageLine) -> RecordedPoll:
-    samples = {EngineName(each.model, each.engine): _sample(each) for each in page.engines}
-    known = bool(page.method or page.tokens or page.draft_model)
-    speculation = ServedSpeculation(page.method, page.tokens, page.draft_model) if known else None
-    reading = PageReading(page.kind, page.front_end, samples)
-    return page.target, Polled(reading, page.moment, page.wall, page.interval), speculation
-
-
-def _sample(line: _EngineLine) -> Sample:
-    return Sample(
-        tuple(line.counters),
-        tuple(line.positions),
-        tuple(line.gauges),
-        line.created,
-        None if line.latencies is None else {name: _buckets(each) for name, each in line.latencies.items()},
-        None if line.answers is None else _buckets(line.answers),
-    )
-
-
-def _buckets(line: _Buckets) -> Buckets:
-    bounds, counts = line
-    if len(counts) != len(bounds) + 1:
-        raise ValueError("a histogram has not one count more than bounds")
-    return Buckets((*bounds, float("inf")), tuple(counts))
+    return {"vllm_config": {"speculative_config": {key: each for key, each in settings.items() if each}}}

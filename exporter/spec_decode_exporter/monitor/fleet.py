@@ -28,6 +28,7 @@ from spec_decode_exporter.requests.request_types import RequestTypes
 from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER, THREADS_PER_LIST, Resolver
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
 from spec_decode_exporter.scrape.poll.poll_scheduler import PollScheduler
+from spec_decode_exporter.scrape.poll.raw_poll import Recorded
 
 _log = structlog.get_logger()
 
@@ -52,7 +53,12 @@ class Fleet:
         remembered: RememberedEngines,
         events: EventLog,
         errors: InternalErrors | None = None,
+        *,
+        spread: bool = True,
+        recorded: Recorded | None = None,
     ) -> None:
+        """Monitor no target yet; see ``TargetMonitor`` for ``spread`` and ``recorded``."""
+        self._spread, self._recorded = spread, recorded
         self._errors = errors or InternalErrors(clock.monotonic)
         self.config = config
         """Configuration of the targets that are followed from now on."""
@@ -96,6 +102,11 @@ class Fleet:
         self._note_not_monitored(len(targets) - len(admitted))
         self._wanted = admitted
         self._background.start(self._follow(admitted))
+
+    def watch(self, targets: Sequence[Target]) -> None:
+        """Monitor these targets without polling them: an observation polls them, or reads a recording."""
+        self._budget.targets = len(targets)
+        self._monitors = {target.key: self._new_monitor(target) for target in targets}
 
     def remember(self) -> None:
         """Hand over the learned state of the engines for persistence."""
@@ -185,6 +196,8 @@ class Fleet:
             errors=self._errors,
             resolver=shared.resolver,
             types=self.request_types,
+            spread=self._spread,
+            recorded=self._recorded,
         )
 
     def _shared(self, target: Target) -> _Shared:

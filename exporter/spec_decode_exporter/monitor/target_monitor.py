@@ -37,12 +37,12 @@ from spec_decode_exporter.scrape.poll.poll_record import Polled, PollRecord
 from spec_decode_exporter.scrape.poll.poll_schedule import PollSettings, phase
 from spec_decode_exporter.scrape.poll.poll_scheduler import PollScheduler
 from spec_decode_exporter.scrape.poll.poller import Poller
+from spec_decode_exporter.scrape.poll.raw_poll import Recorded
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
+from spec_decode_exporter.scrape.poll_errors import Reason
 from spec_decode_exporter.window.ledger import Window
 
 T = TypeVar("T")
-Received = Callable[[str, Polled, ServedSpeculation | None], None]
-"""Takes a target's name, a page of it, and the speculation that its server reported."""
 
 _settings = attrgetter("poll", "windows", "cost", "reference", "policy")
 """Settings of a configuration that apply to a target."""
@@ -68,7 +68,7 @@ class TargetMonitor:
         errors: InternalErrors | None = None,
         resolver: Resolver = CONFIG_RESOLVER,
         types: RequestTypes | None = None,
-        received: Received | None = None,
+        recorded: Recorded | None = None,
     ) -> None:
         """Prepare to ``run``.
 
@@ -85,7 +85,7 @@ class TargetMonitor:
             errors: Isolates internal errors.
             resolver: Resolves the target's name.
             types: Sums of the fleet's requests by type.
-            received: Takes each page, to record it.
+            recorded: Takes each raw poll, to record it.
         """
         self._clock = clock
         self._remembered = remembered
@@ -101,7 +101,7 @@ class TargetMonitor:
         self._served: ServedSpeculation | None = None
         self._resolver = resolver
         self._types = types or RequestTypes()
-        self._received = received
+        self._recorded = recorded
         self._configure(target, config)
 
     @property
@@ -214,6 +214,7 @@ class TargetMonitor:
             attempted=lambda: self._errors.attempt("gone", self.item, self._record_gone),
             record=self._record,
             budget=self._budget,
+            recorded=self._recorded,
         )
         self._tokens = self._assumptions().speculation.tokens or 0
         problem = target.pod_arguments.problem if target.pod_arguments else ""
@@ -246,17 +247,25 @@ class TargetMonitor:
         for name, engine in self._engines.monitors.items():
             engine.assume(self._assumptions(name.model_name))
 
-    def take(self, polled: Polled, speculation: ServedSpeculation | None) -> None:
-        """Take a page that was polled earlier, and the speculation that the server reported."""
-        self._record.polls, self._record.speculation = self._record.polls + 1, speculation
-        self._record.succeeded(0.0, 0, len(polled.reading.samples), polled.wall)
+    def take(self, polled: Polled, size: int, speculation: ServedSpeculation | None) -> None:
+        """Take a page of ``size`` bytes that was polled earlier, and the speculation that was reported."""
+        record = self._record
+        record.polls, record.speculation, record.page = record.polls + 1, speculation, "whole"
+        record.succeeded(0.0, size, len(polled.reading.samples), polled.wall)
         finish(self._receive(polled))
+        self._record_gone()
+
+    def take_failure(self, reason: Reason) -> None:
+        """Take a poll that failed earlier."""
+        self._record.polls += 1
+        if self._record.failed(reason, "as recorded"):
+            self.record_event(
+                Event("target_failing", {"reason": reason, "error": "as recorded"}, is_bad=True)
+            )
         self._record_gone()
 
     def _receive(self, polled: Polled) -> Pausing[bool]:
         """Take a page; return whether the counters of any engine were reset."""
-        if self._received is not None:
-            self._received(self.target.name, polled, self._record.speculation)
         reading, server, engines = polled.reading, self._server, self._engines
         if (reading.engine_kind, reading.front_end) != (server.engine_kind, server.front_end):
             self._server = reading._replace(samples={})

@@ -1,4 +1,4 @@
-"""Exit statuses of observe, plan and reference: one table, and the status of each result."""
+"""Exit statuses of observe and plan: one table, and the status of each result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ExitStatus(IntEnum):
 
     GOOD = 0
     """``observe``: every engine that speculates is faster for it. ``plan``: the models fit.
-    ``reference compare``: acceptance did not fall by more than the threshold. ``save``: written."""
+    ``--against``: acceptance did not fall by more than the threshold. ``--save``: written."""
     FAILED = 1
     """A server could not be reached, was gone at the end, or has an engine that cannot be shown; a file
     cannot be used."""
@@ -31,8 +31,7 @@ class ExitStatus(IntEnum):
     """The data does not suffice for either; or no engine speculates."""
     BAD = 4
     """``observe``: an engine is slower with speculation, statistically significant (95 %). ``plan``: the
-    models do not fit, or vLLM refuses them. ``reference compare``: acceptance fell by more than the
-    threshold."""
+    models do not fit, or vLLM refuses them. ``--against``: acceptance fell by more than the threshold."""
 
 
 PLAN: Final[Mapping[PlanOutcome, ExitStatus]] = {

@@ -18,6 +18,7 @@ from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.reports.reference_document import ReferenceDocument
 
 _FORMAT: Final = ChecksummedFile("spec-decode-exporter reference", version=1, noun="a reference")
+_TAKEN: Final = "is there already; name another, or remove it"
 MAX_BYTES: Final = 16 * 2**20
 """Maximum size of a reference, in bytes."""
 MAX_VALUES: Final = 200_000
@@ -28,17 +29,15 @@ class ReferenceFileError(ExporterError):
     """A reference file cannot be read or written. The text has the file, the reason and the remedy."""
 
 
-def check_free(path: Path, *, overwrite: bool) -> None:
+def check_free(path: Path) -> None:
     """Check before the measurement that a file can be written.
 
     Raises:
         ReferenceFileError: The file cannot be written.
     """
     try:
-        if path.exists() and not (overwrite and path.is_file()):
-            kind = (
-                "is there already; name another, or add --force" if path.is_file() else "is not a plain file"
-            )
+        if path.exists():
+            kind = _TAKEN if path.is_file() else "is not a plain file"
             raise ReferenceFileError(f"{path} {kind}")
         with tempfile.TemporaryFile(dir=path.parent):
             pass  # creating a file proves that the folder is writable
@@ -46,11 +45,11 @@ def check_free(path: Path, *, overwrite: bool) -> None:
         raise ReferenceFileError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
-def write(path: Path, document: ReferenceDocument, *, overwrite: bool) -> None:
+def write(path: Path, document: ReferenceDocument) -> None:
     """Write a reference atomically: a reader never sees a part of it.
 
     Raises:
-        ReferenceFileError: The file cannot be written, or exists and ``overwrite`` is not set.
+        ReferenceFileError: The file cannot be written, or exists.
     """
     content = _FORMAT.written(document.model_dump(mode="json"), indent=1)
     _check_size(path, content)
@@ -62,12 +61,12 @@ def write(path: Path, document: ReferenceDocument, *, overwrite: bool) -> None:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            _put(temporary, path, overwrite=overwrite)
+            _put(temporary, path)
         finally:
             with suppress(FileNotFoundError):
                 temporary.unlink()
     except FileExistsError:
-        raise ReferenceFileError(f"{path} is there already; name another, or add --force") from None
+        raise ReferenceFileError(f"{path} {_TAKEN}") from None
     except OSError as error:
         raise ReferenceFileError(f"{path} cannot be written: {error.strerror or error}") from None
 
@@ -104,14 +103,11 @@ def _check_size(path: Path, content: bytes) -> None:
         )
 
 
-def _put(temporary: Path, path: Path, *, overwrite: bool) -> None:
+def _put(temporary: Path, path: Path) -> None:
     """Move a file to its name, with the permissions that the umask allows."""
     mask = os.umask(0)
     os.umask(mask)
     temporary.chmod(0o666 & ~mask)
-    if overwrite:
-        temporary.replace(path)
-        return
     try:
         # Unlike a rename, a link never replaces another file.
         path.hardlink_to(temporary)

@@ -30,7 +30,6 @@ from spec_decode_exporter.views.experiment_models import (
     ArmWindowView,
     ExperimentView,
 )
-from spec_decode_exporter.views.request_models import RequestsView
 from spec_decode_exporter.views.setting_models import LoadBandView, ObstacleView, SettingView
 from spec_decode_exporter.views.window_models import (
     CountsView,
@@ -161,9 +160,6 @@ class ObservationView(SnapshotView):
     seconds: float = Field(description="Length of the observation and of the last window of each engine.")
     targets: tuple[TargetView, ...] = Field(description="Every server, also unreachable ones.")
     events: tuple[EventView, ...] = Field(description="Events of the observation, oldest first.")
-    requests: RequestsView | None = Field(
-        default=None, description="Requests that an exporter reports; null if none was asked."
-    )
 
 
 class EventsView(View):

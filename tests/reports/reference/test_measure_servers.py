@@ -4,12 +4,11 @@ import asyncio
 
 import pytest
 
-from spec_decode_exporter.history.history_baselines import HistoryBaselines
 from spec_decode_exporter.reports.observe.observation_config import observed_config
-from spec_decode_exporter.reports.reference.measure_servers import CHECKED_AFTER, NotMeasuredError, take
+from spec_decode_exporter.reports.reference.measure_servers import CHECKED_AFTER, NotMeasuredError
 from tests.conftest import settle
 from tests.fixtures.simulated import Server
-from tests.reports.conftest import changed, taken
+from tests.reports.conftest import changed, take, taken
 
 
 async def failed(clock, seconds, *urls):
@@ -29,17 +28,6 @@ async def test_an_unreachable_server_ends_the_measurement_early(network, clock):
     assert message.startswith("b:1 does not answer: ")
     assert "Connection refused" in message
     assert "a:1 does not" not in message
-
-
-async def test_a_history_is_not_asked(network, clock, monkeypatch):
-    asked = []
-    monkeypatch.setattr(HistoryBaselines, "_read", lambda *_, **__: asked.append(1))
-    network.servers["a:1"] = Server(clock, "steady", running=60)
-    config = observed_config(["http://a:1"], 60, overrides={"baseline.prometheus.url": "http://p:9090"})
-    work = asyncio.ensure_future(take(config, 60, clock))
-    await clock.advance(61)
-    await work
-    assert not asked
 
 
 async def test_a_server_that_goes_away_leaves_no_reference(network, clock):

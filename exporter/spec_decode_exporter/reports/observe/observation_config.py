@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.units import parse_duration
+from spec_decode_exporter.metrics.catalogue import NAMES
 from spec_decode_exporter.reports.reference_rates import read_rates
 from spec_decode_exporter.scrape.http.credentials_check import credential_mistakes
 
@@ -36,6 +37,7 @@ def observed_config(
     path: Path | None = None,
     environ: Mapping[str, str] = _NOTHING,
     overrides: Mapping[str, object] = _NOTHING,
+    as_exporter: bool = False,
 ) -> Config:
     """Return the configuration of an observation.
 
@@ -43,28 +45,33 @@ def observed_config(
         targets: Addresses, see ``completed_url``, or keys of ``targets`` in a configuration, ``url`` at
             least; empty for the targets of the file.
         seconds: Length of the observation; 0 if it is unknown.
-        path: A configuration file. Its windows and intervals are not used.
+        path: A configuration file. Its windows and intervals are not used, unless ``as_exporter``.
         environ: Values of ``${NAME}`` in the file.
         overrides: Values by the dotted path of their key, as for ``load``.
+        as_exporter: Use the windows and intervals of an exporter with this file.
 
     Raises:
         ConfigError: The configuration has mistakes; all are listed.
     """
-    longest = seconds or MAX_WINDOW
-    interval = seconds_of(overrides.get("poll.interval"))
-    recent = RECENT if MIN_POLLS * interval <= RECENT else longest
-    values: dict[str, object] = {
-        "windows": sorted({min(recent, longest), longest}),
-        "poll.interval": min(1.0, longest / MIN_POLLS),
-        "poll.histogram_interval": max(min(10.0, longest / 3), interval),
-        **overrides,
-    }
+    values = dict(overrides) if as_exporter else {**_own_values(seconds, overrides), **overrides}
     if targets:
         values["targets"] = _named(
             [{"url": each} if isinstance(each, str) else dict(each) for each in targets]
         )
     checks = (credential_mistakes,)
-    return load(path, environ=environ, overrides=values, checks=checks, read_rates=read_rates)
+    return load(path, environ=environ, overrides=values, checks=checks, read_rates=read_rates, metrics=NAMES)
+
+
+def _own_values(seconds: float, overrides: Mapping[str, object]) -> dict[str, object]:
+    """Return windows and intervals that suit the length of an observation."""
+    longest = seconds or MAX_WINDOW
+    interval = seconds_of(overrides.get("poll.interval"))
+    recent = RECENT if MIN_POLLS * interval <= RECENT else longest
+    return {
+        "windows": sorted({min(recent, longest), longest}),
+        "poll.interval": min(1.0, longest / MIN_POLLS),
+        "poll.histogram_interval": max(min(10.0, longest / 3), interval),
+    }
 
 
 def seconds_of(interval: object) -> float:

@@ -17,11 +17,9 @@ from spec_decode_exporter.core.internal_errors import NO_ITEM, InternalErrors
 from spec_decode_exporter.reports.observe.engine_sections import engine_sections
 from spec_decode_exporter.reports.observe.event_text import QUIET, event_note
 from spec_decode_exporter.reports.observe.needs import needs
-from spec_decode_exporter.reports.observe.request_sections import requests
 from spec_decode_exporter.reports.parts import EngineReport, Fact, Note, Report, ReportSection, Tone
 from spec_decode_exporter.scrape.poll_errors import NO_ENGINE_REMEDY
 from spec_decode_exporter.views.models import EngineView, ObservationView, TargetView, WindowView
-from spec_decode_exporter.views.request_models import RequestsView
 
 _VERDICTS: Final[Mapping[Verdict, Tone]] = {
     Verdict.OPTIMAL: Tone.GOOD,
@@ -68,12 +66,7 @@ def report(view: ObservationView) -> Report:
         (*map(_missing_target, without_engines.values()), *_omitted(view, engines.keys())),
         tuple(engines.values()),
         tuple(errors.each("report", events, lambda _: NO_ITEM, event_note)),
-        errors.attempt("report", NO_ITEM, partial(_requests, view.requests)) or (),
     )
-
-
-def _requests(view: RequestsView | None) -> tuple[ReportSection, ...]:
-    return tuple(requests(view)) if view else ()
 
 
 def _omitted(view: ObservationView, shown: AbstractSet[str]) -> Iterator[Note]:

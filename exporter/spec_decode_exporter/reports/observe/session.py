@@ -23,13 +23,14 @@ from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.history_baselines import HistoryBaselines
+from spec_decode_exporter.history.replay import RecordingClock, replay
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
+from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
-from spec_decode_exporter.monitor.target_monitor import Received, TargetMonitor
+from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.reports.observe.observation_config import DEFAULT_SECONDS, observed_config
-from spec_decode_exporter.scrape.poll.poll_record import Polled
-from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
+from spec_decode_exporter.scrape.poll.raw_poll import RawPoll, Recorded
 from spec_decode_exporter.views.engine_view import engine_view
 from spec_decode_exporter.views.event_view import event_view
 from spec_decode_exporter.views.models import EventView, ObservationView, TargetView
@@ -83,7 +84,7 @@ class Observation:
         config: Config,
         clock: Clock,
         targets: Sequence[Target] | None = None,
-        received: Received | None = None,
+        recorded: Recorded | None = None,
         *,
         reads_baselines: bool = True,
     ) -> None:
@@ -93,19 +94,19 @@ class Observation:
             config: See ``observed_config``.
             clock: Clock.
             targets: Targets; by default the static ones of ``config``.
-            received: Takes each page, to record it.
+            recorded: Takes each raw poll, to record it.
             reads_baselines: Read the baselines of the configuration, which verdicts need.
         """
         self._clock = clock
         self._max_window = config.windows[-1]
-        self._events = EventLog(run_name(clock.wall()))
+        self.events = EventLog(run_name(clock.wall()))
+        """Events of the observation."""
         self._errors = errors = InternalErrors(clock.monotonic)
         remembered = RememberedEngines()
-        shared = config, clock, remembered, self._events
-        self._monitors = [
-            TargetMonitor(target, *shared, spread=False, errors=errors, received=received)
-            for target in (static_targets(config) if targets is None else targets)
-        ]
+        self.fleet = Fleet(config, clock, remembered, self.events, errors, spread=False, recorded=recorded)
+        """Monitors of the targets."""
+        self.fleet.watch(static_targets(config) if targets is None else targets)
+        self._monitors = list(self.fleet)
         with_baselines = self._monitors if reads_baselines else ()
         self._baselines = HistoryBaselines(
             with_baselines, lambda: config, remembered.baselines, clock, errors=errors
@@ -131,15 +132,12 @@ class Observation:
             # An unreachable server would delay the end by its timeout.
             await asyncio.gather(*(monitor.poll() for monitor in self._monitors if monitor.status().up))
 
-    def replay(self, polls: Iterable[tuple[str, Polled, ServedSpeculation | None]]) -> None:
-        """Take recorded polls in place of ``poll``; the clock must follow them."""
-        by_name = {monitor.target.name: monitor for monitor in self._monitors}
-        began: float | None = None
-        for name, polled, speculation in polls:
-            began = polled.moment if began is None else began
-            by_name[name].take(polled, speculation)
-        self._began = self._began if began is None else began
-        self._ended = self._clock.monotonic()
+    def replay(self, polls: Iterable[RawPoll], clock: RecordingClock) -> None:
+        """Take recorded polls in place of ``poll``; ``clock`` is the clock of the observation."""
+        self._began = clock.monotonic()
+        for _ in replay(polls, self.fleet, clock):
+            pass
+        self._ended = clock.monotonic()
 
     def observed(self) -> ObservedFleet:
         """Return the result up to now, or up to the end."""
@@ -151,7 +149,7 @@ class Observation:
             seconds,
             tuple(engine for monitor in self._monitors for engine in monitor.snapshots_over(seconds, now)),
             tuple(self._errors.each("report", self._monitors, lambda monitor: monitor.item, _target_view)),
-            tuple(map(event_view, self._events.since().events)),
+            tuple(map(event_view, self.events.since().events)),
             self._errors,
         )
 

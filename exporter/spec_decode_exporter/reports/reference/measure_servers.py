@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
 from spec_decode_exporter.analysis.comparison.measure import added, measure
-from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.core.background_tasks import cancel
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.core.version import __version__
@@ -31,30 +32,38 @@ class NotMeasuredError(ExporterError):
     """A server did not answer, or shows no engine. The text has the reason for each server."""
 
 
-async def take(config: Config, seconds: float, clock: Clock) -> ReferenceDocument:
-    """Measure the targets of ``config``, made by ``observed_config``, for ``seconds``.
+async def until_missing(observation: Observation, end: Awaitable[object], clock: Clock) -> None:
+    """Wait for the end of a measurement; a missing server ends it after ``CHECKED_AFTER`` seconds.
 
     Raises:
-        NotMeasuredError: A target cannot be measured: without it, the model's figures would differ.
+        NotMeasuredError: A target is missing.
     """
-    observation = Observation(config, clock, reads_baselines=False)
+    ending = asyncio.ensure_future(_awaited(end))
+    checking = asyncio.ensure_future(_check_once(observation, clock))
     try:
-        await observation.poll(_wait(observation, seconds, clock))
-        observed = observation.observed()
+        await asyncio.wait([ending, checking], return_when=asyncio.FIRST_COMPLETED)
+        if checking.done():
+            checking.result()
+        await ending
     finally:
-        await observation.close()
-    _check(observed)
-    return _document(observed)
+        await cancel([ending, checking])
 
 
-async def _wait(observation: Observation, seconds: float, clock: Clock) -> None:
-    begin = clock.monotonic()
-    await clock.sleep_until(begin + min(CHECKED_AFTER, seconds))
-    _check(observation.observed())
-    await clock.sleep_until(begin + seconds)
+async def _awaited(end: Awaitable[object]) -> None:
+    await end
 
 
-def _check(observed: ObservedFleet) -> None:
+async def _check_once(observation: Observation, clock: Clock) -> None:
+    await clock.sleep_until(clock.monotonic() + CHECKED_AFTER)
+    check(observation.observed())
+
+
+def check(observed: ObservedFleet) -> None:
+    """Check that every target was measured: without one, the figures of its model would differ.
+
+    Raises:
+        NotMeasuredError: A target is missing.
+    """
     missing = list(_missing(observed))
     if missing:
         raise NotMeasuredError("; ".join(missing))
@@ -68,8 +77,13 @@ def _missing(observed: ObservedFleet) -> Iterator[str]:
             yield f"{target.target} shows no engine: is {target.address} the metrics page of a server?"
 
 
-def _document(observed: ObservedFleet) -> ReferenceDocument:
-    """Return an observation as a document: each engine, and the merged engines of each model."""
+def document_of(observed: ObservedFleet) -> ReferenceDocument:
+    """Return an observation as a document: each engine, and the merged engines of each model.
+
+    Raises:
+        NotMeasuredError: A target is missing.
+    """
+    check(observed)
     versions = {target.target: target.version for target in observed.targets}
     return ReferenceDocument(
         ended=datetime.fromtimestamp(round(observed.time), UTC),

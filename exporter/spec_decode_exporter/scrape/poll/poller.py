@@ -19,6 +19,7 @@ from spec_decode_exporter.scrape.poll.page_fetcher import LargePageError, PageFe
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
 from spec_decode_exporter.scrape.poll.poll_record import Polled, PollRecord
 from spec_decode_exporter.scrape.poll.poll_schedule import PollSettings, Ticks, back_off
+from spec_decode_exporter.scrape.poll.raw_poll import RawPoll, Recorded
 from spec_decode_exporter.scrape.poll.server_details import ServerDetails
 from spec_decode_exporter.scrape.poll_errors import NO_ENGINE_REMEDY, PollError, Reason
 
@@ -40,6 +41,7 @@ class Poller:
         attempted: Callable[[], None],
         record: PollRecord,
         budget: PollBudget,
+        recorded: Recorded | None = None,
     ) -> None:
         """Poll ``url`` by ``client``.
 
@@ -55,7 +57,10 @@ class Poller:
             attempted: Called after each poll, successful or failed.
             record: Results; kept over configuration changes.
             budget: Memory and processor time, shared with the polls of other targets.
+            recorded: Takes each poll, failed ones included.
         """
+        self._name = name
+        self._recorded = recorded
         self._url = url
         self._client = client
         self._settings = settings
@@ -152,12 +157,14 @@ class Poller:
 
     def _failed(self, reason: Reason, message: str) -> None:
         self._failures_in_a_row += 1
+        self._keep(self._clock.monotonic(), self._clock.wall(), None, reason)
         if self.record.failed(reason, message):
             self._emit(Event("target_failing", {"reason": reason, "error": message}, is_bad=True))
 
     async def _succeeded(self, response: HttpResponse, reading: PageReading, *, with_latencies: bool) -> None:
         moment, wall = self._clock.monotonic(), self._clock.wall()
         self._duty.answered(moment, response.seconds - response.busy)
+        self._keep(moment, wall, response.body)
         self._check_engine(reading)
         receiving = self._receive(Polled(reading, moment, wall, self.interval))
         restarted = await self._meter.measured(receiving)
@@ -172,6 +179,11 @@ class Poller:
         self._failures_in_a_row = 0
         if reading.engine_kind == "vllm" and self._details.is_due(moment):
             await self._details.update(moment)
+
+    def _keep(self, moment: float, wall: float, page: bytes | None, error: Reason | None = None) -> None:
+        """Pass a poll on to be recorded."""
+        if self._recorded is not None:
+            self._recorded(RawPoll(self._name, moment, wall, page, error, self.record.speculation))
 
     def _check_engine(self, reading: PageReading) -> None:
         """Log a page without a known engine once, until an engine is on it."""

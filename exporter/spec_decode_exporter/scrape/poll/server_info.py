@@ -56,7 +56,12 @@ class ServedSpeculation:
 
 def served_speculation(body: bytes) -> ServedSpeculation | None:
     """Parse a response; return None if it has no speculation settings."""
-    match _loaded(body):
+    return speculation_in(_loaded(body))
+
+
+def speculation_in(response: object) -> ServedSpeculation | None:
+    """Return the speculation settings of a decoded response; None if it has none."""
+    match response:
         case {"vllm_config": {"speculative_config": {**settings}}}:
             return speculation_of(settings)
         case {"vllm_config": str(text)} if fields := _TEXT.search(text):

@@ -1,0 +1,99 @@
+"""Replay of a recording: its polls run through the live monitors of a fleet, by the recording's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf
+from pathlib import Path
+from typing import Final
+
+from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.discovery.target import Target
+from spec_decode_exporter.history.recording import read_recording
+from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.target_monitor import TargetMonitor
+from spec_decode_exporter.scrape.page.sample_reader import SampleReader
+from spec_decode_exporter.scrape.poll.poll_record import Polled
+from spec_decode_exporter.scrape.poll.raw_poll import RawPoll
+from spec_decode_exporter.scrape.poll_errors import PageError
+
+_ADDRESS: Final = "http://recording"
+"""Address of recorded targets: a recording has only their names."""
+
+
+class RecordingClock:
+    """Clock of a recording: it stands at the poll that was read last."""
+
+    def __init__(self, moment: float, wall: float) -> None:
+        """Begin at ``moment`` (monotonic) and ``wall`` (Unix time)."""
+        self._moment, self._wall = moment, wall
+
+    def follow(self, poll: RawPoll) -> None:
+        """Move to a poll."""
+        self._moment, self._wall = poll.moment, poll.wall
+
+    def monotonic(self) -> float:
+        """Return the monotonic time of the poll."""
+        return self._moment
+
+    def wall(self) -> float:
+        """Return the Unix time of the poll."""
+        return self._wall
+
+    def processor(self) -> float:
+        """Return 0: replays measure no processor time."""
+        return 0.0
+
+    async def sleep_until(self, moment: float) -> None:
+        """Return immediately: a replay does not wait."""
+
+
+def recorded_targets(path: Path) -> Sequence[Target]:
+    """Return a target for each name in a recording, in the order of their first polls.
+
+    Raises:
+        RecordingError: The recording cannot be read.
+    """
+    return new_targets(dict.fromkeys(poll.target for poll in read_recording(path)))
+
+
+def new_targets(names: Iterable[str]) -> Sequence[Target]:
+    """Return recorded targets with these names."""
+    return [Target(f"{_ADDRESS}/{number}", name) for number, name in enumerate(names)]
+
+
+def replay(polls: Iterable[RawPoll], fleet: Fleet, clock: RecordingClock) -> Iterator[RawPoll]:
+    """Run each poll through the monitor of its target in ``fleet``, then yield it.
+
+    ``fleet`` watches the targets of the recording; its clock is ``clock``.
+    """
+    players = {monitor.target.name: _Player(monitor) for monitor in fleet}
+    for poll in polls:
+        clock.follow(poll)
+        players[poll.target].take(poll, fleet.config.poll.interval, fleet.config.poll.histogram_interval)
+        yield poll
+
+
+class _Player:
+    """Reads the recorded pages of one target for its monitor."""
+
+    def __init__(self, monitor: TargetMonitor) -> None:
+        self._monitor = monitor
+        self._reader = SampleReader()
+        self._histograms_at = -inf
+        """Moment of the last page that was read with histograms (monotonic)."""
+
+    def take(self, poll: RawPoll, interval: float, histogram_interval: float) -> None:
+        if poll.page is None:
+            self._monitor.take_failure(poll.error or "malformed")
+            return
+        with_latencies = poll.moment - self._histograms_at >= histogram_interval
+        try:
+            reading = finish(self._reader.read(poll.page, with_latencies=with_latencies))
+        except PageError:
+            self._monitor.take_failure("malformed")
+            return
+        if with_latencies:
+            self._histograms_at = poll.moment
+        polled = Polled(reading, poll.moment, poll.wall, interval)
+        self._monitor.take(polled, len(poll.page), poll.speculation)

@@ -1,0 +1,71 @@
+"""A replay runs recorded polls through the live monitors, by the recording's clock."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from spec_decode_exporter.config.load import load
+from spec_decode_exporter.history.recording import read_recording
+from spec_decode_exporter.history.replay import RecordingClock, new_targets, recorded_targets, replay
+from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
+from spec_decode_exporter.scrape.page.sample_reader import SampleReader
+from spec_decode_exporter.scrape.poll.raw_poll import RawPoll
+from tests.conftest import CHECKOUT
+
+PAGE = (CHECKOUT / "tests/pages/vllm-0.32.0-python-ngram-k4.prom").read_bytes()
+RESTART = CHECKOUT / "tests/pins/recordings/restart_k3_k5.jsonl.gz"
+
+
+def fleet_of(clock, targets, **overrides):
+    fleet = Fleet(
+        load(None, environ={}, overrides=overrides), clock, RememberedEngines(), EventLog("x"), spread=False
+    )
+    fleet.watch(targets)
+    return fleet
+
+
+def polls_of(*pages, target="a"):
+    return [
+        RawPoll(target, float(moment), 1.8e9 + moment, page, None if page else "timeout")
+        for moment, page in pages
+    ]
+
+
+async def test_the_clock_and_the_windows_stand_at_the_last_line():
+    (first, *_), targets = read_recording(RESTART), recorded_targets(RESTART)
+    clock = RecordingClock(first.moment, first.wall)
+    fleet = fleet_of(clock, targets)
+    *_, last = replay(read_recording(RESTART), fleet, clock)
+    assert (clock.monotonic(), clock.wall()) == (last.moment, last.wall)
+    ((_, engine),) = fleet.engines()
+    assert engine.windows[0].seconds < 31
+    assert sum(engine.totals.resets.values()) == 1
+    (monitor,) = fleet
+    assert monitor.status().failures == {"refused": 42}
+
+
+async def test_histograms_are_read_once_in_their_interval(monkeypatch):
+    read = Counter()
+    whole = SampleReader.read
+
+    def counted(self, page, *, with_latencies):
+        read[with_latencies] += 1
+        return whole(self, page, with_latencies=with_latencies)
+
+    monkeypatch.setattr(SampleReader, "read", counted)
+    clock = RecordingClock(0.0, 1.8e9)
+    fleet = fleet_of(clock, new_targets(["a"]), **{"poll.histogram_interval": "10s"})
+    list(replay(polls_of(*((second, PAGE) for second in range(25))), fleet, clock))
+    assert read == {True: 3, False: 22}
+
+
+async def test_failures_and_unreadable_pages_are_failed_polls():
+    clock = RecordingClock(0.0, 1.8e9)
+    fleet = fleet_of(clock, new_targets(["a", "b"]))
+    polls = polls_of((0, PAGE), (1, None), (2, b"vllm:spec_decode_num_drafts_total{ 1\n"))
+    list(replay(polls, fleet, clock))
+    first, second = (monitor.status() for monitor in fleet)
+    assert (first.up, first.failures, first.polls) == (False, {"timeout": 1, "malformed": 1}, 3)
+    assert (second.up, second.polls) == (None, 0)
