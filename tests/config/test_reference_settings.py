@@ -38,7 +38,7 @@ def test_a_target_may_have_a_reference_beside_the_general_one(read):
 @pytest.mark.parametrize(
     ("keys", "expected"),
     [
-        ("{}", " has no rate; add `acceptance_ratio`, or the `file` that `reference save` wrote"),
+        ("{}", " has no rate; add `acceptance_ratio`, or the `file` that `observe --save` wrote"),
         (
             "{acceptance_ratio: 0.7, file: a}",
             ".file cannot be set beside `acceptance_ratio`; remove one of the two",

@@ -77,7 +77,7 @@ def observe_report(view):
 
 
 def comparison_report(engine):
-    """Return the report of ``reference compare``, of an engine with itself."""
+    """Return the report of ``observe --against``, of an engine with itself."""
     from spec_decode_exporter.analysis.comparison.measure import measure
     from spec_decode_exporter.reports.reference.comparison_report import report
     from spec_decode_exporter.reports.reference.pairing import compared

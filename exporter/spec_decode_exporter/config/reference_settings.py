@@ -17,7 +17,7 @@ from spec_decode_exporter.config.values import LocatedFile, ReadRates, Share, co
 class ReferenceSettings(Section):
     """The acceptance rate that a server is compared with, measured before a change such as quantisation.
 
-    Set either `acceptance_ratio` or `file`, which `reference save` writes.
+    Set either `acceptance_ratio` or `file`, which `observe --save` writes.
     """
 
     acceptance_ratio: Share | None = Field(
@@ -30,7 +30,7 @@ class ReferenceSettings(Section):
     )
     file: LocatedFile | None = Field(
         default=None,
-        description="A file that `spec-decode-exporter reference save` wrote. It is read together with the "
+        description="A file that `observe --save` wrote. It is read together with the "
         "configuration.",
     )
     model_name: ModelText | None = Field(
@@ -70,7 +70,7 @@ class ReferenceSettings(Section):
 
     def _mistakes(self) -> Iterator[tuple[tuple[str, ...], str]]:
         if self.acceptance_ratio is None and self.file is None:
-            yield (), "has no rate; add `acceptance_ratio`, or the `file` that `reference save` wrote"
+            yield (), "has no rate; add `acceptance_ratio`, or the `file` that `observe --save` wrote"
         if self.acceptance_ratio is not None and self.file is not None:
             yield ("file",), "cannot be set beside `acceptance_ratio`; remove one of the two"
         if self.tokens is not None and self.file is not None:

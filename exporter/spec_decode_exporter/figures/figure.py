@@ -80,7 +80,7 @@ class WindowBounds(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReportLine:
-    """Line of a figure in the report of ``observe``, or row in the tables of ``reference compare``."""
+    """Line of a figure in the report of ``observe``, or row in the tables of ``observe --against``."""
 
     section: str
     """Title of the section or table; empty: measured and compared, in JSON alone."""
@@ -116,7 +116,7 @@ class FigureRow:
     report: ReportLine | None = None
     """Line in the report of ``observe``."""
     comparison: ReportLine | None = None
-    """Row in the tables of ``reference compare``; None: the figure is not measured for references."""
+    """Row in the tables of ``observe --against``; None: the figure is not measured for references."""
 
     @property
     def metric(self) -> str:

@@ -1,6 +1,6 @@
 """Figure table: ONE row for each figure of a window.
 
-Metrics, JSON models, group sums, the page, the report of ``observe``, ``reference compare`` and
+Metrics, JSON models, group sums, the page, the report of ``observe``, ``observe --against`` and
 docs/reference/metrics.md take a figure from its row. The order is that of the JSON fields.
 """
 
