@@ -10,9 +10,7 @@ from pathlib import Path
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard
 
-from grafana.engine.dashboard import engine
-from grafana.experiments import experiments
-from grafana.health import health
+from grafana.engine import engine
 from grafana.overview import overview
 from grafana.requests import requests
 
@@ -21,9 +19,7 @@ FOLDER = Path(__file__).parent / "dashboards"
 BOARDS: Mapping[str, Callable[[], dashboard.Dashboard]] = {
     "spec-decode-overview": overview,
     "spec-decode-engine": engine,
-    "spec-decode-experiments": experiments,
     "spec-decode-requests": requests,
-    "spec-decode-exporter": health,
 }
 
 

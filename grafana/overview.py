@@ -6,7 +6,7 @@ from typing import Any
 
 from grafana_foundation_sdk.models import dashboard
 
-from grafana import style, variables
+from grafana import arms, exporters, style, variables
 from grafana.board import Band, Section, alerts, board
 from grafana.panels import (
     Column,
@@ -27,6 +27,7 @@ from grafana.promql import (
     EXPORTERS,
     FLEET,
     by,
+    engines_with_known_cost,
     firing_seconds,
     firing_trouble,
     fleet_speedup,
@@ -74,8 +75,8 @@ def _wrong() -> list[Panel]:
         ),
         count_tile(
             "Acceptance dropped",
-            "Engines whose acceptance length is below its own baseline, suddenly or slowly. Open the engine"
-            " for when.",
+            "Engines whose acceptance length is below its own baseline, suddenly or slowly. Open the engine "
+            "for when.",
             f"{dropped} == 1",
             dropped,
         ),
@@ -89,18 +90,27 @@ def _wrong() -> list[Panel]:
     ]
 
 
-def _sums() -> list[Panel]:
-    """Return what the fleet is like as a whole."""
-    above, below = "spec_decode_window_accepted_tokens", "spec_decode_window_draft_tokens"
-    speedup = stat_tile(
+def _speedup() -> Panel:
+    """Return the speed-up of the fleet, with the number of engines that it is of; grey if fewer than half."""
+    known, half = engines_with_known_cost(FLEET, _LONG)
+    value = f'{fleet_speedup(FLEET, _LONG)} * on () group_left (known) count_values("known", {known})'
+    legend = "of {{known}} engines with a known cost"
+    grey = {"color": style.fixed(style.Colour.UNKNOWN), "unit": style.TIMES}
+    return stat_tile(
         "Speed-up of the fleet",
-        "How much faster decoding is than without speculation: the time it would have taken over the time "
-        "it took, over the long window. Only engines whose draft cost is known are in it.",
-        [Query(fleet_speedup(FLEET, "$long"), properties={"unit": style.TIMES})],
+        "Time that decoding would have taken without speculation over the time it took, over the long window, on "
+        "the engines with a known draft cost. Grey if these are fewer than half of those that draft.",
+        [
+            Query(f"{value} and on () {half}", legend, {"unit": style.TIMES}),
+            Query(f"{value} unless on () {half}", legend, grey),
+        ],
         Look(unit="none", decimals=2, steps=style.SPEEDUP, no_value="cost unknown"),
-        history=True,
     )
-    acceptance = stat_tile(
+
+
+def _acceptance() -> Panel:
+    above, below = "spec_decode_window_accepted_tokens", "spec_decode_window_draft_tokens"
+    return stat_tile(
         "Acceptance of the fleet",
         "Accepted tokens over draft tokens of all engines, over the long window. It has no colour: whether "
         "a rate is good depends on the cost of drafting.",
@@ -108,7 +118,11 @@ def _sums() -> list[Panel]:
         Look(unit="percentunit", decimals=1, least=0, most=1),
         history=True,
     )
-    return [speedup, acceptance]
+
+
+def _tiles() -> Band:
+    widths = (4, 4, 4, 4, 5, 3)
+    return Band(4, list(zip(widths, (*_wrong(), _speedup(), _acceptance()), strict=True)))
 
 
 def _gauge(metric: str, **matchers: str) -> str:
@@ -158,8 +172,8 @@ def _figures() -> list[Column]:
 
 def _fleet() -> Panel:
     description = (
-        "One row for each engine, the worst verdict first; click a target to open its engine. Speed-up with"
-        " its 95 % bounds, the trend of acceptance, and the length (bonus token included) are of the long "
+        "One row for each engine, the worst verdict first; click a target to open its engine. Speed-up with "
+        "its 95 % bounds, the trend of acceptance, and the length (bonus token included) are of the long "
         "window; “now” is the short one. Best K is a hypothesis to try."
     )
     return rows(
@@ -171,7 +185,7 @@ def _fleet() -> Panel:
         order=("Verdict", "Target", "Model", "Engine", "Method", "State", "Advice"),
         last="Exporter",
         worst="Verdict",
-        no_value="No engine is watched. Look at the exporter's dashboard.",
+        no_value="No engine is watched. Look at the row of the exporters.",
     )
 
 
@@ -189,8 +203,8 @@ def _alerts() -> Panel:
     severity = {"custom.cellOptions": {"type": "color-text"}, "mappings": style.texts(style.SEVERITIES)}
     return rows(
         "Firing alerts",
-        "Alerts of this exporter that fire now, and how long ago their condition became true, the "
-        "time before they fired included. Each has a runbook under docs/runbooks.",
+        "Alerts of this exporter that fire now, and how long ago their condition became true, the time "
+        "before they fired included. Each has a runbook under docs/runbooks.",
         titles,
         [Column(_SINCE, firing_seconds(FLEET, list(titles)), wide(140, unit="s", decimals=0))],
         looks={"Severity": {**severity, **wide(85)}, "Alert": wide(190), "Target": wide(90)},
@@ -217,8 +231,8 @@ def _changes() -> Panel:
     columns.append(Column("Acceptance", by(ENGINE_KEY, f"{moved} > 0.05 or {moved} < -0.05"), points))
     return rows(
         "What changed in the time shown",
-        "Engines on which something happened: drops of acceptance, restarts of the server, other numbers of"
-        " draft tokens, other verdicts, and acceptance more than 5 points away from where it was when the "
+        "Engines on which something happened: drops of acceptance, restarts of the server, other numbers of "
+        "draft tokens, other verdicts, and acceptance more than 5 points away from where it was when the "
         "time shown began.",
         _KEYS,
         columns,
@@ -242,47 +256,47 @@ def _verdicts() -> Panel:
     return named(panel, palette(style.VERDICTS))
 
 
-def _by_model(title: str, description: str, query: Query, look: Look, *, limit: bool = False) -> Panel:
-    named_after_model = Query(query.expr, "{{model_name}}", query.properties)
-    return lines(title, description, [named_after_model], look, limit=limit)
+def _by_model(
+    title: str, description: str, expr: str, look: Look, unit: dict[str, Any], *, limit: bool = False
+) -> Panel:
+    return lines(title, description, [Query(expr, "{{model_name}}", unit)], look, limit=limit)
 
 
 def _over_time() -> Band:
+    models, key = style.by_name(), ("model_name",)
     accepted = ratio_of_sums(
-        FLEET,
-        "spec_decode_window_accepted_tokens",
-        "spec_decode_window_draft_tokens",
-        ("model_name",),
-        _SHORT,
+        FLEET, "spec_decode_window_accepted_tokens", "spec_decode_window_draft_tokens", key, "$short"
     )
-    generated = by(("model_name",), FLEET.rate("spec_decode_generation_tokens_total"), "sum")
-    palette_of_models = style.by_name()
+    generated = by(key, FLEET.rate("spec_decode_generation_tokens_total"), "sum")
     speedup = _by_model(
         "Speed-up by model",
         "The time that decoding would have taken without speculation over the time it took. Below the line "
-        "at 1 it is slower than without.",
-        Query(fleet_speedup(FLEET, _LONG, ("model_name",)), properties={"unit": style.TIMES}),
+        "at 1 it is slower.",
+        fleet_speedup(FLEET, _LONG, key),
         Look(
             unit="none",
             decimals=2,
             steps=style.PAYS,
-            colour=palette_of_models,
+            colour=models,
             no_value="cost unknown",
             axis=(0.9, None),
         ),
+        {"unit": style.TIMES},
         limit=True,
     )
     acceptance = _by_model(
         "Acceptance by model, short window",
         "Accepted tokens over draft tokens, summed over the model's engines.",
-        Query(accepted),
-        Look(unit="percentunit", least=0, most=1, colour=palette_of_models),
+        accepted,
+        Look(unit="percentunit", least=0, most=1, colour=models),
+        {},
     )
     tokens = _by_model(
         "Tokens generated, by model",
         "Tokens a second over all engines of the model: how much is at stake.",
-        Query(generated, properties={"unit": style.TOKENS_A_SECOND, "decimals": 0}),
-        Look(unit="cps", least=0, colour=palette_of_models),
+        generated,
+        Look(unit="cps", least=0, colour=models),
+        {"unit": style.TOKENS_A_SECOND, "decimals": 0},
     )
     return Band(8, [(8, speedup), (8, acceptance), (8, tokens)])
 
@@ -300,11 +314,15 @@ def overview() -> dashboard.Dashboard:
             variables.instance(),
             variables.model_name(),
             *variables.windows(),
+            variables.compare(),
+            *variables.arms(),
         ],
         marks=[alerts(FLEET)],
         sections=[
-            Section([Band(4, [(4, tile) for tile in (*_wrong(), *_sums())]), Band(10, [(24, _fleet())])]),
+            Section([_tiles(), Band(10, [(24, _fleet())])]),
             Section([Band(8, [(10, _alerts()), (14, _changes())])]),
             Section([Band(7, [(24, _verdicts())]), _over_time()], "Over time"),
+            Section(arms.bands(), "Arms: which is faster?", collapsed=True),
+            Section(exporters.bands(), "Exporters: is the monitoring complete?", collapsed=True),
         ],
     )

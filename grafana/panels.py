@@ -16,14 +16,12 @@ from grafana_foundation_sdk.builders import (
     statetimeline,
     table,
     timeseries,
-    xychart,
 )
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import common as options
 from grafana_foundation_sdk.models import dashboard
 from grafana_foundation_sdk.models import heatmap as heat
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat, QueryEditorMode
-from grafana_foundation_sdk.models.xychart import SeriesMapping
 
 from grafana import style
 from grafana.style import Steps, Words
@@ -303,17 +301,6 @@ def _bar_chart(x: str, *, overlaid: bool = False, legend: bool = False) -> barch
     )
 
 
-def bars_of_queries(title: str, description: str, queries: Sequence[Query], value: str, look: Look) -> Panel:
-    """Return one bar for each query, under its name; ``value`` says what the bars are."""
-    panel = finished(_bar_chart("Field"), title, description, queries, look, instant=True)
-    # Grafana calls the columns of this so: the name of the series, and the last of its values.
-    last = dashboard.DataTransformerConfig(
-        id_val="reduce", options={"mode": "seriesToRows", "reducers": ["lastNotNull"]}
-    )
-    panel.transformations = [last]
-    return named(panel, {"Last *": {"displayName": value}})
-
-
 def _joined(label: str) -> dashboard.DataTransformerConfig:
     return dashboard.DataTransformerConfig(id_val="joinByField", options={"byField": label, "mode": "outer"})
 
@@ -322,30 +309,20 @@ def _sorted(column: str) -> dashboard.DataTransformerConfig:
     return dashboard.DataTransformerConfig(id_val="sortBy", options={"sort": [{"field": column}]})
 
 
-def heat_over_time(
-    title: str, description: str, query: Query, look: Look, *, y_title: str, of_buckets: bool
-) -> Panel:
-    """Return one row of cells for each series, or for each bucket of a histogram, coloured by value."""
+def heat_over_time(title: str, description: str, query: Query, look: Look, *, y_title: str) -> Panel:
+    """Return one row of cells for each bucket of a histogram, coloured by value."""
     colours = heatmap.HeatmapColorOptions().mode(heat.HeatmapColorMode.SCHEME).scheme("Blues").steps(32)
-    if not of_buckets:
-        colours = colours.min(0).max(1)
     builder = (
         heatmap.Panel()
         .calculate(False)
         .color(colours)
         .cell_gap(0)
-        .y_axis(
-            heatmap.YAxisConfig()
-            .axis_label(y_title)
-            .unit("percentunit" if of_buckets else "none")
-            .decimals(0)
-        )
+        .y_axis(heatmap.YAxisConfig().axis_label(y_title).unit("percentunit").decimals(0))
         .cell_values(heatmap.CellValues().unit(look.unit))
         .rows_frame(heatmap.RowsHeatmapOptions().layout(options.HeatmapCellLayout.AUTO))
         .show_legend()
     )
-    form = PromQueryFormat.HEATMAP if of_buckets else PromQueryFormat.TIME_SERIES
-    return finished(builder, title, description, [query], look, form=form)
+    return finished(builder, title, description, [query], look, form=PromQueryFormat.HEATMAP)
 
 
 def timeline(title: str, description: str, queries: Sequence[Query], look: Look) -> Panel:
@@ -361,31 +338,6 @@ def timeline(title: str, description: str, queries: Sequence[Query], look: Look)
         .legend(_legend(shown=False))
     )
     return finished(builder, title, description, queries, look)
-
-
-def scatter(title: str, description: str, x: Query, y: Query, look: Look) -> Panel:
-    """Return one point for each moment: ``y`` against ``x``."""
-    series = (
-        xychart.XYSeriesConfig()
-        .frame(xychart.XychartXYSeriesConfigFrame().matcher(_xy("byIndex", 0)))
-        .x(xychart.XychartXYSeriesConfigX().matcher(_xy("byName", x.legend)))
-        .y(xychart.XychartXYSeriesConfigY().matcher(_xy("byName", y.legend)))
-    )
-    builder = (
-        xychart.Panel()
-        .mapping(SeriesMapping.MANUAL)
-        .series([series])
-        .point_size(xychart.XychartFieldConfigPointSize().fixed(4))
-        .fill_opacity(60)
-        .legend(_legend(shown=False))
-    )
-    panel = finished(builder, title, description, [x, y], look)
-    panel.transformations = [_joined("Time")]
-    return panel
-
-
-def _xy(matcher: str, what: str | int) -> xychart.MatcherConfig:
-    return xychart.MatcherConfig().id(matcher).options(what)
 
 
 @dataclass(frozen=True, slots=True)

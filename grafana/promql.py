@@ -37,9 +37,7 @@ class Scope:
 
 
 EXPORTERS = Scope(("job", "instance"))
-TARGETS = Scope(("job", "instance", "target"))
 FLEET = Scope(("job", "instance", "model_name"))
-EXPERIMENTS = Scope(("job", "instance", "experiment"))
 ENGINE = Scope(("job", "instance", "model_name", "target", "engine"))
 
 PLACE = ("cluster", "namespace")
@@ -97,6 +95,13 @@ def fleet_speedup(scope: Scope, window: str, key: Sequence[str] = ()) -> str:
     seconds = scope("spec_decode_window_decode_seconds", window=window)
     without = by(key, f"{speedup} * {seconds}", "sum")
     return f"{without} / {by(key, f'{seconds} and {speedup}', 'sum')}"
+
+
+def engines_with_known_cost(scope: Scope, window: str) -> tuple[str, str]:
+    """Return the number of engines with an estimated speed-up, and whether it is half of those that draft."""
+    known = f"count({scope('spec_decode_estimated_speedup_ratio', window=window)})"
+    drafting = f"count({scope('spec_decode_window_draft_tokens', window=window)} > 0)"
+    return known, f"(2 * {known} >= {drafting})"
 
 
 _FIRING = ', alertstate="firing"'

@@ -74,7 +74,6 @@ Steps = Sequence[tuple[float | None, Colour]]
 PLAIN: Steps = ((None, Colour.NOW),)
 NEUTRAL: Steps = ((None, Colour.UNKNOWN),)
 NONE_IS_GOOD: Steps = ((None, Colour.GOOD), (1, Colour.HARM))
-ALL_IS_GOOD: Steps = ((None, Colour.HARM), (1, Colour.GOOD))
 SPEEDUP: Steps = (
     (None, Colour.HARM),
     (1.0, Colour.BAD),
@@ -84,15 +83,11 @@ SPEEDUP: Steps = (
 )
 """The verdict's own limits, as they are by default."""
 PAYS: Steps = ((None, Colour.HARM), (1.0, Colour.GOOD))
-SIGMA: Steps = ((None, Colour.GOOD), (3.0, Colour.WATCH), (6.0, Colour.BAD))
-CACHE: Steps = ((None, Colour.NOW), (0.9, Colour.BAD))
 AGAINST_BASELINE: Steps = ((None, Colour.HARM), (0.95, Colour.UNKNOWN), (1.05, Colour.GOOD))
 """The alert about a slower arm has the same limit; the baseline itself is 1."""
 COMPARABLE: Steps = ((None, Colour.BAD), (0.67, Colour.GOOD), (1.5, Colour.BAD))
 """The load up to which the recording rules compare arms, and one over it."""
 AGE_SECONDS: Steps = ((None, Colour.GOOD), (10, Colour.WATCH), (60, Colour.HARM))
-NOT_COUNTED: Steps = ((None, Colour.GOOD), (0.1, Colour.BAD))
-"""The alert about requests that are refused has the same limit."""
 SHARE_OF_SERVER: Steps = ((None, Colour.GOOD), (0.01, Colour.WATCH), (0.05, Colour.HARM))
 
 QUANTILES: Mapping[str, str] = {"0.5": "#8ab8ff", "0.95": "#3274d9", "0.99": "#1250b0"}
@@ -105,15 +100,12 @@ SEVERITIES: Words = (
 )
 YES_NO: Words = (Word("0", "no", Colour.HARM), Word("1", "yes", Colour.GOOD))
 HOLDS: Words = (Word("0", "broken", Colour.HARM), Word("1", "holds", Colour.GOOD))
-ALIKE: Words = (Word("0", "differs", Colour.BAD), Word("1", "alike", Colour.GOOD))
 WINS: Words = (Word("0", "not shown", Colour.UNKNOWN), Word("1", "fastest", Colour.GOOD))
 EFFECTS: Words = (
     Word("unclear", "unclear", Colour.UNKNOWN),
     Word("gains", "gains", Colour.GOOD),
     Word("loses", "loses", Colour.HARM),
 )
-MIXED: Words = (Word("0", "one kind", Colour.GOOD), Word("1", "mixed", Colour.BAD))
-FALLS: Words = (Word("0", "steady", Colour.GOOD), Word("1", "falls", Colour.BAD))
 DROPPED: Words = (Word("0", "steady", Colour.GOOD), Word("1", "dropped", Colour.HARM))
 
 TIMES = "suffix:\u00d7"

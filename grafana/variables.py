@@ -59,11 +59,6 @@ def model_name(exporters: str = _EXPORTERS) -> Variable:
     return _many(_query("model_name", "Model", f"spec_decode_drafts_total{{{exporters}}}", "model_name"))
 
 
-def targets() -> Variable:
-    """Return the choice of targets, those that were never reached included."""
-    return _many(_query("target", "Target", f"spec_decode_exporter_target_up{{{_EXPORTERS}}}", "target"))
-
-
 def one_target() -> Variable:
     """Return the choice of one target."""
     return _query("target", "Target", f"spec_decode_drafts_total{{{_MODELS}}}", "target")
@@ -96,23 +91,11 @@ def request_type() -> Variable:
     return _many(_query("request_type", "Type", selector, "request_type"))
 
 
-def gpu_host() -> Variable:
-    """Return the choice of hosts that dcgm-exporter reports; empty where there is none."""
-    return _many(_query("gpu_host", "GPU host", "DCGM_FI_DEV_FB_USED", "Hostname"))
-
-
 def compare() -> Variable:
     """Return the choice of the label whose values are the arms of an experiment."""
     names = ("arm", "variant", "model_name", "target", "engine", "instance", "pod")
     chosen = dashboard.VariableOption(text=names[0], value=names[0], selected=True)
     return CustomVariable("compare").label("Compare by label").values(",".join(names)).current(chosen)
-
-
-def experiment() -> Variable:
-    """Return the choice of the experiments that the exporter itself compares."""
-    return _many(
-        _query("experiment", "Experiment", f"spec_decode_experiment_engines{{{_EXPORTERS}}}", "experiment")
-    )
 
 
 def arms() -> list[Variable]:

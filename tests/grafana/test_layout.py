@@ -27,13 +27,11 @@ def groups(board):
     yield from (row["panels"] for row in board["panels"] if row.get("panels"))
 
 
-def test_the_five_dashboards_are_there():
-    expected = {
-        f"spec-decode-{name}" for name in ("overview", "engine", "experiments", "requests", "exporter")
-    }
+def test_the_three_dashboards_are_there():
+    expected = {f"spec-decode-{name}" for name in ("overview", "engine", "requests")}
     assert set(BOARDS) == set(GENERATED) == expected
     assert {board["uid"] for board in BOARDS.values()} == expected
-    assert len({board["title"] for board in BOARDS.values()}) == 5
+    assert len({board["title"] for board in BOARDS.values()}) == 3
 
 
 @each_board

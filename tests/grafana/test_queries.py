@@ -24,17 +24,13 @@ ARM = {"arm"}
 
 OTHERS = {
     "up": set(),
-    "scrape_duration_seconds": set(),
     "scrape_samples_scraped": set(),
     "process_cpu_seconds_total": set(),
     "process_resident_memory_bytes": set(),
-    "process_open_fds": set(),
     "ALERTS": {"alertname", "alertstate", "severity", "target", "model_name", "engine"},
     "ALERTS_FOR_STATE": {"alertname", "severity", "target", "model_name", "engine"},
-    "DCGM_FI_DEV_FB_USED": {"Hostname", "gpu"},
-    "DCGM_FI_DEV_FB_FREE": {"Hostname", "gpu"},
 }
-"""Series of Prometheus, of the client library, and of NVIDIA's dcgm-exporter, with the labels that we use of them."""
+"""Series of Prometheus and of the client library, with the labels that we use of them."""
 
 
 def _known():
@@ -89,6 +85,8 @@ def labels_of(node):
 
 def _aggregated(node):
     inner = labels_of(node.expr)
+    if str(node.op) == "count_values":
+        return {node.param.val}
     if node.modifier is None:
         return set()
     named = set(node.modifier.labels)

@@ -1,4 +1,4 @@
-"""Names and windows that the shipped rules, alerts and dashboards read."""
+"""Names and windows that shipped files read: rules, alerts, dashboards, integrations, answers to questions."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 from spec_decode_exporter.metrics.catalogue import CATALOGUE, NAMES
 from tests.grafana import shipped as boards
 from tests.rules import shipped as rules
 
+QUESTIONS = Path(__file__).parents[2] / "docs/guide/questions.md"
 SHORT, LONG = "30s", "5m"
 """The default windows, which rules name and the variables of dashboards stand for."""
 WINDOWED = {metric.name for metric in CATALOGUE if "window" in metric.labels}
@@ -39,6 +41,9 @@ def _used() -> Iterator[tuple[str, set[str]]]:
             query = str(variable.get("query", ""))
             windows = {SHORT, LONG} if ", window)" in query else set()
             yield from ((name, found | windows) for name, found in _written(query))
+    yield from _written(QUESTIONS.read_text(encoding="utf-8"))
+    for query in INTEGRATIONS:
+        yield from _selected(rules.selectors(query))
 
 
 def _written(text) -> Iterator[tuple[str, set[str]]]:

@@ -1,6 +1,7 @@
 """Metrics of each profile, and the windows that the two smaller profiles export of them.
 
-``standard`` has what the shipped rules, alerts and dashboards read, and nothing else: a test compares both.
+``standard`` has what ``ESSENTIAL`` lists and what a shipped file reads: alerts, rules, dashboards, integrations
+and docs/guide/questions.md. It has nothing else: a test compares both.
 ``minimal`` has the verdict, the advice, drops, what the page shows first, and the exporter's own metrics.
 """
 
@@ -10,6 +11,30 @@ from collections.abc import Mapping
 from typing import Final
 
 from spec_decode_exporter.config.schema import Profile
+
+ESSENTIAL: Final = frozenset(
+    {
+        # throughput
+        "spec_decode_drafts_per_second",
+        "spec_decode_draft_tokens_per_second",
+        "spec_decode_accepted_tokens_per_second",
+        # acceptance with its bounds, over polls and over users
+        "spec_decode_acceptance_length_tokens_lower",
+        "spec_decode_acceptance_length_tokens_upper",
+        "spec_decode_poll_acceptance_ratio",
+        "spec_decode_interval_acceptance_ratio_min",
+        "spec_decode_interval_acceptance_ratio_max",
+        "spec_decode_interval_acceptance_quantile_ratio",
+        "spec_decode_user_requests",
+        "spec_decode_user_acceptance_ratio",
+        # requests
+        "spec_decode_request_saved_tokens_total",
+        # engines without usable counters
+        "spec_decode_engine_reported_acceptance_ratio",
+        "spec_decode_engine_reported_acceptance_length_tokens",
+    }
+)
+"""What the exporter is for: part of ``standard``, whether a shipped file reads it or not."""
 
 _MINIMAL: Final = frozenset(
     {
@@ -85,14 +110,13 @@ _MINIMAL: Final = frozenset(
     }
 )
 
-_STANDARD: Final = _MINIMAL | frozenset(
+_STANDARD: Final = _MINIMAL | ESSENTIAL | frozenset(
     {
         # counters
         "spec_decode_first_tokens_total",
         "spec_decode_decode_steps_total",
         "spec_decode_decode_seconds_total",
         "spec_decode_position_accepted_tokens_total",
-        "spec_decode_poll_acceptance_ratio",
         # acceptance
         "spec_decode_position_acceptance_ratio",
         "spec_decode_position_conditional_acceptance_ratio",
@@ -109,6 +133,8 @@ _STANDARD: Final = _MINIMAL | frozenset(
         "spec_decode_window_accepted_tokens",
         "spec_decode_window_decode_seconds",
         # latency
+        "spec_decode_step_seconds",
+        "spec_decode_first_token_time_ratio",
         "spec_decode_time_per_output_token_seconds",
         "spec_decode_time_to_first_token_seconds",
         "spec_decode_time_to_first_token_quantile_seconds",
@@ -119,6 +145,8 @@ _STANDARD: Final = _MINIMAL | frozenset(
         "spec_decode_prefix_cache_hit_ratio",
         "spec_decode_preemptions_per_second",
         # pay
+        "spec_decode_end_to_end_speedup_ratio_lower",
+        "spec_decode_end_to_end_speedup_ratio_upper",
         "spec_decode_draft_cost_ratio_lower",
         "spec_decode_draft_cost_ratio_upper",
         "spec_decode_crossover_running_requests",
@@ -131,14 +159,15 @@ _STANDARD: Final = _MINIMAL | frozenset(
         # drops
         "spec_decode_baseline_acceptance_length_tokens_stddev",
         "spec_decode_reference_acceptance_ratio",
+        # exporter
+        "spec_decode_exporter_engines_not_monitored",
+        "spec_decode_exporter_targets_not_monitored",
         # experiments
         "spec_decode_experiment_acceptance_length_tokens",
         "spec_decode_experiment_requests",
         "spec_decode_experiment_engines",
         # requests
-        "spec_decode_request_saved_tokens_total",
         "spec_decode_request_acceptance_ratio",
-        "spec_decode_request_window_seconds",
         "spec_decode_request_acceptance_quantile_ratio",
         "spec_decode_request_acceptance_length_quantile_tokens",
         "spec_decode_request_time_per_output_token_quantile_seconds",
@@ -148,10 +177,6 @@ _STANDARD: Final = _MINIMAL | frozenset(
         "spec_decode_model_request_mean_acceptance_ratio",
         "spec_decode_prompt_requests",
         "spec_decode_prompt_acceptance_length_tokens",
-        "spec_decode_prompt_speedup_ratio",
-        "spec_decode_prompt_speedup_ratio_upper",
-        "spec_decode_prompt_time_to_first_token_quantile_seconds",
-        "spec_decode_prompt_cached_ratio",
     }
 )
 
@@ -160,7 +185,17 @@ PROFILES: Final[Mapping[Profile, frozenset[str]]] = {Profile.MINIMAL: _MINIMAL, 
 
 LONGEST_WINDOW: Final = frozenset(
     {
+        # rates
+        "spec_decode_drafts_per_second",
+        "spec_decode_draft_tokens_per_second",
+        "spec_decode_accepted_tokens_per_second",
+        # distribution
+        "spec_decode_interval_acceptance_ratio_min",
+        "spec_decode_interval_acceptance_ratio_max",
+        "spec_decode_interval_acceptance_quantile_ratio",
         # acceptance
+        "spec_decode_acceptance_length_tokens_lower",
+        "spec_decode_acceptance_length_tokens_upper",
         "spec_decode_position_conditional_acceptance_ratio",
         "spec_decode_acceptance_decay_ratio",
         "spec_decode_draft_length_tokens",
@@ -169,6 +204,8 @@ LONGEST_WINDOW: Final = frozenset(
         # sums
         "spec_decode_window_decode_seconds",
         # latency
+        "spec_decode_step_seconds",
+        "spec_decode_first_token_time_ratio",
         "spec_decode_time_per_output_token_seconds",
         "spec_decode_time_to_first_token_seconds",
         # load
@@ -179,6 +216,8 @@ LONGEST_WINDOW: Final = frozenset(
         "spec_decode_speedup_ceiling_ratio",
         "spec_decode_estimated_speedup_ratio_lower",
         "spec_decode_end_to_end_speedup_ratio",
+        "spec_decode_end_to_end_speedup_ratio_lower",
+        "spec_decode_end_to_end_speedup_ratio_upper",
         "spec_decode_schedule_change_ratio",
         # experiments
         "spec_decode_experiment_speedup_ratio",
@@ -190,7 +229,6 @@ LONGEST_WINDOW: Final = frozenset(
         "spec_decode_experiment_engines",
         # requests
         "spec_decode_window_requests",
-        "spec_decode_request_window_seconds",
         "spec_decode_request_acceptance_quantile_ratio",
         "spec_decode_request_acceptance_length_quantile_tokens",
         "spec_decode_request_time_per_output_token_quantile_seconds",

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import astuple
 from functools import partial
 from itertools import accumulate
 from typing import Final
 
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.figures.quantiles import QUANTILE_LABEL
+from spec_decode_exporter.figures.quantiles import QUANTILE_LABEL, SPREAD_QUANTILES
 from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.metrics.metric import Metric, MetricKind, Numbers, Read
-from spec_decode_exporter.metrics.prompt_metrics import PROMPT_METRICS, quantiles
 from spec_decode_exporter.requests.request_findings import (
     Effect,
     GroupKey,
     GroupTotals,
     ModelFindings,
     Percentiles,
+    PromptBucket,
     RequestFindings,
     RequestHistogram,
     Summary,
@@ -34,9 +35,11 @@ _gauge = partial(_row, kind=MetricKind.GAUGE, labels=(*_GROUP, "window"))
 _quantiles = partial(_row, kind=MetricKind.QUANTILES, labels=(*_GROUP, "window", QUANTILE_LABEL))
 _model = partial(_row, kind=MetricKind.GAUGE, labels=("model_name", "window"))
 _user = partial(_row, kind=MetricKind.GAUGE, labels=("user", "model_name"))
+_prompt = partial(_row, kind=MetricKind.GAUGE, labels=("model_name", "prompt_tokens"))
 _own = partial(_row, kind=MetricKind.COUNTER, group=Group.EXPORTER)
 
 _SPECULATION: Final = ("response: metrics.speculative_decoding",)
+_PROMPTS: Final = ("response: usage.prompt_tokens", *_SPECULATION)
 _TIMES: Final = ("response: metrics.generation_time_ms", "response: usage.completion_tokens")
 
 
@@ -79,12 +82,19 @@ def _each(value: Callable[[Summary], float | None]) -> Read[RequestFindings]:
     return lambda findings: [(labels, value(summary)) for labels, summary in _summaries(findings)]
 
 
+def _quantile_values(labels: tuple[str, ...], percentiles: Percentiles | None) -> Numbers:
+    """Yield the percentiles over some requests, with the label ``quantile`` after ``labels``."""
+    if percentiles is not None:
+        for quantile, value in zip(SPREAD_QUANTILES, astuple(percentiles), strict=True):
+            yield (*labels, quantile.label), value
+
+
 def _each_quantile(which: Callable[[Summary], Percentiles | None]) -> Read[RequestFindings]:
     """Read the quantiles of every group in every window."""
 
     def read(findings: RequestFindings) -> Numbers:
         for labels, summary in _summaries(findings):
-            yield from quantiles(labels, which(summary))
+            yield from _quantile_values(labels, which(summary))
 
     return read
 
@@ -123,11 +133,24 @@ def _each_model(value: Callable[[ModelFindings], float | None]) -> Read[RequestF
 
 def _model_quantiles(findings: RequestFindings) -> Numbers:
     for labels, model in _models(findings):
-        yield from quantiles(labels, model.summary.acceptance_ratio)
+        yield from _quantile_values(labels, model.summary.acceptance_ratio)
 
 
 def _each_user(value: Callable[[Summary], float | None]) -> Read[RequestFindings]:
     return lambda findings: [((user.user, user.model_name), value(user.summary)) for user in findings.users]
+
+
+def _each_bucket(value: Callable[[PromptBucket], float | None]) -> Read[RequestFindings]:
+    """Read a number of every bucket of prompt lengths, over the longest window."""
+    return lambda findings: [
+        ((model.model_name, bucket.prompt_tokens), value(bucket))
+        for model in findings.prompts
+        for bucket in model.buckets
+    ]
+
+
+def _acceptance_length(bucket: PromptBucket) -> float | None:
+    return None if bucket.acceptance_length is None else bucket.acceptance_length.value
 
 
 def _acceptance_ratio(summary: Summary) -> float | None:
@@ -165,15 +188,6 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
         help="Requests that reported their own speculation and ended in the window.",
         source=_SPECULATION,
         read=_each(lambda summary: summary.totals.requests),
-    ),
-    _row(
-        "spec_decode_request_window_seconds",
-        kind=MetricKind.GAUGE,
-        labels=("window",),
-        help="Seconds that the window covers; less than its length after a start, or beyond requests.keep.",
-        read=lambda findings: [
-            ((label,), window.covered_seconds) for label, window in findings.windows.items()
-        ],
     ),
     _quantiles(
         "spec_decode_request_acceptance_quantile_ratio",
@@ -271,7 +285,28 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
         source=_SPECULATION,
         read=_each_user(_acceptance_ratio),
     ),
-    *PROMPT_METRICS,
+    _prompt(
+        "spec_decode_prompt_requests",
+        help="Requests of the longest window with prompts of this length.",
+        source=_PROMPTS[:1],
+        read=_each_bucket(lambda bucket: bucket.summary.totals.requests),
+    ),
+    _prompt(
+        "spec_decode_prompt_acceptance_length_tokens",
+        help="Acceptance length of the requests with prompts of this length, bonus token included.",
+        source=_PROMPTS,
+        read=_each_bucket(_acceptance_length),
+    ),
+    _row(
+        "spec_decode_acceptance_falls_with_prompt",
+        kind=MetricKind.GAUGE,
+        labels=("model_name",),
+        help="State of the model's requests: 1 if long prompts have a significantly lower acceptance length.",
+        source=_PROMPTS,
+        read=lambda findings: [
+            ((model.model_name,), float(model.fall is not None)) for model in findings.prompts
+        ],
+    ),
     _own(
         "spec_decode_exporter_requests_taken_total",
         help="Received and counted requests; absent if the exporter receives none.",

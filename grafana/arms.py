@@ -1,0 +1,142 @@
+"""Arms side by side, told apart by any label, and the experiments of an exporter's configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from grafana import style
+from grafana.board import Band
+from grafana.panels import Column, Look, Panel, Query, cell, lines, rows
+from grafana.promql import EXPORTERS, FLEET, by, narrowed
+
+_TIMES: dict[str, Any] = {"unit": style.TIMES, "decimals": 2}
+_MISSING = "No series has this label. Choose another one under “Compare by label”."
+
+
+def _arms(expression: str, how: str = "sum", also: str = "") -> str:
+    """Aggregate by the values of the chosen label, whatever it is called."""
+    return f'{how} by (arm{also}) (label_replace({expression}, "arm", "$1", "$compare", "(.+)"))'
+
+
+def _of_arms(metric: str, **matchers: str) -> str:
+    return narrowed(FLEET(metric, **matchers), '$compare=~"$arm"')
+
+
+def _of_baseline(metric: str, **matchers: str) -> str:
+    return narrowed(FLEET(metric, **matchers), '$compare="$baseline"')
+
+
+def _rate(selector: str) -> str:
+    return f"rate({selector}[$__rate_interval])"
+
+
+def _increase(name: str) -> str:
+    return _arms(_rate(_of_arms(f"spec_decode_{name}_total")))
+
+
+def _after_first(selected: Callable[[str], str]) -> str:
+    """Return the tokens a second after the first of each request, engine by engine."""
+    generated, first = (selected(f"spec_decode_{which}_tokens_total") for which in ("generation", "first"))
+    return f"{_rate(generated)} - {_rate(first)}"
+
+
+_SECONDS = "spec_decode_decode_seconds_total"
+_PER_TOKEN = _arms(
+    f"sum by ($compare) ({_rate(_of_arms(_SECONDS))}) / (sum by ($compare) ({_after_first(_of_arms)}) > 0)",
+    "max",
+)
+_PER_TOKEN_OF_BASELINE = f"sum({_rate(_of_baseline(_SECONDS))}) / sum({_after_first(_of_baseline)})"
+_SPEEDUP = f"{_PER_TOKEN_OF_BASELINE} / on () group_right () {_PER_TOKEN}"
+_PER_STEP = f"({_arms(_after_first(_of_arms))} > 0) / ({_increase('decode_steps')} > 0)"
+_ACCEPTED = f"{_increase('accepted_tokens')} / ({_increase('draft_tokens')} > 0)"
+_RUNNING = _arms(_of_arms("spec_decode_running_requests", window="$short"), "avg")
+_BASELINE_RUNNING = _of_baseline("spec_decode_running_requests", window="$short")
+_LOAD = f"({_RUNNING}) / on () group_left () (avg({_BASELINE_RUNNING}))"
+
+
+def _graphs() -> Band:
+    by_arm = style.by_name()
+    faster = lines(
+        "Speed-up against $baseline",
+        "Time per output token of the baseline over that of the arm: measured, not estimated, but only as "
+        "good as the loads are alike.",
+        [Query(_SPEEDUP, "{{arm}}", _TIMES)],
+        Look(unit="none", decimals=2, steps=style.PAYS, colour=by_arm, no_value=_MISSING),
+        limit=True,
+    )
+    load = lines(
+        "Load against $baseline",
+        "Running requests of an engine of the arm over those of an engine of the baseline. Arms do the same "
+        "work up to one and a half times the load.",
+        [Query(_LOAD, "{{arm}}", _TIMES)],
+        Look(unit="none", decimals=2, least=0, colour=by_arm, no_value=_MISSING),
+    )
+    return Band(8, [(12, faster), (12, load)])
+
+
+def _table() -> Panel:
+    engines = _arms(_of_arms("spec_decode_window_seconds", window="$short"), "count")
+    return rows(
+        "Arms side by side",
+        "One row for each value of the chosen label, summed over its engines: ratios are ratios of sums. "
+        "Speed-up and load are against the baseline, running requests are the mean of an engine.",
+        {"arm": "Arm"},
+        [
+            Column("Speed-up", _SPEEDUP, cell(style.AGAINST_BASELINE, **_TIMES)),
+            Column("Time per token", _PER_TOKEN, {"unit": "s", "decimals": 1}),
+            Column("Tokens per step", _PER_STEP, {"decimals": 2}),
+            Column("Accepted", _ACCEPTED, {"unit": "percentunit", "decimals": 1}),
+            Column("Load", _LOAD, cell(style.COMPARABLE, filled=False, **_TIMES)),
+            Column("Running", _RUNNING, {"decimals": 1}),
+            Column("Engines", engines, {"decimals": 0}),
+            Column("Method", _arms(_of_arms("spec_decode_engine_info"), "count", ", method"), label="method"),
+        ],
+        looks={},
+        order=("Speed-up", "Arm", "Method"),
+        worst="Speed-up",
+        no_value=_MISSING,
+    )
+
+
+_KEY = ("instance", "experiment", "arm")
+"""What tells one arm of the exporter's own experiments from another."""
+
+
+def _own(metric: str, how: str = "max", **matchers: str) -> str:
+    """Return what the exporter says of its experiments' arms, over the long window."""
+    return by(_KEY, EXPORTERS(f"spec_decode_experiment_{metric}", window="$long", **matchers), how)
+
+
+def _own_table() -> Panel:
+    basis = "time_per_output_token"
+    winner = by(_KEY, EXPORTERS("spec_decode_experiment_winner", basis=basis))
+    return rows(
+        "Experiments that the exporter compares",
+        "One row for each arm of an experiment in an exporter's configuration, over the long window. The "
+        "speed-up is by the time per output token, with its 95 % bounds; empty if arm and baseline do not "
+        "do the same work.",
+        {"instance": "Exporter", "experiment": "Experiment", "arm": "Arm"},
+        [
+            Column("Speed-up", _own("speedup_ratio", basis=basis), cell(style.AGAINST_BASELINE, **_TIMES)),
+            Column("At least", _own("speedup_ratio_lower", basis=basis), _TIMES),
+            Column("At most", _own("speedup_ratio_upper", basis=basis), _TIMES),
+            Column("Fastest", winner, cell(words=style.WINS)),
+            Column("End to end", _own("speedup_ratio", basis="end_to_end"), _TIMES),
+            Column("Throughput", _own("speedup_ratio", basis="throughput_per_request"), _TIMES),
+            Column("Comparable", _own("comparable", "min"), cell(words=style.YES_NO)),
+            Column("Length", _own("acceptance_length_tokens"), {"decimals": 2}),
+            Column("Requests", _own("requests"), {"decimals": 0}),
+            Column("Engines", _own("engines"), {"decimals": 0}),
+        ],
+        looks={},
+        order=("Experiment", "Arm", "Speed-up"),
+        last="Exporter",
+        worst="Speed-up",
+        no_value="No exporter compares arms: see `experiments` in its configuration.",
+    )
+
+
+def bands() -> list[Band]:
+    """Return the panels about arms."""
+    return [_graphs(), Band(7, [(24, _table())]), Band(7, [(24, _own_table())])]

@@ -1,1 +1,0 @@
-"""The dashboard of one engine: a module for each question of its rows."""
