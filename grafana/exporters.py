@@ -60,6 +60,7 @@ def _exporters() -> Panel:
     cpu = of_exporters(EXPORTERS.rate("process_cpu_seconds_total"))
     memory = of_exporters(EXPORTERS("process_resident_memory_bytes"))
     samples = of_exporters(EXPORTERS("scrape_samples_scraped"))
+    lost = EXPORTERS.increase("spec_decode_exporter_log_lines_dropped_total")
     read = f"1000 * {_own('config_last_reload_success_timestamp_seconds')}"
     return rows(
         "Exporters",
@@ -77,6 +78,7 @@ def _exporters() -> Panel:
             Column("Hash", by(_EXPORTER, _own("config_hash")), wide(160, unit="none", decimals=0)),
             Column("Targets", by(_EXPORTER, _own("targets"), "sum"), {"decimals": 0}),
             Column("Left out", by(_EXPORTER, _own("targets_not_monitored")), {"decimals": 0}),
+            Column("Log lines lost", by(_EXPORTER, lost), {"decimals": 0}),
             Column("CPU", by(_EXPORTER, cpu), {"unit": "percentunit", "decimals": 1}),
             Column("Memory", by(_EXPORTER, memory), {"unit": "bytes", "decimals": 0}),
             Column("Series", by(_EXPORTER, samples), {"decimals": 0}),

@@ -98,8 +98,9 @@ def _speedup() -> Panel:
     grey = {"color": style.fixed(style.Colour.UNKNOWN), "unit": style.TIMES}
     return stat_tile(
         "Speed-up of the fleet",
-        "Time that decoding would have taken without speculation over the time it took, over the long window, on "
-        "the engines with a known draft cost. Grey if these are fewer than half of those that draft.",
+        "Time that decoding would have taken without speculation over the time it took, over the long "
+        "window, on the engines with a known draft cost. Grey if these are fewer than half of those that "
+        "draft.",
         [
             Query(f"{value} and on () {half}", legend, {"unit": style.TIMES}),
             Query(f"{value} unless on () {half}", legend, grey),

@@ -177,7 +177,6 @@ def test_figures_of_requests_without_drafts_are_absent():
     assert said == {
         "spec_decode_window_requests",
         "spec_decode_window_evaluated_requests",
-        "spec_decode_request_window_seconds",
         "spec_decode_request_effect",
         "spec_decode_pathological_requests",
     }
@@ -186,7 +185,6 @@ def test_figures_of_requests_without_drafts_are_absent():
 @pytest.mark.parametrize(
     ("name", "labels", "value"),
     [
-        ("spec_decode_request_window_seconds", ("30s",), 20.5),
         ("spec_decode_window_evaluated_requests", ("llama", "chat", "0.3-0.7", "30s"), 40),
         ("spec_decode_requests_below_break_even_ratio", ("llama", "chat", "0.3-0.7", "30s"), 3 / 40),
         ("spec_decode_request_speedup_ratio_lower", ("llama", "chat", "0.3-0.7", "30s"), 1.4),
@@ -236,31 +234,31 @@ class TestNumberOfSeries:
                 board.take(replace(request, completion_tokens=90, **times, **prompt), 0.0)
         return board
 
-    async def test_the_defaults_allow_7079_at_most_and_882_of_users(self, board):
-        """Two windows. Every group has all its 74, every model its 10, and 41 by the length of the prompt."""
+    async def test_the_defaults_allow_6447_at_most_and_882_of_users(self, board):
+        """Two windows. Every group has all its 74, every model its 10, and 11 by the length of the prompt."""
         cost = Cost(0.1, 0.1, CostSource.CONFIGURED, None)
         findings = await board.findings((30.0, 300.0), 1.0, lambda *_: cost)
         groups, models = len(findings.since_start), len(findings.windows["5m"].models)
         assert (groups, models) == (60 + 21, 20 + 1)
         samples = [sample for family in families(findings) for sample in family.samples]
         of_users = [sample for sample in samples if "user" in sample.labels]
-        assert len(samples) - len(of_users) <= 81 * 74 + 21 * (10 + 5 * 8 + 1) + 2 + 12 == 7079
+        assert len(samples) - len(of_users) <= 81 * 74 + 21 * (10 + 5 * 2 + 1) + 12 == 6447
         of_prompts = [sample for sample in samples if "prompt_tokens" in sample.labels]
         assert len({sample.labels["prompt_tokens"] for sample in of_prompts}) == 5
         assert len(of_users) <= 2 * 21 * 21 == 882
 
-    def test_a_bucket_of_prompts_is_8_and_their_finding_1(self):
+    def test_a_bucket_of_prompts_is_2_and_their_finding_1(self):
         bucket = found(windows={}, since_start={}, users=(), refused={}, folded={}, prompts=())
         others = sum(len(family.samples) for family in families(bucket))
         one = replace(PROMPTS, buckets=PROMPTS.buckets[:1])
         samples = sum(len(family.samples) for family in families(replace(bucket, prompts=[one])))
-        assert samples == others + 8 + 1
+        assert samples == others + 2 + 1
 
     @pytest.mark.parametrize(
-        ("profile", "group", "one_model", "of_windows"),
-        [(Profile.STANDARD, 37, 5, 1), (Profile.FULL, 74, 10, 2)],
+        ("profile", "group", "one_model"),
+        [(Profile.STANDARD, 37, 5), (Profile.FULL, 74, 10)],
     )
-    def test_a_group_and_a_model_are_as_many_as_stated(self, profile, group, one_model, of_windows):
+    def test_a_group_and_a_model_are_as_many_as_stated(self, profile, group, one_model):
         """Limits of the defaults: a change of the table must consider decision 10."""
         selection = selected_metrics(Metrics(profile=profile), (30.0, 300.0))
         windows = {
@@ -272,5 +270,5 @@ class TestNumberOfSeries:
             windows=windows, since_start={CHAT: since}, users=(), prompts=(), folded=dict.fromkeys("abcd", 0)
         )
         found_families = families_of(Snapshot(requests=findings), selection)
-        expected = group + one_model + of_windows + 13
+        expected = group + one_model + 13
         assert sum(len(family.samples) for family in found_families) == expected

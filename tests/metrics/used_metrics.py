@@ -10,6 +10,7 @@ from pathlib import Path
 
 from spec_decode_exporter.metrics.catalogue import CATALOGUE, NAMES
 from tests.grafana import shipped as boards
+from tests.integrations.shipped import keda_queries
 from tests.rules import shipped as rules
 
 QUESTIONS = Path(__file__).parents[2] / "docs/guide/questions.md"
@@ -42,7 +43,7 @@ def _used() -> Iterator[tuple[str, set[str]]]:
             windows = {SHORT, LONG} if ", window)" in query else set()
             yield from ((name, found | windows) for name, found in _written(query))
     yield from _written(QUESTIONS.read_text(encoding="utf-8"))
-    for query in INTEGRATIONS:
+    for query in keda_queries().values():
         yield from _selected(rules.selectors(query))
 
 

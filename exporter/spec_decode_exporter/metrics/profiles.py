@@ -1,7 +1,7 @@
 """Metrics of each profile, and the windows that the two smaller profiles export of them.
 
-``standard`` has what ``ESSENTIAL`` lists and what a shipped file reads: alerts, rules, dashboards, integrations
-and docs/guide/questions.md. It has nothing else: a test compares both.
+``standard`` has what ``ESSENTIAL`` lists and what a shipped file reads: alerts, rules, dashboards,
+docs/guide/integrations.md and questions.md. It has nothing else: a test compares both.
 ``minimal`` has the verdict, the advice, drops, what the page shows first, and the exporter's own metrics.
 """
 
@@ -110,74 +110,79 @@ _MINIMAL: Final = frozenset(
     }
 )
 
-_STANDARD: Final = _MINIMAL | ESSENTIAL | frozenset(
-    {
-        # counters
-        "spec_decode_first_tokens_total",
-        "spec_decode_decode_steps_total",
-        "spec_decode_decode_seconds_total",
-        "spec_decode_position_accepted_tokens_total",
-        # acceptance
-        "spec_decode_position_acceptance_ratio",
-        "spec_decode_position_conditional_acceptance_ratio",
-        "spec_decode_acceptance_decay_ratio",
-        "spec_decode_draft_length_tokens",
-        "spec_decode_coverage_ratio",
-        "spec_decode_effective_tokens_per_step",
-        "spec_decode_draft_acceptance_ratio_lower",
-        "spec_decode_draft_acceptance_ratio_upper",
-        # rates
-        "spec_decode_generation_tokens_per_second",
-        # sums
-        "spec_decode_window_draft_tokens",
-        "spec_decode_window_accepted_tokens",
-        "spec_decode_window_decode_seconds",
-        # latency
-        "spec_decode_step_seconds",
-        "spec_decode_first_token_time_ratio",
-        "spec_decode_time_per_output_token_seconds",
-        "spec_decode_time_to_first_token_seconds",
-        "spec_decode_time_to_first_token_quantile_seconds",
-        "spec_decode_time_per_output_token_quantile_seconds",
-        # load
-        "spec_decode_waiting_requests",
-        "spec_decode_kv_cache_usage_ratio",
-        "spec_decode_prefix_cache_hit_ratio",
-        "spec_decode_preemptions_per_second",
-        # pay
-        "spec_decode_end_to_end_speedup_ratio_lower",
-        "spec_decode_end_to_end_speedup_ratio_upper",
-        "spec_decode_draft_cost_ratio_lower",
-        "spec_decode_draft_cost_ratio_upper",
-        "spec_decode_crossover_running_requests",
-        "spec_decode_speedup_ceiling_ratio",
-        "spec_decode_break_even_cost_ratio",
-        "spec_decode_break_even_cost_ratio_lower",
-        "spec_decode_break_even_cost_ratio_upper",
-        "spec_decode_depth_speedup_ratio",
-        "spec_decode_schedule_change_ratio",
-        # drops
-        "spec_decode_baseline_acceptance_length_tokens_stddev",
-        "spec_decode_reference_acceptance_ratio",
-        # exporter
-        "spec_decode_exporter_engines_not_monitored",
-        "spec_decode_exporter_targets_not_monitored",
-        # experiments
-        "spec_decode_experiment_acceptance_length_tokens",
-        "spec_decode_experiment_requests",
-        "spec_decode_experiment_engines",
-        # requests
-        "spec_decode_request_acceptance_ratio",
-        "spec_decode_request_acceptance_quantile_ratio",
-        "spec_decode_request_acceptance_length_quantile_tokens",
-        "spec_decode_request_time_per_output_token_quantile_seconds",
-        "spec_decode_window_evaluated_requests",
-        "spec_decode_pathological_requests",
-        "spec_decode_model_request_acceptance_quantile_ratio",
-        "spec_decode_model_request_mean_acceptance_ratio",
-        "spec_decode_prompt_requests",
-        "spec_decode_prompt_acceptance_length_tokens",
-    }
+_STANDARD: Final = (
+    _MINIMAL
+    | ESSENTIAL
+    | frozenset(
+        {
+            # counters
+            "spec_decode_first_tokens_total",
+            "spec_decode_decode_steps_total",
+            "spec_decode_decode_seconds_total",
+            "spec_decode_position_accepted_tokens_total",
+            # acceptance
+            "spec_decode_position_acceptance_ratio",
+            "spec_decode_position_conditional_acceptance_ratio",
+            "spec_decode_acceptance_decay_ratio",
+            "spec_decode_draft_length_tokens",
+            "spec_decode_coverage_ratio",
+            "spec_decode_effective_tokens_per_step",
+            "spec_decode_draft_acceptance_ratio_lower",
+            "spec_decode_draft_acceptance_ratio_upper",
+            # rates
+            "spec_decode_generation_tokens_per_second",
+            # sums
+            "spec_decode_window_draft_tokens",
+            "spec_decode_window_accepted_tokens",
+            "spec_decode_window_decode_seconds",
+            # latency
+            "spec_decode_step_seconds",
+            "spec_decode_first_token_time_ratio",
+            "spec_decode_time_per_output_token_seconds",
+            "spec_decode_time_to_first_token_seconds",
+            "spec_decode_time_to_first_token_quantile_seconds",
+            "spec_decode_time_per_output_token_quantile_seconds",
+            # load
+            "spec_decode_waiting_requests",
+            "spec_decode_kv_cache_usage_ratio",
+            "spec_decode_prefix_cache_hit_ratio",
+            "spec_decode_preemptions_per_second",
+            # pay
+            "spec_decode_end_to_end_speedup_ratio_lower",
+            "spec_decode_end_to_end_speedup_ratio_upper",
+            "spec_decode_draft_cost_ratio_lower",
+            "spec_decode_draft_cost_ratio_upper",
+            "spec_decode_crossover_running_requests",
+            "spec_decode_speedup_ceiling_ratio",
+            "spec_decode_break_even_cost_ratio",
+            "spec_decode_break_even_cost_ratio_lower",
+            "spec_decode_break_even_cost_ratio_upper",
+            "spec_decode_depth_speedup_ratio",
+            "spec_decode_schedule_change_ratio",
+            # drops
+            "spec_decode_baseline_acceptance_length_tokens_stddev",
+            "spec_decode_reference_acceptance_ratio",
+            # exporter
+            "spec_decode_exporter_engines_not_monitored",
+            "spec_decode_exporter_targets_not_monitored",
+        "spec_decode_exporter_log_lines_dropped_total",
+            # experiments
+            "spec_decode_experiment_acceptance_length_tokens",
+            "spec_decode_experiment_requests",
+            "spec_decode_experiment_engines",
+            # requests
+            "spec_decode_request_acceptance_ratio",
+            "spec_decode_request_acceptance_quantile_ratio",
+            "spec_decode_request_acceptance_length_quantile_tokens",
+            "spec_decode_request_time_per_output_token_quantile_seconds",
+            "spec_decode_window_evaluated_requests",
+            "spec_decode_pathological_requests",
+            "spec_decode_model_request_acceptance_quantile_ratio",
+            "spec_decode_model_request_mean_acceptance_ratio",
+            "spec_decode_prompt_requests",
+            "spec_decode_prompt_acceptance_length_tokens",
+        }
+    )
 )
 
 PROFILES: Final[Mapping[Profile, frozenset[str]]] = {Profile.MINIMAL: _MINIMAL, Profile.STANDARD: _STANDARD}
