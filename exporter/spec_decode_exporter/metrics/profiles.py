@@ -165,7 +165,7 @@ _STANDARD: Final = (
             # exporter
             "spec_decode_exporter_engines_not_monitored",
             "spec_decode_exporter_targets_not_monitored",
-        "spec_decode_exporter_log_lines_dropped_total",
+            "spec_decode_exporter_log_lines_dropped_total",
             # experiments
             "spec_decode_experiment_acceptance_length_tokens",
             "spec_decode_experiment_requests",
