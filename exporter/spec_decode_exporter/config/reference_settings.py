@@ -30,8 +30,7 @@ class ReferenceSettings(Section):
     )
     file: LocatedFile | None = Field(
         default=None,
-        description="A file that `observe --save` wrote. It is read together with the "
-        "configuration.",
+        description="A file that `observe --save` wrote. It is read together with the configuration.",
     )
     model_name: ModelText | None = Field(
         default=None, description="The model of the file; required if the file holds more than one."

@@ -53,10 +53,24 @@ def sentence(standings: Counter[Standing]) -> str:
         return "No engine drafts anything now."
     if not pays + does_not:
         return _UNCLEAR if unclear else _TOO_EARLY
+    if unclear > pays + does_not:
+        return _mostly_unclear(pays, does_not, unclear, drafting)
     if drafting == 1:
         return "Speculation pays." if pays else "Speculation hardly pays, if at all."
     where = f"all {pays} engines" if pays == drafting else f"{pays} of the {drafting} engines"
     return f"Speculation pays on {where} that draft{_rest(does_not, standings)}."
+
+
+def _mostly_unclear(pays: int, does_not: int, unclear: int, drafting: int) -> str:
+    """Summarize engines of which fewer than half have a cost that is known well enough."""
+    known = [f"it pays on {pays}"] if pays else []
+    known += (
+        [f"hardly or not at all on {does_not}" if pays else f"it hardly pays on {does_not}"]
+        if does_not
+        else []
+    )
+    where = f"{unclear} of the {drafting} engines that draft"
+    return f"Whether speculation pays depends on an unknown cost on {where}; {', '.join(known)}."
 
 
 def _rest(does_not: int, standings: Counter[Standing]) -> str:
