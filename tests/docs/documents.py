@@ -1,8 +1,7 @@
-"""Parts of a Markdown page, and the violations in them: links, commands, flags, queries, names of series and API fields."""
+"""Parts of a Markdown page, and the violations in them: links, commands, requests, names of series and API fields."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import shlex
@@ -13,7 +12,7 @@ from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.cli.main import COMMANDS, build_parser, parse
+from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.views.models import SnapshotView, TargetsView
 from spec_decode_exporter.web.api.openapi import document
 from spec_decode_exporter.web.api.routes import ENDPOINTS
@@ -24,17 +23,6 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 LISTS = {"engines": SnapshotView, "experiments": SnapshotView, "targets": TargetsView}
 """First part of an API field, and the model that has it."""
-
-VLLM_FLAGS = {
-    "--data-parallel-multi-port-external-lb",
-    "--disable-log-stats",
-    "--enable-per-request-metrics",
-    "--per-request-spec-decode-metrics",
-    "--speculative-config",
-}
-"""Flags of vLLM 0.32 and 0.33 that documents name."""
-OTHER_FLAGS = {"--enable-metrics": "SGLang", **dict.fromkeys(VLLM_FLAGS, "vLLM")}
-
 
 STATE_SETS = {
     "spec_decode_state": ("state", {*State}),
@@ -48,6 +36,16 @@ STATE_SETS = {
 def blocks(text, *languages):
     """Return the code blocks of some languages."""
     return re.findall(rf"^```(?:{'|'.join(languages)})\n(.*?)\n```", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def commands(text):
+    """Return the command lines of a page, without prompts, redirections, pipes and comments."""
+    lines = [
+        line.removeprefix("$ ")
+        for block in blocks(text, "sh", "console", "bash")
+        for line in re.sub(r"\\\n\s*", "", block).splitlines()
+    ]
+    return [re.split(r" +(?:[>#&]|\| (?!jq))", line)[0] for line in lines]
 
 
 def code(text):
@@ -146,25 +144,6 @@ def wrong_series(name):
 def series(names):
     """Return those of the names that are names of series."""
     return [name for name in names if re.match(r"(spec_decode_|vllm:)\w", name)]
-
-
-def flags(names):
-    """Return those of the names that are flags."""
-    return [name.split("=")[0] for name in names if re.fullmatch(r"--[a-z][\w.-]*(=.*)?", name)]
-
-
-def unknown_flags(names):
-    """Return flags that neither a command of the exporter nor another program has."""
-    own = set()
-    for command in COMMANDS:
-        stack = [build_parser({}, command)]
-        while stack:
-            parser = stack.pop()
-            for action in parser._actions:
-                own |= set(action.option_strings)
-                if isinstance(action, argparse._SubParsersAction):
-                    stack += action.choices.values()
-    return set(flags(names)) - own - set(OTHER_FLAGS)
 
 
 def alerts(names):

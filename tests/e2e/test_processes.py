@@ -34,6 +34,16 @@ while True:
     file.save({"number": number, "more": ["x" * 50] * 4000})
 """
 """A program that does nothing but save, so that whatever moment it is killed at, it is at that."""
+SAVES_FOR_EVER = """
+import sys, time
+from spec_decode_exporter.__main__ import main
+from spec_decode_exporter.cli import run
+from spec_decode_exporter.monitor.persistence.state_file import StateFile
+run.STOP_SECONDS = 1.0
+StateFile.save = lambda *_: time.sleep(600)
+main()
+"""
+"""An exporter whose disk does not answer."""
 POLLS, FAILURES = "spec_decode_exporter_polls_total", "spec_decode_exporter_poll_failures_total"
 
 
@@ -49,10 +59,10 @@ def watching(start, e2e, simulator, tmp_path, request):
     """Start an exporter of the simulated server with a state file."""
     numbers, started = iter(range(100)), []
 
-    def watching(state_file=None):
+    def watching(state_file=None, names=("one",)):
         config = {
             "poll": {"max_duty_cycle": 1},
-            "targets": [{"url": simulator.url, "name": "one"}],
+            "targets": [{"url": simulator.url, "name": name} for name in names],
             "state": {"file": str(state_file or tmp_path / "state.json"), "interval": "100ms"},
         }
         name = f"{request.node.name}-{next(numbers)}"
@@ -169,8 +179,8 @@ def test_a_file_that_cannot_be_written_to_its_end_does_not_take_the_place_of_the
     watching, e2e, tmp_path
 ):
     state = tmp_path / "state.json"
-    exporter = watching()
-    e2e.eventually(lambda: state.exists() and StateFile(state).load().get("engines"))
+    exporter = watching(names=("one", "two", "three", "four"))
+    e2e.eventually(lambda: state.exists() and len(StateFile(state).load().get("engines", ())) == 4)
     # No file may be longer from now on, but the log: the write ends in the middle, as it does by a quota.
     limit = len(exporter.log) + 500
     assert limit < state.stat().st_size
@@ -224,6 +234,21 @@ def test_a_log_that_is_not_read_stops_neither_polls_nor_pages_nor_the_end(e2e, s
             assert process.wait(e2e.PROMPTLY) == 0
         finally:
             process.kill()
+
+
+def test_a_state_file_that_is_never_written_does_not_keep_the_process_alive(e2e, simulator, tmp_path):
+    port, log = e2e.free_port(), tmp_path / "log"
+    words = ("--target", simulator.url, "--web.listen-address", f"127.0.0.1:{port}")
+    state = ("--state.file", str(tmp_path / "state.json"))
+    command = [sys.executable, "-c", SAVES_FOR_EVER, "run", *words, *state]
+    with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
+        try:
+            e2e.eventually(lambda: e2e.fetch(f"http://127.0.0.1:{port}/-/ready")[0] == 200)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(e2e.PROMPTLY) == 1
+        finally:
+            process.kill()
+    assert "event=stopped_late seconds=1.0" in log.read_text()
 
 
 def test_a_log_that_is_read_again_has_every_line_that_waited(e2e, simulator, full_pipe):
