@@ -23,8 +23,8 @@ _INTRODUCTION: Final = """\
   variable. [observe](../guide/observe.md#flags) lists its exceptions.
 - **Durations** have a unit: `30s`, `5m`, `1h30m`.
 - **Exit status** 0 is success, 1 an error, 2 a wrong command line, 130 an interrupt.
-  [observe](../guide/observe.md#exit-status), [recommend](../guide/recommend.md) and [plan](../guide/plan.md#flags-and-exit-status)
-  have more.
+  [observe](../guide/observe.md#exit-status), [recommend](../guide/recommend.md) and
+  [plan](../guide/plan.md#flags-and-exit-status) have more.
 
 | Command | Purpose |
 |---|---|

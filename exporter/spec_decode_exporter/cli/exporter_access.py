@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +20,10 @@ from spec_decode_exporter.config.source import FLAGS, Source
 from spec_decode_exporter.config.values import Context
 from spec_decode_exporter.core.bounded_json import TooManyValuesError, check_values
 from spec_decode_exporter.core.user_errors import ExporterError
+from spec_decode_exporter.reports.escape import escaped
 from spec_decode_exporter.scrape.http.client import Client
 from spec_decode_exporter.scrape.http.credentials_check import credential_mistake
-from spec_decode_exporter.scrape.poll_errors import PollError
+from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
 from spec_decode_exporter.views.models import View
 
 AnyView = TypeVar("AnyView", bound=View)
@@ -29,6 +31,7 @@ AnyView = TypeVar("AnyView", bound=View)
 _TIMEOUT: Final = 10.0
 MAX_BODY: Final = 16 * 2**20
 """Maximum bytes of a response."""
+_MAX_PROBLEM_VALUES: Final = 1_000
 MAX_VALUES: Final = 500_000
 """Maximum JSON values of a response."""
 
@@ -39,7 +42,7 @@ class NotReadError(ExporterError):
 
 @dataclass(frozen=True, slots=True)
 class ExporterAccess:
-    """Flags of one command about an exporter: ``--requests``, ``--exporter``."""
+    """Flags of one command about an exporter, such as ``--exporter``."""
 
     name: str
     """Name of the flag with the URL, and prefix of the flags with credentials."""
@@ -118,14 +121,26 @@ async def read_result(url: str, http: HttpSettings, read: Callable[[bytes], AnyV
     Raises:
         NotReadError: The exporter does not answer, or its format is that of another version.
     """
-    client = Client(http, timeout=_TIMEOUT, max_body=MAX_BODY)
+    client = Client(http, timeout=_TIMEOUT, max_body=MAX_BODY, is_command=True)
     try:
         response = await client.get(url)
         check_values(response.body, MAX_VALUES)
         return read(response.body)
     except PollError as error:
-        raise NotReadError(f"{url}: {error}") from None
+        raise NotReadError(f"{url}: {error}{_detail(error)}") from None
     except (TooManyValuesError, ValidationError):
         raise NotReadError(f"{url}: the response is not in the format of this version") from None
     finally:
         await client.close()
+
+
+def _detail(error: PollError) -> str:
+    """Return the exporter's own explanation of a rejected request."""
+    if not isinstance(error, StatusError) or not error.problem:
+        return ""
+    try:
+        check_values(error.problem, _MAX_PROBLEM_VALUES)
+        detail = json.loads(error.problem)["detail"]
+    except (TooManyValuesError, ValueError, LookupError, TypeError, RecursionError):
+        return ""
+    return f": {escaped(detail)}" if isinstance(detail, str) else ""

@@ -36,6 +36,8 @@ class StatusError(PollError):
         redirect = f", a redirect to {redirect_host} that is not followed" if redirect_host else ""
         super().__init__("status", f"status {status} {phrase}".rstrip() + redirect)
         self.status = status
+        self.problem = b""
+        """Body of type ``application/problem+json``, untrusted; empty unless the client reads problems."""
 
 
 class PageError(PollError):

@@ -135,9 +135,9 @@ async def _hide_errors(request: web.Request, handler: Handler) -> web.StreamResp
 async def _reject_polls(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Reject polls of any exporter: a list of targets may name this exporter by mistake.
 
-    Each poll would render a costly page. Only ``observe`` reads an exporter, by the path of requests.
+    Each poll would render a costly page. Commands that read an exporter have another User-Agent.
     """
-    if request.headers.get(hdrs.USER_AGENT, "").startswith(USER_AGENT_PREFIX) and request.path != INGEST_PATH:
+    if request.headers.get(hdrs.USER_AGENT, "").startswith(USER_AGENT_PREFIX):
         text = "This is a spec-decode-exporter. A target is the metrics page of a model server."
         return error_response(HTTPStatus.BAD_REQUEST, text)
     return await handler(request)

@@ -384,8 +384,8 @@ async def test_an_endless_response_is_cut_off(client, fault_server, respond):
 async def test_the_body_of_a_failed_response_is_released(client, fault_server, monkeypatch, respond):
     answers = []
 
-    def kept():
-        answers.append(ResponseParser())
+    def kept(**settings):
+        answers.append(ResponseParser(**settings))
         return answers[-1]
 
     monkeypatch.setattr("spec_decode_exporter.scrape.http.connection.ResponseParser", kept)

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from spec_decode_exporter.config.schema import HttpSettings
 
 USER_AGENT_PREFIX: Final = "spec-decode-exporter/"
-"""Beginning of the exporter's User-Agent."""
+"""Beginning of the exporter's User-Agent, whose polls another exporter rejects."""
+COMMAND_AGENT: Final = f"spec-decode-exporter-command/{__version__}"
+"""User-Agent of a command that reads an exporter."""
 
 _HEADERS: Final = {
     "User-Agent": f"{USER_AGENT_PREFIX}{__version__}",
@@ -76,6 +78,7 @@ class Client:
         max_body: int,
         resolver: Resolver = CONFIG_RESOLVER,
         timeouts: TimeoutSweep | None = None,
+        is_command: bool = False,
     ) -> None:
         """Be ready for the first request.
 
@@ -85,7 +88,9 @@ class Client:
             max_body: Maximum bytes of a body.
             resolver: Resolves the server's name.
             timeouts: Ends requests that take too long, also those of other clients.
+            is_command: Read an exporter: with ``COMMAND_AGENT``, and the problem of a rejected request.
         """
+        self._is_command = is_command
         self._http = http
         self._resolver = resolver
         self._timeout = timeout
@@ -137,7 +142,8 @@ class Client:
 
     def _head(self, origin: Origin, path: str) -> bytes:
         lines = [f"GET {path} HTTP/1.1", f"Host: {origin.authority}"]
-        headers = _HEADERS | credentials.headers(self._http)
+        agent = {"User-Agent": COMMAND_AGENT} if self._is_command else {}
+        headers = _HEADERS | agent | credentials.headers(self._http)
         lines.extend(f"{name}: {value}" for name, value in headers.items())
         return "\r\n".join([*lines, "", ""]).encode("ascii")
 
@@ -167,6 +173,9 @@ class Client:
             self.spent += parser.spent
         if not parser.keep_alive:
             self._drop()
+        if parser.failure is not None:
+            parser.failure.problem = parser.body()
+            raise parser.failure
         busy = min(parser.fed_at - busy_before, seconds)
         return HttpResponse(parser.body(), parser.content_type, seconds, busy)
 
@@ -189,7 +198,7 @@ class Client:
         raise failure or OSError("the name has no address")
 
     def _new_connection(self) -> Connection:
-        return Connection(self._timeouts)
+        return Connection(self._timeouts, reads_problems=self._is_command)
 
     def _drop(self) -> None:
         """Close the connection without waiting for it."""

@@ -31,15 +31,15 @@ class UnansweredError(ConnectionResetError):
 class Connection(asyncio.BufferedProtocol):
     """Protocol of the event loop (methods of ``asyncio.BufferedProtocol``) and interface of the client."""
 
-    def __init__(self, timeouts: TimeoutSweep) -> None:
-        """End requests that take too long by ``timeouts``."""
+    def __init__(self, timeouts: TimeoutSweep, *, reads_problems: bool = False) -> None:
+        """End requests that take too long by ``timeouts``; see ``ResponseParser`` for problems."""
         self._loop = asyncio.get_running_loop()
         self._timeouts = timeouts
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._finished: asyncio.Future[float | Exception] | None = None
         """Moment of the last byte of the awaited response, or why there is none; None if none is awaited."""
         self._buffer = _receive_buffer.buffer
-        self.parser = ResponseParser()
+        self.parser = ResponseParser(reads_problems=reads_problems)
         """The response to the last request."""
 
     @property

@@ -22,6 +22,9 @@ Each piece costs processor time, whatever its size; an Ethernet packet carries 1
 """
 
 _MAX_HOST: Final = 253
+_PROBLEM: Final = b"application/problem+json"
+_MAX_PROBLEM: Final = 16 * 1024
+"""Maximum bytes of a problem."""
 
 
 class ResponseParser:
@@ -31,9 +34,13 @@ class ResponseParser:
     as the response is known to be unusable; then the connection is unusable too.
     """
 
-    def __init__(self, max_body: int = 0) -> None:
-        """Expect the first response; ``max_body`` is the maximum bytes of its body."""
+    def __init__(self, max_body: int = 0, *, reads_problems: bool = False) -> None:
+        """Expect the first response; ``max_body`` is the maximum bytes of its body.
+
+        With ``reads_problems``, a problem (RFC 9457) is read too: see ``failure``.
+        """
         self._parser = HttpResponseParser(self)
+        self._reads_problems = reads_problems
         self.begin(max_body)
 
     def begin(self, max_body: int) -> None:
@@ -46,6 +53,8 @@ class ResponseParser:
         self.content_type = ""
         self.rejection: PollError | None = None
         """Error that makes the response unusable."""
+        self.failure: StatusError | None = None
+        """Status of a complete response that is a problem; its body is the problem."""
         self._body = Body(max_body)
         self._headers: dict[bytes, bytes] = {}
         self.spent = 0.0
@@ -126,13 +135,17 @@ class ResponseParser:
         self._headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
-        """Reject any status but 200, without reading the body."""
+        """Reject any status but 200, without reading the body unless it is a problem."""
         status = self._parser.get_status_code()
         if status < HTTPStatus.OK:
             self._headers.clear()  # an interim response (1xx)
             return
         if status != HTTPStatus.OK:
-            self._reject(StatusError(status, _host(self._headers.get(b"location", b""))))
+            self.failure = StatusError(status, _host(self._headers.get(b"location", b"")))
+            kind = self._headers.get(b"content-type", b"")
+            if not (self._reads_problems and kind.startswith(_PROBLEM)):
+                self._reject(self.failure)
+            self._body = Body(_MAX_PROBLEM)
         self._head_done = True
         self.keep_alive = self._parser.should_keep_alive()
         self.content_type = self._headers.get(b"content-type", b"").decode("latin-1")
