@@ -71,7 +71,7 @@ def observe_report(view):
     from spec_decode_exporter.views.models import ObservationView
 
     observation = ObservationView(
-        time=WALL, version="1", engines=(view,), seconds=25.0, targets=(), events=(), requests=None
+        time=WALL, version="1", engines=(view,), seconds=25.0, targets=(), events=()
     )
     return text_report(report(observation), TerminalStyle(width=120))
 
