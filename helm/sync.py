@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,24 @@ def schema(text: str) -> str:
     for model in (Config, WebSettings):
         own = _plain(model.model_json_schema())
         document["$defs"] |= {**own.pop("$defs"), model.__name__: own}
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return _readable(document)
+
+
+def _readable(document: Mapping[str, Any]) -> str:
+    """Return JSON with a line for each value and definition."""
+    parts = (
+        f"{json.dumps(key)}: {{\n{_lines(part)}\n}}"
+        if key in {"properties", "definitions", "$defs"}
+        else f"{json.dumps(key)}: {json.dumps(part, ensure_ascii=False)}"
+        for key, part in document.items()
+    )
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _lines(section: Mapping[str, Any]) -> str:
+    return ",\n".join(
+        f"  {json.dumps(key)}: {json.dumps(one, ensure_ascii=False)}" for key, one in section.items()
+    )
 
 
 def _plain(schema: Any) -> Any:  # noqa: ANN401 - a schema holds values of any type
@@ -53,18 +70,17 @@ def readme(text: str, values: str) -> str:
 
 
 def table(values: str) -> str:
-    """Return a table of the values that have a description."""
-    described = dict(_described(values.splitlines()))
+    """Return a table of the described values, with each default that is neither empty nor an object."""
     defaults = yaml.safe_load(values)
-    rows = [f"| `{key}` | {_default(_at(defaults, key))} | {text} |" for key, text in described.items()]
-    return "\n".join(["| Value | Default | Meaning |", "|---|---|---|", *rows])
+    rows = [f"| `{key}{_default(_at(defaults, key))}` | {text} |" for key, text in described(values)]
+    return "\n".join(["| Value | Meaning |", "|---|---|", *rows])
 
 
-def _described(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+def described(values: str) -> Iterator[tuple[str, str]]:
     """Yield key and description: ``# --`` and the comment lines after it describe the next key."""
     path: list[str] = []
     text = ""
-    for line in lines:
+    for line in values.splitlines():
         comment = re.match(r"\s*#\s?(-- )?(.*)", line)
         key = re.match(r"(\s*)([A-Za-z]\w*):", line)
         if comment:
@@ -93,7 +109,11 @@ def _at(values: Any, key: str) -> Any:  # noqa: ANN401 - values are of any type
 
 
 def _default(value: Any) -> str:  # noqa: ANN401 - values are of any type
-    return f"`{json.dumps(value, ensure_ascii=False)}`"
+    return (
+        ""
+        if value in ("", None) or isinstance(value, (dict, list))
+        else f": {json.dumps(value)}".replace('"', "")
+    )
 
 
 def main() -> None:

@@ -67,7 +67,7 @@ def test_the_version_is_printed_without_a_command():
 
 
 def test_a_command_is_described_in_a_sentence_that_keeps_the_names_in_it():
-    assert "Print the file with which vLLM reports its requests." in run("middleware", "--help").stdout
+    assert "Serve a simulated vLLM, for demos, drills and tests." in run("simulate", "--help").stdout
 
 
 def test_run_does_not_import_the_simulator():

@@ -35,8 +35,6 @@ PATHS = {
     "Deployment": "apis/apps/v1/namespaces/{}/deployments",
     "Role": "apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
     "RoleBinding": "apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
-    "MutatingAdmissionPolicy": "apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies",
-    "MutatingAdmissionPolicyBinding": "apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings",
 }
 SPECULATION = {"method": "eagle3", "num_speculative_tokens": 3}
 
@@ -203,34 +201,20 @@ def test_the_alert_of_the_document_fires_within_ten_minutes(prometheus, e2e):
     assert e2e.eventually(lambda: prometheus.query(asked), within=600.0)
 
 
-def test_an_injected_sidecar_watches_its_vllm_and_knows_how_it_speculates(api, install, start, e2e, tmp_path):
-    values = yaml.safe_load(block("# sidecar.yaml"))
-    values["sidecar"]["injection"] = {"enabled": True, "failurePolicy": "Fail"}
-    rendered = install(values, "inference")
+def test_the_sidecar_of_the_document_watches_its_vllm_and_knows_how_it_speculates(
+    install, start, e2e, tmp_path
+):
+    rendered = install(yaml.safe_load(block("# sidecar.yaml")), "inference")
     server = start(e2e.Simulator, "steady", name="vllm")
     server.wait_for(server.url)
-    words = [
-        "vllm",
-        "serve",
-        "m",
-        "--port",
-        str(server.port),
-        "--speculative-config",
-        json.dumps(SPECULATION),
-    ]
-    pod = {
-        "metadata": {"generateName": "vllm-", "labels": values["sidecar"]["selector"]["matchLabels"]},
-        "spec": {"containers": [{"name": "vllm", "image": "vllm", "command": words}]},
-    }
-
-    def injected():
-        made = api.ask("POST", "/api/v1/namespaces/inference/pods", pod)
-        return made["spec"].get("initContainers")
-
-    (sidecar,) = e2e.eventually(injected)
+    (sidecar,) = yaml.safe_load(block("<!-- container -->"))["initContainers"]
+    (target,) = [one for one in sidecar["env"] if one["name"] == "SPEC_DECODE_EXPORTER_TARGET"]
+    target["value"] = target["value"].replace(":8000", f":{server.port}")
+    variable = "SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG"
+    assert f"`{variable}`" in TEXT
+    sidecar["env"].append({"name": variable, "value": json.dumps(SPECULATION)})
     monitor = rendered.one("PodMonitor")["spec"]
     assert monitor["namespaceSelector"] == {"matchNames": ["inference"]}
-    assert monitor["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
     assert monitor["podMetricsEndpoints"][0]["port"] in {port["name"] for port in sidecar["ports"]}
     exporter = start(container_class(e2e), sidecar, {"/var/lib/spec-decode-exporter": tmp_path})
     exporter.wait_for(f"{exporter.url}{sidecar['livenessProbe']['httpGet']['path']}")

@@ -39,10 +39,11 @@ def values_of(case):
 
 @pytest.fixture(scope="session")
 def render():
-    """Return the objects that the chart makes of values, or of the name of a case in ci/."""
+    """Return the objects that the chart makes of values, or of the name of a case in ci/; in fleet mode if none is named."""
 
     def rendered(values=None, **options):
-        return render_chart(CHART, values_of(values) if isinstance(values, str) else values, **options)
+        own = values_of(values) if isinstance(values, str) else {"mode": "fleet", **(values or {})}
+        return render_chart(CHART, own, **options)
 
     return rendered
 

@@ -11,7 +11,7 @@ import pytest
 from helm import chart_files
 from tests.helm.rendering import CHART, render_chart
 
-MIDDLEWARE = {"config": {"requests": {"ingest": True}}, "middleware": {"enabled": True}}
+MIDDLEWARE = {"mode": "sidecar", "config": {"requests": {"ingest": True}}, "sidecar": {"middleware": True}}
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_the_program_needs_the_standard_library_alone():
     [
         ({"dashboards": {"enabled": True}}, "dashboards.enabled needs files/dashboards/"),
         ({"prometheusRule": {"enabled": True}}, "prometheusRule.enabled needs files/prometheus/"),
-        ({"mode": "sidecar", "sidecar": MIDDLEWARE}, "sidecar.middleware.enabled needs files/middleware/"),
+        (MIDDLEWARE, "sidecar.middleware needs files/middleware/"),
     ],
 )
 def test_a_checkout_without_the_copies_is_rejected_with_the_command(checkout, values, named):
@@ -74,4 +74,4 @@ def test_a_checkout_without_the_copies_is_rejected_with_the_command(checkout, va
 
 
 def test_a_checkout_without_the_copies_installs_what_needs_none(checkout):
-    assert render_chart(checkout, {}).one("Deployment")
+    assert render_chart(checkout, {"mode": "fleet"}).one("Deployment")

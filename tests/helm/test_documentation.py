@@ -7,7 +7,6 @@ import re
 import pytest
 import yaml
 
-from helm.chart_files import ROOT
 from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.target_settings import Scrape
 from spec_decode_exporter.discovery.kubernetes.pod import Pod
@@ -19,7 +18,7 @@ BLOCKS = [
     for block in re.findall(r"^ *```yaml\n(.*?)^ *```", TEXT, re.MULTILINE | re.DOTALL)
     if "{{" not in block
 ]
-OUTSIDE = ("decode", "extraInit", "apiVersion", "resources", "spec-decode-exporter")
+OUTSIDE = ("initContainers", "apiVersion", "resources", "spec-decode-exporter")
 
 
 def after(mark):
@@ -31,8 +30,7 @@ def after(mark):
 )
 def test_values_are_accepted(render, block):
     values = yaml.safe_load(re.sub(r"<[a-z ]*>", "example", block))
-    if "sidecar" in values:
-        values["mode"] = "sidecar"
+    assert values["mode"] in {"fleet", "sidecar"}
     assert render(values)
 
 
@@ -42,37 +40,35 @@ def test_as_a_dependency_it_takes_the_values_below_its_name(render):
 
 
 def test_the_container_for_other_charts_is_that_of_the_chart(render_sidecar):
-    decode = after("llm-d")["decode"]
-    pod = render_sidecar({"sidecar": {"targetPort": 8200}})
-    (given,), (own,) = decode["initContainers"], pod["initContainers"]
+    shown, pod = after("container"), render_sidecar()
+    (given,), (own,) = shown["initContainers"], pod["initContainers"]
     assert {**given, "image": own["image"]} == own
     assert given["image"].endswith(own["image"])
-    assert decode["volumes"] == pod["volumes"]
+    assert shown["volumes"] == pod["volumes"]
 
 
-def test_the_container_for_vllm_s_chart_is_the_same_without_a_volume(render_sidecar):
-    (given,) = after("vllm")["extraInit"]["initContainers"]
-    (own,) = render_sidecar()["initContainers"]
-    (mount,) = own.pop("volumeMounts")
-    own["args"] = [word for word in own["args"] if mount["mountPath"] not in word]
-    assert {**given, "image": own["image"]} == own
-
-
-def test_the_fleet_finds_the_engines_of_the_production_stack_and_nothing_else():
-    (label, port) = re.search(r"`label_selector: ([a-z-]+)=<release>`, `ports: \[([a-z-]+)\]`", TEXT).groups()
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        ({"model": "llama", "helm-release-name": "stack"}, ["inference/engine"]),
+        ({"environment": "router", "release": "router"}, []),
+    ],
+)
+def test_the_fleet_finds_the_engines_of_the_production_stack_and_not_its_router(labels, found):
+    """The port's name and the labels are those of production-stack's templates."""
+    (label, port) = re.search(
+        r"`label_selector: ([a-z-]+)=<release>` and `ports: \[([a-z-]+)\]`", TEXT
+    ).groups()
     reader = PodReader(KubernetesDiscovery(label_selector=f"{label}=stack", ports=[port]), Scrape())
-    found = []
-    for one in yaml.safe_load_all((ROOT / "tests" / "helm" / "production-stack.yaml").read_text()):
-        group = one["spec"].get("leaderWorkerTemplate")
-        for template in (
-            (group["leaderTemplate"], group["workerTemplate"]) if group else (one["spec"]["template"],)
-        ):
-            labels, name = template["metadata"]["labels"], template["spec"]["containers"][0]["name"]
-            metadata = {"name": name, "namespace": "inference", "labels": labels}
-            status = {"phase": "Running", "podIP": "10.0.0.1"}
-            pod = Pod.model_validate({"metadata": metadata, "spec": template["spec"], "status": status})
-            found += [target.name for target in reader.targets(pod) if labels.get(label) == "stack"]
-    assert found == ["inference/vllm", "inference/vllm-leader"]
+    container = {"name": "vllm", "ports": [{"name": "container-port", "containerPort": 8000}]}
+    pod = Pod.model_validate(
+        {
+            "metadata": {"name": "engine", "namespace": "inference", "labels": labels},
+            "spec": {"containers": [container]},
+            "status": {"phase": "Running", "podIP": "10.0.0.1"},
+        }
+    )
+    assert [target.name for target in reader.targets(pod) if labels.get(label) == "stack"] == found
 
 
 def test_the_drill_is_a_pod_with_a_scenario_that_there_is(render):

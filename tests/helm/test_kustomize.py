@@ -97,9 +97,9 @@ def test_another_workload_stays_as_it_is(build):
 
 
 def test_the_chart_s_podmonitor_finds_all_that_got_the_sidecar(build, render):
-    wanted = render({"mode": "sidecar", "podMonitor": {"enabled": True}}).one("PodMonitor")["spec"][
-        "selector"
-    ]["matchLabels"]
+    wanted = render({"mode": "sidecar", "monitor": {"enabled": True}}).one("PodMonitor")["spec"]["selector"][
+        "matchLabels"
+    ]
     objects = build(WORKLOAD.format(kind="Deployment", name="vllm", label=MARK), "sidecar")
     pod = objects["vllm"]["spec"]["template"]
     assert wanted.items() <= pod["metadata"]["labels"].items()

@@ -12,34 +12,18 @@ from hypothesis import given, settings, strategies
 from spec_decode_exporter import __version__
 
 OPERATOR_KINDS = ("ServiceMonitor", "PodMonitor", "PrometheusRule")
-WHOLE_CLUSTER = {
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "MutatingAdmissionPolicy",
-    "MutatingAdmissionPolicyBinding",
-}
 # The oldest that the chart takes, those between, and the newest that is known.
 VERSIONS = ["1.29", "1.33", "1.35", "1.36"]
-WITH_POLICIES = {"1.35": "v1beta1", "1.36": "v1"}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_object_is_what_kubernetes_takes(render, case, version):
     import kubernetes_validate
 
-    if case == "injection" and version not in WITH_POLICIES:
-        return  # refused: test_refusals.py
     for one in render(case, kube_version=f"v{version}.0"):
         if one["kind"] in OPERATOR_KINDS:
             continue
         kubernetes_validate.validate(one, version, strict=True)
-
-
-@pytest.mark.parametrize(("version", "api"), WITH_POLICIES.items())
-def test_the_policy_is_of_the_api_that_this_kubernetes_has(render, version, api):
-    rendered = render("injection", kube_version=f"v{version}.2-eks-1a2b3c")
-    for kind in ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"):
-        assert rendered.one(kind)["apiVersion"] == f"admissionregistration.k8s.io/{api}"
 
 
 def test_every_group_of_rules_has_a_name_of_its_own(render):
@@ -89,10 +73,7 @@ def test_a_long_release_name_makes_names_that_are_short_enough(render):
 
 def test_only_what_is_asked_for_is_of_the_whole_cluster(rendered, case):
     whole = {one["kind"] for one in rendered if "namespace" not in one["metadata"]}
-    asked = {"shards": {"ClusterRole", "ClusterRoleBinding"}}
-    asked["injection"] = {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
-    assert whole == asked.get(case, set())
-    assert whole <= WHOLE_CLUSTER
+    assert whole == ({"ClusterRole", "ClusterRoleBinding"} if case == "shards" else set())
 
 
 def test_ports_that_are_named_are_there(rendered):
@@ -135,12 +116,12 @@ NUMBERS = {"name": "123", "namespace": "1e3"}
 def test_names_that_look_like_numbers_stay_names(render, case):
     import kubernetes_validate
 
-    values = {"fullnameOverride": "5", "nameOverride": "7", "serviceAccount": {"name": "6"}}
+    values = {"fullnameOverride": "5", "serviceAccountName": "6"}
     for one in (*render(case, **NUMBERS), *render(values, **NUMBERS)):
         assert isinstance(one["metadata"]["name"], str)
         if one["kind"] not in OPERATOR_KINDS:
             kubernetes_validate.validate(one, "1.36", strict=True)
-        for selector in (one.get("spec", {}).get(key, {}) for key in ("selector", "podSelector")):
+        for selector in [one.get("spec", {}).get("selector", {})]:
             labels = selector.get("matchLabels", selector)
             assert all(isinstance(value, str) for value in labels.values())
 
@@ -152,8 +133,7 @@ def test_any_text_comes_out_as_it_went_in(render, text):
         {
             "podAnnotations": {"note": text},
             "extraEnv": [{"name": "TEXT", "value": text}],
-            "dashboards": {"enabled": True, "folder": text},
-            "prometheusRule": {"enabled": True, "additionalRuleAnnotations": {"note": text}},
+            "dashboards": {"enabled": True, "annotations": {"grafana_folder": text}},
         }
     )
     template = rendered.one("Deployment")["spec"]["template"]
@@ -163,8 +143,6 @@ def test_any_text_comes_out_as_it_went_in(render, text):
         one["metadata"].get("annotations", {}).get("grafana_folder") for one in rendered.of("ConfigMap")
     }
     assert folders == {None, text}
-    rules = [rule for group in rendered.one("PrometheusRule")["spec"]["groups"] for rule in group["rules"]]
-    assert {rule["annotations"]["note"] for rule in rules if "alert" in rule} == {text}
 
 
 def test_common_labels_are_on_everything(render):
@@ -175,26 +153,6 @@ def test_common_labels_are_on_everything(render):
 def test_common_labels_go_before_the_chart_s_own(render):
     rendered = render({"commonLabels": {"app.kubernetes.io/part-of": "inference"}})
     assert {one["metadata"]["labels"]["app.kubernetes.io/part-of"] for one in rendered} == {"inference"}
-
-
-def test_common_annotations_are_on_everything_but_pods(render):
-    rendered = render("shards")
-    for one in rendered:
-        assert one["metadata"]["annotations"]["team.example.org/owner"] == "serving"
-    assert "annotations" not in rendered.one("StatefulSet")["spec"]["template"]["metadata"]
-
-
-def test_an_object_s_own_annotations_go_before_the_common_ones(render):
-    common = {"common": "yes", "own": "no", "helm.sh/hook": "pre-install", "grafana_folder": "no"}
-    own = {"annotations": {"own": "yes"}}
-    places = {"service": own, "serviceAccount": own, "dashboards": {"enabled": True}}
-    rendered = render({"commonAnnotations": common, **places})
-    for kind in ("Service", "ServiceAccount"):
-        annotations = rendered.one(kind)["metadata"]["annotations"]
-        assert (annotations["common"], annotations["own"]) == ("yes", "yes")
-    assert rendered.one("Pod")["metadata"]["annotations"]["helm.sh/hook"] == "test"
-    folders = {one["metadata"]["annotations"]["grafana_folder"] for one in rendered.of("ConfigMap")}
-    assert folders == {"no", "Speculative decoding"}, "that of the configuration has the common one"
 
 
 def test_releases_of_one_name_that_watch_the_same_namespace_have_roles_of_their_own(render):
@@ -231,9 +189,3 @@ def test_no_image_names_a_registry_unless_the_values_do(render):
 def test_the_image_is_made_of_its_values(render, image, reference):
     (container,) = render({"image": image}).one("Deployment")["spec"]["template"]["spec"]["containers"]
     assert container["image"] == reference
-
-
-def test_the_global_registry_goes_first(render):
-    rendered = render({"image": {"registry": "own"}, "global": {"imageRegistry": "global.example.org"}})
-    (container,) = rendered.one("Deployment")["spec"]["template"]["spec"]["containers"]
-    assert container["image"].startswith("global.example.org/")

@@ -14,7 +14,7 @@ from spec_decode_exporter.vllm_middleware import spec_decode_requests
 from tests.helm.rendering import CHART, render_chart
 
 FILE = Path(spec_decode_requests.__file__)
-ON = {"config": {"requests": {"ingest": True}}, "middleware": {"enabled": True}}
+ON = {"mode": "sidecar", "config": {"requests": {"ingest": True}}, "sidecar": {"middleware": True}}
 OWN_CHART = """
 apiVersion: v1
 kind: Pod
@@ -37,7 +37,7 @@ def of_the_file(rendered):
 
 
 def test_the_file_is_whole_and_in_every_namespace_of_the_pods(render):
-    made = of_the_file(render({"mode": "sidecar", "sidecar": {**ON, "namespaces": ["a", "b"]}}))
+    made = of_the_file(render({**ON, "sidecar": {"middleware": True, "namespaces": ["a", "b"]}}))
     assert [one["metadata"]["namespace"] for one in made] == ["a", "b"]
     for one in made:
         text = one["data"][FILE.name]
@@ -46,7 +46,7 @@ def test_the_file_is_whole_and_in_every_namespace_of_the_pods(render):
 
 
 def test_there_is_none_unless_it_is_asked_for(render):
-    assert of_the_file(render({"mode": "sidecar", "sidecar": {"config": ON["config"]}})) == []
+    assert of_the_file(render({**ON, "sidecar": {}})) == []
 
 
 def test_what_the_container_needs_fits_together(tmp_path):
@@ -54,7 +54,7 @@ def test_what_the_container_needs_fits_together(tmp_path):
     (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: own\nversion: 1.0.0\n")
     (tmp_path / "templates" / "pod.yaml").write_text(OWN_CHART)
     shutil.copytree(CHART, tmp_path / "charts" / CHART.name)
-    rendered = render_chart(tmp_path, {CHART.name: {"mode": "sidecar", "sidecar": {**ON, "port": 9000}}})
+    rendered = render_chart(tmp_path, {CHART.name: {**ON, "sidecar": {"middleware": True, "port": 9000}}})
     pod = rendered.one("Pod")["spec"]
     (volume,), (container,) = pod["volumes"], pod["containers"]
     (mount,) = container["volumeMounts"]
@@ -73,17 +73,17 @@ def test_what_the_container_needs_fits_together(tmp_path):
     ],
 )
 def test_its_name_is_the_one_that_is_documented_and_told_after_it_is_installed(release, name):
-    rendered = render_chart(CHART, {"mode": "sidecar", "sidecar": ON}, name=release)
+    rendered = render_chart(CHART, ON, name=release)
     assert [one["metadata"]["name"] for one in of_the_file(rendered)] == [name]
     assert f"from the ConfigMap {name} (" in rendered.notes
-    assert "before you switch it off or uninstall" in rendered.notes
+    assert "before you disable it or uninstall" in rendered.notes
     page = (ROOT / "docs" / "guide" / "requests-inside.md").read_text()
     assert "configMap: {name: spec-decode-exporter-middleware}" in page
     assert "`<release>-spec-decode-exporter-middleware`" in page
 
 
 def test_nothing_is_told_of_it_where_there_is_none(render):
-    assert "--middleware" not in render({"mode": "sidecar"}).notes
+    assert "--middleware" not in render({**ON, "sidecar": {}}).notes
 
 
 def test_a_volume_of_a_configmap_that_is_not_made_is_refused(tmp_path):
@@ -91,7 +91,7 @@ def test_a_volume_of_a_configmap_that_is_not_made_is_refused(tmp_path):
     (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: own\nversion: 1.0.0\n")
     (tmp_path / "templates" / "pod.yaml").write_text(OWN_CHART)
     shutil.copytree(CHART, tmp_path / "charts" / CHART.name)
-    with pytest.raises(Exception, match=r"set sidecar\.middleware\.enabled"):
+    with pytest.raises(Exception, match=r"set sidecar\.middleware,"):
         render_chart(tmp_path, {CHART.name: {"mode": "sidecar"}})
 
 
@@ -104,12 +104,9 @@ def test_the_address_that_it_sends_to_by_default_is_the_sidecar_s():
 @pytest.mark.parametrize(
     ("values", "why"),
     [
-        ({"sidecar": {"middleware": {"enabled": True}}}, "mode: sidecar"),
-        ({"mode": "sidecar", "sidecar": {"middleware": {"enabled": True}}}, "requests.ingest"),
-        (
-            {"mode": "sidecar", "sidecar": {**ON, "config": {"requests": {"ingest": False}}}},
-            "requests.ingest",
-        ),
+        ({**ON, "mode": "fleet"}, "mode: sidecar"),
+        ({**ON, "config": {}}, "config.requests.ingest"),
+        ({**ON, "config": {"requests": {"ingest": False}}}, "config.requests.ingest"),
     ],
 )
 def test_what_cannot_work_is_refused(refused, values, why):

@@ -34,14 +34,12 @@ def test_the_chart_s_pods(rendered):
 
 
 def test_the_sidecar_in_the_pod_of_a_vllm_that_may(render_sidecar):
-    pod = render_sidecar({"sidecar": {"config": {"policy": {"min_drafts": 5}}}})
+    pod = render_sidecar({"config": {"policy": {"min_drafts": 5}}})
     assert not violations({**pod, "containers": [VLLM]})
 
 
-@pytest.mark.parametrize(("mark", "path"), [("llm-d", "decode"), ("vllm", "extraInit")])
-def test_the_snippets_for_other_charts(mark, path):
-    pod = snippet(mark)[path]
-    assert not violations({**pod, "containers": [VLLM]})
+def test_the_snippet_for_other_charts():
+    assert not violations({**snippet("container"), "containers": [VLLM]})
 
 
 def test_the_drill():

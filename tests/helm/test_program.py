@@ -73,7 +73,7 @@ def test_its_arguments_are_accepted(render, case):
     assert arguments.config_file == "/etc/spec-decode-exporter/exporter.yml"
 
 
-@pytest.mark.parametrize("values", [{}, {"sidecar": {"config": {"policy": {"min_drafts": 5}}}}])
+@pytest.mark.parametrize("values", [{}, {"config": {"policy": {"min_drafts": 5}}}])
 def test_those_of_a_sidecar_too(render_sidecar, values):
     (sidecar,) = render_sidecar(values)["initContainers"]
     environ = {one["name"]: one["value"] for one in sidecar["env"]}

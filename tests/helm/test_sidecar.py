@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 AUTHORITY = {
     "extraVolumes": [{"name": "authority", "secret": {"secretName": "ca", "defaultMode": 292}}],
@@ -13,6 +14,16 @@ SPECULATION = '{"method": "eagle3", "num_speculative_tokens": 4}'
 
 def environment(container):
     return {one["name"]: one.get("value") for one in container["env"]}
+
+
+def test_any_user_can_run_it(render, render_sidecar):
+    """OpenShift chooses the user, and refuses others."""
+    pods = [*render({"runAsUser": None}).pods(), render_sidecar({"runAsUser": None})]
+    assert len(pods) == 3
+    assert "runAsUser" not in json.dumps(pods)
+    assert "fsGroup" not in json.dumps(pods)
+    given = json.dumps([*render({"runAsUser": 1000680000}).pods()])
+    assert {*re.findall(r'"(?:runAsUser|runAsGroup|fsGroup)": (\d+)', given)} == {"1000680000"}
 
 
 def test_it_is_a_native_sidecar_that_watches_the_vllm_beside_it(render_sidecar):
@@ -34,7 +45,7 @@ def test_it_is_told_how_its_vllm_speculates(render_sidecar):
 
 
 def test_a_configuration_of_its_own_is_mounted_and_read_again(render_sidecar):
-    pod = render_sidecar({"sidecar": {"config": {"policy": {"min_drafts": 5}}, "targetPort": 8200}})
+    pod = render_sidecar({"config": {"policy": {"min_drafts": 5}}, "sidecar": {"targetPort": 8200}})
     (sidecar,) = pod["initContainers"]
     assert "--config.auto-reload" in sidecar["args"]
     assert environment(sidecar) == {"TARGET_PORT": "8200"}
@@ -42,33 +53,23 @@ def test_a_configuration_of_its_own_is_mounted_and_read_again(render_sidecar):
 
 
 def test_beside_a_configuration_of_its_own_it_is_told_how_its_vllm_speculates(render_sidecar):
-    own = {"config": {"policy": {"min_drafts": 5}}, "speculativeConfig": SPECULATION}
-    (sidecar,) = render_sidecar({"sidecar": own})["initContainers"]
+    own = {"config": {"policy": {"min_drafts": 5}}, "sidecar": {"speculativeConfig": SPECULATION}}
+    (sidecar,) = render_sidecar(own)["initContainers"]
     told = "SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG"
     assert environment(sidecar) == {"TARGET_PORT": "8000", told: SPECULATION}
 
 
 def test_a_file_that_its_configuration_names_can_be_mounted(render_sidecar):
-    pod = render_sidecar({"sidecar": AUTHORITY})
+    pod = render_sidecar(AUTHORITY)
     (sidecar,) = pod["initContainers"]
     assert sidecar["volumeMounts"][-1:] == AUTHORITY["extraVolumeMounts"]
     assert pod["volumes"][-1:] == AUTHORITY["extraVolumes"]
 
 
-def test_a_policy_adds_such_a_volume_too_and_leaves_out_the_pods_that_have_one_of_its_name(render):
-    values = {"mode": "sidecar", "sidecar": {"injection": {"enabled": True}, **AUTHORITY}}
-    policy = render(values).one("MutatingAdmissionPolicy")["spec"]
-    container, *volumes = [one["jsonPatch"]["expression"] for one in policy["mutations"]]
-    assert '"mountPath": dyn("/etc/authority")' in container
-    assert '"secretName": dyn("ca")' in volumes[-1]
-    (free,) = [one for one in policy["matchConditions"] if one["name"] == "has-no-such-volume"]
-    assert free["expression"].endswith("""|| v.name in ["authority"])""")
-
-
 def test_its_configmap_has_the_name_that_the_pod_mounts(render, render_sidecar):
-    pod = render_sidecar({"sidecar": {"config": {"policy": {"min_drafts": 5}}}})
+    pod = render_sidecar({"config": {"policy": {"min_drafts": 5}}})
     (mounted,) = [v["configMap"]["name"] for v in pod["volumes"] if "configMap" in v]
-    rendered = render({"mode": "sidecar", "sidecar": {"config": {"policy": {"min_drafts": 5}}}})
+    rendered = render({"mode": "sidecar", "config": {"policy": {"min_drafts": 5}}})
     assert rendered.one("ConfigMap")["metadata"]["name"] == mounted
 
 
@@ -85,35 +86,3 @@ def test_its_configmap_is_in_every_namespace_of_the_pods(render):
 def test_sidecar_mode_runs_nothing_of_its_own(render):
     kinds = {one["kind"] for one in render("sidecar")}
     assert kinds == {"ConfigMap", "PodMonitor", "PrometheusRule"}
-
-
-def test_a_selector_of_one_s_own_is_the_whole_selector(render):
-    own = {"matchLabels": {"app": "vllm"}}
-    sidecar = {"selector": own, "injection": {"enabled": True}}
-    rendered = render({"mode": "sidecar", "podMonitor": {"enabled": True}, "sidecar": sidecar})
-    binding = rendered.one("MutatingAdmissionPolicyBinding")["spec"]["matchResources"]
-    assert binding["objectSelector"] == rendered.one("PodMonitor")["spec"]["selector"] == own
-
-
-def test_values_are_quoted_as_they_must_be_in_cel(render):
-    odd = "a\"b'c\\d\n$(X)"
-    rendered = render(
-        {
-            "mode": "sidecar",
-            "sidecar": {"injection": {"enabled": True}},
-            "extraEnv": [{"name": "ODD", "value": odd}],
-        }
-    )
-    mutation = rendered.one("MutatingAdmissionPolicy")["spec"]["mutations"][0]["jsonPatch"]["expression"]
-    assert json.dumps(odd) in mutation
-
-
-def test_the_profile_of_metrics_is_the_configuration_s_unless_a_value_says_another(render, render_sidecar):
-    (sidecar,) = render_sidecar()["initContainers"]
-    assert not any(argument.startswith("--metrics") for argument in sidecar["args"])
-    (sidecar,) = render_sidecar({"metrics": {"profile": "minimal"}})["initContainers"]
-    assert "--metrics.profile=minimal" in sidecar["args"]
-    (container,) = render({"metrics": {"profile": "full"}}).one("Deployment")["spec"]["template"]["spec"][
-        "containers"
-    ]
-    assert "--metrics.profile=full" in container["args"]

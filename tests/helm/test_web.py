@@ -53,16 +53,6 @@ def test_the_kubelet_asks_in_a_way_that_is_answered(render, render_sidecar, web,
     assert sidecar["livenessProbe"] == probe
 
 
-def test_a_probe_of_one_s_own_stays(render):
-    own = {"exec": {"command": ["true"]}}
-    assert (
-        container(render({"web": {"config": USERS}, "livenessProbe": {**own, "httpGet": None}}))[
-            "livenessProbe"
-        ]["exec"]
-        == own["exec"]
-    )
-
-
 def test_without_one_there_is_nothing_of_it(render):
     text = yaml.safe_dump_all(render({}))
     assert "--web.config.file" not in text
@@ -88,7 +78,7 @@ def test_the_configuration_is_beside_the_files_that_it_names_and_is_good(render,
 
 
 def test_a_secret_may_hold_all_of_it(render):
-    rendered = render({"web": {"existingSecret": "all"}, "serviceMonitor": {"enabled": True}})
+    rendered = render({"web": {"existingSecret": "all"}, "monitor": {"enabled": True}})
     assert not rendered.of("Secret")
     assert web_volume(rendered.one("Deployment")["spec"]["template"]["spec"]) == ["all"]
     (endpoint,) = rendered.one("ServiceMonitor")["spec"]["endpoints"]
@@ -103,8 +93,7 @@ def test_prometheus_asks_as_the_values_say(render, kind, mode):
         "basicAuth": {"username": {"name": "a", "key": "u"}, "password": {"name": "a", "key": "p"}},
     }
     web = {"config": {**TLS, **USERS}, "existingSecret": "tls"}
-    key = kind[0].lower() + kind[1:]
-    spec = render({"mode": mode, "web": web, key: monitor}).one(kind)["spec"]
+    spec = render({"mode": mode, "web": web, "monitor": monitor}).one(kind)["spec"]
     (endpoint,) = spec.get("endpoints") or spec["podMetricsEndpoints"]
     assert endpoint["scheme"] == "https"
     assert endpoint["tlsConfig"] == monitor["tlsConfig"]
@@ -112,24 +101,21 @@ def test_prometheus_asks_as_the_values_say(render, kind, mode):
 
 
 def test_a_password_alone_is_asked_for_without_tls(render):
-    rendered = render({"web": {"config": USERS}, "serviceMonitor": {"enabled": True}})
+    password = {"username": {"name": "a", "key": "u"}, "password": {"name": "a", "key": "p"}}
+    rendered = render({"web": {"config": USERS}, "monitor": {"enabled": True, "basicAuth": password}})
     (endpoint,) = rendered.one("ServiceMonitor")["spec"]["endpoints"]
     assert "scheme" not in endpoint
 
 
 def test_sidecars_have_it_in_each_of_their_namespaces(render, render_sidecar):
-    sidecar = {"namespaces": ["a", "b"], "injection": {"enabled": True}}
-    rendered = render({"mode": "sidecar", "sidecar": sidecar, "web": {"config": USERS}})
-    assert [one["metadata"]["namespace"] for one in rendered.of("Secret")] == ["a", "b"]
-    mutations = rendered.one("MutatingAdmissionPolicy")["spec"]["mutations"]
-    injected = " ".join(one["jsonPatch"]["expression"] for one in mutations)
-    assert "--web.config.file=/etc/spec-decode-exporter-web/web-config.yml" in injected
-    assert '"projected"' in injected
+    values = {"mode": "sidecar", "sidecar": {"namespaces": ["a", "b"]}, "web": {"config": USERS}}
+    secrets = render(values).of("Secret")
+    assert [one["metadata"]["namespace"] for one in secrets] == ["a", "b"]
     pod = render_sidecar({"web": {"config": USERS}})
-    assert {one["name"] for one in pod["volumes"]} == {
-        one["name"] for one in pod["initContainers"][0]["volumeMounts"]
-    }
-    assert web_volume(pod) == [rendered.of("Secret")[0]["metadata"]["name"]]
+    (sidecar,) = pod["initContainers"]
+    assert "--web.config.file=/etc/spec-decode-exporter-web/web-config.yml" in sidecar["args"]
+    assert {one["name"] for one in pod["volumes"]} == {one["name"] for one in sidecar["volumeMounts"]}
+    assert web_volume(pod) == [secrets[0]["metadata"]["name"]]
 
 
 def test_helm_asks_over_the_scheme_of_the_pages(render):

@@ -1,16 +1,17 @@
-"""The snippets of docs/guide/integrations.md: queries, names and links."""
+"""The snippets of docs/guide/integrations.md: queries, names, links and command lines."""
 
 from __future__ import annotations
 
 import re
+import shlex
 
 import promql_parser
 
-from tests.docs.documents import alerts, code, series, wrong_links, wrong_series
+from tests.docs.documents import alerts, code, series, wrong_command, wrong_links, wrong_series
 from tests.every import every
 from tests.rules.test_names import wrong_names
 
-from .shipped import PAGE, SCALED_OBJECT, TEXT, keda_queries
+from .shipped import PAGE, SCALED_OBJECT, TEXT, keda_queries, snippet
 
 QUERIES = keda_queries()
 
@@ -43,3 +44,9 @@ def test_every_link_leads_somewhere():
 def test_every_series_and_alert_that_the_text_names_exists():
     assert [wrong for name in series(code(TEXT)) for wrong in wrong_series(name)] == []
     assert alerts(code(TEXT)) == set()
+
+
+def test_the_command_for_the_textfile_collector_is_valid():
+    (command,) = re.findall(r"^spec-decode-exporter .*?(?= > )", snippet("sh"), flags=re.MULTILINE)
+    assert shlex.split(command)[-2:] == ["--format", "prometheus"]
+    assert wrong_command(command) is None

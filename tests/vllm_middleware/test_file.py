@@ -1,4 +1,4 @@
-"""The middleware is one file for any Python of vLLM, and a command prints it."""
+"""The middleware is one file for any Python of vLLM."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from spec_decode_exporter.cli import main
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
 
 FILE = Path(inside.__file__)
@@ -35,9 +34,3 @@ def test_a_python_without_packages_loads_the_file():
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "<class 'spec_decode_requests.Middleware'>\n"
-
-
-def test_the_command_prints_the_file(capsys):
-    arguments = main.parse(["middleware"], {})
-    assert arguments.handle(arguments) == 0
-    assert capsys.readouterr().out == FILE.read_text()

@@ -33,7 +33,6 @@ COMMANDS: Final = {
     "recommend": Command("recommend", "print the setting of speculation to paste, by load, and why"),
     "simulate": Command("simulate", "serve a simulated vLLM, for demos, drills and tests"),
     "plan": Command("plan", "calculate whether a draft fits beside its target, and when it pays"),
-    "middleware": Command("middleware", "print the file with which vLLM reports its requests"),
 }
 
 

@@ -1,36 +1,35 @@
-{{/* The exporter's configuration in fleet mode: the values, and what the chart knows. */}}
-{{- define "spec-decode-exporter.fleetConfig" -}}
+{{/* The exporter's configuration: the values, and what the chart knows. */}}
+{{- define "spec-decode-exporter.configText" -}}
+{{- $state := dict "state" (dict "file" (include "spec-decode-exporter.stateFile" .)) -}}
+{{- if eq .Values.mode "sidecar" -}}
+{{- $target := dict "url" "http://localhost:${TARGET_PORT}/metrics" -}}
+{{- toYaml (mergeOverwrite (dict "targets" (list $target)) $state (index .Values "config" | default dict)) -}}
+{{- else -}}
 {{- $config := include "spec-decode-exporter.config" . | fromYaml -}}
 {{- range get (get $config "discovery" | default dict) "kubernetes" | default list -}}
 {{- if not (or (get . "namespaces") (get . "all_namespaces") (get . "api_server")) -}}
-{{- $_ := set . "namespaces" (list (include "spec-decode-exporter.namespace" $)) -}}
+{{- $_ := set . "namespaces" (list $.Release.Namespace) -}}
 {{- end -}}
 {{- end -}}
 {{- $known := dict -}}
-{{- if .Values.sharding.enabled -}}
+{{- if gt (int .Values.replicaCount) 1 -}}
 {{- $known = dict "discovery" (dict "shard" (dict "count" (int .Values.replicaCount) "index" "auto")) -}}
 {{- end -}}
-{{- $state := dict "file" (include "spec-decode-exporter.stateFile" .) -}}
-{{- toYaml (mergeOverwrite (dict "state" $state) $config $known) -}}
+{{- toYaml (mergeOverwrite $state $config $known) -}}
+{{- end -}}
 {{- end -}}
 
-{{/* That of a sidecar: it watches the vLLM of its pod. */}}
-{{- define "spec-decode-exporter.sidecarConfig" -}}
-{{- $state := dict "file" (include "spec-decode-exporter.stateFile" .) -}}
-{{- $target := dict "url" "http://localhost:${TARGET_PORT}/metrics" -}}
-{{- toYaml (mergeOverwrite (dict "state" $state "targets" (list $target)) .Values.sidecar.config) -}}
-{{- end -}}
-
-{{/* The namespaces of the vLLM pods in sidecar mode, as a list. */}}
+{{/* Namespaces of the vLLM pods in sidecar mode, as a list. */}}
 {{- define "spec-decode-exporter.sidecarNamespaces" -}}
-{{- toYaml (.Values.sidecar.namespaces | default (list (include "spec-decode-exporter.namespace" .))) -}}
+{{- toYaml (.Values.sidecar.namespaces | default (list .Release.Namespace)) -}}
 {{- end -}}
 
-{{/* Which pods have a sidecar. The default is not among the values: Helm would add it to what people say. */}}
+{{/* Namespaces that need what the exporters mount, as a list. */}}
+{{- define "spec-decode-exporter.namespaces" -}}
+{{- if eq .Values.mode "sidecar" }}{{ include "spec-decode-exporter.sidecarNamespaces" . }}{{ else }}{{ toYaml (list .Release.Namespace) }}{{ end -}}
+{{- end -}}
+
+{{/* Selector of the pods with a sidecar. The default is not in values.yaml: Helm would merge it with the user's. */}}
 {{- define "spec-decode-exporter.sidecarSelector" -}}
 {{- toYaml (.Values.sidecar.selector | default (dict "matchLabels" (dict "spec-decode-exporter/inject" "true"))) -}}
-{{- end -}}
-
-{{- define "spec-decode-exporter.sidecarConfigName" -}}
-{{ include "spec-decode-exporter.fullname" . }}-sidecar
 {{- end -}}

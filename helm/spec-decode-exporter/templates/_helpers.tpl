@@ -1,5 +1,5 @@
 {{- define "spec-decode-exporter.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- .Chart.Name | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
 {{/* Short enough for what Kubernetes adds to the names of a StatefulSet's pods. */}}
@@ -7,10 +7,6 @@
 {{- $name := include "spec-decode-exporter.name" . -}}
 {{- $full := contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) -}}
 {{- default $full .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
-{{- end -}}
-
-{{- define "spec-decode-exporter.namespace" -}}
-{{- default .Release.Namespace .Values.namespaceOverride -}}
 {{- end -}}
 
 {{- define "spec-decode-exporter.selectorLabels" -}}
@@ -36,25 +32,23 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{/* metadata of an object: a dict of root, and namespace, labels, annotations and name where they are not the usual ones. */}}
 {{- define "spec-decode-exporter.metadata" -}}
 name: {{ get . "name" | default (include "spec-decode-exporter.fullname" .root) | quote }}
-namespace: {{ get . "namespace" | default (include "spec-decode-exporter.namespace" .root) | quote }}
+namespace: {{ get . "namespace" | default (.root.Release.Namespace) | quote }}
 labels:
   {{- $own := include "spec-decode-exporter.labels" .root | fromYaml }}
   {{- toYaml (merge (deepCopy (get . "labels" | default dict)) $own) | nindent 2 }}
-{{- with merge (deepCopy (get . "annotations" | default dict)) .root.Values.commonAnnotations }}
+{{- with get . "annotations" }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
 {{- define "spec-decode-exporter.serviceAccountName" -}}
-{{- $own := .Values.serviceAccount.create | ternary (include "spec-decode-exporter.fullname" .) "default" -}}
-{{- default $own .Values.serviceAccount.name -}}
+{{- default (include "spec-decode-exporter.fullname" .) .Values.serviceAccountName -}}
 {{- end -}}
 
 {{- define "spec-decode-exporter.image" -}}
 {{- $image := .Values.image -}}
-{{- $registry := .Values.global.imageRegistry | default $image.registry -}}
-{{- with $registry }}{{ . }}/{{ end }}{{ $image.repository }}
+{{- with $image.registry }}{{ . }}/{{ end }}{{ $image.repository }}
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end -}}
 
@@ -90,7 +84,7 @@ A cluster that is asked at an api_server is another one. */}}
 {{- $root := . -}}
 {{- $watched := dict -}}
 {{- range include "spec-decode-exporter.kubernetes" . | fromYamlArray -}}
-{{- $namespaces := get . "namespaces" | default (list (include "spec-decode-exporter.namespace" $root)) -}}
+{{- $namespaces := get . "namespaces" | default (list ($root.Release.Namespace)) -}}
 {{- if get . "all_namespaces" }}{{ $namespaces = list "*" }}{{ end -}}
 {{- if get . "api_server" }}{{ $namespaces = list }}{{ end -}}
 {{- range $namespaces -}}
@@ -100,64 +94,39 @@ A cluster that is asked at an api_server is another one. */}}
 {{- toYaml $watched -}}
 {{- end -}}
 
-{{/* What cannot work is refused before anything is installed. */}}
-{{- define "spec-decode-exporter.validate" -}}
-{{- include "spec-decode-exporter.renamed" . -}}
-{{- if eq .Values.mode "sidecar" -}}
-{{- range $key := list "serviceMonitor" "networkPolicy" "sharding" "persistence" -}}
-{{- if (index $.Values $key).enabled -}}
-{{- fail (printf "%s is for mode: fleet; a sidecar is part of vLLM's pod" $key) -}}
+{{/* User and groups of a security context; without any, OpenShift chooses. */}}
+{{- define "spec-decode-exporter.user" -}}
+{{- with get .Values "runAsUser" }}
+runAsUser: {{ int64 . }}
+runAsGroup: {{ int64 . }}
+{{- end }}
 {{- end -}}
+
+{{- define "spec-decode-exporter.podSecurityContext" -}}
+runAsNonRoot: true
+{{- include "spec-decode-exporter.user" . }}
+{{- with get .Values "runAsUser" }}
+fsGroup: {{ int64 . }}
+{{- end }}
+seccompProfile:
+  type: RuntimeDefault
 {{- end -}}
-{{- if gt (int .Values.replicaCount) 1 -}}
-{{- fail "replicaCount is for mode: fleet; there is a sidecar in each of vLLM's pods" -}}
+
+{{- define "spec-decode-exporter.securityContext" -}}
+allowPrivilegeEscalation: false
+capabilities:
+  drop: [ALL]
+readOnlyRootFilesystem: true
+runAsNonRoot: true
+{{- include "spec-decode-exporter.user" . }}
+seccompProfile:
+  type: RuntimeDefault
 {{- end -}}
-{{- if index .Values "config" -}}
-{{- fail "config is for mode: fleet; that of the sidecars is sidecar.config" -}}
-{{- end -}}
-{{- range $key := list "extraVolumes" "extraVolumeMounts" -}}
-{{- if index $.Values $key -}}
-{{- fail (printf "%s is for mode: fleet; that of the sidecars is sidecar.%s" $key $key) -}}
-{{- end -}}
-{{- end -}}
-{{- $volumes := include "spec-decode-exporter.sidecarExtraVolumes" . | fromYamlArray -}}
-{{- range .Values.sidecar.extraVolumeMounts -}}
-{{- if not (has .name $volumes) -}}
-{{- fail (printf "sidecar.extraVolumeMounts names %s, which is none of sidecar.extraVolumes: vLLM's pods would be refused" .name) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- if .Values.sidecar.middleware.enabled -}}
-{{- if eq .Values.mode "fleet" -}}
-{{- fail "sidecar.middleware is for mode: sidecar; to a fleet exporter, mount the file yourself (docs/guide/requests-inside.md)" -}}
-{{- end -}}
-{{- if not (get (get .Values.sidecar.config "requests" | default dict) "ingest") -}}
-{{- fail "sidecar.middleware sends requests to the sidecar, which takes none: set sidecar.config.requests.ingest to true" -}}
-{{- end -}}
-{{- end -}}
-{{- if and (eq .Values.mode "fleet") .Values.sidecar.config -}}
-{{- fail "sidecar.config is for mode: sidecar; that of the fleet exporter is config" -}}
-{{- end -}}
-{{- range or .Values.rbac.create .Values.networkPolicy.enabled | ternary (include "spec-decode-exporter.watched" . | fromYaml | keys) list -}}
-{{- if contains "$" . -}}
-{{- fail (printf "config looks for pods in the namespace %s: no Role and no NetworkPolicy can be made for a variable; name it, or set rbac.create and networkPolicy.enabled to false" .) -}}
-{{- end -}}
-{{- end -}}
-{{- if and (gt (int .Values.replicaCount) 1) (not .Values.sharding.enabled) -}}
-{{- fail (printf "replicaCount is %d, and each exporter would watch every target, so that sums count twice: set sharding.enabled, or replicaCount to 1" (int .Values.replicaCount)) -}}
-{{- end -}}
-{{- if and (eq .Values.mode "fleet") .Values.sidecar.injection.enabled -}}
-{{- fail "sidecar.injection is for mode: sidecar; beside a fleet exporter, the injected sidecars would count the same engines twice" -}}
-{{- end -}}
-{{- if and (eq .Values.mode "fleet") .Values.podMonitor.enabled -}}
-{{- fail "podMonitor is for mode: sidecar; the fleet exporter is scraped through serviceMonitor" -}}
-{{- end -}}
-{{- range $key := list "cert_file" "key_file" "client_ca_file" -}}
-{{- $named := get (get $.Values.web.config "tls_server_config" | default dict) $key | default "/" -}}
-{{- if and (not $.Values.web.existingSecret) (not (hasPrefix "/" $named)) -}}
-{{- fail (printf "web.config names %s: %s, which is looked for in web.existingSecret: name the Secret that has it" $key $named) -}}
-{{- end -}}
-{{- end -}}
+
+{{/* Liveness probe of both modes. A sidecar has no other: it would count for vLLM's pod. */}}
+{{- define "spec-decode-exporter.livenessProbe" -}}
+{{- $asked := include "spec-decode-exporter.probe" (dict "root" . "path" "/-/healthy") | fromYaml -}}
+{{- toYaml (merge $asked (dict "periodSeconds" 10 "timeoutSeconds" 5 "failureThreshold" 6)) -}}
 {{- end -}}
 
 {{/* Fail if the chart lacks files that it copies from the repository: a dict of root, pattern, and the value that needs them. */}}
@@ -169,7 +138,7 @@ A cluster that is asked at an api_server is another one. */}}
 
 {{/* A warning about an image without a registry, as by default; empty with one. */}}
 {{- define "spec-decode-exporter.imageNote" -}}
-{{- if not (or .Values.image.registry .Values.global.imageRegistry) -}}
+{{- if not .Values.image.registry -}}
 WARNING: image.registry is not set. The image {{ include "spec-decode-exporter.image" . }} is not published:
 nodes that do not have it report ImagePullBackOff. Build it with `make image`, push it, and set image.registry.
 

@@ -19,10 +19,9 @@ What vLLM's container needs to load the middleware, beside the flag itself. In a
 - {name: spec-decode-requests, mountPath: {{ include "spec-decode-exporter.middlewareFolder" . }}, readOnly: true}
 {{- end -}}
 
-{{/* Its name does not begin like those of the sidecar's volumes: the policy leaves pods alone that have one. */}}
 {{- define "spec-decode-exporter.middlewareVolumes" -}}
-{{- if not .Values.sidecar.middleware.enabled -}}
-{{- fail "spec-decode-exporter.middlewareVolumes names a ConfigMap that is not made: set sidecar.middleware.enabled, or leave the volume out; a pod that has it does not start" -}}
+{{- if not .Values.sidecar.middleware -}}
+{{- fail "spec-decode-exporter.middlewareVolumes names a ConfigMap that is not made: set sidecar.middleware, or leave the volume out; a pod that has it does not start" -}}
 {{- end -}}
 - name: spec-decode-requests
   configMap:

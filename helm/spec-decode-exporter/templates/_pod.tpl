@@ -1,4 +1,4 @@
-{{/* The pod of the exporter in fleet mode, for a Deployment and a StatefulSet alike. */}}
+{{/* Pod of a fleet exporter, in a Deployment and in a StatefulSet. */}}
 {{- define "spec-decode-exporter.pod" -}}
 metadata:
   labels:
@@ -16,11 +16,8 @@ spec:
   imagePullSecrets:
     {{- toYaml . | nindent 4 }}
   {{- end }}
-  {{- with .Values.priorityClassName }}
-  priorityClassName: {{ . | quote }}
-  {{- end }}
   securityContext:
-    {{- toYaml .Values.podSecurityContext | nindent 4 }}
+    {{- include "spec-decode-exporter.podSecurityContext" . | nindent 4 }}
   containers:
     - name: exporter
       image: {{ include "spec-decode-exporter.image" . | quote }}
@@ -29,9 +26,6 @@ spec:
         - run
         - --config.file={{ include "spec-decode-exporter.configFile" . }}
         - --config.auto-reload
-        {{- with .Values.metrics.profile }}
-        - --metrics.profile={{ . }}
-        {{- end }}
         {{- with .Values.web.externalUrl }}
         - --web.external-url={{ . }}
         {{- end }}
@@ -45,28 +39,21 @@ spec:
       env:
         {{- toYaml . | nindent 8 }}
       {{- end }}
-      {{- with .Values.extraEnvFrom }}
-      envFrom:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
       ports:
         - name: spec-decode
           containerPort: 7732
           protocol: TCP
-      {{- with .Values.livenessProbe }}
       livenessProbe:
-        {{- include "spec-decode-exporter.probe" (dict "root" $ "probe" .) | nindent 8 }}
-      {{- end }}
-      {{- with .Values.readinessProbe }}
+        {{- include "spec-decode-exporter.livenessProbe" . | nindent 8 }}
       readinessProbe:
-        {{- include "spec-decode-exporter.probe" (dict "root" $ "probe" .) | nindent 8 }}
-      {{- end }}
+        {{- include "spec-decode-exporter.probe" (dict "root" . "path" "/-/ready") | nindent 8 }}
+        periodSeconds: 5
       {{- with .Values.resources }}
       resources:
         {{- toYaml . | nindent 8 }}
       {{- end }}
       securityContext:
-        {{- toYaml .Values.securityContext | nindent 8 }}
+        {{- include "spec-decode-exporter.securityContext" . | nindent 8 }}
       volumeMounts:
         {{- include "spec-decode-exporter.mounts" (dict "config" true) | nindent 8 }}
         {{- if include "spec-decode-exporter.web" . }}
@@ -90,7 +77,7 @@ spec:
     {{- with .Values.extraVolumes }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
-  {{- range $key := list "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" }}
+  {{- range $key := list "nodeSelector" "tolerations" "affinity" }}
   {{- with index $.Values $key }}
   {{ $key }}:
     {{- toYaml . | nindent 4 }}

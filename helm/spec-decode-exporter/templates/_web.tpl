@@ -13,7 +13,7 @@
 {{- if .Values.web.config -}}
 {{- hasKey .Values.web.config "tls_server_config" | ternary "https" "http" -}}
 {{- else -}}
-{{- .Values.web.existingSecret | empty | ternary "http" .Values.web.scheme -}}
+{{- .Values.web.existingSecret | empty | ternary "http" "https" -}}
 {{- end -}}
 {{- end -}}
 
@@ -33,17 +33,19 @@
 {{- if or $unknown (eq ($auth | default "") "RequireAndVerifyClientCert") }}true{{ end -}}
 {{- end -}}
 
-{{/* A probe, of a dict of root and probe: over TLS where the pages are, and only of the port where they are closed. */}}
+{{/* A probe, of a dict of root and path: over TLS if the pages need it, and of the port alone if they need a password or certificate. */}}
 {{- define "spec-decode-exporter.probe" -}}
-{{- $probe := deepCopy .probe -}}
-{{- with get $probe "httpGet" -}}
-{{- if include "spec-decode-exporter.webClosed" $.root -}}
-{{- $probe = merge (dict "tcpSocket" (pick . "port" "host")) (omit $probe "httpGet") -}}
-{{- else if eq (include "spec-decode-exporter.webScheme" $.root) "https" -}}
-{{- $_ := set . "scheme" "HTTPS" -}}
+{{- if include "spec-decode-exporter.webClosed" .root -}}
+tcpSocket:
+  port: spec-decode
+{{- else -}}
+httpGet:
+  path: {{ .path }}
+  port: spec-decode
+  {{- if eq (include "spec-decode-exporter.webScheme" .root) "https" }}
+  scheme: HTTPS
+  {{- end }}
 {{- end -}}
-{{- end -}}
-{{- toYaml $probe -}}
 {{- end -}}
 
 {{- define "spec-decode-exporter.webMount" -}}

@@ -12,7 +12,7 @@ import pytest
 
 from image.assemble import STATE_DIRECTORY
 from spec_decode_exporter import __version__
-from spec_decode_exporter.web.documentation.documents import in_checkout
+from spec_decode_exporter.web.documentation.documents import served
 
 CHECKOUT = Path(__file__).parents[3]
 STATE = f"/{STATE_DIRECTORY}"
@@ -117,7 +117,7 @@ def test_it_holds_just_what_is_locked(ask):
 
 
 def test_it_holds_and_renders_the_documents_of_the_checkout(ask):
-    assert ask(DOCUMENTS) == {name: len(path.read_bytes()) for name, path in in_checkout().items()}
+    assert ask(DOCUMENTS) == {name: len(path.read_bytes()) for name, path in served().items()}
 
 
 def test_it_trusts_the_usual_authorities_and_resolves_names(ask):

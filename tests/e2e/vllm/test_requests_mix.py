@@ -13,8 +13,7 @@ one sampled request as well, but that is a population of its own: 0.00 to 0.13 i
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +30,8 @@ from process import HOST, Server, get, until
 from truth import Load, Truth, drive
 from vllm_server import MODEL, QUIET, draft_model, vllm
 from watch import Page, Watch, watch
+
+from spec_decode_exporter.web.documentation.documents import served
 
 ALERTS = Path(__file__).parents[3] / "config" / "prometheus" / "alerts" / "requests.yml"
 ALERT = "SpecDecodeMixedWorkload"
@@ -100,11 +101,9 @@ class Mix:
         return self.seconds.keys() == says.keys()
 
 
-def printed_middleware(folder: Path) -> Path:
-    """Let the installed program write the file, as its page says; return the folder."""
-    program = Path(sys.executable).with_name("spec-decode-exporter")
-    done = subprocess.run([program, "middleware"], capture_output=True, text=True, check=True)
-    (folder / "spec_decode_requests.py").write_text(done.stdout, encoding="utf-8")
+def copied_middleware(folder: Path) -> Path:
+    """Copy the file that the exporter serves; return the folder."""
+    shutil.copy(served()["files/spec_decode_requests.py"], folder)
     return folder
 
 
@@ -124,7 +123,7 @@ def alerting(exporter: Server, folder: Path) -> Mapping[str, Any]:
 def mix(prometheus_tools, start, e2e, tmp_path_factory) -> Iterator[Mix]:
     port, folder = e2e.free_port(), tmp_path_factory.mktemp("mix")
     environment = {
-        "PYTHONPATH": str(printed_middleware(folder)),
+        "PYTHONPATH": str(copied_middleware(folder)),
         "SPEC_DECODE_REQUESTS_URL": f"http://{HOST}:{port}/api/v1/requests",
     }
     with (

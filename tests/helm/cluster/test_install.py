@@ -7,22 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from helm.chart_files import CHART
-from spec_decode_exporter import __version__
 
 from .conftest import eventually
 
-FLEET = {
-    "serviceMonitor": {"enabled": True},
+MONITORED = {
+    "monitor": {"enabled": True},
     "prometheusRule": {"enabled": True},
     "dashboards": {"enabled": True},
-    "networkPolicy": {"enabled": True},
 }
-SIDECAR = {
-    "mode": "sidecar",
-    "podMonitor": {"enabled": True},
-    "prometheusRule": {"enabled": True},
-    "sidecar": {"config": {"policy": {"min_drafts": 500}}},
-}
+FLEET = {"mode": "fleet", **MONITORED}
+SIDECAR = {"mode": "sidecar", **MONITORED, "config": {"policy": {"min_drafts": 500}}}
 KINDS = ("deploy", "statefulset", "service", "role", "podmonitor", "servicemonitor", "prometheusrule")
 
 
@@ -35,15 +29,12 @@ def only(cluster, place, names):
     eventually(lambda: cluster.everything(place) == names)
 
 
-INJECTION = {**SIDECAR, "sidecar": {"injection": {"enabled": True, "failurePolicy": "Fail"}}}
-
-
 def test_fleet_mode_is_installed_upgraded_to_shards_and_removed(helm, cluster, namespace):
     place = namespace()
     before = cluster.everything(place)
     helm("install", "one", chart=str(CHART), namespace=place, values=FLEET)
     assert there(cluster, place) == {"deploy", "service", "role", "servicemonitor", "prometheusrule"}
-    shards = {**FLEET, "replicaCount": 3, "sharding": {"enabled": True}}
+    shards = {**FLEET, "replicaCount": 3}
     helm("upgrade", "one", chart=str(CHART), namespace=place, values=shards)
     assert there(cluster, place) == {"statefulset", "service", "role", "servicemonitor", "prometheusrule"}
     (config,) = [one for one in cluster.get("configmap", place).values() if "exporter.yml" in one["data"]]
@@ -52,31 +43,16 @@ def test_fleet_mode_is_installed_upgraded_to_shards_and_removed(helm, cluster, n
     only(cluster, place, before)
 
 
-def test_sidecar_mode_is_installed_upgraded_to_injection_and_removed(helm, cluster, namespace):
+def test_sidecar_mode_is_installed_upgraded_and_removed(helm, cluster, namespace):
     place = namespace()
     before = cluster.everything(place)
     helm("install", "one", chart=str(CHART), namespace=place, values=SIDECAR)
     assert there(cluster, place) == {"podmonitor", "prometheusrule"}
-    helm("upgrade", "one", chart=str(CHART), namespace=place, values=INJECTION)
-    eventually(lambda: injected(cluster, place) == [f"spec-decode-exporter:{__version__}"])
-    newer = {**INJECTION, "image": {"tag": "9.9.9"}}
-    helm("upgrade", "one", chart=str(CHART), namespace=place, values=newer)
-    eventually(lambda: injected(cluster, place) == ["spec-decode-exporter:9.9.9"])
+    requests = {**SIDECAR, "config": {"requests": {"ingest": True}}, "sidecar": {"middleware": True}}
+    helm("upgrade", "one", chart=str(CHART), namespace=place, values=requests)
+    assert "one-spec-decode-exporter-middleware" in cluster.get("configmap", place)
     helm("uninstall", "one", namespace=place)
     only(cluster, place, before)
-    eventually(lambda: injected(cluster, place) == [])
-
-
-def injected(cluster, place):
-    """Return the images of the sidecars that a labelled pod would get now."""
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "vllm", "namespace": place, "labels": {"spec-decode-exporter/inject": "true"}},
-        "spec": {"containers": [{"name": "vllm", "image": "vllm"}]},
-    }
-    made = cluster.create(pod, "--dry-run=server")
-    return [one["image"] for one in made["spec"].get("initContainers", ())]
 
 
 def test_what_helm_3_installed_helm_4_upgrades_and_removes(helm_of, cluster, namespace):
@@ -105,7 +81,7 @@ def test_two_releases_in_one_namespace_do_not_touch_each_other(helm, cluster, na
 def test_helm_test_runs_its_pod_and_removes_it(helm, cluster, namespace):
     """No node can have its image: the test says that it succeeded. tests/helm/test_page.py runs its command."""
     place, name = namespace(), "one-spec-decode-exporter-test"
-    helm("install", "one", chart=str(CHART), namespace=place, values={})
+    helm("install", "one", chart=str(CHART), namespace=place, values={"mode": "fleet"})
     with ThreadPoolExecutor(1) as background:
         told = background.submit(helm, "test", "one", namespace=place, timeout="300s")
         eventually(lambda: name in cluster.get("pod", place))
@@ -127,9 +103,9 @@ def test_values_that_are_not_known_are_refused(helm, namespace):
         helm("install", "one", chart=str(CHART), namespace=namespace(), values={"replica": 2})
 
 
-def test_a_value_that_was_renamed_is_refused_with_its_new_name(helm, namespace):
-    with pytest.raises(ValueError, match="replicas is now replicaCount"):
-        helm("install", "one", chart=str(CHART), namespace=namespace(), values={"replicas": 2})
+def test_an_installation_without_values_names_the_choices(helm, namespace):
+    with pytest.raises(ValueError, match="or set mode: fleet"):
+        helm("install", "one", chart=str(CHART), namespace=namespace(), values={})
 
 
 def test_the_exporter_may_look_at_pods_where_it_is_told_to_and_nothing_else(render, cluster, namespace):

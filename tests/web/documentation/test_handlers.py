@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import posixpath
 import re
@@ -14,6 +15,7 @@ import pytest
 import yaml
 
 from spec_decode_exporter.core.user_errors import UsageError
+from spec_decode_exporter.vllm_middleware import spec_decode_requests
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.documentation.documents import served
 from spec_decode_exporter.web.security.hosts import AllowedHosts
@@ -87,6 +89,11 @@ async def test_alerts_rules_and_dashboards_are_listed_and_downloaded(client):
     assert "SpecDecodeSuddenDrop" in {rule.get("alert") for rule in rules}
     assert any("record" in rule for rule in rules)
     assert "spec-decode-overview" in dashboards
+
+
+async def test_the_middleware_is_downloaded_as_it_is_in_the_package(client):
+    answer = await client.get("/docs/files/spec_decode_requests.py")
+    assert await answer.text() == inspect.getsource(spec_decode_requests)
 
 
 async def test_the_page_leads_to_the_files(client):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from spec_decode_exporter.vllm_middleware import spec_decode_requests
 from spec_decode_exporter.web.documentation.documents import in_checkout, served
 
 CHECKOUT = Path(__file__).parents[3]
@@ -50,4 +51,5 @@ def test_an_installed_wheel_serves_what_it_holds(tmp_path, monkeypatch):
     (tmp_path / "guide").mkdir()
     (tmp_path / "guide/a.md").write_text("# A\n")
     monkeypatch.setattr("spec_decode_exporter.web.documentation.documents.PACKAGED", tmp_path)
-    assert served() == {"guide/a.md": tmp_path / "guide/a.md"}
+    middleware = {"files/spec_decode_requests.py": Path(spec_decode_requests.__file__)}
+    assert served() == {"guide/a.md": tmp_path / "guide/a.md", **middleware}

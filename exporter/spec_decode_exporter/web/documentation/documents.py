@@ -15,6 +15,8 @@ FILES: Final = "files/"
 PACKAGED: Final = Path(__file__).parent / "packaged"
 """Folder of a wheel that holds the files. An editable installation serves those of its checkout."""
 _CHECKOUT: Final = Path(__file__).parents[4]
+_MIDDLEWARE: Final = Path(__file__).parents[2] / "vllm_middleware" / "spec_decode_requests.py"
+"""The file that vLLM loads: a module of this package, so a wheel needs no copy."""
 
 _PATTERNS: Final = (
     ("docs", "", ("README.md", "guide/*.md", "reference/*.md", "explanation/*.md", "runbooks/*.md")),
@@ -37,6 +39,10 @@ def in_checkout(checkout: Path = _CHECKOUT) -> dict[str, Path]:
 
 def served() -> dict[str, Path]:
     """Return each served file, by its path below ``/docs/``."""
+    return {**_documents(), f"{FILES}{_MIDDLEWARE.name}": _MIDDLEWARE}
+
+
+def _documents() -> dict[str, Path]:
     if PACKAGED.is_dir():
         paths = sorted(path for path in PACKAGED.rglob("*") if path.is_file())
         return {path.relative_to(PACKAGED).as_posix(): path for path in paths}

@@ -20,14 +20,15 @@ from spec_decode_exporter.web.state import STATE
 ROOT: Final = "/docs/"
 ROUTE: Final = f"{ROOT}{{path:.*}}"
 _TEMPLATE: Final = files("spec_decode_exporter.web.documentation").joinpath("documentation.html")
-_TYPES: Final = {".yml": "text/yaml", ".json": "application/json"}
+_TYPES: Final = {".yml": "text/yaml", ".json": "application/json", ".py": "text/x-python"}
 
 _known = cache(served)
 
 _FILES_TEXT: Final = """# Files to download
 
-Alerts and recording rules for Prometheus, routes for Alertmanager, and dashboards for Grafana.
-How to load them: [alerts and recording rules](../guide/alerts.md), [dashboards](../guide/dashboards.md).
+Alerts and rules for Prometheus, routes for Alertmanager, dashboards for Grafana, the middleware for vLLM.
+How to load them: [alerts and recording rules](../guide/alerts.md), [dashboards](../guide/dashboards.md),
+[middleware](../guide/requests-inside.md).
 
 """
 
