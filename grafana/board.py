@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
-from grafana_foundation_sdk.builders.dashboard import AnnotationQuery, Dashboard, DashboardLink
-from grafana_foundation_sdk.models import dashboard
+from typing import Any
 
 from grafana.panels import Panel
 from grafana.promql import Scope, firing
@@ -50,75 +48,60 @@ def alerts(scope: Scope) -> Mark:
     return Mark("Alerts", firing(scope), "{{alertname}}", Colour.HARM)
 
 
-def _annotation(mark: Mark) -> AnnotationQuery:
-    return (
-        AnnotationQuery()
-        .name(mark.name)
-        .datasource(DATASOURCE)
-        .enable(True)
-        .icon_color(mark.colour)
-        .expr(mark.expr)
-        .title_format(mark.title)
-        .text_format("{{target}} {{model_name}} {{engine}}")
-    )
+def _annotation(mark: Mark) -> dict[str, Any]:
+    return {
+        "name": mark.name,
+        "datasource": DATASOURCE,
+        "enable": True,
+        "iconColor": mark.colour,
+        "expr": mark.expr,
+        "titleFormat": mark.title,
+        "textFormat": "{{target}} {{model_name}} {{engine}}",
+    }
 
 
-def _links() -> DashboardLink:
-    return (
-        DashboardLink("Speculative decoding")
-        .type(dashboard.DashboardLinkType.DASHBOARDS)
-        .tags([TAG])
-        .as_dropdown(False)
-        .include_vars(True)
-        .keep_time(True)
-    )
+_LINK = {
+    "title": "Speculative decoding",
+    "type": "dashboards",
+    "tags": [TAG],
+    "asDropdown": False,
+    "includeVars": True,
+    "keepTime": True,
+}
 
 
-def _placed(band: Band, top: int) -> Iterator[Panel]:
-    left = 0
-    for width, panel in band.panels:
-        panel.grid_pos = dashboard.GridPos(h=band.height, w=width, x=left, y=top)
-        left += width
-        yield panel
-
-
-def _row(section: Section, top: int) -> dashboard.RowPanel:
-    position = dashboard.GridPos(h=1, w=WIDTH, x=0, y=top)
-    return dashboard.RowPanel(title=section.title, collapsed=section.collapsed, grid_pos=position)
-
-
-def _section(section: Section, top: int) -> tuple[list[Panel | dashboard.RowPanel], int]:
-    """Place a section; return its panels, and where the next one begins."""
-    below = top + 1 if section.title else top
-    panels: list[Panel] = []
+def _placed(section: Section, top: int) -> Iterator[Panel]:
+    """Yield the panels of a section with their places, below its heading at ``top``."""
+    below = top + bool(section.title)
     for band in section.bands:
-        panels += _placed(band, below)
+        left = 0
+        for width, panel in band.panels:
+            yield {**panel, "gridPos": {"h": band.height, "w": width, "x": left, "y": below}}
+            left += width
         below += band.height
-    if not section.title:
-        return [*panels], below
-    row = _row(section, top)
-    if section.collapsed:
-        row.panels = panels
-        return [row], top + 1
-    return [row, *panels], below
 
 
-def _numbered(panels: Iterable[Panel | dashboard.RowPanel]) -> Iterator[Panel | dashboard.RowPanel]:
-    number = 0
-    for panel in panels:
-        for one in (panel, *(panel.panels if isinstance(panel, dashboard.RowPanel) else ())):
-            number += 1
-            one.id_val = number
-        yield panel
-
-
-def _arranged(sections: Sequence[Section]) -> list[Panel | dashboard.RowPanel]:
-    everything: list[Panel | dashboard.RowPanel] = []
+def _arranged(sections: Sequence[Section]) -> Iterator[Panel]:
     top = 0
     for section in sections:
-        placed, top = _section(section, top)
-        everything += placed
-    return list(_numbered(everything))
+        panels = list(_placed(section, top))
+        if section.title:
+            place = {"h": 1, "w": WIDTH, "x": 0, "y": top}
+            row: Panel = {"type": "row", "title": section.title, "gridPos": place}
+            yield {**row, "collapsed": section.collapsed, "panels": panels if section.collapsed else []}
+            top += 1
+        if not section.collapsed:
+            yield from panels
+            top += sum(band.height for band in section.bands)
+
+
+def _numbered(panels: Sequence[Panel]) -> list[Panel]:
+    number = 0
+    for panel in panels:
+        for one in (panel, *panel.get("panels", ())):
+            number += 1
+            one["id"] = number
+    return list(panels)
 
 
 def board(
@@ -129,23 +112,21 @@ def board(
     variables: Sequence[Variable],
     marks: Sequence[Mark],
     sections: Sequence[Section],
-    since: str = "now-1h",
-) -> dashboard.Dashboard:
+) -> dict[str, Any]:
     """Return a dashboard that cannot be edited in place: it is provisioned, and its source is this code."""
-    built = (
-        Dashboard(title)
-        .uid(uid)
-        .description(description)
-        .tags([TAG])
-        .readonly()
-        .timezone("browser")
-        .time(since, "now")
-        .refresh("30s")
-        .tooltip(dashboard.DashboardCursorSync.CROSSHAIR)
-        .variables([*variables])
-        .annotations([_annotation(mark) for mark in marks])
-        .links([_links()])
-        .build()
-    )
-    built.panels = _arranged(sections)
-    return built
+    return {
+        "uid": uid,
+        "title": title,
+        "description": description,
+        "schemaVersion": 42,
+        "tags": [TAG],
+        "editable": False,
+        "timezone": "browser",
+        "time": {"from": "now-1h", "to": "now"},
+        "refresh": "30s",
+        "graphTooltip": 1,
+        "templating": {"list": [*variables]},
+        "annotations": {"list": [_annotation(mark) for mark in marks]},
+        "links": [_LINK],
+        "panels": _numbered(list(_arranged(sections))),
+    }

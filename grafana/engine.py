@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grafana_foundation_sdk.models import dashboard
+from typing import Any
 
 from grafana import style, variables
 from grafana.board import Band, Mark, Section, alerts, board
@@ -348,11 +348,7 @@ def _spread() -> list[Band]:
                 ("least", "greatest"),
                 Colour.FAINT,
             ),
-            Query(
-                by(("quantile",), quantiles),
-                "quantile {{quantile}}",
-                {"color": style.shades(Colour.NOW)},
-            ),
+            Query(by(("quantile",), quantiles), "quantile {{quantile}}", {"color": style.shades(Colour.NOW)}),
         ],
         _RATIO,
     )
@@ -398,7 +394,7 @@ def _server() -> list[Band]:
     return [Band(8, [(12, cache), (12, checks)])]
 
 
-def engine() -> dashboard.Dashboard:
+def engine() -> dict[str, Any]:
     """Return the dashboard of one engine: rows in the order of an operator's questions, causes collapsed."""
     return board(
         UID,

@@ -47,7 +47,6 @@ def _targets() -> Panel:
                 for label, title in labels.items()
             ),
         ],
-        looks={},
         order=("Up", "Target", "Last success", *labels.values()),
         worst="Last success",
         no_value="No target is watched.",
@@ -87,7 +86,6 @@ def _exporters() -> Panel:
                 for label, title in labels.items()
             ),
         ],
-        looks={},
         order=("Up", "Exporter", *labels.values()),
         no_value="No exporter is scraped.",
     )

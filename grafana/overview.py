@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from grafana_foundation_sdk.models import dashboard
-
 from grafana import arms, exporters, style, variables
 from grafana.board import Band, Section, alerts, board
 from grafana.panels import (
@@ -302,7 +300,7 @@ def _over_time() -> Band:
     return Band(8, [(8, speedup), (8, acceptance), (8, tokens)])
 
 
-def overview() -> dashboard.Dashboard:
+def overview() -> dict[str, Any]:
     """Return the dashboard of the fleet."""
     return board(
         UID,
@@ -315,7 +313,6 @@ def overview() -> dashboard.Dashboard:
             variables.instance(),
             variables.model_name(),
             *variables.windows(),
-            variables.compare(),
             *variables.arms(),
         ],
         marks=[alerts(FLEET)],

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from grafana_foundation_sdk.models import dashboard
-
 from grafana import style, variables
 from grafana.board import Band, Section, alerts, board
 from grafana.panels import (
@@ -119,9 +117,7 @@ def _table() -> Panel:
                 for label in ("0.1", "0.5", "0.9")
             ),
             Column(
-                "Length",
-                _row("request_acceptance_length_quantile_tokens", quantile="0.5"),
-                {"decimals": 2},
+                "Length", _row("request_acceptance_length_quantile_tokens", quantile="0.5"), {"decimals": 2}
             ),
             Column("Losing", _row("requests_below_break_even_ratio"), percent),
             Column("Per token", per_token, {"unit": "s", "decimals": 1}),
@@ -219,16 +215,13 @@ def _not_counted() -> Panel:
         "Not counted, or counted as other",
         "Requests a second that are in no figure here, by reason, and those whose type, model or user is "
         "beyond the limit and counts as `other`.",
-        [
-            Query(_sum(refused, "reason"), "{{reason}}"),
-            Query(_sum(folded, "label"), "other {{label}}"),
-        ],
+        [Query(_sum(refused, "reason"), "{{reason}}"), Query(_sum(folded, "label"), "other {{label}}")],
         Look(unit="cps", least=0, colour=style.by_name(), no_value=_NOT_SENT),
         stepped=True,
     )
 
 
-def requests() -> dashboard.Dashboard:
+def requests() -> dict[str, Any]:
     """Return the dashboard about single requests."""
     first = [_acceptance("request_type", "Acceptance by type"), _heat()]
     second = [_acceptance("temperature", "Acceptance by temperature"), _times()]

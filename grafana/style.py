@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-
-from grafana_foundation_sdk.models import dashboard
+from typing import Any
 
 
 class Colour(StrEnum):
@@ -113,60 +112,60 @@ TIMES = "suffix:\u00d7"
 TOKENS_A_SECOND = "suffix: tok/s"
 
 
-def thresholds(steps: Steps) -> dashboard.ThresholdsConfig:
+Colouring = dict[str, str]
+"""How values are painted, as Grafana's JSON has it."""
+Mapped = dict[str, Any]
+"""How values are shown, likewise."""
+
+
+def thresholds(steps: Steps) -> Mapped:
     """Return the steps as Grafana wants them."""
-    return dashboard.ThresholdsConfig(
-        mode=dashboard.ThresholdsMode.ABSOLUTE,
-        steps=[dashboard.Threshold(value=value, color=colour) for value, colour in steps],
-    )
+    return {"mode": "absolute", "steps": [{"value": value, "color": colour} for value, colour in steps]}
 
 
-def texts(words: Words) -> list[dashboard.ValueMapping]:
+def _mapped(keys: Iterable[str], words: Words) -> list[Mapped]:
+    options = {
+        key: {"text": word.text, "color": word.colour, "index": number}
+        for number, (key, word) in enumerate(zip(keys, words, strict=True))
+    }
+    return [{"type": "value", "options": options}]
+
+
+def texts(words: Words) -> list[Mapped]:
     """Return how the words' values are shown, where a column holds the values themselves."""
-    options = {
-        word.value: dashboard.ValueMappingResult(text=word.text, color=word.colour, index=number)
-        for number, word in enumerate(words)
-    }
-    return [dashboard.ValueMap(options=options)]
+    return _mapped((word.value for word in words), words)
 
 
-def mappings(words: Words) -> list[dashboard.ValueMapping]:
+def mappings(words: Words) -> list[Mapped]:
     """Return how the words' numbers are shown."""
-    options = {
-        str(number): dashboard.ValueMappingResult(text=word.text, color=word.colour, index=number)
-        for number, word in enumerate(words)
-    }
-    return [dashboard.ValueMap(options=options)]
+    return _mapped(map(str, range(len(words))), words)
 
 
-def nothing(text: str | None = "\u2013") -> dashboard.ValueMapping:
+def nothing(text: str | None = "\u2013") -> Mapped:
     """Return how no value is shown; it would have the colour of the lowest threshold otherwise.
 
     Args:
         text: What is written; None for what the panel says without data.
     """
-    shown = dashboard.ValueMappingResult(text=text, color=Colour.UNKNOWN, index=0)
-    options = dashboard.DashboardSpecialValueMapOptions(
-        match=dashboard.SpecialValueMatch.NULL_AND_NAN, result=shown
-    )
-    return dashboard.SpecialValueMap(options=options)
+    shown = {**({} if text is None else {"text": text}), "color": Colour.UNKNOWN, "index": 0}
+    return {"type": "special", "options": {"match": "null+nan", "result": shown}}
 
 
-def fixed(colour: str) -> dashboard.FieldColor:
+def fixed(colour: str) -> Colouring:
     """Return the way to paint everything in one colour."""
-    return dashboard.FieldColor(mode=dashboard.FieldColorModeId.FIXED, fixed_color=colour)
+    return {"mode": "fixed", "fixedColor": colour}
 
 
-def shades(colour: str) -> dashboard.FieldColor:
+def shades(colour: str) -> Colouring:
     """Return the way to paint each series in another shade of one colour."""
-    return dashboard.FieldColor(mode=dashboard.FieldColorModeId.SHADES, fixed_color=colour)
+    return {"mode": "shades", "fixedColor": colour}
 
 
-def by_thresholds() -> dashboard.FieldColor:
+def by_thresholds() -> Colouring:
     """Return the way to paint a value by its threshold."""
-    return dashboard.FieldColor(mode=dashboard.FieldColorModeId.THRESHOLDS)
+    return {"mode": "thresholds"}
 
 
-def by_name() -> dashboard.FieldColor:
+def by_name() -> Colouring:
     """Return the colours of series that differ by name and of which none is better than another."""
-    return dashboard.FieldColor(mode=dashboard.FieldColorModeId.PALETTE_CLASSIC_BY_NAME)
+    return {"mode": "palette-classic-by-name"}

@@ -2,61 +2,67 @@
 
 from __future__ import annotations
 
-from grafana_foundation_sdk.builders.dashboard import CustomVariable, DatasourceVariable, QueryVariable
-from grafana_foundation_sdk.cog.builder import Builder
-from grafana_foundation_sdk.models import dashboard
-from grafana_foundation_sdk.models.common import DataSourceRef
+from typing import Any
 
-Variable = Builder[dashboard.VariableModel]
+Variable = dict[str, Any]
 
-DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
-ALL = dashboard.VariableOption(text=["All"], value=["$__all"])
+DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
+_ALL = {
+    "multi": True,
+    "includeAll": True,
+    "allValue": ".+",
+    "current": {"text": ["All"], "value": ["$__all"]},
+}
 _EXPORTERS = 'job=~"$job", instance=~"$instance"'
 _MODELS = f'{_EXPORTERS}, model_name=~"$model_name"'
+_ON_TIME_RANGE_CHANGED = 2
+_NATURAL_ASC = 7
 
 
 def datasource() -> Variable:
     """Return the choice of the Prometheus."""
-    return DatasourceVariable("datasource").label("Data source").type("prometheus")
+    of_prometheus = {"type": "datasource", "query": "prometheus", "multi": False}
+    return {**of_prometheus, "name": "datasource", "label": "Data source"}
 
 
-def _query(name: str, label: str, selector: str, of_label: str) -> QueryVariable:
+def _query(name: str, label: str, selector: str, of_label: str, **more: object) -> Variable:
+    """Return the choice of one value of a label; ``more`` overrides."""
     query = f"label_values({selector}, {of_label})"
-    return (
-        QueryVariable(name)
-        .label(label)
-        .datasource(DATASOURCE)
-        .query({"query": query, "refId": "StandardVariableQuery"})
-        .definition(query)
-        .refresh(dashboard.VariableRefresh.ON_TIME_RANGE_CHANGED)
-        .sort(dashboard.VariableSort.NATURAL_ASC)
-    )
-
-
-def _many(variable: QueryVariable) -> Variable:
-    return variable.multi(True).include_all(True).all_value(".+").current(ALL)
+    return {
+        "type": "query",
+        "name": name,
+        "label": label,
+        "datasource": DATASOURCE,
+        "query": {"query": query, "refId": "StandardVariableQuery"},
+        "definition": query,
+        "refresh": _ON_TIME_RANGE_CHANGED,
+        "sort": _NATURAL_ASC,
+        "multi": False,
+        "includeAll": False,
+        **more,
+    }
 
 
 def job() -> Variable:
     """Return the choice of Prometheus' scrape jobs."""
-    return _many(_query("job", "Job", "spec_decode_exporter_build_info", "job"))
+    return _query("job", "Job", "spec_decode_exporter_build_info", "job", **_ALL)
 
 
 def instance() -> Variable:
     """Return the choice of exporters."""
-    return _many(_query("instance", "Instance", 'spec_decode_exporter_build_info{job=~"$job"}', "instance"))
+    selector = 'spec_decode_exporter_build_info{job=~"$job"}'
+    return _query("instance", "Instance", selector, "instance", **_ALL)
 
 
 def one_instance() -> Variable:
     """Return the choice of the exporter that watches the chosen model."""
-    return _query(
-        "instance", "Instance", 'spec_decode_drafts_total{job=~"$job", model_name=~"$model_name"}', "instance"
-    )
+    selector = 'spec_decode_drafts_total{job=~"$job", model_name=~"$model_name"}'
+    return _query("instance", "Instance", selector, "instance")
 
 
 def model_name(exporters: str = _EXPORTERS) -> Variable:
     """Return the choice of models."""
-    return _many(_query("model_name", "Model", f"spec_decode_drafts_total{{{exporters}}}", "model_name"))
+    return _query("model_name", "Model", f"spec_decode_drafts_total{{{exporters}}}", "model_name", **_ALL)
 
 
 def one_target() -> Variable:
@@ -71,8 +77,8 @@ def one_engine() -> Variable:
 
 
 def _window(name: str, label: str, usual: str) -> Variable:
-    variable = _query(name, label, f"spec_decode_window_seconds{{{_EXPORTERS}}}", "window")
-    return variable.current(dashboard.VariableOption(text=usual, value=usual))
+    selector = f"spec_decode_window_seconds{{{_EXPORTERS}}}"
+    return _query(name, label, selector, "window", current={"text": usual, "value": usual})
 
 
 def windows() -> list[Variable]:
@@ -87,21 +93,17 @@ def long_window() -> Variable:
 
 def request_type() -> Variable:
     """Return the choice of what senders call the kinds of their requests."""
-    selector = f"spec_decode_requests_total{{{_MODELS}}}"
-    return _many(_query("request_type", "Type", selector, "request_type"))
-
-
-def compare() -> Variable:
-    """Return the choice of the label whose values are the arms of an experiment."""
-    names = ("arm", "variant", "model_name", "target", "engine", "instance", "pod")
-    chosen = dashboard.VariableOption(text=names[0], value=names[0], selected=True)
-    return CustomVariable("compare").label("Compare by label").values(",".join(names)).current(chosen)
+    return _query("request_type", "Type", f"spec_decode_requests_total{{{_MODELS}}}", "request_type", **_ALL)
 
 
 def arms() -> list[Variable]:
-    """Return the choices of the arms, and of the one that the others are compared with."""
+    """Return the choices of the label that tells arms apart, of arms, and of the one to compare with."""
+    names = ("arm", "variant", "model_name", "target", "engine", "instance", "pod")
+    chosen = {"text": names[0], "value": names[0], "selected": True}
+    label = {"type": "custom", "name": "compare", "label": "Compare by label", "query": ",".join(names)}
     selector = f"spec_decode_drafts_total{{{_MODELS}}}"
     return [
-        _many(_query("arm", "Arms", selector, "$compare")),
+        {**label, "current": chosen, "multi": False},
+        _query("arm", "Arms", selector, "$compare", **_ALL),
         _query("baseline", "Baseline", selector, "$compare"),
     ]

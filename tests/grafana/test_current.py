@@ -35,12 +35,29 @@ def test_they_are_written_to_the_folder_given(tmp_path):
     assert written == dict(documents())
 
 
+def missing(written, read, path=""):
+    """Return the keys of what was written that are not in what was read, or have another value there."""
+    if isinstance(written, dict) and isinstance(read, dict):
+        for key, value in written.items():
+            yield from missing(value, read.get(key, "no such key"), f"{path}.{key}")
+    elif isinstance(written, list) and isinstance(read, list) and len(written) == len(read):
+        for one, other in zip(written, read, strict=True):
+            yield from missing(one, other, f"{path}[]")
+    elif written != read:
+        yield f"{path}: {written!r} is {read!r}"
+
+
 @each_board
 def test_every_key_is_one_that_grafana_knows(board):
     """Reading drops what the types do not have, so a misspelled key would be missing afterwards."""
     register_default_plugins()
     read = json.loads(json.dumps(Dashboard.from_json(board), cls=JSONEncoder))
-    assert read == board
+    assert list(missing(board, read)) == []
+
+
+@pytest.mark.parametrize("wrong", [{"a": {"b": 1, "c": 2}}, {"a": {"b": 2}}, {"a": {"b": [1]}}])
+def test_a_lost_or_changed_key_is_found(wrong):
+    assert list(missing(wrong, {"a": {"b": 1}}))
 
 
 @each_board

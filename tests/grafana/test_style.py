@@ -46,8 +46,8 @@ def test_limits_ascend(steps):
 
 def test_a_word_is_shown_for_its_number():
     (mapping,) = style.mappings(style.VERDICTS)
-    assert mapping.options["6"].text == "harmful"
-    assert mapping.options["6"].color == style.Colour.HARM
+    assert mapping["options"]["6"]["text"] == "harmful"
+    assert mapping["options"]["6"]["color"] == style.Colour.HARM
 
 
 @pytest.mark.parametrize(("number", "name"), [(0, "A"), (25, "Z"), (26, "AA"), (27, "AB"), (52, "BA")])
