@@ -37,6 +37,7 @@ SLOW = (
     "tests/monitor/test_experiment_tracker.py",
     "tests/monitor/test_silent_drafter.py",
     "tests/monitor/test_simulated_truth.py",
+    "tests/pins",
     "tests/reports/observe/test_session.py",
     "tests/reports/reference/test_comparing.py",
     "tests/simulator/test_ground_truth.py",

@@ -44,7 +44,6 @@ MUTANTS = (
     Mutant("window", "window/increments.py", "TORN_DRAFTS = 16", "TORN_DRAFTS = 160"),
     Mutant("window", "window/increments.py", "2 * max(self.running, 0)", "max(self.running, 0)"),
     Mutant("window", "window/increments.py", "(self.torn if self.positions else 0)", "0"),
-    Mutant("window", "window/increments.py", "counts.created <= before.wall", "counts.created < 0"),
     Mutant("window", "window/increments.py", "first_excess > torn or", "first_excess > 0 or"),
     Mutant("window", "window/increments.py", "excess > torn * max(1, after.tokens)", "excess > torn"),
     Mutant("window", "window/increments.py", "sample.created != before.created", "sample.created == 0"),
@@ -54,78 +53,271 @@ MUTANTS = (
     Mutant("window", "window/ledger.py", "newest - length - interval / 2", "newest - length - interval"),
     Mutant("window", "window/ledger.py", "MIN_INCREMENTS = 3", "MIN_INCREMENTS = 2"),
     Mutant("window", "window/ledger.py", "self.seconds < self.length / 2", "self.seconds < self.length / 3"),
-    Mutant("window", "window/ledger.py", "kept = list(range(len(self), -1, -group))", "kept = list(range(0, len(self) + 1, group))[::-1]"),
+    Mutant(
+        "window",
+        "window/ledger.py",
+        "kept = list(range(len(self), -1, -group))",
+        "kept = list(range(0, len(self) + 1, group))[::-1]",
+    ),
     Mutant("window", "window/ledger.py", "0.9 * SLOW_STEPS_SECONDS", "0.1 * SLOW_STEPS_SECONDS"),
-    Mutant("window", "window/histograms.py", "GONE_PAGES * self._interval", "9 * GONE_PAGES * self._interval"),
+    Mutant(
+        "window", "window/histograms.py", "GONE_PAGES * self._interval", "9 * GONE_PAGES * self._interval"
+    ),
     Mutant("window", "window/histograms.py", "if all(_is_cumulative(each)", "if any(_is_cumulative(each)"),
-    Mutant("window", "window/histograms.py", "tenths = -(-accepted_tokens * len(ACCEPTANCE_BOUNDS) // draft_tokens)", "tenths = accepted_tokens * len(ACCEPTANCE_BOUNDS) // draft_tokens + 1"),
-    Mutant("window", "window/engine_history.py", "max(GONE_POLLS * self._interval, GONE_SECONDS)", "GONE_SECONDS"),
-    Mutant("window", "window/engine_history.py", "        if self._tokens != before:\n            self.reset_windows()", "        if self._tokens > before:\n            self.reset_windows()"),
-    Mutant("window", "window/engine_history.py", "decoded < UNDRAFTED_TOKENS", "decoded < 2 * UNDRAFTED_TOKENS"),
+    Mutant(
+        "window",
+        "window/histograms.py",
+        "tenths = -(-accepted_tokens * len(ACCEPTANCE_BOUNDS) // draft_tokens)",
+        "tenths = accepted_tokens * len(ACCEPTANCE_BOUNDS) // draft_tokens + 1",
+    ),
+    Mutant(
+        "window", "window/engine_history.py", "max(GONE_POLLS * self._interval, GONE_SECONDS)", "GONE_SECONDS"
+    ),
+    Mutant(
+        "window",
+        "window/engine_history.py",
+        "        if self._tokens != before:\n            self.reset_windows()",
+        "        if self._tokens > before:\n            self.reset_windows()",
+    ),
+    Mutant(
+        "window", "window/engine_history.py", "decoded < UNDRAFTED_TOKENS", "decoded < 2 * UNDRAFTED_TOKENS"
+    ),
     # Reader.
-    Mutant("scrape", "scrape/page/sample_reader.py", "if not 0 <= value < MAX_COUNT", "if not -1 <= value < MAX_COUNT"),
-    Mutant("scrape", "scrape/page/sample_reader.py", "total += round(value * scale)", "total += int(value * scale)"),
-    Mutant("scrape", "scrape/page/sample_reader.py", "created = max((values[place]", "created = min((values[place]"),
-    Mutant("scrape", "scrape/page/layout_map.py", "newest[row] = min(age, newest.get(row, age))", "newest[row] = max(age, newest.get(row, age))"),
-    Mutant("scrape", "scrape/page/layout_map.py", "lowest[series.engine] = min(", "lowest[series.engine] = max("),
+    Mutant(
+        "scrape",
+        "scrape/page/sample_reader.py",
+        "if not 0 <= value < MAX_COUNT",
+        "if not -1 <= value < MAX_COUNT",
+    ),
+    Mutant(
+        "scrape",
+        "scrape/page/sample_reader.py",
+        "total += round(value * scale)",
+        "total += int(value * scale)",
+    ),
+    Mutant(
+        "scrape",
+        "scrape/page/sample_reader.py",
+        "created = max((values[place]",
+        "created = min((values[place]",
+    ),
+    Mutant(
+        "scrape",
+        "scrape/page/layout_map.py",
+        "newest[row] = min(age, newest.get(row, age))",
+        "newest[row] = max(age, newest.get(row, age))",
+    ),
+    Mutant(
+        "scrape", "scrape/page/layout_map.py", "lowest[series.engine] = min(", "lowest[series.engine] = max("
+    ),
     Mutant("scrape", "scrape/page/layout_map.py", "open_metrics and not created", "open_metrics"),
     # Figures.
-    Mutant("figures", "figures/positions.py", "reached = (drafts, *window.positions, 0)", "reached = (drafts, *window.positions, *window.positions[-1:])"),
-    Mutant("figures", "figures/positions.py", "later, sum(sum(regime.positions[:-1]) for regime in regimes)", "later, sum(sum(regime.positions) for regime in regimes)"),
-    Mutant("figures", "figures/positions.py", "(len(window.positions) - position), 0.0)", "len(window.positions), 0.0)"),
+    Mutant(
+        "figures",
+        "figures/positions.py",
+        "reached = (drafts, *window.positions, 0)",
+        "reached = (drafts, *window.positions, *window.positions[-1:])",
+    ),
+    Mutant(
+        "figures",
+        "figures/positions.py",
+        "later, sum(sum(regime.positions[:-1]) for regime in regimes)",
+        "later, sum(sum(regime.positions) for regime in regimes)",
+    ),
+    Mutant(
+        "figures",
+        "figures/positions.py",
+        "(len(window.positions) - position), 0.0)",
+        "len(window.positions), 0.0)",
+    ),
     Mutant("figures", "figures/decode_work.py", "steps = max(tokens - accepted, drafts)", "steps = tokens"),
     Mutant("figures", "figures/decode_work.py", "min(drafts, steps), drafted", "drafts, drafted"),
-    Mutant("figures", "figures/latency.py", "lower = finite[place - 1] if place else 0.0", "lower = finite[place]"),
+    Mutant(
+        "figures",
+        "figures/latency.py",
+        "lower = finite[place - 1] if place else 0.0",
+        "lower = finite[place]",
+    ),
     Mutant("figures", "figures/latency.py", "PER_TOKEN_SHARE = 0.05", "PER_TOKEN_SHARE = 0.5"),
     # Bounds.
     Mutant("figures", "analysis/statistics/ratio_bounds.py", "_GROWTH = 0.6", "_GROWTH = 0.61"),
-    Mutant("figures", "analysis/statistics/ratio_bounds.py", "LIVES_PER_COSINE = 3.3", "LIVES_PER_COSINE = 3.0"),
+    Mutant(
+        "figures", "analysis/statistics/ratio_bounds.py", "LIVES_PER_COSINE = 3.3", "LIVES_PER_COSINE = 3.0"
+    ),
     Mutant("figures", "analysis/statistics/ratio_bounds.py", "place + 0.5", "place"),
-    Mutant("figures", "analysis/statistics/ratio_bounds.py", "_error_of_sum(residuals, number) / total, min_error", "_error_of_sum(residuals, number) / total, 0.0"),
-    Mutant("figures", "analysis/statistics/ratio_bounds.py", "running * len(activity) / busy, 1.0", "running, 1.0"),
+    Mutant(
+        "figures",
+        "analysis/statistics/ratio_bounds.py",
+        "_error_of_sum(residuals, number) / total, min_error",
+        "_error_of_sum(residuals, number) / total, 0.0",
+    ),
+    Mutant(
+        "figures",
+        "analysis/statistics/ratio_bounds.py",
+        "running * len(activity) / busy, 1.0",
+        "running, 1.0",
+    ),
     # Cost, speed-up, depth, verdict, advice.
     Mutant("analysis", "analysis/cost_curve.py", "min(linear.low, logarithmic.low)", "linear.low"),
-    Mutant("analysis", "analysis/cost.py", "1.0 if known.architecture is Architecture.DENSE else sqrt(factor)", "1.0"),
-    Mutant("analysis", "analysis/cost.py", "lower, higher = min(factor, 1.0), max(factor, 1.0)", "lower, higher = min(factor, 1 / factor), max(factor, 1 / factor)"),
+    Mutant(
+        "analysis",
+        "analysis/cost.py",
+        "1.0 if known.architecture is Architecture.DENSE else sqrt(factor)",
+        "1.0",
+    ),
+    Mutant(
+        "analysis",
+        "analysis/cost.py",
+        "lower, higher = min(factor, 1.0), max(factor, 1.0)",
+        "lower, higher = min(factor, 1 / factor), max(factor, 1 / factor)",
+    ),
     Mutant("analysis", "analysis/speedup.py", "return 1 / longest, max(1.0", "return 0.5 / longest, max(1.0"),
     Mutant("analysis", "analysis/speedup.py", "* sqrt(self.drafts) / plain", "* 0.0 / plain"),
-    Mutant("analysis", "analysis/depth.py", "range(1, tokens - self.known + 1)", "range(1, tokens - self.known)"),
-    Mutant("analysis", "analysis/depth.py", "return depth.speedup * self._kept >= 1", "return depth.speedup >= 1"),
-    Mutant("analysis", "analysis/depth.py", "best.speedup - _error_of_difference(window, cost, depth, best)", "best.speedup"),
+    Mutant(
+        "analysis", "analysis/depth.py", "range(1, tokens - self.known + 1)", "range(1, tokens - self.known)"
+    ),
+    Mutant(
+        "analysis", "analysis/depth.py", "return depth.speedup * self._kept >= 1", "return depth.speedup >= 1"
+    ),
+    Mutant(
+        "analysis",
+        "analysis/depth.py",
+        "best.speedup - _error_of_difference(window, cost, depth, best)",
+        "best.speedup",
+    ),
     Mutant("analysis", "analysis/depth.py", "WHOLE_DRAFTS * positions", "0.9 * WHOLE_DRAFTS * positions"),
     Mutant("analysis", "analysis/verdict.py", "requests < MIN_VERDICT_REQUESTS", "requests < 0"),
-    Mutant("analysis", "analysis/verdict.py", "Verdict.HARMFUL if speedup.is_bounded else Verdict.POOR", "Verdict.HARMFUL"),
-    Mutant("analysis", "analysis/verdict.py", "if not _sampling_decides(speedup, even):", "if _sampling_decides(speedup, even):"),
-    Mutant("analysis", "analysis/end_to_end.py", "BASELINE_ERROR: Final = 0.10", "BASELINE_ERROR: Final = 0.11"),
-    Mutant("analysis", "analysis/end_to_end.py", "sum(request.bounds.lower >= end for end in ends)", "sum(request.bounds.upper >= end for end in ends)"),
-    Mutant("analysis", "analysis/assessment.py", "if contradicts(result.bounds, chosen.bounds, claimed, policy.speedup):", "if False:"),
-    Mutant("analysis", "analysis/recommendation.py", "if verdict is Verdict.HARMFUL:\n        return all(", "if verdict is Verdict.HARMFUL:\n        return any("),
+    Mutant(
+        "analysis",
+        "analysis/verdict.py",
+        "Verdict.HARMFUL if speedup.is_bounded else Verdict.POOR",
+        "Verdict.HARMFUL",
+    ),
+    Mutant(
+        "analysis",
+        "analysis/verdict.py",
+        "if not _sampling_decides(speedup, even):",
+        "if _sampling_decides(speedup, even):",
+    ),
+    Mutant(
+        "analysis", "analysis/end_to_end.py", "BASELINE_ERROR: Final = 0.10", "BASELINE_ERROR: Final = 0.11"
+    ),
+    Mutant(
+        "analysis",
+        "analysis/end_to_end.py",
+        "sum(request.bounds.lower >= end for end in ends)",
+        "sum(request.bounds.upper >= end for end in ends)",
+    ),
+    Mutant(
+        "analysis",
+        "analysis/assessment.py",
+        "if contradicts(result.bounds, chosen.bounds, claimed, policy.speedup):",
+        "if False:",
+    ),
+    Mutant(
+        "analysis",
+        "analysis/recommendation.py",
+        "if verdict is Verdict.HARMFUL:\n        return all(",
+        "if verdict is Verdict.HARMFUL:\n        return any(",
+    ),
     # Drops.
     Mutant("drops", "monitor/drops/alarm.py", "return total > threshold", "return total > 1.1 * threshold"),
-    Mutant("drops", "monitor/drops/baseline.py", "kept = exp(-interval.seconds / memory)", "kept = exp(-1 / memory)"),
-    Mutant("drops", "monitor/drops/sudden_drop.py", "NORMAL_SPAN if state.alarm.dropped else LAG_SECONDS", "LAG_SECONDS"),
-    Mutant("drops", "monitor/drops/sudden_drop.py", "DropLimits(baseline.mean - allowance - error", "DropLimits(baseline.mean - allowance + error"),
-    Mutant("drops", "monitor/drops/slow_drop.py", "MIN_BASELINE_SECONDS: Final = 2400.0", "MIN_BASELINE_SECONDS: Final = 600.0"),
+    Mutant(
+        "drops",
+        "monitor/drops/baseline.py",
+        "kept = exp(-interval.seconds / memory)",
+        "kept = exp(-1 / memory)",
+    ),
+    Mutant(
+        "drops",
+        "monitor/drops/sudden_drop.py",
+        "NORMAL_SPAN if state.alarm.dropped else LAG_SECONDS",
+        "LAG_SECONDS",
+    ),
+    Mutant(
+        "drops",
+        "monitor/drops/sudden_drop.py",
+        "DropLimits(baseline.mean - allowance - error",
+        "DropLimits(baseline.mean - allowance + error",
+    ),
+    Mutant(
+        "drops",
+        "monitor/drops/slow_drop.py",
+        "MIN_BASELINE_SECONDS: Final = 2400.0",
+        "MIN_BASELINE_SECONDS: Final = 4800.0",
+    ),
     Mutant("drops", "monitor/drops/slow_drop.py", "min(self.recent, self.hour)", "self.recent"),
-    Mutant("drops", "analysis/drops/variance.py", "(allan + variances[-1].value) / 2", "(allan + variances[-1].value)"),
+    Mutant(
+        "drops",
+        "analysis/drops/variance.py",
+        "(allan + variances[-1].value) / 2",
+        "(allan + variances[-1].value)",
+    ),
     # Requests.
-    Mutant("requests", "requests/request_record.py", "if draft_tokens > tokens * drafts:", "if draft_tokens > tokens * drafts + 1:"),
-    Mutant("requests", "requests/request_aggregate.py", "divmod(percent * (len(ascending) - 1), 100)", "divmod(percent * len(ascending), 101)"),
+    Mutant(
+        "requests",
+        "requests/request_record.py",
+        "if draft_tokens > tokens * drafts:",
+        "if draft_tokens > tokens * drafts + 1:",
+    ),
+    Mutant(
+        "requests",
+        "requests/request_aggregate.py",
+        "divmod(percent * (len(ascending) - 1), 100)",
+        "divmod(percent * len(ascending), 101)",
+    ),
     Mutant("requests", "requests/ratio_estimate.py", "number / (number - 1) * squares", "squares"),
-    Mutant("requests", "requests/below_break_even.py", "if squares <= variance * _chi_square(freedom):", "if False:"),
+    Mutant(
+        "requests",
+        "requests/below_break_even.py",
+        "if squares <= variance * _chi_square(freedom):",
+        "if False:",
+    ),
     # Findings.
     Mutant("analysis", "analysis/acceptance_conditions.py", "share >= DEAD", "share > 2 * DEAD"),
     Mutant("analysis", "analysis/acceptance_conditions.py", "tried = before - ended", "tried = before"),
-    Mutant("analysis", "analysis/acceptance_conditions.py", "is_open = not bad if depth is None else depth.tokens > tokens", "is_open = not bad"),
-    Mutant("analysis", "analysis/server_conditions.py", "lost = steps + accepted - decoded", "lost = accepted - decoded"),
-    Mutant("analysis", "analysis/server_conditions.py", "buckets.counts[-1] < TAIL_OBSERVATIONS", "buckets.counts[-1] < 2"),
-    Mutant("monitor", "analysis/integrity.py", "drafted <= tokens * (drafts + counts.torn)", "drafted <= tokens * drafts"),
-    Mutant("monitor", "monitor/confirmed_checks.py", "confirmed = suspected & self._suspected", "confirmed = suspected"),
+    Mutant(
+        "analysis",
+        "analysis/acceptance_conditions.py",
+        "is_open = not bad if depth is None else depth.tokens > tokens",
+        "is_open = not bad",
+    ),
+    Mutant(
+        "analysis",
+        "analysis/server_conditions.py",
+        "lost = steps + accepted - decoded",
+        "lost = accepted - decoded",
+    ),
+    Mutant(
+        "analysis",
+        "analysis/server_conditions.py",
+        "buckets.counts[-1] < TAIL_OBSERVATIONS",
+        "buckets.counts[-1] < 2",
+    ),
+    Mutant(
+        "monitor",
+        "analysis/integrity.py",
+        "drafted <= tokens * (drafts + counts.torn)",
+        "drafted <= tokens * drafts",
+    ),
+    Mutant(
+        "monitor",
+        "monitor/confirmed_checks.py",
+        "confirmed = suspected & self._suspected",
+        "confirmed = suspected",
+    ),
     # Learned costs.
-    Mutant("monitor", "monitor/step_times.py", "self._pause_seconds >= PLAIN_SECONDS", "self._pause_seconds >= 0"),
+    Mutant(
+        "monitor", "monitor/step_times.py", "self._pause_seconds >= PLAIN_SECONDS", "self._pause_seconds >= 0"
+    ),
     Mutant("monitor", "analysis/step_time_cost.py", "hypot(sampling, slow, UNSEEN)", "hypot(sampling, slow)"),
     Mutant("monitor", "analysis/step_time_cost.py", "> NEAR_DOUBLINGS", "> 2 * NEAR_DOUBLINGS"),
-    Mutant("monitor", "analysis/comparison/difference.py", "hypot(after.value - after.lower, before.upper - before.value)", "after.value - after.lower"),
+    Mutant(
+        "monitor",
+        "analysis/comparison/difference.py",
+        "hypot(after.value - after.lower, before.upper - before.value)",
+        "after.value - after.lower",
+    ),
 )
 
 
@@ -154,13 +346,23 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("parts", nargs="*")
     arguments = parser.parse_args()
-    chosen = [each for each in MUTANTS if not arguments.parts or any(part in each.file for part in arguments.parts)]
+    chosen = [
+        each for each in MUTANTS if not arguments.parts or any(part in each.file for part in arguments.parts)
+    ]
     with ThreadPoolExecutor(arguments.jobs) as pool:
         fates = pool.map(survives, chosen)
         survivors = 0
         for mutant, survived in zip(chosen, fates, strict=True):
             survivors += survived
-            print("SURVIVES" if survived else "seen", mutant.file, "|", mutant.old.splitlines()[-1].strip(), "->", mutant.new.splitlines()[-1].strip(), flush=True)
+            print(
+                "SURVIVES" if survived else "seen",
+                mutant.file,
+                "|",
+                mutant.old.splitlines()[-1].strip(),
+                "->",
+                mutant.new.splitlines()[-1].strip(),
+                flush=True,
+            )
     print(f"{len(chosen)} mutants, {survivors} survive")
     raise SystemExit(survivors > 0)
 

@@ -52,6 +52,15 @@ def usual(hours=12):
     return [2.1] * hours * HOUR
 
 
+def test_five_intervals_of_a_baseline_are_needed_each_an_hour_old():
+    detector = SlowDropDetector(DropPolicy())
+    known = []
+    for _ in range(2 * HOUR + 1):
+        detector.observe(interval(2.1))
+        known.append(detector.dropped)
+    assert known == [None] * (2 * HOUR - 1) + [False] * 2
+
+
 def dropped():
     detector = SlowDropDetector(DropPolicy())
     fed(detector, usual())

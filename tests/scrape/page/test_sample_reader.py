@@ -395,6 +395,11 @@ def test_the_engine_kind_and_the_front_end_of_a_page_are_detected(name, kind, fr
     assert list(reading.samples) == [engine]
 
 
+def test_an_openmetrics_page_with_creation_times_is_of_the_python_front_end():
+    page = (PAGES / "vllm-0.33.0-python-k4.prom").read_bytes() + b"# EOF\n"
+    assert read(page).front_end == "python"
+
+
 def test_data_parallel_engines_have_one_sample_each():
     samples = read(DP2).samples
     assert list(samples) == [EngineName("tiny-llama", "0"), EngineName("tiny-llama", "1")]
