@@ -62,7 +62,7 @@ def watching(start, e2e, simulator, tmp_path, request):
     def watching(state_file=None, names=("one",)):
         config = {
             "poll": {"max_duty_cycle": 1},
-            "targets": [{"url": simulator.url, "name": name} for name in names],
+            "targets": [{"url": f"{simulator.url}?{name}", "name": name} for name in names],
             "state": {"file": str(state_file or tmp_path / "state.json"), "interval": "100ms"},
         }
         name = f"{request.node.name}-{next(numbers)}"
