@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +36,26 @@ def test_it_is_ready_and_serves_while_no_server_answers(exporter, e2e):
     e2e.eventually(lambda: 'spec_decode_exporter_target_up{target="first"} 0.0' in exporter.metrics())
     assert e2e.fetch(f"{exporter.url}/-/ready")[0] == 200
     assert "refused" in e2e.fetch(f"{exporter.url}/")[2]
+
+
+def test_it_says_the_first_answer_of_each_target_and_a_scrape_job(exporter, e2e):
+    e2e.eventually(lambda: f"\nPage: {exporter.url}/\n" in exporter.log)
+    assert "\n  first: refused: 127.0.0.1:1: Connection refused\n" in exporter.log
+    assert f'\n      - targets: ["127.0.0.1:{exporter.port}"]\n' in exporter.log
+
+
+def test_the_address_of_the_page_is_the_last_line_of_make_run(e2e, tmp_path):
+    makefile = (Path(__file__).parents[2] / "Makefile").read_text()
+    (words,) = re.findall(r"^\t\$\(BIN\)/spec-decode-exporter (run .*)$", makefile, flags=re.MULTILINE)
+    address = f"127.0.0.1:{e2e.free_port()}"
+    command = [e2e.PROGRAM, *words.split(), "--web.listen-address", address]
+    demo = e2e.Running("demo", command, tmp_path)
+    try:
+        e2e.eventually(lambda: "Page: " in demo.log)
+        assert "simulated-vllm: up, vllm " in demo.log
+        assert demo.log.splitlines()[-1] == f"Page: http://{address}/"
+    finally:
+        assert demo.stop()[0] == 0
 
 
 @pytest.mark.parametrize("way", ["SIGHUP", "POST"])
