@@ -8,7 +8,7 @@ import pytest
 
 from tests.every import every
 
-from .documents import DOCS, blocks, without_code, wrong_links
+from .documents import DOCS, without_code, wrong_links
 
 CHECKOUT = DOCS.parent
 PARTS = ("guide", "reference", "explanation", "maintainers")
@@ -32,13 +32,6 @@ def test_the_index_names_every_page_of_a_part_with_a_sentence(part):
         path.relative_to(DOCS).as_posix() for path in (DOCS / part).glob("*.md")
     }
     assert all(sentence.endswith(".") for sentence in rows.values())
-
-
-def test_the_report_in_the_readme_is_an_excerpt_of_a_real_one():
-    (report,) = blocks(README, "text")
-    lines = (DOCS / "guide/observe.md").read_text(encoding="utf-8").splitlines()
-    assert len(report.splitlines()) == 5
-    assert [line for line in report.splitlines() if line not in lines] == []
 
 
 @pytest.mark.parametrize("wrong", ["[a](nowhere.md)", "[a](guide/plan.md#nowhere)", "[a](#nowhere)"])
