@@ -56,11 +56,17 @@ async def documentation(request: web.Request) -> web.StreamResponse:
 
 
 def _file(path: Path) -> web.Response:
-    name, content_type = path.name, _TYPES[path.suffix]
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return web.Response(
-        text=path.read_text("utf-8"), content_type=content_type, charset="utf-8", headers=headers
-    )
+    headers = {
+        "Content-Type": f"{_TYPES[path.suffix]}; charset=utf-8",
+        "Content-Disposition": f'attachment; filename="{path.name}"',
+    }
+    return web.Response(body=_content(path), headers=headers)
+
+
+@cache
+def _content(path: Path) -> bytes:
+    """Read a file once: readers that do not read share its memory."""
+    return path.read_bytes()
 
 
 @cache
