@@ -49,12 +49,11 @@ coverage: $(READY) ## run all unit tests; measure the coverage of the fast ones
 	$(BIN)/pytest -n auto -m 'not slow' --cov --cov-report=term
 	$(BIN)/pytest -n auto -m slow
 
-lint: $(READY) ## check style, types, layers and words
+lint: $(READY) ## check style, types and layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m tests.words
 
 format: $(READY) ## format the code and apply automatic fixes
 	$(BIN)/ruff format .

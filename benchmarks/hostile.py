@@ -34,7 +34,7 @@ def main() -> int:
     print("| input | case | gap, s | /-/healthy, s | /metrics, s | memory, MiB |")
     print("|---|---|--:|--:|--:|--:|")
     found = list(_measured(chosen, arguments.seconds))
-    print("\nThe table of docs/maintainers/reliability.md, with the greatest of each:\n")
+    print("\nThe greatest of each:\n")
     print(
         "| input | inputs | gap, s | /-/healthy, s | /metrics, s | memory, MiB |\n|---|--:|--:|--:|--:|--:|"
     )

@@ -10,7 +10,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.faults.catalogue import READ, catalogue
-from tests.e2e.faults.document import table
 from tests.e2e.faults.servers import serving
 
 INTERVAL = 1.0
@@ -20,7 +19,6 @@ MOST_RESIDENT = 300.0
 """MB (10^6 bytes), with over eighty servers that all misbehave at the same time."""
 GREETING = "spec-decode-exporter "
 """How the one line begins that is no event: where the page is."""
-RELIABILITY = Path(__file__).parents[2] / "docs/maintainers/reliability.md"
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +122,3 @@ def test_it_ends_promptly(seen, e2e):
     assert status == 0
     assert seconds < e2e.PROMPTLY
     assert not any("Traceback" in line for line in seen.lines)
-
-
-def test_the_document_has_every_fault_with_what_happens_then():
-    assert table(catalogue()) in RELIABILITY.read_text()

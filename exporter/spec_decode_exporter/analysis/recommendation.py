@@ -87,7 +87,7 @@ def is_change(
     """Return whether the recommended number of tokens is worth a change from the present one.
 
     It must be significantly faster by more than ``tolerance``, at the lowest and at the highest possible
-    cost: docs/maintainers/decisions/0008-advice-to-change.md. With a harmful verdict any number that pays at
+    cost: docs/maintainers/decisions, 8. With a harmful verdict any number that pays at
     both is worth it. No speculation is not another number of tokens.
     """
     if depth is None or cost is None or depth.tokens in (0, len(window.positions)):

@@ -1,12 +1,11 @@
 """Faults from the tests of Prometheus' own parsers, and their outcomes in this parser.
 
 After ``model/textparse/promparse_test.go`` and ``openmetricsparse_test.go``. Each case that differs from
-Prometheus has a reason, which docs/maintainers/reliability.md documents.
+Prometheus has a reason.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -15,7 +14,6 @@ from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.scrape.page.parser import read_page
 from spec_decode_exporter.scrape.poll_errors import PageError
 
-DOCUMENTATION = Path(__file__).parents[3] / "docs" / "maintainers" / "reliability.md"
 WANTED = b"vllm:spec_decode_num_drafts_total"
 
 REASONS = {
@@ -172,7 +170,5 @@ def test_a_case_that_differs_from_prometheus_has_a_reason(case):
     assert not case.reason or case.reason in REASONS
 
 
-def test_the_reasons_are_documented():
-    documentation = " ".join(DOCUMENTATION.read_text(encoding="utf-8").split())
-    assert not [reason for reason in REASONS.values() if reason not in documentation]
+def test_every_reason_has_a_case():
     assert {case.values[0].reason for case in CASES} - {""} == set(REASONS)

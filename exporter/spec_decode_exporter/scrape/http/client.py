@@ -1,4 +1,4 @@
-"""HTTP client: one bounded GET at a time, over one connection (see docs/maintainers/decisions/0001)."""
+"""HTTP client: one bounded GET at a time, over one connection (see docs/maintainers/decisions, 1)."""
 
 from __future__ import annotations
 
