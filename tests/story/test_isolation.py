@@ -28,6 +28,7 @@ targets:
   - {{url: "http://good:8000/metrics", name: good}}
   - {{url: "http://bad:8000/metrics", name: {NAME}}}
 windows: [10s, 30s]
+poll: {{interval: 3s}}
 metrics: {{profile: full}}
 requests: {{ingest: true}}
 log: {{summary_interval: 10s}}
