@@ -24,7 +24,7 @@ _INTRODUCTION: Final = """\
 - **Durations** have a unit: `30s`, `5m`, `1h30m`.
 - **Exit status** 0 is success, 1 an error, 2 a wrong command line, 130 an interrupt.
   [observe](../guide/observe.md#exit-status), [recommend](../guide/recommend.md) and
-  [plan](../guide/plan.md#flags-and-exit-status) have more.
+  [plan](../guide/plan.md#outcome) have more.
 
 | Command | Purpose |
 |---|---|
@@ -36,8 +36,7 @@ _SKIPPED: Final = frozenset({"--help", "--version"})
 def markdown() -> str:
     """Return docs/reference/command-line.md."""
     rows = [f"| [`{name}`](#{name}) | {command.text} |\n" for name, command in COMMANDS.items()]
-    sections = [section for name in COMMANDS for section in _sections(_parser(name), name)]
-    return _INTRODUCTION + "".join([*rows, *sections])
+    return _INTRODUCTION + "".join([*rows, *(part for name in COMMANDS for part in _section(name))])
 
 
 def _parser(name: str) -> argparse.ArgumentParser:
@@ -52,14 +51,11 @@ def _children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPar
     return {}
 
 
-def _sections(parser: argparse.ArgumentParser, title: str) -> Iterator[str]:
-    """Yield the section of a command, and those of its own commands."""
-    level = "##" if title in COMMANDS else "###"
-    yield f"\n{level} {title}\n\n{' '.join((parser.description or '').split())}\n"
-    if rows := list(_rows(parser)):
-        yield "\n| Argument | Meaning |\n|---|---|\n" + "".join(rows)
-    for name, child in _children(parser).items():
-        yield from _sections(child, f"{title} {name}")
+def _section(name: str) -> Iterator[str]:
+    """Yield the section of a command."""
+    parser = _parser(name)
+    yield f"\n## {name}\n\n{' '.join((parser.description or '').split())}\n"
+    yield "\n| Argument | Meaning |\n|---|---|\n" + "".join(_rows(parser))
 
 
 def _rows(parser: argparse.ArgumentParser) -> Iterator[str]:

@@ -473,7 +473,6 @@ class TestCosts:
             "baseline.prometheus",
             "wait until",
             "without speculation for ten minutes",
-            "`vllm bench forward`",
             "experiment",
             "cost.loads",
         ]

@@ -88,7 +88,7 @@ def test_an_uncertain_cost_moves_the_schedule_to_the_cheaper_error(window):
     def scheduled(lower, upper):
         known = ((1, 0.02), (64, 0.8))
         points = tuple(LoadRange(load, Range(lower * cost, cost, upper * cost)) for load, cost in known)
-        return banded(window, CostCurve(points, CostSource.IMPORTED), tolerance=0.1)
+        return banded(window, CostCurve(points, CostSource.MEASURED), tolerance=0.1)
 
     assert steps(scheduled(1, 1)) == [(1, 11, 4), (12, 64, 2)]
     assert steps(scheduled(1, 1.6)) == [(1, 47, 3), (48, 64, 0)]
@@ -149,7 +149,7 @@ class TestVerdict:
 
     def test_a_cost_that_may_pay_or_not_is_unclear(self, evaluation_window):
         wide = CostCurve(
-            tuple(LoadRange(load, Range(0.1, 0.6, 0.9)) for load in (1, 64)), CostSource.IMPORTED
+            tuple(LoadRange(load, Range(0.1, 0.6, 0.9)) for load in (1, 64)), CostSource.MEASURED
         )
         assert {band.verdict for band in banded(evaluation_window(), wide)} == {Verdict.UNCLEAR}
 

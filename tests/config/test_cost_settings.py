@@ -31,8 +31,8 @@ def test_the_cost_is_stated_in_one_of_three_ways(read, cost, ratio):
 @pytest.mark.parametrize(
     ("cost", "reported"),
     [
-        ("{}", ["cost has no cost; add `draft_cost_ratio`, `draft_parameters` with `target_parameters`, `loads`, or `bench`"]),
-        ("{fixed_cost_ratio: 0.1}", ["cost has no cost; add `draft_cost_ratio`, `draft_parameters` with `target_parameters`, `loads`, or `bench`"]),
+        ("{}", ["cost has no cost; add `draft_cost_ratio`, `draft_parameters` with `target_parameters`, or `loads`"]),
+        ("{fixed_cost_ratio: 0.1}", ["cost has no cost; add `draft_cost_ratio`, `draft_parameters` with `target_parameters`, or `loads`"]),
         ("{draft_cost_ratio: 0, draft_parameters: 1B, target_parameters: 8B}", [
             "cost.draft_parameters is a second way to state the cost, beside `draft_cost_ratio`; remove one of the two",
             "cost.target_parameters is a second way to state the cost, beside `draft_cost_ratio`; remove one of the two",

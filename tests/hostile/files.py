@@ -10,7 +10,6 @@ from typing import Final
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.app.load_config import load_config
-from spec_decode_exporter.config import bench_results as bench
 from spec_decode_exporter.config.errors import ConfigError
 from spec_decode_exporter.config.http_settings import Authorization, HttpSettings
 from spec_decode_exporter.config.values import MAX_SECRET_BYTES
@@ -106,17 +105,6 @@ def _reference(engines: int) -> bytes:
     )
 
 
-def _bench(requests: int) -> list[object]:
-    """Return results of steps with N requests, without and with a draft token."""
-
-    def case(tokens: int) -> object:
-        request = {"query_len": 1 + tokens, "kv_len": 9, "num_draft_tokens": tokens, "chunked": False}
-        ranks = [{"timing_scope": "target_only"}]
-        return {"case": "b", "requests": [request] * requests, "median_us": 9.0, "ranks": ranks}
-
-    return [case(0), case(1)]
-
-
 def _learned(engines: int, values: int) -> bytes:
     learned = {"drops": {"numbers": [0.123] * values}}
     entry = {"target": "t", "model_name": "m", "engine": "0", "seen": 1e9, "learnt": learned}
@@ -158,23 +146,6 @@ def _rows_of_documents() -> Iterator[Row]:
             "values": filled(b"[", b"{},", b"{}]"),
             "nesting": lambda: b"[" * reference.MAX_VALUES,
             "a text": filled(b'["', b"x", b'"]'),
-        },
-    )
-    yield Row(
-        name="results of vllm bench forward",
-        read=in_file(bench.read_bench_results, bench.BenchResultsError),
-        worst={
-            "requests": as_json(lambda: _bench(bench.MAX_VALUES // 10 - 10)),
-            "spaces": lambda: as_json(lambda: _bench(1))().ljust(bench.MAX_BYTES),
-        },
-        beyond={
-            "bytes": filled(b"", b" ", b"", bench.MAX_BYTES + 1),
-            "values": filled(b"[", b"{},", b"{}]"),
-            "nesting": lambda: b"[" * bench.MAX_VALUES,
-            "a text": filled(b'["', b"x", b'"]'),
-            "a number": lambda: json.dumps([{"median_us": 10**4000}]).encode(),
-            "digits": lambda: b"[" + b"9" * 5000 + b"]",
-            "no number": lambda: json.dumps([*_bench(1), {"median_us": float("nan")}]).encode(),
         },
     )
     yield Row(

@@ -116,7 +116,7 @@ def test_an_unknown_setting_says_what_to_measure(shown):
     view = shown(UNKNOWN_SETTING, action=Action.MEASURE_COST)
     assert (view.tokens, view.speculative_config, view.schedule, view.bands) == (None, "", (), ())
     assert view.text == "Measure the cost of drafting first: the findings list how, cheapest first."
-    assert "vllm bench forward" in view.measure
+    assert "baseline.prometheus" in view.measure
     assert shown(UNKNOWN_SETTING, action=Action.COLLECT).measure == ""
 
 

@@ -19,7 +19,6 @@ from spec_decode_exporter.analysis.cost_curve import (
     LoadRange,
     around,
     configured_curve,
-    imported_curve,
     measured_curves,
     single_curve,
 )
@@ -149,11 +148,7 @@ def _configured(known: CostKnowledge, running_requests: float | None, tokens: fl
         return None
     if settings.draft_parameters is not None and settings.target_parameters is not None:
         return _by_sizes(settings, known, running_requests, tokens)
-    curve = (
-        imported_curve(settings, known.method)
-        or configured_curve(settings, known.method)
-        or single_curve(settings, known.method)
-    )
+    curve = configured_curve(settings, known.method) or single_curve(settings, known.method)
     return (
         _at_any_load(curve, known)
         if running_requests is None

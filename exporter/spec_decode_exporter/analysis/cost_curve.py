@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
 
-from spec_decode_exporter.analysis.bench_cost import BenchCost, bench_costs
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.measured_cost import MeasuredCost
 from spec_decode_exporter.analysis.step_cost import StepCost
@@ -27,8 +26,6 @@ class LoadRange:
 
     running_requests: float
     cost: Range
-    fixed: Range | None = None
-    """c0 at this load; None: by the curve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +57,7 @@ class CostCurve:
         shares = _shares(running_requests, begin.running_requests, end.running_requests)
         linear, logarithmic = (_between(share, begin.cost, end.cost) for share in shares)
         cost = Range(min(linear.low, logarithmic.low), linear.guess, max(linear.high, logarithmic.high))
-        fixed = None
-        if begin.fixed is not None and end.fixed is not None:
-            fixed = _between(shares[0], begin.fixed, end.fixed)
-        return LoadRange(running_requests, cost, fixed)
+        return LoadRange(running_requests, cost)
 
     def guess(self, running_requests: float) -> StepCost:
         """Return the best guess of the cost at a load."""
@@ -71,9 +65,7 @@ class CostCurve:
         return StepCost(point.cost.guess, self.fixed_at(point).guess, self.fixed_in_every_step)
 
     def fixed_at(self, point: LoadRange) -> Range:
-        """Return c0 at one of the loads: its own, or else by c there."""
-        if point.fixed is not None:
-            return point.fixed
+        """Return c0 at one of the loads, by c there."""
         return Range(*(self.fixed_cost_ratio + self.fixed_tokens * ratio for ratio in point.cost))
 
 
@@ -89,17 +81,6 @@ def single_curve(settings: CostSettings, method: str) -> CostCurve:
     """Return the one cost that the operator states, at its load."""
     load = settings.running_requests or UNSTATED_LOAD
     return _stated((LoadRange(load, around(settings.draft_cost_ratio or 0.0)),), settings, method)
-
-
-def imported_curve(settings: CostSettings, method: str) -> CostCurve | None:
-    """Return the cost by the results of ``vllm bench forward``; None without them."""
-    if not settings.added_times:
-        return None
-    return CostCurve(
-        tuple(map(_imported, bench_costs(settings.added_times, method))),
-        CostSource.IMPORTED,
-        fixed_in_every_step=not undrafted_steps_are_plain(method),
-    )
 
 
 def measured_curves(measured: Sequence[MeasuredCost], method: str) -> tuple[CostCurve, ...]:
@@ -128,7 +109,7 @@ def best_curve(
     """Return the most certain cost that is known at several loads; None if there is none."""
     curves: list[CostCurve | None] = [*measured_curves(measured, method)]
     if settings is not None:
-        curves += [imported_curve(settings, method), configured_curve(settings, method)]
+        curves.append(configured_curve(settings, method))
     return next((curve for curve in curves if curve is not None and len(curve.points) > 1), None)
 
 
@@ -148,10 +129,6 @@ def _stated(points: tuple[LoadRange, ...], settings: CostSettings, method: str) 
         settings.fixed_cost_ratio,
         fixed_in_every_step=not undrafted_steps_are_plain(method),
     )
-
-
-def _imported(cost: BenchCost) -> LoadRange:
-    return LoadRange(cost.running_requests, cost.token, cost.step)
 
 
 def _between(share: float, begin: Range, end: Range) -> Range:

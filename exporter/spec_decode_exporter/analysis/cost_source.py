@@ -14,8 +14,6 @@ class CostSource(StrEnum):
     """Step times of this engine at the same load with and without drafts: see ``StepTimes``."""
     BASELINE = "baseline"
     """Step times with drafts, and those learned while the target served the model without speculation."""
-    IMPORTED = "imported"
-    """Results of ``vllm bench forward``."""
     CONFIGURED = "configured"
     """Configuration."""
     SIZES = "sizes"

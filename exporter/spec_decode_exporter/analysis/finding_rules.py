@@ -53,8 +53,7 @@ _COVERAGE = (
 WAYS_TO_MEASURE = (
     "To know it, cheapest first: let the exporter read a Prometheus that has this server from before it "
     "speculated (baseline.prometheus); wait until the engine does not draft for ten minutes under load, or "
-    "restart it without speculation for ten minutes, and the exporter measures it; run `vllm bench forward`, "
-    "whose commands `spec-decode-exporter plan bench` prints, and configure its result (cost.bench); serve "
+    "restart it without speculation for ten minutes, and the exporter measures it; serve "
     "one replica without speculation as the baseline of an experiment; or configure the step times with and "
     "without speculation at this load (cost.loads)."
 )

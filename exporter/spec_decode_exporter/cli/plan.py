@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from spec_decode_exporter.cli import plan_bench
 from spec_decode_exporter.cli.flag_values import above_zero, memory, ratio, reader, share, whole
 from spec_decode_exporter.cli.flags import destination
 from spec_decode_exporter.cli.output import require_stdout, write_stdout
@@ -45,7 +44,6 @@ Calculate whether a draft fits beside its target, the memory left for the KV
 cache, and the acceptance rate above which speculation pays. It downloads
 nothing and needs no GPU. A model is a number of parameters, such as 70B, or a
 local config.json in the format of Hugging Face, or the folder with it.
-"spec-decode-exporter plan bench" prints commands that measure the cost instead.
 """
 _EPILOG: Final = """\
 exit status:
@@ -64,11 +62,6 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     del environ  # no flag of this command has a variable
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    actions = parser.add_subparsers(dest="action", metavar="[bench]")
-    plan_bench.add_arguments(
-        actions.add_parser("bench", help="print the commands that measure the cost of drafting with vLLM")
-    )
-    parser.set_defaults(reject=parser.error)
     _add_models(parser)
     _add_gpus(parser)
     _add_pay(parser)
@@ -80,10 +73,6 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
 def handle(arguments: argparse.Namespace) -> int:
     """Plan; return the exit status."""
     require_stdout("plan")
-    if arguments.action == "bench":
-        return plan_bench.handle(arguments)
-    if arguments.target is None:
-        arguments.reject("the following arguments are required: --target")
     try:
         result = plan(wanted_of(arguments))
     except ModelError as error:
@@ -136,8 +125,7 @@ def wanted_of(arguments: argparse.Namespace) -> Wanted:
 
 def _add_models(parser: argparse.ArgumentParser) -> None:
     models = parser.add_argument_group("models")
-    # Not required by argparse: `plan bench` has its own.
-    models.add_argument("--target", metavar="MODEL", help="the served model")
+    models.add_argument("--target", metavar="MODEL", required=True, help="the served model")
     models.add_argument("--draft", metavar="MODEL", help="the draft model")
     models.add_argument(
         "--method",

@@ -6,26 +6,21 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Any, Final, Self
 
-from pydantic import AfterValidator, Field, PrivateAttr, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS, batch_schedule
-from spec_decode_exporter.config.bench_results import AddedTime, BenchResultsError, read_bench_results
 from spec_decode_exporter.config.errors import ProblemsError
 from spec_decode_exporter.config.http_settings import Section
 from spec_decode_exporter.config.labels import printable
-from spec_decode_exporter.config.values import LocatedFile, Parameters, Quantity, Share
+from spec_decode_exporter.config.values import Parameters, Quantity, Share
 
 _WAYS: Final = {
     "draft_cost_ratio": "draft_cost_ratio",
     "draft_parameters": "draft_parameters",
     "target_parameters": "draft_parameters",
     "loads": "loads",
-    "bench": "bench",
 }
 """Each key of the cost, with the way to state the cost that it belongs to."""
-
-_WITH_LOADS: Final = {"loads": "which have their own", "bench": "which has its own"}
-"""Ways to state the cost by load."""
 
 _PAIR: Final = {"draft_parameters": "target_parameters", "target_parameters": "draft_parameters"}
 
@@ -110,7 +105,7 @@ def _by_load(loads: tuple[LoadCost, ...]) -> tuple[LoadCost, ...]:
 class CostSettings(Section):
     """The cost of drafting.
 
-    Set one of `draft_cost_ratio`, `draft_parameters` with `target_parameters`, `loads`, or `bench`.
+    Set one of `draft_cost_ratio`, `draft_parameters` with `target_parameters`, or `loads`.
     """
 
     draft_cost_ratio: Quantity | None = Field(
@@ -145,21 +140,8 @@ class CostSettings(Section):
     running_requests: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
         default=None,
         description="The number of concurrent requests at which the cost was measured. The cost then applies "
-        "only from half to twice this load. Not with `loads` or `bench`, which have their own.",
+        "only from half to twice this load. Not with `loads`, which have their own.",
     )
-    bench: LocatedFile | None = Field(
-        default=None,
-        description="A file with results of `vllm bench forward` (vLLM 0.33) by load, with and without "
-        "draft tokens; `spec-decode-exporter plan bench` prints the commands that write it. It is read "
-        "together with the configuration. It leaves out sampling and the host; the interval of the cost "
-        "includes them.",
-    )
-    _added_times: tuple[AddedTime, ...] = PrivateAttr(default=())
-
-    @property
-    def added_times(self) -> tuple[AddedTime, ...]:
-        """The additional times of steps that draft, from the file `bench`; empty without it."""
-        return self._added_times
 
     @property
     def ratio(self) -> float | None:
@@ -173,30 +155,19 @@ class CostSettings(Section):
         given = [key for key in _WAYS if getattr(self, key) not in (None, ())]
         if not given:
             raise ValueError(
-                "has no cost; add `draft_cost_ratio`, `draft_parameters` with `target_parameters`, `loads`, "
-                "or `bench`"
+                "has no cost; add `draft_cost_ratio`, `draft_parameters` with `target_parameters`, or `loads`"
             )
         mistakes = [*(list(_mixed(given)) or _alone(given)), *self._beside(given)]
         if mistakes:
             raise ProblemsError(mistakes)
-        if self.bench is not None:
-            try:
-                self._added_times = read_bench_results(self.bench)
-            except BenchResultsError as error:
-                raise ProblemsError([(("bench",), str(error))]) from None
         return self
 
     def _beside(self, given: list[str]) -> Iterator[tuple[tuple[str], str]]:
         """Yield mistakes of keys that are valid only with some of the others."""
         if self.verify_cost_ratio and not _PAIR.keys() & set(given):
             yield ("verify_cost_ratio",), f"is part of `{given[0]}` already; remove it"
-        if self.running_requests is not None and given[0] in _WITH_LOADS:
-            yield (
-                ("running_requests",),
-                f"cannot be set beside `{given[0]}`, {_WITH_LOADS[given[0]]}; remove it",
-            )
-        if self.fixed_cost_ratio and given[0] == "bench":
-            yield ("fixed_cost_ratio",), "is part of `bench` already; remove it"
+        if self.running_requests is not None and given[0] == "loads":
+            yield ("running_requests",), "cannot be set beside `loads`, which have their own; remove it"
         if given == list(_PAIR) and (self.draft_parameters or 0) > (self.target_parameters or 0):
             yield ("draft_parameters",), "is more than `target_parameters`; swap the two"
 

@@ -53,7 +53,6 @@ SOURCES: Final = {
     CostSource.EXPERIMENT: "by the experiment's step times",
     CostSource.MEASURED: "measured on this engine",
     CostSource.BASELINE: "by its step times without speculation",
-    CostSource.IMPORTED: "imported",
     CostSource.CONFIGURED: "configured",
     CostSource.SIZES: "by the sizes of the models",
     CostSource.TYPICAL: "typical of the method",

@@ -87,7 +87,7 @@ def test_an_unknown_draft_model_shows_the_keys_to_change(card):
 
 def test_an_unknown_setting_shows_what_to_measure_and_no_button(card):
     content = card(UNKNOWN_SETTING, action=Action.MEASURE_COST)
-    assert "vllm bench forward" in content
+    assert "baseline.prometheus" in content
     assert "button" not in content
 
 

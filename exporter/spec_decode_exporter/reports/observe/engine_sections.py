@@ -29,7 +29,6 @@ _SOURCES: Final[Mapping[CostSource, str]] = {
     CostSource.EXPERIMENT: "as measured against the baseline of its experiment",
     CostSource.MEASURED: "as measured on this engine, with drafts and without",
     CostSource.BASELINE: "as measured against an earlier time without speculation",
-    CostSource.IMPORTED: "as `vllm bench forward` measured it",
     CostSource.CONFIGURED: "as it was given",
     CostSource.SIZES: "estimated from the sizes of both models",
     CostSource.TYPICAL: "the method's typical cost",

@@ -1,1 +1,1 @@
-"""Settings as the flags of servers: vLLM, SGLang, TensorRT-LLM."""
+"""Settings of speculation as text, as the flag of vLLM, and as JSON."""

@@ -1,9 +1,10 @@
-"""Reports of recommended settings: for people, for a server's command line, and JSON."""
+"""Reports of recommended settings: for people, for vLLM's command line, and JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+import shlex
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from spec_decode_exporter.analysis.speculation_state import State
@@ -11,7 +12,6 @@ from spec_decode_exporter.reports.band_table import band_table
 from spec_decode_exporter.reports.escape import cells, escaped, wrapped
 from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.parts import FigureTable
-from spec_decode_exporter.reports.recommend.server_settings import SERVERS, WITHOUT
 from spec_decode_exporter.views.models import EngineView, SettingView
 
 _PROSE: Final = 100
@@ -19,7 +19,7 @@ _PROSE: Final = 100
 _DELETE: Final = "\x7f"
 """The only control character that ``json.dumps`` does not escape."""
 
-FORMATS: Final = ("text", "json", *SERVERS)
+FORMATS: Final = ("text", "json", "vllm")
 """Values of ``--format``."""
 
 
@@ -29,8 +29,8 @@ def written(engines: Sequence[EngineView], form: str) -> str:
         return _json(engines)
     if not engines:
         return "# No engine.\n"
-    write: Callable[[EngineView, str], Iterator[str]] = _text if form == "text" else _commented
-    return "\n".join("".join(f"{line}\n" for line in write(engine, form)) for engine in engines)
+    write = _text if form == "text" else _commented
+    return "\n".join("".join(f"{line}\n" for line in write(engine)) for engine in engines)
 
 
 def recommendation_status(engines: Sequence[EngineView]) -> ExitStatus:
@@ -56,7 +56,7 @@ def _name(engine: EngineView) -> str:
     return escaped(f"{engine.target}, {engine.model_name}, engine {engine.engine}")
 
 
-def _text(engine: EngineView, _: str) -> Iterator[str]:
+def _text(engine: EngineView) -> Iterator[str]:
     """Yield the lines for people: what to set, the flag, the speed by load, and what to measure."""
     setting = engine.setting
     yield _name(engine)
@@ -64,7 +64,7 @@ def _text(engine: EngineView, _: str) -> Iterator[str]:
     yield from _indented(setting.text)
     if setting.tokens is not None:
         yield ""
-        yield from (f"  {line}" for line in _lines(engine, "vllm"))
+        yield from (f"  {line}" for line in _lines(engine))
     if setting.bands:
         yield ""
         yield from _table(band_table(setting.bands))
@@ -73,17 +73,25 @@ def _text(engine: EngineView, _: str) -> Iterator[str]:
         yield from _indented(note)
 
 
-def _commented(engine: EngineView, form: str) -> Iterator[str]:
-    """Yield the lines of a server's setting; everything else is a comment."""
-    notes = _notes(engine.setting) if form == "vllm" else (engine.setting.measure,)
-    for text in filter(None, (_name(engine), engine.setting.text, *notes)):
+def _commented(engine: EngineView) -> Iterator[str]:
+    """Yield vLLM's flag; everything else is a comment."""
+    for text in filter(None, (_name(engine), engine.setting.text, *_notes(engine.setting))):
         yield from (f"# {line}" for line in wrapped(text, _PROSE))
     if engine.setting.tokens is not None:
-        yield from _lines(engine, form)
+        yield from _lines(engine)
 
 
-def _lines(engine: EngineView, form: str) -> Iterator[str]:
-    return SERVERS[form](engine) if engine.setting.tokens else iter((WITHOUT[form],))
+def _lines(engine: EngineView) -> Iterator[str]:
+    """Yield vLLM's flag; the keys to change as a comment if its method or draft model is unknown."""
+    setting = engine.setting
+    if not setting.tokens:
+        yield "# Start vLLM without --speculative-config."
+    elif setting.complete:
+        yield "# If your present setting has other keys, keep them."
+        yield f"--speculative-config {shlex.quote(setting.speculative_config)}"
+    else:
+        yield "# Method or draft model is unknown. Change these keys of --speculative-config:"
+        yield f"# {setting.speculative_config}"
 
 
 def _notes(setting: SettingView) -> Iterator[str]:
