@@ -32,11 +32,6 @@ def test_credentials_for_the_kubernetes_api_are_checked(mistakes, tmp_path):
     assert mistake.startswith("1: discovery.kubernetes[0] cannot be used: tls_config")
 
 
-def test_an_unknown_metric_is_a_mistake_of_the_configuration(mistakes):
-    [mistake] = mistakes("metrics: {enable: [spec_decode_nothing]}")
-    assert mistake.startswith("1: metrics.enable[0] is neither a group nor a metric of the exporter")
-
-
 def test_a_reference_file_and_a_wrong_key_are_reported_together(mistakes):
     first, second = mistakes("reference: {file: missing.json}\nwindow: [30s]")
     assert first.startswith("1: reference.file cannot be used: ")
@@ -69,13 +64,6 @@ def test_the_rate_may_come_from_a_file(read, saved, references):
     assert (reference.at(4), reference.at(0), reference.at(5)) == (model.acceptance_ratio,) * 2 + (None,)
 
 
-def test_a_file_may_hold_a_model_at_several_numbers_of_tokens(read, saved, references):
-    four, six = saved(references["steady"], references["longer"])
-    reference = read("reference: {file: before.json}").reference
-    assert (reference.at(4), reference.at(6)) == (four.acceptance_ratio, six.acceptance_ratio)
-    assert reference.at(0) is None
-
-
 def test_a_file_of_several_models_needs_a_name(read, mistakes, saved, references):
     _, other = saved(called(references["steady"], "a"), called(references["worse"], "b"))
     assert read("reference: {file: before.json, model_name: b}").reference.at(4) == other.acceptance_ratio
@@ -83,14 +71,6 @@ def test_a_file_of_several_models_needs_a_name(read, mistakes, saved, references
     assert mistakes("reference: {file: before.json}") == [f"1: {expected}"]
     expected = "reference.file holds no acceptance of c; there is a, b"
     assert mistakes("reference: {file: before.json, model_name: c}") == [f"1: {expected}"]
-
-
-def test_a_changed_file_is_another_reference(read, saved, references):
-    saved(references["steady"])
-    before = read("reference: {file: before.json}")
-    assert read("reference: {file: before.json}") == before
-    saved(references["worse"])
-    assert read("reference: {file: before.json}") != before
 
 
 def test_an_unusable_file_is_a_mistake_of_the_configuration(mistakes, tmp_path):

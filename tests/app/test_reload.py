@@ -44,16 +44,6 @@ def reloader_fixture(service, clock):
     return ConfigReloader(Config, None, service, clock)
 
 
-async def test_a_reload_under_way_has_not_failed(reloader, service):
-    reload = asyncio.create_task(reloader.reload())
-    await service.adopting.wait()
-    assert reloader.successful
-    service.release.set()
-    await reload
-    assert reloader.successful
-    assert service.snapshots_forgotten == 1
-
-
 @pytest.mark.parametrize("error", [ConfigError([]), ZeroDivisionError()])
 async def test_a_reload_that_fails_is_shown_until_one_succeeds(reloader, service, error):
     service.release.set()

@@ -130,14 +130,6 @@ async def minutes_until(clock, condition):
             await clock.advance(60.0)
 
 
-async def test_polled_counters_are_served(service, server, clock, until):
-    await polled(server, clock, until, 4)
-    found = await samples(service)
-    assert found["spec_decode_drafts_total", "one", "", "a", ""] == 30
-    assert found["spec_decode_draft_acceptance_ratio", "one", "30s", "a", ""] == 0.35
-    assert found["spec_decode_exporter_target_up", "one", "", "a", ""] == 1
-
-
 async def test_a_reload_keeps_the_windows_of_a_target_and_gives_it_its_new_labels(
     service, server, clock, until, file
 ):
@@ -170,42 +162,6 @@ async def test_an_invalid_configuration_changes_nothing(service, server, clock, 
     assert (await samples(service))["spec_decode_exporter_config_last_reload_successful", "", "", "", ""] == 1
 
 
-async def test_a_target_that_left_the_configuration_is_no_longer_polled_or_served(
-    service, server, clock, until, file
-):
-    await polled(server, clock, until, 2)
-    file.write_text("discovery:\n  files: [nothing-*.yml]\n")
-    await service.reload()
-    await clock.advance(0.0)
-    before = server.polls
-    await clock.advance(5.0)
-    assert server.polls == before
-    assert not any(key[1] == "one" for key in await samples(service))
-
-
-async def test_targets_of_a_file_are_monitored(service, server, clock, until, file, tmp_path):
-    host = server.url.removeprefix("http://").removesuffix("/metrics")
-    (tmp_path / "found.yml").write_text(f"- targets: ['{host}']\n  labels: {{zone: b}}\n")
-    file.write_text("discovery:\n  files: ['found.yml']\n")
-    await service.reload()
-    # Files are read in a thread: it takes as long as it takes.
-    await until(lambda: [watch.target.discovery for watch in service.fleet] == ["file"])
-    await polled(server, clock, until, 2)
-    found = await samples(service)
-    assert found["spec_decode_exporter_target_up", host, "", "", "b"] == 1
-
-
-async def test_an_exporter_is_ready_although_no_server_answers(file, clock):
-    file.write_text("targets:\n  - url: http://127.0.0.1:1/metrics\n")
-    service = Service(lambda: load(file, environ={}), Options([parse_listen_address("127.0.0.1:0")]), clock)
-    await service.start()
-    try:
-        assert (await get(service, "-/ready"))[0] == 200
-        assert (await get(service, "-/reload", "POST"))[0] == 403
-    finally:
-        await service.close()
-
-
 async def test_an_unreadable_configuration_ends_the_start(tmp_path, clock):
     with pytest.raises(ConfigError):
         Service(lambda: load(tmp_path / "none.yml", environ={}), Options([]), clock)
@@ -223,17 +179,6 @@ async def test_the_configuration_is_shown_without_secrets(service, file, tmp_pat
     assert "credentials_file" in text
 
 
-async def test_closing_leaves_no_task_behind(tmp_path, clock):
-    file = tmp_path / "exporter.yml"
-    file.write_text("targets:\n  - url: http://127.0.0.1:1/metrics\ndiscovery:\n  files: [none-*.yml]\n")
-    before = asyncio.all_tasks()
-    service = Service(lambda: load(file, environ={}), Options([parse_listen_address("127.0.0.1:0")]), clock)
-    await service.start()
-    await clock.advance(3.0)
-    await service.close()
-    assert asyncio.all_tasks() - before == set()
-
-
 async def test_the_hash_is_that_of_the_configuration(service, file):
     key = ("spec_decode_exporter_config_hash", "", "", "", "")
     first = (await samples(service))[key]
@@ -242,14 +187,6 @@ async def test_the_hash_is_that_of_the_configuration(service, file):
     file.write_text(file.read_text() + "windows: [1m, 10m]\n")
     await service.reload()
     assert (await samples(service))[key] != first
-
-
-async def test_reloads_at_the_same_time_leave_one_discovery_running(service):
-    await asyncio.gather(*(service.reload() for _ in range(5)))
-    running = [task for task in asyncio.all_tasks() if "Discoverer.run" in repr(task.get_coro())]
-    assert len(running) <= 1
-    await service.close()
-    assert not [task for task in asyncio.all_tasks() if "Discoverer" in repr(task.get_coro())]
 
 
 async def test_reloads_of_clients_share_one(service):
@@ -309,17 +246,6 @@ class TestLearnedState:
         assert threads[0] != threading.get_ident()
         assert service._persister.path.name == "other.json"
 
-    async def test_of_other_targets_is_saved_if_one_raises(
-        self, remembering, service, server, clock, until, monkeypatch
-    ):
-        await polled(server, clock, until, 2)
-        monkeypatch.setattr(TargetMonitor, "remember", None)
-        with capture_logs() as logs:
-            await minutes_until(clock, remembering.exists)
-        assert [(one["part"], one["target"]) for one in logs if one["event"] == "internal_error"] == [
-            ("saving", "one")
-        ]
-
     async def test_is_saved_later_if_a_save_raises_which_is_logged_once(
         self, remembering, service, server, clock, until, monkeypatch
     ):
@@ -369,16 +295,6 @@ def baseline_drafts(file):
     return saved["learnt"]["drops"]["sudden"]["baseline"]["drafts"]
 
 
-async def test_an_engine_that_cannot_be_evaluated_is_served_with_what_was_counted(
-    service, server, clock, until, monkeypatch
-):
-    monkeypatch.setattr("spec_decode_exporter.monitor.evaluator.Evaluator.evaluate", None)
-    await polled(server, clock, until, 4)
-    found = await samples(service)
-    assert found["spec_decode_drafts_total", "one", "", "a", ""] == 30
-    assert found["spec_decode_exporter_target_up", "one", "", "a", ""] == 1
-
-
 async def test_a_snapshot_contains_labels_and_findings(service, server, clock, until):
     await polled(server, clock, until, 3)
     status, text = await get(service, "api/v1/snapshot")
@@ -418,13 +334,6 @@ class TestAFileThatIsWatched:
     @staticmethod
     def events(service):
         return [entry["event"] for entry in service.log if entry["event"].startswith("reload")]
-
-    async def test_is_reloaded_when_the_link_has_another_target(self, watching, clock, file):
-        text = file.read_text()
-        self.swap(watching, "second.yml", text.replace("one", "two"))
-        await clock.advance(5.0)
-        assert self.events(watching) == ["reloaded"]
-        assert [watch.target.name for watch in watching.fleet] == ["two"]
 
     async def test_is_left_alone_while_it_stays(self, watching, clock, file, monkeypatch):
         looks = []
@@ -521,13 +430,3 @@ async def test_only_allowed_hosts_are_served(file, clock):
         ]
     await service.close()
     assert statuses == [421, 200, 200]
-
-
-async def test_scrapes_of_a_second_share_a_snapshot_and_a_reload_ends_it(service, server, clock, until):
-    await polled(server, clock, until, 2)
-    first = await service.snapshot()
-    assert await service.snapshot() is first
-    await service.reload()
-    assert (await service.snapshot()).number == first.number + 1
-    await clock.advance(1.0)
-    assert (await service.snapshot()).number == first.number + 2

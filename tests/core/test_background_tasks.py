@@ -6,7 +6,6 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.core.background_tasks import (
     RESTARTED_AFTER,
-    Background,
     cancel,
     keep_running,
     spawn,
@@ -30,27 +29,6 @@ async def test_a_task_that_raises_is_logged_at_once():
     assert [(entry["event"], str(entry["exc_info"])) for entry in logs] == [("task_died", "a defect")]
 
 
-async def test_cancelled_tasks_have_ended_and_are_not_logged():
-    with capture_logs() as logs:
-        task = spawn(waits())
-        await cancel([task, None])
-    assert task.cancelled()
-    assert logs == []
-
-
-async def test_tasks_in_the_background_are_kept_until_they_end():
-    background, done = Background(), asyncio.Event()
-    background.start(done.wait())
-    background.start(waits())
-    assert len(background._tasks) == 2
-    done.set()
-    await settle()
-    assert len(background._tasks) == 1
-    await background.cancel()
-    await settle()
-    assert background._tasks == set()
-
-
 async def test_an_endless_task_that_raises_is_restarted_and_logged_once_until_it_recovers(clock):
     runs, failing = [], [True]
 
@@ -72,12 +50,3 @@ async def test_an_endless_task_that_raises_is_restarted_and_logged_once_until_it
         ("internal_error", "one"),
         ("internal_error_ended", "one"),
     ]
-
-
-async def test_an_endless_task_ends_when_it_is_cancelled(clock):
-    for passed in (0.0, 1.0, RESTARTED_AFTER):
-        with capture_logs():
-            task = spawn(keep_running("polling", fails, InternalErrors(clock.monotonic), clock))
-            await clock.advance(passed)
-            await cancel([task])
-        assert task.cancelled()

@@ -113,10 +113,6 @@ def test_invalid_utf_8_is_an_error(data):
         whole(JsonReader(data))
 
 
-def test_a_byte_order_mark_is_skipped():
-    assert JsonReader(b"\xef\xbb\xbf[1]").value() == [1]
-
-
 @pytest.mark.parametrize(
     "text", ['"' + "x" * 100 + '"', "[" + "1," * 50 + "1]", "1." + "0" * 100, '{"a":"' + "x" * 99]
 )
@@ -124,14 +120,6 @@ def test_a_value_longer_than_the_window_is_too_long(text):
     reader = JsonReader(text + " 5", 100)
     with pytest.raises(TooLongError, match="more than 100 characters"):
         reader.value()
-
-
-def test_a_deep_document_is_an_error_and_can_be_skipped_in_parts():
-    with pytest.raises(JsonError, match="nested too deeply"):
-        JsonReader("[" * 50_000).value()
-    reader = JsonReader("[" * 500 + "]" * 500 + " ", 100)
-    finish(reader.skip())
-    reader.end()
 
 
 def test_an_object_with_too_many_members_is_an_error(monkeypatch):
@@ -171,19 +159,6 @@ class TestPicker:
         found = finish(Picker(reader, most).pick(SHAPE))
         reader.end()
         return found
-
-    def test_only_the_wanted_parts_are_kept(self):
-        value = {"a": 1, "x": [{"y": 2}], "b": [{"c": "3", "z": {}}], "d": {"e": True, "f": 1}}
-        assert self.picked(value) == {"a": 1, "b": [{"c": "3"}], "d": {"e": True}}
-
-    @pytest.mark.parametrize(
-        "value", [{"a": []}, {"a": None}, {"b": {}}, {"b": None}, {"d": 5}, {"a": "x" * 2000}]
-    )
-    def test_a_value_of_another_kind_or_too_long_is_absent(self, value):
-        assert self.picked(value) == {}
-
-    def test_another_value_than_an_object_is_none(self):
-        assert self.picked([]) is None
 
     def test_no_more_values_are_kept_than_the_limit(self):
         value = {"b": [{"c": number} for number in range(100)]}

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import count
 
 import pytest
 
@@ -83,25 +82,6 @@ async def start(clock, monkeypatch):
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_configured_targets_are_published_before_any_refresh(start, clock):
-    _, told = start(Way("slow", 5.0, [A]))
-    await asyncio.sleep(0)
-    assert told == [["s"]]
-    await clock.advance(0)
-    assert told == [["s"], ["s", "a"]]
-
-
-async def test_each_discovery_has_its_own_interval_and_only_changes_are_published(start, clock):
-    file, dns = Way("file", 5.0, [A]), Way("dns", 30.0, [B])
-    _, told = start(file, dns)
-    await clock.advance(29)
-    assert (file.asked, dns.asked) == (6, 1)
-    assert told == [["s"], ["s", "a"], ["s", "a", "b"]]
-    file.answer = []
-    await clock.advance(5)
-    assert told[3:] == [["s", "b"]]
-
-
 async def test_many_targets_are_merged_in_slices_and_only_after_a_change(start, clock, monkeypatch):
     way = Way("http x", 5.0, [target(f"http://a:{number}/m", f"a{number}") for number in range(1, 1001)])
     slices = []
@@ -138,33 +118,6 @@ async def test_one_list_cannot_take_the_labels_of_another(start, clock, log):
     assert [entry["discovery"] for entry in log if entry["event"] == "discovered_label_dropped"] == ["all"]
 
 
-async def test_a_failure_keeps_the_targets_and_is_logged_when_it_begins_and_ends(start, clock, log):
-    way = Way("http x", 5.0, [A])
-    _, told = start(way)
-    await clock.advance(1)
-    way.answer = DiscoveryError("status 503")
-    await clock.advance(60)
-    way.answer = DiscoveryError("status 500")
-    await clock.advance(60)
-    way.answer = [A]
-    await clock.advance(60)
-    assert told == [["s"], ["s", "a"]]
-    assert [(entry["event"], entry["log_level"], entry.get("reason")) for entry in log] == [
-        ("discovery_failed", "warning", "status 503"),
-        ("discovery_failed", "warning", "status 500"),
-        ("discovery_recovered", "info", None),
-    ]
-
-
-async def test_a_failure_can_come_with_targets(start, clock, log):
-    way = Way("dns x", 5.0, [A, B])
-    _, told = start(way)
-    await clock.advance(1)
-    way.answer = DiscoveryError("one is gone", [B])
-    await clock.advance(5)
-    assert told[-1] == ["s", "b"]
-
-
 async def test_an_error_in_one_discovery_does_not_end_the_others(start, clock, log):
     broken, sound = Way("broken", 5.0, KeyError("hunter2")), Way("sound", 5.0, [A])
     _, told = start(broken, sound)
@@ -197,49 +150,8 @@ async def test_a_list_that_cannot_be_merged_does_not_affect_the_others(start, cl
     assert log[-1]["event"] == "discovery_recovered"
 
 
-async def test_a_server_with_another_error_text_each_time_does_not_fill_the_log(start, clock, log):
-    way = Way("http x", 1.0, None)
-    numbers = count()
-    way.targets = lambda: failing(f"line {next(numbers)} is not JSON")
-    start(way)
-    await clock.advance(3_600)
-    assert len(log) <= 10 + 3_600 / 300
-    assert next(numbers) > 3_000
-
-
-async def test_a_lasting_failure_is_logged_as_soon_as_the_line_limit_allows(start, clock, log):
-    way = Way("http x", 1.0, [A])
-    start(way)
-    for _ in range(20):
-        way.answer = DiscoveryError("status 503")
-        await clock.advance(1)
-        way.answer = [A]
-        await clock.advance(1)
-    assert log[-1]["event"] == "discovery_recovered"
-    way.answer = DiscoveryError("status 503")
-    await clock.advance(1)
-    assert log[-1]["event"] == "discovery_recovered"
-    await clock.advance(600)
-    assert log[-1]["event"] == "discovery_failed"
-
-
 async def failing(reason):
     raise DiscoveryError(reason)
-
-
-async def test_targets_are_counted_by_discovery(start, clock):
-    discoverer, _ = start(Way("file", 5.0, [A]), Way("dns", 5.0, [A, B]))
-    assert discoverer.counts() == {"static": 0, "file": 0, "http": 0, "dns": 0, "kubernetes": 0}
-    await clock.advance(0)
-    assert discoverer.counts() == {"static": 1, "file": 1, "http": 0, "dns": 1, "kubernetes": 0}
-
-
-async def test_a_reload_loses_no_target(start, clock):
-    first, _ = start(Way("file", 5.0, [A]), Way("dropped", 5.0, [B]))
-    await clock.advance(0)
-    _, told = start(Way("file", 5.0, DiscoveryError("not now")), known=first.found)
-    await clock.advance(0)
-    assert told == [["s", "a"]]
 
 
 def test_discoveries_that_differ_only_in_a_port_or_a_query_are_separate(tmp_path):

@@ -51,21 +51,6 @@ async def test_a_pattern_finds_files_as_they_come_and_go(put, find, urls, tmp_pa
     assert urls(await discovery.targets()) == ["http://a:1/metrics", "http://d:1/metrics"]
 
 
-async def test_only_what_changed_is_read_again(put, find, urls, monkeypatch):
-    discovery = find("*.json")
-    put("a.json", '[{"targets": ["a:1"]}]')
-    put("b.json", '[{"targets": ["b:1"]}]')
-    await discovery.targets()
-    read = []
-    decode = file_sd.json_groups
-    monkeypatch.setattr(file_sd, "json_groups", lambda data: read.append(data) or decode(data))
-    assert len(await discovery.targets()) == 2
-    assert read == []
-    put("b.json", '[{"targets": ["c:1"]}]')
-    assert urls(await discovery.targets()) == ["http://a:1/metrics", "http://c:1/metrics"]
-    assert len(read) == 1
-
-
 async def test_a_file_that_becomes_invalid_keeps_its_targets_and_the_others_are_updated(put, find, urls):
     discovery = find("*.yml")
     put("a.yml", "- targets: [a:1]")
@@ -79,16 +64,6 @@ async def test_a_file_that_becomes_invalid_keeps_its_targets_and_the_others_are_
         assert urls(caught.value.targets) == ["http://a:1/metrics", "http://c:1/metrics"]
     put("a.yml", "")
     assert urls(await discovery.targets()) == ["http://c:1/metrics"]
-
-
-async def test_a_deleted_file_removes_its_targets(put, find, tmp_path):
-    discovery = find("a.yml")
-    put("a.yml", "- targets: [a:1]")
-    assert await discovery.targets()
-    (tmp_path / "a.yml").unlink()
-    with pytest.raises(DiscoveryError, match="there is no such file") as caught:
-        await discovery.targets()
-    assert caught.value.targets == []
 
 
 async def test_a_directory_that_cannot_be_listed_leaves_the_targets(find):
@@ -206,36 +181,12 @@ async def test_of_many_bad_files_the_first_are_reported(put, find):
         await find("*.json").targets()
 
 
-async def test_the_pause_is_proportional_to_the_processor_time(put, find, monkeypatch):
-    moments = iter([100.0, 103.0, 200.0, 200.1])
-    monkeypatch.setattr(file_sd, "thread_time", lambda: next(moments))
-    put("a.json", "[]")
-    discovery = find("a.json")
-    assert discovery.refresh == file_sd.REFRESH_SECONDS
-    await discovery.targets()
-    assert discovery.refresh == 30.0
-    await discovery.targets()
-    assert discovery.refresh == file_sd.REFRESH_SECONDS
-
-
 async def test_a_pipe_in_place_of_a_file_blocks_nothing(find, tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "a.json")
     # It took the place of a plain file after that was examined.
     monkeypatch.setattr(file_sd, "_stamp", lambda _path: (1, 2, 3))
     with pytest.raises(DiscoveryError, match=r"a\.json: cannot be read: it is not a plain file"):
         await find("a.json").targets()
-
-
-async def test_aliases_repeat_values_over_groups_and_merge_them(put, find):
-    put(
-        "a.yml",
-        "- &a {targets: [a:1], labels: &l {x: '1'}}\n"
-        "- {<<: *a, targets: [b:1]}\n"
-        "- {targets: [c:1], labels: *l}\n",
-    )
-    assert [(target.name, target.labels) for target in await find("a.yml").targets()] == [
-        (f"{name}:1", (("x", "1"),)) for name in "abc"
-    ]
 
 
 async def test_groups_with_excessive_aliases_are_reported(put, find):

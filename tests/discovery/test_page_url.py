@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.config.http_settings import HttpSettings
-from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.schema import Scrape
 from spec_decode_exporter.config.url import MAX_PATH
 from spec_decode_exporter.discovery import page_url as module
 from spec_decode_exporter.discovery.kubernetes.pod import Pod
-from spec_decode_exporter.discovery.kubernetes.pod_reader import PodReader, UnusablePodError
 from spec_decode_exporter.discovery.page_url import (
     MAX_PARAMETER_CHARACTERS,
     MAX_PARAMETERS,
@@ -93,47 +91,9 @@ def test_a_url_from_any_list_leads_to_its_own_host_or_is_rejected(scheme, host, 
     is_asked_alone(target.url, host)
 
 
-@given(_SCHEME, _PATH, st.sampled_from(["8000", "443", "80"]) | _TEXT)
-@example(f"https://{EVIL}/?x=", "/metrics", "8000")
-@example("http", f"@{EVIL}/", "8000")
-@example("http", "/metrics", f"80@{EVIL}")
-def test_a_url_from_any_annotations_leads_to_the_pod_or_is_rejected(scheme, path, port):
-    annotations = {
-        f"prometheus.io/{name}": value for name, value in (("scheme", scheme), ("path", path), ("port", port))
-    }
-    found = pod("10.0.0.9", annotations)
-    try:
-        targets = PodReader(KubernetesDiscovery(), Scrape()).targets(found)
-    except UnusablePodError as error:
-        is_plain(error)
-        return
-    for target in targets:
-        is_asked_alone(target.url, f"10.0.0.9:{target.url.split(':')[2].split('/')[0]}")
-
-
-@given(_TEXT | st.ip_addresses().map(str))
-def test_the_address_of_a_pod_is_an_ip_address_or_it_is_no_target(ip):
-    try:
-        (target,) = PodReader(KubernetesDiscovery(), Scrape()).targets(pod(ip, {})) or (None,)
-    except UnusablePodError as error:
-        is_plain(error)
-        return
-    if target is not None:
-        is_asked_alone(target.url, ip_and_port(ip, 8000))
-
-
 def pod(ip: str, annotations: dict[str, str]) -> Pod:
     metadata = {"name": "p", "namespace": "n", "annotations": annotations}
     return Pod.model_validate({"metadata": metadata, "status": {"phase": "Running", "podIP": ip}})
-
-
-@pytest.mark.parametrize(
-    "scheme", ["HTTP", "ftp", "", "http:", "https://evil.example/?x=", " http", "http\n"]
-)
-def test_a_scheme_is_exactly_http_or_https(scheme):
-    with pytest.raises(ValueError, match="a scheme that is neither") as caught:
-        page_url(scheme, "a:1", "/metrics")
-    assert "evil" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -149,11 +109,6 @@ def test_an_invalid_host_and_port_is_rejected_without_repeating_it(host):
     assert str(caught.value).isascii()
 
 
-def test_the_port_of_the_scheme_is_used_where_there_is_none():
-    assert page_url("https", "Host.Test", "/m") == "https://host.test/m"
-    assert page_url("http", "[2001:DB8::1]:1", "/m") == "http://[2001:db8::1]:1/m"
-
-
 def test_a_url_with_another_host_for_the_client_is_rejected(monkeypatch):
     monkeypatch.setattr(module, "split", lambda url: split(url.replace("good", "evil")))
     with pytest.raises(ValueError, match="leads to another host"):
@@ -161,23 +116,6 @@ def test_a_url_with_another_host_for_the_client_is_rejected(monkeypatch):
     monkeypatch.setattr(module, "split", lambda _: split("none"))
     with pytest.raises(ValueError, match="leads to another host"):
         page_url("http", "good:1", "/m")
-
-
-@pytest.mark.parametrize(
-    ("path", "parameters", "target"),
-    [
-        ("metrics", (), "/metrics"),
-        ("/metrics", (), "/metrics"),
-        ("", (), "/"),
-        ("/m?a=http://x/y", (), "/m?a=http://x/y"),
-        ("/m", (("name[]", "a b"), ("x", "1&y=2#z")), "/m?name%5B%5D=a+b&x=1%26y%3D2%23z"),
-        ("/m?a=1", (("b", "2"),), "/m?a=1&b=2"),
-    ],
-)
-def test_a_path_and_its_parameters_are_the_request_target(path, parameters, target):
-    assert request_target(path, parameters) == target
-    origin, lines = request_of(page_url("http", "a:1", request_target(path, parameters)))
-    assert (origin, lines[0]) == (Origin("http", "a", 1), f"GET {target} HTTP/1.1".encode())
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from structlog.testing import capture_logs
 
 from spec_decode_exporter.config.labels import MAX_LABEL_VALUE
 from spec_decode_exporter.config.schema import HeaderValues, Scrape
 from spec_decode_exporter.discovery.group_reader import MAX_GROUPS, MAX_LIST_LABELS, MAX_TARGETS
-from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import MAX_URL_CHARACTERS, Listing
 
@@ -17,42 +15,10 @@ def listed(groups, scrape=None):
     return Listing("file a.yml", "file", scrape or Scrape()).targets(groups)
 
 
-def test_each_host_is_a_target_with_the_labels_of_its_group():
-    assert listed([{"targets": ["a:1", "b:2"], "labels": {"z": "1", "team": "x"}}, {"targets": ["c:3"]}]) == [
-        Target("http://a:1/metrics", "a:1", (("team", "x"), ("z", "1")), discovery="file"),
-        Target("http://b:2/metrics", "b:2", (("team", "x"), ("z", "1")), discovery="file"),
-        Target("http://c:3/metrics", "c:3", discovery="file"),
-    ]
-
-
-def test_labels_set_scheme_path_and_parameters():
-    labels = {
-        "__scheme__": "https",
-        "__metrics_path__": "vllm/metrics",
-        "__param_name[]": "a b",
-        "__param_x": "1",
-        "__meta_pod": "p",
-        "target": "chat",
-    }
-    [target] = listed([{"targets": ["a"], "labels": labels}])
-    assert target == Target("https://a/vllm/metrics?name%5B%5D=a+b&x=1", "chat", discovery="file")
-
-
 def test_the_configured_credentials_apply_to_every_target():
     scrape = Scrape(scheme="https", metrics_path="/m", http_headers={"X-A": HeaderValues(values=("b",))})
     [target] = listed([{"targets": ["a:1"]}], scrape)
     assert (target.url, target.http) == ("https://a:1/m", scrape.http)
-
-
-def test_a_label_that_a_target_cannot_have_is_dropped_with_one_warning(log):
-    listing = Listing("file a.yml", "file", Scrape())
-    groups = [{"targets": ["a:1", "b:1"], "labels": {"job": "x", "1x": "y", "ok": "z"}}]
-    for _ in range(3):
-        assert {target.labels for target in listing.targets(groups)} == {(("ok", "z"),)}
-    assert [(entry["event"], entry["discovery"], entry["label"]) for entry in log] == [
-        ("discovered_label_dropped", "file a.yml", "job"),
-        ("discovered_label_dropped", "file a.yml", "1x"),
-    ]
 
 
 def test_a_list_with_ever_new_labels_does_not_fill_the_log(log):
@@ -91,31 +57,6 @@ def test_a_long_path_is_not_repeated_for_every_target():
     group = {"targets": ["a:1"] * MAX_TARGETS, "labels": {"__metrics_path__": "x" * 1000}}
     with pytest.raises(DiscoveryError, match=f"URLs of more than {MAX_URL_CHARACTERS} characters"):
         listed([group])
-
-
-def test_a_long_list_is_read_in_slices():
-    work = Listing("file a.yml", "file", Scrape()).read([{"targets": ["a:1"] * 1000}, *[{}] * 1000])
-    assert sum(1 for _ in work) > 20
-
-
-def test_only_the_first_wrong_target_of_a_group_is_reported():
-    with pytest.raises(DiscoveryError) as caught:
-        listed([{"targets": [5] * MAX_TARGETS}])
-    assert str(caught.value).startswith("[0].targets[0] must be a text")
-    assert ";" not in str(caught.value)
-
-
-def test_a_mistake_with_a_long_name_is_shortened():
-    with pytest.raises(DiscoveryError) as caught:
-        listed([{"targets": ["a:1"], "labels": {"x" * 10**6: {}}}])
-    assert len(str(caught.value)) < 500
-
-
-def test_the_label_method_sets_the_method_and_is_not_exported():
-    with capture_logs() as logs:
-        (target,) = listed([{"targets": ["a:1"], "labels": {"method": "eagle3", "zone": "b"}}])
-    assert (target.method_label, target.labels) == ("eagle3", (("zone", "b"),))
-    assert logs == []
 
 
 @pytest.mark.parametrize(
@@ -191,13 +132,3 @@ def test_a_name_or_method_that_is_no_label_value_is_dropped_with_one_warning(log
         ("discovered_label_dropped", "method"),
     ]
     assert all(len(str(entry)) < 500 for entry in log)
-
-
-def test_the_labels_of_a_group_are_read_once_for_all_its_targets(monkeypatch):
-    listing = Listing("file x", "file", Scrape())
-    read = []
-    kept = listing._labels.kept
-    monkeypatch.setattr(listing._labels, "kept", lambda labels: read.append(1) or kept(labels))
-    found = listing.targets([{"targets": [f"a{n}:1" for n in range(100)], "labels": {"zone": "b"}}])
-    assert len(read) == 1
-    assert len({id(target.labels) for target in found}) == 1

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import count
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from spec_decode_exporter.config.labels import MAX_LABEL_VALUE, MAX_LABELS
 from spec_decode_exporter.discovery import target_merge as module
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.discovery.target_merge import hash_modulus, merge, shard_of
-from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 
 
 def target(url: str, name: str, discovery: str = "file", **labels: str) -> Target:
@@ -49,14 +43,6 @@ def test_a_page_that_a_list_repeats_costs_the_same_each_time(monkeypatch):
     assert 0 < sum(sorted_labels) <= (MAX_LABELS + 1) ** 2
 
 
-def test_a_configured_page_gets_the_speculation_settings_of_its_pod():
-    static = target("http://a:1/metrics", "chat", "static")
-    told = ServedSpeculation("mtp", 2)
-    found = replace(target("http://a:1/metrics", "n/a", "kubernetes"), pod_arguments=told)
-    (one,) = merge([[static], [found]])
-    assert (one.name, one.pod_arguments) == ("chat", told)
-
-
 def test_a_second_page_of_the_same_name_is_called_by_its_address():
     pages = [
         "http://a:1/metrics",
@@ -67,22 +53,6 @@ def test_a_second_page_of_the_same_name_is_called_by_its_address():
     ]
     names = [one.name for one in merge([[target(url, "n") for url in pages]])]
     assert names == ["n", "b:1", "b:1/other", "b:1/other#2", "b:1/other#3"]
-
-
-def test_many_pages_of_one_path_are_numbered_without_trying_every_number_again(monkeypatch):
-    tried = []
-
-    def counted(first):
-        for number in count(first):
-            tried.append(number)
-            yield number
-
-    monkeypatch.setattr("spec_decode_exporter.discovery.target_merge.count", counted)
-    pages = [Target(f"http://b:1/metrics?part={part}", "b:1") for part in range(500)]
-    names = [target.name for target in merge([pages])]
-    assert len(set(names)) == 500
-    assert names[:4] == ["b:1", "b:1/metrics", "b:1/metrics#2", "b:1/metrics#3"]
-    assert len(tried) == 498
 
 
 def test_a_name_of_a_long_path_is_no_longer_than_a_label_may_be():
@@ -110,11 +80,3 @@ def test_the_shard_of_a_target_is_the_hashmod_of_its_address(url, count, shard):
 def test_the_hash_is_that_of_prometheus():
     # model/relabel/relabel_test.go of Prometheus: hashmod of "baz" with the modulus 1000
     assert hash_modulus("baz", 1000) == 976
-
-
-@given(st.ip_addresses(), st.integers(1, 65535), st.integers(1, 50))
-def test_each_target_has_one_shard_whatever_its_name(ip, port, count):
-    url = f"http://[{ip}]:{port}/metrics" if ip.version == 6 else f"http://{ip}:{port}/metrics"
-    owner = shard_of(Target(url, "a"), count)
-    assert 0 <= owner < count
-    assert shard_of(Target(url, "b", (("x", "y"),)), count) == owner

@@ -60,16 +60,6 @@ def test_lines_are_the_bytes_of_prometheus_client(data):
     assert lines(metric(own), views, values).encode() == expected
 
 
-def test_a_histogram_has_its_bound_among_the_labels():
-    row = metric(["request_type"], MetricKind.HISTOGRAM)
-    values = [(("_bucket", "0.5", "chat"), 1), (("_bucket", "+Inf", "chat"), 2), (("_count", "", "chat"), 2)]
-    assert lines(row, [{"model_name": "m"}], values) == (
-        'spec_decode_x_bucket{le="0.5",model_name="m",request_type="chat"} 1.0\n'
-        'spec_decode_x_bucket{le="+Inf",model_name="m",request_type="chat"} 2.0\n'
-        'spec_decode_x_count{model_name="m",request_type="chat"} 2.0\n'
-    )
-
-
 @pytest.mark.parametrize("values", [(), ("a", "b")])
 def test_values_that_are_not_those_of_the_labels_are_an_error(values):
     with pytest.raises(ValueError, match="zip"):

@@ -10,14 +10,11 @@ from math import inf, nan
 from pathlib import Path
 
 import pytest
-from prometheus_client.exposition import generate_latest as write_text
-from prometheus_client.openmetrics.exposition import generate_latest as write_openmetrics
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.config.schema import Config, Metrics, Profile
+from spec_decode_exporter.config.schema import Metrics, Profile
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.core.internal_errors import RECOVERED_AFTER, InternalErrors
-from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.metrics import snapshot_writer as module
 from spec_decode_exporter.metrics.engine_metrics import ENGINE_METRICS
 from spec_decode_exporter.metrics.negotiation import Format
@@ -25,17 +22,11 @@ from spec_decode_exporter.metrics.page_writer import PIECE_WORK
 from spec_decode_exporter.metrics.selection import Selection, selected_metrics
 from spec_decode_exporter.metrics.snapshot_writer import SnapshotWriter
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.monitor.event_log import EventLog
-from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.monitor.target_status import ExporterStatus, TargetStatus
 from spec_decode_exporter.scrape.page.sample import EngineName
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
-from spec_decode_exporter.scrape.poll.poll_record import Polled
-from tests.metrics.oracle import SnapshotCollector
 from tests.metrics.written_page import EVERYTHING, families_by, families_of, page_of
-from tests.web.page.mixed_requests import mixed_requests
 
 TESTS = Path(__file__).parents[1]
 GOLDEN = Path(__file__).parent / "golden"
@@ -82,10 +73,6 @@ def recorded_fixture(status):
     )
 
 
-def default_families(snapshot):
-    return families_of(snapshot)
-
-
 @pytest.mark.parametrize("profile", Profile)
 async def test_the_page_of_a_recorded_trace_is_the_golden_one(recorded, profile):
     """After a wanted change: ``UPDATE_GOLDEN=1 pytest tests/metrics``, then read the difference."""
@@ -97,47 +84,6 @@ async def test_the_page_of_a_recorded_trace_is_the_golden_one(recorded, profile)
 
 
 ODD = 'a "quoted" \\\\ name\nof two lines, 100 %s'
-
-
-@pytest.mark.parametrize("format_", Format)
-async def test_every_format_has_the_bytes_of_prometheus_client(recorded, format_):
-    write = write_openmetrics if format_ is Format.OPENMETRICS_1_0_0 else write_text
-    odd = [({**labels, "target": ODD}, engine) for labels, engine in recorded.engines]
-    snapshot = replace(recorded, engines=[*recorded.engines, *odd], requests=await mixed_requests())
-    expected = write(SnapshotCollector(lambda: snapshot, lambda: EVERYTHING))
-    assert (await page_of(snapshot, EVERYTHING, format_)).encode() == expected
-
-
-def test_every_series_of_a_family_has_the_same_labels(recorded):
-    for family in families_of(recorded):
-        assert len({frozenset(sample.labels) - {"le"} for sample in family.samples}) == 1, family.name
-
-
-def test_a_family_without_samples_is_omitted(recorded):
-    assert default_families(Snapshot()) == []
-    names = {family.name for family in default_families(recorded)}
-    assert "spec_decode_engine_reported_acceptance_ratio" not in names
-
-
-def test_an_engine_without_speculation_shows_no_ratio_and_no_0(findings_of, make_sample):
-    samples = [make_sample(generation_tokens=100 * n, first_tokens=n, decode_steps=99 * n) for n in range(20)]
-    names = {family.name for family in default_families(Snapshot([(LABELS, findings_of(samples))]))}
-    assert "spec_decode_drafts" in names  # the counter, at 0
-    assert "spec_decode_effective_tokens_per_step" in names
-    assert not names & {
-        "spec_decode_draft_acceptance_ratio",
-        "spec_decode_window_draft_tokens",
-        "spec_decode_coverage_ratio",
-        "spec_decode_drafts_per_second",
-    }
-
-
-def test_the_engines_of_all_targets_are_in_one_family(busy):
-    snapshot = Snapshot([(LABELS, busy), (LABELS | {"engine": "1"}, busy)])
-    families = default_families(snapshot)
-    assert len({family.name for family in families}) == len(families)
-    drafts = next(family for family in families if family.name == "spec_decode_drafts")
-    assert [sample.labels["engine"] for sample in drafts.samples] == ["0", "1"]
 
 
 class TestFailures:
@@ -159,17 +105,6 @@ class TestFailures:
             (module.PagePart(rows, lambda snapshot: snapshot.engines), *module.PARTS[1:]),
         )
         return failing
-
-    def test_a_failing_metric_is_omitted_alone_and_logged_once(self, fragile, recorded):
-        writer = SnapshotWriter(lambda: EVERYTHING)
-        with capture_logs() as logs:
-            pages = [{family.name for family in families_by(writer, recorded)} for _ in range(3)]
-        assert pages[0] == pages[1] == pages[2]
-        assert "spec_decode_acceptance_length_tokens" not in pages[0]
-        assert {"spec_decode_drafts", "spec_decode_consistent", "spec_decode_exporter_build"} & pages[0]
-        assert [(log["event"], log["part"], log["target"]) for log in logs] == [
-            ("internal_error", "metrics", "one")
-        ]
 
     def test_it_recovers_and_a_failure_a_minute_later_is_logged_again(self, fragile, recorded, clock):
         errors = InternalErrors(clock.monotonic)
@@ -221,40 +156,3 @@ def test_a_large_family_is_written_in_pieces_with_one_header(busy):
     text = "".join(piece.text for piece in pieces)
     assert text.count("# TYPE") == 1
     assert text.count("spec_decode_drafts_total{") == len(engines)
-
-
-class TestNamesOfEngines:
-    """Labels as a target monitor yields them."""
-
-    @pytest.fixture(name="labels_of")
-    async def labels_of_fixture(self, clock):
-        watches = []
-
-        def labels_of(page):
-            target = Target("http://gpu-1:8080/metrics", "gpu-1:8080", (("team", "a"),))
-            watch = TargetMonitor(target, Config(), clock, RememberedEngines(), EventLog("1"))
-            watches.append(watch)
-            reading = finish(SampleReader().read(page.encode(), with_latencies=True))
-            finish(watch._receive(Polled(reading, clock.monotonic(), clock.wall(), 1.0)))
-            return [labels for labels, _ in watch.snapshots(clock.monotonic())]
-
-        yield labels_of
-        for watch in watches:
-            await watch.close()
-
-    async def test_an_engine_without_a_model_has_the_target_s_name_and_engine_0(self, labels_of):
-        (labels,) = labels_of("llamacpp:spec_decode_num_drafts_total 3\n")
-        assert labels == {
-            "target": "gpu-1:8080",
-            "model_name": "gpu-1:8080",
-            "engine": "0",
-            "team": "a",
-        }
-
-    async def test_the_engines_of_a_data_parallel_server_have_their_own(self, labels_of):
-        page = (TESTS / "pages" / "vllm-0.32.0-python-dp2-multiapi-k3.prom").read_text()
-        found = labels_of(page)
-        assert [(labels["model_name"], labels["engine"]) for labels in found] == [
-            ("tiny-llama", "0"),
-            ("tiny-llama", "1"),
-        ]

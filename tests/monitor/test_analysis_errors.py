@@ -20,31 +20,6 @@ def told(errors):
     return [(event.name, event.fields["part"], event.is_bad) for event in errors.events()]
 
 
-def test_a_result_is_returned_without_an_event(errors):
-    assert errors.attempt("sum", 1.0, lambda: 7) == 7
-    assert not errors.failed("sum", 1.0)
-    assert errors.events() == []
-
-
-def test_a_failure_has_one_event_with_its_error(errors):
-    for moment in (1.0, 2.0, 3.0):
-        assert errors.attempt("sum", moment, fails) is None
-    assert errors.failed("sum", 3.0)
-    (event,) = errors.events()
-    assert (event.name, event.is_bad, event.fields["part"]) == ("analysis_failed", True, "sum")
-    assert event.fields["error"] == "ValueError('boom')"
-    assert isinstance(event.fields["exc_info"], ValueError)
-    assert event.fields["exc_info"].__traceback__ is not None
-    assert errors.events() == []
-
-
-def test_parts_fail_independently(errors):
-    errors.attempt("sum", 1.0, fails)
-    errors.attempt("product", 1.0, fails)
-    assert told(errors) == [("analysis_failed", "sum", True), ("analysis_failed", "product", True)]
-    assert not errors.failed("sum", 2.0)
-
-
 def test_a_part_recovers_after_a_minute_without_a_failure(errors):
     errors.attempt("sum", 1.0, fails)
     errors.attempt("sum", 2.0, int)

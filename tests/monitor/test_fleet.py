@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -85,15 +84,6 @@ async def test_a_target_that_cannot_be_changed_is_watched_again_when_it_can(flee
     assert up(fleet) == {"a"}
 
 
-async def test_a_target_that_cannot_be_left_cleanly_keeps_no_other_from_coming(fleet, clock, monkeypatch):
-    await follow(fleet, clock, targets("a", "b"))
-    monkeypatch.setattr(TargetMonitor, "remember", None)
-    monkeypatch.setattr(TargetMonitor, "close", None)
-    await follow(fleet, clock, targets("c"))
-    assert up(fleet) == {"c"}
-    monkeypatch.undo()
-
-
 # The limit on engines of all targets.
 
 
@@ -124,22 +114,6 @@ async def small(clock):
     yield fleet
     await fleet.stop()
     await fleet.close()
-
-
-async def test_a_long_list_takes_no_place_from_configured_targets_and_other_ways_of_discovery(small):
-    with capture_logs() as logs:
-        for _ in range(2):
-            by_way = await watched(small, found("static", 9), found("http", 5_000), found("kubernetes", 3))
-    assert by_way == {"static": 9, "http": 8, "kubernetes": 3}
-    assert small.not_monitored == 4_992
-    assert [log["targets"] for log in logs if log["event"] == "targets_not_monitored"] == [4_992]
-
-
-async def test_a_long_list_takes_no_place_from_another_list_of_its_kind(small):
-    good = [replace(target, url=f"http://good-{target.name}:1/m") for target in found("http", 3, "good")]
-    good = [replace(target, name=f"good {target.name}") for target in good]
-    await watched(small, found("http", 5_000, "hostile"), good)
-    assert Counter(watch.target.found_by for watch in small) == {"hostile": 17, "good": 3}
 
 
 async def test_a_list_that_changes_all_its_targets_does_not_fill_the_log(small, clock, monkeypatch):

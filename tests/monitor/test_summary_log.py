@@ -28,26 +28,6 @@ def pages(make_sample, *, tokens=2, begin=0):
     return lambda polls: [page(begin + n) for n in range(polls)]
 
 
-def test_the_line_has_the_fields_of_vllms_own_since_the_line_before(summaries, findings_of, make_sample):
-    page = pages(make_sample)
-    summaries.next(LABELS, findings_of(page(31)))
-    line = summaries.next(LABELS, findings_of(page(41)))
-    assert {name: line[name] for name in list(line)[: list(line).index("state")]} == {
-        "target": "one",
-        "model_name": "m",
-        "engine": "0",
-        "seconds": 10.0,
-        "drafts": 100,
-        "mean_acceptance_length": 2.0,
-        "accepted_throughput": 10.0,
-        "drafted_throughput": 20.0,
-        "accepted_tokens": 100,
-        "drafted_tokens": 200,
-        "per_position_acceptance_rate": [0.7, 0.3],
-        "avg_draft_acceptance_rate": 0.5,
-    }
-
-
 def test_the_line_has_the_evaluation_of_the_longest_window(summaries, busy):
     line = summaries.next(LABELS, busy)
     evaluation = busy.evaluation
@@ -71,14 +51,6 @@ def test_the_line_has_the_evaluation_of_the_longest_window(summaries, busy):
         assert line[f"{name}_lower"] == pytest.approx(estimate.lower, abs=1e-4)
         assert line[f"{name}_upper"] == pytest.approx(estimate.upper, abs=1e-4)
     assert line["time_per_output_token_seconds"] == pytest.approx(20 / 1795, abs=1e-4)
-
-
-def test_unknown_values_are_omitted(summaries, findings_of, make_sample):
-    line = summaries.next(LABELS, findings_of([make_sample(0, 0, 0)]))
-    assert "mean_acceptance_length" not in line
-    assert "accepted_throughput" not in line
-    assert "estimated_speedup_ratio" not in line
-    assert None not in line.values()
 
 
 def test_a_gone_engine_has_no_window_in_its_line(summaries, findings_of, make_sample):

@@ -46,31 +46,9 @@ def emitted():
     return emitted
 
 
-def test_a_mixed_workload_is_emitted_once_after_a_minute(emitted):
-    assert emitted(findings_of(), 0.0) == []
-    assert emitted(findings_of(mixed=True), 5.0, 5.0 + PERSISTENCE_SECONDS - 1) == []
-    ((model, event),) = emitted(findings_of(mixed=True), 5.0 + PERSISTENCE_SECONDS, 200.0, 300.0)
-    assert (model, event.name, event.is_bad) == ("llama", "mixed_workload_began", True)
-    assert event.fields == {
-        "window": "5m",
-        "requests": 100,
-        "mean_acceptance_ratio": 0.457,
-        "p10_acceptance_ratio": 0.1,
-    }
-
-
 def test_a_mixed_workload_that_comes_and_goes_is_not_emitted(emitted):
     for begun in range(0, 300, 20):
         assert emitted(findings_of(mixed=begun % 40 == 0), float(begun)) == []
-
-
-def test_the_end_is_emitted_even_if_the_model_has_no_requests(emitted):
-    emitted(findings_of(mixed=True), 0.0, PERSISTENCE_SECONDS)
-    assert emitted(findings_of(longer=False), 100.0) == []
-    ((model, event),) = emitted(findings_of(longer=False), 100.0 + PERSISTENCE_SECONDS)
-    assert (model, event.name, event.is_bad) == ("llama", "mixed_workload_ended", False)
-    assert event.fields["requests"] == 0
-    assert event.fields["p10_acceptance_ratio"] is None
 
 
 def test_requests_below_break_even_are_emitted_by_type_and_temperature(emitted):
@@ -91,11 +69,3 @@ def test_without_windows_no_event_is_emitted_and_no_state_is_lost(emitted):
     emitted(findings_of(mixed=True), 0.0, PERSISTENCE_SECONDS)
     assert emitted(RequestFindings(), 500.0) == []
     assert emitted(findings_of(mixed=True), 600.0, 700.0) == []
-
-
-def test_ended_conditions_are_forgotten():
-    notifier = RequestChangeNotifier()
-    for number in range(1000):
-        window = WindowFindings(300.0, False, models=[ModelFindings(str(number), SUMMARY, None, True, ())])
-        list(notifier.emit(RequestFindings(True, {"5m": window}), float(number)))
-    assert len(notifier._debounced) < 2 * PERSISTENCE_SECONDS

@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from spec_decode_exporter.simulator.scenario import Scenario
-from spec_decode_exporter.simulator.scenario_library import read_scenario, scenario_names
+from spec_decode_exporter.simulator.scenario_library import scenario_names
 
 TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "simulator.md").read_text()
 
@@ -45,8 +45,3 @@ def test_the_documented_defaults_are_those_of_the_schema(key):
 @pytest.mark.parametrize("name", scenario_names())
 def test_each_scenario_is_listed(name):
     assert re.search(rf"^\| `{name}` \|", TEXT, re.MULTILINE)
-
-
-def test_the_example_is_a_scenario():
-    (example,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
-    assert len(read_scenario(example.encode(), "example").phases) == 3

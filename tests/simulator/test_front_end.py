@@ -36,11 +36,6 @@ async def body(client, path):
         return await answer.text()
 
 
-async def test_without_the_slash_the_query_is_ignored(make_client):
-    client = await make_client()
-    assert await body(client, f"/metrics?name[]={DRAFTS}") == await body(client, "/metrics")
-
-
 async def test_with_the_slash_only_the_named_samples_are_returned(make_client):
     client = await make_client()
     text = await body(client, f"/metrics/?name[]={DRAFTS}&name[]=vllm:num_requests_running")
@@ -59,24 +54,11 @@ async def test_with_several_api_servers_the_filtered_page_is_empty_but_the_whole
     assert DRAFTS in await body(client, "/metrics")
 
 
-async def test_the_python_front_end_answers_in_text(make_client):
-    client = await make_client()
-    async with client.get("/metrics", headers={"Accept": "application/openmetrics-text"}) as answer:
-        assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-        assert "Content-Encoding" not in answer.headers
-
-
 async def test_the_rust_front_end_always_answers_in_openmetrics(make_client):
     client = await make_client(front_end="rust")
     async with client.get(f"/metrics?name[]={DRAFTS}", headers={"Accept": "text/plain"}) as answer:
         assert answer.headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
         assert (await answer.text()).endswith("# EOF\n")
-
-
-async def test_the_rust_front_end_has_no_page_with_the_slash(make_client):
-    client = await make_client(front_end="rust")
-    async with client.get(f"/metrics/?name[]={DRAFTS}") as answer:
-        assert answer.status == 404
 
 
 async def test_version_and_health_are_those_of_vllm(make_client):
@@ -123,9 +105,3 @@ async def test_ngram_has_no_draft_model_in_server_info(make_client, path):
 @pytest.mark.parametrize("path", [INFO, "/server_info"])
 async def test_a_server_without_speculation_has_no_speculative_config(make_client, path):
     assert await told(await make_client(dev_mode=True, speculation={"tokens": 0}), path) is None
-
-
-async def test_without_development_mode_there_is_no_server_info(make_client):
-    client = await make_client()
-    async with client.get(INFO) as answer:
-        assert answer.status == 404

@@ -3,33 +3,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from spec_decode_exporter.simulator.histogram import SimulatedHistogram, token_bounds
-
-
-def test_a_value_on_a_bound_belongs_to_the_bucket_below():
-    histogram = SimulatedHistogram([1.0, 2.0])
-    histogram.observe(1.0)
-    assert histogram.cumulative() == [1, 1, 1]
-
-
-def test_a_value_above_all_bounds_is_only_in_the_last_bucket():
-    histogram = SimulatedHistogram([1.0, 2.0])
-    histogram.observe(3.0)
-    assert histogram.cumulative() == [0, 0, 1]
-
-
-@given(st.lists(st.floats(0, 100)))
-def test_buckets_count_what_is_at_or_below_their_bound(values):
-    histogram = SimulatedHistogram([1.0, 10.0, 50.0])
-    for value in values:
-        histogram.observe(value)
-    expected = [sum(value <= bound for value in values) for bound in (1, 10, 50, 100)]
-    assert histogram.cumulative() == expected
-    assert histogram.count == len(values)
-    assert histogram.total == pytest.approx(sum(values))
+from spec_decode_exporter.simulator.histogram import token_bounds
 
 
 @pytest.mark.parametrize(("largest", "last"), [(1024, 1000.0), (8192, 5000.0), (1, 1.0), (2000, 2000.0)])

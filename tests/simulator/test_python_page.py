@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
-from prometheus_client.parser import text_string_to_metric_families
 
 from spec_decode_exporter.simulator.python_page import filtered_page, python_families, python_page
 from spec_decode_exporter.simulator.scenario import Scenario
@@ -113,74 +112,12 @@ NAMES = [
 ]
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.sets(st.sampled_from(NAMES)))
-def test_the_filtered_page_is_prometheus_clients_restricted_registry(names):
-    simulation = Simulation(Scenario())
-    simulation.advance(5)
-    expected = generate_latest(registry(simulation).restricted_registry(names))
-    # prometheus_client's order of families is that of a set, so it differs from process to process.
-    page = filtered_page(simulation, UNIX, names)
-    assert sorted(page.splitlines()) == sorted(expected.splitlines())
-
-
 def test_the_filtered_page_has_the_lines_of_the_recorded_one(like_the_recording, recorded):
     page = recorded("vllm-0.32.0-filtered-k4.prom")
     names = {line.partition("{")[0] for line in page.splitlines() if not line.startswith("#")}
     assert sorted(series(filtered_page(like_the_recording(), UNIX, names).decode())) == sorted(series(page))
 
 
-def test_a_filtered_line_is_the_line_of_the_whole_page(like_the_recording):
-    simulation = like_the_recording()
-    whole = set(python_page(simulation, UNIX).splitlines())
-    kept = filtered_page(simulation, UNIX, set(NAMES)).splitlines()
-    assert kept
-    assert set(kept) <= whole
-
-
-def test_the_name_of_a_family_alone_returns_nothing(like_the_recording):
-    simulation = like_the_recording()
-    assert (
-        filtered_page(simulation, UNIX, {"vllm:spec_decode_num_drafts", "vllm:inter_token_latency_seconds"})
-        == b""
-    )
-
-
 def test_with_several_api_servers_the_filtered_page_is_empty(like_the_recording):
     simulation = like_the_recording(api_servers=2)
     assert filtered_page(simulation, UNIX, {"vllm:spec_decode_num_drafts_total"}) == b""
-
-
-@pytest.mark.parametrize("api_servers", [1, 2])
-def test_prometheus_client_reads_the_page_and_finds_the_counters(like_the_recording, sums, api_servers):
-    simulation = like_the_recording(api_servers=api_servers)
-    families = {
-        family.name: family
-        for family in text_string_to_metric_families(python_page(simulation, UNIX).decode())
-    }
-    found = sums(simulation.life.engines[0])
-    assert families["vllm:spec_decode_num_drafts"].samples[0].value == found.drafts > 0
-    per_position = [
-        sample.value for sample in families["vllm:spec_decode_num_accepted_tokens_per_pos"].samples
-    ]
-    assert per_position == found.by_position
-    assert families["vllm:inter_token_latency_seconds"].type == "histogram"
-
-
-def test_without_speculation_its_families_are_absent(like_the_recording):
-    assert b"spec_decode" not in python_page(like_the_recording(speculation={"tokens": 0}), UNIX)
-
-
-def test_after_a_restart_the_creation_times_are_new(make_simulation):
-    simulation = make_simulation(phases=[{"at": "30s", "restart": {"down": "20s"}}])
-
-    def times():
-        page = python_page(simulation, UNIX).decode()
-        return [
-            float(re.search(rf"^{name}(?:{{[^}}]*}})? (\S+)$", page, re.MULTILINE)[1])
-            for name in ("process_start_time_seconds", "vllm:spec_decode_num_drafts_created")
-        ]
-
-    assert times() == pytest.approx([UNIX.wall, UNIX.wall], abs=0.01)
-    simulation.advance(60)
-    assert times() == pytest.approx([UNIX.wall + 30, UNIX.wall + 50], abs=0.01)

@@ -63,28 +63,6 @@ def take(sender, *numbers):
         sender.take({"number": number})
 
 
-async def test_requests_are_sent_in_one_batch_in_order(exporter, sending, clock, until):
-    await exporter.listen()
-    sender, troubles = sending
-    take(sender, 1, 2, 3)
-    await clock.advance(EVERY_SECONDS)
-    await until(lambda: exporter.batches)
-    take(sender, 4)
-    await clock.advance(EVERY_SECONDS)
-    await until(lambda: len(exporter.batches) == 2)
-    assert exporter.batches == [[1, 2, 3], [4]]
-    assert troubles == []
-
-
-async def test_many_requests_are_sent_in_several_batches(exporter, sending, clock, until):
-    await exporter.listen()
-    take(sending[0], *range(2500))
-    await clock.advance(EVERY_SECONDS)
-    await until(lambda: len(exporter.batches) == 3)
-    assert [len(batch) for batch in exporter.batches] == [1000, 1000, 500]
-    assert [number for batch in exporter.batches for number in batch] == list(range(2500))
-
-
 async def test_the_sender_waits_for_the_exporter_and_reports_it_once(exporter, sending, clock, until):
     sender, troubles = sending
     take(sender, 1)

@@ -92,14 +92,3 @@ def test_a_schedule_that_vllm_would_refuse_is_refused(schedule):
 def test_the_error_of_an_overlapping_schedule_has_an_example():
     schedule = [[1, 16, 4], [16, 20, 0]]
     assert "[[1, 16, 4], [17, 64, 0]]" in messages(speculation={"tokens_per_batch_size": schedule})
-
-
-def test_a_schedule_holds_on_over_gaps_and_past_its_end_and_k_limits_it():
-    schedule = [[20, 30, 0], [1, 8, 6], [10, 12, 2]]
-    speculation = Scenario.model_validate({"speculation": {"tokens_per_batch_size": schedule}}).speculation
-    planned = {requests: speculation.scheduled(4, requests) for requests in (1, 8, 9, 10, 19, 20, 31, 1000)}
-    assert planned == {1: 4, 8: 4, 9: 4, 10: 2, 19: 2, 20: 0, 31: 0, 1000: 0}
-
-
-def test_without_a_schedule_k_holds_for_every_batch():
-    assert {Scenario().speculation.scheduled(4, requests) for requests in (1, 64)} == {4}

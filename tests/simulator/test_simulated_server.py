@@ -41,55 +41,6 @@ def value(text, name):
     return float(re.search(rf"^{name}(?:{{[^}}]*}})? (\S+)$", text, re.MULTILINE)[1])
 
 
-async def test_a_page_shows_the_state_at_its_request(make_server, make_simulation, clock, session):
-    simulation = make_simulation()
-    server = await make_server(simulation)
-    clock.now += 0.75
-    await page(session, server)
-    assert simulation.now == 0.75
-
-
-async def test_time_passes_without_requests(make_server, make_simulation, clock):
-    simulation = make_simulation()
-    await make_server(simulation)
-    await clock.advance(1.0)
-    assert simulation.now == pytest.approx(1.0, abs=2 * TICK_SECONDS)
-
-
-async def test_at_speed_60_a_second_is_a_minute(make_server, make_simulation, clock):
-    simulation = make_simulation()
-    await make_server(simulation, speed=60.0)
-    await clock.advance(1.0)
-    assert simulation.now == pytest.approx(60.0, abs=2 * 60 * TICK_SECONDS)
-
-
-async def test_after_a_long_pause_the_simulation_falls_behind_instead_of_catching_up(
-    make_server, make_simulation, clock, session
-):
-    simulation = make_simulation()
-    server = await make_server(simulation)
-    clock.now += 3600.0
-    await page(session, server)
-    assert simulation.now == pytest.approx(1.0)
-
-
-async def test_during_a_restart_connections_are_refused_and_then_the_same_port_answers(
-    make_server, make_simulation, clock, session, until
-):
-    server = await make_server(make_simulation(phases=RESTARTING))
-    port = server.port
-    await page(session, server)
-    await clock.advance(1.0 + TICK_SECONDS)
-    await until(lambda: not server.listening)
-    with pytest.raises(aiohttp.ClientConnectorError) as caught:
-        await page(session, server)
-    assert isinstance(caught.value.os_error, ConnectionRefusedError)
-    await clock.advance(1.0)
-    await until(lambda: server.listening)
-    assert value(await page(session, server), "vllm:generation_tokens_total") == 0
-    assert server.port == port
-
-
 async def test_a_request_at_the_moment_of_the_kill_gets_no_page(make_server, make_simulation, clock, session):
     server = await make_server(make_simulation(phases=RESTARTING))
     clock.now += 1.0

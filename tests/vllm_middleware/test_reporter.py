@@ -13,11 +13,8 @@ from pathlib import Path
 import pytest
 import trustme
 
-from spec_decode_exporter.config.request_settings import RequestSettings
-from spec_decode_exporter.requests.request_batch import read
-from spec_decode_exporter.requests.request_record import Refusal
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
-from tests.vllm_middleware.harness import SCOPE, Exporter, answer, application, json_exchange, run
+from tests.vllm_middleware.harness import Exporter, application, json_exchange, run
 
 
 @pytest.fixture
@@ -39,31 +36,6 @@ def keep(reporter, *records):
         reporter.sender.keep(record)
 
 
-async def test_batches_are_bounded(reporter, exporter):
-    one = await reporter(inside.BATCH_RECORDS + 1, URL=exporter.url)
-    one.work(0.0)
-    assert [len(text.splitlines()) for _, text in exporter.requests] == [inside.BATCH_RECORDS, 1]
-
-
-async def test_batches_are_bounded_in_bytes_except_for_a_longer_record(reporter, exporter, monkeypatch):
-    monkeypatch.setattr(inside, "BATCH_BYTES", 20)
-    one = await reporter(0, URL=exporter.url)
-    keep(one, b"1" * 9, b"1" * 10, b"1" * 30, b"1")
-    one.work(0.0)
-    one.work(0.0)
-    assert [text.split() for _, text in exporter.requests] == [
-        [b"1" * 9, b"1" * 10],
-        [b"1" * 30],
-        [b"1"],
-    ]
-
-
-async def test_without_records_nothing_is_sent(reporter, exporter):
-    one = await reporter(0, URL=exporter.url)
-    one.work(0.0)
-    assert exporter.requests == []
-
-
 async def test_a_batch_is_ndjson_to_the_configured_address(reporter, exporter):
     one = await reporter(2, URL=exporter.url.replace("/api/v1/requests", "/behind/a/proxy"), TARGET="vllm-0")
     one.work(0.0)
@@ -71,32 +43,6 @@ async def test_a_batch_is_ndjson_to_the_configured_address(reporter, exporter):
     assert head.startswith("POST /behind/a/proxy HTTP/1.1\r\n")
     assert "Content-Type: application/x-ndjson" in head
     assert [record["target"] for record in exporter.records()] == ["vllm-0"] * 2
-
-
-@pytest.mark.parametrize("end", ["", "/"])
-async def test_an_address_without_a_path_is_the_exporter_s_api(reporter, exporter, end):
-    one = await reporter(1, URL=exporter.url.replace("/api/v1/requests", end))
-    one.work(0.0)
-    assert exporter.requests[0][0].startswith("POST /api/v1/requests ")
-
-
-async def test_records_are_sent_when_the_exporter_becomes_available(reporter, exporter):
-    """Pauses double up to 30 s; the thread reads requests during a pause, which releases their bodies."""
-    exporter_url, unused_url = exporter.url, "http://127.0.0.1:1/"
-    one = await reporter(3, URL=unused_url)
-    tried = []
-    for now in range(100):
-        before = one.sender._not_before
-        one.work(float(now))
-        if one.sender._not_before != before:
-            tried.append(now)
-    assert tried == [0, 1, 3, 7, 15, 31, 61, 91]
-    assert one._exchanges.__len__() == 0
-    assert one.sender.dropped == 0
-    one.sender.settings = one.sender.settings._replace(url=exporter_url)
-    one.work(121.0)
-    assert len(exporter.records()) == 3
-    assert one.sender._pause == 0.0
 
 
 async def test_waiting_records_are_bounded_and_the_oldest_are_dropped(reporter, monkeypatch):
@@ -137,38 +83,6 @@ async def test_records_are_sent_while_more_requests_arrive(reporter, exporter, m
     assert len(one._exchanges) > 0
 
 
-async def test_waiting_records_are_sent_within_the_exporter_s_rate(reporter, exporter):
-    """All records, in order, 1000 a second: half of the exporter's default rate."""
-    one = await reporter(0, URL=exporter.url)
-    records = [b'{"n":%d}' % number for number in range(2600)]
-    keep(one, *records)
-    sent = []
-    for now in range(3):
-        one.work(float(now))
-        sent.append(len(exporter.records()))
-    assert sent == [1000, 2000, 2600]
-    assert RequestSettings().rate >= 2 * sent[0]
-    assert b"\n".join(text for _, text in exporter.requests).split() == records
-    assert one.sender.dropped == 0
-
-
-async def test_after_a_partial_refusal_the_sender_pauses(reporter, exporter, caplog):
-    """The exporter counts records above its rate; the batch and the drops have arrived."""
-    one = await reporter(0, URL=exporter.url)
-    one.sender.dropped = 7
-    keep(one, *[b"{}"] * (4 * inside.BATCH_RECORDS))
-    exporter.reply = reply(b'{"taken": 400, "refused": {"rate": 100}, "mistakes": []}')
-    tried = [now for now in range(8) if calls(one, exporter, float(now))]
-    assert tried == [0, 1, 3, 7]
-    assert one.sender.dropped == 0
-    assert "above its requests.rate" in caplog.text
-    exporter.reply = reply(b'{"refused": {"rate": 0}}')
-    keep(one, b"{}")
-    one.work(60.0)
-    assert one.sender._pause == 0.0
-    assert len(caplog.records) == 1
-
-
 def reply(text, status=b"200 OK"):
     return b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s" % (status, len(text), text)
 
@@ -177,69 +91,6 @@ def calls(reporter, exporter, now):
     before = len(exporter.requests)
     reporter.work(now)
     return len(exporter.requests) - before
-
-
-async def test_an_oversized_chunk_does_not_pause_the_sender(reporter, exporter, caplog):
-    chunked = b"Transfer-Encoding: chunked\r\n\r\n"
-    exporter.reply = b"HTTP/1.1 200 OK\r\n" + chunked + b"f" * 50 + b"\r\n{}\r\n"
-    one = await reporter(1, URL=exporter.url)
-    one.work(0.0)
-    assert (one.sender._pause, one.sender.dropped, caplog.records) == (0.0, 0, [])
-
-
-@pytest.mark.parametrize(
-    "text", [b"", b"{", b"[]", b"7", b'{"refused": 3}', b'{"refused": {}}', b"[" * 9000, b"\xff\xfe", b"null"]
-)
-async def test_an_unknown_reply_does_not_pause_the_sender(reporter, exporter, caplog, text):
-    exporter.reply = reply(text)
-    one = await reporter(1, URL=exporter.url)
-    one.work(0.0)
-    assert (one.sender._pause, one.sender.dropped, caplog.records) == (0.0, 0, [])
-
-
-async def test_a_batch_that_the_exporter_may_have_taken_is_not_sent_twice(reporter):
-    with Exporter(Exporter.RESET) as exporter:
-        one = await reporter(2, URL=exporter.url)
-        one.work(0.0)
-        one.work(60.0)
-        assert [len(text) > 0 for _, text in exporter.requests] == [True, False]
-    assert one.sender.dropped == 2
-
-
-async def test_drops_are_reported_with_each_batch_until_one_arrives(reporter, exporter):
-    one = await reporter(1, URL=exporter.url)
-    one.sender.dropped = 7
-    exporter.reply = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
-    one.work(0.0)
-    assert one.sender.dropped == 8
-    exporter.reply = Exporter.OK
-    keep(one, b"{}")
-    one.work(60.0)
-    assert one.sender.dropped == 0
-    assert [
-        "X-Spec-Decode-Dropped: 7" in exporter.requests[0][0],
-        exporter.requests[1][0][-1],
-    ] == [True, "8"]
-
-
-async def test_drops_are_sent_even_without_records(reporter, exporter):
-    """Otherwise drops are invisible while every request is dropped."""
-    one = await reporter(0, URL=exporter.url)
-    one.sender.dropped, one.sender.too_costly = 7, 2
-    one.work(0.0)
-    one.work(1.0)
-    ((head, text),) = exporter.requests
-    assert text == b""
-    assert "X-Spec-Decode-Dropped: 9\r\nX-Spec-Decode-Too-Costly: 2\r\n" in head + "\r\n"
-    assert (one.sender.dropped, one.sender.too_costly) == (0, 0)
-
-
-async def test_drops_are_kept_until_a_batch_arrives(reporter, exporter):
-    one = await reporter(0, URL=exporter.url)
-    one.sender.dropped, one.sender.too_costly = 7, 2
-    exporter.reply = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
-    one.work(0.0)
-    assert (one.sender.dropped, one.sender.too_costly) == (7, 2)
 
 
 class Pieces:
@@ -276,53 +127,9 @@ def test_an_endless_reply_is_read_within_limits_and_is_a_failure(name):
     assert len(sock.received) == inside.REPLY_PIECES
 
 
-def test_a_reply_of_the_size_limit_is_not_read_further():
-    sock = Pieces([b"HTTP/1.1 200 OK\r\n\r\n", *[b"x" * 1024] * 15, b"x" * 1005, b"more"])
-    status, text = inside.receive_reply(sock)
-    assert (status, len(text)) == (200, inside.REPLY_BYTES - len(b"HTTP/1.1 200 OK\r\n\r\n"))
-
-
-def test_a_reply_ends_with_its_length_even_if_the_connection_stays_open():
-    sock = Pieces([b"HTTP/1.1 200 OK\r\nContent-", b"Length: 4\r\n\r\n", b"{}", b"{}", b"more"])
-    assert inside.receive_reply(sock) == (200, b"{}{}")
-    assert len(sock.received) == 4
-
-
-def test_the_whole_reply_has_one_timeout(monkeypatch):
-    """With a timeout per byte, a sender could block the thread forever."""
-    now = [0.0]
-    monkeypatch.setattr(inside.time, "monotonic", lambda: now[0])
-
-    class Slow(Pieces):
-        def recv(self, most):
-            now[0] += inside.TIMEOUT_SECONDS / 4
-            return super().recv(most)
-
-    sock = Slow(b"H" for _ in range(100))
-    with pytest.raises(inside.NotSentError):
-        inside.receive_reply(sock)
-    assert len(sock.received) == 4
-
-
-@pytest.mark.parametrize("encoding", [b"Transfer-Encoding: chunked\r\n\r\n1c\r\n%s\r\n0\r\n\r\n", b"\r\n%s"])
-async def test_a_reply_without_a_length_is_understood(reporter, exporter, encoding, caplog):
-    one = await reporter(1, URL=exporter.url)
-    exporter.reply = b"HTTP/1.1 200 OK\r\n" + encoding % b'{"refused": {"rate": 100   }}'[:28]
-    one.work(0.0)
-    assert (one.sender.dropped, len(one.sender._records)) == (0, 0)
-
-
 def test_an_interim_reply_is_skipped():
     sock = Pieces([b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n", b"{}"])
     assert inside.receive_reply(sock) == (200, b"{}")
-
-
-@pytest.mark.parametrize(
-    "text", [b"", b"HTTP/1.1 200", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 2000 OK\r\n\r\n", b"HTTP/2 200\r\n\r\n"]
-)
-def test_a_reply_that_is_not_http_is_a_failure(text):
-    with pytest.raises(inside.NotSentError):
-        inside.receive_reply(Pieces([text]))
 
 
 async def test_a_batch_above_the_exporter_s_rate_is_kept_and_sent_again(reporter, exporter):
@@ -343,22 +150,6 @@ async def test_a_batch_above_the_exporter_s_rate_is_kept_and_sent_again(reporter
     assert (one.sender.dropped, len(one.sender._records), one.sender._records.size) == (0, 0, 0)
 
 
-async def test_each_kind_of_failure_is_logged_once(reporter, caplog):
-    one = await reporter(1, URL="http://127.0.0.1:1/")
-    for now in range(0, 300, 40):
-        one.work(float(now))
-    (line,) = caplog.records
-    assert line.levelno == logging.WARNING
-    assert "http://127.0.0.1:1/ does not take it" in line.getMessage()
-
-
-async def test_a_failure_is_logged_without_the_text_of_the_request(reporter, caplog):
-    one = await reporter(0)
-    one.failed(ValueError("a prompt"))
-    assert "ValueError" in caplog.text
-    assert "prompt" not in caplog.text
-
-
 async def test_records_are_sent_over_a_unix_socket(reporter, tmp_path):
     with Exporter(path=str(tmp_path / "socket")) as exporter:
         one = await reporter(1, URL=f"unix:{tmp_path}/socket")
@@ -376,13 +167,6 @@ async def test_credentials_are_read_from_a_file_that_may_change(reporter, export
     one.work(0.0)
     tokens = [head.partition("Authorization: Basic ")[2].split("\r\n")[0] for head, _ in exporter.requests]
     assert [base64.b64decode(token) for token in tokens] == [b"ann:secret", b"ann:other"]
-
-
-async def test_a_token_is_sent_as_a_bearer_token(reporter, exporter, tmp_path):
-    (tmp_path / "token").write_text("t0ken\n")
-    one = await reporter(1, URL=exporter.url, BEARER_TOKEN_FILE=tmp_path / "token")
-    one.work(0.0)
-    assert "Authorization: Bearer t0ken" in exporter.requests[0][0]
 
 
 async def test_a_missing_secret_is_logged_and_records_are_kept(reporter, exporter, tmp_path, caplog):
@@ -466,17 +250,6 @@ def test_an_address_with_a_secret_in_it_is_refused_and_not_repeated(settings, ca
     (line,) = caplog.records
     assert "SPEC_DECODE_REQUESTS_URL: give http://" in line.getMessage()
     assert "Rumpel" not in caplog.text
-
-
-@pytest.mark.parametrize("status", [301, 302, 307, 308])
-async def test_a_redirect_is_not_followed(reporter, exporter, tmp_path, status):
-    (tmp_path / "token").write_text("t0ken")
-    with Exporter() as elsewhere:
-        head = f"HTTP/1.1 {status} Moved\r\nLocation: {elsewhere.url}\r\nContent-Length: 0\r\n\r\n"
-        exporter.reply = head.encode()
-        one = await reporter(1, URL=exporter.url, BEARER_TOKEN_FILE=tmp_path / "token")
-        one.work(0.0)
-        assert (len(exporter.requests), elsewhere.requests, one.sender.dropped) == (1, [], 1)
 
 
 async def test_https_requires_a_trusted_certificate(reporter, tmp_path, monkeypatch, caplog):
@@ -568,27 +341,3 @@ def test_a_forked_child_has_no_records_and_no_locks_of_its_parent():
         command, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(folder)}, timeout=60
     )
     assert done.stdout.splitlines() == ["0 0 0", "1 1", "1 1 1"]
-
-
-def test_the_variables_of_a_kubernetes_service_are_not_settings(monkeypatch, caplog):
-    """Kubernetes sets the variables of all Services in the namespace."""
-    monkeypatch.setenv("SPEC_DECODE_REQUESTS_SERVICE_HOST", "10.0.0.1")
-    assert inside.Middleware(None)._reporter is not None
-    assert "there is no setting SPEC_DECODE_REQUESTS_SERVICE_HOST" in caplog.text
-
-
-async def test_the_exporter_accepts_the_records(settings, exporter):
-    """Requests with speculation, and those without."""
-    settings(URL=exporter.url, USER_FIELD="user")
-    exchanges = [json_exchange(b'{"temperature":0.5,"user":"ann"}'), json_exchange(text=answer(None))]
-    for incoming, outgoing in exchanges:
-        app = inside.Middleware(application(outgoing))
-        await run(app, incoming, {**SCOPE, "headers": [(b"x-request-type", b"chat")]})
-        app._reporter.work(0.0)
-    body = b"\n".join(text for _, text in exporter.requests)
-    batch = await read(body, lines=True, salt=None)
-    assert batch.refused == {Refusal.WITHOUT_METRICS: 1}
-    (request,) = batch.requests
-    assert (request.model_name, request.request_type, request.temperature) == ("tiny", "chat", 0.5)
-    assert (request.drafts, request.draft_tokens, request.accepted_tokens, request.tokens) == (4, 16, 6, 4)
-    assert (request.completion_tokens, request.decode_seconds, request.stream) == (10, 0.088, False)

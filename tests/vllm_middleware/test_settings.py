@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
@@ -47,21 +45,3 @@ def test_the_name_of_an_unknown_setting_cannot_add_a_log_line(monkeypatch, caplo
     monkeypatch.setenv(f"{inside.PREFIX}X\nERROR vLLM: \x1b[2J\u202efake", "")
     assert inside.Middleware(None)._reporter is not None
     assert "there is no setting SPEC_DECODE_REQUESTS_XERROR vLLM: [2Jfake" in caplog.text
-
-
-def test_the_documented_limits_are_those_of_the_file():
-    text = (Path(__file__).parents[2] / "docs" / "guide" / "requests-inside.md").read_text()
-    for limit in (
-        f"| {inside.REQUEST_SECONDS * 1e3:g} ms |",
-        f"| {inside.RESPONSE_SECONDS * 1e3:g} ms |",
-        f"| {inside.STEPS:,} |",
-        f"| {inside.KEY_MATCHES} |",
-        f"| {inside.BODY_MESSAGES:,} |",
-        f"| {inside.HEADERS}, the default of vLLM",
-        f"| {inside.SLICE_SECONDS * 1e3:g} ms and one step of up to {inside.CHUNK_BYTES >> 10} KiB, then a rest of",
-        f"| {inside.CORE_SHARE * inside.ROUND_SECONDS * 1e3:g} ms of each second: {inside.CORE_SHARE * 100:g} % of a core |",
-        f"| requests wait in the queue of {inside.EXCHANGE_BYTES >> 20} MiB and {inside.EXCHANGES:,} entries;",
-        f"| {inside.REPLY_BYTES >> 10} KiB, {inside.REPLY_PIECES} pieces, {inside.TIMEOUT_SECONDS:g} s |",
-        f"| {inside.SETTING_CHARACTERS:,} printable characters; {inside.NAME_CHARACTERS} for names",
-    ):
-        assert limit in text

@@ -14,10 +14,6 @@ def client_of(aiohttp_client, make_state):
     return make
 
 
-async def reload_well():
-    pass
-
-
 async def reload_badly():
     raise ConfigError((Problem("exporter.yml:3", "targets[0].url", "is not a URL"),))
 
@@ -27,18 +23,6 @@ async def reload_badly():
 async def test_a_running_exporter_is_healthy_and_ready(client_of, method, path):
     client = await client_of()
     assert (await client.request(method, path)).status == 200
-
-
-@pytest.mark.parametrize("method", ["POST", "PUT"])
-async def test_a_reload_is_done_before_it_is_answered(client_of, method):
-    done = []
-
-    async def reload():
-        done.append("read")
-
-    client = await client_of(reload=reload)
-    assert (await client.request(method, "/-/reload")).status == 200
-    assert done == ["read"]
 
 
 async def test_a_failed_reload_reports_the_position_of_the_error(client_of):
@@ -54,18 +38,3 @@ async def test_without_the_lifecycle_api_reload_is_forbidden(client_of):
     answer = await client.post("/-/reload")
     assert answer.status == 403
     assert (await answer.text()).startswith("Lifecycle API is not enabled.")
-
-
-@pytest.mark.parametrize("method", ["GET", "HEAD", "DELETE"])
-async def test_reading_does_not_reload(client_of, method):
-    client = await client_of(reload=reload_well)
-    answer = await client.request(method, "/-/reload")
-    assert answer.status == 405
-    assert answer.headers["Allow"] == "POST,PUT"
-
-
-async def test_the_configuration_is_plain_text(client_of):
-    client = await client_of(config_text=lambda: "targets:\n- url: http://<b>/\n")
-    answer = await client.get("/config")
-    assert answer.content_type == "text/plain"
-    assert await answer.text() == "targets:\n- url: http://<b>/\n"

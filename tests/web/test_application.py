@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 
 import pytest
 from aiohttp.test_utils import TestServer
@@ -41,50 +40,6 @@ async def test_the_accept_header_selects_the_format(client_of, make_state):
     assert answer.status == 200
     assert answer.headers["Content-Type"] == Format.OPENMETRICS_1_0_0.content_type
     assert [family.name for family in parse_openmetrics(await answer.text())] == ["spec_decode_gauge"]
-
-
-async def test_without_an_accept_header_the_metrics_are_plain_text(client_of, make_state):
-    client = await client_of(make_state(series=100))
-    answer = await client.get("/metrics")
-    assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-    assert "Content-Encoding" not in answer.headers
-    assert (await answer.text()).startswith("# HELP spec_decode_gauge")
-
-
-async def test_a_repeated_header_is_joined(client_of, make_state):
-    client = await client_of(make_state())
-    headers = [("Accept", "text/plain;q=0.1"), ("Accept", "application/openmetrics-text;q=0.2")]
-    answer = await client.get("/metrics", headers=headers)
-    assert answer.headers["Content-Type"] == Format.OPENMETRICS_1_0_0.content_type
-
-
-async def test_the_metrics_are_compressed_if_the_client_accepts_gzip(client_of, make_state):
-    client = await client_of(make_state(series=100))
-    answer = await client.get("/metrics", headers={"Accept-Encoding": "gzip"})
-    assert answer.headers["Content-Encoding"] == "gzip"
-    assert gzip.decompress(await answer.read()).count(b"\n") == 102
-    refused = await client.get("/metrics", headers={"Accept-Encoding": "gzip;q=0"})
-    assert "Content-Encoding" not in refused.headers
-
-
-async def test_vary_lists_the_negotiated_headers(client_of, make_state):
-    client = await client_of(make_state())
-    assert (await client.get("/metrics")).headers["Vary"] == "Accept, Accept-Encoding"
-
-
-async def test_head_has_the_headers_of_get(client_of, make_state):
-    client = await client_of(make_state())
-    head, get = await client.head("/metrics"), await client.get("/metrics")
-    assert await head.read() == b""
-    assert head.headers["Content-Length"] == get.headers["Content-Length"]
-    assert head.headers["Content-Type"] == get.headers["Content-Type"]
-
-
-async def test_the_telemetry_path_replaces_metrics(client_of, make_state):
-    client = await client_of(make_state(telemetry_path="/spec-decode/metrics"))
-    assert (await client.get("/spec-decode/metrics")).status == 200
-    assert (await client.get("/metrics")).status == 404
-    assert 'href="./spec-decode/metrics"' in await (await client.get("/")).text()
 
 
 async def test_a_failing_writer_omits_only_its_metrics(client_of, make_state):

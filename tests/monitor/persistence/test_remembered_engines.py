@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from structlog.testing import capture_logs
 
@@ -11,13 +9,9 @@ from spec_decode_exporter.monitor.persistence.remembered_engines import (
     MAX_KEY_LENGTH,
     MAX_PER_TARGET,
     MAX_REMEMBERED,
-    REMEMBERED_SECONDS,
     EngineKey,
     RememberedEngines,
 )
-from spec_decode_exporter.monitor.persistence.state_file import StateFile
-
-from .full_state import full_state
 
 KEY = EngineKey("one", "llama", "0")
 
@@ -28,13 +22,6 @@ def recalled(saved):
     return baselines
 
 
-def test_state_is_known_under_the_same_labels_only():
-    baselines = RememberedEngines()
-    baselines.keep(KEY, {"tokens": 4}, 100.0)
-    assert baselines.known(KEY) == {"tokens": 4}
-    assert baselines.known(KEY._replace(engine="1")) is None
-
-
 def test_engines_that_come_and_go_are_forgotten_without_a_state_file():
     baselines = RememberedEngines()
     with capture_logs() as logs:
@@ -43,14 +30,6 @@ def test_engines_that_come_and_go_are_forgotten_without_a_state_file():
     assert len(list(baselines._entries())) <= MAX_REMEMBERED + MAX_PER_TARGET
     assert baselines.known(KEY._replace(target=str(5 * MAX_REMEMBERED - 1))) == {}
     assert [log["event"] for log in logs] == ["baselines_forgotten"]
-
-
-def test_it_survives_being_written_as_json():
-    baselines = RememberedEngines()
-    baselines.keep(KEY, {"tokens": 4, "drops": {"mean": 2.5}}, 100.0)
-    again = recalled(json.loads(json.dumps(baselines.saved(200.0))))
-    assert again.known(KEY) == {"tokens": 4, "drops": {"mean": 2.5}}
-    assert again.saved(200.0) == baselines.saved(200.0)
 
 
 class TestTooManyEngines:
@@ -86,13 +65,6 @@ class TestTooManyEngines:
         with capture_logs() as logs:
             baselines.saved(20_000.0)
         assert [entry["event"] for entry in logs] == ["baselines_forgotten"]
-
-    def test_a_file_of_the_most_with_the_longest_names_is_read_back(self, tmp_path):
-        name = "\N{ROCKET}" * (MAX_KEY_LENGTH // 2)
-        entry = {"target": "", "model_name": name, "engine": name, "seen": 1e9, "learnt": full_state()}
-        file = StateFile(tmp_path / "state.json")
-        file.save({"engines": [entry] * MAX_REMEMBERED})
-        assert len(StateFile(tmp_path / "state.json").load()["engines"]) == MAX_REMEMBERED
 
 
 def test_a_target_with_ever_new_engines_takes_the_place_of_no_other_target():
@@ -130,14 +102,6 @@ def test_an_engine_with_longer_names_is_not_remembered():
     assert recalled({"engines": [saved]}).saved(1.0)["engines"] == []
 
 
-def test_an_engine_is_forgotten_after_a_week():
-    baselines = RememberedEngines()
-    baselines.keep(KEY, {}, 100.0)
-    assert len(baselines.saved(100.0 + REMEMBERED_SECONDS)["engines"]) == 1
-    assert baselines.saved(100.1 + REMEMBERED_SECONDS)["engines"] == []
-    assert baselines.known(KEY) is None
-
-
 @pytest.mark.parametrize(
     "entry",
     [
@@ -156,11 +120,6 @@ def test_an_invalid_entry_is_omitted_and_the_others_are_kept(entry):
     baselines = recalled({"engines": [entry, good]})
     assert baselines.known(KEY) is None
     assert baselines.known(KEY._replace(engine="1")) == {"tokens": 4}
-
-
-@pytest.mark.parametrize("saved", [{}, {"engines": None}, {"engines": {"a": 1}}])
-def test_without_entries_nothing_is_known(saved):
-    assert recalled(saved).saved(0.0)["engines"] == []
 
 
 def test_present_state_precedes_the_recalled_one():

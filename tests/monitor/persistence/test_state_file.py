@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 
@@ -48,17 +47,6 @@ def names(path):
     return sorted(entry.name for entry in path.parent.iterdir())
 
 
-def test_what_was_saved_is_loaded_by_the_next_exporter(path, log):
-    StateFile(path).save(STATE)
-    assert StateFile(path).load() == STATE
-    assert log == []
-
-
-def test_without_a_file_the_state_is_empty_and_nothing_is_logged(path, log):
-    assert StateFile(path).load() == {}
-    assert (names(path), log) == ([], [])
-
-
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda below: st.lists(below, max_size=3) | st.dictionaries(st.text(), below, max_size=3),
@@ -73,25 +61,6 @@ def test_any_state_comes_back_as_it_was(tmp_path_factory, state):
     assert StateFile(path).load() == state
 
 
-def test_the_file_is_one_json_document_that_names_its_format_and_version(path):
-    StateFile(path).save(STATE)
-    written = json.loads(path.read_text(encoding="utf-8"))
-    assert (written["format"], written["version"]) == ("spec-decode-exporter state", 1)
-    assert written["data"] == STATE
-
-
-def test_a_save_replaces_the_file_and_leaves_nothing_beside_it(path):
-    file = StateFile(path)
-    file.save({"a": 1})
-    before = path.stat().st_ino
-    with path.open("rb") as held:
-        file.save({"a": 2})
-        assert b'"a":1' in held.read()
-    assert path.stat().st_ino != before
-    assert names(path) == ["state.json"]
-    assert StateFile(path).load() == {"a": 2}
-
-
 def test_only_the_owner_may_read_the_file(path):
     before = os.umask(0)
     try:
@@ -99,17 +68,6 @@ def test_only_the_owner_may_read_the_file(path):
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
-def test_content_is_on_the_disk_before_the_rename(path, monkeypatch):
-    calls = []
-    fsync, replace = os.fsync, os.replace
-    monkeypatch.setattr(
-        os, "fsync", lambda number: (calls.append(stat.S_IFMT(os.fstat(number).st_mode)), fsync(number))
-    )
-    monkeypatch.setattr(os, "replace", lambda *names: (calls.append("replace"), replace(*names)))
-    StateFile(path).save(STATE)
-    assert calls == [stat.S_IFREG, "replace", stat.S_IFDIR]
 
 
 def damaged(path, change):
@@ -144,26 +102,6 @@ def test_an_invalid_file_is_renamed_and_logged(path, log, change, reason):
     file.save({"a": 1})
     assert path.with_name("state.json.corrupt").read_bytes() == content
     assert StateFile(path).load() == {"a": 1}
-
-
-def test_a_file_of_just_the_largest_size_is_read(path, log, monkeypatch):
-    StateFile(path).save(STATE)
-    monkeypatch.setattr("spec_decode_exporter.monitor.persistence.state_file.MAX_BYTES", path.stat().st_size)
-    assert StateFile(path).load() == STATE
-
-
-def test_a_file_that_cannot_be_read_is_set_aside_too(path, log, monkeypatch):
-    StateFile(path).save(STATE)
-    denied = OSError(errno.EACCES, "Permission denied")
-
-    def refuse(*_, **__):
-        raise denied
-
-    with monkeypatch.context() as patch:
-        patch.setattr("spec_decode_exporter.monitor.persistence.state_file.read_bounded", refuse)
-        assert StateFile(path).load() == {}
-    assert events(log) == [("state_file_set_aside", "Permission denied")]
-    assert names(path) == ["state.json.corrupt"]
 
 
 def test_a_file_that_cannot_be_renamed_is_not_overwritten(path, log, break_disk):
@@ -234,25 +172,6 @@ def test_a_missing_directory_is_logged(tmp_path, log):
     assert events(log) == [("state_file_not_written", "No such file or directory")]
 
 
-def test_a_directory_that_cannot_be_synced_is_no_failure(path, log, monkeypatch):
-    fsync = os.fsync
-
-    def files_only(number):
-        if stat.S_ISDIR(os.fstat(number).st_mode):
-            raise OSError(errno.EINVAL, "Invalid argument")
-        fsync(number)
-
-    monkeypatch.setattr(os, "fsync", files_only)
-    StateFile(path).save(STATE)
-    assert (StateFile(path).load(), log) == (STATE, [])
-
-
-def test_a_temporary_file_of_a_crash_is_replaced(path, log):
-    path.with_name("state.json.tmp").write_text("half")
-    StateFile(path).save(STATE)
-    assert (names(path), log) == (["state.json"], [])
-
-
 @pytest.mark.parametrize("make", [lambda path: path.mkdir(), os.mkfifo], ids=["directory", "pipe"])
 def test_only_a_regular_file_is_read_or_replaced(path, log, make):
     make(path)
@@ -262,16 +181,6 @@ def test_only_a_regular_file_is_read_or_replaced(path, log, make):
     assert not path.is_file()
     assert names(path) == ["state.json"]
     assert events(log) == [("state_file_not_written", "it is not a plain file")]
-
-
-def test_a_link_stays_a_link(path, tmp_path):
-    real = tmp_path / "volume"
-    real.mkdir()
-    path.symlink_to(real / "real.json")
-    StateFile(path).save(STATE)
-    assert path.is_symlink()
-    assert names(real / "real.json") == ["real.json"]
-    assert StateFile(path).load() == STATE
 
 
 @pytest.mark.parametrize(

@@ -7,19 +7,15 @@ import gzip
 import socket
 import ssl
 import struct
-import time
 import zlib
 from contextlib import AsyncExitStack, suppress
 
 import pytest
 
-from spec_decode_exporter import __version__
 from spec_decode_exporter.config.schema import Authorization, HeaderValues, HttpSettings, TlsConfig
 from spec_decode_exporter.scrape.http.client import Client
-from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER
 from spec_decode_exporter.scrape.http.response import ResponseParser
 from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
-from tests.conftest import until
 
 PAGE = b'vllm:num_requests_running{engine="0"} 1.0\n' * 50
 MAX_BODY = 10_000
@@ -102,46 +98,6 @@ async def failure(client: Client, url: str) -> PollError:
     return caught.value
 
 
-async def test_a_page_comes_whole_with_its_type_and_duration(client, fault_server):
-    server = await fault_server(answer(PAGE, "Content-Type: text/plain; version=0.0.4"))
-    got = await client.get(server.url())
-    assert (got.body, got.content_type) == (PAGE, "text/plain; version=0.0.4")
-    assert 0 < got.seconds < 5
-
-
-async def test_the_event_loops_own_work_is_measured_separately(client, fault_server):
-    def work():
-        end = time.thread_time() + 0.02
-        while time.thread_time() < end:
-            pass
-
-    server = await fault_server(answer(PAGE))
-    asking = asyncio.create_task(client.get(server.url()))
-    await until(lambda: server.requests)
-    work()
-    got = await asking
-    assert 0.02 <= got.busy <= got.seconds
-
-
-async def test_a_content_type_is_left_to_the_caller(client, fault_server):
-    server = await fault_server(answer(b"<html>", "Content-Type: text/html"))
-    assert (await client.get(server.url())).content_type == "text/html"
-
-
-async def test_the_request_has_accept_and_user_agent_headers(client, fault_server):
-    server = await fault_server(answer())
-    await client.get(server.url("/metrics/?name[]=vllm:a_total&name[]=b"))
-    line, *headers = server.requests[0].decode().split("\r\n")
-    assert line == "GET /metrics/?name[]=vllm:a_total&name[]=b HTTP/1.1"
-    assert f"Host: 127.0.0.1:{server.port}" in headers
-    assert f"User-Agent: spec-decode-exporter/{__version__}" in headers
-    assert "Accept-Encoding: identity" in headers
-    accept = next(header for header in headers if header.startswith("Accept: "))
-    assert accept.startswith("Accept: text/plain;version=0.0.4")
-    # prometheus_client would respond in OpenMetrics, and rename vLLM's series there.
-    assert "openmetrics" not in accept
-
-
 async def test_credentials_and_headers_are_sent(fault_server, tmp_path):
     token = tmp_path / "token"
     token.write_text("let-me-in\n")
@@ -155,28 +111,6 @@ async def test_credentials_and_headers_are_sent(fault_server, tmp_path):
     await client.close()
     assert b"\r\nAuthorization: Bearer let-me-in\r\n" in server.requests[0]
     assert b"\r\nX-Scope: a\r\n" in server.requests[0]
-
-
-async def test_polls_share_one_connection(client, fault_server):
-    server = await fault_server(answer())
-    for _ in range(3):
-        assert (await client.get(server.url())).body == PAGE
-    assert server.connections == 1
-
-
-async def test_another_server_gets_another_connection(client, fault_server):
-    first, second = await fault_server(answer(b"1")), await fault_server(answer(b"2"))
-    assert [(await client.get(server.url())).body for server in (first, second, first)] == [b"1", b"2", b"1"]
-    assert (first.connections, second.connections) == (2, 1)
-
-
-async def test_a_connection_that_was_closed_while_idle_is_replaced(client, fault_server, until):
-    server = await fault_server(answer())
-    await client.get(server.url())
-    server.hang_up()
-    await until(lambda: not client._connection.open)
-    assert (await client.get(server.url())).body == PAGE
-    assert server.connections == 2
 
 
 async def test_a_request_on_a_closing_connection_is_sent_again(client, fault_server):
@@ -407,42 +341,9 @@ async def test_max_body_can_lower_the_limit_of_a_page_and_not_raise_it(client, f
         await client.get(large.url(), max_body=2 * MAX_BODY)
 
 
-async def test_processor_time_of_responses_adds_up_including_failed_ones(client, fault_server, monkeypatch):
-    moments = iter(range(1000))
-    monkeypatch.setattr("spec_decode_exporter.scrape.http.response.thread_time", lambda: float(next(moments)))
-    server = await fault_server(answer())
-    await client.get(server.url())
-    spent = client.spent
-    assert spent >= 1.0
-    await failure(client, (await fault_server(b"nonsense\r\n\r\n")).url())
-    assert client.spent > spent
-
-
 async def test_a_gzip_bomb_in_one_piece_is_not_unpacked(client, fault_server):
     server = await fault_server(answer(gzip.compress(bytes(9 * 10**6)), "Content-Encoding: gzip"))
     assert (await failure(client, server.url())).reason == "too_large"
-
-
-async def test_a_body_of_exactly_the_limit_is_accepted(client, fault_server):
-    full = bytes(MAX_BODY)
-    for data in (answer(full), answer(gzip.compress(full), "Content-Encoding: gzip")):
-        server = await fault_server(data)
-        assert (await client.get(server.url())).body == full
-
-
-@pytest.mark.parametrize(
-    "data",
-    [b"", b"HTTP/1.1 200", answer()[:60], answer()[:-1]],
-    ids=["before the head", "in the head", "after the head", "in the body"],
-)
-async def test_a_server_that_hangs_is_a_timeout(fault_server, data):
-    client = Client(HttpSettings(), timeout=SOON, max_body=MAX_BODY)
-    server = await fault_server(then_hang(data))
-    error = await failure(client, server.url("/metrics?key=secret"))
-    assert error.reason == "timeout"
-    assert f"127.0.0.1:{server.port}" in str(error)
-    assert "0.05 s" in str(error)
-    assert "secret" not in str(error)
 
 
 async def test_the_timeout_is_for_the_whole_response_not_for_each_byte(fault_server):
@@ -466,15 +367,6 @@ async def test_the_timeout_covers_the_connection():
             queued.connect_ex(silent.getsockname())
         client = Client(HttpSettings(), timeout=SOON, max_body=MAX_BODY)
         assert (await failure(client, f"http://127.0.0.1:{silent.getsockname()[1]}/")).reason == "timeout"
-
-
-async def test_the_timeout_covers_the_look_up_of_the_name(monkeypatch):
-    async def look_up(*_, **__):
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(CONFIG_RESOLVER, "look_up", look_up)
-    client = Client(HttpSettings(), timeout=SOON, max_body=MAX_BODY)
-    assert (await failure(client, "http://vllm.example:8000/")).reason == "timeout"
 
 
 async def test_after_a_timeout_the_next_poll_has_a_new_connection(fault_server):
@@ -503,15 +395,6 @@ async def test_a_cancelled_poll_leaves_nothing_behind(client, fault_server, unti
     await until(lambda: not server.open)
 
 
-async def test_a_closed_port_is_refused(client):
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{unused.getsockname()[1]}"
-    error = await failure(client, f"http://{address}/metrics?key=secret")
-    assert error.reason == "refused"
-    assert str(error) == f"{address}: Connection refused"
-
-
 @pytest.mark.parametrize("data", [b"", answer()[:60]], ids=["at once", "in the body"])
 async def test_a_broken_connection_is_refused(client, fault_server, data):
     server = await fault_server(reset_after(data))
@@ -521,40 +404,6 @@ async def test_a_broken_connection_is_refused(client, fault_server, data):
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "x" * 64 + ".example", "a..b"])
 async def test_an_invalid_name_is_a_dns_error(client, host):
     assert (await failure(client, f"http://{host}:8000/metrics")).reason == "dns"
-
-
-async def test_the_error_of_an_unknown_name_has_no_error_number(client, monkeypatch):
-    def unknown(*_, **__):
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-    monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    error = await failure(client, "http://unknown:8000/metrics")
-    assert (error.reason, str(error)) == ("dns", "unknown:8000: Name or service not known")
-
-
-async def test_after_a_refused_connection_the_next_address_is_tried(client, fault_server, monkeypatch):
-    server = await fault_server(answer())
-
-    async def look_up(*_):
-        return ["127.0.0.99", "127.0.0.1"]
-
-    monkeypatch.setattr(CONFIG_RESOLVER, "look_up", look_up)
-    assert (await client.get(f"http://vllm.example:{server.port}/metrics")).body == PAGE
-
-
-async def test_a_name_without_an_address_is_refused(client, monkeypatch):
-    async def look_up(*_):
-        return []
-
-    monkeypatch.setattr(CONFIG_RESOLVER, "look_up", look_up)
-    error = await failure(client, "http://vllm.example:1/metrics")
-    assert (error.reason, str(error)) == ("refused", "vllm.example:1: the name has no address")
-
-
-async def test_an_ipv6_host(client, fault_server):
-    server = await fault_server(answer(), host="::1")
-    assert (await client.get(server.url())).body == PAGE
-    assert f"Host: [::1]:{server.port}".encode() in server.requests[0]
 
 
 @pytest.fixture
@@ -592,15 +441,6 @@ async def raw_server():
         yield start
 
 
-async def test_https_with_a_private_authority(fault_server, tls, certificates):
-    server = await fault_server(answer(), ssl=tls)
-    client = tls_client(ca_file=certificates.authority)
-    bodies = [(await client.get(server.url())).body for _ in range(2)]
-    await client.close()
-    assert bodies == [PAGE, PAGE]
-    assert server.connections == 1
-
-
 async def test_a_body_may_end_with_the_tls_connection(fault_server, tls, certificates):
     server = await fault_server(closing(unsized(PAGE)), ssl=tls)
     assert (await tls_client(ca_file=certificates.authority).get(server.url())).body == PAGE
@@ -616,15 +456,6 @@ async def test_a_certificate_of_an_unknown_authority_is_a_tls_error(client, faul
     error = await failure(client, server.url())
     assert error.reason == "tls"
     assert "certificate" in str(error)
-
-
-async def test_the_name_in_the_certificate_counts(fault_server, tls, certificates):
-    server = await fault_server(answer(), ssl=tls)
-    wrong = tls_client(ca_file=certificates.authority, server_name="other.example")
-    assert (await failure(wrong, server.url())).reason == "tls"
-    right = tls_client(ca_file=certificates.authority, server_name="localhost")
-    assert (await right.get(server.url())).body == PAGE
-    await right.close()
 
 
 async def test_https_to_a_server_without_tls_is_a_tls_error(client, raw_server):
@@ -647,12 +478,3 @@ async def test_a_secret_that_is_missing_is_reported_before_anything_is_sent(faul
     error = await failure(Client(settings, timeout=20.0, max_body=MAX_BODY), server.url())
     assert "gone" in str(error)
     assert server.connections == 0
-
-
-async def test_close_is_idempotent_also_without_a_connection(client, fault_server):
-    await client.close()
-    server = await fault_server(answer())
-    await client.get(server.url())
-    await client.close()
-    await client.close()
-    assert (await client.get(server.url())).body == PAGE

@@ -31,7 +31,6 @@ NO_NUMBER = "has a value that is not a number"
 NO_METRIC = "is not a metric"
 NO_UTF_8 = "has a label that is not UTF-8"
 CUT_OFF = "the page is cut off"
-TWICE = "has a label twice"
 
 
 class Case(NamedTuple):

@@ -7,9 +7,7 @@ import pytest
 
 from spec_decode_exporter.scrape.poll.poll_budget import (
     COSTLY_PROCESSOR_SHARE,
-    ORDINARY_PROCESSOR_SHARE,
     PERMITS,
-    SMALL_PAGE,
     PollBudget,
 )
 from tests.conftest import settle
@@ -39,40 +37,6 @@ async def test_all_permits_can_be_used_concurrently_and_no_more(budget, clock):
         await settle()
         assert not waiting.done()
     await waiting
-
-
-async def test_the_target_with_the_lowest_usage_is_served_first(budget, clock):
-    order = []
-
-    async def wait(used):
-        await polled(budget, clock, used)
-        order.append(used)
-
-    async with AsyncExitStack() as stack:
-        for _ in range(PERMITS):
-            await stack.enter_async_context(budget.permit(0.0, clock.processor))
-        tasks = [asyncio.create_task(wait(used)) for used in (3.0, 1.0, 2.0)]
-        await settle()
-    await asyncio.gather(*tasks)
-    assert order == [1.0, 2.0, 3.0]
-
-
-async def test_new_targets_delay_no_other_target_indefinitely(budget, clock):
-    order = []
-
-    async def wait(used):
-        await polled(budget, clock, used)
-        order.append(used)
-
-    async with AsyncExitStack() as stack:
-        for _ in range(PERMITS):
-            await stack.enter_async_context(budget.permit(0.0, clock.processor))
-        tasks = [asyncio.create_task(wait(3.0))]
-        await clock.advance(3.0 / COSTLY_PROCESSOR_SHARE + 1)
-        tasks += [asyncio.create_task(wait(0.0)) for _ in range(2 * PERMITS)]
-        await settle()
-    await asyncio.gather(*tasks)
-    assert order[0] == 3.0
 
 
 async def test_costly_polls_take_no_more_than_their_share_of_a_core(budget, clock):
@@ -115,27 +79,3 @@ async def test_a_failed_poll_releases_its_permit(budget, clock):
         with pytest.raises(OSError):
             await polled(budget, clock, then=fails)
     assert len(budget._free) == PERMITS
-
-
-async def test_small_pages_are_read_without_waiting(budget):
-    async with AsyncExitStack() as stack:
-        for _ in range(PERMITS):
-            await stack.enter_async_context(budget.reading(SMALL_PAGE + 1))
-        await stack.enter_async_context(budget.reading(SMALL_PAGE))
-        waiting = asyncio.create_task(stack.enter_async_context(budget.reading(SMALL_PAGE + 1)))
-        await settle()
-        assert not waiting.done()
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-
-
-def test_no_ordinary_target_is_costly_however_many_there_are(budget):
-    budget.targets = 2000
-    assert not budget.is_costly(ORDINARY_PROCESSOR_SHARE)
-    assert budget.is_costly(ORDINARY_PROCESSOR_SHARE + 1e-6)
-
-
-def test_a_target_is_costly_if_it_takes_more_than_an_even_share(budget):
-    budget.targets = 10
-    assert not budget.is_costly(COSTLY_PROCESSOR_SHARE / 10)
-    assert budget.is_costly(COSTLY_PROCESSOR_SHARE / 10 + 1e-6)

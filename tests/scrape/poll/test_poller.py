@@ -11,20 +11,15 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.scrape.page.sample import EngineName
 from spec_decode_exporter.scrape.poll.poll_budget import (
-    COSTLY_PROCESSOR_SHARE,
     LARGE_PAGE,
-    PERMITS,
     PollBudget,
 )
-from spec_decode_exporter.scrape.poll.poll_record import DETAILS_INTERVAL, LOG_AGAIN_AFTER, PollRecord
+from spec_decode_exporter.scrape.poll.poll_record import LOG_AGAIN_AFTER, PollRecord
 from spec_decode_exporter.scrape.poll.poll_schedule import PollSettings, phase, phases_of
 from spec_decode_exporter.scrape.poll.poller import Poller
-from spec_decode_exporter.scrape.poll.server_details import sibling_url
-from spec_decode_exporter.scrape.poll.server_info import MAX_RESPONSE_BYTES, ServedSpeculation
+from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 from spec_decode_exporter.scrape.poll_errors import PageError, PollError, StatusError
-from tests.conftest import settle
 
 PAGES = Path(__file__).parents[2] / "pages"
 NGRAM = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()
@@ -170,54 +165,6 @@ async def running():
 # Which page.
 
 
-async def test_the_first_poll_requests_the_whole_page_and_then_the_version(make, server, received, clock):
-    poller = make()
-    await poller.poll()
-    assert server.kinds() == ["whole", "version", "info"]
-    [polled] = received
-    sample = polled.reading.samples[EngineName("tiny-llama", "0")]
-    assert sample[Counter.DRAFTS] == 41
-    assert sample.latencies
-    assert (polled.moment, polled.wall, polled.interval) == (clock.monotonic(), clock.wall(), 1)
-    record = poller.record
-    assert (record.up, record.error, record.page, record.version) == (True, "", "whole", "0.32.0")
-    assert (record.polls, record.size, record.seconds, record.last_success) == (
-        1,
-        len(NGRAM),
-        0.001,
-        clock.wall(),
-    )
-
-
-async def test_later_polls_request_the_filtered_page_with_histograms_at_their_interval(
-    make, server, received, clock
-):
-    poller = make()
-    await polls(poller, clock, 22)
-    few = ["few"] * 9
-    assert server.kinds() == ["whole", "version", "info", *few, "many", *few, "many", "few"]
-    assert poller.record.page == "filtered"
-    with_latencies = [
-        place
-        for place, polled in enumerate(received)
-        if next(iter(polled.reading.samples.values())).latencies
-    ]
-    assert with_latencies == [0, 10, 20]
-
-
-async def test_filtered_pages_give_the_same_samples_as_whole_ones(make, server, received, clock):
-    poller, other = make(), make(filtered=False)
-    await polls(poller, clock, 12)
-    filtered, received[:] = [polled.reading for polled in received], []
-    await polls(other, clock, 12)
-    assert filtered == [polled.reading for polled in received]
-
-
-async def test_with_filtered_pages_disabled_none_is_requested(make, server, clock):
-    await polls(make(filtered=False), clock, 12)
-    assert server.kinds() == ["whole", "version", "info", *["whole"] * 11]
-
-
 NO_FILTERED_PAGE = {
     "empty": b"",
     "partial": b'vllm:spec_decode_num_drafts_total{engine="0",model_name="tiny-llama"} 41.0\n',
@@ -254,12 +201,6 @@ async def test_without_a_filtered_page_the_same_poll_requests_the_whole_one(
     assert [log["histograms"] for log in logs if log["event"] == "filtered_page_not_used"] == [False, True]
 
 
-async def test_a_whole_page_from_a_path_that_ignores_the_names_is_complete(make, server, clock):
-    server.filtered = lambda page, url: page
-    await polls(make(), clock, 4)
-    assert server.kinds() == ["whole", "version", "info", "few", "few", "few"]
-
-
 async def test_an_empty_filtered_page_of_several_api_servers_is_not_used(make, server, received, clock):
     server.page, server.filtered = DP2, lambda page, url: b""
     await polls(make(), clock, 3)
@@ -270,16 +211,6 @@ async def test_an_empty_filtered_page_of_several_api_servers_is_not_used(make, s
     assert all(len(polled.reading.samples) == 2 for polled in received)
 
 
-async def test_a_filtered_page_without_its_buckets_is_not_used_for_them(make, server, received, clock):
-    server.filtered = lambda page, url: b"".join(
-        line for line in select(page, url).splitlines(keepends=True) if b"_bucket" not in line
-    )
-    await polls(make(), clock, 22)
-    few = ["few"] * 9
-    assert server.kinds() == ["whole", "version", "info", *few, "many", "whole", *few, "whole", "few"]
-    assert all(sample.latencies for sample in received[10].reading.samples.values())
-
-
 async def test_a_series_that_vanished_from_the_whole_page_too_does_not_make_the_filtered_one_incomplete(
     make, server, clock
 ):
@@ -288,33 +219,6 @@ async def test_a_series_that_vanished_from_the_whole_page_too_does_not_make_the_
     server.page = b"".join(line for line in NGRAM.splitlines(keepends=True) if b'position="3"' not in line)
     await polls(poller, clock, 3)
     assert server.kinds() == ["whole", "version", "info", "few", "few", "whole", "few", "few"]
-
-
-async def test_after_a_restart_the_filtered_page_and_the_version_are_requested_again(
-    make, server, received, clock
-):
-    restarts = []
-    poller = make(receive=lambda polled: bool(restarts and restarts.pop()))
-    server.filtered = lambda page, url: b""
-    await polls(poller, clock, 3)
-    assert server.kinds() == ["whole", "version", "info", "few", "whole", "whole"]
-    server.filtered, server.version = select, b'{"version":"0.33.0"}'
-    await clock.advance(DETAILS_INTERVAL)
-    restarts.append(True)
-    await polls(poller, clock, 3)
-    assert server.kinds() == ["many", "version", "info", "whole", "few"]
-    assert poller.record.version == "0.33.0"
-    assert next(iter(received[4].reading.samples.values())).latencies
-
-
-async def test_after_a_failure_the_whole_page_is_requested(make, server, clock):
-    poller = make()
-    await polls(poller, clock, 2)
-    server.failure = PollError("refused", "no")
-    await polls(poller, clock, 3)
-    server.failure = None
-    await polls(poller, clock, 2)
-    assert server.kinds() == ["whole", "version", "info", "few", "few", "whole", "whole", "whole", "few"]
 
 
 @pytest.mark.parametrize("reason", ["refused", "timeout", "tls", "dns"])
@@ -336,29 +240,6 @@ async def test_a_server_that_closes_filtered_requests_soon_gets_none(make, serve
     ]
     assert poller.record.failures == {reason: 2}
     assert len(received) == 6
-
-
-async def test_occasional_failures_of_filtered_requests_change_nothing(make, server, clock):
-    poller = make(histogram_interval=60)
-    await polls(poller, clock, 2)
-    for _ in range(3):
-        server.failure = PollError("timeout", "late")
-        await polls(poller, clock, 1)
-        server.failure = None
-        await polls(poller, clock, 2)
-    assert server.kinds() == ["whole", "version", "info", "few", *["few", "whole", "few"] * 3]
-
-
-async def test_a_series_gained_by_a_filtered_page_is_required_afterwards(make, server, clock):
-    positions = [line for line in NGRAM.splitlines(keepends=True) if b"_per_pos_total{" in line]
-    server.page = b"".join(line for line in NGRAM.splitlines(keepends=True) if line not in positions)
-    poller = make()
-    await polls(poller, clock, 2)
-    server.page = NGRAM
-    await polls(poller, clock, 2)
-    server.filtered = lambda page, url: select(page.replace(positions[3], b""), url)
-    await polls(poller, clock, 1)
-    assert server.kinds() == ["whole", "version", "info", "few", "few", "few", "few", "whole"]
 
 
 # Failures.
@@ -404,27 +285,10 @@ async def test_failures_are_counted_by_reason_and_logged_when_they_begin_and_end
     assert len(received) == 5
 
 
-async def test_another_reason_is_logged_too(make, server, clock):
-    poller = make()
-    with capture_logs() as logs:
-        for failure in (PollError("refused", "a"), PollError("refused", "b"), StatusError(503)):
-            server.failure = failure
-            await polls(poller, clock, 1)
-    assert [log["reason"] for log in logs] == ["refused", "status"]
-
-
 async def test_a_target_that_was_never_reached_does_not_recover(make, server, clock):
     with capture_logs() as logs:
         await polls(make(), clock, 2)
     assert logs == []
-
-
-async def test_an_unreadable_page_is_malformed(make, server, received, clock):
-    server.page = b"<html>\n"
-    poller = make()
-    await polls(poller, clock, 2)
-    assert poller.record.failures == {"malformed": 2}
-    assert received == []
 
 
 async def test_a_page_without_a_known_engine_is_one_warning_and_no_failure(make, server, received, clock):
@@ -494,20 +358,6 @@ async def test_the_callback_is_called_after_successful_and_failed_polls(make, se
     assert ups == [True, False, False]
 
 
-async def test_a_cancellation_is_no_failure(make, server, clock):
-    async def never():
-        await asyncio.Event().wait()
-
-    server.delay = never
-    poller = make()
-    task = asyncio.create_task(poller.poll())
-    await clock.advance(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert not poller.record.failures
-
-
 # When.
 
 
@@ -521,16 +371,6 @@ def times(server, clock):
     server.delay = note
     server.version = StatusError(404)
     return noted
-
-
-async def test_polls_are_at_the_ticks_of_the_target(make, server, clock, running):
-    noted = times(server, clock)
-    poller = make(filtered=False)
-    running(poller)
-    await clock.advance(20)
-    assert len(noted) == 20 + 2  # the version and how it speculates too
-    assert all(after - before == pytest.approx(1) for before, after in pairwise(noted[2:]))
-    assert noted[0] % 1 == pytest.approx(poller._ticks.offset)
 
 
 async def test_a_target_whose_ticks_change_with_the_number_of_targets_is_not_polled_again_at_once(
@@ -547,14 +387,6 @@ async def test_a_target_whose_ticks_change_with_the_number_of_targets_is_not_pol
     gaps = [after - before for before, after in pairwise(noted[2:])]
     assert all(0.5 < gap < 1.5 for gap in gaps)
     assert sum(gap != pytest.approx(1) for gap in gaps) == 3
-
-
-async def test_two_targets_have_different_ticks(make, server, clock, running):
-    noted = times(server, clock)
-    running(make("http://a/metrics"))
-    running(make("http://b/metrics"))
-    await clock.advance(3)
-    assert len({round(moment % 1, 6) for moment in noted}) == 2
 
 
 async def test_polls_of_a_slow_server_never_overlap(make, server, clock, running):
@@ -592,122 +424,10 @@ async def test_after_a_success_back_off_ends(make, server, clock, running):
     assert server.kinds() == ["whole"] * 10
 
 
-async def test_a_server_with_slow_responses_is_polled_less_often(make, server, clock, running, received):
-    noted = times(server, clock)
-    server.seconds = 0.025
-    poller = make(filtered=False)
-    running(poller)
-    await clock.advance(31)
-    gaps = [after - before for before, after in pairwise(sorted(set(noted)))]
-    assert gaps == pytest.approx([3] * len(gaps))
-    assert {polled.interval for polled in received} == {3}
-    assert poller.interval == 3
-
-
-async def test_the_interval_is_at_most_a_sixth_of_the_shortest_window(make, server, clock):
-    server.seconds = 60
-    poller = make()
-    await poller.poll()
-    assert poller.interval == 5
-
-
-async def test_histograms_come_with_the_poll_nearest_to_their_interval(
-    make, server, clock, running, received
-):
-    running(make(histogram_interval=2.5))
-    await clock.advance(20)
-    moments = [
-        polled.moment
-        for polled in received
-        if next(iter(polled.reading.samples.values())).latencies is not None
-    ]
-    gaps = [after - before for before, after in pairwise(moments)]
-    assert set(map(round, gaps)) <= {2, 3}
-    assert gaps
-
-
-async def test_a_slightly_early_poll_reads_histograms_too(make, server, clock):
-    poller = make()
-    for gap in (9.4, 0.2, 9.6):
-        await poller.poll()
-        await clock.advance(gap)
-    await poller.poll()
-    assert server.kinds() == ["whole", "version", "info", "few", "many", "many"]
-
-
 # What the server is.
 
 
-@pytest.mark.parametrize(
-    ("url", "version"),
-    [
-        ("http://h:8000/metrics", "http://h:8000/version"),
-        ("http://h:8000/metrics/", "http://h:8000/version"),
-        ("https://proxy/models/a/metrics?token=x", "https://proxy/models/a/version"),
-        ("http://h", "http://h/version"),
-        ("http://[::1]:1/metrics", "http://[::1]:1/version"),
-    ],
-)
-def test_the_version_page_is_beside_the_metrics_page(url, version):
-    assert sibling_url(url, "version") == version
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        b"",
-        b"0.32.0",
-        b"<html>",
-        b"[]",
-        b"{}",
-        b"null",
-        b'{"version":5}',
-        b'{"version":null}',
-        b'{"version":"\\ud800"}',
-        b'{"version":"a\\nb"}',
-        b'{"version":"\\u001b[2J"}',
-        b'{"version":"' + b"9" * 65 + b'"}',
-        b"[" * 100_000,
-        b"\xff",
-        StatusError(404),
-        PollError("timeout", "late"),
-    ],
-    ids=range(16),
-)
-async def test_an_invalid_version_is_unknown_and_not_requested_again(make, server, clock, answer):
-    server.version = answer
-    poller = make()
-    await polls(poller, clock, 3)
-    assert poller.record.version == ""
-    assert poller.record.up
-    assert not poller.record.failures
-    assert server.kinds() == ["whole", "version", "info", "few", "few"]
-
-
-@pytest.mark.parametrize("page", ["llamacpp.prom", "sglang-tp2.prom", "lmdeploy.prom"])
-async def test_only_vllm_gets_a_request_for_its_version(make, server, clock, page):
-    server.page = (PAGES / page).read_bytes()
-    await polls(make(), clock, 2)
-    assert "version" not in server.kinds()
-    assert "info" not in server.kinds()
-
-
 SERVED = b'{"vllm_config":{"speculative_config":{"method":"eagle3","model":"d","num_speculative_tokens":3}}}'
-
-
-async def test_speculation_settings_are_requested_once_a_process(make, server, clock):
-    restarts = []
-    poller = make(receive=lambda polled: bool(restarts and restarts.pop()))
-    server.info = SERVED
-    await polls(poller, clock, 3)
-    assert poller.record.speculation == ServedSpeculation("eagle3", 3, "d")
-    assert server.asked[2] == "http://vllm:8000/server_info?config_format=json"
-    assert server.kinds() == ["whole", "version", "info", "few", "few"]
-    server.info = SERVED.replace(b"eagle3", b"mtp")
-    await clock.advance(DETAILS_INTERVAL)
-    restarts.append(True)
-    await polls(poller, clock, 2)
-    assert poller.record.speculation == ServedSpeculation("mtp", 3, "d")
 
 
 @pytest.mark.parametrize(
@@ -733,48 +453,6 @@ async def test_a_server_without_details_gets_no_second_request_and_no_poll_fails
     assert server.kinds().count("info") == 1
 
 
-async def test_after_a_restart_the_old_process_details_are_replaced(make, server, clock):
-    restarts = []
-    poller = make(receive=lambda polled: bool(restarts and restarts.pop()))
-    server.info = SERVED
-    await polls(poller, clock, 1)
-    await clock.advance(DETAILS_INTERVAL)
-    server.info = StatusError(404)
-    restarts.append(True)
-    await polls(poller, clock, 1)
-    assert poller.record.speculation is None
-
-
-@pytest.mark.parametrize(
-    "failure", [PollError("timeout", "late"), PollError("refused", "no"), StatusError(503)], ids=range(3)
-)
-async def test_details_stay_until_the_server_reports_others(make, server, clock, failure):
-    restarts = []
-    server.info = SERVED
-    poller = make(receive=lambda polled: bool(restarts and restarts.pop()), histogram_interval=1000)
-    await polls(poller, clock, 1)
-    server.info = failure
-    restarts.append(True)
-    await polls(poller, clock, 130)
-    assert poller.record.speculation == ServedSpeculation("eagle3", 3, "d")
-    server.info = b'{"vllm_config":{"speculative_config":null}}'
-    await clock.advance(DETAILS_INTERVAL)
-    restarts.append(True)
-    await polls(poller, clock, 1)
-    assert poller.record.speculation is None
-
-
-async def test_details_stay_over_a_change_of_the_configuration(make, server, clock):
-    server.info = SERVED
-    poller = make()
-    await polls(poller, clock, 1)
-    server.info = PollError("timeout", "late")
-    await clock.advance(DETAILS_INTERVAL)
-    again = make(record=poller.record)
-    await polls(again, clock, 1)
-    assert again.record.speculation == ServedSpeculation("eagle3", 3, "d")
-
-
 async def test_after_a_timeout_details_are_requested_once_more_a_minute_later(make, server, clock):
     server.info = PollError("timeout", "late")
     poller = make(histogram_interval=1000)
@@ -794,47 +472,6 @@ async def test_after_a_second_timeout_details_are_not_requested_again(make, serv
 
 
 # What the server says of itself is bounded, in bytes and in how often it is asked.
-
-
-async def test_details_have_a_size_limit_of_their_own(make, server, clock):
-    await polls(make(), clock, 2)
-    assert {
-        url for url, limit in server.limits.items() if limit == MAX_RESPONSE_BYTES and "metrics" not in url
-    } == {
-        "http://vllm:8000/version",
-        "http://vllm:8000/server_info?config_format=json",
-    }
-
-
-async def test_counters_that_restart_with_every_poll_cause_one_request_for_details_a_minute(
-    make, server, clock
-):
-    poller = make(receive=lambda polled: True)
-    await polls(poller, clock, 600)
-    kinds = server.kinds()
-    assert kinds.count("version") == kinds.count("info") == 600 / DETAILS_INTERVAL
-    assert poller.record.up
-
-
-async def test_new_pollers_and_lost_connections_cause_no_additional_requests(make, server, clock):
-    record = PollRecord()
-    for poll in range(180):
-        server.failure = PollError("refused", "no") if poll % 2 else None
-        await polls(make(record=record, receive=lambda polled: True), clock, 1)
-    kinds = server.kinds()
-    assert kinds.count("version") == kinds.count("info") == 180 / DETAILS_INTERVAL
-
-
-async def test_after_two_quick_restarts_the_version_is_requested_within_a_minute(make, server, clock):
-    restarts = []
-    poller = make(receive=lambda polled: bool(restarts and restarts.pop()))
-    await polls(poller, clock, 5)
-    server.version = b'{"version":"0.33.0"}'
-    restarts.append(True)
-    await polls(poller, clock, int(DETAILS_INTERVAL) - 5)
-    assert poller.record.version == "0.32.0"
-    await polls(poller, clock, 1)
-    assert poller.record.version == "0.33.0"
 
 
 TOO_LARGE = PollError("too_large", "the body has more bytes than max_body, 65536")
@@ -878,37 +515,6 @@ def costly(clock, server, seconds):
     server.delay = take_in
 
 
-async def test_a_target_with_costly_pages_is_polled_less_often_and_logged_once(
-    make, server, clock, running, received
-):
-    costly(clock, server, 0.2)
-    server.version = server.info = StatusError(404)
-    poller = make()
-    with capture_logs() as logs:
-        running(poller)
-        await clock.advance(120)
-    assert poller.interval == 4
-    gaps = [after.moment - before.moment for before, after in pairwise(received[-10:])]
-    assert gaps == pytest.approx([4] * 9)
-    assert [(log["event"], log["cause"], log["log_level"]) for log in logs] == [
-        ("target_polled_less_often", "processing", "warning")
-    ]
-
-
-async def test_processor_time_counts_work_on_the_page_and_no_other_work(make, server, clock):
-    def receive(polled):
-        clock.used += 0.1
-
-    async def others():
-        clock.used += 5.0
-
-    server.delay = others
-    poller = make(receive=receive)
-    await polls(poller, clock, 10)
-    assert poller.record.cost.seconds == pytest.approx(0.1)
-    assert poller.interval == 2
-
-
 async def test_pages_that_fail_cost_too(make, server, clock):
     costly(clock, server, 0.2)
     poller = make()
@@ -916,17 +522,6 @@ async def test_pages_that_fail_cost_too(make, server, clock):
     await polls(poller, clock, 10)
     assert poller.record.error == "malformed"
     assert poller.record.cost.seconds == pytest.approx(0.2)
-
-
-async def test_the_cost_of_pages_outlives_a_change_of_the_configuration(make, server, clock):
-    costly(clock, server, 0.2)
-    record = PollRecord()
-    with capture_logs() as logs:
-        for _ in range(20):
-            poller = make(record=record)
-            await polls(poller, clock, 1)
-    assert poller.interval > 1
-    assert [log["event"] for log in logs] == ["target_polled_less_often"]
 
 
 async def test_a_longer_interval_is_logged_again_after_ten_minutes_at_the_configured_one(make, server, clock):
@@ -962,58 +557,3 @@ async def test_a_large_page_is_requested_again_with_a_permit_and_then_only_with_
     await polls(poller, clock, 2)
     assert server.limits[URL] == LARGE_PAGE
     assert len(received) == 5
-
-
-async def test_few_large_pages_are_requested_concurrently(make, server, clock, received):
-    budget, go_on = PollBudget(clock, 256), asyncio.Event()
-    pollers = [make(url=f"http://a:{port}/metrics", budget=budget, filtered=False) for port in range(8)]
-    server.page = large()
-    for poller in pollers:
-        poller._fetcher.large = {True, False}
-    server.delay = go_on.wait
-    tasks = [asyncio.create_task(poller.poll()) for poller in pollers]
-    await settle(50)
-    assert server.at_once == PERMITS
-    go_on.set()
-    await asyncio.gather(*tasks)
-    assert server.most_at_once == PERMITS
-    assert len(received) == len(pollers)
-
-
-async def test_a_target_that_takes_more_than_its_part_of_the_processor_waits_for_a_permit(
-    make, server, clock
-):
-    budget = PollBudget(clock, 256)
-    poller = make(budget=budget, filtered=False)
-    for targets, limit in ((10, LARGE_PAGE), (11, None)):
-        poller.record.cost.seconds = COSTLY_PROCESSOR_SHARE / 10
-        budget.targets = targets
-        await poller.poll()
-        assert server.limits[URL] == limit
-
-
-async def test_a_target_that_waited_for_a_permit_has_a_longer_interval(make, server, clock):
-    budget = PollBudget(clock, 256)
-    held = [budget.permit(0.0, lambda: 0.0) for _ in range(PERMITS)]
-    for permit in held:
-        await permit.__aenter__()
-    poller = make(budget=budget, filtered=False)
-    poller._fetcher.large = {True, False}
-    waiting = asyncio.create_task(poller.poll())
-    await clock.advance(4.5)
-    for permit in held:
-        await permit.__aexit__(None, None, None)
-    await waiting
-    assert poller.interval == 5
-    await poller.poll()
-    assert poller.interval == 1
-
-
-async def test_a_target_that_fails_after_it_waited_for_a_permit_is_polled_at_its_usual_interval(
-    make, server, clock
-):
-    poller = make(filtered=False)
-    poller._duty.waited(30.0)
-    server.page = PollError("refused", "refused")
-    await poller.poll()
-    assert poller.interval == 1

@@ -39,11 +39,6 @@ async def mixed_requests(seconds: float = 320.0, **changes: object) -> RequestFi
     return await _requests("mixed", seconds, **changes)
 
 
-async def falling_requests(seconds: float = 320.0) -> RequestFindings:
-    """Return those of the scenario ``context``, whose acceptance falls with the length of the prompt."""
-    return await _requests("context", seconds)
-
-
 async def _requests(name: str, seconds: float, **changes: object) -> RequestFindings:
     scenario = load_scenario(name)
     answers: list[tuple[float, Answer]] = []

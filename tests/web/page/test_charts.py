@@ -10,24 +10,12 @@ def paths(drawing):
     return dict(re.findall(r'<path class="(\w+)" d="([^"]*)"', drawing))
 
 
-def test_acceptance_is_drawn_from_left_to_right_and_from_the_bottom():
-    drawing = line_chart(Trace(300, (Piece(300, 0.0), Piece(150, 0.5), Piece(0, 1.0))))
-    assert paths(drawing)["line"] == "M0 100L300 50L600 0"
-    assert paths(drawing)["area"] == "M0 100L0 100L300 50L600 0L600 100Z"
-    assert "100.0\u202f% now, between 0.0\u202f% and 100.0\u202f%" in drawing
-
-
 def test_unknown_values_are_not_drawn():
     ratios = (0.5, 0.5, None, 0.5, 0.5, None, 0.5)
     drawing = line_chart(Trace(300, tuple(Piece(300 - 50 * n, each) for n, each in enumerate(ratios))))
     assert paths(drawing)["line"] == "M0 50L100 50M300 50L400 50M600 50h0"  # the last one alone is a dot
     assert paths(drawing)["area"].count("M") == 2
     assert "Nothing was drafted in the last 5 min." in line_chart(Trace(300, (Piece(0, None),)))
-
-
-def test_only_a_current_value_is_called_now():
-    drawing = line_chart(Trace(300, (Piece(300, 0.5), Piece(150, 0.25), Piece(0, None))))
-    assert "25.0\u202f% last, between" in drawing
 
 
 def test_events_are_marked_at_their_time():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.web.page.markup import joined, name, sentences, tag
+from spec_decode_exporter.web.page.markup import joined, sentences, tag
 
 
 class Reading(HTMLParser):
@@ -42,19 +42,6 @@ def test_markup_stays_and_text_is_escaped():
 )
 def test_code_in_sentences_is_shown_as_code(plain, html):
     assert sentences(plain) == html
-
-
-def test_attributes_are_named_as_in_html():
-    html = tag("label", for_="x", class_="y", aria_label="z", hidden=True, title=None, open=False)
-    assert html == '<label for="x" class="y" aria-label="z" hidden></label>'
-
-
-def test_elements_without_children_close_themselves():
-    assert tag("path", d="M0 0") == '<path d="M0 0"/>'
-
-
-def test_a_name_is_isolated_from_the_text_direction():
-    assert name("\u202egnp") == "<bdi>\u202egnp</bdi>"
 
 
 @given(st.text())

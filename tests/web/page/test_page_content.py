@@ -2,11 +2,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from html import unescape
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.analysis.speculation_state import State
@@ -18,7 +15,6 @@ from spec_decode_exporter.web.page.page_content import content
 from spec_decode_exporter.web.page.page_data import PageData, ShownEngine
 from spec_decode_exporter.web.page.page_query import PageQuery
 from tests.web.page.conftest import changed
-from tests.web.page.test_markup import Reading
 
 
 def target(name="chat", up=True, error="", engines=1):
@@ -85,12 +81,6 @@ def test_a_present_drop_comes_first_in_the_headline(standings, dropped, says):
     assert headline(Counter(standings), dropped) == says
 
 
-async def test_without_targets_the_page_has_instructions():
-    html = await content(PageQuery(), PageData(100.0, iter(()), (), ()))
-    assert "spec-decode-exporter --target http://localhost:8000/metrics" in html
-    assert 'id="filter"' not in html
-
-
 async def test_targets_that_are_down_come_first_with_their_error():
     targets = [target("up"), *(target(f"down-{number}", up=False, error="refused") for number in range(4))]
     html = await content(PageQuery(), PageData(100.0, iter(()), targets, ()))
@@ -99,17 +89,6 @@ async def test_targets_that_are_down_come_first_with_their_error():
     table = html[html.index('class="targets"') :]
     assert table.index("down-0") < table.index("<bdi>up</bdi>")
     assert "last answered" in table
-
-
-async def test_a_target_whose_page_has_no_engine_is_shown_as_a_problem_with_the_remedy():
-    targets = [target("good"), target("prometheus", engines=0), target("new", up=None)]
-    html = await content(PageQuery(), PageData(100.0, iter(()), targets, ()))
-    assert "1 of 3 targets up" in html
-    assert "1 target has no engine." in html
-    assert '<span class="state no-engine">No engine</span>' in html
-    assert html.count("check the address and the path") == 2
-    table = html[html.index('class="targets"') :]
-    assert table.index("prometheus") < table.index("good")
 
 
 async def test_targets_that_are_down_and_without_engine_are_counted_apart():
@@ -130,22 +109,6 @@ async def test_only_open_engines_show_details(engines):
     assert 'aria-expanded="true"' in opened
 
 
-async def test_an_open_engine_shows_the_charts_first_and_every_number_closed(engines):
-    view = engines[0].view
-    html = await content(PageQuery("", (view.id,)), PageData(100.0, iter(engines), [target()], ()))
-    order = (
-        "Acceptance over time",
-        "Acceptance by position",
-        "Expected speed-up",
-        "<h3>Events",
-        "<details",
-        "All figures",
-    )
-    places = [html.index(text, html.index('class="panel"')) for text in order]
-    assert places == sorted(places)
-    assert f'<details id="numbers-{view.id}" class="every-number wide" data-key="numbers">' in html
-
-
 async def test_events_of_an_open_engine_are_shown_once(engines):
     view = engines[0].view
     events = [
@@ -162,16 +125,6 @@ async def test_events_of_an_open_engine_are_shown_once(engines):
     closed = await content(PageQuery(), PageData(100.0, iter(engines), [target()], events))
     assert closed.count('data-key="1-0"') == 1
     assert "are in its panel" not in closed
-
-
-async def test_rows_start_with_the_target_if_several_serve_one_model(engines):
-    first = engines[0]
-    other = first._replace(view=first.view.model_copy(update={"target": "chat-2", "id": "2"}))
-    html = await content(PageQuery(), PageData(100.0, iter([first, other]), [target()], ()))
-    assert 'aria-expanded="false"><bdi>chat-2</bdi></a>' in html
-    assert f'aria-expanded="false"><bdi>{first.view.model_name}</bdi></a>' not in html
-    alone = await content(PageQuery(), PageData(100.0, iter([first]), [target()], ()))
-    assert f'aria-expanded="false"><bdi>{first.view.model_name}</bdi></a>' in alone
 
 
 async def test_an_open_engine_names_its_baseline(engines):
@@ -218,21 +171,6 @@ class Counted(list):
         return super().__iter__()
 
 
-async def test_events_are_indexed_once(engines):
-    events = Counted()
-    rows = [changed(engines[0], id=str(number)) for number in range(20)]
-    await content(PageQuery("", ("1", "2")), PageData(100.0, iter(rows), [target()], events))
-    assert events.readings <= 2
-
-
-async def test_a_verdict_explains_itself_in_its_tooltip(engines):
-    text = "Speculation pays very well: a draft gives 3.10 tokens, at an unknown cost."
-    chat = changed(engines[0], verdict=Verdict.OPTIMAL, verdict_text=text)
-    html = await content(PageQuery(), PageData(100.0, iter([chat]), [target()], ()))
-    assert f'class="verdict optimal" title="{text}"' in html
-    assert "twice" not in html
-
-
 @pytest.mark.parametrize(
     ("text", "found"),
     [
@@ -268,13 +206,6 @@ async def test_an_unknown_engine_in_the_address_has_a_notice(engines):
     assert f'href="./?engine={engines[0].view.id}" class="chip">Close' in html
 
 
-async def test_without_engines_there_is_one_text_and_no_filter():
-    html = await content(PageQuery(), PageData(100.0, iter(()), [target()], ()))
-    assert html.count("No engine was seen yet.") == 1
-    assert "a moment after its server's first answer" in unescape(html)
-    assert 'id="filter"' not in html
-
-
 async def test_alarming_engines_come_first(engines, monkeypatch):
     monkeypatch.setattr(page_content, "MAX_ROWS", 3)
     chat = engines[0]
@@ -288,18 +219,3 @@ async def test_alarming_engines_come_first(engines, monkeypatch):
     ]
     html = await content(PageQuery("", ("fine7",)), PageData(100.0, iter(shown), [target()], ()))
     assert re.findall('<tbody id="e-([^"]+)"', html) == ["harmful", "dropped", "fine0", "fine7"]
-
-
-@settings(max_examples=30)
-@given(text=st.text(min_size=1))
-async def test_no_name_changes_the_structure_of_the_page(engines, text):
-    def shown(name):
-        view = engines[0].view
-        update = {"model_name": name, "target": name, "method": name, "labels": {name: name, "target": name}}
-        return ShownEngine(view.model_copy(update=update), engines[0].trace)
-
-    async def elements(name):
-        page = PageData(100.0, iter([shown(name)]), [target(name, up=False, error=name)], ())
-        return Reading(await content(PageQuery("", (engines[0].view.id,)), page)).elements
-
-    assert await elements(text) == await elements("plain" if text != "target" else text)

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from multidict import MultiDict
 
 from spec_decode_exporter.web.page.page_query import PageQuery, folded
@@ -30,13 +28,6 @@ def test_an_address_is_read_and_written():
     assert query == PageQuery("verdict=poor", ("a", "b"))
     assert query.href == "./?q=verdict%3Dpoor&engine=a&engine=b"
     assert PageQuery().href == "./"
-
-
-def test_an_engine_is_opened_and_closed():
-    query = PageQuery("x", ("a",))
-    assert query.toggled("b").opened == ("a", "b")
-    assert query.toggled("a").opened == ()
-    assert query.filtered("y") == PageQuery("y", ("a",))
 
 
 def test_the_oldest_open_engine_closes_at_the_limit():
@@ -67,12 +58,3 @@ def test_the_oldest_open_engine_closes_at_the_limit():
 )
 def test_every_word_of_a_filter_must_be_found(text, matches):
     assert PageQuery(text).matches(WORDS) is matches
-
-
-@given(st.text(), st.lists(st.text(), max_size=5))
-def test_a_written_query_is_read_back(text, opened):
-    query = PageQuery.read(MultiDict([("q", text), *(("engine", each) for each in opened)]))
-    assert read(urlsplit(query.href).query) in {
-        query,
-        PageQuery(query.text, tuple(filter(None, query.opened))),
-    }

@@ -9,8 +9,6 @@ import pytest
 from spec_decode_exporter.views.models import BaselineView
 from spec_decode_exporter.web.page.engine_detail import _more_charts
 from spec_decode_exporter.web.page.figure_table import figures
-from spec_decode_exporter.web.page.fleet_table import _verdict
-from spec_decode_exporter.web.page.request_comparison import request_comparison
 
 BASELINE = BaselineView(
     time_to_first_token_seconds=0.051,
@@ -36,23 +34,6 @@ def rows(html):
     ]
 
 
-def test_the_table_has_both_times_and_both_shares(view):
-    last = view.windows[-1].model_copy(
-        update={"time_to_first_token_seconds": 0.537, "prefix_cache_hit_ratio": 0.0}
-    )
-    html = request_comparison(view.model_copy(update={"latency_seconds": {}}), last, BASELINE)
-    heads, first_token, hits, queue = rows(html)
-    assert heads == ["Mean request", "With", "Without"]
-    assert [first_token[0], *(cell.split("\u202f")[0] for cell in first_token[1:])] == [
-        "Time to first token",
-        "537.0",
-        "51.0",
-    ]
-    assert [cell.split("\u202f")[0] for cell in hits[1:]] == ["0.0", "85.0"]
-    assert queue[1:] == ["\u2013", "\u2013"]
-    assert "3 h without speculation on &lt;12&gt; November" in html
-
-
 def test_the_details_have_the_table_only_with_a_baseline(view):
     title = "Requests with and without speculation"
     compared = view.model_copy(update={"baseline": BASELINE})
@@ -67,13 +48,3 @@ def test_the_figures_have_a_row_of_the_speed_up_of_requests(view):
     assert repr(view.windows[-1].end_to_end_speedup_ratio.value) in row
     without = [window.model_copy(update={"end_to_end_speedup_ratio": None}) for window in view.windows]
     assert "end_to_end_speedup_ratio" not in figures(view.model_copy(update={"windows": tuple(without)}))
-
-
-def test_the_fleet_shows_the_speed_up_of_requests_or_says_decode_only(view):
-    evaluated = view.evaluated
-    assert repr(evaluated.end_to_end_speedup_ratio.value) in _verdict(view)
-    assert "decode only" not in _verdict(view)
-    unknown = evaluated.model_copy(update={"end_to_end_speedup_ratio": None})
-    decoding = _verdict(view.model_copy(update={"evaluated": unknown}))
-    assert repr(evaluated.estimated_speedup_ratio.value) in decoding
-    assert "as fast, decode only" in decoding

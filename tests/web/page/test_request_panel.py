@@ -4,8 +4,6 @@ import re
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.figures.estimate import Estimate
@@ -26,9 +24,6 @@ from spec_decode_exporter.requests.request_findings import (
 )
 from spec_decode_exporter.requests.request_record import Refusal
 from spec_decode_exporter.web.page import request_panel as module
-from spec_decode_exporter.web.page.page_content import content
-from spec_decode_exporter.web.page.page_data import PageData
-from spec_decode_exporter.web.page.page_query import PageQuery
 from tests.web.page.mixed_requests import mixed_requests
 from tests.web.page.test_markup import Reading
 
@@ -76,80 +71,15 @@ def rows(html):
     return re.findall(r'<th scope="row" role="rowheader"><bdi>([^<]*)', html)
 
 
-async def test_without_ingest_the_section_is_empty():
-    assert await requests(RequestFindings()) == ""
-    html = await content(PageQuery(), PageData(100.0, iter(()), (), ()))
-    assert "requests-title" not in html
-    assert "requests.ingest" in html  # the glossary names the option
-
-
 async def test_before_the_first_request_the_section_names_the_endpoint():
     html = await requests(RequestFindings(enabled=True))
     assert "No request was received yet. Send the metrics of vLLM's responses" in Reading(html).text
-
-
-async def test_losing_groups_come_first_and_then_the_largest():
-    html = await requests(
-        found(group("few", Effect.GAINS, 5), group("many", Effect.GAINS, 50), group("lost", Effect.LOSES, 2))
-    )
-    assert rows(html) == ["lost", "many", "few"]
-
-
-@pytest.mark.parametrize(
-    ("effect", "word", "kind"),
-    [
-        (Effect.LOSES, "Loses", "harmful"),
-        (Effect.GAINS, "Gains", "healthy"),
-        (Effect.UNCLEAR, "Unclear", "insufficient"),
-    ],
-)
-async def test_the_effect_has_a_color_a_sign_and_a_word(effect, word, kind):
-    html = await requests(found(group("chat", effect)))
-    assert f'class="verdict {kind}"' in html
-    assert f'class="sign {kind}"' in html
-    assert f"<span>{word}</span>" in html
-
-
-@pytest.mark.parametrize(
-    ("speed", "evaluated", "why"),
-    [
-        ((1.0, 0.9, 1.1), 10, "the bounds include 1"),
-        ((0.91, 0.906, 0.91), 10, "the cost of drafting is only a default"),
-        (None, 10, "too few requests"),
-        (None, 0, "the cost of drafting is unknown"),
-    ],
-)
-async def test_an_unclear_effect_has_a_visible_reason(speed, evaluated, why):
-    unclear = GroupFindings(
-        GroupKey("llama", "chat", "0"), summary(10, speed, evaluated=evaluated), Effect.UNCLEAR
-    )
-    assert Reading(await requests(found(unclear))).text.count(why) == 1
 
 
 @pytest.mark.parametrize("effect", [Effect.LOSES, Effect.GAINS])
 async def test_a_clear_effect_has_no_reason(effect):
     html = await requests(found(group("chat", effect)))
     assert html.count('class="context"') == 1  # the temperature
-
-
-async def test_a_temperature_bucket_is_written_as_in_the_advice():
-    assert "temperature up to 0.7" in Reading(await requests(found(group(temperature="0.3-0.7")))).text
-
-
-async def test_every_number_of_a_group_has_its_exact_value():
-    html = await requests(found(group("chat", Effect.LOSES, 10)))
-    (row,) = re.findall(r"<tbody.*</tbody>", html)
-    values = re.findall(r'<data value="([^"]+)"', row)
-    number, medians, ends = ["10", "1.0"], ["0.5", "0.5"], ["0.25", "0.75"]
-    rest = ["3.0", "2.0", "4.0", "0.3", "400", "0.02", "0.01", "0.03", "0.8", "0.7", "0.9"]
-    assert values == [*number, *medians, *ends, *rest]
-    assert "3 of 10" in row
-
-
-async def test_the_range_is_drawn_from_p10_to_p90_with_p50_in_it():
-    html = await requests(found(group()))
-    assert '<rect class="fill" x="25" width="50" height="8"/>' in html
-    assert '<line class="mark" x1="50" x2="50" y1="0" y2="8"/>' in html
 
 
 async def test_an_absent_value_is_not_0():
@@ -214,12 +144,6 @@ async def test_a_group_missing_in_the_shorter_window_has_no_median_there():
     assert html.count('class="none"') == 1
 
 
-async def test_each_model_has_its_own_table():
-    html = await requests(found(group(model="llama"), group(model="qwen")))
-    assert html.count("<table") == 2
-    assert 'aria-label="Requests of qwen by type and temperature"' in html
-
-
 async def test_the_mixed_workload_of_the_simulator_is_shown():
     html = await requests(await mixed_requests())
     text = Reading(html).text
@@ -227,16 +151,6 @@ async def test_the_mixed_workload_of_the_simulator_is_shown():
     assert "Mixed workload" in text
     assert "Serve creative requests at temperature up to 1" in text
     assert "with two modes: " in text
-
-
-@settings(max_examples=30)
-@given(text=st.text(min_size=1))
-async def test_no_name_changes_the_structure_of_the_section(text):
-    async def elements(name):
-        said = found(group(name, model=name, temperature=name), mixed=True, advice=[name], folded={"user": 1})
-        return Reading(await requests(said)).elements
-
-    assert await elements(text) == await elements("plain")
 
 
 class TestPrompts:
@@ -271,15 +185,3 @@ class TestPrompts:
         (prompts,) = prompted.prompts
         without = await requests(replace(prompted, prompts=[replace(prompts, fall=None)]))
         assert "Acceptance falls" not in without
-
-    async def test_a_model_whose_requests_report_no_lengths_has_no_table(self, prompted):
-        other = replace(prompted.prompts[0], model_name="other")
-        for html in (await requests(found(group())), await requests(replace(prompted, prompts=[other]))):
-            assert "prompt length" not in html
-
-
-async def test_the_key_of_a_row_is_unambiguous_and_has_no_control_character():
-    html = await requests(found(group("chat/0", temperature="0"), group("chat", temperature="0.3-0.7")))
-    assert 'data-key="chat/0/0"' in html
-    assert 'data-key="chat/0.3-0.7"' in html
-    assert not any(ord(character) < 32 and character != "\n" for character in html)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-import shlex
 from dataclasses import replace
 
 import pytest
@@ -45,22 +44,6 @@ def flag(content):
     return html.unescape(re.search(r"<code>(.*?)</code>", content)[1])
 
 
-def test_the_flag_to_copy_is_the_one_that_the_command_prints(card):
-    content = card(BY_LOAD)
-    name, value = shlex.split(flag(content))
-    assert name == "--speculative-config"
-    assert '"num_speculative_tokens_per_batch_size": [[1, 7, 4], [8, 8, 0]]' in value
-    assert '<button type="button" class="copy chip">Copy</button>' in content
-
-
-def test_the_speed_is_shown_by_load_with_the_reasons_against_the_schedule(card):
-    content = card(BY_LOAD)
-    assert content.count("<tr") == 3
-    assert "1 to 7" in content
-    assert '<td class="number">harmful</td>' in content
-    assert "with data parallelism vLLM ignores the schedule" in content
-
-
 def test_the_table_scrolls_on_a_narrow_screen(card):
     assert '<div class="scrolls" tabindex="0" role="group" aria-label="Speed by load"><table' in card(BY_LOAD)
 
@@ -77,12 +60,6 @@ def test_a_load_without_drafts_has_no_verdict(card):
     paused = replace(BANDS[1], present_tokens=0, verdict=None)
     content = card(replace(BY_LOAD, bands=(BANDS[0], paused)))
     assert f'<td class="number">{NOTHING}</td>' in content
-
-
-def test_an_unknown_draft_model_shows_the_keys_to_change(card):
-    content = card(BY_LOAD, Speculation("eagle3"))
-    assert flag(content).startswith('{"num_speculative_tokens": 4')
-    assert "keep the others" in content
 
 
 def test_an_unknown_setting_shows_what_to_measure_and_no_button(card):

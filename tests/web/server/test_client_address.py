@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.web.server.client_address import LOCAL, LOOPBACK, client_address, counted_address
+from spec_decode_exporter.web.server.client_address import LOCAL, LOOPBACK, counted_address
 
 
 @pytest.mark.parametrize(
@@ -27,10 +27,6 @@ from spec_decode_exporter.web.server.client_address import LOCAL, LOOPBACK, clie
 )
 def test_a_client_is_counted_by_the_part_of_its_address_that_it_cannot_choose(peer, counted):
     assert counted_address(peer) == counted
-
-
-def test_without_a_transport_a_client_is_local():
-    assert client_address(None) == LOCAL
 
 
 @given(st.ip_addresses(v=6), st.integers(0, 2**64 - 1))

@@ -83,18 +83,6 @@ async def preparing():
     preparing.go_on.set()
 
 
-async def test_a_client_with_many_requests_has_a_few_active_and_the_others_wait(
-    clients_of, make_state, preparing, until
-):
-    clients = await clients_of(make_state(snapshot=preparing))
-    asked = [clients.get("/metrics") for _ in range(40)]
-    await until(lambda: preparing.begun == MAX_SCRAPES_PER_CLIENT)
-    prometheus = clients.get("/metrics", client=2)
-    await until(lambda: preparing.begun == MAX_SCRAPES_PER_CLIENT + 1)
-    preparing.go_on.set()
-    assert {answer.status for answer in await asyncio.gather(prometheus, *asked)} == {200}
-
-
 @pytest.mark.parametrize("path", LARGE_PAGES)
 async def test_large_pages_take_no_permit_of_the_metrics(clients_of, make_state, until, path):
     never, begun = asyncio.Event(), []
@@ -128,13 +116,6 @@ async def test_a_request_that_waits_too_long_gets_503_with_retry_after(
     assert (await clients.get("/-/healthy")).status == 200
     preparing.go_on.set()
     await asyncio.gather(*asked)
-
-
-async def test_a_permit_is_released_when_the_response_is_sent(clients_of, make_state):
-    clients = await clients_of(make_state())
-    for _ in range(MAX_SCRAPES_PER_CLIENT + 1):
-        assert (await clients.get("/metrics")).status == 200
-        assert (await clients.get("/")).status == 200
 
 
 async def test_a_permit_is_released_when_the_handler_fails(clients_of, make_state):

@@ -13,11 +13,10 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.web.application import create_app
-from spec_decode_exporter.web.server import client_connection, connection_limiter, handshake
+from spec_decode_exporter.web.server import connection_limiter, handshake
 from spec_decode_exporter.web.server.client_connection import (
     HEAD_SECONDS,
     MAX_HEAD_BYTES,
-    RECEIVE_BUFFER_BYTES,
     STALLED_SECONDS,
     ClientConnection,
 )
@@ -148,43 +147,11 @@ async def test_single_bytes_do_not_extend_the_time_limit(serving, pass_time, unt
     await until(lambda: pass_time(HEAD_SECONDS) == 1)
 
 
-async def test_a_client_may_be_idle_between_requests_but_each_head_has_a_time_limit(
-    serving, pass_time, until
-):
-    await serving.start()
-    reader, writer = await serving.connect()
-    for _ in range(2):
-        writer.write(REQUEST)
-        assert await answered(reader) == "here"
-        assert pass_time(HEAD_SECONDS) == 0
-    writer.write(b"G")
-    await until(lambda: pass_time(HEAD_SECONDS) == 1)
-    assert await hung_up(reader)
-
-
-async def test_a_slow_handler_disconnects_no_client(serving, pass_time, until):
-    await serving.start()
-    reader, writer = await serving.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
-    await until(lambda: serving.begun == 1)
-    writer.write(b"GET ")  # the beginning of the next request
-    await writer.drain()
-    assert pass_time(HEAD_SECONDS) == 0
-    serving.go_on.set()
-    assert await answered(reader) == "at last"
-
-
 async def test_a_client_that_does_not_read_is_disconnected(serving, pass_time, until):
     await serving.start()
     await serving.connect(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n", limit=1)
     await until(lambda: pass_time(STALLED_SECONDS) == 1)
     await until(lambda: connections(serving) == 0)
-
-
-async def test_a_client_that_reads_is_not_disconnected(serving, pass_time):
-    await serving.start()
-    reader, _ = await serving.connect(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
-    assert len(await answered(reader)) == len(LARGE)
-    assert pass_time(STALLED_SECONDS) == 0
 
 
 async def test_at_the_limit_the_longest_idle_connection_is_replaced(serving, until):
@@ -202,18 +169,6 @@ async def test_at_the_limit_the_longest_idle_connection_is_replaced(serving, unt
         assert await hung_up(readers[1])
     assert connections(serving) == 3
     assert [entry["event"] for entry in logs] == ["connections_full"]
-
-
-async def test_full_connections_are_logged_once(serving, until):
-    await serving.start(most=2)
-    with capture_logs() as logs:
-        for _ in range(3):
-            clients = [await serving.connect() for _ in range(3)]
-            await until(lambda readers=clients: any(reader.at_eof() for reader, _ in readers))
-            for _, writer in clients:
-                writer.transport.abort()
-            await until(lambda: connections(serving) == 0)
-    assert [each["event"] for each in logs] == ["connections_full"]
 
 
 async def test_a_connection_with_an_active_request_is_not_replaced(serving, until):
@@ -240,17 +195,6 @@ async def test_a_busy_connection_of_an_address_with_many_is_replaced(serving, un
     assert await hung_up(asked[0][0])
     serving.go_on.set()
     assert [await answered(reader) for reader, _ in asked[1:]] == ["at last", "at last"]
-
-
-@pytest.mark.parametrize("page", [b"large", b"wait"])
-async def test_a_slow_connection_is_replaced_by_another_of_its_address(serving, until, monkeypatch, page):
-    monkeypatch.setattr(client_connection, "SLOW_SECONDS", 0)
-    await serving.start(most=1)
-    await serving.connect(b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % page, limit=1)
-    await until(lambda: any(each.slow for each in serving.server.limiter._open))
-    with capture_logs():
-        reader, _ = await serving.connect(REQUEST)
-        assert await answered(reader) == "here"
 
 
 async def test_without_free_descriptors_an_idle_connection_is_closed(serving, until, monkeypatch):
@@ -388,20 +332,6 @@ async def test_any_unsent_byte_counts_as_unread(serving):
     assert connection._transport.get_write_buffer_limits() == (0, 0)
 
 
-@pytest.mark.parametrize(
-    "request_head",
-    [
-        b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 9000 + b"\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 100 + b"\r\n",
-    ],
-)
-async def test_a_head_that_is_too_large_is_rejected(serving, request_head):
-    await serving.start()
-    reader, _ = await serving.connect(request_head)
-    assert b" 400 " in (await reader.read()).partition(b"\r\n")[0]
-
-
 HEADER = b"X: " + b"a" * 8000 + b"\r\n"
 
 
@@ -429,44 +359,6 @@ async def test_a_client_that_pipelines_too_much_is_disconnected(serving, until):
     await until(lambda: serving.begun == 1)
     writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nX: %b\r\n\r\n" % (b"x" * 4000) * 20)
     assert await hung_up(reader)
-
-
-async def test_a_pipelined_request_closes_the_connection_after_the_response(serving, until):
-    await serving.start()
-    reader, writer = await serving.connect(b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n")
-    await until(lambda: serving.begun == 1)
-    ahead = next(iter(serving.server.limiter._open))
-    writer.write(REQUEST)
-    await until(lambda: ahead.is_ahead)
-    serving.go_on.set()
-    answer = await reader.read()
-    assert answer.count(b"HTTP/1.1 200 OK") == 1
-    assert b"Connection: close\r\n" in answer
-
-
-async def test_a_body_does_not_count_as_pipelining(serving, until):
-    await serving.start()
-    head = b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (4 * MAX_HEAD_BYTES)
-    reader, writer = await serving.connect(head)
-    await until(lambda: serving.begun == 1)
-    writer.write(b"x" * 4 * MAX_HEAD_BYTES)
-    assert await answered(reader) == str(4 * MAX_HEAD_BYTES)
-    writer.write(REQUEST)
-    assert await answered(reader) == "here"
-
-
-async def test_a_read_is_limited_to_the_receive_buffer(serving, monkeypatch):
-    await serving.start()
-    received = []
-    monkeypatch.setattr(
-        ClientConnection,
-        "buffer_updated",
-        lambda connection, nbytes: received.append(nbytes) or connection.abort(),
-    )
-    reader, _ = await serving.connect(b"x" * 10 * RECEIVE_BUFFER_BYTES)
-    assert await hung_up(reader)
-    assert received
-    assert max(received) <= RECEIVE_BUFFER_BYTES
 
 
 @pytest.mark.parametrize(
@@ -526,19 +418,6 @@ async def test_tls_encrypts_the_response(serving, tls, trusting):
     assert serving.server.urls[0].startswith("https://127.0.0.1:")
 
 
-async def test_a_new_certificate_applies_to_new_connections(serving, tls, trusting):
-    await serving.start(tls)
-    clients = []
-    for _ in range(2):
-        clients.append(await serving.connect(REQUEST, **trusting))
-        assert await answered(clients[-1][0]) == "here"
-        tls.rotate()
-    assert len({writer.get_extra_info("peercert")["serialNumber"] for _, writer in clients}) == 2
-    first_reader, first_writer = clients[0]
-    first_writer.write(REQUEST)  # existing connections stay open
-    assert await answered(first_reader) == "here"
-
-
 async def test_a_client_that_is_not_admitted_gets_no_response(serving, tls, trusting, until):
     tls.admitting = False
     await serving.start(tls)
@@ -548,55 +427,11 @@ async def test_a_client_that_is_not_admitted_gets_no_response(serving, tls, trus
     assert serving.begun == 0
 
 
-@pytest.mark.parametrize("data", [REQUEST, b"\x16\x03\x01\xff\xff" + b"\0" * 100])
-async def test_an_invalid_handshake_is_disconnected_without_a_log_line(serving, tls, until, caplog, data):
-    await serving.start(tls)
-    with caplog.at_level(logging.WARNING):
-        reader, _ = await serving.connect(data)
-        await reader.read()
-        await until(lambda: connections(serving) == 0)
-    assert caplog.records == []
-
-
 async def test_a_handshake_that_does_not_begin_times_out(serving, tls, monkeypatch):
     monkeypatch.setattr(handshake, "HANDSHAKE_SECONDS", 0.01)
     await serving.start(tls)
     reader, _ = await serving.connect()
     assert await hung_up(reader)
-
-
-async def test_silent_clients_take_no_permit_of_handshakes(serving, tls, trusting, monkeypatch, until):
-    monkeypatch.setattr(handshake, "MAX_HANDSHAKES", 1)
-    await serving.start(tls)
-    for _ in range(3):
-        await serving.connect()
-    await until(lambda: connections(serving) == 3)
-    reader, _ = await serving.connect(REQUEST, **trusting)
-    assert await answered(reader) == "here"
-
-
-async def test_handshakes_of_an_address_are_limited_in_number_and_time(
-    serving, tls, trusting, monkeypatch, until
-):
-    monkeypatch.setattr(handshake, "MAX_HANDSHAKES", 3)
-    monkeypatch.setattr(handshake, "MAX_HANDSHAKES_PER_CLIENT", 2)
-    monkeypatch.setattr(handshake, "BEGUN_HANDSHAKE_SECONDS", 0.01)
-    await serving.start(tls)
-    semaphore = serving.server.limiter._handshakes._semaphore
-    held = []
-    acquire = semaphore.acquire
-
-    async def noted(address):
-        await acquire(address)
-        held.append(semaphore._granted[address])
-
-    monkeypatch.setattr(semaphore, "acquire", noted)
-    readers = [(await serving.connect(b"\x16\x03\x01"))[0] for _ in range(5)]
-    assert all([await hung_up(reader) for reader in readers])
-    assert max(held) == 2
-    await until(lambda: semaphore.free == 3)
-    reader, _ = await serving.connect(REQUEST, **trusting)
-    assert await answered(reader) == "here"
 
 
 async def test_handshakes_count_as_connections_and_can_be_replaced(serving, tls, trusting, until):
@@ -608,15 +443,6 @@ async def test_handshakes_count_as_connections_and_can_be_replaced(serving, tls,
         assert await answered(reader) == "here"
     assert await hung_up(readers[0])
     assert connections(serving) == 2
-
-
-async def test_close_cancels_handshakes(serving, tls, until):
-    await serving.start(tls)
-    reader, _ = await serving.connect()
-    await until(lambda: connections(serving) == 1)
-    await serving.server.close()
-    assert await hung_up(reader)
-    assert len(asyncio.all_tasks()) == 1
 
 
 async def test_a_connection_replaced_before_its_handshake_is_closed(serving, until):

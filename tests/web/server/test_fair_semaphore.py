@@ -25,23 +25,6 @@ async def asking(semaphore, clients):
     return tasks, granted
 
 
-async def test_a_client_gets_at_most_its_limit_and_others_get_permits_immediately():
-    semaphore = FairSemaphore(permits=4, permits_per_client=2, max_waiting=100)
-    tasks, granted = await asking(semaphore, ["hostile"] * 40 + ["prometheus"])
-    assert granted == ["hostile", "hostile", "prometheus"]
-    await cancel(tasks)
-
-
-async def test_clients_take_turns_for_any_number_of_requests():
-    semaphore = FairSemaphore(permits=1, permits_per_client=1, max_waiting=100)
-    tasks, granted = await asking(semaphore, ["a"] * 5 + ["b", "b", "c"])
-    for _ in range(7):
-        semaphore.release(granted[-1])
-        await settle()
-    assert granted == ["a", "a", "b", "c", "a", "b", "a", "a"]
-    await asyncio.gather(*tasks)
-
-
 async def test_a_full_queue_rejects_the_client_with_most_requests_in_it():
     semaphore = FairSemaphore(permits=1, permits_per_client=1, max_waiting=4)
     tasks, _ = await asking(semaphore, ["a"] * 5)

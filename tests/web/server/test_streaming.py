@@ -96,11 +96,6 @@ async def test_a_response_that_is_read_is_complete(serving):
     assert body.endswith(b"0\r\n\r\n")
 
 
-async def test_a_small_response_has_a_content_length(serving):
-    reader, _ = await serving.ask(b"/small")
-    assert b"Content-Length: 30\r\n" in await everything(reader)
-
-
 async def test_head_of_a_large_response_renders_one_piece(serving):
     reader, _ = await serving.ask(b"/large", b"HEAD")
     assert (await everything(reader)).endswith(b"\r\n\r\n")
