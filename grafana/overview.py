@@ -120,7 +120,7 @@ def _acceptance() -> Panel:
 
 
 def _tiles() -> Band:
-    widths = (4, 4, 4, 4, 5, 3)
+    widths = (3, 4, 4, 4, 5, 4)
     return Band(4, list(zip(widths, (*_wrong(), _speedup(), _acceptance()), strict=True)))
 
 
