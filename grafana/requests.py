@@ -14,6 +14,7 @@ from grafana.panels import (
     cell,
     count_tile,
     heat_over_time,
+    line,
     lines,
     rows,
     stat_tile,
@@ -210,12 +211,17 @@ def _prompts() -> Panel:
 
 def _not_counted() -> Panel:
     refused = EXPORTERS.rate("spec_decode_exporter_requests_refused_total")
+    taken = EXPORTERS.rate("spec_decode_exporter_requests_taken_total")
     folded = EXPORTERS.rate("spec_decode_exporter_requests_folded_total")
     return lines(
-        "Not counted, or counted as other",
-        "Requests a second that are in no figure here, by reason, and those whose type, model or user is "
-        "beyond the limit and counts as `other`.",
-        [Query(_sum(refused, "reason"), "{{reason}}"), Query(_sum(folded, "label"), "other {{label}}")],
+        "Counted, and not counted",
+        "Requests a second that are counted, those that are in no figure here, by reason, and those whose "
+        "type, model or user is beyond the limit and counts as `other`.",
+        [
+            Query(_sum(taken), "counted", line(style.Colour.NOW)),
+            Query(_sum(refused, "reason"), "{{reason}}"),
+            Query(_sum(folded, "label"), "other {{label}}"),
+        ],
         Look(unit="cps", least=0, colour=style.by_name(), no_value=_NOT_SENT),
         stepped=True,
     )

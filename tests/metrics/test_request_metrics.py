@@ -99,7 +99,6 @@ def found(**changes):
             "users": [UserFindings("3f2a", "llama", SUMMARY)],
             "prompts": [PROMPTS],
             "taken": 50,
-            "bodies": 6,
             "refused": {Refusal.WITHOUT_METRICS: 4},
             "folded": {"request_type": 7, "model_name": 0},
             **changes,
@@ -148,22 +147,22 @@ class TestNumberOfSeries:
                 board.take(replace(request, completion_tokens=90, **times, **prompt), 0.0)
         return board
 
-    async def test_the_defaults_allow_6447_at_most_and_882_of_users(self, board):
-        """Two windows. Every group has all its 74, every model its 10, and 11 by the length of the prompt."""
+    async def test_the_defaults_allow_6173_at_most_and_882_of_users(self, board):
+        """Two windows. Every group has all its 74, every model its 2, and 6 by the length of the prompt."""
         cost = Cost(0.1, 0.1, CostSource.CONFIGURED, None)
         findings = await board.findings((30.0, 300.0), 1.0, lambda *_: cost)
         groups, models = len(findings.since_start), len(findings.windows["5m"].models)
         assert (groups, models) == (60 + 21, 20 + 1)
         samples = [sample for family in families(findings) for sample in family.samples]
         of_users = [sample for sample in samples if "user" in sample.labels]
-        assert len(samples) - len(of_users) <= 81 * 74 + 21 * (10 + 5 * 2 + 1) + 12 == 6447
+        assert len(samples) - len(of_users) <= 81 * 74 + 21 * (2 + 5 * 1 + 1) + 11 == 6173
         of_prompts = [sample for sample in samples if "prompt_tokens" in sample.labels]
         assert len({sample.labels["prompt_tokens"] for sample in of_prompts}) == 5
         assert len(of_users) <= 2 * 21 * 21 == 882
 
-    def test_a_bucket_of_prompts_is_2_and_their_finding_1(self):
+    def test_a_bucket_of_prompts_is_1_and_their_finding_1(self):
         bucket = found(windows={}, since_start={}, users=(), refused={}, folded={}, prompts=())
         others = sum(len(family.samples) for family in families(bucket))
         one = replace(PROMPTS, buckets=PROMPTS.buckets[:1])
         samples = sum(len(family.samples) for family in families(replace(bucket, prompts=[one])))
-        assert samples == others + 2 + 1
+        assert samples == others + 1 + 1

@@ -88,7 +88,6 @@ _MINIMAL: Final = frozenset(
         "spec_decode_acceptance_falls_with_prompt",
         # exporter
         "spec_decode_exporter_requests_taken_total",
-        "spec_decode_exporter_request_bodies_taken_total",
         "spec_decode_exporter_requests_refused_total",
         "spec_decode_exporter_requests_folded_total",
         "spec_decode_exporter_target_up",
@@ -177,9 +176,6 @@ _STANDARD: Final = (
             "spec_decode_request_time_per_output_token_quantile_seconds",
             "spec_decode_window_evaluated_requests",
             "spec_decode_pathological_requests",
-            "spec_decode_model_request_acceptance_quantile_ratio",
-            "spec_decode_model_request_mean_acceptance_ratio",
-            "spec_decode_prompt_requests",
             "spec_decode_prompt_acceptance_length_tokens",
         }
     )
@@ -244,8 +240,6 @@ LONGEST_WINDOW: Final = frozenset(
         "spec_decode_request_speedup_ratio_upper",
         "spec_decode_request_effect",
         "spec_decode_pathological_requests",
-        "spec_decode_model_request_acceptance_quantile_ratio",
-        "spec_decode_model_request_mean_acceptance_ratio",
         "spec_decode_mixed_workload",
     }
 )

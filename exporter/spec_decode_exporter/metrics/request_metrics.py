@@ -131,11 +131,6 @@ def _each_model(value: Callable[[ModelFindings], float | None]) -> Read[RequestF
     return lambda findings: [(labels, value(model)) for labels, model in _models(findings)]
 
 
-def _model_quantiles(findings: RequestFindings) -> Numbers:
-    for labels, model in _models(findings):
-        yield from _quantile_values(labels, model.summary.acceptance_ratio)
-
-
 def _each_user(value: Callable[[Summary], float | None]) -> Read[RequestFindings]:
     return lambda findings: [((user.user, user.model_name), value(user.summary)) for user in findings.users]
 
@@ -253,20 +248,6 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
         source=_SPECULATION,
         read=_pathological,
     ),
-    _row(
-        "spec_decode_model_request_acceptance_quantile_ratio",
-        kind=MetricKind.QUANTILES,
-        labels=("model_name", "window", QUANTILE_LABEL),
-        help="Quantiles of the acceptance rate over the model's requests of the window.",
-        source=_SPECULATION,
-        read=_model_quantiles,
-    ),
-    _model(
-        "spec_decode_model_request_mean_acceptance_ratio",
-        help="Mean acceptance rate over the model's requests of the window, each with weight 1.",
-        source=_SPECULATION,
-        read=_each_model(lambda model: model.summary.mean_acceptance_ratio),
-    ),
     _model(
         "spec_decode_mixed_workload",
         help="State of the model's requests in the window: 1 if an average hides two kinds of them.",
@@ -284,12 +265,6 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
         help="Acceptance rate of a user's requests in the longest window; absent unless users are kept.",
         source=_SPECULATION,
         read=_each_user(_acceptance_ratio),
-    ),
-    _prompt(
-        "spec_decode_prompt_requests",
-        help="Requests of the longest window with prompts of this length.",
-        source=_PROMPTS[:1],
-        read=_each_bucket(lambda bucket: bucket.summary.totals.requests),
     ),
     _prompt(
         "spec_decode_prompt_acceptance_length_tokens",
@@ -311,11 +286,6 @@ REQUEST_METRICS: tuple[Metric[RequestFindings], ...] = (
         "spec_decode_exporter_requests_taken_total",
         help="Received and counted requests; absent if the exporter receives none.",
         read=lambda findings: [((), findings.taken)],
-    ),
-    _own(
-        "spec_decode_exporter_request_bodies_taken_total",
-        help="Received bodies of requests, without those that were rejected (reason body).",
-        read=lambda findings: [((), findings.bodies)],
     ),
     _own(
         "spec_decode_exporter_requests_refused_total",

@@ -55,7 +55,6 @@ class RequestReceiver:
         self._clock = clock
         self._notifier = RequestChangeNotifier()
         self._refused: Counter[Refusal] = Counter()
-        self._bodies = 0
         self._status: int | None = None
         self._logged_at = -inf
         self._failure = OnceUntilRecovered()
@@ -97,7 +96,6 @@ class RequestReceiver:
         batch = await read(body, lines=lines, salt=users.key if users else None)
         await self._count(store, batch)
         if not batch.above_the_rate:
-            self._bodies += 1
             batch.refused += Counter(unsent)
             for reason, number in batch.refused.items():
                 store.refuse(reason, number)
@@ -119,7 +117,7 @@ class RequestReceiver:
         except Exception:  # noqa: BLE001  an internal error here must not affect the engines' pages
             if self._failure.failed():
                 _log.exception("requests_failed")
-            return replace(self._store.last, bodies=self._bodies)
+            return self._store.last
         self._failure.recovered()
         return findings
 
@@ -127,7 +125,7 @@ class RequestReceiver:
         now, config = self._clock.monotonic(), self._fleet.config
         findings = await self._store.findings(config.windows, now, costs_of(self._fleet))
         self._errors.attempt("request events", NO_ITEM, lambda: self._record_changes(findings, now))
-        return replace(findings, enabled=True, bodies=self._bodies)
+        return replace(findings, enabled=True)
 
     def _record_changes(self, findings: RequestFindings, now: float) -> None:
         for model_name, event in self._notifier.emit(findings, now):

@@ -226,8 +226,6 @@ class RequestFindings:
     """Models whose senders report prompt tokens, in the longest window."""
     taken: int = 0
     """Requests counted since the start."""
-    bodies: int = 0
-    """Bodies taken since the start, even if all their requests were refused."""
     refused: Mapping[Refusal, int] = field(default_factory=dict)
     folded: Mapping[str, int] = field(default_factory=dict)
     """Requests counted as ``other`` since the start, by label: model_name, request_type, user, and group.
