@@ -65,9 +65,15 @@ def test_its_lines_have_the_documented_fields(path):
 
 def test_server_info_as_vllm_answers_it_is_read(path):
     answer = json.loads((CHECKOUT / "tests/pages/server_info/vllm-0.32.0-draft-model.json").read_text())
-    write(path, {**LINE, "server_info": answer}, {**LINE, "t": 2.0}, {**LINE, "t": 3.0, "server_info": None})
-    first, second, third = (each.speculation for each in read_recording(path))
-    assert first == second
+    write(
+        path,
+        {**LINE, "server_info": answer},
+        {**LINE, "t": 2.0},
+        {**LINE, "t": 3.0, "server_info": None},
+        {**LINE, "t": 4.0, "server_info": json.dumps(answer)},
+    )
+    first, second, third, as_text = (each.speculation for each in read_recording(path))
+    assert first == second == as_text
     assert first.method == "draft_model"
     assert third is None
 
@@ -76,6 +82,22 @@ def test_a_recording_that_was_cut_off_ends_at_the_cut(path):
     record(path, *(poll(float(moment)) for moment in range(50)))
     path.write_bytes(path.read_bytes()[:-40])
     assert 0 < len(list(read_recording(path))) < 50
+
+
+def test_the_last_line_needs_no_newline(path):
+    text = json.dumps({"format": FORMAT}) + "\n" + json.dumps(LINE)
+    path.write_bytes(gzip.compress(text.encode()))
+    assert [each.target for each in read_recording(path)] == [LINE["target"]]
+    path.write_bytes(gzip.compress(text[:-5].encode()))
+    with pytest.raises(RecordingError, match="line 2: "):
+        list(read_recording(path))
+
+
+def test_a_line_that_is_compressed_to_next_to_nothing_is_bounded(path):
+    write(path, " " * (recording.MAX_LINE + 1))
+    assert path.stat().st_size < 100_000
+    with pytest.raises(RecordingError, match="line 2: it has more than 16 MiB"):
+        list(read_recording(path))
 
 
 @pytest.mark.parametrize(

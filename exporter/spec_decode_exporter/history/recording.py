@@ -17,7 +17,11 @@ from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
 from spec_decode_exporter.core.bounded_file import open_plain, size_text
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.scrape.poll.raw_poll import RawPoll
-from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation, speculation_in
+from spec_decode_exporter.scrape.poll.server_info import (
+    ServedSpeculation,
+    served_speculation,
+    speculation_in,
+)
 from spec_decode_exporter.scrape.poll_errors import REASONS, Reason
 
 FORMAT: Final = "spec-decode-exporter recording 2"
@@ -118,8 +122,8 @@ def _polls(path: Path, lines: gzip.GzipFile) -> Iterator[RawPoll]:
     for number in range(2, MAX_LINES + 2):
         line = lines.readline(MAX_LINE)
         size += len(line)
-        if not line.endswith(b"\n") and len(line) < MAX_LINE:
-            return  # the end, or a cut within the last line
+        if not line:
+            return
         try:
             poll = reader.poll(line)
         except RecursionError:
@@ -154,7 +158,7 @@ class _LineReader:
         Raises:
             ValueError: It is not one.
         """
-        if not line.endswith(b"\n"):
+        if len(line) == MAX_LINE and not line.endswith(b"\n"):
             raise ValueError(f"it has more than {size_text(MAX_LINE)}")
         value = json.loads(line)
         if not isinstance(value, dict):
@@ -165,7 +169,10 @@ class _LineReader:
             raise ValueError("t: it is earlier than in the line before")
         self._moment = moment
         if "server_info" in value:
-            self._reported[target] = speculation_in(value["server_info"])
+            answer = value["server_info"]
+            self._reported[target] = (
+                served_speculation(answer.encode()) if isinstance(answer, str) else speculation_in(answer)
+            )
         return RawPoll(
             target,
             moment,
