@@ -62,7 +62,7 @@ format: $(READY) ## format the code and apply automatic fixes
 e2e: $(READY) chart-files ## the installed program, the simulator, a real Prometheus and Alertmanager together
 	$(BIN)/pip install --quiet --disable-pip-version-check --group api
 	$(BIN)/pip install --quiet --disable-pip-version-check --group page
-	$(BIN)/pytest tests/e2e -m e2e --ignore=tests/e2e/vllm -n 3 --dist loadfile
+	$(BIN)/pytest tests/e2e -m e2e --ignore=tests/e2e/vllm -n 4 --dist loadfile
 
 chart-files: ## copy dashboards, rules and middleware into the chart: `helm install` from a checkout needs them
 	$(PYTHON) helm/chart_files.py

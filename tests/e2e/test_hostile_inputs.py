@@ -12,8 +12,8 @@ import pytest
 from tests.hostile.attacks import trials
 from tests.hostile.scene import SIDECAR_MEMORY, watched
 
-SECONDS = 6.0
-POLLS = 4
+SECONDS = 4.0
+POLLS = 3
 """Of each good target during the attack: nothing stands still."""
 
 WORST = [next(cases) for _, cases in groupby(trials(), key=lambda trial: trial.row)]

@@ -15,7 +15,7 @@ from tests.e2e.faults.catalogue import catalogue
 from tests.e2e.faults.servers import serving
 
 INTERVAL = 1.0
-MIN_POLLS = 10
+MIN_POLLS = 5
 """Polls of the good server, one a second."""
 MOST_RESIDENT = 128 * 2**20
 """Bytes: what the chart gives a sidecar."""

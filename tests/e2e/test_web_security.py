@@ -215,7 +215,7 @@ def test_deliberately_slow_clients_do_not_delay_others(start, e2e, way):
             "-r",
             "200",
             "-l",
-            "40",
+            "15",
             "-p",
             "2",
             "-u",
