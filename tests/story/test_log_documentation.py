@@ -96,15 +96,15 @@ async def test_queries_name_events_and_fields_that_there_are(entries):
     _, (summary, _) = entries
     events = {event.word for event in LOG_EVENTS}
     fields = {"event", "level", *summary, *(field for event in LOG_EVENTS for field in event.fields)}
-    queries = "\n".join(query for language in ("logql", "kql", "esql", "ppl") for query in block(language))
+    queries = "\n".join(query for language in ("logql", "kql", "esql") for query in block(language))
     assert len(block("logql")) >= 4
     asked = re.findall(r"(?:spec_decode\.|unwrap |\{\{\.)([a-z_]+)", queries)
     asked += [name for names in re.findall(r"by \(([^)]*)\)", queries) for name in names.split(", ")]
     asked += re.findall(r"\| ([a-z_]+)=~?\"", queries)
-    assert len(asked) > 20
+    assert len(asked) > 15
     assert set(asked) <= fields
     words = re.findall(r"event(?: ?==?~?|:) ?[\"']([a-z_|]+)[\"']", queries)
-    assert len(words) >= 7
+    assert len(words) >= 5
     assert {one for word in words for one in word.split("|")} <= events
 
 
