@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from base64 import b64encode
 from html.parser import HTMLParser
 from itertools import accumulate
 
-import bcrypt
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
@@ -196,44 +193,6 @@ def test_the_page_the_api_and_the_metrics_have_the_same_numbers(e2e, told):
     share = found["below_break_even"] / found["evaluated"]
     assert share in shown
     assert group(exporter, "spec_decode_requests_below_break_even_ratio") == share
-
-
-def test_the_report_says_it_too(e2e, told):
-    exporter, server = told
-    command = ["observe", server.url, "--for", "2s", "--requests", exporter.url, "--format", "json"]
-    done = subprocess.run([e2e.PROGRAM, *command], capture_output=True, text=True, timeout=300, check=False)
-    said, api = json.loads(done.stdout)["requests"], asked(e2e, exporter)
-    assert said["taken"] == api["taken"]
-    assert [each for each in said["groups"] if each["window"] == LONG] == api["groups"]
-
-
-def test_the_report_has_it_from_an_exporter_with_a_password(e2e, start, tmp_path):
-    hashed = bcrypt.hashpw(b"open sesame", bcrypt.gensalt(8)).decode()
-    (tmp_path / "web.yml").write_text(json.dumps({"basic_auth_users": {"ann": hashed}}))
-    (tmp_path / "password").write_text("open sesame\n")
-    config = json.dumps({"targets": [{"url": "http://127.0.0.1:9"}], "requests": {"ingest": True}})
-    exporter = start(e2e.Exporter, config, "--web.config.file", tmp_path / "web.yml", name="guarded")
-    ann = {"Authorization": f"Basic {b64encode(b'ann:open sesame').decode()}"}
-    e2e.eventually(lambda: e2e.fetch(f"{exporter.url}/-/healthy", **ann)[0] == 200)
-
-    def report(*flags):
-        command = [e2e.PROGRAM, "observe", "--simulate", "steady", "--for", "1s", "--format", "json"]
-        done = subprocess.run(
-            [*command, "--requests", exporter.url, *flags],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        return json.loads(done.stdout)["requests"], done.stderr
-
-    who = ("--requests.basic-auth.username", "ann", "--requests.basic-auth.password-file")
-    said, complaint = report(*who, tmp_path / "password")
-    assert (said["enabled"], complaint) == (True, "")
-    said, complaint = report()
-    assert said is None
-    assert "no requests: " in complaint
-    assert "401" in complaint
 
 
 def test_what_is_sent_where_nothing_is_taken_is_answered_with_what_to_do(e2e, start):
