@@ -23,8 +23,11 @@ from spec_decode_exporter.figures.positions import (
 from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.scrape.page.engine_table import Counter
 
-DEAD = 0.01
-"""Accepted tokens per draft below which a drafter does not work at all."""
+DEAD = 0.05
+"""Acceptance at the first position below which a drafter does not work; SpecDecodeDrafterDead has the same limit.
+
+Most reports of broken drafters show 0.01 to 0.02.
+"""
 HIGH_FIRST_POSITION = 0.90
 LOW_RATE = 0.40
 HIGH_RATE = 0.60
@@ -32,8 +35,8 @@ HIGH_RATE = 0.60
 
 
 def accepting(context: FindingContext) -> bool:
-    """Precondition: the drafter works. Otherwise ``drafter_dead`` is the only finding about acceptance."""
-    return drafting(context) and drafter_is_dead(context) is None
+    """Precondition: any draft token is accepted. Otherwise ``drafter_dead`` is the only finding about acceptance."""
+    return drafting(context) and context.window[Counter.ACCEPTED_TOKENS] != 0
 
 
 def dropped(kind: DropKind) -> Callable[[FindingContext], Values | None]:
@@ -93,12 +96,14 @@ def too_few_requests(context: FindingContext) -> Values | None:
 
 
 def drafter_is_dead(context: FindingContext) -> Values | None:
-    """Condition: almost no draft token is accepted."""
-    accepted = context.window[Counter.ACCEPTED_TOKENS]
-    share = ratio(accepted, context.drafts)
-    if accepted is None or share is None or share >= DEAD:
-        return None
-    return {"accepted": accepted, "drafts": context.drafts}
+    """Condition: almost no first draft token is accepted.
+
+    Without counted positions, all accepted tokens per draft are below the limit: the first position has fewer.
+    """
+    first = context.survival(0)
+    share = ratio(context.window[Counter.ACCEPTED_TOKENS], context.drafts) if first is None else first
+    values = below("acceptance", share, DEAD)
+    return values and {**values, "drafts": context.drafts}
 
 
 def repetition(context: FindingContext) -> Values | None:

@@ -25,6 +25,12 @@ TARGET_METRICS: tuple[Metric[TargetStatus], ...] = (
         read=lambda status: [((), None if status.up is None else float(status.up))],
     ),
     _target(
+        "spec_decode_exporter_target_error",
+        help="Reason of the newest poll's failure, with the status of a rejection; 1, absent after a success.",
+        labels=("reason",),
+        read=lambda status: [((status.failure,), 1.0 if status.failure else None)],
+    ),
+    _target(
         "spec_decode_exporter_target_engines",
         help="Engines on the newest page of the target; 0: the page is of no supported server.",
         read=lambda status: [((), status.engines_on_page)],

@@ -91,6 +91,7 @@ _MINIMAL: Final = frozenset(
         "spec_decode_exporter_requests_refused_total",
         "spec_decode_exporter_requests_folded_total",
         "spec_decode_exporter_target_up",
+        "spec_decode_exporter_target_error",
         "spec_decode_exporter_target_engines",
         "spec_decode_exporter_target_info",
         "spec_decode_exporter_polls_total",

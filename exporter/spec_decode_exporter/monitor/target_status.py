@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -44,6 +45,8 @@ class TargetStatus:
     discovery: str = ""
     error: str = ""
     """Reason and message of the newest poll's failure."""
+    failure: str = ""
+    """Reason of the newest poll's failure; of a rejected one the status too: ``status 401``."""
     engines: tuple[tuple[str, str], ...] = ()
     """Labels ``model_name`` and ``engine`` of its engines."""
 
@@ -86,8 +89,14 @@ def status_of(
         labels=engines.target_labels,
         discovery=target.discovery,
         error=f"{record.error}: {record.message}" if record.error else "",
+        failure=_failure(record),
         engines=tuple(names),
     )
+
+
+def _failure(record: PollRecord) -> str:
+    status = re.match(r"status \d{3}\b", record.message) if record.error == "status" else None
+    return status[0] if status else record.error
 
 
 @dataclass(frozen=True, slots=True)
