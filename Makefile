@@ -119,12 +119,11 @@ fuzz: $(READY) ## fuzz the parsers of pages, configurations and requests for FUZ
 	$(BIN)/pip install --quiet --disable-pip-version-check --group fuzz
 	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) $(FUZZ)
 
-docs: $(READY) ## generate docs, the schema, rules and alerts
+docs: $(READY) ## generate docs and the schema
 	$(BIN)/python -m docs.generate.metrics docs/reference/metrics.md
 	$(BIN)/python -m docs.generate.configuration docs/reference/configuration.md docs/reference/configuration.schema.json
 	$(BIN)/python -m docs.generate.log docs/reference/log.md
 	$(BIN)/python -m docs.generate.command_line docs/reference/command-line.md
-	$(BIN)/python -m config.prometheus.generate
 	$(BIN)/python -m helm.sync
 
 dashboards: $(READY) ## generate grafana/dashboards

@@ -145,7 +145,7 @@ EDGES = {
         {"drafts": 0, "positions": (0,) * 4, "state": State.STALLED},
         {"drafts": 0, "positions": (0,) * 4, "state": State.IDLE},
     ),
-    "drafter_dead": ({"positions": (9, 0)}, {"positions": (10, 0)}),
+    "drafter_dead": ({"positions": (49, 0)}, {"positions": (50, 0)}),
     "repetition": ({"positions": (980, 300)}, {"positions": (979, 300)}),
     "cliff": ({"positions": (800, 319)}, {"positions": (800, 320)}),
     "below_expectation": (
@@ -395,8 +395,11 @@ class TestPreconditions:
     def test_a_broken_identity_is_a_finding_of_a_partial_window_too(self, found, check):
         assert set(found(broken={check}, length=300.0, seconds=1.0)) == {f"broken_{check}"}
 
-    def test_a_dead_drafter_has_no_other_finding(self, found):
-        assert set(found(positions=(9, 0, 0, 0))) == {"drafter_dead"}
+    def test_a_drafter_of_which_nothing_is_accepted_has_no_other_finding(self, found):
+        assert set(found(positions=(0, 0, 0, 0))) == {"drafter_dead"}
+
+    def test_a_dead_drafter_of_which_something_is_accepted_has_other_findings(self, found):
+        assert {"drafter_dead", "low_first_position"} <= set(found(positions=(9, 0, 0, 0)))
 
     def test_an_engine_without_speculation_can_have_a_full_cache(self, found):
         nothing = {"drafts": 0, "positions": (), "state": State.DISABLED, "estimate": None}

@@ -1,4 +1,4 @@
-"""Names and windows that shipped files read: rules, alerts, dashboards, integrations, answers to questions."""
+"""Names and windows that shipped files read: rules, alerts, runbooks, dashboards, integrations, answers to questions."""
 
 from __future__ import annotations
 
@@ -33,6 +33,9 @@ def _used() -> Iterator[tuple[str, set[str]]]:
         yield from _selected(rules.selectors(rule["expr"]))
         for text in rule.get("annotations", {}).values():
             yield from _written(re.sub(r"\{\{ \$labels.*?\}\}", '"x"', text))
+    for path in rules.RUNBOOKS.glob("*.md"):
+        for query in rules.queries_of(path.read_text(encoding="utf-8")):
+            yield from _selected(rules.selectors(query))
     for one in boards.TARGETS:
         yield from _selected(boards.selectors(one.expr))
     for board in boards.BOARDS.values():

@@ -13,7 +13,6 @@ import yaml
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.parser import text_string_to_metric_families
 
-from config.prometheus.generate.settings import load
 from spec_decode_exporter.metrics.catalogue import CATALOGUE
 from spec_decode_exporter.metrics.engine_metrics import ENGINE_LABELS
 from spec_decode_exporter.metrics.experiment_metrics import ARM_LABELS, EXPERIMENT_METRICS
@@ -24,11 +23,10 @@ from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
 ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "config" / "prometheus"
 RUNBOOKS = ROOT / "docs" / "runbooks"
-SETTINGS = load()
 
-PLACE = {"job", "instance", *SETTINGS.scope, *SETTINGS.arm_scope}
+PLACE = {"cluster", "namespace", "job", "instance"}
 """Labels that Prometheus adds, not the exporter."""
-CONFIGURED = {SETTINGS.workload, SETTINGS.arm}
+CONFIGURED = {"workload", "arm"}
 """Labels that users give their targets."""
 
 
@@ -90,9 +88,15 @@ def alerts():
     return [rule for rule in rules() if "alert" in rule]
 
 
+def rule_id(alert):
+    """Return the name of an alert, with the kind where it has several rules."""
+    return " ".join(filter(None, (alert["alert"], alert["labels"].get("kind"))))
+
+
 def queries_of(markdown):
-    """Return the PromQL of a page."""
-    return re.findall(r"```promql\n(.*?)\n```", markdown, flags=re.DOTALL)
+    """Return the PromQL of a page: one query a line."""
+    blocks = re.findall(r"```promql\n(.*?)\n```", markdown, flags=re.DOTALL)
+    return [line for block in blocks for line in block.splitlines()]
 
 
 def queries_in(template):

@@ -16,7 +16,8 @@ from .shipped import ROOT, alerts, needs
 
 PATH = ROOT / "config" / "alertmanager" / "alertmanager.yml"
 CONFIG = yaml.safe_load(PATH.read_text(encoding="utf-8"))
-NAMES = {alert["alert"] for alert in alerts()}
+ALERTS = [{"alertname": alert["alert"], **alert["labels"]} for alert in alerts()]
+NAMES = {alert["alertname"] for alert in ALERTS}
 
 MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)"(.*)"')
 HOLDS = {
@@ -69,21 +70,20 @@ def test_alertmanager_reads_it():
 @pytest.mark.parametrize(
     ("source", "target"),
     [
-        (named("ModelAcceptanceDropped", MODEL), named("SuddenDrop", ENGINE, kind="sudden")),
-        (named("ModelAcceptanceDropped", MODEL), named("NetSlowdown", ENGINE, window="5m")),
-        (named("ModelAcceptanceDropped", MODEL), named("ModelBelowYesterday", MODEL, method="eagle3", tokens="4")),
-        (named("DrafterDead", ENGINE), named("AcceptanceLengthLow", ENGINE)),
-        (named("NetSlowdown", ENGINE, window="5m"), named("AcceptanceBelowBreakEven", ENGINE)),
+        (named("ModelAcceptanceDropped", MODEL, severity="critical"), named("SuddenDrop", ENGINE, kind="sudden")),
+        (named("ModelAcceptanceDropped", MODEL, severity="critical"), named("SlowDrift", ENGINE, kind="slow")),
+        (named("ModelAcceptanceDropped", MODEL, severity="critical"), named("EngineBelowPeers", ENGINE, tokens="4")),
+        (named("DrafterDead", ENGINE), named("AcceptanceLow", ENGINE, kind="length")),
+        (named("NetSlowdown", ENGINE, window="5m"), named("AcceptanceLow", ENGINE, kind="break_even")),
+        (named("AcceptanceLow", ENGINE, kind="rate"), named("WrongDraftLength", ENGINE, kind="too_long")),
         (named("SuddenDrop", ENGINE, kind="sudden"), named("EngineBelowPeers", ENGINE, method="eagle3", tokens="4")),
-        (named("TargetDown", TARGET), named("SuddenDrop", ENGINE)),
-        (named("TargetDown", TARGET), named("PollsFailing", TARGET)),
-        (named("CountersSawTooth", ENGINE), named("DrafterDead", ENGINE)),
-        (named("CountersInconsistent", ENGINE, check="positions_add_up"), named("LastPositionWasted", ENGINE)),
-        (named("ExporterDown", EXPORTER), named("TargetDown", TARGET)),
-        (named("ExporterAbsent", {}), named("ExporterDown", EXPORTER)),
-        (named("PreemptionStorm", ENGINE), named("KvCachePressure", ENGINE)),
-        (named("ModelBelowYesterday", MODEL, method="eagle3", tokens="4"), named("SlowDrift", ENGINE, kind="slow")),
-        (named("ExporterAbsent", A), named("ExporterDown", {**EXPORTER, **A, "namespace": "inference"})),
+        (named("TargetDown", TARGET, kind="down"), named("SuddenDrop", ENGINE)),
+        (named("TargetDown", TARGET, kind="down"), named("PollsUnhealthy", TARGET, kind="failing")),
+        (named("CountersUntrusted", ENGINE, kind="saw_tooth"), named("DrafterDead", ENGINE)),
+        (named("CountersUntrusted", ENGINE, kind="inconsistent"), named("WrongDraftLength", ENGINE)),
+        (named("ExporterDown", EXPORTER, kind="down"), named("TargetDown", TARGET)),
+        (named("KvCachePressure", ENGINE, kind="preemptions"), named("KvCachePressure", ENGINE, kind="usage")),
+        (named("KvCachePressure", ENGINE, kind="preemptions"), named("TailLatencyWidening", ENGINE)),
     ],
 )  # fmt: skip
 def test_a_cause_inhibits_its_consequences(source, target):
@@ -91,63 +91,81 @@ def test_a_cause_inhibits_its_consequences(source, target):
     assert not silences(target, source)
 
 
+CRITICAL = named("ModelAcceptanceDropped", MODEL, severity="critical")
+
+
 @pytest.mark.parametrize(
     ("source", "target"),
     [
-        (named("ModelAcceptanceDropped", MODEL), named("SuddenDrop", {**ENGINE, "model_name": "qwen"})),
-        (named("ModelAcceptanceDropped", MODEL), named("SuddenDrop", {**ENGINE, "namespace": "staging"})),
-        (named("ModelAcceptanceDropped", MODEL), named("TargetDown", TARGET)),
-        (named("DrafterDead", ENGINE), named("AcceptanceLengthLow", {**ENGINE, "engine": "1"})),
-        (named("TargetDown", TARGET), named("SuddenDrop", {**ENGINE, "target": "code"})),
-        (named("TargetDown", TARGET), named("TargetDown", TARGET)),
-        (named("TargetDown", TARGET), named("ReloadFailed", EXPORTER)),
-        (named("CountersSawTooth", ENGINE), named("CountersSawTooth", {**ENGINE, "engine": "1"})),
-        (named("CountersSawTooth", ENGINE), named("TargetDown", TARGET)),
-        (named("CountersInconsistent", ENGINE), named("SuddenDrop", ENGINE)),
-        (named("ExporterDown", EXPORTER), named("SuddenDrop", {**ENGINE, "instance": "gpu-2:7732"})),
-        (named("ExporterDown", EXPORTER), named("ExporterAbsent", {})),
-        (named("ModelAcceptanceDropped", MODEL), named("DrafterDead", ENGINE)),
-        (named("ModelBelowYesterday", MODEL, arm="eagle"), named("SlowDrift", {**ENGINE, "arm": "ngram"})),
-        (named("ExporterAbsent", A), named("ExporterDown", {**EXPORTER, "cluster": "b"})),
+        (CRITICAL, named("SuddenDrop", {**ENGINE, "model_name": "qwen"})),
+        (CRITICAL, named("SuddenDrop", {**ENGINE, "namespace": "staging"})),
+        (CRITICAL, named("TargetDown", TARGET)),
+        (CRITICAL, named("SwitchedOff", MODEL)),
+        *((CRITICAL, named(name, ENGINE)) for name in ("DrafterDead", "NetSlowdown", "AcceptanceLow", "DraftsStalled")),
+        (named("DrafterDead", ENGINE), named("AcceptanceLow", {**ENGINE, "engine": "1"})),
+        (named("TargetDown", TARGET, kind="down"), named("SuddenDrop", {**ENGINE, "target": "code"})),
+        (named("TargetDown", TARGET, kind="down"), named("TargetDown", TARGET, kind="no_engine")),
+        (named("TargetDown", TARGET, kind="down"), named("ExporterDegraded", EXPORTER)),
+        (named("TargetDown", TARGET, kind="no_engine"), named("SuddenDrop", ENGINE)),
+        (named("CountersUntrusted", ENGINE, kind="saw_tooth"), named("SuddenDrop", {**ENGINE, "engine": "1"})),
+        (named("CountersUntrusted", ENGINE, kind="saw_tooth"), named("TargetDown", TARGET)),
+        (named("CountersUntrusted", ENGINE, kind="inconsistent"), named("SuddenDrop", ENGINE)),
+        (named("ExporterDown", EXPORTER, kind="down"), named("SuddenDrop", {**ENGINE, "instance": "gpu-2:7732"})),
+        (named("ExporterDown", EXPORTER, kind="down"), named("ExporterDown", {}, kind="absent")),
+        (named("ExporterDown", {}, kind="absent"), named("ExporterDown", EXPORTER, kind="down")),
     ],
 )  # fmt: skip
 def test_an_alert_with_its_own_cause_is_not_inhibited(source, target):
     assert not silences(source, target)
 
 
+def test_only_a_critical_alert_of_a_model_inhibits_without_an_equal_engine():
+    """A cause that has no engine is an exporter or a server that is down as a whole."""
+    place = {"instance", "target", "engine"}
+    without = {
+        tuple(rule["source_matchers"]): place - set(rule["equal"])
+        for rule in CONFIG["inhibit_rules"]
+        if not place <= set(rule["equal"])
+    }
+    assert without == {
+        ('severity="critical"', 'model_name!=""'): place,
+        ('alertname="SpecDecodeExporterDown"', 'kind="down"'): {"target", "engine"},
+        ('alertname="SpecDecodeTargetDown"', 'kind="down"'): {"engine"},
+    }
+
+
 @pytest.mark.parametrize("label", ["cluster", "namespace"])
 @pytest.mark.parametrize(
     ("source", "target"),
     [
-        (named("ExporterDown", EXPORTER), named("SuddenDrop", ENGINE)),
-        (named("TargetDown", TARGET), named("SuddenDrop", ENGINE)),
-        (named("CountersSawTooth", ENGINE), named("DrafterDead", ENGINE)),
-        (named("CountersInconsistent", ENGINE), named("LastPositionWasted", ENGINE)),
-        (named("ModelAcceptanceDropped", MODEL), named("SuddenDrop", ENGINE)),
-        (named("ModelBelowYesterday", MODEL), named("SlowDrift", ENGINE)),
+        (named("ExporterDown", EXPORTER, kind="down"), named("SuddenDrop", ENGINE)),
+        (named("TargetDown", TARGET, kind="down"), named("SuddenDrop", ENGINE)),
+        (named("CountersUntrusted", ENGINE, kind="saw_tooth"), named("SuddenDrop", ENGINE)),
+        (named("CountersUntrusted", ENGINE, kind="inconsistent"), named("WrongDraftLength", ENGINE)),
+        (CRITICAL, named("SuddenDrop", ENGINE)),
         (named("DrafterDead", ENGINE), named("SuddenDrop", ENGINE)),
-        (named("NetSlowdown", ENGINE), named("AcceptanceLengthLow", ENGINE)),
-        (named("PreemptionStorm", ENGINE), named("KvCachePressure", ENGINE)),
+        (named("NetSlowdown", ENGINE), named("AcceptanceLow", ENGINE)),
+        (named("KvCachePressure", ENGINE, kind="preemptions"), named("KvCachePressure", ENGINE, kind="usage")),
     ],
-)
+)  # fmt: skip
 def test_nothing_is_silenced_by_its_like_elsewhere(source, target, label):
     """Pods' addresses and names come again in other clusters and namespaces."""
     assert silences({**source, label: "a"}, {**target, label: "a"})
     assert not silences({**source, label: "a"}, {**target, label: "b"})
 
 
-@every(sorted(NAMES))
-def test_no_alert_silences_itself(name):
-    assert not silences({"alertname": name, **ENGINE}, {"alertname": name, **ENGINE})
+@every(ALERTS, lambda alert: " ".join(alert.values()))
+def test_no_alert_silences_itself(alert):
+    assert not silences({**alert, **ENGINE}, {**alert, **ENGINE})
 
 
 def test_no_two_alerts_silence_each_other():
     assert [
         (one, other)
-        for one in NAMES
-        for other in NAMES
-        if silences({"alertname": one, **ENGINE}, {"alertname": other, **ENGINE})
-        and silences({"alertname": other, **ENGINE}, {"alertname": one, **ENGINE})
+        for one in ALERTS
+        for other in ALERTS
+        if silences({**one, **ENGINE}, {**other, **ENGINE})
+        and silences({**other, **ENGINE}, {**one, **ENGINE})
     ] == []
 
 

@@ -11,6 +11,7 @@ from tests.every import every
 from .shipped import RUNBOOKS, alerts, queries_of
 
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in RUNBOOKS.glob("*.md")}
+KINDS = [(alert["alert"], alert["labels"]["kind"]) for alert in alerts() if "kind" in alert["labels"]]
 
 each = every(sorted(PAGES))
 
@@ -20,20 +21,22 @@ def test_every_alert_has_one_and_none_is_left_over():
 
 
 @each
-def test_it_says_meaning_impact_diagnosis_and_mitigation(name):
+def test_it_says_meaning_diagnosis_and_action(name):
     assert PAGES[name].startswith(f"# {name}\n")
-    assert re.findall(r"^## (.*)$", PAGES[name], flags=re.MULTILINE) == [
-        "Meaning",
-        "Impact",
-        "Diagnosis",
-        "Mitigation",
-    ]
+    headings = re.findall(r"^## (.*)$", PAGES[name], flags=re.MULTILINE)
+    assert headings == ["Meaning", "Diagnosis", "Action"]
     assert all(len(part.split()) >= 5 for part in re.split(r"^## .*$", PAGES[name], flags=re.MULTILINE)[1:])
+
+
+@every(KINDS, " ".join)
+def test_it_names_each_kind_of_its_alert(kind):
+    name, word = kind
+    assert f"`{word}`" in PAGES[name]
 
 
 @each
 def test_the_diagnosis_has_queries(name):
-    diagnosis = PAGES[name].partition("## Diagnosis")[2].partition("## Mitigation")[0]
+    diagnosis = PAGES[name].partition("## Diagnosis")[2].partition("## Action")[0]
     assert queries_of(diagnosis)
     assert all(promql_parser.parse(query) for query in queries_of(diagnosis))
 
@@ -46,4 +49,5 @@ def test_its_links_lead_somewhere(name):
 
 @each
 def test_it_is_short(name):
-    assert len(PAGES[name].split()) <= 300
+    prose = re.sub(r"```.*?```", "", PAGES[name], flags=re.DOTALL)
+    assert len(prose.split()) <= 130

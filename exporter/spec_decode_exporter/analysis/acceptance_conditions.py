@@ -24,7 +24,7 @@ from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.scrape.page.engine_table import Counter
 
 DEAD = 0.05
-"""Acceptance at the first position below which a drafter does not work; SpecDecodeDrafterDead has the same limit.
+"""Acceptance at the first position below which a drafter does not work, for SpecDecodeDrafterDead too.
 
 Most reports of broken drafters show 0.01 to 0.02.
 """
@@ -35,7 +35,7 @@ HIGH_RATE = 0.60
 
 
 def accepting(context: FindingContext) -> bool:
-    """Precondition: any draft token is accepted. Otherwise ``drafter_dead`` is the only finding about acceptance."""
+    """Precondition: any draft token is accepted. Otherwise only ``drafter_dead`` is about acceptance."""
     return drafting(context) and context.window[Counter.ACCEPTED_TOKENS] != 0
 
 
@@ -98,7 +98,7 @@ def too_few_requests(context: FindingContext) -> Values | None:
 def drafter_is_dead(context: FindingContext) -> Values | None:
     """Condition: almost no first draft token is accepted.
 
-    Without counted positions, all accepted tokens per draft are below the limit: the first position has fewer.
+    Without counted positions, all accepted tokens per draft are compared: the first position has fewer.
     """
     first = context.survival(0)
     share = ratio(context.window[Counter.ACCEPTED_TOKENS], context.drafts) if first is None else first

@@ -130,9 +130,10 @@ RULES = (
         Severity.WARNING,
         drafting,
         acceptance.drafter_is_dead,
-        "The first draft token was accepted in {acceptance:.3f} of {drafts:.0f} drafts, below {threshold:g}: the "
-        "drafter does not work and only costs time. Check that it matches this target model (revision, tokenizer, quantisation) and that "
-        "prompts fit into its context; until then, disable speculation.",
+        "The first draft token was accepted in {acceptance:.3f} of {drafts:.0f} drafts, below "
+        "{threshold:g}: the drafter does not work and only costs time. Check that it matches this target "
+        "model (revision, tokenizer, quantisation) and that prompts fit into its context; until then, "
+        "disable speculation.",
     ),
     Rule(
         FindingName.REPETITION,
