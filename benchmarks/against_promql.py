@@ -89,7 +89,7 @@ def _rate(seconds: str) -> str:
 
 def _shipped(alert: str) -> Way:
     """Return an alert as it ships."""
-    file = Path(__file__).parents[1] / "config" / "prometheus" / "alerts" / "drops.yml"
+    file = Path(__file__).parents[1] / "config" / "prometheus" / "alerts" / "alerts.yml"
     rules = [rule for group in yaml.safe_load(file.read_text())["groups"] for rule in group["rules"]]
     rule = next(rule for rule in rules if rule["alert"] == alert)
     return Way(f"exporter: {alert}", rule["expr"], round(parse_duration(rule.get("for", "0s"))))

@@ -58,13 +58,6 @@ MIX = [
     {"request_type": "creative", "temperature": 1, "share": 4, "acceptance": {"mean": 0.68, "decay": 0.92}},
 ]
 """As in the scenario ``mixed``, with more of each: there are few clients here."""
-SHORT = {"prompts": {"mean": 2000, "spread": 0.2, "max": 8000, "cached": 0.5}}
-FORGOTTEN = {
-    "prompts": {"mean": 20000, "spread": 0.1, "max": 40000, "cached": 0.1},
-    "acceptance": {"mean": 0.2},
-}
-LONG = {"step": "50ms", "max_model_len": 65536, "kv_tokens": 400000}
-"""The machine of the scenario ``context``, with longer steps."""
 SCHEDULE = [[1, 6, 4], [7, 96, 0]]
 GARBLED = [
     {"request_type": "chat", "temperature": 0, "share": 1},
@@ -85,6 +78,8 @@ class Fires:
     target: str = ""
     over: float | None = None
     """When it must be over; None: not while the case lasts."""
+    kind: str = ""
+    """Of an alert with several rules."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +94,7 @@ class Case:
     """Alerts that may fire besides, of which nothing else is said; most are inhibited by those that must."""
 
 
-LOW = {"SpecDecodeAcceptanceBelowBreakEven", "SpecDecodeAcceptanceLengthLow", "SpecDecodeLastPositionWasted"}
+LOW = {"SpecDecodeAcceptanceLow", "SpecDecodeWrongDraftLength"}
 
 CASES = {
     "hours in which nothing is wrong": Case(
@@ -124,6 +119,11 @@ CASES = {
                 minutes=60,
             ),
         )
+    ),
+    "a server that speculates no more after a restart": Case(
+        (Run((server("chat", phases=[{"at": "10m", "restart": {"down": "5s", "tokens": 0}}]),), minutes=60),),
+        (Fires("SpecDecodeSwitchedOff", 30),),
+        since=10,
     ),
     "a sudden drop": Case(
         (Run((Server("chat", "drop", {"repeat": None}, EAGLE),), minutes=14, poll="1s"),),
@@ -173,7 +173,7 @@ CASES = {
         (Run((server("chat", "slow-drift", repeat=None),), minutes=190, poll="10s"),),
         (Fires("SpecDecodeSlowDrift", 185, "chat"),),
         since=30,
-        also=frozenset({"SpecDecodeLongerDraftWorthTrying", "SpecDecodeLastPositionWasted"}),
+        also=frozenset({"SpecDecodeWrongDraftLength"}),
     ),
     "one engine below its peers": Case(
         (
@@ -182,25 +182,7 @@ CASES = {
             ),
         ),
         (Fires("SpecDecodeEngineBelowPeers", 65, "chat-0"),),
-        also=frozenset({"SpecDecodeLastPositionWasted"}),
-    ),
-    "a model below its own yesterday": Case(
-        (
-            Run(
-                (
-                    server(
-                        "chat", machine={"step": "1s"}, phases=[{"at": "24h", "acceptance": {"mean": 0.45}}]
-                    ),
-                ),
-                minutes=26 * 60,
-                poll="10s",
-                scrape=60,
-            ),
-        ),
-        (Fires("SpecDecodeModelBelowYesterday", 25.75 * 60),),
-        evaluation=300,
-        since=24 * 60,
-        also=frozenset({"SpecDecodeSuddenDrop", "SpecDecodeSlowDrift", "SpecDecodeLastPositionWasted"}),
+        also=frozenset({"SpecDecodeWrongDraftLength"}),
     ),
     "drafts that stop": Case(
         (Run((server("chat", "stalled", repeat=None),), minutes=22),),
@@ -216,14 +198,14 @@ CASES = {
         (Run((server("batch", "harmful", DEAR),), minutes=75),),
         (
             Fires("SpecDecodeNetSlowdown", 15, "batch"),
-            Fires("SpecDecodeAcceptanceBelowBreakEven", 70, "batch"),
+            Fires("SpecDecodeAcceptanceLow", 70, "batch", kind="break_even"),
         ),
-        also=frozenset({"SpecDecodeLastPositionWasted"}),
+        also=frozenset({"SpecDecodeWrongDraftLength"}),
     ),
     "drafts that hardly give a token more": Case(
         (Run((server("chat", told=UNKNOWN, **accepts(0.1)),), minutes=50),),
-        (Fires("SpecDecodeAcceptanceLengthLow", 45, "chat"),),
-        also=frozenset({"SpecDecodeLastPositionWasted"}),
+        (Fires("SpecDecodeAcceptanceLow", 45, "chat", kind="length"),),
+        also=frozenset({"SpecDecodeWrongDraftLength"}),
     ),
     "drafts that are too long, and too short": Case(
         (
@@ -236,8 +218,8 @@ CASES = {
             ),
         ),
         (
-            Fires("SpecDecodeLastPositionWasted", 80, "long"),
-            Fires("SpecDecodeLongerDraftWorthTrying", 80, "short"),
+            Fires("SpecDecodeWrongDraftLength", 80, "long", kind="too_long"),
+            Fires("SpecDecodeWrongDraftLength", 80, "short", kind="too_short"),
         ),
     ),
     "load at a boundary of a schedule, and far from one": Case(
@@ -256,35 +238,12 @@ CASES = {
                 minutes=60,
             ),
         ),
-        (Fires("SpecDecodeScheduleFlips", 45, "boundary"),),
-    ),
-    "long prompts that a drafter was not trained on": Case(
-        (
-            Run(
-                (
-                    Server(
-                        "chat",
-                        "context",
-                        {
-                            "machine": LONG,
-                            "load": {"concurrency": 16},
-                            "mix": [SHORT, {**SHORT, **FORGOTTEN}],
-                        },
-                        EAGLE,
-                    ),
-                ),
-                minutes=60,
-                requests=True,
-            ),
-        ),
-        (Fires("SpecDecodeAcceptanceFallsWithPrompt", 45),),
-        # Half of the requests accept little: they are of another kind too.
-        also=frozenset({"SpecDecodeMixedWorkload", "SpecDecodeLastPositionWasted"}),
+        (Fires("SpecDecodeWrongDraftLength", 45, "boundary", kind="schedule"),),
     ),
     "a model that repeats itself": Case(
         (Run((server("chat", **accepts(1, 0, 1)),), minutes=65),),
-        (Fires("SpecDecodeFirstPositionNearOne", 62, "chat"),),
-        also=frozenset({"SpecDecodeLongerDraftWorthTrying"}),
+        (Fires("SpecDecodeOutputSuspicious", 62, "chat", kind="first_position"),),
+        also=frozenset({"SpecDecodeWrongDraftLength"}),
     ),
     "an arm that is slower than its baseline": Case(
         tuple(
@@ -297,7 +256,7 @@ CASES = {
         ),
         (Fires("SpecDecodeArmSlower", 45),),
         # Of the arm that accepts little and has no known draft cost.
-        also=frozenset({"SpecDecodeLastPositionWasted"}),
+        also=frozenset({"SpecDecodeWrongDraftLength"}),
     ),
     "requests of which few draft badly": Case(
         (
@@ -319,7 +278,7 @@ CASES = {
         (Fires("SpecDecodeTailLatencyWidening", 355, "chat"),),
         evaluation=60,
         since=300,
-        also=frozenset({"SpecDecodeSuddenDrop", "SpecDecodeSlowDrift", "SpecDecodeLastPositionWasted"}),
+        also=frozenset({"SpecDecodeSuddenDrop", "SpecDecodeSlowDrift", "SpecDecodeWrongDraftLength"}),
     ),
     "more requests than the cache can hold": Case(
         (
@@ -336,8 +295,8 @@ CASES = {
             ),
         ),
         (
-            Fires("SpecDecodePreemptionStorm", 30, "chat", over=70),
-            Fires("SpecDecodeKvCachePressure", 35, "chat", over=70),
+            Fires("SpecDecodeKvCachePressure", 30, "chat", over=70, kind="preemptions"),
+            Fires("SpecDecodeKvCachePressure", 35, "chat", over=70, kind="usage"),
         ),
         since=10,
     ),
@@ -348,28 +307,17 @@ CASES = {
             Fires("SpecDecodeMixedWorkload", 45),
             Fires("SpecDecodeRequestTypeLoses", 60),
         ),
-        also=frozenset({"SpecDecodeLastPositionWasted"}),
+        also=frozenset({"SpecDecodeWrongDraftLength"}),
     ),
     "requests of one kind": Case(
         (Run((server("chat"),), minutes=75, requests=True),),
     ),
     "requests of which many are garbled": Case(
         (Run((server("chat", mix=GARBLED),), minutes=60, requests=True),),
-        (Fires("SpecDecodePathologicalRequests", 55),),
+        (Fires("SpecDecodeOutputSuspicious", 55, kind="rejected"),),
         also=frozenset(
-            {"SpecDecodeMixedWorkload", "SpecDecodeRequestTypeLoses", "SpecDecodeLastPositionWasted"}
+            {"SpecDecodeMixedWorkload", "SpecDecodeRequestTypeLoses", "SpecDecodeWrongDraftLength"}
         ),
-    ),
-    "a sender before a server that speculates no more": Case(
-        (
-            Run(
-                (server("chat", phases=[{"at": "10m", "restart": {"down": "5s", "tokens": 0}}]),),
-                minutes=60,
-                requests=True,
-            ),
-        ),
-        (Fires("SpecDecodeRequestsRefused", 50),),
-        since=10,
     ),
     "a server that is gone for minutes, and one that never came": Case(
         (
@@ -382,22 +330,22 @@ CASES = {
             ),
         ),
         (
-            Fires("SpecDecodeTargetDown", 11, "chat", over=16),
+            Fires("SpecDecodeTargetDown", 11, "chat", over=16, kind="down"),
             Fires("SpecDecodeTargetDown", 25, "never", over=31),
         ),
         since=5,
     ),
     "an address of another program": Case(
         (Run((Server("prometheus", "steady", SMALL, EAGLE, AnswersOfAnother),), minutes=10),),
-        (Fires("SpecDecodeTargetWithoutEngine", 7, "prometheus"),),
+        (Fires("SpecDecodeTargetDown", 7, "prometheus", kind="no_engine"),),
     ),
     "one address for several servers": Case(
         (Run((Server("balancer", "steady", SMALL, EAGLE, behind=2),), minutes=20),),
-        (Fires("SpecDecodeCountersSawTooth", 16, "balancer"),),
+        (Fires("SpecDecodeCountersUntrusted", 16, "balancer", kind="saw_tooth"),),
     ),
     "counters that contradict each other": Case(
         (Run((Server("chat", "steady", SMALL, EAGLE, ContradictoryAnswers),), minutes=15),),
-        (Fires("SpecDecodeCountersInconsistent", 10, "chat"),),
+        (Fires("SpecDecodeCountersUntrusted", 10, "chat", kind="inconsistent"),),
     ),
     "polls that fail, and polls that take long": Case(
         (
@@ -409,34 +357,35 @@ CASES = {
                 minutes=35,
             ),
         ),
-        (Fires("SpecDecodePollsFailing", 32, "failing"), Fires("SpecDecodePollsSlow", 32, "slow")),
+        (
+            Fires("SpecDecodePollsUnhealthy", 32, "failing", kind="failing"),
+            Fires("SpecDecodePollsUnhealthy", 32, "slow", kind="slow"),
+        ),
     ),
     "an exporter that waits for ever": Case(
         (Run((Server("chat", "steady", SMALL, EAGLE, NoMoreAnswers),), minutes=20),),
-        (Fires("SpecDecodePollsStale", 16, "chat"),),
+        (Fires("SpecDecodePollsUnhealthy", 16, "chat", kind="stale"),),
         since=10,
     ),
     "an exporter that is not scraped for a while": Case(
         (Run((server("chat"),), minutes=30, down=range(5, 20)),),
-        (Fires("SpecDecodeExporterDown", 15, over=21),),
+        (Fires("SpecDecodeExporterDown", 15, over=21, kind="down"),),
         since=5,
     ),
     "no exporter at all": Case(
         (Run((server("chat"),), minutes=30, absent=range(5, 25)),),
-        (Fires("SpecDecodeExporterAbsent", 22, over=26),),
+        (Fires("SpecDecodeExporterDown", 22, over=26, kind="absent"),),
         since=5,
     ),
     "a configuration with a mistake": Case(
         (Run((server("chat"),), minutes=30, mistake=5),),
-        (Fires("SpecDecodeReloadFailed", 22),),
+        (Fires("SpecDecodeExporterDegraded", 22),),
         since=5,
     ),
 }
 
 WITHOUT_A_SCENARIO = {
     "SpecDecodeServerErrorsRising": "requests to simulated servers never fail",
-    "SpecDecodeExperimentArmLostItsGain": "the runs have no experiments; promtool's cases have it",
-    "SpecDecodeDraftingDropped": "no simulated search falls silent; promtool's cases have it",
     "SpecDecodePrefixCacheLost": "simulated servers never lose their prefix cache; promtool's cases have it",
 }
 
@@ -488,7 +437,8 @@ def expectations(case):
     if case.since:
         yield expectation('ALERTS{alertstate="firing"}', case.since, over=case.since)
     for fires in case.fires:
-        own = f'ALERTS{{alertname="{fires.alert}", target="{fires.target}", alertstate="firing"}}'
+        kind = f'kind="{fires.kind}", ' if fires.kind else ""
+        own = f'ALERTS{{alertname="{fires.alert}", {kind}target="{fires.target}", alertstate="firing"}}'
         yield expectation(own, fires.by, {fires.alert})
         if fires.over is not None:
             yield expectation(own, fires.over)

@@ -1,26 +1,76 @@
-"""The rules pass their tests at the shortest and the longest scrape interval, by promtool."""
+"""The rules fire and are silent as in their tests at the shortest and the longest scrape interval, by promtool."""
 
 from __future__ import annotations
 
-import shutil
+import re
 
 import pytest
+import yaml
 
-from config.prometheus.generate.testing import INTERVAL, promtool_tests
-from tests.rules.shipped import PROMETHEUS, SETTINGS, needs
-from tests.rules.test_promtool import NAMES, promtool
+from tests.rules.shipped import PROMETHEUS, needs
+from tests.rules.test_promtool import FILES, promtool
 
 pytestmark = needs("promtool")
 
+SECONDS = {"15s": 15, "1m": 60}
+ALERTS_OF = re.compile(r"\(timestamp\((ALERTS{[^}]*})\)\[(\w+):\w+\]\)\) - \d+$")
+
+
+def scraped(values, before, interval):
+    """Return a series in promtool's notation as it is if it is scraped each ``interval`` seconds."""
+
+    def step(match):
+        start, rate, repeats = match.groups()
+        samples = round((int(repeats) + 1) * before / interval)
+        grows = f"+{float(rate) * interval / before:.10g}" if rate else ""
+        return f"{start}{grows}x{samples - 1}"
+
+    def gap(match):
+        return f"stale _x{round((int(match[1]) + 1) * before / interval) - 1}"
+
+    if values.startswith("_x"):
+        first, _, rest = values.partition(" ")
+        return f"_x{round(int(first[2:]) * before / interval)} {scraped(rest, before, interval)}"
+    parts = re.findall(r"stale _x\d+|\S+", values)
+    return " ".join(
+        re.sub(r"stale _x(\d+)", gap, part)
+        if "_" in part
+        else re.sub(r"([\d.e-]+)(?:\+([\d.e-]+))?x(\d+)", step, part)
+        for part in parts
+    )
+
 
 @pytest.mark.parametrize("interval", [5, 60])
-@pytest.mark.parametrize("name", NAMES)
-def test_the_rules_pass_their_tests_at_any_scrape_interval(name, interval, tmp_path):
-    assert interval != INTERVAL
-    for folder in ("rules", "alerts"):
-        shutil.copytree(PROMETHEUS / folder, tmp_path / folder)
-    path = tmp_path / name
-    path.parent.mkdir()
-    path.write_text(dict(promtool_tests(SETTINGS, interval))[name], encoding="utf-8")
-    status, output = promtool("test", "rules", path)
+@pytest.mark.parametrize("path", [path for path in FILES if path.stem != "days"], ids=lambda path: path.stem)
+def test_the_same_alerts_fire_at_any_scrape_interval(path, interval, tmp_path):
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    for test in document["tests"]:
+        before = SECONDS[test["interval"]]
+        test["interval"] = f"{interval}s"
+        for series in test["input_series"]:
+            series["values"] = scraped(series["values"], before, interval)
+        first, _ = test["promql_expr_test"]
+        selector, hours = ALERTS_OF.search(first["expr"]).groups()
+        first["expr"] = f"group by (kind, model_name, instance, target) (last_over_time({selector}[{hours}]))"
+        for sample in first["exp_samples"]:
+            sample["value"] = 1
+        test["promql_expr_test"] = [first]
+    document["rule_files"] = [
+        str(PROMETHEUS / name.partition("config/prometheus/")[2]) for name in document["rule_files"]
+    ]
+    changed = tmp_path / path.name
+    changed.write_text(yaml.safe_dump(document), encoding="utf-8")
+    status, output = promtool("test", "rules", changed)
     assert status == 0, output
+
+
+@pytest.mark.parametrize(
+    ("values", "at_5_s", "at_60_s"),
+    [
+        ("0+300x239 72000+0x239", "0+100x719 72000+0x719", "0+1200x59 72000+0x59"),
+        ("1x7 stale _x3 0x7", "1x23 stale _x11 0x23", "1x1 stale _x0 0x1"),
+        ("_x240 1x239", "_x720 1x719", "_x60 1x59"),
+    ],
+)
+def test_a_series_is_the_same_however_often_it_is_scraped(values, at_5_s, at_60_s):
+    assert (scraped(values, 15, 5), scraped(values, 15, 60)) == (at_5_s, at_60_s)

@@ -217,6 +217,7 @@ LONGEST_WINDOW: Final = frozenset(
         # pay
         "spec_decode_speedup_ceiling_ratio",
         "spec_decode_estimated_speedup_ratio_lower",
+        "spec_decode_estimated_speedup_ratio_upper",
         "spec_decode_end_to_end_speedup_ratio",
         "spec_decode_end_to_end_speedup_ratio_lower",
         "spec_decode_end_to_end_speedup_ratio_upper",
