@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spec_decode_exporter.app.metrics_text import MetricsText, replayed_metrics
+from spec_decode_exporter.app.metrics_text import MetricsText
 from spec_decode_exporter.cli.observe import _check_format, add_arguments
 from spec_decode_exporter.cli.observe_config import read_config
 from spec_decode_exporter.cli.observe_recording import check_recording_flags, replayed
@@ -18,6 +18,7 @@ from spec_decode_exporter.history.recording import Recorder, RecordingError, rea
 from spec_decode_exporter.reports.observe.observation_config import observed_config
 from spec_decode_exporter.reports.observe.session import Observation
 from tests.conftest import CHECKOUT
+from tests.fixtures.replayed_metrics import replayed_metrics
 from tests.fixtures.simulated import Server
 
 SECONDS = 60

@@ -6,13 +6,14 @@ from collections import Counter
 
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.history.recording import read_recording
-from spec_decode_exporter.history.replay import RecordingClock, new_targets, recorded_targets, replay
+from spec_decode_exporter.history.replay import RecordingClock, new_targets, replay
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.scrape.poll.raw_poll import RawPoll
 from tests.conftest import CHECKOUT
+from tests.fixtures.replayed_metrics import recorded_targets
 
 PAGE = (CHECKOUT / "tests/pages/vllm-0.32.0-python-ngram-k4.prom").read_bytes()
 RESTART = CHECKOUT / "tests/pins/recordings/restart_k3_k5.jsonl.gz"

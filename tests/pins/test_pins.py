@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from spec_decode_exporter.app.metrics_text import replayed_metrics
 from spec_decode_exporter.config.cost_settings import SpeculativeSettings
 from spec_decode_exporter.config.load import load
-from spec_decode_exporter.history.replay import recorded_targets
 from spec_decode_exporter.metrics.catalogue import CATALOGUE
+from tests.fixtures.replayed_metrics import recorded_targets, replayed_metrics
 
 HERE = Path(__file__).parent
 SETTINGS = json.loads((HERE / "settings.json").read_text())

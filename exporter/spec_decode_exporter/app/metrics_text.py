@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import AsyncIterator, Sequence
 from itertools import chain
-from pathlib import Path
 
 from spec_decode_exporter.app.fleet_snapshot import FleetSnapshots
-from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.core.version import REVISION, __version__
-from spec_decode_exporter.discovery.target import CONFIGURED, Target
-from spec_decode_exporter.history.recording import RecordingError, read_recording
-from spec_decode_exporter.history.replay import RecordingClock, recorded_targets, replay
+from spec_decode_exporter.discovery.target import CONFIGURED
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.selection import selected_metrics
 from spec_decode_exporter.metrics.snapshot_writer import SnapshotWriter
-from spec_decode_exporter.monitor.event_log import EventLog, run_name
+from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver
 from spec_decode_exporter.monitor.target_status import ExporterStatus
 
@@ -61,33 +55,3 @@ class MetricsText:
             reload_success_timestamp=self._began,
             config_hash=0,
         )
-
-
-async def replayed_metrics(
-    path: Path, config: Config, every: float, targets: Sequence[Target] | None = None
-) -> AsyncIterator[tuple[float, str]]:
-    """Replay a recording; yield its moment (monotonic) and /metrics at each multiple of ``every`` seconds.
-
-    A snapshot is taken after the first poll at or after such a moment, one at a poll.
-
-    Args:
-        path: The recording.
-        config: Configuration of the exporter: windows, intervals, cost, profile.
-        every: Seconds between two snapshots.
-        targets: Targets with the names in the recording, if they have settings; by default without.
-
-    Raises:
-        RecordingError: The recording cannot be read, or has no polls.
-    """
-    first = next(read_recording(path), None)
-    if first is None:
-        raise RecordingError(f"{path} has no polls")
-    clock = RecordingClock(first.moment, first.wall)
-    events = EventLog(run_name(clock.wall()))
-    fleet = Fleet(config, clock, RememberedEngines(), events, spread=False)
-    fleet.watch(recorded_targets(path) if targets is None else targets)
-    metrics, due = MetricsText(fleet, events, clock), every
-    for poll in replay(read_recording(path), fleet, clock):
-        if poll.moment >= due:
-            due += every
-            yield poll.moment, await metrics.text()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
-from pathlib import Path
 from typing import Final
 
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.history.recording import read_recording
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
@@ -46,15 +44,6 @@ class RecordingClock:
 
     async def sleep_until(self, moment: float) -> None:
         """Return immediately: a replay does not wait."""
-
-
-def recorded_targets(path: Path) -> Sequence[Target]:
-    """Return a target for each name in a recording, in the order of their first polls.
-
-    Raises:
-        RecordingError: The recording cannot be read.
-    """
-    return new_targets(dict.fromkeys(poll.target for poll in read_recording(path)))
 
 
 def new_targets(names: Iterable[str]) -> Sequence[Target]:
