@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.options import parsed, parser
 from benchmarks.simulated_requests import MIXES, Array, Load, Mix, draw, trace, window
-from benchmarks.table import percent, table
+from benchmarks.table import percent, print_table
 from benchmarks.uneven_traffic import KINDS, Traffic
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.cost_source import CostSource
@@ -193,7 +193,7 @@ def coverages(among: list[Outcome]) -> list[str]:
     """Return the share of windows whose bounds hold the truth, of each estimate; of few it says nothing."""
     if len(among) < MIN_WINDOWS:
         return ["-" for _ in ESTIMATES]
-    return [percent(sum(each.holds(name) for each in among), len(among)) for name in ESTIMATES]
+    return [percent(sum(each.holds(name) for each in among) / len(among)) for name in ESTIMATES]
 
 
 def by_load(all_of_them: list[Outcome]) -> Iterator[list[str]]:
@@ -208,7 +208,7 @@ def by_load(all_of_them: list[Outcome]) -> Iterator[list[str]]:
             load.arrivals,
             str(load.concurrent),
             f"{length} s",
-            percent(len(bounded), len(among)),
+            percent(len(bounded) / len(among)),
             *coverages(bounded),
         ]
 
@@ -224,7 +224,7 @@ def by_requests(all_of_them: list[Outcome]) -> Iterator[list[str]]:
                 str(len(among)),
                 *coverages(among),
                 f"{100 * np.mean([each.half_width for each in among]):.0f} %",
-                percent(sum(each.holds_if_independent for each in among), len(among)),
+                percent(sum(each.holds_if_independent for each in among) / len(among)),
             ]
 
 
@@ -232,7 +232,7 @@ def by_mix(all_of_them: list[Outcome]) -> Iterator[list[str]]:
     for mix, length in product(MIXES, LENGTHS):
         among = [each for each in all_of_them if each.mix == mix and each.length == length]
         bounded = [each for each in among if each.bounded]
-        yield [mix.name, f"{length} s", percent(len(bounded), len(among)), *coverages(bounded)]
+        yield [mix.name, f"{length} s", percent(len(bounded) / len(among)), *coverages(bounded)]
 
 
 def by_traffic(all_of_them: list[Outcome]) -> Iterator[list[str]]:
@@ -252,9 +252,9 @@ def by_traffic(all_of_them: list[Outcome]) -> Iterator[list[str]]:
             str(running),
             f"{length} s",
             requests,
-            percent(len(bounded), len(among)),
+            percent(len(bounded) / len(among)),
             *coverages(bounded),
-            percent(holding, len(unknown)) if enough else "-",
+            percent(holding / len(unknown)) if enough else "-",
         ]
 
 
@@ -277,10 +277,10 @@ def main() -> None:
     ]
     print(f"{len(found)} windows; the share, in %, in which the 95 % bounds hold the truth:\n")
     heads = [f"{name} holds" for name in ESTIMATES]
-    table(["tokens", "arrivals", "running", "window", "with bounds", *heads], by_load(found))
+    print_table(["tokens", "arrivals", "running", "window", "with bounds", *heads], by_load(found))
     more = ["half-width of the length", "as if drafts were independent"]
-    table(["window", "effective requests", "windows", *heads, *more], by_requests(found))
-    table(["speculation", "window", "with bounds", *heads], by_mix(found))
+    print_table(["window", "effective requests", "windows", *heads, *more], by_requests(found))
+    print_table(["speculation", "window", "with bounds", *heads], by_mix(found))
     random = np.random.default_rng([arguments.seed, 1])
     uneven = [
         outcome
@@ -289,7 +289,7 @@ def main() -> None:
     ]
     heads = ["traffic", "running", "window", "effective requests", "with bounds", *heads]
     heads.append("length holds, lengths unknown")
-    table(heads, by_traffic(uneven))
+    print_table(heads, by_traffic(uneven))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Speed-up of whole requests, compared with the truth of a model: lost prefix cache, long prompts, queues.
 
-    python -m benchmarks.end_to_end [--smoke] [--seed 1] [--worst 5] [--markdown]
+    python -m benchmarks.end_to_end [--smoke] [--seed 1] [--markdown]
 
 Each scenario serves one kind of traffic twice, without speculation and with it. The truth is the mean time of
 a finished request without speculation over that with it, of ten minutes each; the exporter's own code gets
@@ -20,12 +20,12 @@ from itertools import product
 from math import fsum
 from random import Random
 
+from benchmarks.table import percent, table
 from benchmarks.truth.cells import Cell
 from benchmarks.truth.feed import LENGTHS, FedEngine
 from benchmarks.truth.hardware import H100, H200, Efficiency
 from benchmarks.truth.server import Host, Server
 from benchmarks.truth.shapes import DENSE_8B, DENSE_70B, MOE_30B, Method, Target
-from benchmarks.truth.tables import percent, table
 from benchmarks.truth.traffic import Counts, Mix, Traffic, pace, plain_seconds
 from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
 from spec_decode_exporter.analysis.evaluation_result import Evaluation
@@ -266,16 +266,6 @@ def missed(outcomes: Sequence[Outcome]) -> list[str]:
     return found
 
 
-def _line(each: Outcome) -> str:
-    values = (each.value, each.lower, each.upper)
-    value, lower, upper = ("-" if figure is None else f"{figure:.2f}" for figure in values)
-    kind = "with a baseline" if each.with_baseline else "without"
-    return (
-        f"- truth {each.truth:.2f}, {each.verdict} {value} [{lower}, {upper}] {kind}: "
-        f"{each.trial.scenario.name}, {each.trial.cell}"
-    )
-
-
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(
@@ -283,7 +273,6 @@ def main() -> None:
     )
     parser.add_argument("--smoke", action="store_true", help="three trials, in seconds; no goals")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--worst", type=int, default=0, help="trials with the largest errors")
     parser.add_argument("--markdown", action="store_true", help="a table for docs/explanation/verdicts.md")
     options = parser.parse_args()
     outcomes: list[Outcome] = []
@@ -300,9 +289,6 @@ def main() -> None:
     ]
     print("Speed-up of whole requests; errors and shares in %.\n")
     print(table(HEADS, rows, markdown=options.markdown), flush=True)
-    outcomes.sort(key=lambda each: (each.is_false, abs(each.error or 0.0)), reverse=True)
-    for each in outcomes[: options.worst]:
-        print(_line(each))
     goals = missed(outcomes)
     print(f"\nGoals missed: {', '.join(goals) or 'none'}.")
     if goals and not options.smoke:

@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.options import parsed, parser
 from benchmarks.simulated_requests import MIXES, Array, Load, trace, window
-from benchmarks.table import percent, table
+from benchmarks.table import percent, print_table
 from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis
 from spec_decode_exporter.analysis.experiments.experiment import Experiment, Member, compare
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
@@ -79,11 +79,11 @@ def row(random: np.random.Generator, load: Load, engines: int, faster: float, pa
             if speedup.estimate is not None:
                 bounded[basis] += 1
                 holds[basis] += speedup.estimate.lower <= faster <= speedup.estimate.upper
-    shares = [percent(holds[basis], bounded[basis]) if bounded[basis] else "-" for basis in SpeedupBasis]
+    shares = [percent(holds[basis] / bounded[basis]) if bounded[basis] else "-" for basis in SpeedupBasis]
     wrong = winners["off"] + (winners["on"] if faster == 1 else 0)
     few = f"{bounded[SpeedupBasis.TIME_PER_OUTPUT_TOKEN]} of {pairs}"
     head = [f"{load.arrivals}, {load.concurrent}", str(engines), f"{faster:g}", few]
-    return [*head, *shares, percent(winners["on"], pairs), percent(wrong, pairs)]
+    return [*head, *shares, percent(winners["on"] / pairs), percent(wrong / pairs)]
 
 
 def hour(random: np.random.Generator, load: Load) -> tuple[int, int, int]:
@@ -105,7 +105,7 @@ def equal_arms(random: np.random.Generator, load: Load, hours: int) -> list[str]
     ever_shown, ever_named = sum(each[1] > 0 for each in found), sum(each[2] > 0 for each in found)
     return [
         f"{load.arrivals}, {load.concurrent}",
-        percent(shown, looks),
+        percent(shown / looks),
         f"{ever_shown} of {hours}",
         f"{100 * named / looks:.2f}",
         f"{ever_named} of {hours}",
@@ -130,10 +130,10 @@ def main() -> None:
     random = np.random.default_rng(arguments.seed)
     heads = ["arrivals, running", "engines", "times as fast", "bounded"]
     shares = [f"holds: {basis}" for basis in SpeedupBasis]
-    table([*heads, *shares, "faster one wins", "wrong winner"], rows(random, arguments.pairs))
+    print_table([*heads, *shares, "faster one wins", "wrong winner"], rows(random, arguments.pairs))
     print()
     heads = ["equal arms", "looks with a winner", "hours with one", "looks that name one", "hours that do"]
-    table(
+    print_table(
         heads,
         (equal_arms(random, load, arguments.hours) for load in LOADS[1 : 2 if arguments.smoke else None]),
     )

@@ -1,6 +1,6 @@
 """Verdicts and bounds of the speed-up, compared with the truth of a model of the server.
 
-    python -m benchmarks.verdict_truth [--smoke] [--cells 144] [--seed 1] [--worst 10] [--markdown]
+    python -m benchmarks.verdict_truth [--smoke] [--cells 144] [--seed 1] [--markdown]
 
 ``benchmarks/truth/`` has the model: step times of dense and mixture-of-experts targets with five kinds of
 drafters on four GPUs, and requests whose counters the exporter's own code gets once a second. The truth is
@@ -15,9 +15,9 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from benchmarks.table import percent, table
 from benchmarks.truth.cells import Cell, cells
 from benchmarks.truth.sources import SOURCES, NotAvailableError, Recording, Reported, Source
-from benchmarks.truth.tables import percent, table
 
 PAYS = frozenset({"marginal", "healthy", "optimal"})
 HURTS = frozenset({"harmful"})
@@ -63,16 +63,6 @@ class Outcome:
         """True if the bounds contain the truth."""
         lower, upper = self.reported.lower, self.reported.upper
         return lower is not None and upper is not None and lower <= self.truth <= upper
-
-    @property
-    def error(self) -> float:
-        """Distance of the truth from the bounds or the value, relative to the truth."""
-        value = self.reported.value
-        lower = self.reported.lower if self.reported.lower is not None else value
-        upper = self.reported.upper if self.reported.upper is not None else value
-        if lower is None or upper is None:
-            return 0.0
-        return max(lower - self.truth, self.truth - upper, 0.0) / self.truth
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,21 +158,6 @@ def row(scored: Score) -> list[str]:
     ]
 
 
-def worst(scored: Score, number: int) -> list[str]:
-    """Return lines of the worst cells: false verdicts first, then the largest errors."""
-    wrong = [each for each in scored.outcomes if each.is_false_pays or each.is_false_hurts or each.error]
-    wrong.sort(key=lambda each: (each.is_false_pays or each.is_false_hurts, each.error), reverse=True)
-    return [f"- {_line(each)}" for each in wrong[:number]]
-
-
-def _line(outcome: Outcome) -> str:
-    found = outcome.reported
-    figures = (found.value, found.lower, found.upper)
-    value, lower, upper = ("-" if each is None else f"{each:.2f}" for each in figures)
-    reported = f"{found.verdict} {value} [{lower}, {upper}], {found.action}"
-    return f"truth {outcome.truth:.2f}, {reported}: {outcome.cell}"
-
-
 def control(recordings: Iterable[Recording]) -> str:
     """Return the sentence about the bounds that need no cost."""
     known = [inside for each in recordings if (inside := each.length_is_inside) is not None]
@@ -198,7 +173,6 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help=f"{SMOKE_CELLS} cells, in seconds; no goals")
     parser.add_argument("--cells", type=int, default=CELLS)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--worst", type=int, default=0, help="worst cells of each source")
     parser.add_argument("--only", nargs="*", default=[], help="beginnings of the names of sources")
     parser.add_argument("--markdown", action="store_true", help="tables for docs/explanation/verdicts.md")
     options = parser.parse_args()
@@ -214,8 +188,6 @@ def main() -> None:
     print(f"{number} cells, {slower} of them slower with speculation; shares in %.\n")
     print(table(HEADS, map(row, scores), markdown=options.markdown), flush=True)
     print(f"\n{control(recordings)}")
-    for scored in scores if options.worst else ():
-        print(f"\n{scored.source.name}:", *worst(scored, options.worst), sep="\n")
     if not options.smoke and any(scored.missed() for scored in scores):
         sys.exit(1)
 

@@ -77,7 +77,7 @@ def test_the_exit_status_is_that_of_the_goals(monkeypatch, capsys, truth, status
     monkeypatch.setattr(verdict_truth, "SOURCES", [source_of(lambda _: reported)])
     monkeypatch.setattr(verdict_truth.Recording, "truth", truth, raising=False)
     monkeypatch.setattr("benchmarks.truth.cells.Cell.truth", truth)
-    monkeypatch.setattr("sys.argv", ["verdict_truth", "--cells=1", "--markdown", "--worst=1"])
+    monkeypatch.setattr("sys.argv", ["verdict_truth", "--cells=1", "--markdown"])
     if status:
         with pytest.raises(SystemExit) as ended:
             verdict_truth.main()
