@@ -55,6 +55,7 @@ def test_the_same_alerts_fire_at_any_scrape_interval(path, interval, tmp_path):
         for sample in first["exp_samples"]:
             sample["value"] = 1
         test["promql_expr_test"] = [first]
+    document["evaluation_interval"] = "1m"
     document["rule_files"] = [
         str(PROMETHEUS / name.partition("config/prometheus/")[2]) for name in document["rule_files"]
     ]
