@@ -6,12 +6,14 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.labels import RESERVED_LABELS
 from spec_decode_exporter.config.schema import Group
+from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.figures.figure import Stability
 from spec_decode_exporter.figures.quantiles import QUANTILE_LABEL
 from spec_decode_exporter.metrics.catalogue import CATALOGUE, NAMES
@@ -20,7 +22,10 @@ from spec_decode_exporter.metrics.metric import MetricKind
 from spec_decode_exporter.metrics.own_metrics import TARGET_METRICS
 from spec_decode_exporter.metrics.profiles import LONGEST_WINDOW, SHORTEST_WINDOW, smallest_profile
 from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.monitor.target_status import TargetStatus
+from spec_decode_exporter.monitor.target_status import TargetStatus, status_of
+from spec_decode_exporter.scrape.page.sample import PageReading
+from spec_decode_exporter.scrape.poll.poll_record import PollRecord
+from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
 from tests.metrics.written_page import EVERYTHING, families_of
 
 GOLDEN = Path(__file__).parent / "golden" / "contract.txt"
@@ -205,6 +210,28 @@ class TestCountersAreNeverAbsent:
         metric = next(one for one in TARGET_METRICS if one.name.endswith("poll_failures_total"))
         reasons = ("refused", "timeout", "status", "too_large", "malformed", "tls", "dns")
         assert list(metric.read(TargetStatus())) == [((reason,), 0) for reason in reasons]
+
+    @pytest.mark.parametrize(
+        ("error", "shown"),
+        [
+            (StatusError(401), [(("status 401",), 1.0)]),
+            (StatusError(302, "login"), [(("status 302",), 1.0)]),
+            (PollError("dns", "no such name"), [(("dns",), 1.0)]),
+            (None, [(("",), None)]),
+        ],
+    )
+    def test_a_target_shows_why_its_newest_poll_failed_as_long_as_it_does(self, error, shown):
+        metric = next(one for one in TARGET_METRICS if one.name.endswith("target_error"))
+        record = PollRecord()
+        record.failed("timeout", "no answer")
+        if error is None:
+            record.succeeded(0.1, 10, 1, 0.0)
+        else:
+            record.failed(error.reason, str(error))
+        reading = PageReading("", "", {})
+        engines = SimpleNamespace(not_monitored=0, target_labels={})
+        target = Target("http://a:1/metrics", "a")
+        assert list(metric.read(status_of(target, record, reading, engines, interval=1.0, names=()))) == shown
 
 
 class TestEngineReported:
