@@ -440,10 +440,6 @@ class TestCliff:
         assert "cliff" in found(positions=(900, 800, 300, 200), draft_tokens=4000)
         assert "cliff" not in found(positions=(900, 800, 300, 200), draft_tokens=3200)
 
-    def test_its_ratio_is_configured(self, found):
-        policy = Policy.model_validate({"findings": {"cliff_ratio": 0.9}})
-        assert found(positions=(800, 571, 400), policy=policy)["cliff"].values["position"] == 1
-
 
 class TestDepths:
     def test_no_speculation_is_not_another_depth(self, found):
@@ -693,13 +689,6 @@ class TestBelowExpectation:
         )
         assert "below_expectation" in found(speculation=Speculation(expected_positions=(1.0,)), **more)
 
-    @pytest.mark.parametrize(("gap", "held"), [(0.2, True), (0.21, False)])
-    def test_the_difference_is_configured(self, found, gap, held):
-        policy = Policy.model_validate({"findings": {"below_expectation": gap}})
-        expected = Speculation(expected_positions=(1.0,))
-        known = found(speculation=expected, increments=STEADY, policy=policy)
-        assert ("below_expectation" in known) is held
-
 
 class TestRepetition:
     def test_needs_a_whole_window(self, found):
@@ -711,10 +700,6 @@ class TestRepetition:
 THRESHOLDS = {
     "low_first_position": ("low_first_position", 0.85),
     "wasted_last_position": ("wasted_last_position", 0.25),
-    "low_coverage": ("low_coverage", 1.0),
-    "kv_cache_usage": ("kv_pressure", 0.4),
-    "repetition_first_position": ("repetition", 0.8),
-    "tail_ratio": ("decode_step_tail", 1.5),
 }
 
 
@@ -730,11 +715,6 @@ def test_thresholds_are_configured(found, key):
     policy = Policy.model_validate({"findings": {key: threshold}})
     assert found(**more) == {}
     assert set(found(**more, policy=policy)) == {name}
-
-
-def test_the_threshold_of_a_longer_draft_is_configured(found):
-    policy = Policy.model_validate({"depth": {"increase_above": 0.19}})
-    assert set(found(policy=policy)) == {"room_for_longer_draft"}
 
 
 def is_possible(counts):

@@ -46,7 +46,7 @@ def test_a_web_configuration_is_checked_by_its_own_schema(tmp_path):
     file = tmp_path / "web.yml"
     file.write_text("rate_limit: {interval: 1s, burst: 5}\n")
     assert run("check-config", "--web", str(file)).returncode == 0
-    file.write_text("http_server_config: {http2: true}\n")
+    file.write_text("rate_limit: {burst: -1}\n")
     found = run("check-config", "--web", str(file))
     assert found.returncode == 1
-    assert f"{file}:1: http_server_config.http2 cannot be true" in found.stderr
+    assert f"{file}:1: rate_limit.burst must be at least 0" in found.stderr

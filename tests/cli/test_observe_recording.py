@@ -132,7 +132,7 @@ async def test_snapshots_of_a_replay_are_taken_at_multiples_of_the_interval():
 def test_metrics_that_do_not_exist_are_named(tmp_path):
     file = tmp_path / "exporter.yml"
     file.write_text("metrics: {enable: [spec_decode_nothing]}\n")
-    with pytest.raises(ConfigError, match="neither a group nor a metric"):
+    with pytest.raises(ConfigError, match="is not a group of metrics"):
         replayed(parsed("--replay", str(RESTART), "--config.file", str(file)), {})
 
 

@@ -37,7 +37,7 @@ def test_an_invalid_port_is_rejected(mistakes, port):
         ("ports: []", "ports must not be empty"),
         ("namespaces: [a], all_namespaces: true", "all_namespaces cannot stand beside `namespaces`"),
         ("labels: {pod: x}", "labels.pod is a label that every pod's target has"),
-        ("annotations: {namespace: x}", "annotations.namespace is a label that every pod's target has"),
+        ("labels: {namespace: x}", "labels.namespace is a label that every pod's target has"),
         ("labels: {job: x}", "labels.job is a label that Prometheus sets"),
         ("labels: {team: 'a b'}", "labels.team is not the key of a pod's label"),
     ],

@@ -141,8 +141,8 @@ def test_every_mistake_is_reported_at_once_with_its_line(mistakes):
         (f"targets: [{{url: http://a, labels: {{{'x' * 129}: b}}}}]", f"1: targets[0].labels.{'x' * 129} has a name of more than 128 characters; choose a shorter one"),
         (f"targets: [{{url: http://a, labels: {{{', '.join(f'l{number}: b' for number in range(65))}}}}}]", "1: targets[0].labels has 65 labels; a target may have 64, so remove some"),
         ("targets: [{url: http://a, labels: {a: [b]}}]", "1: targets[0].labels.a must be a text, not a list"),
-        ("metrics: {enable: [rate]}", "1: metrics.enable[0] is neither a group nor a metric of the exporter; did you mean `rates`?"),
-        ("metrics: {enable: [zzz]}", "1: metrics.enable[0] is neither a group nor a metric of the exporter; the groups are counters, acceptance, rates, sums, latency, load, distribution, pay, drops, experiments, requests, integrity, exporter"),
+        ("metrics: {enable: [rate]}", "1: metrics.enable[0] is not a group of metrics; did you mean `rates`?"),
+        ("metrics: {enable: [zzz]}", "1: metrics.enable[0] is not a group of metrics; the groups are counters, acceptance, rates, sums, latency, load, distribution, pay, drops, experiments, requests, integrity, exporter"),
         ("metrics: {enable: [rates], disable: [rates]}", "1: metrics.disable names rates, which `enable` also names; remove one of the two"),
         ("discovery: {files: [a/*/b.yml]}", "1: discovery.files[0] has a wildcard before its last `/`; write one pattern for each directory"),
         ("discovery: {files: [a.txt]}", "1: discovery.files[0] does not end in .json, .yml or .yaml"),
@@ -368,9 +368,9 @@ scalars = st.text(max_size=8) | st.sampled_from(
 )  # fmt: skip
 keys = st.sampled_from(
     ["poll", "interval", "windows", "targets", "url", "name", "labels", "discovery", "files", "http", "dns",
-     "names", "type", "authorization", "credentials", "http_headers", "values", "tls_config", "ca", "scrape", "<<",
+     "names", "type", "authorization", "credentials", "http_headers", "values", "tls_config", "ca_file", "scrape", "<<",
      "cost", "loads", "draft_cost_ratio", "draft_parameters", "target_parameters", "running_requests", "speculative",
-     "kubernetes", "ports", "shard", "index", "tokens", "policy", "speedup", "poor", "drops", "warm_up", "state", "file", "limits", "engines"]
+     "kubernetes", "ports", "shard", "index", "tokens", "policy", "speedup", "poor", "drops", "ratio", "state", "file", "limits", "engines"]
 )  # fmt: skip
 documents = st.recursive(
     scalars,

@@ -24,11 +24,11 @@ def test_without_a_policy_of_its_own_a_target_has_the_general_one():
 
 def test_a_target_overrides_the_general_policy_key_by_key_at_any_depth():
     general = Policy.model_validate({"min_drafts": 7, "speedup": {"poor": 1.2, "marginal": 1.4}})
-    own = Policy.model_validate({"max_half_width": 0.1, "speedup": {"poor": 1.05}, "drops": {"ratio": 0.3}})
+    own = Policy.model_validate({"min_drafts": 9, "speedup": {"poor": 1.05}, "drops": {"ratio": 0.3}})
     whole = merged(own, general)
-    assert (whole.min_drafts, whole.max_half_width) == (7, 0.1)
+    assert whole.min_drafts == 9
     assert (whole.speedup.poor, whole.speedup.marginal, whole.speedup.healthy) == (1.05, 1.4, 2.0)
-    assert (whole.drops.ratio, whole.drops.warm_up) == (0.3, 60.0)
+    assert (whole.drops.ratio, whole.drops.false_alarm_period) == (0.3, 7 * 86_400.0)
     assert whole.findings == Policy().findings
 
 
@@ -78,15 +78,14 @@ def test_invalid_thresholds_are_reported_at_their_key(own, general):
         ("{speedup: {poor: 0.9}}", "2: policy.speedup.poor is less than `harmful`, 1; raise it, or lower `harmful`"),
         ("{speedup: {poor: 1.5}}", "2: policy.speedup.poor is more than `marginal`, 1.3; lower it, or raise `marginal`"),
         ("{speedup: {marginal: 2, healthy: 1.5}}", "2: policy.speedup.healthy is less than `marginal`, 2; raise it, or lower `marginal`"),
-        ("{acceptance: {poor_ratio: 0.4}}", "2: policy.acceptance is not a known key here; there are `min_drafts`, `max_half_width`, `speedup`, `depth`, `findings`, `drops`"),
+        ("{acceptance: {poor_ratio: 0.4}}", "2: policy.acceptance is not a known key here; there are `min_drafts`, `speedup`, `depth`, `findings`, `drops`"),
         ("{depth: {tolerance: 1}}", "2: policy.depth.tolerance must be less than 1"),
-        ("{findings: {tail_ratio: 0.5}}", "2: policy.findings.tail_ratio must be at least 1"),
-        ("{findings: {low_coverage: nan}}", "2: policy.findings.low_coverage must be at most 1"),
+        ("{findings: {tail_ratio: 0.5}}", "2: policy.findings.tail_ratio is not a known key here; there are `low_first_position`, `wasted_last_position`"),
+        ("{findings: {low_first_position: nan}}", "2: policy.findings.low_first_position must be at most 1"),
         ("{drops: {ratio: 0}}", "2: policy.drops.ratio must be more than 0"),
         ("{drops: {ratio: 1}}", "2: policy.drops.ratio must be less than 1"),
-        ("{drops: {warm_up: 60}}", "2: policy.drops.warm_up is not a duration; write a number with its unit, such as 500ms, 30s, 5m or 1h30m"),
+        ("{drops: {false_alarm_period: 60}}", "2: policy.drops.false_alarm_period is not a duration; write a number with its unit, such as 500ms, 30s, 5m or 1h30m"),
         ("{min_drafts: 0}", "2: policy.min_drafts must be at least 1"),
-        ("{max_half_width: inf}", "2: policy.max_half_width must be a finite number, not 'inf'"),
         ("{speed_up: {}}", "2: policy.speed_up is not a known key here; did you mean `speedup`?"),
     ],
 )  # fmt: skip
@@ -130,10 +129,10 @@ def test_an_invalid_general_policy_is_reported_once(mistakes):
 
 def test_only_the_keys_that_a_target_sets_are_shown_of_its_policy(read):
     config = read(
-        "policy: {min_drafts: 5}\ntargets: [{url: http://a, policy: {drops: {warm_up: 2m}}}, {url: http://b}]"
+        "policy: {min_drafts: 5}\ntargets: [{url: http://a, policy: {drops: {false_alarm_period: 2d}}}, {url: http://b}]"
     )
     shown = active_yaml(config)
-    assert shown.count("warm_up") == 2
+    assert shown.count("false_alarm_period") == 2
     assert shown.count("min_drafts") == 1
-    assert shown.count("warm_up: 2m") == 1
+    assert shown.count("false_alarm_period: 2d") == 1
     assert read(shown) == config

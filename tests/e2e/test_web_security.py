@@ -45,7 +45,6 @@ def files(tmp_path_factory):
                     "client_ca_file": "ca.crt",
                     "client_allowed_sans": ["prometheus.example"],
                 },
-                "http_server_config": {"headers": {"Strict-Transport-Security": "max-age=3600"}},
                 "basic_auth_users": {"prometheus": hashed},
             }
         )

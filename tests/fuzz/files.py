@@ -55,8 +55,8 @@ CONFIG = Harness(
 WEB_CONFIG = Harness(
     check_web_config,
     (
-        *_YAML, *_keys(WebSettings), "cert: ", "key: ", "cert_file: ", "client_ca: ", "client_auth_type: ",
-        "cipher_suites: ", "curve_preferences: ", "headers: ", "interval: ", "burst: ", "http2: ", "TLS12",
+        *_YAML, *_keys(WebSettings), "cert_file: ", "client_auth_type: ",
+        "interval: ", "burst: ", "TLS12",
         "RequireAndVerifyClientCert", "X-Frame-Options: ", "$2y$10$" + "a" * 53,
     ),
 )  # fmt: skip

@@ -6,9 +6,8 @@ from functools import partial
 from typing import Final
 
 from spec_decode_exporter.config.load import load
-from spec_decode_exporter.metrics.catalogue import NAMES
 from spec_decode_exporter.reports.reference_rates import read_rates
 from spec_decode_exporter.scrape.http.credentials_check import credential_mistakes
 
-load_config: Final = partial(load, metrics=NAMES, checks=(credential_mistakes,), read_rates=read_rates)
+load_config: Final = partial(load, checks=(credential_mistakes,), read_rates=read_rates)
 """``load`` for a running exporter and for ``check-config``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -85,9 +85,6 @@ class BasicAuth(Section):
     """User and password in the `Authorization` header."""
 
     username: str | None = Field(default=None, description="The user name.")
-    username_file: Annotated[ReadableFile | None, excludes("username")] = Field(
-        default=None, description="A file with the user name."
-    )
     password: Secret | None = Field(default=None, description="The password, as a variable `${NAME}`.")
     password_file: Annotated[ReadableFile | None, excludes("password")] = Field(
         default=None, description="A file with the password. Changes are applied without a reload."
@@ -95,32 +92,22 @@ class BasicAuth(Section):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        if self.username is None and self.username_file is None:
-            raise ValueError("has no user; add `username` or `username_file`")
+        if self.username is None:
+            raise ValueError("has no user; add `username`")
         return self
-
-
-TlsVersion = Literal["TLS12", "TLS13"]
 
 
 class TlsConfig(Section):
     """TLS: the authorities to trust, and the client certificate."""
 
-    ca: Annotated[str | None, Field(description="The certificate authorities to trust, as PEM text.")] = None
-    ca_file: Annotated[ReadableFile | None, excludes("ca")] = Field(
+    ca_file: ReadableFile | None = Field(
         default=None,
         description="A file with the certificate authorities to trust; without one, the system's.",
     )
-    cert: str | None = Field(default=None, description="The client certificate, as PEM text.")
-    cert_file: Annotated[ReadableFile | None, excludes("cert")] = Field(
-        default=None, description="A file with the client certificate."
+    cert_file: ReadableFile | None = Field(
+        default=None, description="A file with the client certificate, as PEM."
     )
-    key: Secret | None = Field(
-        default=None, description="The client key as PEM text, as a variable `${NAME}`."
-    )
-    key_file: Annotated[ReadableFile | None, excludes("key")] = Field(
-        default=None, description="A file with the client key."
-    )
+    key_file: ReadableFile | None = Field(default=None, description="A file with the client key, as PEM.")
     server_name: str | None = Field(
         default=None,
         description="The name in the server certificate, if it is not the host name.",
@@ -129,19 +116,12 @@ class TlsConfig(Section):
         default=False,
         description="Trust any certificate. An attacker on the network can then read and change the page.",
     )
-    min_version: TlsVersion = Field(default="TLS12", description="The lowest TLS version.")
-    max_version: TlsVersion | None = Field(
-        default=None, description="The highest TLS version; without one, the highest that both support."
-    )
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        certificate = self.cert is not None or self.cert_file is not None
-        if certificate != (self.key is not None or self.key_file is not None):
-            missing, given = ("key_file", "certificate") if certificate else ("cert_file", "key")
+        if (self.cert_file is None) != (self.key_file is None):
+            missing, given = ("key_file", "certificate") if self.cert_file else ("cert_file", "key")
             raise ValueError(f"has a {given} alone; add `{missing}`")
-        if self.max_version is not None and self.max_version < self.min_version:
-            raise ValueError("has a `max_version` below its `min_version`; swap them")
         return self
 
 
@@ -149,17 +129,11 @@ class HeaderValues(Section):
     """The values of one header; several are sent as a list with commas."""
 
     values: tuple[HeaderText, ...] = Field(default=(), description="Public values.")
-    secrets: tuple[Secret, ...] = Field(
-        default=(), description="Secret values, each as a variable `${NAME}`."
-    )
-    files: tuple[ReadableFile, ...] = Field(
-        default=(), description="Files with one value each. Changes are applied without a reload."
-    )
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        if not (self.values or self.secrets or self.files):
-            raise ValueError("has no value; add `values`, `secrets` or `files`")
+        if not self.values:
+            raise ValueError("has no value; add `values`")
         return self
 
 

@@ -94,12 +94,7 @@ class KubernetesDiscovery(HttpSettings):
     ports: Annotated[tuple[Port, ...], NotEmpty] = Field(
         default=("8000",),
         description="The ports of the metrics pages, by number or by their name in the container. Each is a "
-        "target. A pod without a port of that name has no such target.",
-    )
-    annotation_prefix: str = Field(
-        default="prometheus.io",
-        description="A pod's annotations `<prefix>/port`, `<prefix>/path` and `<prefix>/scheme` override the "
-        "configuration. Empty: annotations are ignored.",
+        "target. The pod's annotations `prometheus.io/port`, `/path` and `/scheme` override them.",
     )
     only_ready: bool = Field(
         default=False,
@@ -109,9 +104,6 @@ class KubernetesDiscovery(HttpSettings):
         default_factory=dict,
         description="Further labels of the targets, besides `namespace` and `pod`: each with the label of "
         "the pod that holds its value.",
-    )
-    annotations: Mapping[PodLabelName, PodKey] = Field(
-        default_factory=dict, description="The same, with the annotation of the pod that holds the value."
     )
     api_server: Endpoint | None = Field(
         default=None,

@@ -14,7 +14,7 @@ from spec_decode_exporter.config.source import FLAGS, Source, read_source
 from spec_decode_exporter.config.values import Context
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from spec_decode_exporter.config.errors import Path as KeyPath
     from spec_decode_exporter.config.values import ReadRates
@@ -32,7 +32,6 @@ def load(
     *,
     environ: Mapping[str, str],
     overrides: Mapping[str, object] = _NO_OVERRIDES,
-    metrics: Collection[str] = (),
     checks: Sequence[ConfigCheck] = (),
     read_rates: ReadRates | None = None,
 ) -> Config:
@@ -43,7 +42,6 @@ def load(
         environ: Variables for ``${NAME}``.
         overrides: Values of flags by the dotted path of their key, such as ``poll.interval``. They replace
             the values of the file.
-        metrics: Names that may be switched on and off; if empty, any name.
         checks: Further checks of a configuration that the schema accepts.
         read_rates: Reads the acceptance rates of a reference file.
 
@@ -54,7 +52,7 @@ def load(
     for name, value in overrides.items():
         _override(source, name, value)
     directory = Path() if path is None else path.parent
-    config = source.validated(Config, Context(directory, metrics, read_rates))
+    config = source.validated(Config, Context(directory, read_rates))
     for check in checks:
         for place, message in check(config):
             source.add_problem(place, message)

@@ -1,10 +1,10 @@
-"""Policy: the configurable thresholds of verdicts, recommendations and findings, with their defaults."""
+"""Policy: thresholds of verdicts, recommendations and findings. A ``ClassVar`` is not configurable."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 from pydantic import Field
 
@@ -40,11 +40,8 @@ class DepthPolicy(Section):
         description="The recommendation is the fewest tokens whose speed-up is within this share of the "
         "best.",
     )
-    increase_above: Share = Field(
-        default=0.30,
-        description="The last position is accepted in more than this share of the drafts: one more token may "
-        "pay.",
-    )
+    increase_above: ClassVar[float] = 0.30
+    """The last position is accepted in more than this share of the drafts: one more token may pay."""
 
 
 class FindingPolicy(Section):
@@ -53,31 +50,21 @@ class FindingPolicy(Section):
     low_first_position: Share = Field(
         default=0.70, description="The first position is accepted in less than this share of the drafts."
     )
-    below_expectation: Share = Field(
-        default=0.15,
-        description="A position is accepted less often than `speculative.expected_positions` says, by at "
-        "least this.",
-    )
-    cliff_ratio: Share = Field(
-        default=0.5,
-        description="A position is accepted less often than this, relative to the position before it.",
-    )
     wasted_last_position: Share = Field(
         default=0.10, description="The last position is accepted in less than this share of the drafts."
     )
-    low_coverage: Share = Field(
-        default=0.5, description="Less than this share of the decode steps had a draft."
-    )
-    tail_ratio: Annotated[float, Field(ge=1, allow_inf_nan=False)] = Field(
-        default=5.0,
-        description="The p99 of the decode step time is more than this multiple of the median.",
-    )
-    kv_cache_usage: Share = Field(default=0.9, description="More than this share of the KV cache is in use.")
-    repetition_first_position: Share = Field(
-        default=0.98,
-        description="The first position is accepted in at least this share of the drafts: the model may be "
-        "repeating itself.",
-    )
+    below_expectation: ClassVar[float] = 0.15
+    """A position is accepted less often than `speculative.expected_positions` by at least this."""
+    cliff_ratio: ClassVar[float] = 0.5
+    """A position is accepted less often than this, relative to the position before it."""
+    low_coverage: ClassVar[float] = 0.5
+    """Less than this share of the decode steps had a draft."""
+    tail_ratio: ClassVar[float] = 5.0
+    """The p99 of the decode step time is more than this multiple of the median."""
+    kv_cache_usage: ClassVar[float] = 0.9
+    """More than this share of the KV cache is in use."""
+    repetition_first_position: ClassVar[float] = 0.98
+    """The first position is accepted in at least this share: the model may be repeating itself."""
 
 
 class DropPolicy(Section):
@@ -91,9 +78,8 @@ class DropPolicy(Section):
         default=7 * 86_400.0,
         description="The mean time between two false alarms. A longer time detects drops later.",
     )
-    warm_up: Duration = Field(
-        default=60.0, description="The time that an engine must have drafted before drops are detected."
-    )
+    warm_up: ClassVar[float] = 60.0
+    """Seconds that an engine must have drafted before drops are detected."""
 
 
 class Policy(Section):
@@ -103,10 +89,8 @@ class Policy(Section):
         default=100,
         description="The minimum number of drafts in the longest window for a verdict and a recommendation.",
     )
-    max_half_width: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
-        default=0.25,
-        description="The maximum half-width of the acceptance length's bounds for them, relative to it.",
-    )
+    max_half_width: ClassVar[float] = 0.25
+    """Maximum half-width of the acceptance length's bounds for a verdict, relative to the length."""
     speedup: SpeedupPolicy = Field(
         default_factory=SpeedupPolicy, description="The verdict by the estimated speed-up."
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Final, Self, TypeVar
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from spec_decode_exporter.config.http_settings import Section
-from spec_decode_exporter.config.values import MAX_SECRET_BYTES, NotEmpty, ReadableFile, Secret, excludes
+from spec_decode_exporter.config.values import MAX_SECRET_BYTES, NotEmpty, ReadableFile
 from spec_decode_exporter.core.bounded_file import read_bounded
 
 MIN_SALT: Final = 16
@@ -30,14 +31,10 @@ Bound = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 class RequestUsers(Section):
     """Users, identified by a hash. Without this section no data of users is kept."""
 
-    salt: Secret | None = Field(
+    salt_file: ReadableFile | None = Field(
         default=None,
-        description="The key of the hash, as a variable `${NAME}`. With the key, the hash of a known user "
-        "can "
-        "be computed and compared.",
-    )
-    salt_file: Annotated[ReadableFile | None, excludes("salt")] = Field(
-        default=None, description="A file with the key. It is read at the start and at a reload."
+        description="A file with the key of the hash, read at the start and at a reload. With the key, the "
+        "hash of a known user can be computed and compared.",
     )
     max: Annotated[int, Field(ge=1, le=200)] = Field(
         default=10,
@@ -53,20 +50,19 @@ class RequestUsers(Section):
 
     @model_validator(mode="after")
     def _salted(self) -> Self:
-        if self.salt is None and self.salt_file is None:
+        if self.salt_file is None:
             raise ValueError("has no salt; add `salt_file`")
-        self._key = self._read_key()
+        self._key = _read_key(self.salt_file)
         if len(self._key) < MIN_SALT:
             raise ValueError(f"has a salt of less than {MIN_SALT} bytes; `openssl rand -hex 32` writes one")
         return self
 
-    def _read_key(self) -> bytes:
-        if self.salt_file is None:
-            return self.salt.get_secret_value().encode() if self.salt else b""
-        try:
-            return read_bounded(self.salt_file, MAX_SECRET_BYTES).strip()
-        except OSError as error:
-            raise ValueError(f"has a `salt_file` that cannot be read: {error.strerror}") from None
+
+def _read_key(path: Path) -> bytes:
+    try:
+        return read_bounded(path, MAX_SECRET_BYTES).strip()
+    except OSError as error:
+        raise ValueError(f"has a `salt_file` that cannot be read: {error.strerror}") from None
 
 
 class RequestSettings(Section):

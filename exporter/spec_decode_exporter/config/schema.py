@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import re
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 
@@ -37,7 +36,7 @@ from spec_decode_exporter.config.target_settings import (
     TargetSettings,
 )
 from spec_decode_exporter.config.units import format_duration
-from spec_decode_exporter.config.values import Context, Duration, DurationOrOff, LocatedFile, NotEmpty
+from spec_decode_exporter.config.values import Duration, DurationOrOff, LocatedFile, NotEmpty
 
 __all__ = [
     "DEFAULT_URL",
@@ -105,15 +104,12 @@ class Profile(StrEnum):
     FULL = "full"
 
 
-def _known_metric(name: str, info: ValidationInfo) -> str:
-    """Reject a name that is neither a group nor a metric, if the metrics are known."""
-    metrics = info.context.metrics if isinstance(info.context, Context) else ()
-    possible = re.fullmatch(r"spec_decode_[a-z0-9_]+", name) and not metrics
-    if name in set(Group) or name in metrics or possible:
+def _known_group(name: str) -> str:
+    if name in set(Group):
         return name
-    near = difflib.get_close_matches(name, [*Group, *metrics], n=1)
+    near = difflib.get_close_matches(name, [*Group], n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"the groups are {', '.join(Group)}"
-    raise ValueError(f"is neither a group nor a metric of the exporter; {hint}")
+    raise ValueError(f"is not a group of metrics; {hint}")
 
 
 def _ascending(windows: tuple[float, ...]) -> tuple[float, ...]:
@@ -123,12 +119,12 @@ def _ascending(windows: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(sorted(windows))
 
 
-MetricName = Annotated[str, AfterValidator(_known_metric)]
+GroupName = Annotated[str, AfterValidator(_known_group)]
 Windows = Annotated[tuple[Duration, ...], NotEmpty, AfterValidator(_ascending)]
 
 
 class Metrics(Section):
-    """Selection of the metrics: a profile, then groups or names. A metric's own name overrides its group.
+    """Selection of the metrics: a profile, then groups.
 
     [metrics.md](metrics.md#profiles) has the series of each profile.
     """
@@ -138,10 +134,10 @@ class Metrics(Section):
         description="`minimal`: verdict, advice, drops and what the page shows first. `standard`: all that "
         "the shipped alerts, rules and dashboards read. `full`: everything.",
     )
-    enable: tuple[MetricName, ...] = Field(
-        default=(), description="Groups or metrics to serve besides those of the profile, for all windows."
+    enable: tuple[GroupName, ...] = Field(
+        default=(), description="Groups to serve besides the profile, for all windows."
     )
-    disable: tuple[MetricName, ...] = Field(default=(), description="Groups or metrics to omit.")
+    disable: tuple[GroupName, ...] = Field(default=(), description="Groups to omit.")
 
     @field_validator("disable")
     @classmethod

@@ -35,7 +35,7 @@ from spec_decode_exporter.config.url import api_address, normalise, without_quer
 from spec_decode_exporter.core.bounded_file import read_bounded, size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    pass
 
 SHOWN_SECRET: Final = "<secret>"  # noqa: S105  a placeholder
 
@@ -58,8 +58,6 @@ class Context:
     """Context of validation: the directory of the file, metric names, and values of other targets."""
 
     directory: Path
-    metrics: Collection[str] = ()
-    """The names of all metrics; if empty, any name is valid."""
     read_rates: ReadRates | None = None
     """Reads reference files; without it they are not read."""
     taken: dict[str, set[object]] = field(default_factory=dict)
@@ -132,9 +130,8 @@ def _secret(value: object, info: ValidationInfo) -> object:
     if isinstance(value, Expanded) and not value:
         raise ValueError(f"is empty: the environment variable in {value.written} holds nothing")
     if isinstance(value, str) and not (isinstance(value, Expanded) and value.whole):
-        by_file = "files" if info.field_name == "secrets" else f"{info.field_name}_file"
         raise ValueError(
-            f"is a secret in plain text; name a file that holds it with `{by_file}`, "
+            f"is a secret in plain text; name a file that holds it with `{info.field_name}_file`, "
             "or write `${NAME}` alone to take it from the environment"
         )
     return value
@@ -143,7 +140,7 @@ def _secret(value: object, info: ValidationInfo) -> object:
 def _public(value: object) -> object:
     if isinstance(value, Expanded):
         raise ValueError(  # noqa: TRY004  pydantic turns only this into a mistake
-            "comes from the environment, so it may be a secret; put it under `secrets`"
+            "comes from the environment, so it may be a secret; use `authorization` or `basic_auth`"
         )
     return value
 

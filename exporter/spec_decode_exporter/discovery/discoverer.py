@@ -167,4 +167,4 @@ class Discoverer:
 def _configured_names(config: Config) -> Iterator[str]:
     """Yield the label names that the configuration gives to pods."""
     for settings in config.discovery.kubernetes:
-        yield from (*sorted(POD_LABELS), *settings.labels, *settings.annotations)
+        yield from (*sorted(POD_LABELS), *settings.labels)

@@ -37,8 +37,7 @@ class Selection:
 def selected_metrics(settings: Metrics, windows: Sequence[float]) -> Selection:
     """Return the selection of a configuration.
 
-    A name takes precedence over its group, and ``enable`` over ``disable``: a disabled group can keep a
-    single metric. What is enabled by name or group has all its windows.
+    What is enabled by group has all its windows.
 
     Args:
         settings: The section ``metrics``.
@@ -57,9 +56,6 @@ def selected_metrics(settings: Metrics, windows: Sequence[float]) -> Selection:
 
 def _switch(metric: Metric[Any], settings: Metrics) -> bool | None:
     """Return whether the configuration enables or disables a metric; None if it does not mention it."""
-    for key in (metric.name, str(metric.group)):
-        if key in settings.enable:
-            return True
-        if key in settings.disable:
-            return False
-    return None
+    if str(metric.group) in settings.enable:
+        return True
+    return False if str(metric.group) in settings.disable else None

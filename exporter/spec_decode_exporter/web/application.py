@@ -81,7 +81,7 @@ def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
     app.on_cleanup.append(_close_early_pages)
 
     async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
-        response.headers.update({**DEFAULT_HEADERS, **(guard.headers if guard else {})})
+        response.headers.update(DEFAULT_HEADERS)
 
     app.on_response_prepare.append(add_headers)
     _add_routes(app, state.telemetry_path, scrape_scheduler)

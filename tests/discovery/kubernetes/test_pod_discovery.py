@@ -721,7 +721,6 @@ def test_different_discoveries_have_different_keys_and_labels_do_not_count(disco
             ((), {"label_selector": "a=b"}),
             ((), {"ports": ("9000",)}),
             ((), {"only_ready": True}),
-            ((), {"annotation_prefix": "x"}),
             ((), {"api_server": "https://other:1/"}),
         ]
     ]

@@ -82,9 +82,6 @@ def test_annotations_take_precedence_over_the_configuration():
         "https://10.0.0.9:9000/m",
         "https://10.0.0.9:9001/m",
     ]
-    plain = ["http://10.0.0.9:8000/metrics"]
-    assert [target.url for target in targets(pod(annotations=annotations), annotation_prefix="")] == plain
-    assert [target.url for target in targets(pod(annotations=annotations), annotation_prefix="x.io")] == plain
 
 
 @pytest.mark.parametrize(
@@ -106,14 +103,10 @@ def test_invalid_annotations_are_rejected_with_the_reason(annotation, value, mes
         targets(pod(annotations={f"prometheus.io/{annotation}": value}))
 
 
-def test_labels_and_annotations_of_the_pod_become_labels_where_it_has_them():
-    found = pod(labels={"app.kubernetes.io/team": "a"}, annotations={"example.org/tier": "gold"})
-    (target,) = targets(
-        found,
-        labels={"team": "app.kubernetes.io/team", "zone": "zone"},
-        annotations={"tier": "example.org/tier", "team": "example.org/tier"},
-    )
-    assert dict(target.labels) == {"namespace": "inference", "pod": "chat-0", "team": "a", "tier": "gold"}
+def test_labels_of_the_pod_become_labels_where_it_has_them():
+    found = pod(labels={"app.kubernetes.io/team": "a"})
+    (target,) = targets(found, labels={"team": "app.kubernetes.io/team", "zone": "zone"})
+    assert dict(target.labels) == {"namespace": "inference", "pod": "chat-0", "team": "a"}
 
 
 def test_speculation_settings_come_from_the_arguments_of_a_container():
@@ -153,13 +146,13 @@ def test_a_pod_with_an_invalid_address_is_rejected(ip):
 
 def test_a_label_that_is_too_long_or_cannot_be_printed_is_dropped_with_one_warning(log):
     reader = PodReader(
-        KubernetesDiscovery(annotations={"team": "team", "tier": "tier", "note": "note"}),
+        KubernetesDiscovery(labels={"team": "team", "tier": "tier", "note": "note"}),
         Scrape(),
         "kubernetes x",
     )
-    annotations = {"team": "a" * (MAX_LABEL_VALUE + 1), "tier": "a\x1b[2J", "note": "n" * MAX_LABEL_VALUE}
+    labels = {"team": "a" * (MAX_LABEL_VALUE + 1), "tier": "a\x1b[2J", "note": "n" * MAX_LABEL_VALUE}
     for _ in range(3):
-        (target,) = reader.targets(pod(annotations=annotations))
+        (target,) = reader.targets(pod(labels=labels))
         assert set(dict(target.labels)) == {"namespace", "pod", "note"}
     assert [(entry["event"], entry["discovery"], entry["label"]) for entry in log] == [
         ("discovered_label_dropped", "kubernetes x", "team"),

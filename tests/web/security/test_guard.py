@@ -115,7 +115,7 @@ async def test_a_user_removed_from_the_file_is_rejected_immediately(client_of, u
 
 
 async def test_without_users_every_request_is_accepted(client_of):
-    client = await client_of("http_server_config: {http2: false}\n")
+    client = await client_of("rate_limit: {interval: 0}\n")
     assert (await client.get("/metrics")).status == 200
 
 
@@ -148,18 +148,6 @@ async def test_a_changed_rate_limit_applies(client_of, folder):
     with capture_logs():
         await client.live.check()
     assert [(await client.get("/")).status for _ in range(4)] == [200, 200, 200, 429]
-
-
-async def test_configured_headers_replace_the_exporters(client_of):
-    client = await client_of(
-        "http_server_config:\n  headers:\n    X-Frame-Options: sameorigin\n    X-XSS-Protection: '0'\n"
-    )
-    for path in ("/", "/no/such/page"):
-        headers = (await client.get(path)).headers
-        assert headers.getall("X-Frame-Options") == ["sameorigin"]
-        assert headers["X-XSS-Protection"] == "0"
-        assert headers["X-Content-Type-Options"] == "nosniff"
-        assert "Strict-Transport-Security" not in headers
 
 
 @given(st.text())

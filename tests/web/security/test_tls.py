@@ -38,10 +38,6 @@ def test_a_client_that_trusts_the_authority_connects_by_tls_1_3(server, trusting
     assert shaken(server(CERTIFICATE), trusting()).version() == "TLSv1.3"
 
 
-def test_the_newest_version_can_be_limited(server, trusting):
-    assert shaken(server(CERTIFICATE + "  max_version: TLS12\n"), trusting()).version() == "TLSv1.2"
-
-
 def test_versions_before_1_2_are_rejected(server):
     assert server(CERTIFICATE).minimum_version is ssl.TLSVersion.TLSv1_2
 
@@ -51,36 +47,6 @@ def test_the_oldest_version_can_be_limited(server, trusting):
     client.maximum_version = ssl.TLSVersion.TLSv1_2
     with pytest.raises(ssl.SSLError):
         shaken(server(CERTIFICATE + "  min_version: TLS13\n"), client)
-
-
-def test_only_the_selected_cipher_suite_of_tls_1_2_is_offered(server, trusting):
-    text = CERTIFICATE + "  max_version: TLS12\n  cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384]\n"
-    client = trusting()
-    assert shaken(server(text), client).cipher()[0] == "ECDHE-ECDSA-AES256-GCM-SHA384"
-    client.set_ciphers("ECDHE-ECDSA-AES128-GCM-SHA256")
-    with pytest.raises(ssl.SSLError):
-        shaken(server(text), client)
-
-
-@pytest.mark.parametrize(("preference", "chosen"), [("true", "AES256"), ("false", "AES128")])
-def test_the_cipher_preference_can_be_the_clients_or_the_servers(server, trusting, preference, chosen):
-    text = CERTIFICATE + (
-        f"  max_version: TLS12\n  prefer_server_cipher_suites: {preference}\n  cipher_suites:\n"
-        "    - TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384\n    - TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256\n"
-    )
-    client = trusting()
-    client.set_ciphers("ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384")
-    assert chosen in shaken(server(text), client).cipher()[0]
-
-
-def test_only_the_selected_curve_is_offered(server, trusting):
-    text = CERTIFICATE + "  curve_preferences: [X25519]\n"
-    client = trusting()
-    client.set_ecdh_curve("X25519")
-    shaken(server(text), client)
-    client.set_ecdh_curve("secp384r1")
-    with pytest.raises(ssl.SSLError):
-        shaken(server(text), client)
 
 
 @pytest.mark.parametrize("policy", ["VerifyClientCertIfGiven", "RequireAndVerifyClientCert"])

@@ -74,7 +74,7 @@ class PodDiscovery:
         """Watch ``namespace``, one of those in ``settings``; ``chance`` returns random numbers, 0 to 1."""
         place = _PLACES.get(namespace, f"namespace {namespace}")
         self.name = " ".join(filter(None, (self.kind, place, settings.label_selector)))
-        options = settings.api_server, settings.ports, settings.annotation_prefix, settings.only_ready
+        options = settings.api_server, settings.ports, settings.only_ready
         self.key = f"{self.name} {options}"
         self._namespace = namespace
         self._settings = settings

@@ -41,6 +41,7 @@ _SHAPE: Final[Mapping[str, Shape]] = {
     },
     "status": {"phase": None, "podIP": None, "conditions": ({"type": None, "status": None},)},
 }
+_ANNOTATION_PREFIX: Final = "prometheus.io"
 _READ_ANNOTATIONS: Final = ("port", "scheme", "path")
 
 
@@ -69,8 +70,6 @@ class PodReader:
     def shape(self) -> Mapping[str, Shape]:
         """Parts of a pod that are read."""
         settings = self._settings
-        own = (f"{settings.annotation_prefix}/{name}" for name in _READ_ANNOTATIONS)
-        annotations = chain(settings.annotations.values(), own)
         return {
             **_SHAPE,
             "metadata": {
@@ -78,7 +77,7 @@ class PodReader:
                 "namespace": None,
                 "resourceVersion": None,
                 "labels": dict.fromkeys(settings.labels.values()),
-                "annotations": dict.fromkeys(annotations),
+                "annotations": dict.fromkeys(f"{_ANNOTATION_PREFIX}/{name}" for name in _READ_ANNOTATIONS),
             },
         }
 
@@ -131,12 +130,10 @@ class PodReader:
             ) from None
 
     def _annotation(self, pod: Pod, name: str) -> str:
-        prefix = self._settings.annotation_prefix
-        return pod.metadata.annotations.get(f"{prefix}/{name}", "").strip() if prefix else ""
+        return pod.metadata.annotations.get(f"{_ANNOTATION_PREFIX}/{name}", "").strip()
 
     def _labels(self, pod: Pod) -> Labels:
         labels = {
-            **_picked(self._settings.annotations, pod.metadata.annotations),
             **_picked(self._settings.labels, pod.metadata.labels),
             "namespace": pod.metadata.namespace,
             "pod": pod.metadata.name,

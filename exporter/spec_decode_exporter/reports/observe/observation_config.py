@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.units import parse_duration
-from spec_decode_exporter.metrics.catalogue import NAMES
 from spec_decode_exporter.reports.reference_rates import read_rates
 from spec_decode_exporter.scrape.http.credentials_check import credential_mistakes
 
@@ -59,7 +58,7 @@ def observed_config(
             [{"url": each} if isinstance(each, str) else dict(each) for each in targets]
         )
     checks = (credential_mistakes,)
-    return load(path, environ=environ, overrides=values, checks=checks, read_rates=read_rates, metrics=NAMES)
+    return load(path, environ=environ, overrides=values, checks=checks, read_rates=read_rates)
 
 
 def _own_values(seconds: float, overrides: Mapping[str, object]) -> dict[str, object]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import base64
 import ssl
-from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from spec_decode_exporter.config.values import MAX_SECRET_BYTES, check_file
@@ -15,14 +13,13 @@ from spec_decode_exporter.core.bounded_file import read_bounded
 from spec_decode_exporter.scrape.poll_errors import PollError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable
 
     from pydantic import SecretStr
 
     from spec_decode_exporter.config.schema import (
         Authorization,
         BasicAuth,
-        HeaderValues,
         HttpSettings,
         TlsConfig,
     )
@@ -31,8 +28,6 @@ if TYPE_CHECKING:
 _UNREADABLE: Final[Reason] = "refused"
 """Reason of a poll without its secret. It has the short back-off, since a rotation takes a moment."""
 
-_IN_MEMORY: Final = Path("/dev/shm")  # noqa: S108  a new file there is private, and never on a disk
-_VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 
 Stamp = tuple[int, int, int]
 """Modification time, size and inode of a file: equal stamps mean equal content."""
@@ -68,7 +63,7 @@ def headers(settings: HttpSettings) -> dict[str, str]:
     Raises:
         PollError: A file is unreadable, or its content is no header value. The message never repeats it.
     """
-    sent = {name: ", ".join(_header(name, values)) for name, values in settings.http_headers.items()}
+    sent = {name: ", ".join(header.values) for name, header in settings.http_headers.items()}
     if settings.authorization is not None:
         sent["Authorization"] = _bearer(settings.authorization)
     elif settings.basic_auth is not None:
@@ -79,11 +74,7 @@ def headers(settings: HttpSettings) -> dict[str, str]:
 def has_secret_files(settings: HttpSettings) -> bool:
     """Return whether any of the headers is read from a file, which may change at any time."""
     authorization, basic_auth = settings.authorization, settings.basic_auth
-    files = (
-        authorization and authorization.credentials_file,
-        basic_auth and (basic_auth.username_file or basic_auth.password_file),
-        *(values.files for values in settings.http_headers.values()),
-    )
+    files = (authorization and authorization.credentials_file, basic_auth and basic_auth.password_file)
     return any(files)
 
 
@@ -102,21 +93,14 @@ def ssl_context(settings: HttpSettings) -> ssl.SSLContext:
     return _contexts.get(tls, tuple(_stamp(path, "tls") if path else None for path in files))
 
 
-def _header(name: str, values: HeaderValues) -> Iterable[str]:
-    yield from values.values
-    yield from (_sendable(_secret(secret, None), f"http_headers.{name}") for secret in values.secrets)
-    yield from (_sendable(_secret(None, path), path) for path in values.files)
-
-
 def _bearer(authorization: Authorization) -> str:
     token = _secret(authorization.credentials, authorization.credentials_file)
     return f"{authorization.type} {_sendable(token, authorization.credentials_file or 'authorization')}"
 
 
 def _basic(basic_auth: BasicAuth) -> str:
-    user = _content(basic_auth.username_file) if basic_auth.username_file else basic_auth.username or ""
     password = _secret(basic_auth.password, basic_auth.password_file)
-    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
+    return "Basic " + base64.b64encode(f"{basic_auth.username or ''}:{password}".encode()).decode("ascii")
 
 
 def _secret(value: SecretStr | None, path: Path | None) -> str:
@@ -155,21 +139,6 @@ def _read(path: Path) -> str:
         raise PollError(_UNREADABLE, f"{path}: is not UTF-8 text") from None
 
 
-@contextmanager
-def pem_file(text: str | None, path: Path | None) -> Iterator[str | None]:
-    """Yield the file at ``path``, or a temporary one with ``text``: OpenSSL reads only files.
-
-    The temporary file is in memory where the system supports it.
-    """
-    if path is not None or not text:
-        yield str(path) if path is not None else None
-        return
-    with NamedTemporaryFile(dir=_IN_MEMORY if _IN_MEMORY.is_dir() else None) as file:
-        file.write(text.encode())
-        file.flush()
-        yield file.name
-
-
 @lru_cache(maxsize=1)
 def _default_context() -> ssl.SSLContext:
     context = ssl.create_default_context()
@@ -180,13 +149,11 @@ def _default_context() -> ssl.SSLContext:
 def _context(tls: TlsConfig) -> ssl.SSLContext:
     """Build a context. It takes some 10 ms, so it is cached until its files change."""
     try:
-        context = ssl.create_default_context(cafile=tls.ca_file, cadata=tls.ca)
+        context = ssl.create_default_context(cafile=tls.ca_file)
         _identify(context, tls)
     except (OSError, ValueError, TypeError) as error:  # ssl.SSLError is an OSError; none contains a key
         raise PollError("tls", f"tls_config: {_sources(tls)}: {_plain_text(error)}") from None
-    context.minimum_version = _VERSIONS[tls.min_version]
-    if tls.max_version is not None:
-        context.maximum_version = _VERSIONS[tls.max_version]
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     if tls.insecure_skip_verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -195,15 +162,13 @@ def _context(tls: TlsConfig) -> ssl.SSLContext:
 
 def _identify(context: ssl.SSLContext, tls: TlsConfig) -> None:
     """Load the client's certificate and key, if configured."""
-    with pem_file(tls.cert, tls.cert_file) as cert, pem_file(_secret(tls.key, None), tls.key_file) as key:
-        if cert is not None:
-            # An encrypted key would ask for its password on the terminal; an empty one makes it fail.
-            context.load_cert_chain(cert, key, password="")
+    if tls.cert_file is not None:
+        # An encrypted key would ask for its password on the terminal; an empty one makes it fail.
+        context.load_cert_chain(tls.cert_file, tls.key_file, password="")
 
 
 def _sources(tls: TlsConfig) -> str:
-    files = [str(path) for path in (tls.ca_file, tls.cert_file, tls.key_file) if path is not None]
-    return ", ".join(files) or "its PEM text"
+    return ", ".join(str(path) for path in (tls.ca_file, tls.cert_file, tls.key_file) if path is not None)
 
 
 def _plain_text(error: Exception) -> str:

@@ -42,11 +42,6 @@ class Guard:
         self._bucket: TokenBucket | None = None
 
     @property
-    def headers(self) -> Mapping[str, str]:
-        """The configured headers of every response. They replace the exporter's own."""
-        return self._live.current.settings.http_server_config.headers
-
-    @property
     def middleware(self) -> Middleware:
         """The middleware that calls this guard first."""
 

@@ -6,8 +6,7 @@ import ssl
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
-from spec_decode_exporter.scrape.http.credentials import pem_file
-from spec_decode_exporter.web.security.schema import CURVES, IF_GIVEN, VERIFIED
+from spec_decode_exporter.web.security.schema import IF_GIVEN, VERIFIED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,13 +32,6 @@ def server_context(tls: TlsServer) -> ssl.SSLContext:
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[tls.min_version]
-    context.maximum_version = _VERSIONS[tls.max_version]
-    if not tls.prefer_server_cipher_suites:
-        context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
-    if tls.ciphers_of_tls12:
-        context.set_ciphers(":".join(tls.ciphers_of_tls12))
-    for curve in tls.curve_preferences:
-        context.set_ecdh_curve(CURVES[curve])
     _identify(context, tls)
     _trust(context, tls)
     return context
@@ -67,13 +59,11 @@ def _address(name: str) -> str:
 
 
 def _identify(context: ssl.SSLContext, tls: TlsServer) -> None:
-    key_text = tls.key.get_secret_value() if tls.key else None
     try:
-        with pem_file(tls.cert, tls.cert_file) as cert, pem_file(key_text, tls.key_file) as key:
-            # OpenSSL would prompt for the password of an encrypted key; the empty password makes it fail.
-            context.load_cert_chain(cert or "", key, password="")
+        # OpenSSL would prompt for the password of an encrypted key; the empty password makes it fail.
+        context.load_cert_chain(tls.cert_file or "", tls.key_file, password="")
     except (OSError, ValueError, TypeError) as error:  # ssl.SSLError is an OSError; no text has a key
-        culprits = f"{tls.cert_file or '`cert`'} with {tls.key_file or '`key`'}"
+        culprits = f"{tls.cert_file} with {tls.key_file}"
         raise ValueError(
             f"cannot be used: {culprits}: not a certificate and its key in PEM, without a password "
             f"({_reason(error)})"
@@ -81,11 +71,11 @@ def _identify(context: ssl.SSLContext, tls: TlsServer) -> None:
 
 
 def _trust(context: ssl.SSLContext, tls: TlsServer) -> None:
-    if tls.client_ca or tls.client_ca_file:
+    if tls.client_ca_file:
         try:
-            context.load_verify_locations(tls.client_ca_file, cadata=tls.client_ca)
+            context.load_verify_locations(tls.client_ca_file)
         except (OSError, ValueError, TypeError) as error:
-            culprit = tls.client_ca_file or "`client_ca`"
+            culprit = tls.client_ca_file
             raise ValueError(
                 f"cannot be used: {culprit}: not a certificate in PEM ({_reason(error)})"
             ) from None

@@ -1,0 +1,67 @@
+"""Keys of the configuration: their number, and their readers."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import spec_decode_exporter
+from spec_decode_exporter.config.explain import models_in
+from spec_decode_exporter.config.http_settings import Section
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.web.security.schema import WebSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic import BaseModel
+
+MAX_KEYS: Final = 95
+"""Limit of the keys of a configuration. Before adding one, make another a constant of config/policy.py."""
+MAX_WEB_KEYS: Final = 9
+PACKAGE: Final = Path(spec_decode_exporter.__file__).parent
+READ_IN_CONFIG: Final = frozenset({"acceptance_ratio", "salt_file", "namespaces", "all_namespaces"})
+"""Keys whose sections give other attributes for them: rates, the key of the hash, ``watched``."""
+
+
+def keys(section: type[BaseModel]) -> Iterator[tuple[str, str]]:
+    """Yield class and name of each key below a section that holds a value, once."""
+    seen, waiting = {section}, [section]
+    for one in waiting:
+        for name, field in one.model_fields.items():
+            below = [model for model in models_in(field.annotation) if issubclass(model, Section)]
+            if not below:
+                yield one.__name__, name
+            waiting += [model for model in below if model not in seen]
+            seen |= set(below)
+
+
+def attributes_read_outside_config() -> set[str]:
+    trees = (
+        ast.parse(path.read_text(encoding="utf-8"))
+        for path in PACKAGE.rglob("*.py")
+        if PACKAGE / "config" not in path.parents
+    )
+    return {
+        node.attr
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    }
+
+
+def test_a_configuration_has_at_most_so_many_keys():
+    found = list(keys(Config))
+    assert len(found) <= MAX_KEYS, f"{len(found)} keys, {MAX_KEYS} at most: make one a constant"
+
+
+def test_a_web_configuration_has_at_most_so_many_keys():
+    found = list(keys(WebSettings))
+    assert len(found) <= MAX_WEB_KEYS, f"{len(found)} keys, {MAX_WEB_KEYS} at most: remove one"
+
+
+def test_every_key_is_read_outside_the_configuration():
+    read = attributes_read_outside_config() | READ_IN_CONFIG
+    unread = [f"{section}.{name}" for section, name in keys(Config) if name not in read]
+    assert unread == [], f"nothing reads {', '.join(unread)}: use the key, or remove it from config/"
