@@ -17,8 +17,8 @@ MIN_POLLS = 22
 """Polls of the good server, one a second; the exporter asks every other server several times during them."""
 MOST_RESIDENT = 300.0
 """MB (10^6 bytes), with over eighty servers that all misbehave at the same time."""
-GREETING = "spec-decode-exporter "
-"""How the one line begins that is no event: where the page is."""
+FIRST, LAST = "spec-decode-exporter ", "Page: "
+"""Beginnings of the first and last line of what ``run`` prints at its start; every other line is an event."""
 
 
 @pytest.fixture(scope="module")
@@ -41,11 +41,18 @@ def seen(e2e, tmp_path_factory):
         servers.page = exporter.metrics()
         servers.html = e2e.fetch(exporter.url)[2]
         servers.stopped = exporter.stop()
-        servers.lines = [line for line in exporter.log.splitlines() if not line.startswith(GREETING)]
+        servers.start, servers.lines = _parts(exporter.log.splitlines())
     servers.samples = [
         sample for family in text_string_to_metric_families(servers.page) for sample in family.samples
     ]
     return servers
+
+
+def _parts(lines):
+    """Return what ``run`` prints at its start, and the events."""
+    first = next(number for number, line in enumerate(lines) if line.startswith(FIRST))
+    after = next(number for number, line in enumerate(lines) if line.startswith(LAST)) + 1
+    return lines[first:after], lines[:first] + lines[after:]
 
 
 def _watch(e2e, exporter, servers):
@@ -114,7 +121,8 @@ def test_no_name_of_a_stranger_gets_out_of_its_place(seen):
     assert "<script>alert" not in seen.html
     for line in seen.lines:
         assert json.loads(line)["event"] != "forged"
-        assert all(char.isprintable() for char in line)
+    assert len(seen.start) < 30
+    assert all(line.isprintable() for line in [*seen.start, *seen.lines])
 
 
 def test_it_ends_promptly(seen, e2e):
