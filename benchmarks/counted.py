@@ -2,7 +2,7 @@
 
     python -m benchmarks.counted run --target ...
 
-For each line on its standard input it prints a line of JSON: how many tasks there are, by what they run.
+For each line on its standard input it prints a line: `tasks`, and how many there are of each kind, as JSON.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ import sys
 from collections import Counter
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from spec_decode_exporter.cli import main, run
 from spec_decode_exporter.cli.event_loop import Result, run_loop
+
+_PREFIX: Final = "tasks "
+"""Begin of an answer."""
 
 
 class Counted:
@@ -31,7 +34,7 @@ class Counted:
             )
         self.pid = self._process.pid
         assert self._process.stdout
-        self._process.stdout.readline()  # where its page is
+        self._process.stdout.readline()  # the begin of its report, once it serves
 
     def tasks(self) -> dict[str, int]:
         """Return how many tasks there are of each kind."""
@@ -39,7 +42,9 @@ class Counted:
         assert self._process.stdout
         self._process.stdin.write("\n")
         self._process.stdin.flush()
-        tasks: dict[str, int] = json.loads(self._process.stdout.readline())
+        # The report of the start may come before.
+        line = next(line for line in self._process.stdout if line.startswith(_PREFIX))
+        tasks: dict[str, int] = json.loads(line.removeprefix(_PREFIX))
         return tasks
 
     def __enter__(self) -> Self:
@@ -60,7 +65,7 @@ def _tell() -> None:
         asyncio.get_running_loop().remove_reader(sys.stdin)
         return
     tasks = Counter(getattr(task.get_coro(), "__qualname__", "?") for task in asyncio.all_tasks())
-    print(json.dumps(tasks), flush=True)
+    print(f"{_PREFIX}{json.dumps(tasks)}", flush=True)
 
 
 def _run_counted(work: Coroutine[Any, Any, Result]) -> Result:

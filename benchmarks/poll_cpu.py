@@ -86,6 +86,7 @@ def measure(command: list[str], server: PageServer, scraped: str, arguments: Nam
     polls, scrapes = (after[0][n] - before[0][n] for n in range(2))
     if min(polls, scrapes) < 0.9 * targets * seconds and not arguments.smoke:
         raise RuntimeError(f"{polls} polls and {scrapes} scrapes in {seconds:g} s: someone did not keep up")
+    polls, scrapes = max(polls, 1), max(scrapes, 1)  # a smoke run may have none
     return Cost((after[1] - before[1]) / polls * 1e3, (after[2] - before[2]) / scrapes * 1e3)
 
 
