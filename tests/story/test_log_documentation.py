@@ -81,7 +81,7 @@ async def test_the_samples_are_what_the_log_writes(entries, capsys):
 async def test_the_fields_of_a_summary_are_those_documented(entries):
     _, (summary, _) = entries
     text = DOCUMENT.read_text(encoding="utf-8")
-    rows = text.partition("| field | vLLM's own line | meaning |")[2].partition("\n\n")[0]
+    rows = text.partition("| field | meaning |")[2].partition("\n\n")[0]
     explained = []
     for name in re.findall(r"`([a-z_…]+)`", " ".join(row.split("|")[1] for row in rows.splitlines()[2:])):
         stem = explained[-1] if name.startswith("…") else ""
