@@ -39,7 +39,8 @@ def markdown() -> str:
     return _INTRODUCTION + "".join([*rows, *(part for name in COMMANDS for part in _section(name))])
 
 
-def _parser(name: str) -> argparse.ArgumentParser:
+def command_parser(name: str) -> argparse.ArgumentParser:
+    """Return the parser of a command, with its flags."""
     parser = build_parser({}, name)
     return _children(parser)[name]
 
@@ -53,7 +54,7 @@ def _children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPar
 
 def _section(name: str) -> Iterator[str]:
     """Yield the section of a command."""
-    parser = _parser(name)
+    parser = command_parser(name)
     yield f"\n## {name}\n\n{' '.join((parser.description or '').split())}\n"
     yield "\n| Argument | Meaning |\n|---|---|\n" + "".join(_rows(parser))
 

@@ -52,8 +52,8 @@ To reload the file, send SIGHUP, or `POST /-/reload` with `--web.enable-lifecycl
 ConfigMap. After a mistake the old configuration stays in effect. Unchanged targets keep their windows.
 
 **Without a file**, flags configure a sidecar: `--target`, `--poll.interval`, `--state.file`,
-`--cost.draft-cost-ratio` or `--cost.draft-parameters` with `--cost.target-parameters`, and
-`--speculative.method`, `--speculative.tokens` and `--speculative.draft-model` for every `--target`. Each flag
+`--cost.draft-cost-ratio` with `--cost.running-requests`, and `--speculative.method` and
+`--speculative.tokens` for every `--target`. Each flag
 is also an environment variable: `SPEC_DECODE_EXPORTER_STATE_FILE`. A flag overrides the key of the file.
 Flags about targets are allowed only without a file.
 

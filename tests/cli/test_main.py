@@ -39,7 +39,6 @@ def test_without_a_command_it_runs():
         ("--config.file", "CONFIG_FILE"),
         ("--log.level", "LOG_LEVEL"),
         ("--log.format", "LOG_FORMAT"),
-        ("--log.summary-interval", "LOG_SUMMARY_INTERVAL"),
     ],
 )
 def test_every_flag_has_an_environment_variable(flag, variable):

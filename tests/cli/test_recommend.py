@@ -81,8 +81,8 @@ def test_only_one_input_is_taken(words):
 
 @pytest.mark.parametrize("source", ["--exporter", "--snapshot"])
 def test_what_others_evaluated_needs_no_baseline(source):
-    words = (source, "localhost:7732", "--baseline.prometheus.lookback", "1d")
-    with pytest.raises(UsageError, match="lookback is for servers that are observed now"):
+    words = (source, "localhost:7732", "--baseline.prometheus.match", 'job="a"')
+    with pytest.raises(UsageError, match="match is for servers that are observed now"):
         handle(parse(["recommend", *words], {}))
 
 

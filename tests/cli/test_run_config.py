@@ -47,8 +47,6 @@ def test_flags_override_the_file(tmp_path):
 def test_the_summary_interval_is_a_flag(tmp_path):
     file = tmp_path / "exporter.yml"
     file.write_text("log: {summary_interval: 1m}\n")
-    assert config("--log.summary-interval", "10s").log.summary_interval == 10.0
-    assert config("--config.file", str(file), "--log.summary-interval", "off").log.summary_interval is None
 
 
 def test_a_target_beside_a_file_is_rejected_with_the_remedy(tmp_path):
@@ -63,12 +61,10 @@ def test_a_mistake_in_a_flag_names_the_command_line():
         config("--poll.interval", "often")
 
 
-def test_an_unknown_metric_is_a_mistake_with_a_suggestion(tmp_path):
+def test_an_unknown_group_is_a_mistake_with_a_suggestion(tmp_path):
     file = tmp_path / "exporter.yml"
-    file.write_text("metrics:\n  disable:\n    - spec_decode_window_draft_token\n    - rates\n")
-    with pytest.raises(
-        ConfigError, match=r"exporter.yml:3: metrics.disable\[0\] .*`spec_decode_window_draft_tokens`"
-    ):
+    file.write_text("metrics:\n  disable:\n    - rate\n    - sums\n")
+    with pytest.raises(ConfigError, match=r"exporter.yml:3: metrics.disable\[0\] .*`rates`"):
         config("--config.file", str(file))
 
 
@@ -76,9 +72,7 @@ def test_a_sidecar_is_configured_by_flags_alone():
     found = config(
         "--speculative.method=eagle3",
         "--speculative.tokens=3",
-        "--speculative.draft-model=org/small",
-        "--cost.draft-parameters=500M",
-        "--cost.target-parameters=8B",
+        "--cost.draft-cost-ratio=0.0625",
         "--state.file=/state/state.json",
     )
     [target] = found.targets
@@ -87,7 +81,6 @@ def test_a_sidecar_is_configured_by_flags_alone():
     assert speculative.model_dump(exclude_unset=True) == {
         "method": "eagle3",
         "tokens": 3,
-        "draft_model": "org/small",
     }
     assert found.cost.ratio == 0.0625
     assert found.state.file == Path("/state/state.json")
@@ -121,7 +114,6 @@ def test_a_path_in_a_flag_is_relative_to_where_the_exporter_was_started(tmp_path
     [
         ("POLL_INTERVAL", "often", r"poll\.interval"),
         ("SPECULATIVE_TOKENS", "many", r"targets\[0\]\.speculative\.tokens"),
-        ("COST_TARGET_PARAMETERS", "8B", r"cost\.target_parameters"),
         ("TARGET", "http://a, ftp://b", r"targets\[1\]\.url"),
         ("STATE_FILE", "/", r"state\.file"),
     ],

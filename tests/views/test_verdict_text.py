@@ -14,6 +14,7 @@ from spec_decode_exporter.analysis.end_to_end import EndToEnd, EndToEndBasis
 from spec_decode_exporter.analysis.evaluated_window import Basis
 from spec_decode_exporter.analysis.evaluation_result import Evaluation
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
+from spec_decode_exporter.analysis.finding import Finding, FindingName, Severity
 from spec_decode_exporter.analysis.missing_evidence import Evidence, Need
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation import Speculation
@@ -148,6 +149,21 @@ def test_advice_to_switch_names_the_method_and_the_arm_that_shows_it(busy, metho
     faster = FasterMethod("drafter", "eagle", method, sure, sure)
     evaluation = replace(busy.evaluation, action=Action.SWITCH_METHOD, faster=faster)
     assert recommendation_text(replace(busy, evaluation=evaluation)) == text
+
+
+@pytest.mark.parametrize(
+    ("depth", "text"),
+    [
+        (Depth(1, 1.1, extrapolated=False), "Try 1 token instead of 8 or switch speculation off"),
+        (NO_SPECULATION, "Draft fewer tokens instead of 8 or switch speculation off"),
+    ],
+)
+def test_advice_to_switch_off_by_a_cost_without_load_names_the_load_and_the_better_number(busy, depth, text):
+    finding = Finding(FindingName.COST_WITHOUT_LOAD, Severity.INFO, {}, "")
+    evaluation = replace(busy.evaluation, action=Action.DISABLE, recommended=depth, findings=(finding,))
+    said = recommendation_text(replace(busy, evaluation=evaluation, tokens=8))
+    assert said.startswith(text)
+    assert "cost.running_requests" in said
 
 
 @pytest.mark.parametrize("action", Action)

@@ -62,7 +62,6 @@ class ExporterAccess:
             for key, metavar, text in (
                 ("basic_auth.username", "NAME", "user name for that exporter"),
                 ("basic_auth.password_file", "FILE", "a file with its password"),
-                ("authorization.credentials_file", "FILE", "or a file with a bearer token for it"),
                 ("tls_config.ca_file", "FILE", "certificate authorities to trust if its URL is https"),
             )
         )

@@ -118,7 +118,6 @@ def wanted_of(arguments: argparse.Namespace) -> Wanted:
         throughput=arguments.throughput,
         draft_cost_ratio=arguments.cost_draft_cost_ratio,
         fixed_cost_ratio=arguments.cost_fixed_cost_ratio,
-        verify_cost_ratio=arguments.cost_verify_cost_ratio,
         measured=measured,
     )
 
@@ -229,7 +228,6 @@ def _add_pay(parser: argparse.ArgumentParser) -> None:
         "cost of a draft token without the fixed cost, relative to a decode step without speculation",
     )
     _add(pay, "--cost.fixed-cost-ratio", "RATIO", ratio(), "fixed cost of a draft (default: typical)")
-    _add(pay, "--cost.verify-cost-ratio", "RATIO", ratio(), "cost of verifying a token (default: 0.03)")
 
 
 def _add(

@@ -53,18 +53,6 @@ GENERAL_FLAGS: Final = (
         "concurrent requests at which that cost was measured (default 4)",
         "cost.running_requests",
     ),
-    SettingFlag(
-        "--cost.draft-parameters",
-        "NUMBER",
-        "or the parameters of the draft model, such as 500M …",
-        "cost.draft_parameters",
-    ),
-    SettingFlag(
-        "--cost.target-parameters",
-        "NUMBER",
-        "… and those of the served model, such as 8B",
-        "cost.target_parameters",
-    ),
 )
 """Flags of every command that polls servers."""
 
@@ -78,7 +66,6 @@ TARGET_FLAGS: Final = (
     SettingFlag(
         "--speculative.tokens", "NUMBER", "number of draft tokens of the servers", "speculative.tokens"
     ),
-    SettingFlag("--speculative.draft-model", "NAME", "name of their draft model", "speculative.draft_model"),
 )
 """Flags of every command that polls servers, for each server that is not from a file."""
 
@@ -94,12 +81,6 @@ BASELINE_FLAGS: Final = (
         "MATCHERS",
         "labels of the series there, such as 'job=\"vllm\"' (default: all)",
         "baseline.prometheus.match",
-    ),
-    SettingFlag(
-        "--baseline.prometheus.lookback",
-        "DURATION",
-        "time to search there for a period without speculation (default 14d)",
-        "baseline.prometheus.lookback",
     ),
 )
 """Flags of ``run``, ``observe`` and ``recommend``."""
@@ -131,12 +112,6 @@ RUN_FLAGS: Final = (
     PROFILE_FLAG,
     SettingFlag("--log.level", "LEVEL", "debug, info, warning or error (default info)", "log.level"),
     SettingFlag("--log.format", "FORMAT", "logfmt or json (default logfmt)", "log.format"),
-    SettingFlag(
-        "--log.summary-interval",
-        "DURATION",
-        "time between two summaries of each engine: off, 10s, … (default off)",
-        "log.summary_interval",
-    ),
 )
 """Flags of ``run`` alone."""
 

@@ -12,6 +12,7 @@ from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
 from spec_decode_exporter.analysis.evaluated_window import Basis
 from spec_decode_exporter.analysis.evaluation_result import Evaluation
+from spec_decode_exporter.analysis.finding import FindingName
 from spec_decode_exporter.analysis.missing_evidence import Evidence
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import WHOLE_WINDOW, State
@@ -245,6 +246,20 @@ def _change(snapshot: EngineSnapshot, direction: str) -> str:
     return f"Try {plural(best.tokens, 'token')} instead of {now} (num_speculative_tokens)."
 
 
+def _disable(snapshot: EngineSnapshot) -> str:
+    """Name the missing load of the cost, and the number that would pay at its best guess."""
+    evaluation, best = snapshot.evaluation, snapshot.evaluation.recommended
+    if all(finding.name is not FindingName.COST_WITHOUT_LOAD for finding in evaluation.findings):
+        return "Switch speculation off: no number of draft tokens is known to pay."
+    better = (
+        f"Try {plural(best.tokens, 'token')}" if best is not None and best.tokens else "Draft fewer tokens"
+    )
+    return (
+        f"{better} instead of {snapshot.tokens} or switch speculation off, and configure the load of its "
+        "cost (cost.running_requests): without it, it is unknown which is better."
+    )
+
+
 def _limit_batch(snapshot: EngineSnapshot) -> str:
     crossover = snapshot.evaluation.crossover
     load = "few" if crossover is None else f"fewer than {crossover:.0f}"
@@ -266,7 +281,7 @@ _RECOMMENDATIONS: Final[Mapping[Action, Callable[[EngineSnapshot], str]]] = {
     Action.KEEP: _keep,
     Action.INCREASE: _increase,
     Action.DECREASE: _decrease,
-    Action.DISABLE: lambda _: "Switch speculation off: no number of draft tokens is known to pay.",
+    Action.DISABLE: _disable,
     Action.LIMIT_BATCH: _limit_batch,
     Action.SWITCH_METHOD: _switch_method,
     Action.MEASURE_COST: lambda _: (

@@ -11,8 +11,8 @@ from spec_decode_exporter.reports.parts import Bar, Chart, Note, Part
 from spec_decode_exporter.views.models import DepthView, EngineView, WindowView
 
 GIVE_COST: Final = (
-    "Give what it costs here: --cost.draft-cost-ratio 0.05, or the sizes of both models: "
-    "--cost.draft-parameters 500M --cost.target-parameters 8B."
+    "Give what it costs, and the concurrent requests of the measurement: --cost.draft-cost-ratio 0.05 "
+    "--cost.running-requests 8."
 )
 
 
