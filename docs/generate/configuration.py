@@ -30,57 +30,51 @@ _INTRODUCTION: Final = """\
 
 The exporter runs without a configuration: its default target is a vLLM at `http://localhost:8000/metrics`.
 `--config.file=FILE` names a YAML file of up to 4 MiB. `spec-decode-exporter check-config FILE` lists every
-mistake in it with its line, up to a hundred. [config/exporter.yml](../../config/exporter.yml) is a small
-example, [config/exporter-full.yml](../../config/exporter-full.yml) contains every key. To check a file in an
-editor, write `# yaml-language-server: $schema=PATH` into its first line, with the path of
+mistake in it with its line. [config/exporter.yml](../../config/exporter.yml) is a small example,
+[config/exporter-full.yml](../../config/exporter-full.yml) contains every key. Editors check a file whose
+first
+line is `# yaml-language-server: $schema=PATH`, with the path of
 [configuration.schema.json](configuration.schema.json).
 
-- **Durations** have Prometheus' syntax, always with a unit: `500ms`, `30s`, `5m`, `1h30m`.
-- **Sizes** are in powers of 1024: `512KiB`, `16MiB` (or `16MB`, which is the same).
-- **Parameters** of a model have a unit or none: `500M`, `1.5B`, `8000000000`.
+- **Durations** have a unit: `500ms`, `30s`, `5m`, `1h30m`. **Sizes** are in powers of 1024: `512KiB`,
+  `16MiB`.
+  **Parameters** of a model have a unit or none: `500M`, `1.5B`, `8000000000`.
 - **Variables**: `${NAME}` in a value is an environment variable, `$$` a dollar sign. An unset variable is a
   mistake. Quote the value inside `[…]` and `{…}`.
 - **Secrets** are not allowed in the file. Name a file that holds the secret, or write `${NAME}` and nothing
-  else. The exporter never shows them: not on `/config`, not in the log.
-- **Paths** are relative to the directory of the configuration file. Paths in flags are relative to the
-  working directory.
+  else. The exporter never shows them. Files with secrets, certificates or targets are read again when they
+  change.
+- **Paths** are relative to the directory of the configuration file; in flags, to the working directory.
 - An unknown or repeated key is a mistake. A key without a value counts as absent.
-- Files with secrets, certificates or target lists are read again when they change.
 
 To reload the file, send SIGHUP, or `POST /-/reload` with `--web.enable-lifecycle`. With
-`--config.auto-reload` the exporter reloads within 5 s of a change, for example after Kubernetes updates a
-ConfigMap. After a mistake the old configuration stays in effect. Unchanged targets keep their windows.
+`--config.auto-reload`
+the exporter reloads within 5 s of a change. After a mistake the old configuration stays in effect.
 
-**Without a file**, flags configure a sidecar: `--target`, `--poll.interval`, `--state.file`,
+**Flags** configure a sidecar without a file: `--target`, `--poll.interval`, `--state.file`,
 `--cost.draft-cost-ratio` with `--cost.running-requests`, and `--speculative.method` and
-`--speculative.tokens` for every `--target`. Each flag
-is also an environment variable: `SPEC_DECODE_EXPORTER_STATE_FILE`. A flag overrides the key of the file.
-Flags about targets are allowed only without a file.
-
-**With or without a file**, `--speculative.config` takes vLLM's own `--speculative-config`, for keys that the
-configured targets do not set. `--shard.index` and `--shard.count` select the part of the targets. Access to
-the exporter's own pages has its own file, `--web.config.file`: [web.md](web.md).
+`--speculative.tokens` for every `--target`. Each flag of `run` is also an environment variable:
+`SPEC_DECODE_EXPORTER_STATE_FILE`. A flag overrides the key of the file; flags about targets are allowed only
+without a file. `--speculative.config` takes vLLM's own `--speculative-config`, for keys that the configured
+targets do not set. Access to the exporter's own pages has its own file, `--web.config.file`:
+[web.md](web.md).
 """
 
 _DISCOVERED: Final = f"""\
 Rules for discovered servers:
 
 - Lists name a server as `host:port`. The labels `__scheme__`, `__metrics_path__` and `__param_<name>` set its
-  URL, `target` its name (by default `host:port`), `method` its method. Other labels that begin with `__` are
-  ignored. Labels that a target may not have are dropped with a warning.
-- Pods have the labels `namespace` and `pod` and the name `namespace/pod`. The arguments of their containers
-  describe their speculation; see [Kubernetes discovery](../guide/kubernetes-discovery.md).
-- A page that several lists contain is polled once, under its first name. The order is `targets`, `files`,
-  `http`, `dns`, `kubernetes`. Its labels are merged; the first value counts.
-- A second page of the same name is named after `host:port` of its URL, then `host:port/path`, then with a
-  number.
-- If a list cannot be fetched or read, its targets stay. The log reports the beginning and the end.
-- Credentials are sent only to the host of the list entry, the DNS record or the pod. A scheme other than
-  `http` and `https`, or a path that leads to another host, rejects the list or omits the pod.
-- A target has {MAX_LABELS} labels at most. A value has {MAX_LABEL_VALUE:,} printable characters at most.
-  The labels that discovery gives to a target have {MAX_LABEL_CHARACTERS:,} characters together.
-  All targets together have {MAX_LABELS} label names; configured names come first. Other labels are dropped
-  with a warning.
+  URL, `target` its name, `method` its method. Other labels that begin with `__` are ignored.
+- Pods have the labels `namespace` and `pod` and the name `namespace/pod`
+  ([Kubernetes discovery](../guide/kubernetes-discovery.md)).
+- A page that several lists contain is polled once. The order is `targets`, `files`, `http`, `dns`,
+  `kubernetes`; the first name and value count.
+- If a list cannot be read, its targets stay, and the log reports it.
+- Credentials are sent only to the host of the list entry, the DNS record or the pod.
+- A target has {MAX_LABELS} labels at most, with {MAX_LABEL_VALUE:,} printable characters at most in a
+  value and
+  {MAX_LABEL_CHARACTERS:,} together. All targets together have {MAX_LABELS} label names. Other labels are
+  dropped with a warning.
 """
 
 
