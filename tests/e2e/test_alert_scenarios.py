@@ -256,7 +256,7 @@ CASES = {
         ),
         (Fires("SpecDecodeArmSlower", 45),),
         # Of the arm that accepts little and has no known draft cost.
-        also=frozenset({"SpecDecodeWrongDraftLength"}),
+        also=frozenset({"SpecDecodeAcceptanceLow", "SpecDecodeWrongDraftLength"}),
     ),
     "requests of which few draft badly": Case(
         (
@@ -316,7 +316,12 @@ CASES = {
         (Run((server("chat", mix=GARBLED),), minutes=60, requests=True),),
         (Fires("SpecDecodeOutputSuspicious", 55, kind="rejected"),),
         also=frozenset(
-            {"SpecDecodeMixedWorkload", "SpecDecodeRequestTypeLoses", "SpecDecodeWrongDraftLength"}
+            {
+                "SpecDecodeAcceptanceLow",
+                "SpecDecodeMixedWorkload",
+                "SpecDecodeRequestTypeLoses",
+                "SpecDecodeWrongDraftLength",
+            }
         ),
     ),
     "a server that is gone for minutes, and one that never came": Case(
