@@ -69,7 +69,9 @@ class TestOneRowMore:
         assert re.search(rf"{ROW.comparison.name} +{value} +{value} +\+0\.00", outputs["compare"])
 
     def test_is_a_row_of_the_documentation_with_its_source(self, outputs):
-        (row,) = [line for line in outputs["documentation"].splitlines() if f"`{ROW.metric}`" in line]
+        (row,) = [
+            line for line in outputs["documentation"].splitlines() if f"`{ROW.metric}{{window}}`" in line
+        ]
         assert ROW.description in row
         assert all(f"`{series}`" in row for series in ROW.source)
 
