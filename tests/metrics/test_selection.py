@@ -31,9 +31,3 @@ class TestNames:
     @pytest.mark.parametrize("profile", Profile)
     def test_have_an_enabled_group(self, profile):
         assert names(profile=profile, enable=("distribution",)) >= of_group(Group.DISTRIBUTION)
-
-    def test_have_or_lack_a_single_metric(self):
-        found = names(
-            enable=("spec_decode_accepted_length_ratio",), disable=("spec_decode_poll_acceptance_ratio",)
-        )
-        assert found ^ STANDARD == {"spec_decode_accepted_length_ratio", "spec_decode_poll_acceptance_ratio"}

@@ -94,14 +94,6 @@ def test_detection_begins_after_60_seconds_with_drafts():
     assert late.variances != []
 
 
-def test_a_longer_warm_up_of_the_policy_applies():
-    detector = SuddenDropDetector(DropPolicy(warm_up=2 * HOUR))
-    assert fed(detector, usual(2 * HOUR - 1)) == []
-    assert detector.variances == []
-    fed(detector, usual(10))
-    assert detector.variances != []
-
-
 def test_time_without_drafts_changes_nothing():
     detector = SuddenDropDetector(DropPolicy())
     fed(detector, [*usual(), *[Interval(1.0)] * 60])
