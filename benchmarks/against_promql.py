@@ -21,7 +21,6 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from math import isnan, sqrt
 from pathlib import Path
 from statistics import median
 
@@ -32,7 +31,6 @@ from benchmarks.process import require, running
 from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.config.units import parse_duration
 from spec_decode_exporter.core.cooperative_yield import finish
-from spec_decode_exporter.figures.acceptance import draft_acceptance_ratio
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter
@@ -105,11 +103,9 @@ WAYS = (
 
 @dataclass
 class Recorded:
-    """Scraped samples of one scenario by series, and the truth at every scrape."""
+    """Scraped samples of one scenario by series."""
 
     series: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
-    truth: dict[int, float] = field(default_factory=dict)
-    """Acceptance over the last 30 s, by second; only where anything was drafted."""
 
     def add(self, name: str, labels: str, second: int, value: float | None) -> None:
         """Add a scraped sample; what has no value is not on the page."""
@@ -120,23 +116,15 @@ class Recorded:
 def record(scenario: Scenario, seconds: int) -> Recorded:
     """Let the exporter's own code watch a simulated server."""
     simulation, reader, watch = Simulation(scenario, seed=1), SampleReader(), EngineMonitor(WINDOWS)
-    recorded, counts = Recorded(), [(0, 0)]
+    recorded = Recorded()
     for second in range(1, seconds + 1):
         simulation.advance(1.0)
-        engines = simulation.life.engines
-        counts.append(
-            (engines[0].counts.accepted_tokens, engines[0].counts.draft_tokens) if engines else (0, 0)
-        )
         if simulation.serving:
             page = finish(reader.read(python_page(simulation, UnixTime(0.0)), with_latencies=False))
             (sample,) = page.samples.values()
             watch.observe(sample, float(second), float(second), 1.0, 10.0)
         if second % SCRAPE == 0:
             _scrape(recorded, second, sample if simulation.serving else None, watch.snapshot(float(second)))
-        if second % SCRAPE == EVALUATED:
-            accepted, drafted = (new - old for new, old in zip(counts[-1], counts[-31:][0], strict=True))
-            if drafted > 0 <= accepted:
-                recorded.truth[second] = accepted / drafted
     return recorded
 
 
@@ -147,9 +135,6 @@ def _scrape(recorded: Recorded, second: int, sample: Sample | None, findings: En
     }
     for name, counter in counters.items():
         recorded.add(name, "", second, None if sample is None else sample[counter])
-    for window in findings.windows:
-        labels = f'window="{window.length:.0f}s"'
-        recorded.add("spec_decode_draft_acceptance_ratio", labels, second, draft_acceptance_ratio(window))
     if findings.drops.baseline_length is not None:
         dropped = findings.drops.dropped.get(DropKind.SUDDEN)
         recorded.add("spec_decode_acceptance_dropped", 'kind="sudden"', second, dropped)
@@ -241,12 +226,6 @@ def delays(fired: list[tuple[int, int]], seconds: int) -> tuple[list[int], int, 
     return noticed, len(begun), sum(one[0] >= WARM_UP and one not in right for one in fired)
 
 
-def error(values: dict[int, float], truth: dict[int, float], *, only: Callable[[int], bool]) -> float:
-    """Return the root mean square of what an expression is off the truth."""
-    pairs = [(value, truth[second]) for second, value in values.items() if second in truth and only(second)]
-    return sqrt(sum((value - true) ** 2 for value, true in pairs) / len(pairs))
-
-
 def main() -> None:
     """Print the tables."""
     options = parser(__doc__)
@@ -256,35 +235,17 @@ def main() -> None:
     # Blocks of two hours, in the past.
     begin = (int(time.time()) - 2 * seconds) // 7200 * 7200
     rows: dict[str, list[str]] = {way.name: [] for way in WAYS}
-    errors: dict[str, list[str]] = {
-        "exporter, 30s": [],
-        "raw, rate over 30 s": [],
-        "raw, rate over 1 min": [],
-    }
     for name, plan in (("drops", DROPS), ("quiet", QUIET)):
         recorded = record(Scenario.model_validate(plan), seconds)
         with prometheus(recorded, begin) as evaluated:
             for way in WAYS:
                 fired = alarms(evaluated(way.expression), way.lasting)
                 rows[way.name] += _row(name, fired, seconds)
-            shown = {
-                "exporter, 30s": 'spec_decode_draft_acceptance_ratio{window="30s"}',
-                "raw, rate over 30 s": _rate("30s"),
-                "raw, rate over 1 min": _rate("1m"),
-            }
-            for label, expression in shown.items():
-                values = {at: value for at, value in evaluated(expression).items() if not isnan(value)}
-                known = sum(second in values for second in recorded.truth) / len(recorded.truth)
-                off = error(values, recorded.truth, only=lambda second: second > 60)
-                errors[label] += [f"{off:.4f}", f"{known:.0%}"]
     print(
         f"{seconds / 3600:g} h of drops, and {seconds / 3600:g} h of three requests a minute with restarts.\n"
     )
     print("| alert | drops noticed | median delay | false alarms | while quiet |\n|---|--:|--:|--:|--:|")
     for name, cells in rows.items():
-        print(f"| {name} | {' | '.join(cells)} |")
-    print("\n| acceptance over 30 s | rms error | known | rms error, quiet | known |\n|---|--:|--:|--:|--:|")
-    for name, cells in errors.items():
         print(f"| {name} | {' | '.join(cells)} |")
 
 

@@ -1,4 +1,4 @@
-"""Coverage of the 95 % bounds by the load of a window, and by the kind of traffic.
+"""Coverage of the 95 % bounds by the effective requests of a window, and by the kind of traffic.
 
     python -m benchmarks.coverage [--windows 1000] [--uneven 500] [--seed 1] [--smoke]
 
@@ -8,9 +8,8 @@ own code estimates the bounds. The truth is the ratio of an endless run of the s
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from math import sqrt
 
@@ -33,7 +32,6 @@ from spec_decode_exporter.analysis.statistics.ratio_bounds import (
 from spec_decode_exporter.figures.acceptance import acceptance_length_tokens
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.window.answer_lengths import NO_ANSWERS
 from spec_decode_exporter.window.ledger import Window
 
 COST = Cost(0.05, 0.02, CostSource.CONFIGURED, None)
@@ -66,12 +64,14 @@ def truth(random: np.random.Generator, mix: Mix, tokens: tuple[int, int]) -> dic
     """Return what the estimates of an endless run would be."""
     requests = draw(random, mix, tokens, MANY)
     drafts = requests.steps * requests.drafting
-    accepted, drafted, steps = (
-        float(each.sum()) for each in (drafts * requests.accepted, drafts * requests.lengths, requests.steps)
-    )
+    sums = (drafts, drafts * requests.lengths, drafts * requests.accepted, requests.steps)
+    return _figures(*(float(each.sum()) for each in sums))
+
+
+def _figures(drafts: float, drafted: float, accepted: float, steps: float) -> dict[str, float]:
     time = steps * (1 + COST.fixed_cost_ratio) + COST.draft_cost_ratio * drafted
     return {
-        "length": 1 + accepted / float(drafts.sum()),
+        "length": 1 + accepted / drafts,
         "rate": accepted / drafted,
         "speed-up": (steps + accepted) / time,
     }
@@ -92,17 +92,12 @@ def _holds(found: Estimate | None, truth: float) -> bool:
 class Outcome:
     """Estimates of one window."""
 
-    load: Load | int
-    """A load, or the running requests of uneven traffic."""
     length: int
-    mix: Mix | Traffic
     requests: float
     """Effective requests through the window."""
     estimates: dict[str, Estimate | None]
     independent: Estimate
     """Of the length, as the next one."""
-    unknown_lengths: Estimate | None
-    """As it was if the server did not publish the lengths of answers."""
     truth: dict[str, float]
 
     def holds(self, name: str) -> bool:
@@ -113,11 +108,6 @@ class Outcome:
     def holds_if_independent(self) -> bool:
         """True if bounds for independent drafts include the truth."""
         return _holds(self.independent, self.truth["length"])
-
-    @property
-    def holds_if_lengths_are_unknown(self) -> bool:
-        """True if bounds without the lengths of answers include the truth."""
-        return _holds(self.unknown_lengths, self.truth["length"])
 
     @property
     def bounded(self) -> bool:
@@ -137,7 +127,7 @@ def outcomes(
     """Draw windows of both lengths, each pair apart from the others, and estimate."""
     for totals, begin in _traces(lambda seconds: trace(random, mix, load, seconds), windows):
         for length in LENGTHS:
-            yield Outcome(load, length, mix, *_estimated(totals, begin, length), true)
+            yield Outcome(length, *_estimated(totals, begin, length), true)
 
 
 def uneven_outcomes(
@@ -147,22 +137,14 @@ def uneven_outcomes(
     true = _truth_of(traffic.trace(random, running, true_seconds // running))
     for totals, begin in _traces(lambda seconds: traffic.trace(random, running, seconds), windows):
         for length in LENGTHS:
-            yield Outcome(running, length, traffic, *_estimated(totals, begin, length), true)
+            yield Outcome(length, *_estimated(totals, begin, length), true)
 
 
 def _truth_of(totals: Array) -> dict[str, float]:
     """Return the estimates of a whole run."""
     counted = totals[-1][1 : 1 + len(Counter)].astype(float)
-    drafts, drafted, accepted, steps = (
-        counted[counter]
-        for counter in (Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS, Counter.DECODE_STEPS)
-    )
-    time = steps * (1 + COST.fixed_cost_ratio) + COST.draft_cost_ratio * drafted
-    return {
-        "length": 1 + accepted / drafts,
-        "rate": accepted / drafted,
-        "speed-up": (steps + accepted) / time,
-    }
+    names = (Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS, Counter.DECODE_STEPS)
+    return _figures(*(counted[counter] for counter in names))
 
 
 def _traces(drawn: Callable[[int], Array], windows: int) -> Iterator[tuple[Array, int]]:
@@ -178,15 +160,12 @@ def _traces(drawn: Callable[[int], Array], windows: int) -> Iterator[tuple[Array
             yield totals, place * longest
 
 
-def _estimated(
-    totals: Array, begin: int, length: int
-) -> tuple[float, dict[str, Estimate | None], Estimate, Estimate | None]:
+def _estimated(totals: Array, begin: int, length: int) -> tuple[float, dict[str, Estimate | None], Estimate]:
     """Return the effective requests and the estimates of a window; both lengths have one end."""
     longest = max(LENGTHS)
     seen = window(totals, begin + longest - length, length, longest)
     estimates = {name: estimate(seen) for name, estimate in ESTIMATES.items()}
-    unknown = acceptance_length_estimate(replace(seen, answers=NO_ANSWERS))
-    return effective_requests(seen) or 0.0, estimates, as_if_independent(seen), unknown
+    return effective_requests(seen) or 0.0, estimates, as_if_independent(seen)
 
 
 def coverages(among: list[Outcome]) -> list[str]:
@@ -194,23 +173,6 @@ def coverages(among: list[Outcome]) -> list[str]:
     if len(among) < MIN_WINDOWS:
         return ["-" for _ in ESTIMATES]
     return [percent(sum(each.holds(name) for each in among) / len(among)) for name in ESTIMATES]
-
-
-def by_load(all_of_them: list[Outcome]) -> Iterator[list[str]]:
-    groups: defaultdict[tuple[Load, int], list[Outcome]] = defaultdict(list)
-    for each in all_of_them:
-        if isinstance(each.load, Load):
-            groups[each.load, each.length].append(each)
-    for (load, length), among in groups.items():
-        bounded = [each for each in among if each.bounded]
-        yield [
-            "{}-{}".format(*load.tokens),
-            load.arrivals,
-            str(load.concurrent),
-            f"{length} s",
-            percent(len(bounded) / len(among)),
-            *coverages(bounded),
-        ]
 
 
 def by_requests(all_of_them: list[Outcome]) -> Iterator[list[str]]:
@@ -228,34 +190,13 @@ def by_requests(all_of_them: list[Outcome]) -> Iterator[list[str]]:
             ]
 
 
-def by_mix(all_of_them: list[Outcome]) -> Iterator[list[str]]:
-    for mix, length in product(MIXES, LENGTHS):
-        among = [each for each in all_of_them if each.mix == mix and each.length == length]
-        bounded = [each for each in among if each.bounded]
-        yield [mix.name, f"{length} s", percent(len(bounded) / len(among)), *coverages(bounded)]
-
-
-def by_traffic(all_of_them: list[Outcome]) -> Iterator[list[str]]:
-    for traffic, running, length in product(KINDS, UNEVEN_CONCURRENT, LENGTHS):
-        among = [
-            each
-            for each in all_of_them
-            if each.mix is traffic and each.load == running and each.length == length
-        ]
+def by_traffic(traffic: Traffic, running: int, drawn: list[Outcome]) -> Iterator[list[str]]:
+    for length in LENGTHS:
+        among = [each for each in drawn if each.length == length]
         bounded = [each for each in among if each.bounded]
         requests = f"{np.median([each.requests for each in among]):.0f}"
-        unknown = [each for each in among if each.unknown_lengths]
-        enough = len(unknown) >= MIN_WINDOWS
-        holding = sum(each.holds_if_lengths_are_unknown for each in unknown)
-        yield [
-            traffic.name,
-            str(running),
-            f"{length} s",
-            requests,
-            percent(len(bounded) / len(among)),
-            *coverages(bounded),
-            percent(holding / len(unknown)) if enough else "-",
-        ]
+        share = percent(len(bounded) / len(among))
+        yield [traffic.name, str(running), f"{length} s", requests, share, *coverages(bounded)]
 
 
 def main() -> None:
@@ -277,19 +218,20 @@ def main() -> None:
     ]
     print(f"{len(found)} windows; the share, in %, in which the 95 % bounds hold the truth:\n")
     heads = [f"{name} holds" for name in ESTIMATES]
-    print_table(["tokens", "arrivals", "running", "window", "with bounds", *heads], by_load(found))
     more = ["half-width of the length", "as if drafts were independent"]
     print_table(["window", "effective requests", "windows", *heads, *more], by_requests(found))
-    print_table(["speculation", "window", "with bounds", *heads], by_mix(found))
     random = np.random.default_rng([arguments.seed, 1])
-    uneven = [
-        outcome
-        for traffic, running in product(KINDS, UNEVEN_CONCURRENT)
-        for outcome in uneven_outcomes(random, traffic, running, arguments.uneven, arguments.true_seconds)
-    ]
     heads = ["traffic", "running", "window", "effective requests", "with bounds", *heads]
-    heads.append("length holds, lengths unknown")
-    print_table(heads, by_traffic(uneven))
+    rows = (
+        row
+        for traffic, running in product(KINDS, UNEVEN_CONCURRENT)
+        for row in by_traffic(
+            traffic,
+            running,
+            list(uneven_outcomes(random, traffic, running, arguments.uneven, arguments.true_seconds)),
+        )
+    )
+    print_table(heads, rows)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Speed-up of whole requests, compared with the truth of a model: lost prefix cache, long prompts, queues.
 
-    python -m benchmarks.end_to_end [--smoke] [--seed 1] [--markdown]
+    python -m benchmarks.end_to_end [--smoke] [--seed 1]
 
 Each scenario serves one kind of traffic twice, without speculation and with it. The truth is the mean time of
 a finished request without speculation over that with it, of ten minutes each; the exporter's own code gets
@@ -11,8 +11,6 @@ missed.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
@@ -20,7 +18,8 @@ from itertools import product
 from math import fsum
 from random import Random
 
-from benchmarks.table import percent, table
+from benchmarks.options import end, parsed, parser
+from benchmarks.table import percent, print_table
 from benchmarks.truth.cells import Cell
 from benchmarks.truth.feed import LENGTHS, FedEngine
 from benchmarks.truth.hardware import H100, H200, Efficiency
@@ -159,7 +158,6 @@ class Outcome:
     value: float | None
     lower: float | None
     upper: float | None
-    basis: str
     findings: frozenset[str]
 
     @property
@@ -191,7 +189,6 @@ def outcome(trial: Trial, *, with_baseline: bool) -> Outcome:
         None if request is None else request.value,
         None if bounds is None else bounds.lower,
         None if bounds is None else bounds.upper,
-        "" if request is None else str(request.basis.value),
         frozenset(str(each.name) for each in evaluation.findings),
     )
 
@@ -220,18 +217,15 @@ HEADS = (
     "baseline",
     "trials",
     "truth",
-    "reported",
     "mean error",
     "truth inside",
     "slower, reported healthy",
     "prefix_cache_lost",
-    "basis",
 )
 
 
 def row(name: str, among: Sequence[Outcome]) -> list[str]:
     """Return the row of one scenario, with or without a baseline."""
-    known = [each.value for each in among if each.value is not None]
     errors = [abs(each.error) for each in among if each.error is not None]
     bounded = [each for each in among if each.lower is not None]
     slower = [each for each in among if each.truth < SLOWER]
@@ -242,12 +236,10 @@ def row(name: str, among: Sequence[Outcome]) -> list[str]:
         "yes" if among[0].with_baseline else "no",
         str(len(among)),
         f"{min(truths):.2f} to {max(truths):.2f}",
-        f"{min(known):.2f} to {max(known):.2f}" if known else "not available",
         percent(fsum(errors) / len(errors) if errors else None),
         percent(inside),
         f"{sum(each.is_false for each in among)} of {len(slower)}",
         f"{sum('prefix_cache_lost' in each.findings for each in among)} of {len(among)}",
-        ", ".join(sorted({each.basis for each in among if each.basis})) or "-",
     ]
 
 
@@ -267,32 +259,20 @@ def missed(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--smoke", action="store_true", help="three trials, in seconds; no goals")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--markdown", action="store_true", help="a table for docs/explanation/verdicts.md")
-    options = parser.parse_args()
-    outcomes: list[Outcome] = []
-    for trial in trials(options.seed, smoke=options.smoke):
-        outcomes += [outcome(trial, with_baseline=known) for known in (False, True)]
-    rows = [
-        row(scenario.name, among)
-        for scenario, known in product(SCENARIOS, (False, True))
-        if (
-            among := [
-                each for each in outcomes if (each.trial.scenario, each.with_baseline) == (scenario, known)
-            ]
-        )
+    options = parser(__doc__)
+    options.add_argument("--seed", type=int, default=1)
+    arguments = parsed(options)
+    outcomes = [
+        outcome(trial, with_baseline=known)
+        for trial in trials(arguments.seed, smoke=arguments.smoke)
+        for known in (False, True)
     ]
+    groups: dict[tuple[str, bool], list[Outcome]] = {}
+    for each in outcomes:
+        groups.setdefault((each.trial.scenario.name, each.with_baseline), []).append(each)
     print("Speed-up of whole requests; errors and shares in %.\n")
-    print(table(HEADS, rows, markdown=options.markdown), flush=True)
-    goals = missed(outcomes)
-    print(f"\nGoals missed: {', '.join(goals) or 'none'}.")
-    if goals and not options.smoke:
-        sys.exit(1)
+    print_table(HEADS, (row(name, among) for (name, _), among in groups.items()))
+    end(arguments, missed(outcomes))
 
 
 if __name__ == "__main__":

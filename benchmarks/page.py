@@ -1,19 +1,16 @@
-"""The page with 100 engines: cost of a refresh, and frame times while it scrolls.
+"""The page with 100 engines: cost of a refresh.
 
     python -m benchmarks.page [--engines 100] [--minutes 6] [--rounds 20] [--smoke]
 
-The engines are simulated, on a clock that is moved. The frames are of a Chromium without a graphics card;
-without playwright the second part is skipped.
+The engines are simulated, on a clock that is moved.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 import time
 from collections.abc import Sequence
-from importlib.util import find_spec
 
 import structlog
 from multidict import MultiDict
@@ -28,20 +25,6 @@ from tests.e2e.faster_clock import Server
 from tests.e2e.moved_fleet import MovedFleet, moved_fleet
 
 COST = {"cost": {"draft_cost_ratio": 0.08}}
-
-SCROLL = """async ([seconds]) => {
-    const frames = [];
-    const begin = performance.now();
-    let last = begin;
-    while (last - begin < seconds * 1000) {
-        const now = await new Promise(requestAnimationFrame);
-        frames.push(now - last);
-        last = now;
-        scrollBy(0, 30);
-        if (scrollY + innerHeight + 31 > document.documentElement.scrollHeight) scrollTo(0, 0);
-    }
-    return frames.slice(2);
-}"""
 
 
 class Loop:
@@ -89,45 +72,13 @@ async def refreshes(fleet: MovedFleet, opened: int, rounds: int) -> None:
     print(f"{len(ids)} engines, {opened} open: made in {made}, longest hold of the loop {hold}, {size}")
 
 
-async def frames(fleet: MovedFleet, seconds: float) -> None:
-    """Scroll the page while it is refreshed, and while it is not."""
-    from playwright.async_api import async_playwright
-
-    async with async_playwright() as driver:
-        browser = await driver.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
-        )
-        for name, script in (("refreshed every second", True), ("without a script", False)):
-            page = await browser.new_page(viewport={"width": 1280, "height": 900})
-            if not script:
-                await page.route("**/page.js", lambda route: route.abort())
-            await page.goto(fleet.url)
-            moving = asyncio.create_task(_move(fleet))
-            found = await page.evaluate(SCROLL, [seconds])
-            moving.cancel()
-            told = ", ".join(f"p{share:.0%} {percentile(found, share):.1f} ms" for share in (0.5, 0.95, 0.99))
-            print(f"scrolling, {name}: {len(found)} frames, {told}, longest {max(found):.0f} ms")
-            await page.close()
-        await browser.close()
-
-
-async def _move(fleet: MovedFleet) -> None:
-    while True:
-        await fleet.advance(1)
-        await asyncio.sleep(1)
-
-
-async def measure(engines: int, minutes: int, rounds: int, scrolling: float) -> None:
+async def measure(engines: int, minutes: int, rounds: int) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     servers = [Server(f"chat-{number}", told=COST) for number in range(engines)]
     async with moved_fleet(servers) as fleet:
         await fleet.advance(60 * minutes)
         for opened in (0, 1, 8):
             await refreshes(fleet, opened, rounds)
-        if find_spec("playwright") is None:
-            print("Frames not measured: playwright is not installed; it is in the dependency group `page`.")
-        else:
-            await frames(fleet, scrolling)
 
 
 def main() -> None:
@@ -135,9 +86,8 @@ def main() -> None:
     options.add_argument("--engines", type=int, default=100)
     options.add_argument("--minutes", type=int, default=6, help="minutes that the engines have been watched")
     options.add_argument("--rounds", type=int, default=20, help="refreshes of each row")
-    options.add_argument("--scrolling", type=float, default=6.0, help="seconds that the page is scrolled")
-    arguments = parsed(options, engines=2, minutes=1, rounds=1, scrolling=1.0)
-    asyncio.run(measure(arguments.engines, arguments.minutes, arguments.rounds, arguments.scrolling))
+    arguments = parsed(options, engines=2, minutes=1, rounds=1)
+    asyncio.run(measure(arguments.engines, arguments.minutes, arguments.rounds))
 
 
 if __name__ == "__main__":

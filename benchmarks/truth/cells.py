@@ -80,15 +80,6 @@ class Cell:
         """Return new traffic; another ``salt`` draws other requests."""
         return Traffic(Random(self.seed * 1009 + salt), self.server, self.mix, self.running)
 
-    def __str__(self) -> str:
-        """Return its description, for a list."""
-        server, mix = self.server, self.mix
-        return (
-            f"{server.target.name} on {server.gpu.name}, {server.drafter.name} K={server.tokens}, "
-            f"{self.running} running, acceptance {mix.acceptance:.2f}, "
-            f"coverage {mix.coverage:.2f}, context {server.context:.0f}"
-        )
-
 
 def cells(seed: int, number: int) -> Iterator[Cell]:
     """Draw cells; targets and loads take turns, so that each has its share."""

@@ -1,7 +1,6 @@
 """Sources of a cost, one adapter each: a cell and its polls to the exporter's own evaluation.
 
-An adapter returns None where the source does not apply to a cell, and raises ``NotAvailableError`` where the
-exporter does not have the source.
+An adapter returns None where the source does not apply to a cell.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ from spec_decode_exporter.analysis.evaluation_result import Evaluation
 from spec_decode_exporter.analysis.model_architecture import architecture_of, experts_ratio_of
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.statistics.ratio_bounds import acceptance_length_estimate
-from spec_decode_exporter.config.cost_settings import Architecture, CostSettings, LoadCost
-from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
+from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
 from spec_decode_exporter.window.ledger import Window
 
 DRAFTING_SECONDS = int(LENGTHS[-1]) + 10
@@ -39,17 +37,11 @@ DAY_ERROR = 0.04
 """The same between days on one server: driver, clocks, prompts."""
 
 
-class NotAvailableError(Exception):
-    """The exporter does not have this source."""
-
-
 @dataclass(frozen=True, slots=True)
 class Reported:
     """Evaluation of a cell by the exporter."""
 
     verdict: str
-    action: str
-    value: float | None
     lower: float | None
     upper: float | None
     source: str
@@ -100,8 +92,8 @@ class Recording:
         speculation = Speculation(method=self.cell.method.value, tokens=self.cell.server.tokens)
         return Assumptions(speculation=speculation, cost=cost)
 
-    def by_settings(self, cost: CostSettings | None) -> Reported:
-        """Return the evaluation with a configured cost, or with none."""
+    def by_cost(self, cost: CostSettings) -> Reported:
+        """Return the evaluation with a configured cost."""
         return self.by(self.assumptions(cost))
 
     def by(self, assumptions: Assumptions) -> Reported:
@@ -114,17 +106,15 @@ class Recording:
             drafted_before=True,
             costs=(),
         )
-        return reported(evaluate(self.windows, inputs), self.windows[-1])
+        return reported(evaluate(self.windows, inputs))
 
 
-def reported(evaluation: Evaluation, window: Window) -> Reported:
+def reported(evaluation: Evaluation) -> Reported:
     """Return the figures of an evaluation."""
     cost = evaluation.cost
     bounds = evaluation.bounds[-1].speedup if evaluation.bounds else None
     return Reported(
         verdict=str(evaluation.verdict.value),
-        action=str(evaluation.action.value),
-        value=None if cost is None else estimated_speedup_ratio(window, cost),
         lower=None if bounds is None else bounds.lower,
         upper=None if bounds is None else bounds.upper,
         source="" if cost is None else str(cost.source.value),
@@ -138,7 +128,7 @@ def experiment(recording: Recording) -> Reported:
     engine = FedEngine(recording.assumptions())
     engine.monitor.use_experiments([plain.monitor.step_times], None)
     engine.poll(recording.drafting)
-    return _monitored(engine)
+    return reported(engine.monitor.evaluate())
 
 
 def measured(recording: Recording) -> Reported | None:
@@ -149,7 +139,7 @@ def measured(recording: Recording) -> Reported | None:
     pause = recording.plain(speculates=True)
     engine.poll(pause)
     engine.poll(counts.after(pause[-1]) for counts in recording.drafting)
-    return _monitored(engine)
+    return reported(engine.monitor.evaluate())
 
 
 def baseline(recording: Recording) -> Reported:
@@ -157,19 +147,13 @@ def baseline(recording: Recording) -> Reported:
     engine = FedEngine(recording.assumptions())
     engine.poll(recording.plain(recording.day_error), speculates=False)
     engine.poll(recording.drafting, process=PLAIN_SECONDS)
-    return _monitored(engine)
-
-
-def configured_without_load(recording: Recording) -> Reported:
-    """Evaluate with the operator's number, measured at load 4, without its load."""
-    ratio = max(0.0, recording.cell.cost_at(KNOWN_LOAD)) * recording.operator_error
-    return recording.by_settings(CostSettings(draft_cost_ratio=ratio))
+    return reported(engine.monitor.evaluate())
 
 
 def configured_with_load(recording: Recording) -> Reported:
     """Evaluate with the operator's number and its load, 4."""
     ratio = max(0.0, recording.cell.cost_at(KNOWN_LOAD)) * recording.operator_error
-    return recording.by_settings(CostSettings(draft_cost_ratio=ratio, running_requests=KNOWN_LOAD))
+    return recording.by_cost(CostSettings(draft_cost_ratio=ratio, running_requests=KNOWN_LOAD))
 
 
 def configured_by_loads(recording: Recording) -> Reported:
@@ -183,7 +167,7 @@ def configured_by_loads(recording: Recording) -> Reported:
         )
         for load in KNOWN_LOADS
     )
-    return recording.by_settings(CostSettings(loads=loads))
+    return recording.by_cost(CostSettings(loads=loads))
 
 
 def sizes(recording: Recording) -> Reported | None:
@@ -191,7 +175,7 @@ def sizes(recording: Recording) -> Reported | None:
     server = recording.cell.server
     if server.drafter.shape is None or server.drafter.is_parallel:
         return None
-    return recording.by_settings(
+    return recording.by_cost(
         CostSettings(
             draft_parameters=server.drafter.shape.total_parameters,
             target_parameters=server.target.shape.total_parameters,
@@ -201,14 +185,7 @@ def sizes(recording: Recording) -> Reported | None:
 
 def typical(recording: Recording) -> Reported:
     """Evaluate with the method alone."""
-    return recording.by_settings(None)
-
-
-def typical_by_kind(recording: Recording) -> Reported:
-    """Evaluate with the method, and with the knowledge that the model is dense or a mixture of experts."""
-    kind = Architecture.DENSE if recording.cell.server.target.is_dense else Architecture.MIXTURE_OF_EXPERTS
-    assumptions = recording.assumptions()
-    return recording.by(replace(assumptions, speculation=replace(assumptions.speculation, architecture=kind)))
+    return recording.by(recording.assumptions())
 
 
 def typical_by_name(recording: Recording) -> Reported:
@@ -221,37 +198,25 @@ def typical_by_name(recording: Recording) -> Reported:
     return recording.by(replace(assumptions, speculation=speculation))
 
 
-def _monitored(engine: FedEngine) -> Reported:
-    return reported(engine.monitor.evaluate(), engine.monitor.history.window(LENGTHS[-1]))
-
-
 @dataclass(frozen=True, slots=True)
 class Source:
     """A source with its goals."""
 
     name: str
     adapter: Callable[[Recording], Reported | None]
-    labels: frozenset[str]
+    labels: tuple[str, ...]
     """``source`` labels under which the exporter may report it."""
     decided_goal: float | None = None
     """Least share of cells with a verdict other than ``unclear`` and ``insufficient``."""
 
 
-def _source(
-    name: str, adapter: Callable[[Recording], Reported | None], *labels: str, decided: float | None = None
-) -> Source:
-    return Source(name, adapter, frozenset(labels), decided)
-
-
 SOURCES = (
-    _source("experiment", experiment, "experiment", decided=0.6),
-    _source("measured", measured, "measured", decided=0.6),
-    _source("baseline", baseline, "baseline", decided=0.6),
-    _source("configured, no load", configured_without_load, "configured"),
-    _source("configured, its load", configured_with_load, "configured"),
-    _source("configured, by loads", configured_by_loads, "configured", decided=0.6),
-    _source("sizes", sizes, "sizes", "configured"),
-    _source("typical", typical, "typical", "", decided=0.3),
-    _source("typical, dense or MoE known", typical_by_kind, "typical", "", decided=0.3),
-    _source("typical, model named", typical_by_name, "typical", "", decided=0.3),
+    Source("experiment", experiment, ("experiment",), 0.6),
+    Source("measured", measured, ("measured",), 0.6),
+    Source("baseline", baseline, ("baseline",), 0.6),
+    Source("configured, its load", configured_with_load, ("configured",)),
+    Source("configured, by loads", configured_by_loads, ("configured",), 0.6),
+    Source("sizes", sizes, ("sizes", "configured")),
+    Source("typical", typical, ("typical", ""), 0.3),
+    Source("typical, model named", typical_by_name, ("typical", ""), 0.3),
 )
