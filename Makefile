@@ -108,11 +108,11 @@ wheels: $(READY) ## check that every dependency has a wheel for every platform
 	$(BIN)/pytest tests/e2e/test_wheels.py -m e2e
 
 bench: $(READY) ## run every benchmark, but the long ones: the tables of docs/maintainers/benchmarks.md
-	$(BIN)/pip install --quiet --disable-pip-version-check --group bench --group page
+	$(BIN)/pip install --quiet --disable-pip-version-check --group bench
 	$(BIN)/python -m benchmarks
 
 bench-smoke: $(READY) ## run each benchmark with little work, in a minute: does it still fit the code?
-	$(BIN)/pip install --quiet --disable-pip-version-check --group bench --group page
+	$(BIN)/pip install --quiet --disable-pip-version-check --group bench
 	$(BIN)/python -m benchmarks --smoke
 
 fuzz: $(READY) ## fuzz the parsers of pages, configurations and requests for FUZZ_SECONDS each (default 60); FUZZ selects some

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cache
-from math import log1p
+from itertools import product
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from benchmarks.options import parsed, parser
+from benchmarks.table import print_table
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.monitor.drops.drop_detector import DropDetector
@@ -51,35 +51,17 @@ class Cell(NamedTuple):
     rate: int
 
 
-@dataclass(frozen=True)
-class Requests:
-    """One after the other in one place."""
-
-    acceptance: Array
-    drafts: Array
-
-    @property
-    def accepted(self) -> Array:
-        """Tokens accepted of a draft, on average."""
-        return accepted(self.acceptance)
-
-
 def accepted(acceptance: Array) -> Array:
     """Return how many tokens of a draft are accepted on average, p + p² + … + p^K."""
     powers: Array = sum(acceptance**position for position in range(1, K + 1))
     return powers
 
 
-def draw(random: np.random.Generator, center: float, spread: float, number: int) -> Requests:
-    """Draw requests; one that is accepted badly takes more drafts."""
+def draw(random: np.random.Generator, center: float, spread: float, number: int) -> tuple[Array, Array]:
+    """Draw the acceptance and the drafts of requests; one that is accepted badly takes more drafts."""
     tokens = random.integers(TOKENS[0], TOKENS[1] + 1, number)
     acceptance = np.clip(random.normal(center, spread, number), 0.02, 0.98)
-    return Requests(acceptance, np.ceil(tokens / (1 + accepted(acceptance))))
-
-
-def mean(requests: Requests) -> float:
-    """Return the accepted tokens per draft of all of them."""
-    return float((requests.accepted * requests.drafts).sum() / requests.drafts.sum())
+    return acceptance, np.ceil(tokens / (1 + accepted(acceptance)))
 
 
 @cache
@@ -88,28 +70,10 @@ def center(spread: float, wanted: float) -> float:
     low, high = 0.01, 0.97
     for _ in range(30):
         middle = (low + high) / 2
-        above = mean(draw(np.random.default_rng(0), middle, spread, 50_000)) > wanted
+        acceptance, drafts = draw(np.random.default_rng(0), middle, spread, 50_000)
+        above = (accepted(acceptance) * drafts).sum() / drafts.sum() > wanted
         low, high = (low, middle) if above else (middle, high)
     return low
-
-
-@cache
-def variance(spread: float) -> float:
-    """Return V, the variance per draft of sums much longer than a request."""
-    requests = draw(np.random.default_rng(0), center(spread, ACCEPTED), spread, 200_000)
-    rest = requests.accepted - mean(requests)
-    squares = accepted(requests.acceptance) * 0
-    for position in range(K):
-        squares += (2 * position + 1) * requests.acceptance ** (position + 1)
-    own = (squares - requests.accepted**2) * requests.drafts
-    return float((own + (rest * requests.drafts) ** 2).sum() / requests.drafts.sum())
-
-
-def possible_delay(cell: Cell) -> float:
-    """Return in how many seconds a fall from 2.1 to 1.4 can be found, with one false alarm a week."""
-    fall, spread = ACCEPTED - DROPPED, variance(cell.spread)
-    drafts = 2 * spread / fall**2 * log1p(cell.rate * WEEK * fall**2 / (2 * spread))
-    return drafts / cell.rate
 
 
 class Counted(NamedTuple):
@@ -130,17 +94,21 @@ def polled(random: np.random.Generator, cell: Cell, factor: Array, busy: Array |
         used = np.ones(len(factor)) if busy is None else busy > place
         until = np.floor(np.cumsum(used * (cell.rate / cell.places)) + random.random()).astype(int)
         number = int(until[-1] / np.mean(TOKENS) * (1 + ACCEPTED) * 1.2) + 50
-        requests = draw(random, center(cell.spread, ACCEPTED), cell.spread, number)
-        requests.drafts[0] = np.ceil(requests.drafts[0] * random.random())
-        _decode(random, requests, until, factor, counted)
+        acceptance, drafts = draw(random, center(cell.spread, ACCEPTED), cell.spread, number)
+        drafts[0] = np.ceil(drafts[0] * random.random())
+        _decode(random, (acceptance, drafts), until, factor, counted)
     return counted
 
 
 def _decode(
-    random: np.random.Generator, requests: Requests, until: Array, factor: Array, counted: Counted
+    random: np.random.Generator,
+    requests: tuple[Array, Array],
+    until: Array,
+    factor: Array,
+    counted: Counted,
 ) -> None:
     """Draw all drafts of requests that follow each other, and add them to the seconds that they belong to."""
-    ends = np.cumsum(requests.drafts.astype(int))
+    ends = np.cumsum(requests[1].astype(int))
     chunk = max(1, int(MAX_DRAFTS * len(until) / (until[-1] + 1)))
     for first in range(0, len(until), chunk):
         seconds = slice(first, first + chunk)
@@ -152,7 +120,7 @@ def _decode(
         earliest, latest = np.searchsorted(ends, [begin, end - 1], side="right")
         runs = slice(earliest, latest + 1)
         turns = np.diff(np.minimum(ends[runs], end), prepend=begin)
-        acceptance = np.repeat(requests.acceptance[runs], turns) * np.repeat(factor[seconds], each)
+        acceptance = np.repeat(requests[0][runs], turns) * np.repeat(factor[seconds], each)
         survived = random.standard_exponential(end - begin) / -np.log(np.clip(acceptance, 0.001, 0.98))
         counted.drafts[seconds] += each
         for position in range(K):
@@ -275,79 +243,74 @@ def randoms(seed: int, cell: Cell, number: int) -> Iterator[np.random.Generator]
 
 def tell_weeks(seed: int, *, full: bool) -> None:
     print("\nFalse alarms in simulated weeks\n")
-    print("| requests differ by | load | drafts a second | weeks | sudden | of them over 1 min | slow |")
-    print("|--:|:--|--:|--:|--:|--:|--:|", flush=True)
     rates, number = (RATES, 2) if full else (RATES[:1], 1)
-    for spread in SPREADS:
-        for rate in rates:
-            for places in PLACES:
-                cell = Cell(spread, places, rate)
-                _tell_week(
-                    cell, f"{places} at once", [steady(each, cell) for each in randoms(seed, cell, number)]
-                )
-            cell = Cell(spread, 16, rate)
-            _tell_week(cell, "changing", [changing(each, cell) for each in randoms(seed + 1, cell, number)])
+    rows = (
+        _week(cell, load, [lived(each, cell) for each in randoms(seed + later, cell, number)])
+        for spread, rate in product(SPREADS, rates)
+        for load, places, lived, later in LOADS
+        for cell in [Cell(spread, places, rate)]
+    )
+    print_table(WEEK_HEADS, rows)
 
 
-def _tell_week(cell: Cell, load: str, weeks: list[list[Found]]) -> None:
+LOADS = (*((f"{places} at once", places, steady, 0) for places in PLACES), ("changing", 16, changing, 1))
+WEEK_HEADS = (
+    "requests differ by",
+    "load",
+    "drafts a second",
+    "weeks",
+    "sudden",
+    "of them over 1 min",
+    "slow",
+)
+
+
+def _week(cell: Cell, load: str, weeks: list[list[Found]]) -> list[str]:
     found = [each for week in weeks for each in week]
     sudden = [each for each in found if each.kind is DropKind.SUDDEN]
     lasting = sum(each.end - each.second > 60 for each in sudden)
-    slow = len(found) - len(sudden)
-    print(
-        f"| {cell.spread:.2f} | {load} | {cell.rate} | {len(weeks)} | {len(sudden)} | {lasting} | {slow} |",
-        flush=True,
-    )
+    counts = (cell.rate, len(weeks), len(sudden), lasting, len(found) - len(sudden))
+    return [f"{cell.spread:.2f}", load, *map(str, counts)]
 
 
 def tell_starts(seed: int, *, full: bool) -> None:
     print("\nNew engines with a false alarm in their first hour, of the number in the last column\n")
-    print("| requests differ by | " + " | ".join(f"{places} at once" for places in PLACES) + " | of |")
-    print("|--:|--:|--:|--:|--:|", flush=True)
     number = 100 if full else 20
-    for spread in SPREADS:
+
+    def row(spread: float) -> list[str]:
         cells = [Cell(spread, places, RATES[0]) for places in PLACES]
         counts = [sum(starts(each, cell) for each in randoms(seed, cell, number)) for cell in cells]
-        print(f"| {spread:.2f} | " + " | ".join(map(str, counts)) + f" | {number} |", flush=True)
+        return [f"{spread:.2f}", *map(str, counts), str(number)]
+
+    print_table(["requests differ by", *(f"{places} at once" for places in PLACES), "of"], map(row, SPREADS))
 
 
 def tell_sudden(seed: int, *, full: bool) -> None:
     print("\nSeconds until a fall from 2.1 to 1.4 is found\n")
-    print(
-        "| requests differ by | V | drafts a second | at once | possible | half | nine of ten | not found |"
-    )
-    print("|--:|--:|--:|--:|--:|--:|--:|--:|", flush=True)
-    number = 20 if full else 10
-    for cell in cells_of(RATES if full else RATES[:1]):
-        delays = [fall(each, cell) for each in randoms(seed, cell, number)]
-        half, most, missed = _spread(delays)
-        print(
-            f"| {cell.spread:.2f} | {variance(cell.spread):.1f} | {cell.rate} | {cell.places} "
-            f"| {possible_delay(cell):.1f} | {half:.0f} | {most:.0f} | {missed} of {number} |",
-            flush=True,
-        )
+    _tell_delays(fall, seed, PLACES, RATES if full else RATES[:1], 20 if full else 10)
 
 
 def tell_slow(seed: int, *, full: bool) -> None:
     print("\nHours until a sink of 15 % over 3 hours is found\n")
-    print("| requests differ by | drafts a second | at once | half | nine of ten | before it ends |")
-    print("|--:|--:|--:|--:|--:|--:|", flush=True)
-    number = 10 if full else 5
-    for cell in cells_of(RATES if full else RATES[:1]):
-        if cell.places != PLACES[1]:
-            continue
-        delays = [sink(each, cell) for each in randoms(seed, cell, number)]
+    _tell_delays(sink, seed, PLACES[1:2], RATES if full else RATES[:1], 10 if full else 5)
+
+
+def _tell_delays(
+    drop: Callable[[np.random.Generator, Cell], float | None],
+    seed: int,
+    places: tuple[int, ...],
+    rates: tuple[int, ...],
+    number: int,
+) -> None:
+    def row(cell: Cell) -> list[str]:
+        delays = [drop(each, cell) for each in randoms(seed, cell, number)]
         half, most, missed = _spread(delays)
-        print(
-            f"| {cell.spread:.2f} | {cell.rate} | {cell.places} | {half:.1f} | {most:.1f} "
-            f"| {number - missed} of {number} |",
-            flush=True,
-        )
+        head = [f"{cell.spread:.2f}", str(cell.rate), str(cell.places)]
+        return [*head, f"{half:.1f}", f"{most:.1f}", f"{missed} of {number}"]
 
-
-def cells_of(rates: tuple[int, ...]) -> Iterator[Cell]:
-    """Return servers of all kinds."""
-    return (Cell(spread, places, rate) for spread in SPREADS for rate in rates for places in PLACES)
+    cells = (Cell(spread, place, rate) for spread, rate, place in product(SPREADS, rates, places))
+    heads = ("requests differ by", "drafts a second", "at once", "half", "nine of ten", "not found")
+    print_table(heads, map(row, cells))
 
 
 def _spread(delays: list[float | None]) -> tuple[float, float, int]:
@@ -370,7 +333,7 @@ def tell_smoke(seed: int) -> None:
     cell = Cell(SPREADS[-1], PLACES[-1], RATES[0])
     print(*(each(next(randoms(seed, cell, 1)), cell) for each in (fall, sink, starts)))
     weeks = [each(next(randoms(seed, cell, 1)), cell, HOUR) for each in (steady, changing)]
-    _tell_week(cell, "one hour", weeks)
+    print_table(WEEK_HEADS, [_week(cell, "one hour", weeks)])
 
 
 def main() -> None:

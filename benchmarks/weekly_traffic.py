@@ -1,6 +1,6 @@
 """False alarms of the drop detectors in weeks of changing traffic, and how soon a slow sink is found there.
 
-    python -m benchmarks.weekly_traffic [--weeks 10] [--days 7] [--sinks 20] [--after 0.5 1 2 5] [--seed 1]
+    python -m benchmarks.weekly_traffic [--weeks 10] [--days 7] [--sinks 20] [--after 2] [--seed 1]
         [--only weeks sinks silent] [--smoke]
 
 An easy and a hard type of requests arrive at random at an even rate; the share of easy ones changes. A sink
@@ -11,46 +11,37 @@ one and polled every 10 s; the exporter's own detectors get the increments.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import repeat
 from statistics import median
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from benchmarks.drops import HOUR, SINK, TOKENS, Array, K, accepted
 from benchmarks.options import parsed, parser
+from benchmarks.table import print_table
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
 from spec_decode_exporter.analysis.drops.mix import TypeSums
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.monitor.drops.drop_detector import DecodeSteps, DropDetector
 from spec_decode_exporter.monitor.drops.traffic_mix import TypeTotals, no_types
 
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Random: TypeAlias = np.random.Generator
 
-K = 3
 TYPES = {"easy": 0.70, "hard": 0.40}
 """Acceptance of a token; the lengths are 2.5 and 1.6."""
 SPREAD = 0.05
 """Standard deviation of the acceptance of requests of one type."""
-TOKENS = (50, 500)
 DRAFTS_PER_SECOND = 20.0
 REQUEST_DRAFTS_PER_SECOND = 5.0
 """Of one request: 4 run at a time on average."""
 POLL = 10
 MINUTE = 60
-HOUR = 3600
 DAY = 24 * HOUR
 MIDNIGHT = 20_000.0 * DAY
-SINK = 0.15
 SINK_SECONDS = 3 * HOUR
 AFTER_SINK = 6 * HOUR
-
-
-def accepted(acceptance: Array) -> Array:
-    """Return how many tokens of a draft are accepted on average, p + p² + … + p^K."""
-    powers: Array = sum(acceptance**position for position in range(1, K + 1))
-    return powers
 
 
 _GRID: Array = np.linspace(0.001, 0.99, 2000)
@@ -210,23 +201,23 @@ def sink_factor(minutes: int, start: int) -> Array:
 def tell_weeks(random: Random, number: int, days: float) -> None:
     """Print the false alarms by traffic."""
     print(f"\nAlarms a week, of {number} weeks that each begin with a new exporter\n")
-    print("| traffic | slow | most in a week | sudden | most | with types: slow | traffic changed |")
-    print("|:--|--:|--:|--:|--:|--:|--:|", flush=True)
-    for name, traffic in TRAFFIC.items():
-        slow, sudden, typed, told = [], [], [], []
-        for each in random.spawn(number):
-            polled = served(each, traffic(each, round(days * DAY) // MINUTE))
-            changes = [found.change for found in detected(polled)]
-            slow.append(sum(change.kind is DropKind.SLOW for change in changes))
-            sudden.append(sum(change.kind is DropKind.SUDDEN for change in changes))
-            changes = [found.change for found in detected(polled, with_types=True)]
-            typed.append(sum(change.kind is DropKind.SLOW and change.dropped for change in changes))
-            told.append(sum(change.traffic for change in changes))
-        print(
-            f"| {name} | {np.mean(slow):.1f} | {max(slow)} | {np.mean(sudden):.1f} | {max(sudden)} "
-            f"| {np.mean(typed):.1f} | {np.mean(told):.1f} |",
-            flush=True,
-        )
+
+    def row(name: str) -> list[str]:
+        counts = [_week(each, TRAFFIC[name], days) for each in random.spawn(number)]
+        return [name, *(f"{mean:.1f}" for mean in np.mean(counts, axis=0))]
+
+    print_table(["traffic", "slow", "sudden", "with types: slow", "traffic changed"], map(row, TRAFFIC))
+
+
+def _week(random: Random, traffic: Callable[[Random, int], Array], days: float) -> list[int]:
+    polled = served(random, traffic(random, round(days * DAY) // MINUTE))
+    changes, typed = ([found.change for found in detected(polled, with_types=each)] for each in (False, True))
+    return [
+        sum(change.kind is DropKind.SLOW for change in changes),
+        sum(change.kind is DropKind.SUDDEN for change in changes),
+        sum(change.kind is DropKind.SLOW and change.dropped for change in typed),
+        sum(change.traffic for change in typed),
+    ]
 
 
 def sink(random: Random, traffic: Callable[[Random, int], Array], day: float) -> float | None:
@@ -242,19 +233,16 @@ def sink(random: Random, traffic: Callable[[Random, int], Array], day: float) ->
     return next((delay for delay in delays if delay > 0), None)
 
 
-def tell_sinks(random: Random, number: int, after: Sequence[float]) -> None:
-    """Print the delays of sinks by traffic and day."""
-    print(f"\nSinks of 15 % over 3 hours, of {number} each: median hours; found after 3, 4 and 9 hours\n")
-    print("| traffic | " + " | ".join(f"after {day:g} days" for day in after) + " |")
-    print("|:--" + "|--:" * len(after) + "|", flush=True)
-    for name, traffic in TRAFFIC.items():
-        cells = []
-        for day in after:
-            delays = [sink(each, traffic, day) for each in random.spawn(number)]
-            known = [float("inf") if delay is None else delay for delay in delays]
-            shares = ", ".join(str(sum(delay <= hours for delay in known)) for hours in (3, 4, 9))
-            cells.append(f"{median(known):.1f} h; {shares}")
-        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+def tell_sinks(random: Random, number: int, after: float) -> None:
+    """Print the delays of sinks by traffic."""
+    print(f"\nSinks of 15 % over 3 hours after {after:g} days, of {number} each: how many are found within\n")
+
+    def row(name: str) -> list[str]:
+        delays = [sink(each, TRAFFIC[name], after) for each in random.spawn(number)]
+        known = [delay for delay in delays if delay is not None]
+        return [name, *(str(sum(delay <= hours for delay in known)) for hours in (3, 4, 9))]
+
+    print_table(["traffic", "3 hours", "4 hours", "9 hours"], map(row, TRAFFIC))
 
 
 def silence(random: Random) -> Polled:
@@ -298,18 +286,11 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--weeks", type=int, default=10, help="of each traffic")
     options.add_argument("--days", type=float, default=7.0, help="of a week")
-    options.add_argument("--sinks", type=int, default=20, help="of each traffic and day")
-    options.add_argument(
-        "--after",
-        nargs="+",
-        type=float,
-        metavar="DAYS",
-        default=[0.5, 1.0, 2.0, 5.0],
-        help="a sink begins that long after the exporter, at the earliest; within a day from then on",
-    )
+    options.add_argument("--sinks", type=int, default=20, help="of each traffic")
+    options.add_argument("--after", type=float, default=2.0, help="days from the exporter to a sink")
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
-    arguments = parsed(options, weeks=1, days=0.1, sinks=1, after=[0.1])
+    arguments = parsed(options, weeks=1, days=0.1, sinks=1, after=0.1)
     for part in arguments.only:
         PARTS[part](np.random.default_rng(arguments.seed), arguments)
 

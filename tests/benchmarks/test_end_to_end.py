@@ -17,7 +17,7 @@ def fixture_trial():
 
 @pytest.fixture(name="outcome")
 def fixture_outcome(trial):
-    return Outcome(trial, True, 0.8, "poor", 0.82, 0.7, 0.9, "baseline", frozenset())
+    return Outcome(trial, True, 0.8, "poor", 0.82, 0.7, 0.9, frozenset())
 
 
 @pytest.fixture(name="short")

@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks import verdict_truth
 from benchmarks.truth.cells import cells
-from benchmarks.truth.sources import NotAvailableError, Recording, Reported, Source
-from benchmarks.verdict_truth import Outcome, Score, row, score
+from benchmarks.truth.sources import Recording, Reported, Source
+from benchmarks.verdict_truth import Outcome, Score, score
 
 
 @pytest.fixture(name="cell", scope="module")
@@ -16,15 +16,15 @@ def fixture_cell():
 
 
 @pytest.fixture(name="outcome_of")
-def fixture_outcome_of(cell):
+def fixture_outcome_of():
     def outcome_of(truth, verdict, lower=1.0, upper=1.2):
-        return Outcome(cell, truth, Reported(verdict, "keep", 1.1, lower, upper, "typical"))
+        return Outcome(truth, Reported(verdict, lower, upper, "typical"))
 
     return outcome_of
 
 
 def source_of(adapter, decided=None):
-    return Source("a source", adapter, frozenset({"typical"}), decided)
+    return Source("a source", adapter, ("typical",), decided)
 
 
 @pytest.mark.parametrize(
@@ -57,27 +57,18 @@ def test_goals_are_missed_beyond_their_limits(outcome_of):
 
 
 def test_cells_in_which_another_source_was_used_do_not_count(cell):
-    other = Reported("healthy", "keep", 1.5, 1.4, 1.6, "configured")
+    other = Reported("healthy", 1.4, 1.6, "configured")
     scored = score(source_of(lambda _: other), [Recording(cell)])
     assert (scored.outcomes, scored.elsewhere) == ((), 1)
 
 
-def test_a_source_that_does_not_exist_is_reported_as_not_available(cell):
-    def missing(_):
-        raise NotAvailableError("no such key")
-
-    scored = score(source_of(missing), [Recording(cell)])
-    assert scored.missed() == []
-    assert "not available: no such key" in row(scored)
-
-
 @pytest.mark.parametrize(("truth", "status"), [(1.1, 0), (0.9, 1)])
 def test_the_exit_status_is_that_of_the_goals(monkeypatch, capsys, truth, status):
-    reported = Reported("marginal", "keep", 1.1, truth - 0.1, truth + 0.1, "typical")
+    reported = Reported("marginal", truth - 0.1, truth + 0.1, "typical")
     monkeypatch.setattr(verdict_truth, "SOURCES", [source_of(lambda _: reported)])
     monkeypatch.setattr(verdict_truth.Recording, "truth", truth, raising=False)
     monkeypatch.setattr("benchmarks.truth.cells.Cell.truth", truth)
-    monkeypatch.setattr("sys.argv", ["verdict_truth", "--cells=1", "--markdown"])
+    monkeypatch.setattr("sys.argv", ["verdict_truth", "--cells=1"])
     if status:
         with pytest.raises(SystemExit) as ended:
             verdict_truth.main()

@@ -579,9 +579,7 @@ async def test_a_hundred_engines_are_all_there_and_scroll(open_page):
         )
         empty = await page.evaluate(SCROLL)
     assert len(frames) > 20
-    assert statistics.median(frames) < max(
-        40, 2 * statistics.median(empty)
-    )  # ms; benchmarks/page.py has figures
+    assert statistics.median(frames) < max(40, 2 * statistics.median(empty))  # ms
 
 
 async def _move(fleet):
