@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any, Final, Self
 
 from spec_decode_exporter.cli import main, run
@@ -26,12 +25,9 @@ _PREFIX: Final = "tasks "
 class Counted:
     """The process, for as long as the `with` block lasts."""
 
-    def __init__(self, *arguments: str, log: Path) -> None:
+    def __init__(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "benchmarks.counted", *arguments]
-        with log.open("w") as errors:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
-            )
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.pid = self._process.pid
         assert self._process.stdout
         self._process.stdout.readline()  # the begin of its report, once it serves

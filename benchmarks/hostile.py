@@ -12,15 +12,12 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from benchmarks.options import parsed, parser
 from tests.hostile.attacks import Trial, trials
 from tests.hostile.scene import Measured, watched
-
-MIB = 2**20
 
 
 def main() -> int:
@@ -34,12 +31,6 @@ def main() -> int:
     print("| input | case | gap, s | /-/healthy, s | /metrics, s | memory, MiB |")
     print("|---|---|--:|--:|--:|--:|")
     found = list(_measured(chosen, arguments.seconds))
-    print("\nThe greatest of each:\n")
-    print(
-        "| input | inputs | gap, s | /-/healthy, s | /metrics, s | memory, MiB |\n|---|--:|--:|--:|--:|--:|"
-    )
-    for row, each in groupby(found, key=lambda pair: pair[0].row):
-        print(_summary(row, [measured for _, measured in each]))
     missed = [(trial, measured.misses()) for trial, measured in found if measured.misses()]
     print(f"\n{len(found)} inputs; {len(missed)} miss a goal.")
     for trial, misses in missed:
@@ -53,19 +44,9 @@ def _measured(chosen: Iterable[Trial], seconds: float) -> Iterator[tuple[Trial, 
         with tempfile.TemporaryDirectory() as folder:
             measured = watched(trial.attack(), Path(folder), seconds)
         case = trial.case if trial.within else f"beyond: {trial.case}"
-        print(f"| {trial.row} | {case} | {_figures([measured])} |", flush=True)
+        times = " | ".join(f"{each:.2f}" for each in (measured.gap, measured.healthy, measured.metrics))
+        print(f"| {trial.row} | {case} | {times} | {measured.resident / 2**20:.0f} |", flush=True)
         yield trial, measured
-
-
-def _summary(row: str, measured: Sequence[Measured]) -> str:
-    return f"| {row} | {len(measured)} | {_figures(measured)} |"
-
-
-def _figures(measured: Sequence[Measured]) -> str:
-    """Return the greatest of each figure."""
-    times = (max(getattr(one, name) for one in measured) for name in ("gap", "healthy", "metrics"))
-    most = max(one.resident for one in measured)
-    return " | ".join([*(f"{seconds:.2f}" for seconds in times), f"{most / MIB:.0f}"])
 
 
 if __name__ == "__main__":

@@ -27,21 +27,6 @@ from tests.e2e.moved_fleet import MovedFleet, moved_fleet
 COST = {"cost": {"draft_cost_ratio": 0.08}}
 
 
-class Loop:
-    """Watches how long the event loop is held up."""
-
-    def __init__(self) -> None:
-        self.longest = 0.0
-
-    async def watch(self) -> None:
-        """Turn with the loop until cancelled."""
-        last = time.perf_counter()
-        while True:
-            await asyncio.sleep(0)
-            now = time.perf_counter()
-            self.longest, last = max(self.longest, now - last), now
-
-
 def percentile(values: Sequence[float], share: float) -> float:
     return sorted(values)[int(share * (len(values) - 1))]
 
@@ -52,24 +37,18 @@ async def refreshes(fleet: MovedFleet, opened: int, rounds: int) -> None:
     shown = page_data(state, await state.snapshot()).engines
     ids = [one.view.id for one in shown if isinstance(one, ShownEngine)]
     query = PageQuery.read(MultiDict(("engine", one) for one in ids[:opened]))
-    seconds, longest = [], []
+    seconds = []
     for _ in range(rounds):
         await fleet.advance(1)
         snapshot = await state.snapshot()
-        loop = Loop()
-        watching = asyncio.create_task(loop.watch())
         begin = time.perf_counter()
         page = page_data(state, snapshot)
         text = (await content(query, page)).encode()
         seconds.append(time.perf_counter() - begin)
-        await asyncio.sleep(0)
-        watching.cancel()
-        longest.append(loop.longest)
     packed = await compress(each([text]))
-    hold = f"{1000 * percentile(longest, 0.5):.1f} ms (p95 {1000 * percentile(longest, 0.95):.1f})"
     made = f"{1000 * percentile(seconds, 0.5):.0f} ms (p95 {1000 * percentile(seconds, 0.95):.0f})"
     size = f"{len(text) / 1000:.0f} kB, {len(packed) / 1000:.0f} kB packed"
-    print(f"{len(ids)} engines, {opened} open: made in {made}, longest hold of the loop {hold}, {size}")
+    print(f"{len(ids)} engines, {opened} open: made in {made}, {size}")
 
 
 async def measure(engines: int, minutes: int, rounds: int) -> None:

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,8 @@ from benchmarks.process import cpu_seconds, require, running
 from spec_decode_exporter.scrape.page.engine_table import MEANINGS
 from spec_decode_exporter.scrape.poll.filtered_page import filtered_url, wanted_names
 
+EVERY = 15
+"""Seconds between two results of recording rules."""
 CASES = (("whole", "whole", 0.7), ("filtered", "whole", 0.5), ("filtered", "filtered", None))
 """Which page we ask for, which one Prometheus, and what our part is to be at most."""
 
@@ -61,8 +63,11 @@ def main() -> None:
 
 def compare_exporter(arguments: Namespace) -> list[str]:
     """Print what the installed exporter costs, and return the goals that it misses."""
-    print("| our page | Prometheus' page | ms a poll | Prometheus, ms a scrape | ratio | goal |")
-    print("|---|---|--:|--:|--:|--:|")
+    print(
+        "| our page | Prometheus' page | ms a poll | Prometheus, ms a scrape | ratio | goal |\n"
+        + "|--:" * 6
+        + "|"
+    )
     missed = []
     for page, scraped, goal in CASES[:1] if arguments.smoke else CASES:
         with PageServer() as server, exporter(server.port, arguments.targets, page) as command:
@@ -78,7 +83,7 @@ def measure(command: list[str], server: PageServer, scraped: str, arguments: Nam
     targets, seconds = arguments.targets, arguments.seconds
     with ExitStack() as stack:
         ours = stack.enter_context(running(*command))
-        theirs = stack.enter_context(prometheus(server.port, targets, scraped))
+        theirs = stack.enter_context(prometheus(scrape_job(server.port, targets, scraped)))
         time.sleep(arguments.warm_up)
         before = _count(server), cpu_seconds(ours), cpu_seconds(theirs)
         time.sleep(seconds)
@@ -115,7 +120,9 @@ def exporter(port: int, targets: int, page: str, listen: int = 0) -> Iterator[li
         "poll": {"filter": "auto" if page == "filtered" else "off", "max_duty_cycle": 1},
         "targets": [{"url": url} for url in urls(port, targets, "whole")],
     }
-    with _written(config) as path:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "config.yml")
+        path.write_text(yaml.safe_dump(config))
         program = Path(sys.executable).with_name("spec-decode-exporter")
         yield [
             str(program),
@@ -127,18 +134,19 @@ def exporter(port: int, targets: int, page: str, listen: int = 0) -> Iterator[li
 
 
 @contextmanager
-def prometheus(port: int, targets: int, page: str) -> Iterator[int]:
-    """Run a Prometheus that scrapes each target's page once a second; yield its process id."""
-    with (
-        _written({"scrape_configs": [scrape_job(port, targets, page)]}) as path,
-        running(
-            "prometheus",
-            f"--config.file={path}",
-            f"--storage.tsdb.path={path.parent}/data",
-            "--web.listen-address=127.0.0.1:0",
-        ) as pid,
-    ):
-        yield pid
+def prometheus(job: Mapping[str, object], rules: Sequence[Mapping[str, str]] = ()) -> Iterator[int]:
+    """Run a Prometheus with a scrape job, and recording rules every 15 s; yield its process id."""
+    group = {"name": "rules", "rules": list(rules)}
+    with tempfile.TemporaryDirectory() as directory:
+        config, recording = Path(directory, "config.yml"), Path(directory, "rules.yml")
+        recording.write_text(yaml.safe_dump({"groups": [group] if rules else []}))
+        intervals = {"evaluation_interval": f"{EVERY}s"}
+        known = {"global": intervals, "rule_files": [str(recording)], "scrape_configs": [job]}
+        config.write_text(yaml.safe_dump(known))
+        storage = f"--storage.tsdb.path={directory}/data"
+        web = "--web.listen-address=127.0.0.1:0"
+        with running("prometheus", f"--config.file={config}", storage, web) as pid:
+            yield pid
 
 
 def scrape_job(port: int, targets: int, page: str) -> dict[str, object]:
@@ -152,14 +160,6 @@ def scrape_job(port: int, targets: int, page: str) -> dict[str, object]:
         "params": parse_qs(parts.query),
         "static_configs": [{"targets": [f"{address}:{port}" for address in addresses(targets)]}],
     }
-
-
-@contextmanager
-def _written(config: dict[str, object]) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory, "config.yml")
-        path.write_text(yaml.safe_dump(config))
-        yield path
 
 
 if __name__ == "__main__":

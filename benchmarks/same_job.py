@@ -14,24 +14,18 @@ windows are full after 5 minutes. Needs `prometheus`.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-
-import yaml
 
 from benchmarks.options import end, parsed, parser
 from benchmarks.page_server import PageServer
-from benchmarks.poll_cpu import exporter, scrape_job
+from benchmarks.poll_cpu import EVERY, exporter, prometheus, scrape_job
 from benchmarks.process import cpu_seconds, free_port, require, resident_megabytes, running, wait_until_ready
 
-EVERY = 15
-"""Seconds between two results."""
 WINDOWS = ("30s", "5m")
 CPU_GOALS = {"filtered": 1.0, "whole": 0.3}
 """Most of the CPU that Prometheus takes, by the page that it scrapes."""
@@ -114,56 +108,24 @@ def _exporter(targets: int, port: int) -> Iterator[int]:
     own = free_port()
     with exporter(port, targets, "filtered", own) as command, running(*command) as pid:
         wait_until_ready(own)
-        with _scraper(own):
+        own_target = [{"targets": [f"127.0.0.1:{own}"]}]
+        job = {"job_name": "exporter", "scrape_interval": f"{EVERY}s", "static_configs": own_target}
+        with prometheus(job):
             yield pid
 
 
-@contextmanager
-def _scraper(port: int) -> Iterator[int]:
-    """Run the user's Prometheus, which scrapes the exporter."""
-    job = {
-        "job_name": "exporter",
-        "scrape_interval": f"{EVERY}s",
-        "static_configs": [{"targets": [f"127.0.0.1:{port}"]}],
-    }
-    with (
-        tempfile.TemporaryDirectory() as directory,
-        _running_prometheus(directory, job) as pid,
-    ):
-        yield pid
-
-
-@contextmanager
-def _prometheus(targets: int, page: str, port: int) -> Iterator[int]:
+def _prometheus(targets: int, page: str, port: int) -> AbstractContextManager[int]:
     """Run a Prometheus that scrapes the targets and computes the figures by recording rules."""
-    with tempfile.TemporaryDirectory() as directory:
-        Path(directory, "rules.yml").write_text(yaml.safe_dump(recording_rules()))
-        with _running_prometheus(directory, scrape_job(port, targets, page)) as pid:
-            yield pid
+    return prometheus(scrape_job(port, targets, page), recording_rules())
 
 
-def _running_prometheus(directory: str, job: Mapping[str, object]) -> AbstractContextManager[int]:
-    """Run a Prometheus in a directory, with the rules there, if any."""
-    config = Path(directory, "config.yml")
-    every = {"evaluation_interval": f"{EVERY}s"}
-    rules = [f"{directory}/rules*.yml"]
-    config.write_text(yaml.safe_dump({"global": every, "rule_files": rules, "scrape_configs": [job]}))
-    return running(
-        "prometheus",
-        f"--config.file={config}",
-        f"--storage.tsdb.path={directory}/data",
-        "--web.listen-address=127.0.0.1:0",
-    )
-
-
-def recording_rules() -> dict[str, object]:
+def recording_rules() -> list[dict[str, str]]:
     """Return the rules of both windows."""
-    rules = [
+    return [
         {"record": f"target:{name}:{window}", "expr": expression}
         for window in WINDOWS
         for name, expression in _expressions(window).items()
     ]
-    return {"groups": [{"name": "same_job", "rules": rules}]}
 
 
 def _expressions(window: str) -> dict[str, str]:

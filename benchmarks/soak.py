@@ -16,13 +16,11 @@ import json
 import os
 import signal
 import socket
-import sys
 import tempfile
 import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
@@ -57,7 +55,6 @@ class Usage:
     """MB."""
     tasks: dict[str, int]
     """How many there are of each kind."""
-    threads: int
     descriptors: int
     series: int
 
@@ -119,7 +116,6 @@ class Soak:
             f"--config.file={self._config}",
             f"--web.listen-address=127.0.0.1:{self._port}",
             "--log.level=error",
-            log=folder / "log",
         )
 
     def _write_config(self) -> None:
@@ -158,7 +154,6 @@ class Soak:
             time.monotonic() - self._began,
             resident_megabytes(pid),
             self.exporter.tasks(),
-            len(list(Path(f"/proc/{pid}/task").iterdir())),
             len(list(Path(f"/proc/{pid}/fd").iterdir())),
             sum(1 for line in page.splitlines() if not line.startswith(b"#")),
         )
@@ -195,13 +190,15 @@ def main() -> None:
     options.add_argument("--seconds", type=float, default=900.0)
     options.add_argument("--rest", type=float, default=25.0, help="seconds without targets, at both ends")
     arguments = parsed(options, targets=20, warm_up=2.0, seconds=5.0, rest=1.0)
-    print("| minute | memory, MB | tasks | descriptors | threads | series |\n|--:|--:|--:|--:|--:|--:|")
-    with _soak(arguments.targets) as soak:
-        _show(list(soak.scrapes(arguments.warm_up)))
-        before = soak.at_rest(arguments.rest)
-        usages = list(_shown(soak.scrapes(arguments.seconds)))
-        after = soak.at_rest(arguments.rest)
-    print("\n| at rest | memory, MB | tasks | descriptors | threads | series |\n|---|--:|--:|--:|--:|--:|")
+    print("| minute | memory, MB | tasks | descriptors | series |\n|--:|--:|--:|--:|--:|")
+    with tempfile.TemporaryDirectory() as folder, PageServer() as server:
+        soak = Soak(arguments.targets, server, Path(folder))
+        with soak.exporter:
+            _show(list(soak.scrapes(arguments.warm_up)))
+            before = soak.at_rest(arguments.rest)
+            usages = list(_shown(soak.scrapes(arguments.seconds)))
+            after = soak.at_rest(arguments.rest)
+    print("\n| at rest | memory, MB | tasks | descriptors | series |\n|---|--:|--:|--:|--:|")
     print(f"| before | {_cells([before])} |\n| after | {_cells([after])} |\n")
     missed = after.left_over(before)
     first, last = _ends(usages)
@@ -210,17 +207,6 @@ def main() -> None:
     if growth > GROWTH_GOAL:
         missed.append(f"memory grew by {growth:.1%}")
     end(arguments, missed)
-
-
-@contextmanager
-def _soak(targets: int) -> Iterator[Soak]:
-    with tempfile.TemporaryDirectory() as folder, PageServer() as server:
-        soak = Soak(targets, server, Path(folder))
-        try:
-            with soak.exporter:
-                yield soak
-        finally:
-            sys.stdout.write((Path(folder) / "log").read_text())
 
 
 def _ends(usages: Sequence[Usage]) -> tuple[float, float]:
@@ -247,18 +233,13 @@ def _show(usages: Sequence[Usage]) -> None:
 
 
 def _cells(usages: Sequence[Usage]) -> str:
-    tasks = [sum(usage.tasks.values()) for usage in usages]
-    ranges = (
-        tasks,
-        *([getattr(usage, name) for usage in usages] for name in ("descriptors", "threads", "series")),
+    """Return the median of the memory, and the most of everything else."""
+    most = (
+        max(sum(usage.tasks.values()) for usage in usages),
+        max(usage.descriptors for usage in usages),
+        max(usage.series for usage in usages),
     )
-    memory = median(usage.resident for usage in usages)
-    return " | ".join([f"{memory:.1f}", *(_range(numbers) for numbers in ranges)])
-
-
-def _range(numbers: Sequence[int]) -> str:
-    least, most = min(numbers), max(numbers)
-    return f"{least}" if least == most else f"{least} to {most}"
+    return " | ".join([f"{median(usage.resident for usage in usages):.1f}", *map(str, most)])
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from benchmarks.options import end, parsed, parser
 from benchmarks.page_server import PageServer
 from benchmarks.poll_cpu import exporter
 from benchmarks.process import cpu_seconds, free_port, resident_megabytes, running, wait_until_ready
+from benchmarks.table import print_table
 
 CPU_GOAL = 0.9
 """CPU-seconds a second, with 1,000 targets."""
@@ -32,6 +33,8 @@ PAGE_GOAL = 0.8
 EVENNESS_GOAL = 1.2
 """By what factor a target may cost more at one number of targets than at another."""
 GOALS_AT = 1000
+COST_HEADS = ("targets", "CPU-s a second", "ms a target", "MB", "late, p99 ms", "late, most ms")
+HEADS = (*COST_HEADS, "page, median s", "page, most s", "page, kB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,14 @@ class Load:
     """Of the page, compressed."""
 
     @property
+    def cells(self) -> list[str]:
+        """Return the row of the table."""
+        cost = f"{self.cpu:.3f}", f"{self.cpu / self.targets * 1e3:.3f}", f"{self.resident:.0f}"
+        late = f"{self.late_99 * 1e3:.0f}", f"{self.late_most * 1e3:.0f}"
+        page = f"{self.page_seconds:.2f}", f"{self.page_most:.2f}", f"{self.page_bytes / 1e3:.0f}"
+        return [str(self.targets), *cost, *late, *page]
+
+    @property
     def missed(self) -> list[str]:
         """Return the goals that are missed."""
         if self.targets != GOALS_AT:
@@ -74,22 +85,22 @@ def main() -> None:
     options.add_argument("--scrape-every", type=float, default=15.0)
     options.add_argument("--warm-up", type=float, default=60.0, help="seconds before the figures")
     arguments = parsed(options, targets=[2], seconds=2.0, scrape_every=1.0, warm_up=3.0)
-    print(
-        "| targets | CPU-s a second | ms a target | MB | late, p99 ms | late, most ms "
-        "| page, median s | page, most s | page, kB |"
-    )
-    print("|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
-    loads = [measure(targets, arguments) for targets in arguments.targets]
+    loads: list[Load] = []
+
+    def row(targets: int) -> list[str]:
+        loads.append(measure(targets, arguments))
+        return loads[-1].cells
+
+    print_table(HEADS, map(row, arguments.targets))
     missed = [f"{name} at {load.targets}" for load in loads for name in load.missed]
     each = [load.cpu / load.targets for load in loads]
     if max(each) > EVENNESS_GOAL * min(each):
         missed.append(f"CPU of a target differs by a factor of {max(each) / min(each):.2f}")
-    print()
     end(arguments, missed)
 
 
 def measure(targets: int, arguments: Namespace) -> Load:
-    """Let the exporter poll ``targets`` targets, and print the cost."""
+    """Let the exporter poll ``targets`` targets."""
     port = free_port()
     with (
         PageServer() as server,
@@ -107,27 +118,9 @@ def measure(targets: int, arguments: Namespace) -> Load:
         late = sorted(server.lateness())  # and from now on the server answers late
     if polls < 0.98 * targets * lasted and not arguments.smoke:
         raise RuntimeError(f"{polls} polls of {targets} targets in {lasted:g} s: it did not keep up")
-    load = Load(
-        targets,
-        cpu / lasted,
-        resident,
-        late[len(late) * 99 // 100],
-        late[-1],
-        median(took for took, _ in pages),
-        max(took for took, _ in pages),
-        max(size for _, size in pages),
-    )
-    _show(load)
-    return load
-
-
-def _show(load: Load) -> None:
-    print(
-        f"| {load.targets} | {load.cpu:.3f} | {load.cpu / load.targets * 1e3:.3f} | {load.resident:.0f} "
-        f"| {load.late_99 * 1e3:.0f} | {load.late_most * 1e3:.0f} "
-        f"| {load.page_seconds:.2f} | {load.page_most:.2f} | {load.page_bytes / 1e3:.0f} |",
-        flush=True,
-    )
+    seconds, sizes = zip(*pages, strict=True)
+    late_99 = late[len(late) * 99 // 100]
+    return Load(targets, cpu / lasted, resident, late_99, late[-1], median(seconds), max(seconds), max(sizes))
 
 
 def _polls(server: PageServer) -> int:
