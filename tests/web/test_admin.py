@@ -18,13 +18,6 @@ async def reload_badly():
     raise ConfigError((Problem("exporter.yml:3", "targets[0].url", "is not a URL"),))
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-@pytest.mark.parametrize("path", ["/-/healthy", "/-/ready"])
-async def test_a_running_exporter_is_healthy_and_ready(client_of, method, path):
-    client = await client_of()
-    assert (await client.request(method, path)).status == 200
-
-
 async def test_a_failed_reload_reports_the_position_of_the_error(client_of):
     client = await client_of(reload=reload_badly)
     answer = await client.post("/-/reload")

@@ -17,11 +17,6 @@ from spec_decode_exporter.web.application import create_app
 CONTENT_TYPES = {format_.content_type for format_ in Format}
 
 
-class Broken:
-    def pieces(self, format_):
-        raise ValueError("password=secret")
-
-
 @pytest.fixture
 async def client_of(aiohttp_client):
     """Return a function that returns a client of an application; it does not decompress."""
@@ -40,15 +35,6 @@ async def test_the_accept_header_selects_the_format(client_of, make_state):
     assert answer.status == 200
     assert answer.headers["Content-Type"] == Format.OPENMETRICS_1_0_0.content_type
     assert [family.name for family in parse_openmetrics(await answer.text())] == ["spec_decode_gauge"]
-
-
-async def test_a_failing_writer_omits_only_its_metrics(client_of, make_state):
-    state = make_state()
-    client = await client_of(make_state(writers=[Broken(), *state.writers]))
-    with capture_logs():
-        answer = await client.get("/metrics")
-    assert answer.status == 200
-    assert 'spec_decode_gauge{target="vllm-0:8000"} 0.5' in await answer.text()
 
 
 async def ask_raw(state, header):

@@ -68,16 +68,6 @@ async def exporter_of(clock):
         await each.early.close()
 
 
-async def test_a_scrape_waits_for_the_rest_of_a_slower_page(exporter_of, clock):
-    exporter = exporter_of(1.0)
-    await exporter.scrapes(2)
-    await exporter.scrapes(1, interval=INTERVAL / 2)
-    exporter.seconds = 3.0
-    await clock.advance(INTERVAL / 2)
-    await exporter.scrapes(1)
-    assert exporter.waited[3:] == pytest.approx([3.0 - 1.5])
-
-
 @pytest.mark.parametrize(("before", "waits"), [(5.0, 0.0), (1.0, 1.0)])
 async def test_after_a_reload_no_page_of_an_older_snapshot_is_kept(exporter_of, clock, before, waits):
     exporter = exporter_of(1.0)

@@ -15,7 +15,6 @@ from spec_decode_exporter.web.metrics_page import METRICS, Representation, Share
 from tests.conftest import FakeClock
 from tests.web.conftest import Gauges
 
-OPENMETRICS = {"Accept": "application/openmetrics-text;version=1.0.0"}
 TEXT = Representation(Format.TEXT_0_0_4, gzip=False)
 
 
@@ -57,13 +56,6 @@ def client_of(aiohttp_client, make_state):
     return make
 
 
-async def test_a_rendering_expires(monkeypatch, until):
-    monkeypatch.setattr(module, "SHARED_SECONDS", 0)
-    shared = SharedPage(Counted(), FakeClock())
-    await shared.rendering(Snapshot(number=1), TEXT)
-    await until(lambda: not shared.alive)
-
-
 async def test_a_kept_page_that_exceeds_the_limit_of_bytes_is_freed(clock):
     size = (await SharedPage(Counted(), clock).rendering(Snapshot(), TEXT)).size
     shared = SharedPage(Counted(), clock, max_bytes=size)
@@ -94,23 +86,6 @@ async def test_a_regular_scrape_of_a_slow_page_finds_it_rendered(clock, aiohttp_
     await clock.advance(first + 45.0 - clock.now)
     assert (await client.get("/metrics")).status == 200
     assert begun == [first, first + 15.0, first + 30.0, first + 45.0 - 1.5]
-
-
-async def test_a_failed_rendering_is_repeated_for_the_next_request():
-    exposition = Counted()
-    render, failing = exposition.render, [ValueError("once")]
-
-    async def fails_once(snapshot, format_):
-        if failing:
-            raise failing.pop()
-        async for piece in render(snapshot, format_):
-            yield piece
-
-    exposition.render = fails_once
-    shared = SharedPage(exposition, FakeClock())
-    with pytest.raises(ValueError, match="once"):
-        await shared.rendering(Snapshot(number=1), TEXT)
-    assert (await shared.rendering(Snapshot(number=1), TEXT)).size
 
 
 async def test_above_the_limit_the_oldest_unread_rendering_is_aborted():

@@ -103,26 +103,12 @@ async def test_a_reader_gets_the_last_id_even_if_its_events_are_few(read, events
     assert (await again.block())["id"] == "a1-107"
 
 
-async def test_events_that_are_not_selected_send_their_id(read, events):
-    """Each event wakes the stream before its keep-alive, so the stream sends at least the id."""
-    reader = await read("?target=unknown", keep_alive=60.0)
-    happens(events, 1)
-    assert await reader.block() == {"id": "a1-7"}
-
-
 async def test_a_reader_that_reconnects_before_the_first_event_misses_none(read, events):
     reader = await read()
     reader.answer.close()
     happens(events, 1)
     again = await read("", {"Last-Event-ID": reader.place})
     assert (await again.event())[1] == "a1-7"
-
-
-async def test_a_reader_of_an_earlier_run_gets_an_id_of_this_run(read):
-    reader = await read("?target=unknown", {"Last-Event-ID": "99-3"})
-    assert reader.place == "99-3"
-    assert (await reader.block())["event"] == "gap"
-    assert await reader.block() == {"id": "a1-6"}
 
 
 async def test_a_reader_that_is_too_slow_gets_a_gap_first(read, events):

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from spec_decode_exporter.monitor.event_log import MAX_EVENTS, EventLog, run_name
+from spec_decode_exporter.monitor.event_log import MAX_EVENTS
 from spec_decode_exporter.monitor.log_events import EVENT_TYPES
 from spec_decode_exporter.requests.request_batch import MAX_BATCH_REQUESTS
 from spec_decode_exporter.views.history import DEFAULT_STEPS, MAX_STEPS
@@ -55,18 +55,6 @@ def parameters_of(described, name):
     return {each["name"]: each["schema"] for each in page["parameters"]}
 
 
-def test_defaults_of_parameters_are_documented(described):
-    limit = parameters_of(described, "events")["limit"]
-    assert limit == {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
-    defaults = [
-        (page["get"]["operationId"], each["name"])
-        for page in described["paths"].values()
-        for each in page.get("get", {"parameters": []})["parameters"]
-        if "default" in each["schema"]
-    ]
-    assert defaults == [("events", "limit")], "a list that is left out is no list"
-
-
 def test_documented_limits_are_those_that_the_code_checks(described):
     assert parameters_of(described, "events")["limit"]["maximum"] == MAX_EVENTS
     step = next(
@@ -82,30 +70,6 @@ def test_documented_limits_are_those_that_the_code_checks(described):
     assert f"more than {MAX_PARAMETERS} parameters" in texts["400"]
     assert f"{BODY_SECONDS:.0f} seconds" in texts["408"]
     assert f"{MAX_BODY_BYTES} bytes or {MAX_BATCH_REQUESTS} requests" in texts["413"]
-
-
-def test_event_ids_have_the_same_pattern_everywhere(described):
-    parameters = parameters_of(described, "event_stream")
-    assert parameters["since"]["pattern"] == parameters["Last-Event-ID"]["pattern"]
-    assert re.fullmatch(parameters["since"]["pattern"], EventLog(run_name(1_790_000_000.0)).last)
-
-
-def test_request_headers_are_documented(described):
-    headers = {
-        each["name"]: each
-        for page in described["paths"].values()
-        for method in page.values()
-        for each in method["parameters"]
-        if each["in"] == "header"
-    }
-    assert list(headers) == ["Last-Event-ID", "X-Spec-Decode-Dropped", "X-Spec-Decode-Too-Costly"]
-    assert all(each["description"] and "required" not in each for each in headers.values())
-    numbers = [
-        each
-        for each in described["paths"]["/api/v1/requests"]["post"]["parameters"]
-        if each["in"] == "header"
-    ]
-    assert [each["schema"] for each in numbers] == [{"type": "string", "pattern": "^[0-9]{1,9}$"}] * 2
 
 
 def test_event_types_are_those_of_the_log(described):
@@ -134,12 +98,3 @@ def test_every_reference_resolves(described):
     assert references <= schemas.keys()
     assert ProblemView.__name__ in references
     assert {endpoint.model.__name__ for endpoint in ENDPOINTS if endpoint.model} <= schemas.keys()
-
-
-def test_a_body_is_one_request_an_array_or_lines(described):
-    body = described["paths"]["/api/v1/requests"]["post"]["requestBody"]
-    assert body["required"]
-    one, many = body["content"]["application/json"]["schema"]["anyOf"]
-    assert one == many["items"] == {"$ref": "#/components/schemas/SentRequest"}
-    assert body["content"]["application/x-ndjson"]["schema"]["type"] == "string"
-    assert described["components"]["schemas"]["SentRequest"]["required"] == ["model", "metrics"]

@@ -65,17 +65,6 @@ async def test_match_rejects_a_label_that_no_target_has(client, page):
     assert wrong.problem == "names a label that no target has; there are target, model_name, engine, zone"
 
 
-async def test_group_by_rejects_a_label_that_no_target_has(client):
-    problem = await problem_of(await client.get("/api/v1/snapshot?group_by=zone&group_by=team"), 400)
-    assert problem.detail == (
-        "The parameter group_by names a label that no target has; there are target, model_name, engine, zone."
-    )
-
-
-async def test_the_root_of_the_api_is_a_problem(client):
-    await problem_of(await client.get("/api"), 404)
-
-
 async def test_a_request_line_that_is_too_long_gets_a_plain_error(client):
     answer = await client.get(f"/api/v1/snapshot?target={'x' * 10_000}")
     assert (answer.status, answer.content_type) == (400, "text/plain")
@@ -150,11 +139,6 @@ def test_a_long_parameter_name_is_truncated():
     with pytest.raises(RequestError) as caught:
         read(SnapshotQuery, MultiDict([("x" * 8000, "")]))
     assert [wrong.name for wrong in caught.value.parameters] == ["x" * 100]
-
-
-def test_a_repeated_value_counts_once():
-    parameters = MultiDict([("match", "zone=eu")] * MAX_PARAMETERS)
-    assert read(SnapshotQuery, parameters).match == ("zone=eu",)
 
 
 def test_all_invalid_parameters_are_named_at_once():

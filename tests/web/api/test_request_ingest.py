@@ -128,12 +128,6 @@ async def test_findings_are_filtered(post, client, query, groups, models, window
     assert [len(response[name]) for name in ("groups", "models", "windows")] == [groups, models, windows]
 
 
-async def test_an_unknown_window_is_rejected(client):
-    response = await client.get(f"{PATH}?window=7m")
-    assert response.status == 400
-    assert (await response.json(content_type=None))["parameters"][0]["name"] == "window"
-
-
 async def test_refused_requests_are_reported_by_index_and_counted(post, client):
     status, response = await post([RECORD, 7, changed("metrics", None), RECORD, {"model": "a" * 300}])
     assert (status, response["taken"]) == (200, 2)
@@ -244,11 +238,6 @@ async def test_a_body_above_the_concurrency_limit_is_counted(client, post, recei
     await asyncio.gather(*slow)
 
 
-async def test_a_rejected_get_is_not_counted_as_a_body(client, receiver):
-    assert (await client.get(f"{PATH}?window=7m")).status == 400
-    assert (await receiver.findings()).refused == {}
-
-
 async def test_requests_above_the_rate_are_counted_and_dropped_unless_all_are(post, clock, receiver):
     status, response = await post([RECORD] * 150)
     assert (status, response["taken"], response["refused"]["rate"]) == (200, 100, 50)
@@ -307,29 +296,6 @@ async def test_requests_of_the_middleware_are_accepted(reporter, receiver):
     assert (reporter.sender.dropped, reporter.sender.too_costly) == (0, 0)
 
 
-async def test_requests_of_the_middleware_above_the_rate_count_once_after_its_retry(
-    reporter, post, receiver, clock
-):
-    await post([RECORD] * 100)
-    for moment in (0.0, 40.0):
-        await asyncio.to_thread(reporter.work, moment)
-        findings = await receiver.findings()
-        assert (findings.taken, findings.refused, reporter.sender.dropped) == (100, {}, 0)
-    clock.now += 1
-    await asyncio.to_thread(reporter.work, 80.0)
-    findings = await receiver.findings()
-    assert (findings.taken, findings.refused, reporter.sender.dropped) == (101, {}, 0)
-
-
-async def test_a_disabled_ingest_returns_404_with_the_remedy(post, client, receiver):
-    receiver.adopt(RequestSettings())
-    status, problem = await post(RECORD)
-    assert status == 404
-    assert "requests.ingest: true" in problem["detail"]
-    response = await (await client.get(PATH)).json()
-    assert (response["enabled"], response["groups"]) == (False, [])
-
-
 async def test_pages_of_other_sites_cannot_send_requests(client):
     """A browser sends OPTIONS first, because forms lack this type, and gets no permission."""
     origin = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
@@ -338,21 +304,6 @@ async def test_pages_of_other_sites_cannot_send_requests(client):
     assert (asked.status, sent.status) == (403, 403)
     for response in (asked, sent):
         assert not [name for name in response.headers if name.lower().startswith("access-control-")]
-
-
-async def test_prompts_are_shown_by_model_and_can_be_selected(post, client):
-    await post([RECORD, changed("usage.prompt_tokens", 20_000), changed("model", "other")])
-    response = await (await client.get(PATH)).json()
-    assert {
-        prompts["model_name"]: [bucket["prompt_tokens"] for bucket in prompts["buckets"]]
-        for prompts in response["prompts"]
-    } == {"llama": ["0-1000", "16000-64000"], "other": ["0-1000"]}
-    bucket = response["prompts"][0]["buckets"][0]
-    assert (bucket["mean_prompt_tokens"], bucket["cached_ratio"]) == (9.0, 4 / 9)
-    assert bucket["time_to_first_token_seconds"]["p50"] == pytest.approx(0.0123)
-    assert bucket["mean_acceptance_length_tokens"] is None
-    selected = await (await client.get(PATH, params={"model": "other"})).json()
-    assert [prompts["model_name"] for prompts in selected["prompts"]] == ["other"]
 
 
 async def test_users_are_shown_as_hashes_and_only_if_enabled(post, client, receiver):

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 
 import pytest
 
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.views.engine_view import engine_id, engine_view
-from spec_decode_exporter.views.models import EngineView, EventsView, HistoryView, SnapshotView, TargetsView
-from spec_decode_exporter.web.api import responses
+from spec_decode_exporter.views.engine_view import engine_id
+from spec_decode_exporter.views.models import EventsView, HistoryView, SnapshotView
 from spec_decode_exporter.web.application import create_app
-from spec_decode_exporter.web.state import STATE
 
 CHAT = engine_id("chat", "llama", "0")
 
@@ -74,21 +71,10 @@ async def test_engines_are_grouped_with_ratios_of_sums(get):
     assert sum(first.verdicts.values()) == 1
 
 
-async def test_an_engine_is_served_by_its_id(get):
-    engine = EngineView.model_validate(await get(f"/api/v1/engines/{CHAT}"))
-    assert engine.target == "chat"
-    assert engine.model_dump(mode="json") == (await get("/api/v1/snapshot?target=chat"))["engines"][0]
-
-
 async def test_an_unknown_engine_is_a_problem(get):
     problem = await get("/api/v1/engines/0123456789ab", 404)
     assert (problem["title"], problem["status"]) == ("Not Found", 404)
     assert "No engine has this id" in problem["detail"]
-
-
-async def test_all_targets_are_served(get):
-    whole = TargetsView.model_validate(await get("/api/v1/targets"))
-    assert [target.target for target in whole.targets] == ["chat", "code"]
 
 
 async def test_a_history_adds_up_to_the_window(get):
@@ -175,36 +161,3 @@ async def test_the_response_is_compressed_if_the_client_accepts_gzip(
     assert "Content-Encoding" not in plain.headers
     assert json.loads(gzip.decompress(await packed.read())) == json.loads(await plain.read())
     assert plain.headers["Vary"] == "Accept-Encoding"
-
-
-async def test_a_snapshot_is_taken_for_each_response(aiohttp_client, make_state, sources):
-    taken = []
-
-    async def snapshot():
-        taken.append(await sources["snapshot"]())
-        return taken[-1]
-
-    client = await aiohttp_client(create_app(make_state(**{**sources, "snapshot": snapshot})))
-    for path in ("/api/v1/snapshot", f"/api/v1/engines/{CHAT}", "/metrics"):
-        await client.get(path)
-    assert len(taken) == 3
-
-
-async def test_polls_run_between_two_engines(client, sources):
-    turns, done = 0, False
-
-    async def poll():
-        nonlocal turns
-        while not done:
-            turns += 1
-            await asyncio.sleep(0)
-
-    state = client.server.app[STATE]
-    engines = (await state.snapshot()).engines * 50
-    lists = {"engines": (responses.encoded(engine_view(*each)) for each in engines)}
-    polling = asyncio.ensure_future(poll())
-    body = b"".join([piece async for piece in responses.pieces({"time": 1.5}, lists)])
-    done = True
-    await polling
-    assert len(json.loads(body)["engines"]) == 150
-    assert turns >= 150

@@ -38,8 +38,32 @@ def test_every_event_has_words_made_of_its_own_fields(row):
     assert asked <= {*row.fields, "error"}
 
 
-def test_every_text_belongs_to_an_event():
-    assert event_list._WORDINGS.keys() <= {row.word for row in LOG_EVENTS}
+def test_an_engine_has_its_own_events_and_those_of_its_target():
+    all_ = [event(), event(engine_id="other"), event("target_failing", 200.0, None, error="<refused>")]
+    page = PageData(260.0, iter(()), (), all_)
+    own = page.events_of("e", "chat")
+    assert own == [all_[0], all_[2]]
+    assert [(mark.age, mark.kind) for mark in event_list.marks(own, 260.0)] == [
+        (160.0, "drop"),
+        (60.0, "drop"),
+    ]
+    listed = event_list.engine_events(own, "e", 260.0)
+    assert listed.count("<li") == 2
+    assert "Polls fail: &lt;refused&gt;" in listed
+    assert 'href="./api/v1/events?engine_id=e"' in listed
+
+
+def test_the_list_is_limited_and_links_all_events():
+    listed = event_list.recent_events([event() for _ in range(50)], 200.0)
+    assert listed.count("<li") == 12
+    assert 'href="./api/v1/events"' in listed
+
+
+def test_equal_events_of_many_engines_share_one_row():
+    listed = event_list.recent_events([news("engine_found", engine_id=f"e{n}") for n in range(50)], 200.0)
+    assert listed.count("<li") == 1
+    assert "Seen for the first time" in listed
+    assert "50 engines" in listed
 
 
 def test_fields_are_rounded_and_missing_ones_are_dashes():
@@ -70,45 +94,3 @@ def test_fields_are_rounded_and_missing_ones_are_dashes():
 )  # fmt: skip
 def test_codes_of_the_log_become_words(listed_event, words):
     assert event_list.event_text(listed_event) == words
-
-
-def test_an_engine_has_its_own_events_and_those_of_its_target():
-    all_ = [event(), event(engine_id="other"), event("target_failing", 200.0, None, error="<refused>")]
-    page = PageData(260.0, iter(()), (), all_)
-    own = page.events_of("e", "chat")
-    assert own == [all_[0], all_[2]]
-    assert [(mark.age, mark.kind) for mark in event_list.marks(own, 260.0)] == [
-        (160.0, "drop"),
-        (60.0, "drop"),
-    ]
-    listed = event_list.engine_events(own, "e", 260.0)
-    assert listed.count("<li") == 2
-    assert "Polls fail: &lt;refused&gt;" in listed
-    assert 'href="./api/v1/events?engine_id=e"' in listed
-
-
-def test_the_list_is_limited_and_links_all_events():
-    listed = event_list.recent_events([event() for _ in range(50)], 200.0)
-    assert listed.count("<li") == 12
-    assert 'href="./api/v1/events"' in listed
-
-
-def test_equal_events_of_many_engines_share_one_row():
-    listed = event_list.recent_events([news("engine_found", engine_id=f"e{n}") for n in range(50)], 200.0)
-    assert listed.count("<li") == 1
-    assert "Seen for the first time" in listed
-    assert "50 engines" in listed
-
-
-def test_alarms_are_not_grouped():
-    failing = [event("target_failing", engine_id=None, error="refused") for _ in range(3)]
-    assert event_list.recent_events(failing, 200.0).count("<li") == 3
-
-
-def test_events_of_requests_name_their_model():
-    mix = event("mixed_workload_began", engine_id=None, requests=120).model_copy(
-        update={"target": "", "engine": None, "model_name": "<llama>"}
-    )
-    html = event_list.recent_events([mix], 100.0)
-    assert '<span class="subject"><bdi>&lt;llama&gt;</bdi></span>' in html
-    assert "Mixed workload: the mean of 120 requests" in html

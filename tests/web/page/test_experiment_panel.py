@@ -15,9 +15,6 @@ from spec_decode_exporter.views.experiment_models import (
 )
 from spec_decode_exporter.views.window_models import Estimated
 from spec_decode_exporter.web.page.experiment_panel import experiments
-from spec_decode_exporter.web.page.page_content import content
-from spec_decode_exporter.web.page.page_data import PageData
-from spec_decode_exporter.web.page.page_query import PageQuery
 
 TIME = SpeedupBasis.TIME_PER_OUTPUT_TOKEN
 CLEAR = Estimated(value=2.0, lower=1.8, upper=2.2)
@@ -80,18 +77,3 @@ def test_without_a_winner_the_reason_is_named(other, reason):
     html = shown(other)
     assert f"<strong>No winner: </strong><bdi>eagle</bdi> {reason}." in html
     assert "winner</span>" not in html
-
-
-def test_an_experiment_that_cannot_be_shown_leaves_the_others():
-    broken = ExperimentView(experiment="broken", baseline="off", arms=())
-    good = ExperimentView(experiment="good", baseline="off", arms=(arm("off"),))
-    html = experiments([broken, good], InternalErrors())
-    assert '<p class="error"><bdi>broken</bdi>' in html
-    assert 'data-key="good"' in html
-
-
-async def test_the_page_has_the_section_only_with_experiments():
-    view = ExperimentView(experiment="drafter", baseline="off", arms=(arm("off"), arm("eagle")))
-    page = PageData(100.0, iter(()), (), (), experiments=(view,))
-    assert 'id="experiments-title"' in await content(PageQuery(), page)
-    assert 'id="experiments-title"' not in await content(PageQuery(), PageData(100.0, iter(()), (), ()))

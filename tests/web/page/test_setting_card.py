@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import re
 from dataclasses import replace
 
 import pytest
@@ -17,7 +15,6 @@ from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.views.models import SettingView
 from spec_decode_exporter.views.setting_view import setting_view
-from spec_decode_exporter.web.page.page_numbers import NOTHING
 from spec_decode_exporter.web.page.setting_card import setting_content
 
 BANDS = (
@@ -39,11 +36,6 @@ def fixture_card(busy):
     return card
 
 
-def flag(content):
-    """Return the text that the button copies."""
-    return html.unescape(re.search(r"<code>(.*?)</code>", content)[1])
-
-
 def test_the_table_scrolls_on_a_narrow_screen(card):
     assert '<div class="scrolls" tabindex="0" role="group" aria-label="Speed by load"><table' in card(BY_LOAD)
 
@@ -54,12 +46,6 @@ def test_the_advice_above_the_card_is_not_repeated():
     )
     assert "Switch it off." in setting_content(setting)
     assert "Switch it off." not in setting_content(setting, "Switch it off.")
-
-
-def test_a_load_without_drafts_has_no_verdict(card):
-    paused = replace(BANDS[1], present_tokens=0, verdict=None)
-    content = card(replace(BY_LOAD, bands=(BANDS[0], paused)))
-    assert f'<td class="number">{NOTHING}</td>' in content
 
 
 def test_an_unknown_setting_shows_what_to_measure_and_no_button(card):

@@ -42,14 +42,6 @@ async def test_addresses_take_turns_for_any_number_of_guesses():
     assert popped(queue).index(b"right") == 1
 
 
-async def test_user_names_of_an_address_take_turns():
-    queue, client = CheckQueue(choose=first), Client()
-    for guess in range(40):
-        client.request(queue, b"%d" % guess, user=b"admin")
-    client.request(queue, b"right", user=b"prometheus")
-    assert popped(queue).index(b"right") == 1
-
-
 async def test_no_address_and_no_name_starves_while_new_ones_arrive():
     queue, client = CheckQueue(choose=first), Client()
     client.request(queue, b"right", "prometheus")
@@ -62,20 +54,6 @@ async def test_no_address_and_no_name_starves_while_new_ones_arrive():
         client.request(queue, b"more", f"hostile-{guess + 5}")
         client.request(queue, b"more", "prometheus", b"name-%d" % (guess + 5))
     assert b"right" in order[:12]
-
-
-async def test_the_next_password_of_a_name_and_address_is_chosen_from_all():
-    chosen = []
-
-    def last(checks):
-        chosen.append(len(checks))
-        return checks[-1]
-
-    queue, client = CheckQueue(choose=last), Client()
-    for guess in range(3):
-        client.request(queue, b"%d" % guess)
-    assert popped(queue) == [b"2", b"1", b"0"]
-    assert chosen == [3, 2, 1]
 
 
 async def test_a_full_queue_drops_a_check_of_the_address_with_most_of_them():

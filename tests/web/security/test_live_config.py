@@ -1,16 +1,13 @@
 from __future__ import annotations
 
-import asyncio
-import os
 import re
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.config.errors import ConfigError
 from spec_decode_exporter.web.security import live_config as module
-from spec_decode_exporter.web.security.live_config import CHECK_INTERVAL, LiveWebConfig
+from spec_decode_exporter.web.security.live_config import LiveWebConfig
 from spec_decode_exporter.web.security.schema import IF_GIVEN, VERIFIED
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "web.md").read_text()
@@ -39,17 +36,6 @@ def live(folder, clock):
         return LiveWebConfig(folder.write(text), clock)
 
     return make
-
-
-def test_an_invalid_file_raises_at_the_start(live):
-    with pytest.raises(ConfigError, match=r"web\.yml:1: basic_auth_users"):
-        live("basic_auth_users: {}\n")
-
-
-async def test_unchanged_files_are_not_reloaded(live, monkeypatch):
-    config = live(CERTIFICATE)
-    monkeypatch.setattr(module, "read_web_config", lambda _: pytest.fail("it was read"))
-    await config.check()
 
 
 async def test_a_new_user_and_a_new_certificate_apply(live, folder, authority):
@@ -216,31 +202,3 @@ async def test_a_change_during_the_read_is_noticed_at_the_next_check(live, folde
         monkeypatch.setattr(module, "read_web_config", read)
         await config.check()
     assert "late" in config.current.settings.basic_auth_users
-
-
-async def test_a_file_that_is_readable_again_is_adopted(live, folder, monkeypatch):
-    config, fails = live(USERS), [True]
-
-    def stamped(path):
-        if fails:
-            raise ConfigError([])
-        return module_read(path)
-
-    module_read = module.read_web_config
-    monkeypatch.setattr(module, "read_web_config", stamped)
-    os.utime(folder.path / "web.yml", (1, 1))
-    with capture_logs():
-        await config.check()
-        fails.clear()
-        await config.check()
-    assert config.successful
-
-
-async def test_files_are_checked_periodically(live, folder, clock, until):
-    config = live(USERS)
-    following = asyncio.create_task(config.follow())
-    replace(Path(folder.path / "web.yml"), (USERS + f"  bob: {HASH}\n").encode())
-    with capture_logs():
-        await clock.advance(CHECK_INTERVAL)
-        await until(lambda: "bob" in config.current.settings.basic_auth_users)
-    following.cancel()

@@ -63,11 +63,6 @@ async def test_it_serves_users_over_tls_and_exports_the_result_of_the_last_reloa
     assert f"{METRIC} 0.0" in (await page(service, **own))[1]
 
 
-async def test_without_a_web_configuration_the_metric_is_absent(start):
-    service = await start(None)
-    assert METRIC not in (await page(service))[1]
-
-
 async def test_an_invalid_web_configuration_prevents_the_start(start, folder):
     with pytest.raises(ConfigError, match=r"web\.yml:1: basic_auth_users"):
         await start(folder.write("basic_auth_users: {}\n"))

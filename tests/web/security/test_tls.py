@@ -34,14 +34,6 @@ def server(folder):
     return make
 
 
-def test_a_client_that_trusts_the_authority_connects_by_tls_1_3(server, trusting):
-    assert shaken(server(CERTIFICATE), trusting()).version() == "TLSv1.3"
-
-
-def test_versions_before_1_2_are_rejected(server):
-    assert server(CERTIFICATE).minimum_version is ssl.TLSVersion.TLSv1_2
-
-
 def test_the_oldest_version_can_be_limited(server, trusting):
     client = trusting()
     client.maximum_version = ssl.TLSVersion.TLSv1_2

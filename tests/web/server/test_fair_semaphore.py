@@ -40,29 +40,6 @@ async def test_a_full_queue_rejects_the_client_with_most_requests_in_it():
     await cancel([*tasks, *others])
 
 
-async def test_a_cancelled_client_leaves_the_queue_and_releases_its_permit():
-    semaphore = FairSemaphore(permits=1, permits_per_client=1, max_waiting=4)
-    await semaphore.acquire("a")
-    tasks, granted = await asking(semaphore, ["b", "c"])
-    semaphore.release("a")
-    tasks[0].cancel()  # granted, but its task has not run yet
-    await settle()
-    assert granted == ["c"]
-    semaphore.release("c")
-    assert (semaphore.free, semaphore.waiting) == (1, 0)
-
-
-async def test_a_request_cancelled_in_the_same_step_is_evicted():
-    semaphore = FairSemaphore(permits=1, permits_per_client=1, max_waiting=2)
-    tasks, _ = await asking(semaphore, ["a", "a", "a"])
-    new_task = asyncio.create_task(semaphore.acquire("b"))
-    tasks[-1].cancel()  # its task runs after the new one, so the queue is still full
-    await settle()
-    assert (new_task.done(), semaphore.waiting) == (False, 2)
-    await cancel([*tasks, new_task])
-    assert semaphore.waiting == 0
-
-
 CLIENTS = st.sampled_from("abc")
 STEPS = st.lists(st.tuples(st.sampled_from(["ask", "return", "cancel"]), CLIENTS), max_size=60)
 
