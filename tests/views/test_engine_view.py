@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from pydantic import ValidationError
 
-from spec_decode_exporter.analysis.evaluation_result import Evaluation
 from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.metrics.engine_metrics import ENGINE_METRICS
-from spec_decode_exporter.metrics.metric import MetricKind
 from spec_decode_exporter.views.engine_view import engine_view
 from spec_decode_exporter.views.models import EngineView, SnapshotView
 
@@ -20,22 +15,6 @@ LABELS = {"target": "one", "model_name": "m", "engine": "0", "team": "a"}
 @pytest.fixture(scope="module")
 def view(busy):
     return engine_view(LABELS, busy)
-
-
-def values(findings):
-    """Return the values of an engine's metrics by name without prefix, window and further labels."""
-    return {
-        (metric.name.removeprefix("spec_decode_"), *own): number
-        for metric in ENGINE_METRICS
-        if metric.kind is not MetricKind.HISTOGRAM
-        for own, number in metric.read(findings)
-        if number is not None
-    }
-
-
-def test_without_an_evaluation_no_window_has_a_speed_up_of_requests(busy):
-    failed = engine_view(LABELS, replace(busy, evaluation=Evaluation(State.ACTIVE)))
-    assert [window.end_to_end_speedup_ratio for window in failed.windows] == [None, None]
 
 
 def test_a_window_is_shown_with_its_bounds(view):

@@ -9,7 +9,6 @@ from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.views.experiment_models import ExperimentView
 from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of
-from tests.fixtures.snapshot_view import snapshot_view
 from tests.metrics.written_page import families_of
 
 
@@ -97,12 +96,3 @@ def test_json_has_the_same_values():
     assert view.arms[1].winner["time_per_output_token"]
     assert not view.arms[0].winner["time_per_output_token"]
     assert ExperimentView.model_validate_json(view.model_dump_json()) == view
-
-
-def test_arms_are_grouped_by_experiment():
-    others = [({**labels, "experiment": "other"}, findings) for labels, findings in ARMS]
-    assert [view.experiment for view in experiment_views([*ARMS, *others])] == ["drafter", "other"]
-
-
-def test_a_snapshot_has_its_experiments():
-    assert snapshot_view(Snapshot(experiments=ARMS), 0.0, "1.2.3").experiments == experiment_views(ARMS)

@@ -135,17 +135,3 @@ def test_positions_of_different_k_are_never_mixed(with_window):
     assert group.windows[0].position_acceptance_ratio == ()
     assert group.windows[0].counts.position_accepted_tokens == ()
     assert group.windows[0].draft_acceptance_ratio == 0.5
-
-
-def test_an_engine_that_is_gone_is_a_member_without_a_window(busy, with_window):
-    gone = with_window()
-    (group,) = group_views([(labels(0), busy), (labels(1), gone)], ["model_name"])
-    assert len(group.engines) == 2
-    assert [shown.engines for shown in group.windows] == [1, 1]
-    (alone,) = group_views([(labels(1), gone)], ["model_name"])
-    assert alone.windows == ()
-
-
-def test_a_label_that_no_engine_has_groups_all_as_empty(busy):
-    (group,) = group_views([(labels(0), busy), (labels(1), busy)], ["zone"])
-    assert group.labels == {"zone": ""}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from spec_decode_exporter.views.history import history_view
 from spec_decode_exporter.window.engine_history import EngineHistory
 
@@ -11,31 +9,7 @@ LABELS = {"target": "one", "model_name": "m", "engine": "0"}
 OFFSET = 1_790_000_000.25
 
 
-@pytest.fixture(scope="module")
-def polled(make_sample):
-    """Return a function that makes the longest window of an engine, polled at the given moments."""
-
-    def polled(moments, **more):
-        history = EngineHistory(300.0)
-        for n, moment in enumerate(moments):
-            sample = make_sample(
-                10 * n,
-                40 * n,
-                15 * n,
-                positions=(9 * n, 4 * n, 2 * n, 0),
-                generation_tokens=30 * n,
-                first_tokens=n,
-                decode_steps=12 * n,
-                running_requests=float(n % 4),
-                **more,
-            )
-            history.observe(sample, moment, OFFSET + moment, 1.0)
-        return history.window(300.0)
-
-    return polled
-
-
-def test_counters_that_the_engine_lacks_are_null(polled, make_sample):
+def test_counters_that_the_engine_lacks_are_null(make_sample):
     history = EngineHistory(300.0)
     for second in range(5):
         history.observe(make_sample(generation_tokens=second), float(second), OFFSET + second, 1.0)

@@ -36,22 +36,3 @@ def test_values_above_the_last_bound_are_counted():
     said = group.acceptance_length_tokens_histogram
     assert (said.upper_bounds, said.counts, said.sum) == ((2.0, 4.0), (10, 30, 10), 160.5)
     assert sum(said.counts) == SINCE.totals.requests
-
-
-async def test_the_modes_of_a_window_are_those_of_the_page():
-    findings = await mixed_requests()
-    for said in lists(findings, InternalErrors())["models"]:
-        (drawn,) = (
-            each for each in findings.windows[said.window].models if each.model_name == said.model_name
-        )
-        assert said.acceptance_counts == tuple(drawn.acceptance_counts)
-        assert (said.acceptance_bounds[0], said.acceptance_bounds[-1]) == (0, 1)
-        assert len(said.acceptance_bounds) == len(said.acceptance_counts) + 1
-        assert sum(said.acceptance_counts) == said.requests
-        middles = [
-            sum(ends) / 2 for ends in zip(said.acceptance_bounds, said.acceptance_bounds[1:], strict=False)
-        ]
-        mean = (
-            sum(n * middle for n, middle in zip(said.acceptance_counts, middles, strict=True)) / said.requests
-        )
-        assert mean == pytest.approx(said.mean_acceptance_ratio, abs=0.025)

@@ -90,19 +90,6 @@ def test_the_text_says_what_to_set_and_why(shown):
     )
 
 
-def test_a_setting_in_force_is_kept(shown):
-    kept = replace(BY_LOAD, is_change=False, bands=(BANDS[0], BANDS[2]))
-    assert shown(kept).text.startswith(
-        "Keep drafting 4 tokens up to 31 running requests and none from 32. The"
-    )
-    one = SpeculationSetting(
-        1, bands=(LoadBand(1, 64, 1, 1.2, 0.0, 4, 1.1, Verdict.MARGINAL, is_improvable=True),), is_change=True
-    )
-    assert shown(one).text.startswith(
-        "Draft 1 token at every load. From 1 to 64 running requests it drafts 4 tokens; 1 token would be 1.09"
-    )
-
-
 def test_no_speculation_has_no_flag(shown):
     off = SpeculationSetting(
         0, bands=(LoadBand(1, 64, 0, 1.0, 0.0, 4, 0.8, Verdict.HARMFUL, is_improvable=True),), is_change=True
@@ -118,15 +105,6 @@ def test_an_unknown_setting_says_what_to_measure(shown):
     assert view.text == "Measure the cost of drafting first: the findings list how, cheapest first."
     assert "baseline.prometheus" in view.measure
     assert shown(UNKNOWN_SETTING, action=Action.COLLECT).measure == ""
-
-
-def test_an_uncertain_cost_names_the_load_to_measure_at(shown):
-    view = shown(replace(BY_LOAD, tokens=None, schedule=BatchSchedule(), obstacles=()))
-    assert view.measure.startswith(
-        "Measure the cost of drafting at more loads: from 8 to 31 running requests it is so uncertain that a wrong "
-        "number of draft tokens could lose 5.0 % of the speed."
-    )
-    assert (view.speculative_config, len(view.bands)) == ("", 3)
 
 
 class TestPause:
@@ -156,21 +134,6 @@ class TestPause:
     def test_a_schedule_that_never_drafts_needs_another_one(self, shown):
         view = shown(SpeculationSetting(pause=Pause(1, None)), action=Action.COLLECT)
         assert view.measure.endswith("To measure it, schedule 1 token from 1 on one replica.")
-
-    def test_without_a_cost_by_load_the_text_says_to_measure_it(self, shown):
-        view = shown(SpeculationSetting(pause=Pause(8, 1.0)), action=Action.COLLECT)
-        assert view.measure.startswith("For draft tokens by load, measure the cost at several loads.")
-
-
-def test_the_json_model_has_the_verdict_of_each_band(shown):
-    assert [band.verdict for band in shown(BY_LOAD).bands] == [Verdict.OPTIMAL, None, None]
-
-
-def test_one_number_without_a_cost_by_load_asks_for_one(shown):
-    view = shown(SpeculationSetting(4))
-    assert json.loads(view.speculative_config)["num_speculative_tokens"] == 4
-    assert view.text == "Keep drafting 8 tokens at a time."
-    assert view.measure.startswith("For draft tokens by load, measure the cost at several loads.")
 
 
 @pytest.mark.parametrize("obstacle", Obstacle)

@@ -29,20 +29,7 @@ def test_five_minutes_are_sixty_pieces_and_the_one_that_begins(make_sample):
     assert ages == sorted(ages, reverse=True)
 
 
-def test_the_pieces_are_the_same_at_every_request(make_sample):
-    one = acceptance_trace(history(make_sample, 402).window(300.0), 1402.0)
-    two = acceptance_trace(history(make_sample, 403).window(300.0), 1403.0)
-    shift = {round(a.age - b.age, 6) for a, b in zip(one.pieces[:-1], two.pieces[:-1], strict=True)}
-    assert shift == {-1.0}
-
-
 def test_pieces_without_polls_are_unknown(make_sample):
     trace = acceptance_trace(history(make_sample, 400, skipped=range(300, 330)).window(300.0), 1400.0)
     unknown = [piece.age for piece in trace.pieces if piece.acceptance_ratio is None and piece.age > 1]
     assert unknown == pytest.approx([97.5, 92.5, 87.5, 82.5, 77.5, 72.5])
-
-
-def test_a_shorter_window_is_shown_whole(make_sample):
-    trace = acceptance_trace(history(make_sample, 100).window(30.0), 1100.0)
-    assert trace.seconds == 30
-    assert [piece.acceptance_ratio for piece in trace.pieces].count(0.5) >= 30

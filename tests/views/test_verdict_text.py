@@ -10,7 +10,6 @@ from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
 from spec_decode_exporter.analysis.drops.drop import DropKind, DropStatus, LiveDrop
-from spec_decode_exporter.analysis.end_to_end import EndToEnd, EndToEndBasis
 from spec_decode_exporter.analysis.evaluated_window import Basis
 from spec_decode_exporter.analysis.evaluation_result import Evaluation
 from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
@@ -22,11 +21,9 @@ from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.speedup import SpeedupRange
 from spec_decode_exporter.analysis.step_cost import StepCost
 from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.analysis.window_bounds import NO_BOUNDS
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.figures.decode_work import break_even_cost_ratio
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.views.verdict_text import recommendation_text, verdict_text
 
 
@@ -56,12 +53,6 @@ def test_a_verdict_without_times_to_first_token_is_about_decoding_only(busy):
     sure = busy.evaluation.bounds[-1].speedup
     between = f"({sure.lower:.2f} to {sure.upper:.2f})"
     assert text == f"Speculation pays: {sure.value:.2f} times as fast as without it {between}, decode only."
-
-
-def test_a_verdict_names_slower_requests(busy):
-    request = EndToEnd(0.65, EndToEndBasis.BASELINE, Estimate(0.65, 0.6, 0.7, 0.02))
-    text = shown(busy, Verdict.POOR, request=request)
-    assert text.startswith("Speculation makes requests slower: a request is 0.65 times as fast as without it")
 
 
 def test_a_verdict_without_a_cost_names_the_tokens_of_a_step(busy):
@@ -173,34 +164,6 @@ def test_every_advice_has_a_sentence(busy, action):
         assert recommendation_text(replace(busy, evaluation=evaluation, tokens=tokens)).endswith(".")
 
 
-def test_a_verdict_without_bounds_gives_the_reason(busy):
-    def said(first_tokens):
-        window = busy.windows[-1]
-        counters = [*window.counters]
-        counters[Counter.FIRST_TOKENS] = first_tokens
-        choice = replace(busy.evaluation.evaluated.choice, window=replace(window, counters=tuple(counters)))
-        unsure = with_result(busy.evaluation, Verdict.OPTIMAL, bounds=NO_BOUNDS, request=None)
-        unsure = replace(unsure, evaluated=unsure.evaluated._replace(choice=choice))
-        return verdict_text(replace(busy, evaluation=unsure))
-
-    assert said(1).endswith("(too few requests passed for bounds), decode only.")
-    assert said(None).endswith("(its bounds are unknown), decode only.")
-
-
-@pytest.mark.parametrize(
-    ("state", "said"),
-    [
-        (State.DISABLED, "it does not speculate"),
-        (State.IDLE, "nothing runs"),
-        (State.UNREACHABLE, "it is absent"),
-        (State.ACTIVE, "too little is known"),
-    ],
-)
-def test_the_reason_for_no_advice_follows_from_the_state(busy, state, said):
-    evaluation = replace(busy.evaluation, action=Action.COLLECT, state=state)
-    assert said in recommendation_text(replace(busy, evaluation=evaluation))
-
-
 def chosen(busy, needs=(), verdict=Verdict.OPTIMAL, *, seconds=300.0, live=None, **more):
     """A snapshot whose verdict covers a window of some seconds."""
     its = busy.evaluation.evaluated
@@ -229,11 +192,6 @@ def test_an_early_verdict_says_from_how_many_seconds(busy):
     assert verdict_text(early).endswith(" (early, from 34 s).")
     assert recommendation_text(early) == "No advice yet: it needs 255 s; 34 s seen."
     assert "early" not in verdict_text(chosen(busy, seconds=150.0))
-
-
-def test_a_verdict_since_a_change_names_its_time(busy):
-    text = verdict_text(chosen(busy, seconds=34.0, basis=Basis.CHANGE, since=AT - 34))
-    assert text.endswith(", since the change at 14:12:46 UTC (34 s).")
 
 
 def test_a_verdict_of_a_shorter_window_says_that_the_longer_one_is_contradicted(busy):
