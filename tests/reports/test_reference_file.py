@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import json
 import os
-import stat
 
 import pytest
 
@@ -27,23 +25,6 @@ def test_a_written_file_is_read_back(path, document):
     assert [each.name for each in path.parent.iterdir()] == ["reference.json"]
 
 
-def test_a_file_is_json_with_its_format_and_version(path, document):
-    write(path, document)
-    written = json.loads(path.read_bytes())
-    assert (written["format"], written["version"]) == ("spec-decode-exporter reference", 1)
-    assert written["data"]["ended"].endswith("Z")
-    assert len(path.read_text().splitlines()) > 100
-
-
-def test_the_umask_sets_the_permissions(path, document):
-    before = os.umask(0o027)
-    try:
-        write(path, document)
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o640
-
-
 def test_a_file_is_never_replaced(path, document):
     path.write_text("precious")
     for refused in (
@@ -56,17 +37,6 @@ def test_a_file_is_never_replaced(path, document):
     assert [each.name for each in path.parent.iterdir()] == ["reference.json"]
     path.unlink()
     check_free(path)
-
-
-def test_without_links_a_file_is_not_replaced_either(path, document, monkeypatch):
-    def no_links(*_):
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr("pathlib.Path.hardlink_to", no_links)
-    write(path, document)
-    assert read(path) == document
-    with pytest.raises(ReferenceFileError, match="is there already"):
-        write(path, document)
 
 
 def test_an_unwritable_file_is_known_before_the_measurement(tmp_path):
@@ -158,3 +128,14 @@ def test_an_endless_file_is_read_to_the_limit(path, monkeypatch):
     path.write_bytes(b" " * 11)
     with pytest.raises(ReferenceFileError, match="it is larger than"):
         read(path)
+
+
+def test_without_links_a_file_is_not_replaced_either(path, document, monkeypatch):
+    def no_links(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("pathlib.Path.hardlink_to", no_links)
+    write(path, document)
+    assert read(path) == document
+    with pytest.raises(ReferenceFileError, match="is there already"):
+        write(path, document)

@@ -10,7 +10,7 @@ from spec_decode_exporter.reports.observe.observe_report import report
 from spec_decode_exporter.reports.parts import Figure
 from spec_decode_exporter.reports.terminal import UNICODE, TerminalStyle
 from spec_decode_exporter.reports.terminal_report import text_report
-from spec_decode_exporter.views.models import BaselineView, BucketView
+from spec_decode_exporter.views.models import BucketView
 
 
 @pytest.mark.parametrize(
@@ -39,30 +39,11 @@ class TestWholeRequests:
         parts = [part for section in engine_sections(engine) for part in section.parts]
         return {(part.name, part.meaning): part for part in parts if isinstance(part, Figure)}
 
-    def test_the_gain_of_a_request_stands_before_that_of_decoding(self, engine):
-        names = [name for name, _ in self.lines(engine)]
-        assert names.index("speed-up, request") + 1 == names.index("speed-up, decoding")
-        assert ("speed-up, request", "with the same first token") in self.lines(engine)
-
     def test_without_it_the_gain_is_that_of_decoding_only(self, engine):
         last = engine.windows[-1].model_copy(update={"end_to_end_speedup_ratio": None})
         names = {name for name, _ in self.lines(engine.model_copy(update={"windows": (last,)}))}
         assert "speed-up, decode only" in names
         assert not names & {"speed-up, request", "speed-up, decoding"}
-
-    def test_a_baseline_stands_beside_the_time_to_first_token_and_the_prefix_cache(self, engine):
-        baseline = BaselineView(
-            time_to_first_token_seconds=0.051,
-            prefix_cache_hit_ratio=0.85,
-            queue_seconds=None,
-            seconds=600.0,
-            end=1.0,
-            age_seconds=60.0,
-            name="a test",
-        )
-        lines = self.lines(engine.model_copy(update={"baseline": baseline}))
-        assert ("time to first token", "mean, by request; 51.0 ms without speculation") in lines
-        assert ("prefix cache", "of the prompt tokens; 0.850 without speculation") in lines
 
 
 class TestLoads:
@@ -70,14 +51,6 @@ class TestLoads:
     def parts(engine):
         titles = {section.title: section.parts for section in engine_sections(engine)}
         return titles["Speed-up by load"]
-
-    async def test_each_band_has_the_setting_in_force_its_verdict_and_the_recommended_one(self, observed):
-        (engine,) = (await observed("steady", seconds=60)).engines
-        table, text = self.parts(engine)
-        assert table.columns == ("running requests", "now", "speed", "verdict", "try", "speed")
-        assert [row[0] for row in table.rows] == [f"{b.first} to {b.last}" for b in engine.setting.bands]
-        assert table.rows[-1][3:] == ("harmful", "0", "1.00")
-        assert text.text == engine.setting.text
 
     async def test_a_pause_without_acceptance_has_what_to_measure(self, observed):
         (engine,) = (await observed("steady")).engines

@@ -62,16 +62,6 @@ def test_a_verdict_without_bounds_is_unknown(view, verdict):
     assert status(view, one.model_copy(update={"windows": (window,)})) is ExitStatus.UNKNOWN
 
 
-def test_the_numbers_of_the_statuses_are_stable():
-    assert {each.name: int(each) for each in ExitStatus} == {
-        "GOOD": 0,
-        "FAILED": 1,
-        "USAGE": 2,
-        "UNKNOWN": 3,
-        "BAD": 4,
-    }
-
-
 def test_the_worst_counts(view):
     good, bad = engine(view), engine(view, Verdict.HARMFUL)
     unknown, gone = engine(view, Verdict.INSUFFICIENT), engine(view, state=State.UNREACHABLE)

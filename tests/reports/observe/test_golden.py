@@ -43,7 +43,8 @@ async def test_the_report_is_the_golden_one(observed, name):
 @pytest.mark.parametrize(("width", "glyphs"), [(40, ASCII), (60, UNICODE), (120, UNICODE)])
 async def test_the_report_fits_a_terminal_of_any_width(observed, width, glyphs):
     text = text_report(report(await observed("harmful", seconds=60)), TerminalStyle(glyphs, width=width))
-    is_golden(f"harmful.{width}.txt", text)
+    if glyphs is ASCII:
+        is_golden(f"harmful.{width}.txt", text)
     assert max(map(len, text.splitlines())) <= width
     assert text.isascii() == (glyphs is ASCII)
 

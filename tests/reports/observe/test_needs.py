@@ -13,10 +13,6 @@ def texts(view):
     return " ".join(note.text for note in needs(engine, view.seconds))
 
 
-async def test_nothing_is_missing_with_a_verdict_and_advice(observed):
-    assert not texts(await observed("steady"))
-
-
 async def test_the_advised_length_suffices_for_enough_requests(observed):
     found = re.search(r"--for (\d+)m$", texts(await observed("harmful", seconds=30)).rstrip("."))
     assert found
@@ -30,10 +26,6 @@ async def test_too_few_drafts_name_the_missing_number(observed):
     engine = view.engines[0].model_copy(update={"findings": (few,), "verdict": Verdict.INSUFFICIENT})
     text = texts(view.model_copy(update={"engines": (engine,)}))
     assert text == "40 drafts; a verdict takes 100, which is 60 more. At this rate that takes --for 1m30s."
-
-
-async def test_an_idle_server_needs_traffic(observed):
-    assert "No request ran" in texts(await observed("idle", running=90))
 
 
 async def test_a_server_without_speculation_needs_a_configuration(observed):

@@ -51,16 +51,6 @@ def test_the_output_depends_on_the_streams_and_flags(form, seconds, every, where
     assert type(output_for(form, seconds, every, where)) is expected
 
 
-async def test_a_pipe_gets_the_report_and_no_escapes(observed):
-    where = streams()
-    shown = output_for("text", 30, None, where)
-    shown.end()
-    shown.report(await observed("steady"))
-    assert "\x1b" not in where.out.getvalue()
-    assert "Speculation pays" in where.out.getvalue()
-    assert not where.err.getvalue()
-
-
 @pytest.mark.parametrize(
     ("environ", "colored"), [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True)]
 )
@@ -68,6 +58,16 @@ async def test_a_terminal_gets_colors_unless_no_color_is_set(observed, environ, 
     where = streams(Terminal(), Terminal(), **environ)
     output_for("text", 30, None, where).report(await observed("steady"))
     assert ("\x1b[" in where.out.getvalue()) is colored
+
+
+async def test_each_json_report_is_one_line(observed):
+    where = streams()
+    shown = output_for("json", 0, None, where)
+    view = await observed("steady", seconds=12)
+    shown.show(view)
+    shown.report(view)
+    first, second = where.out.getvalue().splitlines()
+    assert json.loads(first) == json.loads(second) == view.model_dump(mode="json")
 
 
 async def test_progress_is_one_line_that_is_erased_at_the_end(observed):
@@ -81,16 +81,6 @@ async def test_progress_is_one_line_that_is_erased_at_the_end(observed):
     shown.end()
     assert where.err.getvalue().endswith("\r\x1b[K")
     assert not where.out.getvalue()
-
-
-async def test_each_json_report_is_one_line(observed):
-    where = streams()
-    shown = output_for("json", 0, None, where)
-    view = await observed("steady", seconds=12)
-    shown.show(view)
-    shown.report(view)
-    first, second = where.out.getvalue().splitlines()
-    assert json.loads(first) == json.loads(second) == view.model_dump(mode="json")
 
 
 async def test_a_live_report_uses_the_alternate_screen_and_its_height(observed, monkeypatch):
@@ -107,9 +97,3 @@ async def test_a_live_report_uses_the_alternate_screen_and_its_height(observed, 
     assert where.out.getvalue().endswith("\x1b[?1049l")
     shown.report(view)
     assert "more lines" not in where.out.getvalue()[len(drawn) :]
-
-
-def test_an_unused_screen_is_not_restored():
-    where = streams(Terminal(), Terminal())
-    output_for("text", 0, None, where).end()
-    assert not where.out.getvalue()

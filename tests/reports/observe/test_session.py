@@ -14,11 +14,10 @@ from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.load import ConfigError
-from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.reports.exit_status import observation_status
 from spec_decode_exporter.reports.observe import observe_report
 from spec_decode_exporter.reports.observe import session as module
-from spec_decode_exporter.reports.observe.observation_config import MAX_WINDOW, observed_config
+from spec_decode_exporter.reports.observe.observation_config import observed_config
 from spec_decode_exporter.reports.observe.observe_report import report
 from spec_decode_exporter.reports.observe.session import Observation, watch
 from spec_decode_exporter.reports.terminal import TerminalStyle
@@ -28,7 +27,6 @@ from spec_decode_exporter.simulator.ground_truth import target_settings
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.scenario_library import load_scenario
 from spec_decode_exporter.views.models import SnapshotView
-from spec_decode_exporter.window.increments import Reset
 from tests.conftest import FakeClock, settle
 from tests.fixtures.simulated import Network, Server
 from tests.fixtures.simulated_history import StoredHistory
@@ -103,12 +101,6 @@ async def test_the_window_covers_the_run_from_the_first_poll_to_the_last(network
     assert window[Counter.DRAFTS] == server.simulation.life.engines[0].counts.drafts - before
 
 
-async def test_a_longer_run_has_a_second_window_of_thirty_seconds(network, clock):
-    network.servers["a:1"] = Server(clock, "steady")
-    findings = only(await observed(clock, 90, described("steady")))
-    assert [window.length for window in findings.windows] == [30, 90]
-
-
 async def test_a_run_that_ends_early_is_evaluated_over_its_length(network, clock):
     network.servers["a:1"] = Server(clock, "steady", running=60)
     observation = Observation(observed_config([described("steady")], 600), clock)
@@ -126,26 +118,6 @@ async def test_a_run_that_ends_early_is_evaluated_over_its_length(network, clock
     assert findings.evaluation.action is not Action.COLLECT
 
 
-async def test_a_run_without_an_end_has_a_window_of_one_hour(network, clock):
-    network.servers["a:1"] = Server(clock, "idle")
-    config = observed_config([described("idle")], 0)
-    observation = Observation(config, clock)
-    polling = asyncio.ensure_future(observation.poll(asyncio.Event().wait()))
-    await clock.advance(MAX_WINDOW + 600)
-    assert observation.observed().seconds == MAX_WINDOW
-    assert only(observation.observed()).windows[-1].seconds == pytest.approx(MAX_WINDOW, abs=1)
-    polling.cancel()
-    await asyncio.gather(polling, return_exceptions=True)
-
-
-async def test_an_unreachable_server_is_reported_beside_reachable_ones(network, clock):
-    network.servers["a:1"] = Server(clock, "steady")
-    seen = await observed(clock, 30, described("steady"), {"url": "http://absent:1", "name": "b"})
-    assert [labels["target"] for labels, _ in seen.engines] == ["a:1"]
-    assert [(target.target, target.up) for target in seen.targets] == [("a:1", True), ("b", False)]
-    assert "refused" in seen.targets[1].error
-
-
 async def test_a_server_that_goes_away_keeps_its_evaluation_without_advice(network, clock):
     server = network.servers["a:1"] = Server(clock, "steady", running=60)
     config = observed_config([described("steady")], 40)
@@ -159,44 +131,6 @@ async def test_a_server_that_goes_away_keeps_its_evaluation_without_advice(netwo
     assert findings.evaluation.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}
     assert findings.evaluation.action is Action.COLLECT
     assert seen.targets[0].up is False
-
-
-async def test_a_late_server_fills_the_rest_of_the_window(network, clock):
-    server = network.servers["a:1"] = Server(clock, "steady", running=60)
-    server.away = True
-    task = asyncio.ensure_future(watch(observed_config([described("steady")], 60), 60, clock))
-    await clock.advance(20)
-    server.away = False
-    findings = only(await finished(clock, 40, task))
-    assert 30 < findings.windows[-1].seconds <= 40
-    assert findings.evaluation.verdict is not Verdict.INSUFFICIENT
-    assert findings.evaluation.action is Action.COLLECT
-
-
-async def test_a_restart_is_counted_and_only_the_outage_is_missing(network, clock):
-    network.servers["a:1"] = Server(clock, "restart", running=100)
-    findings = only(await observed(clock, 90, described("restart")))
-    assert findings.totals.resets[Reset.RESTART] == 1
-    assert findings.windows[-1].seconds == pytest.approx(70, abs=1.5)
-    assert findings.evaluation.verdict is not Verdict.INSUFFICIENT
-
-
-async def test_all_engines_of_all_servers_are_observed(network, clock):
-    network.servers["a:1"] = Server(clock, "dp8")
-    network.servers["b:1"] = Server(clock, "steady")
-    seen = await observed(clock, 12, described("dp8"), described("steady", "b:1"))
-    assert len(seen.engines) == 9
-    assert {labels["target"] for labels, _ in seen.engines} == {"a:1", "b:1"}
-
-
-async def test_an_idle_server_gets_no_advice(network, clock):
-    network.servers["a:1"] = Server(clock, "idle", running=90)
-    evaluation = only(await observed(clock, 30, described("idle"))).evaluation
-    assert (evaluation.state, evaluation.verdict, evaluation.action) == (
-        State.IDLE,
-        Verdict.INSUFFICIENT,
-        Action.COLLECT,
-    )
 
 
 class SilentHistory:
@@ -249,24 +183,10 @@ async def test_an_observation_that_was_stopped_does_not_wait_for_a_history(with_
     assert "baseline_not_read" in {event.type for event in seen.events}
 
 
-async def test_the_time_of_a_result_is_that_of_its_last_poll(network, clock):
-    network.servers["a:1"] = Server(clock, "steady", running=60)
-    observation = Observation(observed_config([described("steady")], 30), clock)
-    await finished(clock, 30, observation.poll(clock.sleep_until(clock.monotonic() + 30)))
-    ended = clock.wall()
-    await clock.advance(50)
-    assert observation.observed().time == pytest.approx(ended, abs=0.1)
-
-
 async def test_short_runs_are_polled_more_often():
     config = observed_config([{"url": "http://a:1"}], 3)
     assert config.poll.interval == 0.5
     assert config.windows == (3.0,)
-
-
-async def test_mistakes_are_reported_like_those_of_a_configuration():
-    with pytest.raises(ConfigError, match="targets"):
-        observed_config([{"url": "ftp://a"}], 30)
 
 
 async def test_no_task_is_left_running(network, clock):
@@ -376,25 +296,6 @@ class TestInternalErrors:
 
     async def test_in_the_models(self, seen, monkeypatch):
         self.fails(monkeypatch, (module, "engine_view"), lambda labels, _: labels["target"] == "b:1")
-        self.check(seen.view())
-
-    async def test_in_the_report(self, seen, monkeypatch):
-        self.fails(monkeypatch, (observe_report, "_engine"), lambda engine, _: engine.target == "b:1")
-        view = seen.view()
-        assert len(view.engines) == 2
-        text = text_report(report(view), TerminalStyle())
-        assert "an engine is not in this report" in " ".join(text.split())
-
-    async def test_in_the_findings(self, network, clock, monkeypatch):
-        for host in ("a:1", "b:1"):
-            network.servers[host] = Server(clock, "steady", running=60)
-        watches = []
-        self.fails(
-            monkeypatch,
-            (EngineMonitor, "snapshot_over"),
-            lambda engine, *_: watches.append(engine) or engine is not watches[0],
-        )
-        seen = await observed(clock, 30, described("steady"), described("steady", "b:1"))
         self.check(seen.view())
 
     async def test_in_a_section_about_events_and_requests(self, seen, monkeypatch):

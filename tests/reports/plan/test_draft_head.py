@@ -6,7 +6,6 @@ import pytest
 
 from spec_decode_exporter.reports.plan.model_config import Configuration, ModelError
 from spec_decode_exporter.reports.plan.parameter_count import attention_parameters
-from spec_decode_exporter.reports.plan.plan_report import report
 from tests.reports.plan.conftest import LLAMA_8B, planned
 from tests.reports.plan.test_parameter_count import CASES
 
@@ -34,18 +33,6 @@ def test_an_eagle3_head_has_an_output_matrix_of_its_own(folder):
     assert by_target.parameters.total == LAYER + 3 * HIDDEN**2 + HIDDEN + 32000 * HIDDEN
     assert by_config.parameters.total == by_target.parameters.total + HIDDEN * 128 * (32 + 16)
     assert by_config.parameters.borrowed == by_config.parameters.embedding == 0
-
-
-def test_the_weights_of_a_head_are_those_of_its_files(folder):
-    index = {"model.safetensors.index.json": {"metadata": {"total_size": 850_000_000}}}
-    model = head(
-        "--target", folder("t", LLAMA_8B), "--method", "eagle3", "--draft", folder("e", EAGLE3, **index)
-    )
-    assert (model.weight_bytes, model.counted) == (850_000_000, False)
-
-
-def test_a_given_size_of_a_head_is_used():
-    assert head("--target", "70B", "--method", "eagle3", "--draft", "900M").weight_bytes == 1_800_000_000
 
 
 def test_the_head_of_deepseek_has_all_the_experts_of_a_layer(folder):
@@ -99,13 +86,6 @@ def test_modules_in_the_files_do_not_count_as_the_target(folder, size, of_target
     found = planned("--target", target, "--method", "mtp", "--gpus", "8", "--gpu-memory", "141GB")
     assert found.alone.weight_bytes == pytest.approx(of_target, rel=0.0005)
     assert found.drafting.weight_bytes - found.alone.weight_bytes == pytest.approx(11.6e9, rel=0.01)
-
-
-def test_a_guessed_size_is_marked(folder):
-    words = ("--target", folder("t", LLAMA_8B), "--method", "eagle3")
-    assert "The size of the eagle3 head is a guess" in str(report(planned(*words)))
-    assert "is a guess" not in str(report(planned(*words, "--draft", folder("e", EAGLE3))))
-    assert "is a guess" not in str(report(planned(*words[:2], "--method", "mtp")))
 
 
 def test_a_head_is_cheap(folder):

@@ -40,12 +40,6 @@ def test_a_70b_with_an_8b_takes_the_published_memory(target, draft, gpu, weights
     assert found.alone.cache_bytes - found.drafting.cache_bytes == found.wanted.draft.model.weight_bytes
 
 
-def test_target_and_draft_have_their_own_size():
-    found = planned("--target", "70B", "--draft", "8B")
-    assert found.wanted.target.model.weight_bytes == 140 * GB
-    assert found.wanted.draft.model.weight_bytes == 16 * GB
-
-
 def test_a_llama_takes_the_cache_that_its_heads_need(llamas):
     """2 · 8 heads · 128 · 2 bytes in 80 and in 32 layers: 320 KiB and 128 KiB."""
     found = planned(*llamas)
@@ -154,12 +148,6 @@ def test_models_that_vllm_refuses_are_refused_if_they_fit(llamas, folder):
     other = folder("other", {**LLAMA_8B, "vocab_size": 128320})
     assert planned("--target", llamas[1], "--draft", other, "--gpus", "4").outcome is PlanOutcome.REFUSED
     assert planned("--target", llamas[1], "--draft", other, "--gpus", "1").outcome is PlanOutcome.DOES_NOT_FIT
-
-
-def test_a_head_may_be_on_one_gpu(folder):
-    words = ("--target", folder("t", LLAMA_8B), "--method", "eagle3", "--gpus", "4")
-    assert planned(*words, "--draft.tensor-parallel", "1").outcome is PlanOutcome.FITS
-    assert planned(*words, "--draft.tensor-parallel", "2").outcome is PlanOutcome.REFUSED
 
 
 sizes = st.integers(10**6, 10**12)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
 from spec_decode_exporter.reports.observe.observe_report import json_report
-from spec_decode_exporter.reports.plan.deployment_plan import plan
 from spec_decode_exporter.reports.plan.model_config import ModelError
 from spec_decode_exporter.reports.plan.observed_models import measured, read
 from spec_decode_exporter.reports.plan.plan_json import as_json
 from spec_decode_exporter.reports.plan.plan_report import report
-from spec_decode_exporter.reports.plan.plan_warnings import plan_warnings
 from spec_decode_exporter.reports.plan.planned_cost import CostBasis
 from spec_decode_exporter.reports.terminal import TerminalStyle
 from spec_decode_exporter.reports.terminal_report import text_report
@@ -68,22 +65,6 @@ async def test_the_return_is_the_gain_per_memory(seen):
     assert low == pytest.approx(each * (speedup.lower - 1) / (speedup.value - 1))
 
 
-async def test_the_observed_number_of_tokens_is_the_default(seen):
-    _, file = await seen("harmful")
-    view, _ = await seen("harmful")
-    assert planned(*PAIR, "--measured", file).wanted.tokens == view.engines[0].configured_tokens
-    assert planned(*PAIR, "--measured", file, "--tokens", "2").depth.tokens == 2
-
-
-async def test_an_observation_of_another_method_has_a_warning(seen):
-    _, file = await seen("harmful")
-    assert "other_method" not in {
-        str(each.name) for each in plan_warnings(planned(*PAIR, "--measured", file))
-    }
-    found = plan_warnings(planned("--target", "8B", "--method", "ngram", "--measured", file))
-    assert "The observation is not of ngram" in str(found)
-
-
 async def test_the_report_names_the_observation(seen):
     view, file = await seen("harmful", "harmful")
     window = view.engines[0].windows[-1]
@@ -98,47 +79,6 @@ async def test_the_report_names_the_observation(seen):
     )
     assert (observation["engines"], observation["draft_length_tokens"]) == (2, 4)
     assert json.loads(as_json(planned(*PAIR)))["observation"] is None
-
-
-async def test_an_observation_without_a_method_has_a_warning(seen):
-    view, _ = await seen("harmful")
-    engines = tuple(engine.model_copy(update={"method": ""}) for engine in view.engines)
-    unknown = measured(view.model_copy(update={"engines": engines}))
-    found = plan(replace(planned(*PAIR).wanted, measured=unknown))
-    assert "The method of the observation is unknown. The plan assumes draft_model." in str(
-        plan_warnings(found)
-    )
-    assert "method unknown" in text_report(report(found), TerminalStyle())
-
-
-async def test_the_return_has_the_observed_number_of_tokens(seen):
-    _, file = await seen("steady")
-    found = planned(*PAIR, "--measured", file, "--tokens", "2")
-    assert "as observed, with 4 tokens" in text_report(report(found), TerminalStyle())
-    assert "as estimated, with 4 tokens" in text_report(
-        report(planned(*PAIR, "--throughput", "9")), TerminalStyle()
-    )
-
-
-async def test_short_drafts_have_a_note_about_the_rate(seen):
-    view, file = await seen("ngram")
-    words = ("--target", "8B", "--method", "ngram", "--measured", file)
-    window = view.engines[0].windows[-1]
-    written = " ".join(text_report(report(planned(*words)), TerminalStyle()).split())
-    rate, length = window.draft_acceptance_ratio.value, window.draft_length_tokens
-    assert (
-        f"Drafts had {length:.2f} tokens in the mean, so that the counters show {rate:.3f} at 4." in written
-    )
-
-
-async def test_full_drafts_have_no_note_about_the_rate(seen):
-    _, file = await seen("steady")
-    assert "Drafts had" not in text_report(report(planned(*PAIR, "--measured", file)), TerminalStyle())
-
-
-async def test_a_harmful_draft_has_a_negative_return(seen):
-    _, file = await seen("harmful")
-    assert planned(*PAIR, "--measured", file).payoff.tokens_per_second_per_gigabyte < 0
 
 
 async def test_the_estimate_replaces_an_unknown_cost(seen):
@@ -172,32 +112,12 @@ async def test_an_observation_without_drafts_is_rejected(seen):
         planned(*PAIR, "--measured", file)
 
 
-async def test_of_several_reports_the_last_counts(seen, tmp_path):
-    view, _ = await seen("harmful")
-    later = view.model_copy(update={"time": 7.0})
-    file = tmp_path / "lines.json"
-    lines = json_report(view.model_copy(update={"engines": ()}), indented=False) + json_report(
-        later, indented=False
-    )
-    file.write_text(lines, encoding="utf-8")
-    assert read(file) == measured(later)
-
-
 @pytest.mark.parametrize("content", ["", "{}", "[]", "{", json.dumps({"engines": []}), "\n\n"])
 def test_another_file_is_rejected(tmp_path, content):
     file = tmp_path / "other.json"
     file.write_text(content, encoding="utf-8")
     with pytest.raises(ModelError, match=r"other\.json: it is nothing that spec-decode-exporter observe"):
         read(file)
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(ModelError, match=r"gone\.json cannot be read: No such file"):
-        read(tmp_path / "gone.json")
-
-
-def test_without_numbers_there_is_no_return():
-    assert planned(*PAIR).payoff is None
 
 
 def test_a_given_throughput_is_the_baseline():

@@ -116,12 +116,6 @@ def test_layer_types_list_the_attention_of_each_layer():
     assert [(each.layers, each.window) for each in attention] == [(1, None), (2, 512)]
 
 
-def test_the_first_layers_of_qwen2_have_full_attention():
-    config = {"model_type": "qwen2", **CASES["qwen2"][0], "use_sliding_window": True, "max_window_layers": 21}
-    attention = shape_of(Configuration({**config, "sliding_window": 4096})).attention
-    assert [(each.layers, each.window) for each in attention] == [(21, None), (7, 4096)]
-
-
 def test_too_many_layers_are_rejected():
     with pytest.raises(ModelError, match="num_hidden_layers is 999999999, no number"):
         shape_of(Configuration({**LLAMA_8B, "num_hidden_layers": 999_999_999}))
@@ -131,11 +125,6 @@ def test_a_layer_of_an_unknown_kind_is_rejected():
     config = {**LLAMA_8B, "layer_types": ["linear_attention"] * 32, "sliding_window": 512}
     with pytest.raises(ModelError, match=r"linear_attention.*number of parameters"):
         shape_of(Configuration(config))
-
-
-def test_a_head_has_at_least_one_number():
-    with pytest.raises(ModelError, match="hidden_size is 8, less than a number for each of 64 heads"):
-        shape_of(Configuration({**LLAMA_8B, "hidden_size": 8, "num_attention_heads": 64}))
 
 
 @pytest.mark.parametrize("model_type", ["", None])

@@ -71,32 +71,6 @@ def test_gpus_have_more_memory_than_their_name_suggests(words, says):
     assert (says in found[PlanWarningName.GPU_MEMORY]) if says else PlanWarningName.GPU_MEMORY not in found
 
 
-def test_the_warning_names_the_fit_of_the_real_memory(llamas):
-    for batch, says in ((32, False), (33, True), (37, True), (38, False)):
-        assert ("gpu_memory" in warned(*llamas, "--batch", str(batch))) is says
-
-
-def test_a_losing_pair_has_an_alternative():
-    worst, better = (
-        str(plan_warnings(planned(*QUIET, "--tokens", "8", "--acceptance", share)))
-        for share in ("0.1", "0.5")
-    )
-    assert "At the assumed acceptance of 0.1, 8 tokens at a time make it slower, 0.52 times as fast" in worst
-    assert "without: do not speculate." in worst
-    assert "without: draft 2 tokens at a time." in better
-
-
-def test_a_target_without_room_for_a_sequence_needs_no_fewer_bits(llamas):
-    found = str(plan_warnings(planned(*llamas, "--context", "1000000")))
-    assert "Not one sequence of 1,000,000 tokens fits without a draft either: a shorter --context" in found
-    assert "fewer bits a weight" not in found
-
-
-def test_swapped_models_have_a_warning(llamas):
-    target, draft = llamas[1], llamas[3]
-    assert "draft_larger" in warned("--target", draft, "--draft", target, "--gpus", "4")
-
-
 def test_attention_heads_must_divide_over_the_gpus(folder):
     odd = folder("odd", {**LLAMA_70B, "num_attention_heads": 60, "head_dim": 128})
     assert "heads" in warned("--target", odd, "--draft", "8B", "--gpus", "8")
@@ -122,18 +96,6 @@ def test_a_head_of_another_width_has_a_warning(folder, more, says):
     head = folder("e", {**LLAMA_8B, "num_hidden_layers": 1, "hidden_size": 2048, **more})
     target = folder("t", LLAMA_8B)
     assert ("other_width" in warned("--target", target, "--draft", head, "--method", "eagle3")) is says
-
-
-def test_a_ratio_outside_the_typical_range_is_not_rounded_into_it():
-    assert "is 1:7.9 of" in str(plan_warnings(planned(*QUIET, "--draft", "8.76B")))
-    assert "is 1:70.0 of" in str(plan_warnings(planned(*QUIET, "--draft", "1B")))
-    assert "is 1:12.1 of" in str(plan_warnings(planned(*QUIET, "--draft", "5.833B")))
-
-
-def test_a_head_may_have_fewer_tokens_than_its_target(folder):
-    head = folder("e", {**LLAMA_8B, "num_hidden_layers": 1, "vocab_size": 32000})
-    target = folder("t", LLAMA_8B)
-    assert "vocabulary" not in warned("--target", target, "--draft", head, "--method", "eagle3")
 
 
 def test_sequences_displaced_by_the_draft_have_a_warning(llamas):

@@ -14,7 +14,6 @@ from spec_decode_exporter.reports.plan.draft_method import (
     VERIFY_COST_RATIO,
     fixed_cost_ratio,
 )
-from spec_decode_exporter.reports.plan.gpu_memory import MemoryPart
 from spec_decode_exporter.reports.plan.planned_cost import CostBasis
 from tests.reports.plan.conftest import LLAMA_8B, planned
 
@@ -68,10 +67,6 @@ def test_verifying_reads_more_experts_of_a_mixture(folder):
     assert found.costs.at(1).draft_cost_ratio > found.costs.at(8).draft_cost_ratio
 
 
-def test_a_dense_model_reads_the_same_for_any_number_of_tokens(llamas):
-    assert {planned(*llamas).costs.at(tokens).draft_cost_ratio for tokens in range(1, 9)} == {ratio(*llamas)}
-
-
 def test_a_given_cost_overrides_the_estimate():
     words = (
         "--target",
@@ -109,10 +104,3 @@ def test_a_larger_draft_is_never_cheaper(one, other, batch):
         ratio("--target", "1T", "--draft", str(size), "--batch", str(batch)) for size in sorted((one, other))
     )
     assert less <= more
-
-
-def test_the_cache_is_known_only_for_a_known_model():
-    assert (
-        MemoryPart(planned("--target", "8B", "--draft", "1B").wanted.target.model, 1).sequence_bytes(1, 8, 2)
-        is None
-    )

@@ -79,15 +79,6 @@ def test_no_speculation_and_an_unknown_setting_print_no_flag(engine, form):
     assert "baseline.prometheus" in unknown.replace("\n# ", " ").replace("\n  ", " ")
 
 
-def test_the_text_has_the_flag_the_speed_by_load_and_the_warnings(engine):
-    text = written([engine()], "text")
-    assert text.startswith("chat-0, org/target, engine 0\n")
-    assert "  --speculative-config '{" in text
-    assert "  running requests  now  speed  verdict  try  speed\n" in text
-    assert "          16 to 64    8   0.90  harmful    2   1.30\n" in text
-    assert "Warning: On Model Runner V1" in text
-
-
 def test_json_has_the_setting_of_each_engine(engine):
     (shown,) = json.loads(written([engine()], "json"))["engines"]
     assert shown["target"] == "chat-0"

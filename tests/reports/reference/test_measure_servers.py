@@ -58,13 +58,3 @@ async def test_a_server_without_speculation_is_measured_too(network, clock):
     (model,) = document.models
     assert (model.acceptance_ratio, model.has_bounds, model.measurement.tokens) == (None, False, 0)
     assert model.measurement.quantities["time_per_output_token_seconds"].lower is not None
-
-
-async def test_restarts_are_kept_in_the_measurement(network, clock):
-    config = observed_config([{"url": "http://a:1"}], 90)
-    network.servers["a:1"] = Server(clock, "restart", running=100)
-    work = asyncio.ensure_future(take(config, 90, clock))
-    await clock.advance(90)
-    await settle(100)
-    (engine,) = (await work).engines
-    assert engine.restarts == 1
