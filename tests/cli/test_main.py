@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from spec_decode_exporter.cli import main as cli
-from spec_decode_exporter.cli.main import build_parser, parse
+from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.config.errors import ConfigError, Problem
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.plan.model_config import ModelError
@@ -22,11 +22,6 @@ def run(*words):
         timeout=30,
         check=False,
     )
-
-
-def test_without_a_command_it_runs():
-    arguments = parse(["--target", "http://a:1/metrics"], {})
-    assert arguments.target == ["http://a:1/metrics"]
 
 
 @pytest.mark.parametrize(
@@ -45,28 +40,6 @@ def test_every_flag_has_an_environment_variable(flag, variable):
     by_flag = parse(["run", flag, "/x"], {})
     by_variable = parse(["run"], {f"SPEC_DECODE_EXPORTER_{variable}": "/x"})
     assert vars(by_flag) == vars(by_variable)
-
-
-@pytest.mark.parametrize(("text", "on"), [("true", True), ("1", True), ("false", False), ("", False)])
-def test_a_switch_is_set_by_its_environment_variable(text, on):
-    arguments = parse([], {"SPEC_DECODE_EXPORTER_WEB_ENABLE_LIFECYCLE": text})
-    assert arguments.web_enable_lifecycle is on
-
-
-def test_the_help_names_every_flag():
-    text = build_parser({}).format_help() + parse(["run"], {}).__repr__()
-    assert "check-config" in text
-    assert "SPEC_DECODE_EXPORTER_WEB_LISTEN_ADDRESS" in text
-
-
-def test_the_version_is_printed_without_a_command():
-    found = run("--version")
-    assert found.returncode == 0
-    assert found.stdout.startswith("spec-decode-exporter ")
-
-
-def test_a_command_is_described_in_a_sentence_that_keeps_the_names_in_it():
-    assert "Serve a simulated vLLM, for demos, drills and tests." in run("simulate", "--help").stdout
 
 
 def test_run_does_not_import_the_simulator():
@@ -102,19 +75,9 @@ def test_an_error_that_the_user_can_mend_is_one_line(error, capsys, monkeypatch)
     assert run_with(error("a cause"), capsys, monkeypatch) == (1, "spec-decode-exporter: a cause\n")
 
 
-def test_a_usage_error_exits_with_2_as_one_of_argparse_does(capsys, monkeypatch):
-    assert run_with(UsageError("a cause"), capsys, monkeypatch) == (2, "spec-decode-exporter: a cause\n")
-
-
 def test_the_mistakes_of_a_configuration_are_a_line_each(capsys, monkeypatch):
     error = ConfigError([Problem("a.yml:1", "x", "is wrong"), Problem("a.yml:2", "y", "is missing")])
     assert run_with(error, capsys, monkeypatch) == (1, "a.yml:1: x is wrong\na.yml:2: y is missing\n")
-
-
-@pytest.mark.parametrize("error", [ValueError, KeyError, OSError])
-def test_a_bug_keeps_its_traceback(error, capsys, monkeypatch):
-    with pytest.raises(error, match="a bug"):
-        run_with(error("a bug"), capsys, monkeypatch)
 
 
 def test_a_bug_is_printed_with_its_traceback_and_status_1():

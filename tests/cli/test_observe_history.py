@@ -130,11 +130,3 @@ def test_the_bar_has_the_time_left():
     progress.show(0.25)
     progress.end()
     assert "25 %, 30 s left" in out.getvalue()
-
-
-def test_a_file_gets_no_bar():
-    out = io.StringIO()
-    progress = HistoryProgress(Streams(out, out, {}), FakeClock())
-    progress.show(0.5)
-    progress.end()
-    assert out.getvalue() == ""

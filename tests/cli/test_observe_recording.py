@@ -124,11 +124,6 @@ async def test_metrics_are_those_of_an_exporter_at_the_end_of_the_recording():
     )
 
 
-async def test_snapshots_of_a_replay_are_taken_at_multiples_of_the_interval():
-    moments = [moment async for moment, _ in replayed_metrics(RESTART, load(None, environ={}), 20.0)]
-    assert [int(moment // 20) for moment in moments] == list(range(1, 10))
-
-
 def test_metrics_that_do_not_exist_are_named(tmp_path):
     file = tmp_path / "exporter.yml"
     file.write_text("metrics: {enable: [spec_decode_nothing]}\n")

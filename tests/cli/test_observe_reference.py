@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
-import sys
 from dataclasses import dataclass
 
 import pytest
@@ -89,21 +86,6 @@ def test_the_exit_status_depends_on_the_comparison(run, shows, more, status):
     assert run("--against", "a.json", *more, shows=shows) == status
 
 
-@pytest.mark.parametrize(
-    ("form", "begins"),
-    [("text", "Acceptance compared with a reference"), ("markdown", "# Acceptance"), ("json", "{")],
-)
-def test_it_is_written_in_the_selected_format(run, form, begins, references, capsys):
-    save(run)
-    assert references["worse"]  # measuring it writes a log
-    capsys.readouterr()
-    assert run("--against", "a.json", "--format", form, shows="worse") == 4
-    written = capsys.readouterr().out
-    assert written.startswith(begins)
-    if form == "json":
-        assert json.loads(written)["outcome"] == "fell"
-
-
 def test_a_reference_without_bounds_is_saved_with_a_warning(run, references, tmp_path, capsys):
     (model,) = references["steady"].models
     quantities = {name: one.model_copy(update=dict.fromkeys(("lower", "upper", "standard_error", "degrees"))) for name, one in model.measurement.quantities.items()}  # fmt: skip
@@ -168,18 +150,3 @@ def test_an_address_is_a_server_and_anything_else_a_file(text, is_server, tmp_pa
     assert (server is not None) is is_server
     if server is not None:
         assert (server.name.partition("/")[0].partition(":")[0], server.speculative.method) == ("b", "mtp")
-
-
-def test_a_reader_may_close_the_output_early(tmp_path, references):
-    code = (
-        "import sys; from spec_decode_exporter.cli.output import write_stdout\n"
-        "sys.stdin.read(); write_stdout('a' * 1_000_000); sys.exit(2)"
-    )
-    words = [sys.executable, "-c", code]
-    with subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as found:
-        found.stdout.close()
-        found.stdin.close()
-        assert found.wait(30) == 2
-        assert found.stderr.read() == b""

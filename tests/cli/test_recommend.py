@@ -14,7 +14,8 @@ from spec_decode_exporter.cli.recommend import EXPORTER, NoSnapshotError, handle
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.observe.observe_report import json_report
 from spec_decode_exporter.views.engine_view import engine_view
-from spec_decode_exporter.views.models import ObservationView, SnapshotView, TargetView
+from spec_decode_exporter.views.models import ObservationView, SnapshotView
+from tests.web.api.conftest import target_view
 
 LABELS = {"target": "chat-0", "model_name": "org/target", "engine": "0"}
 
@@ -101,26 +102,7 @@ def test_the_password_for_an_exporter_is_in_its_own_variable():
 
 
 def test_a_server_without_an_engine_is_an_error(tmp_path, observation, capsys):
-    unreachable = TargetView(
-        target="chat-1",
-        address="b:1/metrics",
-        labels={},
-        discovery="static",
-        up=False,
-        error="timeout: no answer",
-        engine_kind="",
-        front_end="",
-        page="",
-        version="",
-        polls=1,
-        poll_failures={},
-        poll_seconds=None,
-        poll_bytes=None,
-        poll_interval_seconds=1.0,
-        last_success_timestamp_seconds=None,
-        engines=(),
-        engines_on_page=None,
-    )
+    unreachable = target_view("chat-1").model_copy(update={"up": False, "error": "timeout: no answer"})
     file = tmp_path / "observed.json"
     file.write_text(json_report(observation.model_copy(update={"targets": (unreachable,)})))
     assert handle(parse(["recommend", "--snapshot", str(file)], {})) == 1

@@ -40,15 +40,3 @@ def limits(monkeypatch):
 def test_the_soft_limit_becomes_the_hard_limit(limits):
     _raise_file_limit()
     assert limits.now == (524_288, 524_288)
-
-
-@pytest.mark.parametrize("error", [ValueError("current limit exceeds maximum limit"), PermissionError()])
-def test_an_error_keeps_the_limit(limits, error):
-    limits.error = error
-    _raise_file_limit()
-    assert limits.now == (1024, 524_288)
-
-
-def test_an_equal_limit_is_not_set_again(limits):
-    limits.now, limits.error = (4096, 4096), AssertionError("it was asked for")
-    _raise_file_limit()

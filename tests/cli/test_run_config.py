@@ -7,7 +7,6 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.run_config import read_config
-from spec_decode_exporter.config.batch_schedule import MAX_BATCH
 from spec_decode_exporter.config.load import ConfigError
 from spec_decode_exporter.core.user_errors import UsageError
 
@@ -18,11 +17,6 @@ def config(*words, environ=None):
 
 def test_without_flags_the_local_vllm_is_the_target():
     assert [target.url for target in config().targets] == ["http://localhost:8000/metrics"]
-
-
-def test_targets_on_the_command_line_are_the_only_ones():
-    targets = config("--target", "http://a:1/metrics", "--target", "http://b:2").targets
-    assert [target.url for target in targets] == ["http://a:1/metrics", "http://b:2/metrics"]
 
 
 def test_targets_come_from_the_environment_with_commas_between_them():
@@ -84,11 +78,6 @@ def test_a_sidecar_is_configured_by_flags_alone():
     }
     assert found.cost.ratio == 0.0625
     assert found.state.file == Path("/state/state.json")
-
-
-def test_flags_of_speculation_apply_to_every_target_of_the_command_line():
-    found = config("--target=http://a", "--target=http://b", "--speculative.method=mtp")
-    assert [target.speculative.method for target in found.targets] == ["mtp", "mtp"]
 
 
 def test_a_flag_changes_one_key_of_a_section_in_the_file(tmp_path):
@@ -154,18 +143,6 @@ def test_vllms_own_argument_describes_the_targets():
         assert (speculative.method, speculative.tokens, speculative.draft_model) == ("eagle3", 3, "draft")
 
 
-def test_vllms_own_argument_has_the_rejection_method():
-    lossy = '{"method": "eagle3", "rejection_sample_method": "fly"}'
-    (target,) = config("--speculative.config", lossy).targets
-    assert target.speculative.rejection_method == "fly"
-
-
-def test_vllms_own_argument_has_the_schedule_too():
-    scheduled = f'{EAGLE[:-1]}, "num_speculative_tokens_per_batch_size": [[1, 7, 3], [8, 64, 0]]}}'
-    (target,) = config("--speculative.config", scheduled).targets
-    assert target.speculative.schedule == ((1, 7, 3), (8, MAX_BATCH, 0))
-
-
 def test_flags_override_vllms_argument():
     (target,) = config("--speculative.config", EAGLE, "--speculative.tokens", "5").targets
     assert (target.speculative.method, target.speculative.tokens) == ("eagle3", 5)
@@ -197,13 +174,6 @@ def test_a_shard_may_be_given_beside_a_file(tmp_path):
     assert (found.discovery.shard.index, found.discovery.shard.count) == (1, 2)
     with pytest.raises(ConfigError, match=r"command line: discovery\.shard\.index must be less than"):
         config("--shard.index", "2", "--shard.count", "2")
-
-
-def test_an_embedded_server_may_send_its_requests():
-    arguments = parse(["run", "--simulate", "mixed"], {})
-    arguments.simulated = {"url": "http://127.0.0.1:8000/metrics"}
-    assert read_config(arguments, {}).requests.ingest
-    assert not config("--target", "http://a:1").requests.ingest
 
 
 @pytest.mark.parametrize("other", [["--target", "http://a:1"], ["--config.file", "exporter.yml"]])

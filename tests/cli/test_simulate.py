@@ -25,13 +25,6 @@ def parse():
     return read
 
 
-async def test_the_list_shows_each_scenario_with_what_happens(parse, capsys):
-    assert await simulate.run(parse("--list")) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert any(re.match(r"drop +Acceptance falls", line) for line in lines)
-    assert len(lines) >= 10
-
-
 async def test_it_prints_its_url_serves_until_sigterm_and_exits_with_0(parse, capsys):
     task = asyncio.create_task(simulate.run(parse("--listen-address", "127.0.0.1:0", "--scenario", "drop")))
     printed = ""
@@ -72,3 +65,10 @@ def test_an_invalid_exporter_url_is_rejected(parse, capsys, url):
     with pytest.raises(SystemExit):
         parse("--requests.url", url)
     assert "is not an exporter's URL" in capsys.readouterr().err
+
+
+async def test_the_list_shows_each_scenario_with_what_happens(parse, capsys):
+    assert await simulate.run(parse("--list")) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(re.match(r"drop +Acceptance falls", line) for line in lines)
+    assert len(lines) >= 10

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from itertools import pairwise
 
@@ -32,23 +31,6 @@ async def test_each_second_of_the_past_is_simulated_and_then_polled():
     assert polls[0] == pytest.approx(began - 29, abs=5)
     assert all(1 <= later - earlier < 2 for earlier, later in pairwise(polls))
     assert clock.wall() == pytest.approx(time.time(), abs=1)
-
-
-async def test_nothing_else_wakes_before_the_past_is_over():
-    clock, woken = PastClock(3), []
-
-    async def sleeper():
-        await clock.sleep_until(clock.monotonic())
-        woken.append(clock.wall())
-
-    task = asyncio.create_task(sleeper())
-    await asyncio.sleep(0)
-    assert clock.step()
-    await asyncio.sleep(0)
-    assert woken == []
-    clock.end()
-    await task
-    assert woken == [pytest.approx(time.time(), abs=1)]
 
 
 async def test_a_demo_without_a_target_starts_in_the_present(monkeypatch):

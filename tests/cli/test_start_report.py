@@ -45,13 +45,6 @@ def test_each_target_has_its_first_answer(status, line):
     assert f"\n  {line}\n" in start_report([status], [URL], Options([]))
 
 
-def test_many_targets_are_counted_and_none_is_said():
-    text = start_report([UP] * 1000, [URL], Options([]))
-    assert text.count("a: up") == 10
-    assert "and 990 more" in text
-    assert "no target yet" in start_report([], [URL], Options([]))
-
-
 def test_the_scrape_job_is_that_of_the_page():
     assert scrape_job(start_report([UP], [URL], Options([]))) == {
         "job_name": "spec-decode",
