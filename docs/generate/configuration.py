@@ -52,8 +52,8 @@ To reload the file, send SIGHUP, or `POST /-/reload` with `--web.enable-lifecycl
 the exporter reloads within 5 s of a change. After a mistake the old configuration stays in effect.
 
 **Flags** configure a sidecar without a file: `--target`, `--poll.interval`, `--state.file`,
-`--cost.draft-cost-ratio` with `--cost.running-requests`, and `--speculative.method` and
-`--speculative.tokens` for every `--target`. Each flag of `run` is also an environment variable:
+`--cost.draft-cost-ratio` with `--cost.running-requests`, and `--speculative.method` for every
+`--target`. Each flag of `run` is also an environment variable:
 `SPEC_DECODE_EXPORTER_STATE_FILE`. A flag overrides the key of the file; flags about targets are allowed only
 without a file. `--speculative.config` takes vLLM's own `--speculative-config`, for keys that the configured
 targets do not set. Access to the exporter's own pages has its own file, `--web.config.file`:

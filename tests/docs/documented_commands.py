@@ -35,7 +35,6 @@ class Way(StrEnum):
 
 WAYS = (
     (r"python3? -m benchmarks", Way.PARSED),
-    (r"simulate --list", Way.ALONE),
     (r"simulate", Way.SIMULATE),
     (r"check-config", Way.CHECK),
     (r"plan .*/.*", Way.PARSED),

@@ -15,7 +15,6 @@ class Options:
     """Settings that a reload does not change."""
 
     addresses: Sequence[Address]
-    telemetry_path: str = "/metrics"
     lifecycle: bool = False
     """Serve ``/-/reload``."""
     external_url: str = ""

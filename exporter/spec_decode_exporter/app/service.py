@@ -106,7 +106,6 @@ class Service:
 
         Raises:
             ListenError: The exporter cannot listen on an address.
-            UsageError: The telemetry path cannot be served.
         """
         guard = Guard(self._web, self._clock) if self._web else None
         app = create_app(self._app_state(), guard)
@@ -212,7 +211,6 @@ class Service:
             config_text=lambda: self._config_text,
             receiver=self.snapshots.receiver,
             reload=self._reloader.for_clients if self._options.lifecycle else None,
-            telemetry_path=self._options.telemetry_path,
             allowed_hosts=self._options.allowed_hosts,
             errors=self._errors,
         )

@@ -72,8 +72,8 @@ exit status, by the worst engine; an engine without speculation counts only if a
      or more
   4  speculation is harmful: slower than without it, statistically significant (95 %)
 the order from worst to best is 4, 1, 3, 0. With --against: 0 if the acceptance rate did not fall by more than
-the threshold, 4 if it did, 3 if that is uncertain. With --save: 0, or 3 if there were too few requests to
-compare with. Both end with 1 and no result if a server does not answer.
+5 percentage points, 4 if it did, 3 if that is uncertain. With --save: 0, or 3 if there were too few requests
+to compare with. Both end with 1 and no result if a server does not answer.
 
 The environment variable {TOKEN} may hold a token for the servers.
 """
@@ -209,7 +209,6 @@ async def _result(
             observed,
             arguments.before,
             server,
-            threshold=arguments.threshold,
             form=arguments.format,
             style=terminal_style(sys.stdout, os.environ),
         )

@@ -14,7 +14,6 @@ from spec_decode_exporter.cli.setting_flags import (
     TARGET_FLAGS,
     SettingFlag,
     add_server_flags,
-    add_setting_flags,
     overrides,
     sections,
     vllm_speculation,
@@ -37,29 +36,15 @@ PROMETHEUS: Final = "prometheus"
 TOKEN: Final = f"{ENVIRONMENT_PREFIX}AUTHORIZATION_CREDENTIALS"
 """The environment variable of the servers' token: a flag would be visible to every user of the machine."""
 
-_CREDENTIAL_FLAGS: Final = (
-    SettingFlag(
-        "--authorization.credentials-file",
-        "FILE",
-        "a file with a bearer token for the servers",
-        "authorization.credentials_file",
-    ),
-    SettingFlag(
-        "--tls-config.ca-file", "FILE", "certificate authorities to trust for https", "tls_config.ca_file"
-    ),
-)
-
 
 def add_settings(flags: Flags) -> None:
-    """Add the flags about the servers: addresses, credentials, speculation and cost."""
+    """Add the flags about the servers: addresses, speculation and cost."""
     flags.one(
         "--config.file",
         "FILE",
         "a configuration with cost and policy, and with targets if no URL is given",
     )
     add_server_flags(flags)
-    add_setting_flags(flags, _CREDENTIAL_FLAGS)
-    flags.switch("--tls-config.insecure-skip-verify", "trust any certificate")
 
 
 def read_config(
@@ -125,11 +110,9 @@ def _settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> dict
     speculation = vllm_speculation(arguments.speculative_config)
     if speculation:
         settings["speculative"] = speculation
-    for section, keys in sections(arguments, (*TARGET_FLAGS, *_CREDENTIAL_FLAGS)).items():
+    for section, keys in sections(arguments, TARGET_FLAGS).items():
         settings.setdefault(section, {}).update(keys)
-    if arguments.tls_config_insecure_skip_verify:
-        settings.setdefault("tls_config", {})["insecure_skip_verify"] = True
     token = environ.get(TOKEN)
-    if token and "authorization" not in settings:
+    if token:
         settings["authorization"] = {"credentials": Expanded.of(token, f"${{{TOKEN}}}")}
     return settings

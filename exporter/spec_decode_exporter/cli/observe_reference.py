@@ -28,6 +28,8 @@ from spec_decode_exporter.reports.terminal_report import text_report
 SECONDS: Final = 300.0
 """Default length of a measurement that is saved or compared."""
 _ADDRESS: Final = re.compile(r"[^/]*:\d+(/.*)?")
+MAX_FALL: Final = 0.05
+"""Fall of the acceptance rate that ``--against`` accepts."""
 _FORMATS: Final[Mapping[str, Callable[[Compared, TerminalStyle], str]]] = {
     "text": lambda comparison, style: text_report(report(comparison), style),
     "json": lambda comparison, _: as_json(comparison),
@@ -42,13 +44,6 @@ def add_reference_flags(parser: argparse.ArgumentParser) -> None:
         "--against",
         metavar="FILE|URL",
         help="compare the servers with a file of --save, or with a server that is measured at the same time",
-    )
-    parser.add_argument(
-        "--threshold",
-        type=_points,
-        default=5.0,
-        metavar="POINTS",
-        help="percentage points by which the acceptance rate may fall, for --against (default: 5)",
     )
 
 
@@ -113,7 +108,6 @@ def comparison(
     before: ReferenceDocument | None,
     server: Target | None,
     *,
-    threshold: float,
     form: str,
     style: TerminalStyle,
 ) -> tuple[str, ExitStatus]:
@@ -126,7 +120,7 @@ def comparison(
         before = document_of(_part(observed, lambda target: target == server.name))
         observed = _part(observed, lambda target: target != server.name)
     assert before is not None  # noqa: S101  --against is a file or a server
-    found = compared(before, document_of(observed), threshold / 100)
+    found = compared(before, document_of(observed), MAX_FALL)
     return _FORMATS[form](found, style).removesuffix("\n") + "\n", COMPARISON[found.outcome]
 
 
@@ -154,13 +148,3 @@ def _summary(document: ReferenceDocument) -> str:
 
 def _say(text: str) -> None:
     print(f"spec-decode-exporter: {text}", file=sys.stderr)  # noqa: T201
-
-
-def _points(text: str) -> float:
-    try:
-        points = float(text)
-    except ValueError:
-        points = -1.0
-    if not 0 <= points <= 100:  # noqa: PLR2004  per cent
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of percentage points, from 0 to 100")
-    return points

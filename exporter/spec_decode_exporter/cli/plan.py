@@ -93,9 +93,6 @@ def wanted_of(arguments: argparse.Namespace) -> Wanted:
         raise UsageError(
             f"--gpus {arguments.gpus} is not a multiple of --target.tensor-parallel {target_ranks}"
         )
-    draft_ranks = arguments.draft_tensor_parallel or target_ranks
-    if target_ranks % draft_ranks:
-        raise UsageError(f"--draft.tensor-parallel {draft_ranks} does not divide the target's {target_ranks}")
     target = model_of(arguments.target, arguments.target_dtype, arguments.target_kv_bytes_per_token)
     draft = drafter_of(
         arguments.method, target, arguments.draft, arguments.draft_dtype, arguments.draft_kv_bytes_per_token
@@ -106,7 +103,7 @@ def wanted_of(arguments: argparse.Namespace) -> Wanted:
     tokens = DEFAULT_TOKENS if measured is None else min(measured.tokens, MAX_TOKENS)
     return Wanted(
         target=MemoryPart(target, target_ranks),
-        draft=None if draft is None else MemoryPart(draft, draft_ranks),
+        draft=None if draft is None else MemoryPart(draft, target_ranks),
         method=arguments.method,
         gpus=Gpus(target_ranks, arguments.gpu_memory, arguments.utilisation, arguments.overhead),
         engines=arguments.gpus // target_ranks,
@@ -117,7 +114,6 @@ def wanted_of(arguments: argparse.Namespace) -> Wanted:
         element_bytes=_ELEMENT_BYTES[arguments.kv_cache_dtype],
         throughput=arguments.throughput,
         draft_cost_ratio=arguments.cost_draft_cost_ratio,
-        fixed_cost_ratio=arguments.cost_fixed_cost_ratio,
         measured=measured,
     )
 
@@ -141,7 +137,6 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
             reader(dtype_of),
             f"data type of its weights: {', '.join(DTYPES)}",
         )
-        _add(models, f"--{which}.tensor-parallel", "NUMBER", whole(1), "number of GPUs that share it")
         _add(
             models,
             f"--{which}.kv-bytes-per-token",
@@ -149,6 +144,9 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
             whole(1),
             "KV cache of a token, over all GPUs; overrides config.json",
         )
+    _add(
+        models, "--target.tensor-parallel", "NUMBER", whole(1), "number of GPUs that share it, and the draft"
+    )
 
 
 def _add_gpus(parser: argparse.ArgumentParser) -> None:
@@ -227,7 +225,6 @@ def _add_pay(parser: argparse.ArgumentParser) -> None:
         ratio(),
         "cost of a draft token without the fixed cost, relative to a decode step without speculation",
     )
-    _add(pay, "--cost.fixed-cost-ratio", "RATIO", ratio(), "fixed cost of a draft (default: typical)")
 
 
 def _add(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,8 +14,8 @@ from spec_decode_exporter.cli.event_loop import run_loop
 from spec_decode_exporter.cli.exporter_access import (
     MAX_BODY,
     MAX_VALUES,
-    ExporterAccess,
     read_result,
+    snapshot_url,
 )
 from spec_decode_exporter.cli.flags import Flags
 from spec_decode_exporter.cli.measurement import configured_servers, measurement_time
@@ -45,9 +44,6 @@ exit status:
   3  the setting of an engine is unknown, or none speculates
 """
 
-EXPORTER: Final = ExporterAccess("exporter", "api/v1/snapshot")
-"""The exporter whose engines are asked about."""
-
 
 class NoSnapshotError(ExporterError):
     """A file is no snapshot; the text is the reason."""
@@ -64,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     parser.add_argument(
         "--exporter",
         metavar="URL",
-        type=EXPORTER.url,
+        type=snapshot_url,
         help="instead of servers: a running exporter, such as localhost:7732",
     )
     parser.add_argument(
@@ -88,7 +84,6 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         "--simulate", metavar="SCENARIO", help="observe an embedded simulated vLLM instead of real servers"
     )
     flags = Flags(parser, environ)
-    EXPORTER.add_flags(flags)
     add_settings(flags)
     add_setting_flags(flags, BASELINE_FLAGS)
 
@@ -149,8 +144,7 @@ def _view(arguments: argparse.Namespace) -> SnapshotView:
     if arguments.snapshot:
         return read_snapshot(arguments.snapshot)
     if arguments.exporter:
-        http = EXPORTER.http_settings(arguments, os.environ)
-        return run_loop(read_result(arguments.exporter, http, SnapshotView.model_validate_json))
+        return run_loop(read_result(arguments.exporter, SnapshotView.model_validate_json))
     return run_loop(_observed(arguments))
 
 

@@ -68,7 +68,6 @@ def _add_web_flags(flags: Flags) -> None:
         "ADDRESS",
         f"host:port or unix:/path to serve on; repeatable (default {DEFAULT_ADDRESS})",
     )
-    flags.one("--web.telemetry-path", "PATH", "the path of the metrics (default /metrics)", "/metrics")
     flags.one("--web.external-url", "URL", "the address of the pages in a browser; alerts link there")
     flags.switch("--web.enable-lifecycle", "let POST /-/reload reload the configuration")
     flags.several(
@@ -150,7 +149,6 @@ async def _serve(arguments: argparse.Namespace, output: BackgroundOutput) -> Non
 def _options(arguments: argparse.Namespace, output: BackgroundOutput) -> Options:
     return Options(
         addresses=[parse_address(text) for text in arguments.web_listen_address or [DEFAULT_ADDRESS]],
-        telemetry_path=arguments.web_telemetry_path,
         lifecycle=arguments.web_enable_lifecycle,
         external_url=parse_external_url(arguments.web_external_url) if arguments.web_external_url else "",
         watched=_watched(arguments),

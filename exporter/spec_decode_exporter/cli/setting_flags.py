@@ -63,9 +63,6 @@ TARGET_FLAGS: Final = (
         "method of the servers, such as eagle3 or ngram",
         "speculative.method",
     ),
-    SettingFlag(
-        "--speculative.tokens", "NUMBER", "number of draft tokens of the servers", "speculative.tokens"
-    ),
 )
 """Flags of every command that polls servers, for each server that is not from a file."""
 
@@ -75,12 +72,6 @@ BASELINE_FLAGS: Final = (
         "URL",
         "a Prometheus with the counters of the servers from before speculation was enabled",
         "baseline.prometheus.url",
-    ),
-    SettingFlag(
-        "--baseline.prometheus.match",
-        "MATCHERS",
-        "labels of the series there, such as 'job=\"vllm\"' (default: all)",
-        "baseline.prometheus.match",
     ),
 )
 """Flags of ``run``, ``observe`` and ``recommend``."""
@@ -99,15 +90,6 @@ PROFILE_FLAG: Final = SettingFlag(
 RUN_FLAGS: Final = (
     SettingFlag(
         "--state.file", "FILE", "file of the state that survives a restart", "state.file", is_path=True
-    ),
-    SettingFlag(
-        "--shard.count", "NUMBER", "number of exporters that share the targets", "discovery.shard.count"
-    ),
-    SettingFlag(
-        "--shard.index",
-        "NUMBER",
-        "index of this exporter among them, from 0, or auto in a StatefulSet",
-        "discovery.shard.index",
     ),
     PROFILE_FLAG,
     SettingFlag("--log.level", "LEVEL", "debug, info, warning or error (default info)", "log.level"),

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         "--scenario",
         default="steady",
         metavar="NAME|FILE",
-        help="scenario: a name from --list, or a YAML file (default: steady)",
+        help=f"scenario: {', '.join(scenario_names())}, or a YAML file (default: steady)",
     )
     parser.add_argument(
         "--listen-address",
@@ -46,7 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         metavar="FACTOR",
         help="factor by which simulated time is faster than real time (default: 1)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the requests (default: 0)")
     parser.add_argument(
         "--requests.url",
         dest="requests_url",
@@ -54,7 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         metavar="URL",
         help="send the metrics of each request to this exporter, such as http://localhost:7732",
     )
-    parser.add_argument("--list", action="store_true", help="list the scenarios and exit")
 
 
 def handle(arguments: argparse.Namespace) -> int:
@@ -64,13 +62,10 @@ def handle(arguments: argparse.Namespace) -> int:
 
 async def run(arguments: argparse.Namespace) -> int:
     """Serve the scenario until SIGINT or SIGTERM; return the exit status."""
-    if arguments.list:
-        sys.stdout.write(_listing())
-        return 0
     sender = RequestSender(_print_error) if arguments.requests_url else None
     try:
         scenario = load_scenario(arguments.scenario)
-        simulation = Simulation(scenario, arguments.seed, sender.take if sender else None)
+        simulation = Simulation(scenario, answered=sender.take if sender else None)
         address = parse_listen_address(arguments.listen_address)
         server = await serve(simulation, address.host, address.port, speed=arguments.speed)
     except (ConfigError, ListenError, PortError) as error:
@@ -83,10 +78,6 @@ async def run(arguments: argparse.Namespace) -> int:
     await cancel([sending])
     await server.close()
     return 0
-
-
-def _listing() -> str:
-    return "".join(f"{name:12}{load_scenario(name).description}\n" for name in scenario_names())
 
 
 def _started(arguments: argparse.Namespace, address: ListenAddress, server: SimulatedServer) -> str:

@@ -66,8 +66,6 @@ def _scrape_job(url: str, options: Options) -> Iterator[str]:
     yield "    scrape_interval: 15s"
     if address.scheme == "https":
         yield "    scheme: https"
-    if options.telemetry_path != "/metrics":
-        yield f"    metrics_path: {options.telemetry_path}"
     if options.web_config:
         yield f"    # basic_auth and tls_config as in {options.web_config}"
     yield "    static_configs:"

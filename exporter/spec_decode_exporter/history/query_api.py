@@ -56,7 +56,7 @@ class Remedies(NamedTuple):
     credentials: str
 
 
-FLAGS: Final = Remedies("--match", "--authorization.credentials-file")
+FLAGS: Final = Remedies("--match", "SPEC_DECODE_EXPORTER_AUTHORIZATION_CREDENTIALS")
 
 
 class Getter(Protocol):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 import structlog
 from aiohttp import hdrs, web
 
-from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.metrics.exposition import Exposition
 from spec_decode_exporter.scrape.http.client import USER_AGENT_PREFIX
 from spec_decode_exporter.web import admin
@@ -52,24 +50,18 @@ _ROUTES: Final[tuple[tuple[str, Sequence[str], Handler], ...]] = (
     ("/-/reload", admin.RELOAD_METHODS, admin.reload),
 )
 
+METRICS_PATH: Final = "/metrics"
 _LARGE: Final = ("/", "/fragment", *(endpoint.path for endpoint in ENDPOINTS if not endpoint.streams))
 """Paths whose responses grow with the number of engines. Their limit is separate from that of the metrics."""
 
 _MAX_UNREAD_BODY: Final = 64 * 1024
 """Bytes of a request body that no handler reads."""
 
-_TELEMETRY_PATH: Final = re.compile(r"/[A-Za-z0-9._~/-]*", re.ASCII)
-
 _log = structlog.get_logger()
 
 
 def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
-    """Return the application, with ``guard`` before every handler.
-
-    Raises:
-        UsageError: The telemetry path is invalid, or is the path of another page.
-    """
-    _check_telemetry_path(state.telemetry_path)
+    """Return the application, with ``guard`` before every handler."""
     hosts = host_guard(state.allowed_hosts)
     guards = [guard.middleware] if guard else []
     app = web.Application(middlewares=[problems, _hide_errors, _reject_polls, hosts, *guards, _reject_bodies])
@@ -84,7 +76,7 @@ def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
         response.headers.update(DEFAULT_HEADERS)
 
     app.on_response_prepare.append(add_headers)
-    _add_routes(app, state.telemetry_path, scrape_scheduler)
+    _add_routes(app, scrape_scheduler)
     return app
 
 
@@ -92,31 +84,20 @@ async def _close_early_pages(app: web.Application) -> None:
     await app[EARLY].close()
 
 
-def _add_routes(app: web.Application, telemetry_path: str, scrape_scheduler: FairScheduler) -> None:
+def _add_routes(app: web.Application, scrape_scheduler: FairScheduler) -> None:
     large_scheduler = FairScheduler(share=LARGE_SHARE)
     scrapes = ConcurrencyLimit(MAX_SCRAPES, MAX_SCRAPES_PER_CLIENT, scrape_scheduler)
     large = ConcurrencyLimit(scheduler=large_scheduler)
     bodies = ConcurrencyLimit(MAX_BODIES, MAX_BODIES_PER_CLIENT, large_scheduler)
-    for path, methods, handler in (*_ROUTES, (telemetry_path, _GET, metrics)):
+    for path, methods, handler in (*_ROUTES, (METRICS_PATH, _GET, metrics)):
         if path == INGEST_PATH and methods != _GET:
             handler = count_rejected(bodies.limit(handler))  # noqa: PLW2901
-        elif path == telemetry_path:
+        elif path == METRICS_PATH:
             handler = scrapes.limit(handler, until_stalled=True)  # noqa: PLW2901
         elif path in _LARGE:
             handler = large.limit(handler)  # noqa: PLW2901
         for method in methods:
             app.router.add_route(method, path, handler)
-
-
-def _check_telemetry_path(path: str) -> None:
-    remedy = "choose another --web.telemetry-path, such as /metrics"
-    if not _TELEMETRY_PATH.fullmatch(path):
-        raise UsageError(
-            f"the telemetry path {path!r} must begin with / and contain only letters, digits and ._~/-: "
-            f"{remedy}"
-        )
-    if path in {route for route, _, _ in _ROUTES} or path.startswith(("/-/", "/api/", "/static/", ROOT)):
-        raise UsageError(f"the telemetry path {path!r} is the path of another page of the exporter: {remedy}")
 
 
 @web.middleware

@@ -45,7 +45,6 @@ class AppState:
     """Return the receiver of single requests; None if the configuration disables it."""
     reload: Callable[[], Awaitable[None]] | None = None
     """Reload the configuration or raise ConfigError; None if the lifecycle API is disabled."""
-    telemetry_path: str = "/metrics"
     allowed_hosts: AllowedHosts = EVERY_HOST
     """Host names that clients may request."""
     errors: InternalErrors = field(default_factory=InternalErrors)

@@ -111,8 +111,6 @@ class Wanted:
     throughput: float | None = None
     """Tokens a second of one engine without speculation; None if unknown."""
     draft_cost_ratio: float | None = None
-    fixed_cost_ratio: float | None = None
-    verify_cost_ratio: float | None = None
     measured: ObservedModel | None = None
 
 
@@ -188,8 +186,8 @@ def _costs(wanted: Wanted, drafting: Room) -> Costs:
     return Costs(
         reading,
         basis,
-        VERIFY_COST_RATIO if wanted.verify_cost_ratio is None else wanted.verify_cost_ratio,
-        fixed if wanted.fixed_cost_ratio is None else wanted.fixed_cost_ratio,
+        VERIFY_COST_RATIO,
+        fixed,
         known,
         fixed_in_every_step=not undrafted_steps_are_plain(wanted.method),
     )

@@ -52,7 +52,6 @@ class PlanWarningName(StrEnum):
     DRAFT_LARGER = "draft_larger"
     LARGE_DRAFT = "large_draft"
     SMALL_DRAFT = "small_draft"
-    TENSOR_PARALLEL = "tensor_parallel"
     HEADS = "heads"
     BATCH = "batch"
     LITTLE_CACHE = "little_cache"
@@ -173,15 +172,6 @@ def _small_draft(plan: DeploymentPlan) -> str:
     )
 
 
-def _tensor_parallel(plan: DeploymentPlan) -> str:
-    draft, target = plan.wanted.draft, plan.wanted.target
-    if draft is None or draft.tensor_parallel == target.tensor_parallel:
-        return ""
-    refused = vllm_refusals.tensor_parallel(plan.wanted.method, target, draft)
-    copied = "The draft is planned with a copy on each GPU or group of them."
-    return f"{refused} {copied}" if refused else copied
-
-
 def _heads(plan: DeploymentPlan) -> str:
     return vllm_refusals.heads(plan.wanted.target, plan.wanted.draft)
 
@@ -251,7 +241,6 @@ _WARNINGS: Final[Mapping[PlanWarningName, Callable[[DeploymentPlan], str]]] = {
     PlanWarningName.TARGET_ALONE: _target_alone,
     PlanWarningName.HEADS: _heads,
     PlanWarningName.VOCABULARY: _vocabulary,
-    PlanWarningName.TENSOR_PARALLEL: _tensor_parallel,
     PlanWarningName.OTHER_WIDTH: _other_width,
     PlanWarningName.DRAFT_LARGER: _draft_larger,
     PlanWarningName.TARGET_SHARE: _target_share,

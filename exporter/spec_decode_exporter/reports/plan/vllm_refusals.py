@@ -11,7 +11,6 @@ def refusals(method: str, target: MemoryPart, draft: MemoryPart | None) -> tuple
     reasons = (
         heads(target, draft),
         vocabulary(method, target, draft),
-        tensor_parallel(method, target, draft),
     )
     return tuple(reason for reason in reasons if reason)
 
@@ -40,19 +39,6 @@ def vocabulary(method: str, target: MemoryPart, draft: MemoryPart | None) -> str
         f"The draft has {draft_shape.vocab_size:,} tokens and the target {target_shape.vocab_size:,}: "
         "vLLM refuses a draft model with another vocab_size. Models of one family may differ in it, "
         "padded by their size."
-    )
-
-
-def tensor_parallel(method: str, target: MemoryPart, draft: MemoryPart | None) -> str:
-    """Check that a draft model has the target's tensor parallel size; a head may have 1."""
-    if draft is None or draft.tensor_parallel == target.tensor_parallel:
-        return ""
-    if method != DRAFT_MODEL and draft.tensor_parallel == 1:
-        return ""
-    allowed = "" if method == DRAFT_MODEL else "1 or "
-    return (
-        f"The draft's tensor parallel size is {draft.tensor_parallel} and the target's "
-        f"{target.tensor_parallel}: vLLM takes {allowed}the target's only."
     )
 
 

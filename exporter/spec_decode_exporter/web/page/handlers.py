@@ -41,7 +41,6 @@ async def page(request: web.Request) -> web.Response:
     state = request.app[STATE]
     text = Template(_file("page.html")).substitute(
         version=escape(state.version),
-        metrics=escape(f".{state.telemetry_path}"),
         content=await _content(request),
     )
     return await html_response(request, text)
