@@ -9,9 +9,7 @@ from aiohttp import web
 
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
-from spec_decode_exporter.cli.exporter_access import NotReadError, read_result
-from spec_decode_exporter.cli.recommend import EXPORTER
-from spec_decode_exporter.config.http_settings import HttpSettings
+from spec_decode_exporter.cli.exporter_access import NotReadError, read_result, snapshot_url
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.scrape.poll.poller import Poller
 from spec_decode_exporter.views.models import SnapshotView
@@ -19,7 +17,7 @@ from spec_decode_exporter.web.server.listen import parse_listen_address
 
 
 def read(url):
-    return read_result(url, HttpSettings(), SnapshotView.model_validate_json)
+    return read_result(url, SnapshotView.model_validate_json)
 
 
 async def test_a_running_exporter_answers_its_own_command(clock, monkeypatch):
@@ -32,7 +30,7 @@ async def test_a_running_exporter_answers_its_own_command(clock, monkeypatch):
     service = Service(lambda: load(None, environ={}), Options([parse_listen_address("127.0.0.1:0")]), clock)
     await service.start()
     try:
-        url = EXPORTER.url(service.urls[0].removeprefix("http://").rstrip("/"))
+        url = snapshot_url(service.urls[0].removeprefix("http://").rstrip("/"))
         assert (await read(url)).engines == ()
         with pytest.raises(NotReadError, match="status 400 Bad Request: The parameter windows is unknown"):
             await read(f"{url}?windows=30s")

@@ -28,7 +28,6 @@ def run(*words):
     ("flag", "variable"),
     [
         ("--web.listen-address", "WEB_LISTEN_ADDRESS"),
-        ("--web.telemetry-path", "WEB_TELEMETRY_PATH"),
         ("--web.external-url", "WEB_EXTERNAL_URL"),
         ("--web.allowed-hosts", "WEB_ALLOWED_HOSTS"),
         ("--config.file", "CONFIG_FILE"),

@@ -45,23 +45,9 @@ def test_flags_of_speculation_and_cost_apply_to_every_server():
     assert config.cost.draft_cost_ratio == 0.05
 
 
-def test_a_token_comes_from_a_file_or_the_environment(tmp_path):
-    file = tmp_path / "token"
-    file.write_text("secret")
-    by_file = configured("a:1", "--authorization.credentials-file", str(file), **{TOKEN: "other"}).targets[0]
-    assert by_file.authorization.credentials_file == file
+def test_a_token_comes_from_the_environment():
     by_variable = configured("a:1", **{TOKEN: "secret"}).targets[0]
     assert by_variable.authorization.credentials.get_secret_value() == "secret"
-
-
-def test_tls_flags_select_the_trusted_authorities(tmp_path):
-    assert (
-        configured("https://a", "--tls-config.insecure-skip-verify")
-        .targets[0]
-        .tls_config.insecure_skip_verify
-    )
-    with pytest.raises(ConfigError, match="ca_file"):
-        configured("https://a", "--tls-config.ca-file", str(tmp_path / "none.pem"))
 
 
 @pytest.fixture

@@ -103,8 +103,8 @@ def test_an_address_is_completed_and_freed_from_a_page(url, address):
         (["--prometheus.url", "p:9090", "localhost:8000"], "URL is of the present"),
         (["--prometheus.url", "p:9090", "--simulate", "steady"], "--simulate is of the present"),
         (
-            ["--prometheus.url", "p:9090", "--baseline.prometheus.match", 'job="a"'],
-            "--baseline.prometheus.match is for servers that are observed now",
+            ["--prometheus.url", "p:9090", "--baseline.prometheus.url", "http://a"],
+            "--baseline.prometheus.url is for servers that are observed now",
         ),
     ],
 )

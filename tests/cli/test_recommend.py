@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from spec_decode_exporter.cli import recommend
+from spec_decode_exporter.cli.exporter_access import snapshot_url
 from spec_decode_exporter.cli.main import parse
-from spec_decode_exporter.cli.recommend import EXPORTER, NoSnapshotError, handle, read_snapshot
+from spec_decode_exporter.cli.recommend import NoSnapshotError, handle, read_snapshot
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.observe.observe_report import json_report
 from spec_decode_exporter.views.engine_view import engine_view
@@ -82,23 +83,15 @@ def test_only_one_input_is_taken(words):
 
 @pytest.mark.parametrize("source", ["--exporter", "--snapshot"])
 def test_what_others_evaluated_needs_no_baseline(source):
-    words = (source, "localhost:7732", "--baseline.prometheus.match", 'job="a"')
-    with pytest.raises(UsageError, match="match is for servers that are observed now"):
+    words = (source, "localhost:7732", "--baseline.prometheus.url", "http://a")
+    with pytest.raises(UsageError, match="url is for servers that are observed now"):
         handle(parse(["recommend", *words], {}))
 
 
 def test_an_exporter_is_named_by_its_address():
-    assert EXPORTER.url("localhost:7732") == "http://localhost:7732/api/v1/snapshot"
-    with pytest.raises(argparse.ArgumentTypeError, match=r"exporter\.basic-auth\.username"):
-        EXPORTER.url("http://me:secret@exporter")
-
-
-def test_the_password_for_an_exporter_is_in_its_own_variable():
-    arguments = parse(
-        ["recommend", "--exporter", "localhost:7732", "--exporter.basic-auth.username", "ann"], {}
-    )
-    http = EXPORTER.http_settings(arguments, {"SPEC_DECODE_EXPORTER_EXPORTER_BASIC_AUTH_PASSWORD": "sesame"})
-    assert http.basic_auth.username == "ann"
+    assert snapshot_url("localhost:7732") == "http://localhost:7732/api/v1/snapshot"
+    with pytest.raises(argparse.ArgumentTypeError, match="use --snapshot"):
+        snapshot_url("http://me:secret@exporter")
 
 
 def test_a_server_without_an_engine_is_an_error(tmp_path, observation, capsys):

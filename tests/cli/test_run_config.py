@@ -65,7 +65,6 @@ def test_an_unknown_group_is_a_mistake_with_a_suggestion(tmp_path):
 def test_a_sidecar_is_configured_by_flags_alone():
     found = config(
         "--speculative.method=eagle3",
-        "--speculative.tokens=3",
         "--cost.draft-cost-ratio=0.0625",
         "--state.file=/state/state.json",
     )
@@ -102,7 +101,6 @@ def test_a_path_in_a_flag_is_relative_to_where_the_exporter_was_started(tmp_path
     ("variable", "value", "path"),
     [
         ("POLL_INTERVAL", "often", r"poll\.interval"),
-        ("SPECULATIVE_TOKENS", "many", r"targets\[0\]\.speculative\.tokens"),
         ("TARGET", "http://a, ftp://b", r"targets\[1\]\.url"),
         ("STATE_FILE", "/", r"state\.file"),
     ],
@@ -114,17 +112,16 @@ def test_a_mistake_in_a_variable_names_the_variable(variable, value, path):
 
 
 def test_an_empty_variable_counts_as_absent():
-    names = ("POLL_INTERVAL", "STATE_FILE", "SPECULATIVE_METHOD", "TARGET", "WEB_TELEMETRY_PATH")
+    names = ("POLL_INTERVAL", "STATE_FILE", "SPECULATIVE_METHOD", "TARGET")
     environ = {f"SPEC_DECODE_EXPORTER_{name}": "" for name in names}
     assert config(environ=environ) == config()
-    assert parse(["run"], environ).web_telemetry_path == "/metrics"
 
 
 def test_flags_of_targets_beside_a_file_are_rejected_by_flag_or_variable(tmp_path):
     file = tmp_path / "exporter.yml"
     file.write_text("{}\n")
-    with pytest.raises(UsageError, match=r"^--speculative\.tokens is for use without --config\.file"):
-        config("--config.file", str(file), "--speculative.tokens", "3")
+    with pytest.raises(UsageError, match=r"^--speculative\.method is for use without --config\.file"):
+        config("--config.file", str(file), "--speculative.method", "mtp")
     with pytest.raises(UsageError, match=r"^SPEC_DECODE_EXPORTER_TARGET is for use without --config\.file"):
         config("--config.file", str(file), environ={"SPEC_DECODE_EXPORTER_TARGET": "http://a"})
 
@@ -144,8 +141,8 @@ def test_vllms_own_argument_describes_the_targets():
 
 
 def test_flags_override_vllms_argument():
-    (target,) = config("--speculative.config", EAGLE, "--speculative.tokens", "5").targets
-    assert (target.speculative.method, target.speculative.tokens) == ("eagle3", 5)
+    (target,) = config("--speculative.config", EAGLE, "--speculative.method", "mtp").targets
+    assert (target.speculative.method, target.speculative.tokens) == ("mtp", 3)
 
 
 def test_an_unreadable_argument_of_vllm_is_rejected_as_a_flag_and_ignored_as_a_variable():
@@ -165,15 +162,6 @@ def test_beside_a_file_vllms_argument_applies_to_keys_that_targets_do_not_set(tm
     assert (silent.speculative.method, silent.speculative.tokens) == ("eagle3", 3)
     assert (telling.speculative.method, telling.speculative.tokens) == ("mtp", 3)
     assert config("--config.file", str(file)).targets[0].speculative is None
-
-
-def test_a_shard_may_be_given_beside_a_file(tmp_path):
-    file = tmp_path / "exporter.yml"
-    file.write_text("discovery:\n  shard: {count: 2}\n")
-    found = config("--config.file", str(file), environ={"SPEC_DECODE_EXPORTER_SHARD_INDEX": "1"})
-    assert (found.discovery.shard.index, found.discovery.shard.count) == (1, 2)
-    with pytest.raises(ConfigError, match=r"command line: discovery\.shard\.index must be less than"):
-        config("--shard.index", "2", "--shard.count", "2")
 
 
 @pytest.mark.parametrize("other", [["--target", "http://a:1"], ["--config.file", "exporter.yml"]])

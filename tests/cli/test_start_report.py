@@ -51,9 +51,9 @@ def test_the_scrape_job_is_that_of_the_page():
         "scrape_interval": "15s",
         "static_configs": [{"targets": ["localhost:7732"]}],
     }
-    options = Options([], telemetry_path="/m", web_config=Path("/etc/web.yml"))
+    options = Options([], web_config=Path("/etc/web.yml"))
     job = scrape_job(start_report([UP], ["https://gpu-1:7732/"], options))
-    assert (job["scheme"], job["metrics_path"]) == ("https", "/m")
+    assert job["scheme"] == "https"
     assert job["static_configs"] == [{"targets": ["gpu-1:7732"]}]
 
 

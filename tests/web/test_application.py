@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.scrape.http.client import USER_AGENT_PREFIX
 from spec_decode_exporter.web.application import create_app
@@ -125,19 +124,3 @@ async def test_an_unexpected_error_stays_in_the_log(client_of, make_state):
     assert await answer.text() == "The exporter failed to answer; see its log.\n"
     assert answer.headers["X-Frame-Options"] == "DENY"
     assert [(log["event"], log["path"]) for log in logs] == [("request_failed", "/")]
-
-
-@pytest.mark.parametrize("path", ["/", "/config", "/-/healthy", "/-/mine", "/static/metrics"])
-def test_a_telemetry_path_of_another_page_is_rejected(make_state, path):
-    with pytest.raises(
-        UsageError, match=r"is the path of another page .* choose another --web\.telemetry-path"
-    ):
-        create_app(make_state(telemetry_path=path))
-
-
-@pytest.mark.parametrize(
-    "path", ["", "metrics", "/{name}", "/me trics", "/metrics?x=1", "/metrics#x", "/méts"]
-)
-def test_an_invalid_telemetry_path_is_rejected(make_state, path):
-    with pytest.raises(UsageError, match=r"must begin with / .* choose another --web\.telemetry-path"):
-        create_app(make_state(telemetry_path=path))

@@ -99,7 +99,6 @@ def test_every_outcome_is_documented(word):
         (("--cost.draft-cost-ratio", "2"), "With 4 tokens it never pays."),
         (("--acceptance", "0"), "[fits] 123 GB are left for the KV cache: 32 sequences of 8,192 tokens. At the assumed acceptance of 0 no number of tokens pays: 0.48 times as fast with 4. It pays where more than"),
         (("--tokens", "8", "--acceptance", "0.5"), "At the assumed acceptance of 0.5, 8 tokens do not pay: 0.64 times as fast. It pays where more than"),
-        (("--draft.tensor-parallel", "1"), "[refused] The draft's tensor parallel size is 1 and the target's 4: vLLM takes the target's only."),
     ],
 )  # fmt: skip
 def test_the_verdict_comes_first(llamas, words, says):

@@ -31,7 +31,6 @@ def test_a_typical_pair_with_enough_memory_has_no_warnings():
         (("--draft", "5.8B"), "small_draft"),
         (("--draft", "5.84B"), None),
         (("--draft", "70B"), "draft_larger"),
-        (("--draft.tensor-parallel", "1"), "tensor_parallel"),
         (("--batch", "51"), None),
         (("--batch", "52"), "compute_bound"),
         (("--cost.draft-cost-ratio", "0.975", "--acceptance", "1"), None),

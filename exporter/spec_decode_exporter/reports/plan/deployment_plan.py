@@ -215,7 +215,7 @@ def _return(wanted: Wanted, drafting: Room, baseline: float, speedup: float, tok
         speedup=speedup,
         tokens=tokens,
         baseline_tokens_per_second=baseline,
-        weight_bytes=0 if wanted.draft is None else wanted.draft.bytes_over(wanted.gpus.number),
+        weight_bytes=0 if wanted.draft is None else wanted.draft.model.weight_bytes,
         cache_bytes=draft_cache_bytes(wanted, drafting),
         measured=False,
     )

@@ -10,7 +10,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil
 from typing import Final
 
 from spec_decode_exporter.reports.plan.planned_model import Model
@@ -70,23 +69,15 @@ class Gpus:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPart:
-    """A model and its tensor parallel size; with fewer than all GPUs it is copied."""
+    """A model and its tensor parallel size: the number of GPUs of its engine."""
 
     model: Model
     tensor_parallel: int
-
-    def bytes_over(self, gpus: int) -> int:
-        """Return the bytes of its weights over all GPUs, copies included."""
-        whole = self.model.weight_bytes
-        return gpus * ceil(whole / self.tensor_parallel) if self._is_copied(gpus) else whole
 
     def sequence_bytes(self, gpus: int, context: int, element_bytes: int) -> int | None:
         """Return the bytes of a sequence in the KV cache over all GPUs; None if unknown."""
         size = self.model.sequence_bytes_on_a_gpu(context, self.tensor_parallel, element_bytes)
         return None if size is None else size * gpus
-
-    def _is_copied(self, gpus: int) -> bool:
-        return self.tensor_parallel != gpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +128,7 @@ def room(gpus: Gpus, parts: Sequence[MemoryPart], context: int, element_bytes: i
         context: Tokens of a sequence.
         element_bytes: Bytes of an element of the KV cache: 2, or 1 in FP8.
     """
-    weights = sum(part.bytes_over(gpus.number) for part in parts)
+    weights = sum(part.model.weight_bytes for part in parts)
     left = gpus.usable_bytes - weights
     each = [part.sequence_bytes(gpus.number, context, element_bytes) for part in parts]
     known = [size for size in each if size is not None]

@@ -40,7 +40,7 @@ def weights(plan: DeploymentPlan) -> Iterator[Part]:
     wanted, gpus = plan.wanted, plan.wanted.gpus
     yield Figure("target", gigabytes(plan.alone.weight_bytes), "", _of_memory(plan, plan.alone.weight_bytes))
     if wanted.draft is not None:
-        size = wanted.draft.bytes_over(gpus.number)
+        size = wanted.draft.model.weight_bytes
         yield Figure("draft", gigabytes(size), "", _of_memory(plan, size))
         both = plan.drafting.weight_bytes
         yield Figure("both", gigabytes(both), "", _of_memory(plan, both))

@@ -82,7 +82,7 @@ def _model(plan: DeploymentPlan, part: MemoryPart) -> ModelView:
         parameters=model.parameters.total,
         active_parameters=model.parameters.active,
         dtype=model.dtype.name,
-        weight_bytes=part.bytes_over(gpus),
+        weight_bytes=part.model.weight_bytes,
         weights_counted=model.counted,
         guessed=model.guessed,
         tensor_parallel=part.tensor_parallel,

@@ -113,7 +113,7 @@ def _target_share(plan: DeploymentPlan) -> str:
 
 def _draft_share(plan: DeploymentPlan) -> str:
     draft, gpus = plan.wanted.draft, plan.wanted.gpus
-    share = 0.0 if draft is None else draft.bytes_over(gpus.number) / gpus.all_bytes
+    share = 0.0 if draft is None else draft.model.weight_bytes / gpus.all_bytes
     if share <= DRAFT_SHARE:
         return ""
     return (
