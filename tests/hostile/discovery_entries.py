@@ -74,15 +74,20 @@ async def _list_labels(data: bytes) -> object:
 async def _pod(data: bytes) -> object:
     """Read a pod with some fields replaced."""
     fields = json.loads(data)
-    labels = {name.split("/")[-1]: name for name in fields.get("annotations", {}) if name.startswith("x/")}
+    labels = {name.split("/")[-1]: name for name in fields.get("labels", {})}
     pod = Pod.model_validate(
         {
-            "metadata": {"name": "p", "namespace": "n", "annotations": fields.get("annotations", {})},
+            "metadata": {
+                "name": "p",
+                "namespace": "n",
+                "labels": fields.get("labels", {}),
+                "annotations": fields.get("annotations", {}),
+            },
             "spec": {"containers": [{"ports": fields.get("ports", [])}]},
             "status": {"phase": "Running", "podIP": fields.get("ip", "10.0.0.9")},
         }
     )
-    reader = PodReader(KubernetesDiscovery(annotations=labels), Scrape())
+    reader = PodReader(KubernetesDiscovery(labels=labels), Scrape())
     try:
         return _logged(lambda: reader.targets(pod))
     except UnusablePodError as error:
@@ -320,24 +325,20 @@ ROWS: tuple[Row, ...] = (
         },
     ),
     Row(
-        name="labels and annotations of a pod as labels",
+        name="labels of a pod as labels",
         read=_pod,
         worst={
             "the most of the longest": _written(
-                {
-                    "annotations": {
-                        f"x/{name}": value for name, value in _labels(MAX_LABELS - 2, _FITTING).items()
-                    }
-                }
+                {"labels": {f"x/{name}": value for name, value in _labels(MAX_LABELS - 2, _FITTING).items()}}
             )
         },
         beyond={
-            "a longer value": _written({"annotations": {"x/zone": "x" * (MAX_LABEL_VALUE + 1)}}),
+            "a longer value": _written({"labels": {"x/zone": "x" * (MAX_LABEL_VALUE + 1)}}),
             "longer labels together": _written(
-                {"annotations": {f"x/{name}": value for name, value in _labels(3, "x" * 1_000).items()}}
+                {"labels": {f"x/{name}": value for name, value in _labels(3, "x" * 1_000).items()}}
             ),
             **{
-                f"a value with {text!r}": _written({"annotations": {"x/zone": f"a{text}"}})
+                f"a value with {text!r}": _written({"labels": {"x/zone": f"a{text}"}})
                 for text in _NOT_PRINTABLE
             },
         },

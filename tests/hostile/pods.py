@@ -35,7 +35,7 @@ def _pods(data: bytes, events: bytes) -> Server:
 
 
 def _discovery(url: str) -> PodDiscovery:
-    settings = KubernetesDiscovery(api_server=url, namespaces=("n",), annotations={"note": "note"})
+    settings = KubernetesDiscovery(api_server=url, namespaces=("n",), labels={"note": "note"})
     return PodDiscovery("n", settings, Scrape())
 
 
