@@ -70,11 +70,7 @@ def test_a_sidecar_is_configured_by_flags_alone():
     )
     [target] = found.targets
     assert target.url == "http://localhost:8000/metrics"
-    speculative = target.speculative
-    assert speculative.model_dump(exclude_unset=True) == {
-        "method": "eagle3",
-        "tokens": 3,
-    }
+    assert target.speculative.model_dump(exclude_unset=True) == {"method": "eagle3"}
     assert found.cost.ratio == 0.0625
     assert found.state.file == Path("/state/state.json")
 

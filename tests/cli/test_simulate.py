@@ -65,10 +65,3 @@ def test_an_invalid_exporter_url_is_rejected(parse, capsys, url):
     with pytest.raises(SystemExit):
         parse("--requests.url", url)
     assert "is not an exporter's URL" in capsys.readouterr().err
-
-
-async def test_the_list_shows_each_scenario_with_what_happens(parse, capsys):
-    assert await simulate.run(parse("--list")) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert any(re.match(r"drop +Acceptance falls", line) for line in lines)
-    assert len(lines) >= 10
