@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from itertools import count
 
 import pytest
 
@@ -17,14 +18,16 @@ acceptance: {mean: 0.6}
 def reference(e2e, start, tmp_path):
     """Run the command for ten seconds against a server of a scenario, on which twenty times as many pass."""
 
-    class Simulator(e2e.Running):
-        def __init__(self, folder, scenario, seed):
-            self.address = f"127.0.0.1:{e2e.free_port()}"
-            words = ("--scenario", scenario, "--seed", seed, "--speed", 20, "--listen-address", self.address)
-            super().__init__(f"simulator-{seed}", [e2e.PROGRAM, "simulate", *words], folder)
+    numbers = count(1)
 
-    def reference(*words, scenario, seed):
-        simulator = start(Simulator, scenario, seed)
+    class Simulator(e2e.Running):
+        def __init__(self, folder, scenario):
+            self.address = f"127.0.0.1:{e2e.free_port()}"
+            words = ("--scenario", scenario, "--speed", 20, "--listen-address", self.address)
+            super().__init__(f"simulator-{next(numbers)}", [e2e.PROGRAM, "simulate", *words], folder)
+
+    def reference(*words, scenario):
+        simulator = start(Simulator, scenario)
         simulator.wait_for(f"http://{simulator.address}/health")
         return subprocess.run(
             [e2e.PROGRAM, "observe", simulator.address_url, "--for", "10s", *words],
@@ -41,12 +44,12 @@ def reference(e2e, start, tmp_path):
 
 def test_a_change_that_costs_acceptance_ends_with_4_and_none_with_0(reference, tmp_path):
     (tmp_path / "worse.yml").write_text(WORSE)
-    saved = reference("--save", tmp_path / "before.json", scenario="steady", seed=1)
+    saved = reference("--save", tmp_path / "before.json", scenario="steady")
     assert saved.returncode == 0
     assert "before.json: saved, 'meta-llama/Llama-3.1-8B-Instruct' accepts 4" in saved.stderr
     assert "Speculation pays" in saved.stdout
 
-    same = reference("--against", tmp_path / "before.json", scenario="steady", seed=2)
+    same = reference("--against", tmp_path / "before.json", scenario="steady")
     assert (same.returncode, same.stderr) == (0, "")
     assert "certainly no fall of more than 5" in " ".join(same.stdout.split())
 
@@ -56,7 +59,6 @@ def test_a_change_that_costs_acceptance_ends_with_4_and_none_with_0(reference, t
         "--format",
         "json",
         scenario=str(tmp_path / "worse.yml"),
-        seed=3,
     )
     assert fell.returncode == 4
     (model,) = json.loads(fell.stdout)["models"]
@@ -75,7 +77,7 @@ def test_two_servers_are_compared_at_the_same_time(e2e, start, reference, tmp_pa
 
     other = start(Other)
     other.wait_for(f"http://{other.address}/health")
-    fell = reference("--against", other.address, scenario=str(tmp_path / "worse.yml"), seed=3)
+    fell = reference("--against", other.address, scenario=str(tmp_path / "worse.yml"))
     assert fell.returncode == 4
     assert "Acceptance compared with a reference" in fell.stdout
 
