@@ -10,7 +10,6 @@ from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.app import reload as module
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.load import ConfigError, load
@@ -186,12 +185,6 @@ async def test_the_hash_is_that_of_the_configuration(service, file):
     assert (await samples(service))[key] != first
 
 
-async def test_reloads_of_clients_share_one(service):
-    with capture_logs() as logs:
-        await asyncio.gather(*(service._reloader.for_clients() for _ in range(40)))
-    assert [each["event"] for each in logs].count("reloaded") == 1
-
-
 class TestLearnedState:
     @pytest.fixture(name="remembering")
     def remembering_fixture(self, file):
@@ -232,16 +225,6 @@ class TestLearnedState:
         assert [saved["target"] for saved in json.loads(remembering.read_text())["data"]["engines"]] == [
             "one"
         ]
-
-    async def test_is_read_by_a_reload_in_a_thread(self, remembering, service, file, monkeypatch):
-        threads = []
-        monkeypatch.setattr(StateFile, "load", lambda _: threads.append(threading.get_ident()) or {})
-        file.write_text(file.read_text().replace("state.json", "other.json"))
-        await service.reload()
-        await service.reload()
-        assert len(threads) == 1
-        assert threads[0] != threading.get_ident()
-        assert service._persister.path.name == "other.json"
 
     async def test_is_saved_later_if_a_save_raises_which_is_logged_once(
         self, remembering, service, server, clock, until, monkeypatch
@@ -331,15 +314,6 @@ class TestAFileThatIsWatched:
     @staticmethod
     def events(service):
         return [entry["event"] for entry in service.log if entry["event"].startswith("reload")]
-
-    async def test_is_left_alone_while_it_stays(self, watching, clock, file, monkeypatch):
-        looks = []
-        digest = module._digest
-        monkeypatch.setattr(module, "_digest", lambda path: looks.append(path) or digest(path))
-        self.swap(watching, "second.yml", file.read_text())
-        await clock.advance(15.0)
-        assert looks == [watching.mounted] * 3
-        assert self.events(watching) == []
 
     async def test_with_a_mistake_is_logged_once_and_the_old_one_stays_until_it_is_corrected(
         self, watching, clock, file

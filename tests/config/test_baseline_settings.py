@@ -14,17 +14,6 @@ def test_it_has_defaults(read):
     assert (settings.url, settings.match, settings.lookback) == ("http://prometheus:9090", "", 14 * 86_400)
 
 
-def test_a_target_has_its_own(read):
-    text = "targets: [{url: http://a:1, baseline: {prometheus: {url: 'https://b', match: 'job=\"x\"'}}}]"
-    (target,) = read(text).targets
-    assert target.baseline.prometheus.match == 'job="x"'
-
-
-def test_credentials_are_those_of_targets(read):
-    text = "baseline: {prometheus: {url: 'https://b', basic_auth: {username: u, password: '${P}'}}}"
-    assert read(text, P="x").baseline.prometheus.http.basic_auth.username == "u"
-
-
 @pytest.mark.parametrize(
     ("keys", "mistake"),
     [

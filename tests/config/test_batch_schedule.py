@@ -20,12 +20,6 @@ def test_ranges_may_come_in_any_order():
     assert batch_schedule([[17, 64, 0], [1, 16, 4]]) == BatchSchedule((1, 17), (4, 0))
 
 
-def test_no_schedule_is_an_empty_one():
-    assert batch_schedule(None) == BatchSchedule()
-    assert not BatchSchedule()
-    assert batch_schedule([]) == BatchSchedule()
-
-
 @pytest.mark.parametrize(
     ("value", "says"),
     [

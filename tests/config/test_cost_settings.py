@@ -157,11 +157,6 @@ def test_invalid_speculation_is_rejected(mistakes, keys, reported):
     assert mistake == f"1: targets[0].speculative.{reported}"
 
 
-def test_the_limit_of_tokens_is_that_of_tracked_positions(read):
-    [target] = read("targets: [{url: http://a, speculative: {tokens: 128}}]").targets
-    assert target.speculative.tokens == 128
-
-
 def test_the_schema_accepts_parameters_as_text_or_number():
     parameters = json.loads(json_schema())["$defs"]["CostSettings"]["properties"]["draft_parameters"]["anyOf"]
     assert parameters[0]["type"] == ["string", "number"]

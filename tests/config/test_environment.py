@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.config.environment import MAX_CHARACTERS, Expanded, FromVariable, expand
+from spec_decode_exporter.config.environment import MAX_CHARACTERS, expand
 
 ENVIRON = {"HOST": "vllm", "EMPTY": "", "ODD": "${HOST}"}
 
@@ -40,24 +40,9 @@ def test_a_broken_reference_is_rejected(text):
         expand(text, ENVIRON)
 
 
-@pytest.mark.parametrize(
-    ("text", "whole"), [("${ODD}", True), ("x${HOST}", False), ("$$", False), ("${HOST}\n", False)]
-)
-def test_an_expanded_value_keeps_its_original_text(text, whole):
-    value = expand(text, ENVIRON)
-    assert isinstance(value, Expanded)
-    assert (value.written, value.whole) == (text, whole)
-
-
 @given(st.text().filter(lambda text: "$" not in text))
 def test_a_text_without_a_dollar_sign_is_unchanged(text):
     assert expand(text, {}) is text
-
-
-def test_the_value_of_a_flags_variable_is_a_text_with_the_variables_name():
-    value = FromVariable.of("2s", "POLL_INTERVAL")
-    assert value == "2s"
-    assert value.variable == "POLL_INTERVAL"
 
 
 def test_repeated_variables_have_a_limit_of_characters():

@@ -1,10 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from pydantic import SecretStr
-
-from spec_decode_exporter.config.http_settings import Authorization, HeaderValues, HttpSettings
-from spec_decode_exporter.config.schema import TargetSettings
 
 TARGET = "targets:\n  - url: http://a\n    "
 
@@ -43,20 +39,3 @@ def test_a_secret_from_the_environment_is_kept_and_not_shown(read):
     [target] = read(TARGET + "authorization: {credentials: '${T}'}", T="hunter2").targets
     assert target.authorization.credentials.get_secret_value() == "hunter2"
     assert "hunter2" not in repr(target)
-
-
-def test_settings_are_comparable_and_hashable():
-    def settings(token: str) -> HttpSettings:
-        values = HeaderValues(values=(token,))
-        return HttpSettings(
-            authorization=Authorization(credentials=SecretStr(token)), http_headers={"X-A": values}
-        )
-
-    assert settings("a") == settings("a") != settings("b")
-    assert len({settings("a"), settings("a"), settings("b"), HttpSettings()}) == 3
-
-
-def test_a_target_gives_its_http_keys_alone():
-    http = TargetSettings(url="http://a", http_headers={"X-A": HeaderValues(values=("b",))}).http
-    assert http == HttpSettings(http_headers={"X-A": HeaderValues(values=("b",))})
-    assert TargetSettings(url="http://a").http == HttpSettings()

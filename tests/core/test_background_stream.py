@@ -8,7 +8,6 @@ import threading
 from pathlib import Path
 
 import pytest
-import structlog
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.core.background_stream import (
@@ -75,29 +74,6 @@ def test_a_full_queue_drops_and_counts_until_the_reader_reads_and_then_one_line_
     assert stream.dropped == 2
 
 
-def test_the_line_about_dropped_ones_comes_before_later_ones_and_is_no_loop(reader):
-    stream = blocked(reader, limit=8)
-    stream.write("second\n")
-    stream.write("third\n")
-    structlog.configure(
-        logger_factory=structlog.WriteLoggerFactory(stream), processors=[lambda *_: "dropped"]
-    )
-    try:
-        reader.may_read.set()
-        stream.close(CEILING)
-        stream.write("fourth\n")
-        stream.close(CEILING)
-    finally:
-        structlog.reset_defaults()
-    assert reader.text == "first\nsecond\ndropped\nfourth\n"
-
-
-def test_a_line_of_several_counts_each_of_them(reader):
-    stream = blocked(reader, limit=6)
-    stream.write("Traceback\n  a\n  b\n")
-    assert stream.dropped == 3
-
-
 def test_the_end_does_not_wait_for_a_reader_that_does_not_read(reader):
     stream = blocked(reader, limit=12)
     stream.write("second\n")
@@ -117,14 +93,6 @@ def test_standard_streams_are_replaced_and_come_back(monkeypatch, tmp_path):
         assert output.dropped == 0
     assert (tmp_path / "out").read_text() == "a\n"
     assert (tmp_path / "err").read_text() == "b\\ud800\n"
-
-
-def test_a_closed_stream_stays_as_it_is(monkeypatch):
-    monkeypatch.setattr("sys.stdout", None)
-    monkeypatch.setattr("sys.stderr", None)
-    with BackgroundOutput():
-        assert sys.stdout is None
-        assert sys.stderr is None
 
 
 def test_a_non_blocking_pipe_gets_the_whole_text():

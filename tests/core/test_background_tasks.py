@@ -18,10 +18,6 @@ async def fails():
     raise ValueError("a defect")
 
 
-async def waits():
-    await asyncio.Event().wait()
-
-
 async def test_a_task_that_raises_is_logged_at_once():
     with capture_logs() as logs:
         spawn(fails())

@@ -42,10 +42,6 @@ def test_the_limit_of_the_container_is_read(tmp_path, text, memory):
     assert container_memory([tmp_path / "none", tmp_path / "memory.max"]) == memory
 
 
-def test_a_machine_without_control_groups_has_no_limit(tmp_path):
-    assert container_memory([tmp_path / "none"]) is None
-
-
 @given(DEMANDS, st.integers(1, 5000))
 def test_the_fair_share_is_the_largest_that_fits(demands, places):
     def taken(share):
@@ -88,23 +84,6 @@ def test_a_target_without_engines_gets_no_places_where_others_have_taken_all():
     capacity = Capacity(10)
     capacity.places("many", 256)
     assert capacity.places("none", 0) == 0
-
-
-def test_another_limit_applies_from_the_next_call():
-    capacity = Capacity(10)
-    capacity.places("a", 10)
-    capacity.limit = 4
-    assert (capacity.limit, capacity.places("a", 10)) == (4, 4)
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 256)), max_size=60), st.integers(6, 400))
-def test_places_are_never_more_than_there_are(shown, most):
-    capacity = Capacity(most)
-    demands = {}
-    for target, demand in shown:
-        demands[target] = demand
-        capacity.places(target, demand)
-    assert sum(capacity.places(target, demand) for target, demand in demands.items()) <= most
 
 
 @pytest.mark.parametrize(

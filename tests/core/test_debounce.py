@@ -14,50 +14,10 @@ def held_fixture():
     return Debounce(300.0)
 
 
-def test_the_first_value_is_shown_at_once(held):
-    assert held.offer(4, 1000.0) == 4
-
-
 def test_none_is_a_value(held):
     assert held.offer(None, 0.0) is None
     assert held.offer(4, 1.0) is None
     assert held.offer(4, 301.0) == 4
-
-
-def test_another_value_is_shown_once_it_was_offered_for_the_time(held):
-    held.offer(4, 0.0)
-    assert held.offer(5, 10.0) == 4
-    assert held.offer(5, 309.9) == 4
-    assert held.offer(5, 310.0) == 5
-
-
-def test_the_value_that_is_shown_interrupts_another(held):
-    held.offer(4, 0.0)
-    held.offer(5, 10.0)
-    held.offer(4, 20.0)
-    assert held.offer(5, 30.0) == 4
-    assert held.offer(5, 329.9) == 4
-    assert held.offer(5, 330.0) == 5
-
-
-def test_a_third_value_interrupts_another(held):
-    held.offer(4, 0.0)
-    held.offer(5, 10.0)
-    held.offer(6, 200.0)
-    assert held.offer(5, 310.0) == 4
-    assert held.offer(5, 599.9) == 4
-
-
-def test_a_value_that_was_absent_for_twice_the_time_is_replaced_by_the_newest(held):
-    held.offer(4, 0.0)
-    for moment in range(100, 600, 100):
-        assert held.offer(5 + moment // 100 % 2, float(moment)) == 4
-    assert held.offer(5, 600.0) == 5
-
-
-def test_without_a_time_every_value_is_shown_at_once():
-    held = Debounce(0.0)
-    assert [held.offer(value, 0.0) for value in (4, 5, 4)] == [4, 5, 4]
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 200)), min_size=1), st.floats(0, 500))

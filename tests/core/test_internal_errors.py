@@ -11,8 +11,6 @@ from spec_decode_exporter.core.internal_errors import (
     InternalErrors,
 )
 
-ENGINE = {"target": "one", "model_name": "m", "engine": "0", "zone": "eu"}
-
 
 def fails():
     raise ValueError("a detail")
@@ -27,10 +25,6 @@ def errors(clock):
 def logs():
     with capture_logs() as logs:
         yield logs
-
-
-def events(logs):
-    return [log["event"] for log in logs]
 
 
 def test_many_failing_items_are_omitted_and_few_of_them_logged(errors, logs, clock):

@@ -130,29 +130,6 @@ def test_an_object_with_too_many_members_is_an_error(monkeypatch):
         whole(JsonReader(json.dumps(dict.fromkeys("abcd"))))
 
 
-@pytest.mark.parametrize(
-    "unit", ["[],", '"a",', '"\\u0000",', "1,", " ", '{"a":[1]},', '"' + "x" * 9000 + '",']
-)
-def test_the_decoder_sees_one_window_at_a_time_and_pauses_are_due(unit, monkeypatch):
-    seen = []
-    scan = json.JSONDecoder.raw_decode
-
-    def counted(self, text, place=0):
-        seen.append(len(text))
-        return scan(self, text, place)
-
-    monkeypatch.setattr(json.JSONDecoder, "raw_decode", counted)
-    text = "[[" + unit * (2**18 // len(unit)) + "1]]"
-    reader = JsonReader(text.encode(), 16_000)
-    elements = reader.elements()
-    next(elements)
-    pauses = sum(1 for _ in reader.skip())
-    assert list(elements) == []
-    assert max(seen) <= 16_000
-    # Space alone costs next to nothing; what is passed over by one search has two windows at most.
-    assert pauses >= 2**18 // 32_000 - 1 or not unit.strip()
-
-
 class TestPicker:
     def picked(self, value, most=1000, characters=1000):
         reader = JsonReader(json.dumps(value), characters)

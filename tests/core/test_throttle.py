@@ -28,13 +28,6 @@ def test_other_work_replaces_the_next_execution_if_that_is_near_and_moves_no_lat
     assert throttle.is_due(116.0)
 
 
-def test_other_work_before_the_first_execution_is_that():
-    throttle = Throttle(8.0)
-    throttle.served(100.0)
-    assert not throttle.is_due(107.9)
-    assert throttle.is_due(108.0)
-
-
 def test_work_is_due_immediately_and_then_once_an_interval():
     assert times_due(Throttle(5.0), range(100, 121)) == [100, 105, 110, 115, 120]
 
@@ -46,13 +39,6 @@ def test_the_second_time_is_earlier_by_the_phase_and_later_ones_keep_the_interva
 def test_work_is_due_early_within_the_tolerance():
     assert times_due(Throttle(5.0), [100.0, 104.9, 110.0], early=0.5) == [100.0, 104.9, 110.0]
     assert times_due(Throttle(5.0), [100.0, 104.9, 110.0]) == [100.0, 110.0]
-
-
-def test_after_a_reset_work_is_due_immediately_and_the_phase_applies_again():
-    throttle = Throttle(8.0, phase=0.5)
-    assert times_due(throttle, range(100, 106)) == [100, 104]
-    throttle.reset()
-    assert times_due(throttle, range(106, 120)) == [106, 110, 118]
 
 
 @given(st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=20))

@@ -18,21 +18,6 @@ async def test_a_burst_is_allowed_at_once_and_then_a_rate(clock):
     assert bucket.take()
 
 
-async def test_tokens_do_not_exceed_the_burst(clock):
-    bucket = TokenBucket(2, 1.0, clock.monotonic)
-    await clock.advance(1_000.0, turns=0)
-    assert [bucket.take() for _ in range(3)] == [True, True, False]
-
-
-async def test_no_token_comes_before_its_time(clock):
-    bucket = TokenBucket(3, 2.0, clock.monotonic)
-    assert [bucket.take() for _ in range(4)] == [True, True, True, False]
-    await clock.advance(1.9, turns=0)
-    assert not bucket.take()
-    await clock.advance(0.1, turns=0)
-    assert [bucket.take(), bucket.take()] == [True, False]
-
-
 @given(st.lists(st.integers(0, 50), max_size=200), st.integers(1, 10))
 def test_the_burst_and_the_rate_limit_the_tokens(steps, burst):
     clock = FakeClock()

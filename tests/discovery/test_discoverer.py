@@ -19,7 +19,6 @@ from spec_decode_exporter.discovery import discoverer as module
 from spec_decode_exporter.discovery import target_merge
 from spec_decode_exporter.discovery.discoverer import Discoverer, discoveries
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 
 
 def target(url: str, name: str, discovery: str = "file", **labels: str) -> Target:
@@ -82,27 +81,6 @@ async def start(clock, monkeypatch):
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_many_targets_are_merged_in_slices_and_only_after_a_change(start, clock, monkeypatch):
-    way = Way("http x", 5.0, [target(f"http://a:{number}/m", f"a{number}") for number in range(1, 1001)])
-    slices = []
-
-    async def counted(work):
-        for _ in work:
-            slices.append(1)
-            await asyncio.sleep(0)
-        return ()
-
-    _, told = start(way)
-    await clock.advance(0, turns=200)
-    assert len(told[-1]) == 1001
-    monkeypatch.setattr(module, "cooperatively", counted)
-    await clock.advance(60)
-    assert (way.asked, slices) == (13, [])
-    way.answer = way.answer[1:]
-    await clock.advance(5, turns=200)
-    assert len(slices) > 3 * 1000 // 64
-
-
 async def test_one_list_cannot_take_the_labels_of_another(start, clock, log):
     flood = [target(f"http://a:{number}/m", f"a{number}", **{f"l{number}": "x"}) for number in range(1, 200)]
     good = target("http://b:1/m", "b", "dns", zone="b")
@@ -148,10 +126,6 @@ async def test_a_list_that_cannot_be_merged_does_not_affect_the_others(start, cl
     await clock.advance(5)
     assert told[-1] == ["s", "b", "a"]
     assert log[-1]["event"] == "discovery_recovered"
-
-
-async def failing(reason):
-    raise DiscoveryError(reason)
 
 
 def test_discoveries_that_differ_only_in_a_port_or_a_query_are_separate(tmp_path):

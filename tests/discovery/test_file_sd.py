@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 
 import pytest
 
@@ -100,12 +99,6 @@ async def test_an_invalid_file_is_reported_with_its_position(put, find, name, te
     assert name in str(caught.value)
 
 
-async def test_a_directory_in_place_of_a_file_is_reported(find, tmp_path):
-    (tmp_path / "a.yml").mkdir()
-    with pytest.raises(DiscoveryError, match=r"a\.yml: cannot be read: it is not a plain file"):
-        await find("a.yml").targets()
-
-
 async def test_a_file_that_was_never_readable_leaves_the_targets_of_an_earlier_discovery(put, find):
     put("half.yml", "- targets: ['a:1'")
     discovery = find("half.yml")
@@ -159,26 +152,6 @@ async def test_files_with_too_many_targets_together_are_rejected(put, find, monk
     assert caught.value.targets is None
     put("b.json", "[]")
     assert len(await discovery.targets()) == 2
-
-
-async def test_files_that_grow_one_after_the_other_do_not_add_up_in_memory(put, find, monkeypatch):
-    monkeypatch.setattr(file_sd, "MAX_TARGETS", 2)
-    discovery = find("*.json")
-    names = [f"{number}.json" for number in range(9)]
-    for name in names:
-        put(name, "[]")
-    for name in reversed(names):
-        put(name, '[{"targets": ["a:1", "a:2"]}]')
-        with suppress(DiscoveryError):
-            await discovery.targets()
-        assert sum(len(file.targets or ()) for file in discovery._files.values()) <= 2 * 2
-
-
-async def test_of_many_bad_files_the_first_are_reported(put, find):
-    for name in "abcde":
-        put(f"{name}.json", "{")
-    with pytest.raises(DiscoveryError, match=r"c.json: .*; and 2 more files$"):
-        await find("*.json").targets()
 
 
 async def test_a_pipe_in_place_of_a_file_blocks_nothing(find, tmp_path, monkeypatch):

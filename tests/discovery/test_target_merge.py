@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from spec_decode_exporter.config.labels import MAX_LABEL_VALUE, MAX_LABELS
-from spec_decode_exporter.discovery import target_merge as module
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.discovery.target_merge import hash_modulus, merge, shard_of
 
@@ -32,15 +31,6 @@ def test_a_page_that_a_list_repeats_without_end_has_bounded_labels_and_those_of_
     assert len(one.labels) == MAX_LABELS + 1
     assert set(other.labels) == {*one.labels, ("zone", "b")}
     assert list(other.labels) == sorted(other.labels)
-
-
-def test_a_page_that_a_list_repeats_costs_the_same_each_time(monkeypatch):
-    sorted_labels = []
-    monkeypatch.setattr(
-        module, "sorted", lambda labels: sorted_labels.append(len(labels)) or sorted(labels), raising=False
-    )
-    merge([[target("http://a:1/metrics", "a", **{f"l{number}": "x"}) for number in range(1_000)]])
-    assert 0 < sum(sorted_labels) <= (MAX_LABELS + 1) ** 2
 
 
 def test_a_second_page_of_the_same_name_is_called_by_its_address():

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 
-import pytest
 import yaml
 
 from tests.helm.test_manifests import closed
@@ -30,22 +28,3 @@ def test_the_scaled_object_is_what_keda_takes():
         assert trigger["type"] == "prometheus"
         assert set(trigger["metadata"]) == TRIGGER
         assert trigger["metricType"] in {"AverageValue", "Value"}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda spec: spec["triggers"][0]["metadata"].update(threshold=40),
-        lambda spec: spec["triggers"][0].update(metadatas={}),
-        lambda spec: spec.pop("triggers"),
-        lambda spec: spec.update(minReplicaCount="1"),
-        lambda spec: spec["advanced"].update(behavior={}),
-    ],
-)
-def test_a_mistake_in_a_scaled_object_is_found(change):
-    import jsonschema
-
-    changed = copy.deepcopy(SCALED_OBJECT)
-    change(changed["spec"])
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(changed, SCHEMA)

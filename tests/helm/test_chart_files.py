@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 
 import pytest
 
@@ -35,25 +33,6 @@ def test_every_copy_equals_its_source():
 def test_every_kind_of_file_is_copied():
     kinds = {path.relative_to(CHART / "files").parts[0] for path in chart_files.copies()}
     assert kinds == {"dashboards", "middleware", "prometheus"}
-
-
-def test_outdated_copies_are_written_again_and_files_without_a_source_removed(monkeypatch, tmp_path):
-    texts = {tmp_path / "files/prometheus/rules.yml": "new", tmp_path / "files/dashboards/a.json": "{}"}
-    monkeypatch.setattr(chart_files, "CHART", tmp_path)
-    monkeypatch.setattr(chart_files, "copies", lambda: texts)
-    (tmp_path / "files/prometheus").mkdir(parents=True)
-    (tmp_path / "files/prometheus/rules.yml").write_text("old")
-    (tmp_path / "files/prometheus/removed.yml").write_text("old")
-    chart_files.write_copies()
-    written = {path: path.read_text() for path in (tmp_path / "files").rglob("*") if path.is_file()}
-    assert written == texts
-
-
-def test_the_program_needs_the_standard_library_alone():
-    imported = subprocess.run(
-        [sys.executable, "-S", "-I", chart_files.__file__], capture_output=True, text=True, check=False
-    )
-    assert (imported.returncode, imported.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(

@@ -120,9 +120,3 @@ def test_no_default_limits_the_cpu_but_each_requests_some(render, render_sidecar
     for one in (container(render()), render_sidecar()["initContainers"][0]):
         assert set(one["resources"]["requests"]) == {"cpu", "memory"}
         assert set(one["resources"]["limits"]) == {"memory"}
-
-
-def test_a_default_limit_can_be_taken_away(render):
-    resources = container(render({"resources": {"limits": None}}))["resources"]
-    assert resources == {"requests": {"cpu": "200m", "memory": "160Mi"}}
-    assert "resources" not in container(render({"resources": {"limits": None, "requests": None}}))

@@ -195,46 +195,6 @@ async def test_a_body_has_a_limit_of_messages(wrap, exporter, more, reported):
     assert ("X-Spec-Decode-Too-Costly: 1" in exporter.requests[0][0]) == bool(more)
 
 
-async def test_after_the_limit_messages_pass_directly(wrap):
-    """The middleware returns the server's own coroutines."""
-    seen = []
-    coroutines = []
-
-    class Plain(Server):
-        def receive(self):
-            coroutines.append(super().receive())
-            return coroutines[-1]
-
-        def send(self, message):
-            coroutines.append(super().send(message))
-            return coroutines[-1]
-
-    async def app(scope, receive, send):
-        for _ in range(inside.BODY_MESSAGES + 2):
-            waiting = receive()
-            seen.append(waiting is coroutines[-1] if coroutines else False)
-            await waiting
-        waiting = send(start())
-        seen.append(waiting is coroutines[-1])
-        await waiting
-
-    server = Plain([asked(b"x", more=True)] * (inside.BODY_MESSAGES + 2))
-    wrapped = wrap(app)
-    await wrapped(SCOPE, server.receive, server.send)
-    assert seen == [False] * (inside.BODY_MESSAGES + 1) + [True, True]
-    assert wrapped._reporter.sender.too_costly == 1
-
-
-@pytest.mark.parametrize(
-    "head", [start(400), start(headers=[(b"content-encoding", b"gzip")])], ids=["no success", "compressed"]
-)
-async def test_a_response_that_is_not_read_passes_directly(wrap, monkeypatch, head):
-    looked = []
-    monkeypatch.setattr(inside.Tail, "add", lambda ending, piece: looked.append(piece))
-    await run(wrap(application([head, *[body(b"x", more=True)] * 9, body(b"")])), [asked(b"")])
-    assert looked == []
-
-
 @pytest.mark.parametrize(
     "head", [start(400), start(headers=[(b"content-encoding", b"gzip")])], ids=["no success", "compressed"]
 )
@@ -254,13 +214,6 @@ async def test_a_request_that_is_not_reported_is_not_read(wrap, monkeypatch, hea
     assert (app._reporter.sender.too_costly, app._reporter.sender.dropped) == (0, 0)
 
 
-def test_keys_are_found_with_one_step_per_chunk():
-    """A step for each key cost a request of 2 kB 1.7 ms."""
-    work = work_of(Clock(step=0.0))
-    inside.find_keys(b"{" + b'"n":1,' * (inside.KEY_MATCHES - 1) + b'"n":2}', inside.keys_of("n"), work)
-    assert inside.STEPS - work._steps == 1
-
-
 def test_a_key_inside_a_string_counts_towards_the_limit():
     """Otherwise a step could match thousands."""
     for number in (inside.KEY_MATCHES, inside.KEY_MATCHES + 1):
@@ -269,35 +222,6 @@ def test_a_key_inside_a_string_counts_towards_the_limit():
             contextlib.nullcontext() if number == inside.KEY_MATCHES else pytest.raises(inside.TooCostlyError)
         ):
             assert inside.find_keys(text, inside.keys_of("n"), work_of(Clock(step=0.0))) == []
-
-
-def test_the_depth_of_a_key_is_not_counted_if_its_last_value_is_known():
-    work = work_of(Clock(step=0.0))
-    text = b"{" + b'"n":1,' * (inside.KEY_MATCHES - 1) + b'"n":2}'
-    assert inside.top_level(text, inside.keys_of("n", "temperature"), work, whole=True) == {"n": 2}
-    assert inside.STEPS - work._steps == 3  # to find the keys, to count one's depth, and to read its value
-
-
-@pytest.mark.parametrize("step", [(inside.Reporter, "_start"), (inside.Reporter, "put")])
-async def test_a_failed_request_is_released_before_its_response(wrap, monkeypatch, step):
-    exchanges, held = [], []
-    make = inside.Exchange
-
-    def exchange(*words):
-        exchanges.append(make(*words))
-        return exchanges[-1]
-
-    def fail(*words):
-        raise RuntimeError
-
-    async def app(scope, receive, send):
-        await receive()
-        held.append(exchanges[0].body.memory)
-
-    monkeypatch.setattr(inside, "Exchange", exchange)
-    monkeypatch.setattr(*step, fail)
-    await wrap(app)(SCOPE, Server([asked(b"x" * 100_000)]).receive, None)
-    assert held == [0]
 
 
 @pytest.mark.parametrize(("number", "reported"), [(inside.HEADERS, 1), (inside.HEADERS + 1, 0)])

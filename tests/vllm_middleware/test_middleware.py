@@ -17,7 +17,6 @@ from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
 from tests.vllm_middleware.harness import (
     METRICS,
     SCOPE,
-    SPECULATION,
     Exporter,
     Server,
     answer,
@@ -125,18 +124,6 @@ async def test_other_paths_are_not_changed(wrap, path):
     receive, send = object(), object()
     await wrap(app)({**SCOPE, "path": path}, receive, send)
     assert seen == [(receive, send)]
-
-
-async def test_the_scope_is_passed_on_unchanged(wrap):
-    seen = []
-
-    async def app(scope, receive, send):
-        seen.append(scope)
-
-    scope = {**SCOPE}
-    await wrap(app)(scope, None, None)
-    assert seen[0] is scope
-    assert scope == SCOPE
 
 
 async def test_each_message_is_forwarded_before_it_is_read(wrap, monkeypatch):
@@ -334,49 +321,6 @@ async def test_queued_parts_need_no_more_memory_than_counted(wrap, settings, kin
     assert held < waiting.size
 
 
-async def test_a_request_is_released_before_its_response(wrap, exporter):
-    """A request that is not read is released too: long requests in progress need no more memory."""
-    held = []
-
-    async def app(scope, receive, send):
-        await receive()
-        wrapped._reporter.work(0.0)
-        held.append(exchanges[-1].body.memory)
-        for message in json_exchange()[1]:
-            await send(message)
-
-    exchanges = []
-    wrapped = wrap(app)
-    make = inside.Exchange
-
-    def exchange(*words):
-        exchanges.append(make(*words))
-        return exchanges[-1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inside, "Exchange", exchange)
-        await run(wrapped, [asked(b'{"temperature":0.5,"prompt":"%s"}' % (b"x" * 100_000))])
-        patch.setattr(wrapped._reporter._exchanges, "_max_items", 0)
-        await run(wrapped, [asked(b"y" * 100_000)])
-    assert held == [0, 0]
-    wrapped._reporter._exchanges._most = 9
-    assert [record["temperature"] for record in reported(wrapped, exporter)] == [0.5]
-
-
-@pytest.mark.parametrize("size", [1, 2, 16, 100, 65_536])
-def test_small_pieces_count_with_their_overhead(size):
-    ending = inside.Tail(inside.BODY_BYTES)
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        for number in range((1 << 18) // size):
-            ending.add(b"%c" % (number % 256) + bytes(size - 1) if size > 1 else bytes([number % 256]))
-        held = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
-    assert held < 1.1 * ending.memory < 1.2 * (ending.size + inside.PIECES * inside.PIECE_OVERHEAD_BYTES)
-
-
 async def test_a_long_stream_and_a_long_request_are_not_kept(wrap, exporter):
     """100 MB pass; at most 3 MB are kept, with the last MiB of the request."""
     piece = b"data: " + b"x" * 10_000 + b"\n\n"
@@ -428,18 +372,6 @@ async def test_the_division_into_pieces_does_not_matter(wrap, exporter, data):
     assert reported(app, exporter) == [{**RECORD, "stream": kind != b"application/json"}]
 
 
-@pytest.mark.parametrize("whole", [answer(), b"".join(stream())], ids=["json", "stream"])
-async def test_a_response_may_be_divided_at_every_byte(wrap, exporter, whole):
-    kind = b"text/event-stream" if whole.startswith(b"data") else b"application/json"
-    for cut in range(len(whole) + 1):
-        outgoing = [start(kind=kind), body(whole[:cut], more=True), body(whole[cut:])]
-        app = await same(wrap, [asked(b'{"temperature":0.5}')], outgoing)
-        app._reporter.work(0.0)
-    records = exporter.records()
-    assert len(records) == len(whole) + 1
-    assert all(record == {**RECORD, "stream": kind != b"application/json"} for record in records)
-
-
 async def test_prompts_and_completions_are_never_sent(wrap, exporter):
     secret = "Rumpelstilzchen"
     request = f'{{"messages":[{{"content":"{secret}"}}],"temperature":0.5,"user":"{secret}"}}'.encode()
@@ -459,19 +391,6 @@ async def test_a_request_without_speculation_is_reported_without_metrics(wrap, e
     assert reported(app, exporter) == [
         {"model": "tiny", "metrics": {}, "usage": TOKENS, "n": 2, "stream": False}
     ]
-
-
-async def test_the_response_to_a_disconnected_client_is_not_reported(wrap, exporter):
-    app = await same(wrap, *json_exchange(text=b"null"))
-    assert reported(app, exporter) == []
-    assert app._reporter.sender.dropped == 0
-
-
-async def test_times_alone_are_metrics_without_speculation(wrap, exporter):
-    app = await same(wrap, *json_exchange(text=answer({**METRICS, "speculative_decoding": None})))
-    (record,) = reported(app, exporter)
-    assert "speculative_decoding" not in record["metrics"]
-    assert METRICS["speculative_decoding"] is SPECULATION
 
 
 @pytest.mark.parametrize(

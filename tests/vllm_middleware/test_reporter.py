@@ -62,37 +62,6 @@ async def test_waiting_records_are_bounded_in_bytes(reporter, monkeypatch):
     assert one.sender.dropped == 2
 
 
-async def test_records_are_sent_while_more_requests_arrive(reporter, exporter, monkeypatch):
-    """Each request takes 0.2 s to read here, and two more arrive."""
-    app_and_clock = {"now": 0.0}
-    monkeypatch.setattr(inside.time, "monotonic", lambda: app_and_clock["now"])
-    one = await reporter(1, URL=exporter.url)
-    read = inside.read_response
-
-    def slow(exchange, work):
-        app_and_clock["now"] += 0.2
-        for _ in range(2):
-            one._exchanges.put((lambda other: one.sender.keep(b"{}"), exchange), 0)
-            one._exchanges.put((one._read_answer, exchange), 0)
-        return read(exchange, work)
-
-    monkeypatch.setattr(inside, "read_response", slow)
-    for rounds in range(1, 4):
-        one.work(float(rounds))
-        assert len(exporter.requests) == rounds
-    assert len(one._exchanges) > 0
-
-
-def reply(text, status=b"200 OK"):
-    return b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s" % (status, len(text), text)
-
-
-def calls(reporter, exporter, now):
-    before = len(exporter.requests)
-    reporter.work(now)
-    return len(exporter.requests) - before
-
-
 class Pieces:
     """Socket with an endless reply in pieces."""
 

@@ -19,7 +19,6 @@ from spec_decode_exporter.config.schema import Config, Discovery, Scrape
 from spec_decode_exporter.discovery.discoverer import Discoverer
 from spec_decode_exporter.discovery.kubernetes import (
     api_access,
-    api_objects,
     pod_targets,
     pods_api,
 )
@@ -228,22 +227,6 @@ async def test_more_targets_than_the_limit_are_rejected_in_a_list_and_in_a_watch
         await discovery().targets()
 
 
-async def test_a_pod_that_is_no_target_is_not_kept(api, discovery):
-    api.pods = [pod("a"), pod("b", port="named")]
-    way = discovery()
-    await way.targets()
-    assert list(way._pods._targets) == [("inference", "a")]
-
-
-async def test_only_the_wanted_parts_of_a_pod_are_kept(api, discovery):
-    large = pod("a", port="9000", other="x" * 200_000)
-    large["metadata"]["managedFields"] = [{"f:x": {}}] * 20_000
-    large["spec"] = {"containers": [{"args": ["x" * 50_000, "--spec-method=mtp"]}], "volumes": [[]] * 20_000}
-    api.pods = [large]
-    (target,) = await discovery().targets()
-    assert (target.url, target.pod_arguments.method) == ("http://10.0.0.1:9000/metrics", "mtp")
-
-
 @pytest.mark.parametrize(
     "container",
     [
@@ -256,13 +239,6 @@ async def test_only_the_wanted_parts_of_a_pod_are_kept(api, discovery):
 async def test_a_pod_with_a_very_large_container_does_not_make_the_list_unreadable(api, discovery, container):
     api.pods = [pod("a") | {"spec": {"containers": [container]}}, pod("b", ip="10.0.0.2")]
     assert names(await discovery().targets())[-1] == "inference/b"
-
-
-async def test_no_more_pods_are_reported_as_left_out_than_the_limit(api, discovery, monkeypatch, log):
-    monkeypatch.setattr(pod_targets, "_MAX_WARNINGS", 2)
-    api.pods = [pod(name, port="none!") for name in "abcd"]
-    assert await discovery().targets() == []
-    assert len(log) == 2
 
 
 async def test_a_compressed_response_is_not_decompressed(api, discovery):
@@ -293,14 +269,6 @@ async def test_a_version_that_is_too_long_is_rejected(api, discovery, key):
         await discovery().targets()
 
 
-def test_a_page_and_a_batch_of_events_are_read_in_slices():
-    put = []
-    body = json.dumps({"items": [pod("a")] * 50, "metadata": {"resourceVersion": "1"}}).encode()
-    assert sum(1 for _ in api_objects.page_of(body, {"status": {"phase": None}}, put.append)) >= 50
-    assert put == [{"status": {"phase": "Running"}}] * 50
-    assert sum(1 for _ in api_objects.events_of([b"{}"] * 160, {})) >= 10
-
-
 async def test_all_namespaces_are_one_list(api, discovery):
     await discovery("").targets()
     assert [request["path"] for request in api.requests] == ["/api/v1/pods"]
@@ -320,37 +288,6 @@ async def test_a_watch_continues_from_the_version_of_the_list_or_of_the_last_eve
     assert {watch["allowWatchBookmarks"] for watch in api.watches} == {"true"}
     assert {watch["timeoutSeconds"] for watch in api.watches} == {"150"}
     assert way.refresh == 1.0
-
-
-async def test_an_event_that_changes_no_target_is_not_reported(api, discovery):
-    way = discovery()
-    await way.targets()
-    look = asyncio.ensure_future(way.targets())
-    unready = pod("a") | {"spec": {"nodeName": "n"}}
-    api.tell(("MODIFIED", unready), ("BOOKMARK", {"metadata": {"resourceVersion": "20"}}), "end")
-    api.tell(("ADDED", pod("b")))
-    assert names(await look) == ["inference/a", "inference/b"]
-    assert [watch["resourceVersion"] for watch in api.watches] == ["10", "20"]
-
-
-async def test_a_pod_that_comes_and_goes_at_once_is_no_target(api, discovery):
-    way = discovery()
-    await way.targets()
-    events = [("ADDED", pod("b")), ("DELETED", pod("b")), ("ADDED", pod("c"))]
-    text = b"".join(json.dumps({"type": kind, "object": found}).encode() + b"\n" for kind, found in events)
-    api.tell(text)
-    assert names(await way.targets()) == ["inference/a", "inference/c"]
-
-
-async def test_an_event_may_come_in_pieces(api, discovery):
-    way = discovery()
-    await way.targets()
-    text = json.dumps({"type": "ADDED", "object": pod("b")}).encode() + b"\n"
-    look = asyncio.ensure_future(way.targets())
-    for place in range(0, len(text), 50):
-        api.tell(text[place : place + 50])
-        await asyncio.sleep(0)
-    assert names(await look) == ["inference/a", "inference/b"]
 
 
 @pytest.mark.parametrize("how", ["in the stream", "as the status"])
@@ -384,22 +321,6 @@ async def test_versions_that_always_expire_lead_to_pauses(api, discovery):
     with pytest.raises(DiscoveryError, match="410"):
         await way.targets()
     assert way.refresh > 0
-
-
-async def test_occasionally_expired_versions_are_no_failure(api, discovery, until):
-    way = discovery()
-    await way.targets()
-    for name in "bcdef":
-        watches = len(api.watches)
-        look = asyncio.ensure_future(way.targets())
-        await until(lambda before=watches: len(api.watches) > before)
-        api.tell(("ERROR", GONE))
-        await look
-        api.tell(("ADDED", pod(name)))
-        assert names(await way.targets())[-1] == f"inference/{name}"
-        api.pods = [*api.pods, pod(name)]
-    assert len(api.lists) == 6
-    assert [round(rest) for rest in api.rests] == [5, 10, 20, 40, 60]
 
 
 async def test_a_broken_watch_goes_on_where_it_was(api, discovery, until):
@@ -436,24 +357,6 @@ async def test_pauses_grow_with_failures_up_to_a_minute_and_end_when_the_api_is_
     assert names(await way.targets()) == ["inference/a"]
     assert way.refresh == 1.0
     assert len(api.lists) == 1
-
-
-async def test_after_an_internal_error_there_is_a_pause_too(api, discovery, monkeypatch):
-    monkeypatch.setattr(pods_api.PodsApi, "listed", lambda *_: {}["nothing"])
-    way = discovery()
-    with pytest.raises(KeyError):
-        await way.targets()
-    assert way.refresh > 0
-
-
-def test_pauses_are_spread(discovery, api):
-    way = discovery()
-    way._failure("")
-    spread = []
-    for chance in (0.0, 0.5, 1.0):
-        way._chance = lambda chance=chance: chance
-        spread.append(way.refresh)
-    assert spread == [0.5, 0.75, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -544,16 +447,6 @@ async def test_an_untrusted_certificate_is_reported(api, discovery, tmp_path):
         await server.close()
 
 
-async def test_an_unusable_pod_is_logged_once_and_again_with_another_reason(api, discovery, log):
-    api.pods = [pod("a", port="none!")]
-    way = discovery()
-    assert await way.targets() == []
-    api.tell(("MODIFIED", pod("a", port="none!")), ("DELETED", pod("a")), ("ADDED", pod("a", port="none!")))
-    api.tell(("ADDED", pod("b")))
-    assert names(await way.targets()) == ["inference/b"]
-    assert [(entry["event"], entry["pod"]) for entry in log] == [("pod_left_out", "inference/a")] * 2
-
-
 async def test_the_server_s_certificate_may_bear_another_name(api, discovery, tmp_path):
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
@@ -614,13 +507,6 @@ async def test_a_silently_lost_connection_is_detected(api, discovery, monkeypatc
     assert len(api.watches) > 1
 
 
-def test_an_expired_version_is_detected_by_the_reason_too():
-    status = {"kind": "Status", "reason": "Expired", "message": "too old"}
-    assert isinstance(api_objects.watch_error(status), api_objects.ExpiredError)
-    assert isinstance(api_objects.watch_error({"code": 410}), api_objects.ExpiredError)
-    assert not isinstance(api_objects.watch_error({"code": 500, "reason": "x"}), api_objects.ExpiredError)
-
-
 async def test_an_endless_line_is_rejected(api, discovery, monkeypatch):
     monkeypatch.setattr(pods_api, "MAX_LINE_BYTES", 1000)
     way = discovery()
@@ -644,10 +530,6 @@ class TestInACluster:
         assert access.url == "https://10.0.0.1:443"
         assert access.http.authorization.credentials_file == account / "token"
         assert access.http.tls_config.ca_file == account / "ca.crt"
-
-    def test_an_api_of_ipv6_is_asked_in_brackets(self):
-        environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
-        assert api_access.Access.of(KubernetesDiscovery(), environ).url == "https://[fd00::1]:443"
 
     async def test_the_pods_own_namespace_is_listed(self, account, discovery, api):
         await discovery(None).targets()

@@ -42,10 +42,6 @@ def test_a_pod_is_a_target_by_its_names_with_the_labels_that_its_own_series_have
     assert target.discovery == "kubernetes"
 
 
-def test_a_pod_of_ipv6_is_asked_in_brackets():
-    assert targets(pod("fd00::9"))[0].url == "http://[fd00::9]:8000/metrics"
-
-
 @pytest.mark.parametrize("change", [{"ip": ""}, {"phase": "Pending"}, {"phase": "Succeeded"}])
 def test_a_pod_that_is_not_running_is_no_target(change):
     assert targets(pod(**change)) == ()

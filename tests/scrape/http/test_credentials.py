@@ -11,11 +11,9 @@ from pydantic import SecretStr
 from spec_decode_exporter.config.http_settings import (
     Authorization,
     BasicAuth,
-    HeaderValues,
     HttpSettings,
     TlsConfig,
 )
-from spec_decode_exporter.scrape.http import credentials
 from spec_decode_exporter.scrape.http.credentials import headers, ssl_context
 from spec_decode_exporter.scrape.poll_errors import PollError
 
@@ -34,10 +32,6 @@ def rotate(path: Path, content: str) -> None:
     os.utime(path, ns=(later, later))
 
 
-def test_nothing_set_sends_nothing():
-    assert headers(HttpSettings()) == {}
-
-
 def test_a_token_is_sent_after_its_scheme(secret):
     bearer = HttpSettings(authorization=Authorization(credentials=SecretStr("t0ken")))
     token = HttpSettings(authorization=Authorization(type="Token", credentials_file=secret))
@@ -52,40 +46,10 @@ def test_a_rotated_token_is_picked_up(secret):
     assert headers(settings) == {"Authorization": "Bearer hunter3"}
 
 
-def test_only_the_newest_version_of_a_file_is_cached(secret):
-    settings = HttpSettings(authorization=Authorization(credentials_file=secret))
-    before = len(credentials._contents._versions)
-    for number in range(9):
-        rotate(secret, f"hunter{number}")
-        assert headers(settings) == {"Authorization": f"Bearer hunter{number}"}
-    assert len(credentials._contents._versions) == before + 1
-
-
-def test_the_cache_evicts_the_oldest_file():
-    read = []
-    cache = credentials._VersionCache(lambda key: read.append(key) or key, 2)
-    for key in "abcac":
-        assert cache.get(key, 1) == key
-    assert read == ["a", "b", "c", "a"]
-    assert len(cache._versions) == 2
-
-
-def test_a_file_that_did_not_change_is_not_read_again(secret, monkeypatch):
-    settings = HttpSettings(authorization=Authorization(credentials_file=secret))
-    headers(settings)
-    monkeypatch.setattr(Path, "read_text", lambda *_, **__: pytest.fail("read again"))
-    assert headers(settings) == {"Authorization": "Bearer hunter2"}
-
-
 def test_user_and_password_are_sent_as_basic(secret):
     settings = HttpSettings(basic_auth=BasicAuth(username="jörg", password_file=secret))
     kind, _, encoded = headers(settings)["Authorization"].partition(" ")
     assert (kind, base64.b64decode(encoded).decode()) == ("Basic", "jörg:hunter2")
-
-
-def test_several_values_of_a_header_are_one_list():
-    values = HeaderValues(values=("a", "b"))
-    assert headers(HttpSettings(http_headers={"X-A": values})) == {"X-A": "a, b"}
 
 
 @pytest.mark.parametrize(
@@ -135,10 +99,6 @@ def test_checks_are_skipped_only_on_request():
     context = ssl_context(tls(insecure_skip_verify=True))
     assert not context.check_hostname
     assert context.verify_mode is ssl.CERT_NONE
-
-
-def test_a_client_certificate_is_loaded(certificates):
-    assert ssl_context(tls(cert_file=certificates.certificate, key_file=certificates.key))
 
 
 def test_a_certificate_with_the_key_of_another_is_rejected(certificates):

@@ -5,7 +5,6 @@ from collections import Counter as Tally
 import pytest
 
 from spec_decode_exporter.scrape.page.engine_table import (
-    BUCKET_NAMES,
     ENGINES,
     MEANINGS,
     Counter,
@@ -50,14 +49,3 @@ def test_names_have_the_ending_that_their_kind_of_quantity_has(kind):
 def test_every_counter_and_gauge_is_published_by_an_engine():
     told = {(type(meaning.quantity), meaning.quantity) for meaning in MEANINGS.values()}
     assert told >= {(type(one), one) for one in (*Counter, *Gauge, *Latency, *TokenLengths, *EngineMark)}
-
-
-def test_only_buckets_are_read_less_often():
-    assert {name for name in MEANINGS if name.endswith(b"_bucket")} == BUCKET_NAMES
-
-
-def test_only_counts_of_speculation_wait_for_the_first_draft():
-    lazy = {name for name, meaning in MEANINGS.items() if meaning.series.lazy}
-    assert lazy == {name for name in MEANINGS if b"spec_decode_num_" in name and b"_total" in name} - {
-        name for name in MEANINGS if b"emitted" in name
-    }

@@ -21,10 +21,6 @@ def cycle(interval=1.0, most=0.01, window=30.0, own=None):
     return DutyCycle(interval, most, window, own or ProcessingCost())
 
 
-def test_before_the_first_answer_the_interval_is_the_configured_one():
-    assert cycle().interval() == 1
-
-
 @pytest.mark.parametrize(
     ("seconds", "interval"), [(0.0, 1), (0.01, 1), (0.0101, 2), (0.02, 2), (0.025, 3), (0.05, 5), (9.0, 5)]
 )
@@ -32,30 +28,6 @@ def test_the_interval_has_the_number_of_ticks_that_the_response_time_requires(se
     duty = cycle()
     duty.answered(0, seconds)
     assert duty.interval() == interval
-
-
-def test_the_shortest_response_counts_because_others_waited():
-    duty = cycle()
-    for moment, seconds in enumerate([0.04, 2.0, 0.015, 7.0, 0.03]):
-        duty.answered(moment, seconds)
-    assert duty.interval() == 2
-
-
-def test_a_response_time_counts_for_a_minute():
-    duty = cycle()
-    duty.answered(0, 0.001)
-    duty.answered(COST_SECONDS, 0.04)
-    assert duty.interval() == 1
-    duty.answered(COST_SECONDS + 0.1, 0.05)
-    assert duty.interval() == 4
-
-
-def test_the_interval_shrinks_immediately_with_a_shorter_response():
-    duty = cycle()
-    duty.answered(0, 0.05)
-    assert duty.interval() == 5
-    duty.answered(1, 0.002)
-    assert duty.interval() == 1
 
 
 @given(intervals, st.floats(0.001, 1), st.floats(0.1, 3600), st.lists(st.floats(0, 100), max_size=20))
@@ -106,11 +78,6 @@ def spending(costs, interval=1.0, window=60.0):
 def test_costly_pages_are_polled_less_often():
     duty = spending([4 * TARGET_PROCESSOR_SHARE] * 20)
     assert (duty.interval(), duty.cause) == (4.0, "processing")
-
-
-def test_pages_within_the_processor_share_keep_the_interval():
-    duty = spending([TARGET_PROCESSOR_SHARE] * 20)
-    assert (duty.interval(), duty.cause) == (1.0, None)
 
 
 def test_the_first_pages_cost_more_and_do_not_count():

@@ -90,16 +90,6 @@ async def test_a_target_that_is_removed_is_not_polled_and_leaves_no_timer(pollin
     assert noted == []
 
 
-async def test_the_other_targets_of_its_tick_stay(polling, clock):
-    noted = []
-    task = polling("gone", noted)
-    polling("stays", noted)
-    await settle()
-    task.cancel()
-    await clock.advance(1.0)
-    assert noted == [("stays", 1001.0)]
-
-
 async def test_a_target_that_is_removed_at_its_tick_keeps_no_other_from_polling(polling, clock, scheduler):
     noted = []
     task = polling("gone", noted)
@@ -115,40 +105,6 @@ async def test_a_target_that_is_removed_at_its_tick_keeps_no_other_from_polling(
     assert [moment for name, moment in noted if name == "gone"] == [1001.0]
 
 
-class Gate:
-    """A clock whose sleepers all wake at once."""
-
-    def __init__(self):
-        self.open = asyncio.Event()
-
-    async def sleep_until(self, _):
-        await self.open.wait()
-
-
-async def test_a_target_that_is_removed_after_the_timer_and_before_the_polls_keeps_no_other_from_polling():
-    gate = Gate()
-    scheduler = PollScheduler(gate)
-    gone, stays = (asyncio.create_task(scheduler.sleep_until(1.0)) for _ in range(2))
-    await settle()
-    gate.open.set()
-    gone.cancel()
-    await settle()
-    assert gone.cancelled()
-    assert stays.done()
-    assert not stays.cancelled()
-
-
-async def test_a_target_that_is_removed_during_its_poll_ends_with_it(polling, clock):
-    noted = []
-    task = polling("gone", noted, poll=asyncio.Event().wait)
-    await clock.advance(1.0)
-    task.cancel()
-    await settle()
-    assert task.cancelled()
-    await clock.advance(3.0)
-    assert len(noted) == 1
-
-
 async def test_an_exception_in_one_poll_stops_no_other(polling, clock):
     async def fail():
         raise ZeroDivisionError
@@ -159,8 +115,3 @@ async def test_an_exception_in_one_poll_stops_no_other(polling, clock):
     await clock.advance(3.0)
     assert isinstance(failing.exception(), ZeroDivisionError)
     assert [moment for name, moment in noted if name == "works"] == [1001.0, 1002.0, 1003.0]
-
-
-async def test_a_moment_in_the_past_is_now(scheduler, clock):
-    await scheduler.sleep_until(clock.monotonic() - 1.0)
-    assert clock.monotonic() == 1000.0

@@ -285,12 +285,6 @@ async def test_failures_are_counted_by_reason_and_logged_when_they_begin_and_end
     assert len(received) == 5
 
 
-async def test_a_target_that_was_never_reached_does_not_recover(make, server, clock):
-    with capture_logs() as logs:
-        await polls(make(), clock, 2)
-    assert logs == []
-
-
 async def test_a_page_without_a_known_engine_is_one_warning_and_no_failure(make, server, received, clock):
     server.page = b"node_load1 0.5\n"
     poller = make()
@@ -331,31 +325,6 @@ async def test_a_crash_of_the_receiver_is_logged_once_and_polling_goes_on(make, 
     assert poller.record.failures == {"malformed": 2}
     assert poller.record.up
     assert len(received) == 3
-
-
-async def test_a_second_crash_after_a_recovery_is_logged_again(make, server, clock):
-    poller = make()
-    events = []
-    for failure in (ZeroDivisionError(), None, ZeroDivisionError()):
-        server.failure = failure
-        with capture_logs() as logs:
-            await polls(poller, clock, 1)
-        events.append([log["event"] for log in logs])
-    assert events == [
-        ["poll_crashed", "target_failing"],
-        ["target_recovered"],
-        ["poll_crashed", "target_failing"],
-    ]
-
-
-async def test_the_callback_is_called_after_successful_and_failed_polls(make, server, clock):
-    ups = []
-    record = PollRecord()
-    poller = make(record=record, attempted=lambda: ups.append(record.up))
-    for failure in (None, StatusError(503), ZeroDivisionError()):
-        server.failure = failure
-        await poller.poll()
-    assert ups == [True, False, False]
 
 
 # When.

@@ -1,21 +1,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation, served_speculation
-
-RECORDED = Path(__file__).parents[2] / "pages" / "server_info"
-DRAFT_MODEL = ServedSpeculation("draft_model", 4, "/models/draft")
-NGRAM = ServedSpeculation("ngram", 4, "")
-
-
-def answer(**settings):
-    return json.dumps({"vllm_config": {"speculative_config": settings}}).encode()
 
 
 @pytest.mark.parametrize(
