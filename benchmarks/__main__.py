@@ -9,21 +9,20 @@ package, and says so.
 
 from __future__ import annotations
 
-import pkgutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
-import benchmarks
 from benchmarks.options import parser
 
-LONG: Final = {"hostile", "same_job", "soak"}
+SHORT: Final = (
+    *("against_promql", "arm_traffic", "coverage", "drops", "end_to_end", "experiments", "page", "poll_cpu"),
+    *("thousand", "verdict_truth", "weekly_traffic"),
+)
+LONG: Final = ("hostile", "same_job", "soak")
 """Benchmarks of 20 minutes or more."""
-SMOKE_OPTION: Final = "--smoke"
-"""A benchmark is a module of this package whose docstring has this option in its usage line."""
 MISSING: Final = ("not installed: ", "ModuleNotFoundError: No module named ")
 """Begins of the last line of a benchmark that lacks a program or a package."""
 SMOKE_SECONDS: Final = 120.0
@@ -31,10 +30,9 @@ SMOKE_SECONDS: Final = 120.0
 
 
 def main() -> int:
-    """Run them in alphabetical order."""
     options = parser(__doc__)
     options.add_argument("names", nargs="*", metavar="NAME", help="benchmarks; without a name, all")
-    options.add_argument(SMOKE_OPTION, action="store_true", help="little work: only check that each runs")
+    options.add_argument("--smoke", action="store_true", help="little work: only check that each runs")
     arguments = options.parse_args()
     chosen = arguments.names or names(smoke=arguments.smoke)
     failed = list(_failed(chosen, smoke=arguments.smoke))
@@ -43,17 +41,7 @@ def main() -> int:
 
 
 def names(*, smoke: bool) -> list[str]:
-    """Return the names of all benchmarks; without ``smoke`` only of those that are not long."""
-    return [name for name in _benchmarks() if smoke or name not in LONG]
-
-
-def _benchmarks() -> Iterator[str]:
-    folder = Path(benchmarks.__path__[0])
-    modules = (module for module in pkgutil.iter_modules(benchmarks.__path__) if not module.ispkg)
-    for module in modules:
-        usage, _, _ = (folder / f"{module.name}.py").read_text().partition("from __future__")
-        if f"-m benchmarks.{module.name} " in usage and SMOKE_OPTION in usage:
-            yield module.name
+    return [*SHORT, *LONG] if smoke else list(SHORT)
 
 
 def _failed(chosen: list[str], *, smoke: bool) -> Iterator[str]:
@@ -70,16 +58,10 @@ def _failed(chosen: list[str], *, smoke: bool) -> Iterator[str]:
 
 
 def run(name: str, *, smoke: bool) -> tuple[int, str]:
-    """Run a benchmark; return its status, and the last line of its errors."""
-    command = [sys.executable, "-m", f"benchmarks.{name}", *([SMOKE_OPTION] if smoke else [])]
+    command = [sys.executable, "-m", f"benchmarks.{name}", *(["--smoke"] if smoke else [])]
+    limit = SMOKE_SECONDS if smoke else None
     try:
-        done = subprocess.run(
-            command,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            timeout=SMOKE_SECONDS if smoke else None,
-        )
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False, timeout=limit)
     except subprocess.TimeoutExpired:
         return 1, f"it took more than {SMOKE_SECONDS:g} s"
     sys.stderr.write(done.stderr)

@@ -86,7 +86,6 @@ def _rate(seconds: str) -> str:
 
 
 def _shipped(alert: str) -> Way:
-    """Return an alert as it ships."""
     file = Path(__file__).parents[1] / "config" / "prometheus" / "alerts" / "alerts.yml"
     rules = [rule for group in yaml.safe_load(file.read_text())["groups"] for rule in group["rules"]]
     rule = next(rule for rule in rules if rule["alert"] == alert)
@@ -188,7 +187,6 @@ def _wait_for(url: str) -> None:
 
 
 def _evaluated(address: str, expression: str, begin: int, end: int) -> dict[int, float]:
-    """Return the values of an expression at every scrape, by second of the recording."""
     query = urllib.parse.urlencode(
         {"query": expression, "start": begin + SCRAPE + EVALUATED, "end": end, "step": SCRAPE}
     )
@@ -198,7 +196,6 @@ def _evaluated(address: str, expression: str, begin: int, end: int) -> dict[int,
 
 
 def alarms(true_at: dict[int, float], lasting: int) -> list[tuple[int, int]]:
-    """Return when the alert fired, each from and to: true at every evaluation for ``lasting`` seconds."""
     found: list[tuple[int, int]] = []
     since: int | None = None
     last = 0
@@ -227,7 +224,6 @@ def delays(fired: list[tuple[int, int]], seconds: int) -> tuple[list[int], int, 
 
 
 def main() -> None:
-    """Print the tables."""
     options = parser(__doc__)
     options.add_argument("--hours", type=float, default=6.0, help="how long each scenario is")
     seconds = round(parsed(options, hours=0.6).hours * 3600)

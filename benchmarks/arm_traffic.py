@@ -82,7 +82,6 @@ def served(random: np.random.Generator, name: str, easy: float, factor: float, t
 
 
 def winner(random: np.random.Generator, case: Case) -> str | None:
-    """Return the winner of one window by the time per output token."""
     types, members = RequestTypes(), []
     shares, factors = (0.25, case.easy), (case.factor, 1.0)
     for name, easy, factor, method in zip("ab", shares, factors, case.methods, strict=True):
@@ -95,7 +94,6 @@ def winner(random: np.random.Generator, case: Case) -> str | None:
 
 
 def rows(random: np.random.Generator, windows: int) -> Iterator[list[str]]:
-    """Yield a row for each case."""
     for case in CASES:
         won = Counter(winner(random, case) for _ in range(windows))
         methods, known = len(set(case.methods)), "yes" if case.with_types else "no"

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import product
+from functools import partial
+from itertools import chain, product, starmap
 from math import sqrt
 
 import numpy as np
@@ -61,7 +62,6 @@ TRUE_SECONDS = 400_000
 
 
 def truth(random: np.random.Generator, mix: Mix, tokens: tuple[int, int]) -> dict[str, float]:
-    """Return what the estimates of an endless run would be."""
     requests = draw(random, mix, tokens, MANY)
     drafts = requests.steps * requests.drafting
     sums = (drafts, drafts * requests.lengths, drafts * requests.accepted, requests.steps)
@@ -121,27 +121,14 @@ class Outcome:
         return 0.0 if found is None else (found.upper - found.lower) / 2 / found.value
 
 
-def outcomes(
-    random: np.random.Generator, mix: Mix, load: Load, true: dict[str, float], windows: int
-) -> Iterator[Outcome]:
+def outcomes(drawn: Callable[[int], Array], true: dict[str, float], windows: int) -> Iterator[Outcome]:
     """Draw windows of both lengths, each pair apart from the others, and estimate."""
-    for totals, begin in _traces(lambda seconds: trace(random, mix, load, seconds), windows):
-        for length in LENGTHS:
-            yield Outcome(length, *_estimated(totals, begin, length), true)
-
-
-def uneven_outcomes(
-    random: np.random.Generator, traffic: Traffic, running: int, windows: int, true_seconds: int
-) -> Iterator[Outcome]:
-    """Draw windows of uneven traffic; its truth is that of one long run."""
-    true = _truth_of(traffic.trace(random, running, true_seconds // running))
-    for totals, begin in _traces(lambda seconds: traffic.trace(random, running, seconds), windows):
+    for totals, begin in _traces(drawn, windows):
         for length in LENGTHS:
             yield Outcome(length, *_estimated(totals, begin, length), true)
 
 
 def _truth_of(totals: Array) -> dict[str, float]:
-    """Return the estimates of a whole run."""
     counted = totals[-1][1 : 1 + len(Counter)].astype(float)
     names = (Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS, Counter.DECODE_STEPS)
     return _figures(*(counted[counter] for counter in names))
@@ -161,7 +148,6 @@ def _traces(drawn: Callable[[int], Array], windows: int) -> Iterator[tuple[Array
 
 
 def _estimated(totals: Array, begin: int, length: int) -> tuple[float, dict[str, Estimate | None], Estimate]:
-    """Return the effective requests and the estimates of a window; both lengths have one end."""
     longest = max(LENGTHS)
     seen = window(totals, begin + longest - length, length, longest)
     estimates = {name: estimate(seen) for name, estimate in ESTIMATES.items()}
@@ -200,7 +186,6 @@ def by_traffic(traffic: Traffic, running: int, drawn: list[Outcome]) -> Iterator
 
 
 def main() -> None:
-    """Print the tables."""
     options = parser(__doc__)
     options.add_argument("--windows", type=int, default=1000, help="of each length, in each row")
     options.add_argument("--uneven", type=int, default=500, help="the same of uneven traffic")
@@ -214,7 +199,9 @@ def main() -> None:
     found = [
         outcome
         for tokens, arrivals, concurrent, mix in product(TOKENS, ARRIVALS, CONCURRENT, MIXES)
-        for outcome in outcomes(random, mix, Load(tokens, arrivals, concurrent), truths[mix, tokens], each)
+        for outcome in outcomes(
+            partial(trace, random, mix, Load(tokens, arrivals, concurrent)), truths[mix, tokens], each
+        )
     ]
     print(f"{len(found)} windows; the share, in %, in which the 95 % bounds hold the truth:\n")
     heads = [f"{name} holds" for name in ESTIMATES]
@@ -222,16 +209,13 @@ def main() -> None:
     print_table(["window", "effective requests", "windows", *heads, *more], by_requests(found))
     random = np.random.default_rng([arguments.seed, 1])
     heads = ["traffic", "running", "window", "effective requests", "with bounds", *heads]
-    rows = (
-        row
-        for traffic, running in product(KINDS, UNEVEN_CONCURRENT)
-        for row in by_traffic(
-            traffic,
-            running,
-            list(uneven_outcomes(random, traffic, running, arguments.uneven, arguments.true_seconds)),
-        )
-    )
-    print_table(heads, rows)
+
+    def rows(traffic: Traffic, running: int) -> Iterator[list[str]]:
+        true = _truth_of(traffic.trace(random, running, arguments.true_seconds // running))
+        drawn = partial(traffic.trace, random, running)
+        return by_traffic(traffic, running, list(outcomes(drawn, true, arguments.uneven)))
+
+    print_table(heads, chain.from_iterable(starmap(rows, product(KINDS, UNEVEN_CONCURRENT))))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""False alarms of the watch for drops, and how soon it finds real ones, over simulated weeks.
+"""False alarms of the watch for drops over simulated weeks, and how soon it finds sudden ones.
 
-    python -m benchmarks.drops [--full] [--seed 1] [--only sudden slow starts weeks] [--smoke]
+    python -m benchmarks.drops [--full] [--seed 1] [--only sudden starts weeks] [--smoke]
 
-``benchmarks.weekly_traffic`` has weeks whose traffic changes.
+``benchmarks.weekly_traffic`` has slow drops, and weeks whose traffic changes.
 
 A fixed number of requests of 50 to 500 tokens run at a time. Each has its own acceptance, and how
 far those differ (the standard deviation of the share of single tokens that is accepted) is what makes drops
@@ -13,7 +13,7 @@ gets the increments. The acceptance length is 2.1 in all of it, with three token
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from itertools import product
 from typing import Any, NamedTuple, TypeAlias
@@ -32,7 +32,6 @@ K = 3
 ACCEPTED = 1.1
 """Tokens a draft, on average over the drafts; the length is one more."""
 DROPPED = 0.4
-SINK = 0.15
 TOKENS = (50, 500)
 SPREADS = (0.0, 0.05, 0.11, 0.20)
 PLACES = (1, 4, 16)
@@ -58,7 +57,6 @@ def accepted(acceptance: Array) -> Array:
 
 
 def draw(random: np.random.Generator, center: float, spread: float, number: int) -> tuple[Array, Array]:
-    """Draw the acceptance and the drafts of requests; one that is accepted badly takes more drafts."""
     tokens = random.integers(TOKENS[0], TOKENS[1] + 1, number)
     acceptance = np.clip(random.normal(center, spread, number), 0.02, 0.98)
     return acceptance, np.ceil(tokens / (1 + accepted(acceptance)))
@@ -187,7 +185,6 @@ class Drops:
 
 
 def steady(random: np.random.Generator, cell: Cell, week: int = WEEK) -> list[Found]:
-    """A week in which nothing changes."""
     return watched(polled(random, cell, np.ones(week)))
 
 
@@ -219,24 +216,11 @@ def fall(random: np.random.Generator, cell: Cell) -> float | None:
     return next((float(delay) for delay in sorted(delays) if delay > 0), None)
 
 
-def sink(random: np.random.Generator, cell: Cell) -> float | None:
-    """The length sinks by 15 % over 3 hours, after half a day; return in how many hours that is found."""
-    before, during = 12 * HOUR, 3 * HOUR
-    lengths = (1 + ACCEPTED) * (1 - SINK * np.linspace(0, 1, 16))
-    parts = [center(cell.spread, length - 1) / center(cell.spread, ACCEPTED) for length in lengths]
-    sinking = np.interp(np.linspace(0, 1, during), np.linspace(0, 1, 16), parts)
-    found = watched(polled(random, cell, np.concatenate([np.ones(before), sinking])))
-    delays = [each.second + 1 - before for each in found if each.kind is DropKind.SLOW]
-    return next((delay / HOUR for delay in sorted(delays) if delay > 0), None)
-
-
 def starts(random: np.random.Generator, cell: Cell) -> int:
-    """Return whether there is a false alarm in the first hour of an engine."""
     return bool(watched(polled(random, cell, np.ones(HOUR))))
 
 
 def randoms(seed: int, cell: Cell, number: int) -> Iterator[np.random.Generator]:
-    """Return generators that are the same in every run, and others in every cell."""
     sequence = np.random.SeedSequence([seed, round(100 * cell.spread), cell.places, cell.rate])
     return (np.random.default_rng(each) for each in sequence.spawn(number))
 
@@ -287,51 +271,33 @@ def tell_starts(seed: int, *, full: bool) -> None:
 
 def tell_sudden(seed: int, *, full: bool) -> None:
     print("\nSeconds until a fall from 2.1 to 1.4 is found\n")
-    _tell_delays(fall, seed, PLACES, RATES if full else RATES[:1], 20 if full else 10)
+    number = 20 if full else 10
 
-
-def tell_slow(seed: int, *, full: bool) -> None:
-    print("\nHours until a sink of 15 % over 3 hours is found\n")
-    _tell_delays(sink, seed, PLACES[1:2], RATES if full else RATES[:1], 10 if full else 5)
-
-
-def _tell_delays(
-    drop: Callable[[np.random.Generator, Cell], float | None],
-    seed: int,
-    places: tuple[int, ...],
-    rates: tuple[int, ...],
-    number: int,
-) -> None:
     def row(cell: Cell) -> list[str]:
-        delays = [drop(each, cell) for each in randoms(seed, cell, number)]
-        half, most, missed = _spread(delays)
+        half, most, missed = _spread([fall(each, cell) for each in randoms(seed, cell, number)])
         head = [f"{cell.spread:.2f}", str(cell.rate), str(cell.places)]
-        return [*head, f"{half:.1f}", f"{most:.1f}", f"{missed} of {number}"]
+        return [*head, f"{half:.0f}", f"{most:.0f}", f"{missed} of {number}"]
 
-    cells = (Cell(spread, place, rate) for spread, rate, place in product(SPREADS, rates, places))
+    cells = (
+        Cell(spread, places, rate)
+        for spread, rate, places in product(SPREADS, RATES if full else RATES[:1], PLACES)
+    )
     heads = ("requests differ by", "drafts a second", "at once", "half", "nine of ten", "not found")
     print_table(heads, map(row, cells))
 
 
 def _spread(delays: list[float | None]) -> tuple[float, float, int]:
-    """Return the median, the ninth decile, and how many were not found."""
     known = sorted(float("inf") if delay is None else delay for delay in delays)
     missed = sum(delay is None for delay in delays)
     return known[len(known) // 2], known[-(-9 * len(known) // 10) - 1], missed
 
 
-PARTS: dict[str, Callable[..., None]] = {
-    "sudden": tell_sudden,
-    "slow": tell_slow,
-    "starts": tell_starts,
-    "weeks": tell_weeks,
-}
+PARTS = {"sudden": tell_sudden, "starts": tell_starts, "weeks": tell_weeks}
 
 
 def tell_smoke(seed: int) -> None:
-    """Draw one server of each kind of change, and an hour instead of a week."""
     cell = Cell(SPREADS[-1], PLACES[-1], RATES[0])
-    print(*(each(next(randoms(seed, cell, 1)), cell) for each in (fall, sink, starts)))
+    print(*(each(next(randoms(seed, cell, 1)), cell) for each in (fall, starts)))
     weeks = [each(next(randoms(seed, cell, 1)), cell, HOUR) for each in (steady, changing)]
     print_table(WEEK_HEADS, [_week(cell, "one hour", weeks)])
 

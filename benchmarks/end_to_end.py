@@ -177,7 +177,6 @@ class Outcome:
 
 
 def outcome(trial: Trial, *, with_baseline: bool) -> Outcome:
-    """Return what the exporter reports of a trial."""
     evaluation = trial.report(with_baseline=with_baseline)
     request = getattr(evaluation, "request", None)
     bounds = None if request is None else request.bounds
@@ -194,7 +193,6 @@ def outcome(trial: Trial, *, with_baseline: bool) -> Outcome:
 
 
 def trials(seed: int, *, smoke: bool) -> Iterator[Trial]:
-    """Yield every scenario on every server; for the smoke test one server and three scenarios."""
     servers = list(product(TARGETS, ACCEPTANCES, LOADS))
     for place, scenario in enumerate(SCENARIOS[:3] if smoke else SCENARIOS):
         context = scenario.prompt_tokens + ANSWER_CONTEXT
@@ -225,7 +223,6 @@ HEADS = (
 
 
 def row(name: str, among: Sequence[Outcome]) -> list[str]:
-    """Return the row of one scenario, with or without a baseline."""
     errors = [abs(each.error) for each in among if each.error is not None]
     bounded = [each for each in among if each.lower is not None]
     slower = [each for each in among if each.truth < SLOWER]
@@ -244,7 +241,6 @@ def row(name: str, among: Sequence[Outcome]) -> list[str]:
 
 
 def missed(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return the goals that are missed: with a baseline, the error, the bounds and the verdict."""
     among = [each for each in outcomes if each.with_baseline and each.value is not None]
     found = ["slower requests are reported healthy"] if any(each.is_false for each in among) else []
     if not among:

@@ -9,7 +9,7 @@ compares five minutes of each. Equal arms are compared every five seconds for ho
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -51,7 +51,6 @@ def traces(
 
 
 def members(drawn: dict[str, list[Array]], begin: int) -> list[Member]:
-    """Return the engines as they are seen in the window that begins then."""
     return [
         Member({"model_name": "m", "method": arm}, (window(totals, begin, SECONDS),))
         for arm, engines in drawn.items()
@@ -60,14 +59,12 @@ def members(drawn: dict[str, list[Array]], begin: int) -> list[Member]:
 
 
 def winner_of(found: Experiment) -> str | None:
-    """Return the winner by the time per output token."""
     return next(
         (name for name, arm in found.arms.items() if arm.wins[SpeedupBasis.TIME_PER_OUTPUT_TOKEN]), None
     )
 
 
 def row(random: np.random.Generator, load: Load, engines: int, faster: float, pairs: int) -> list[str]:
-    """Compare pairs of windows that have nothing in common."""
     drawn = traces(random, load, engines, faster, pairs * SECONDS)
     bounded: Counter[SpeedupBasis] = Counter()
     holds: Counter[SpeedupBasis] = Counter()
@@ -86,34 +83,26 @@ def row(random: np.random.Generator, load: Load, engines: int, faster: float, pa
     return [*head, *shares, percent(winners["on"] / pairs), percent(wrong / pairs)]
 
 
-def hour(random: np.random.Generator, load: Load) -> tuple[int, int, int]:
-    """Look at equal arms for an hour; return the looks, those that show a winner, and that name one."""
+def hour(random: np.random.Generator, load: Load) -> tuple[bool, bool]:
+    """Look at equal arms for an hour; return whether a look shows a winner, and whether one is named."""
     drawn, tracker = traces(random, load, 1, 1.0, HOUR + SECONDS), ExperimentTracker(SETTINGS)
-    looks = range(0, HOUR, LOOK_SECONDS)
-    shown = named = 0
-    for begin in looks:
+    shown = named = False
+    for begin in range(0, HOUR, LOOK_SECONDS):
         seen, now = members(drawn, begin), float(begin + SECONDS)
-        shown += winner_of(compare(SETTINGS, seen, (float(SECONDS),), now)) is not None
-        named += winner_of(tracker.compare(seen, (float(SECONDS),), now)) is not None
-    return len(looks), shown, named
+        shown |= winner_of(compare(SETTINGS, seen, (float(SECONDS),), now)) is not None
+        named |= winner_of(tracker.compare(seen, (float(SECONDS),), now)) is not None
+    return shown, named
 
 
 def equal_arms(random: np.random.Generator, load: Load, hours: int) -> list[str]:
-    """Return the results of ``hours`` of equal arms."""
-    found: Sequence[tuple[int, int, int]] = [hour(random, load) for _ in range(hours)]
-    looks, shown, named = map(sum, zip(*found, strict=True))
-    ever_shown, ever_named = sum(each[1] > 0 for each in found), sum(each[2] > 0 for each in found)
+    found = [hour(random, load) for _ in range(hours)]
     return [
         f"{load.arrivals}, {load.concurrent}",
-        percent(shown / looks),
-        f"{ever_shown} of {hours}",
-        f"{100 * named / looks:.2f}",
-        f"{ever_named} of {hours}",
+        *(f"{sum(each)} of {hours}" for each in zip(*found, strict=True)),
     ]
 
 
 def rows(random: np.random.Generator, pairs: int) -> Iterator[list[str]]:
-    """Compare under every load, with one engine and several, equal arms and a faster one."""
     for load in LOADS:
         for engines in ENGINES:
             for faster in FASTER:
@@ -121,7 +110,6 @@ def rows(random: np.random.Generator, pairs: int) -> Iterator[list[str]]:
 
 
 def main() -> None:
-    """Print both tables."""
     options = parser(__doc__)
     options.add_argument("--pairs", type=int, default=200, help="of windows, in each row")
     options.add_argument("--hours", type=int, default=20, help="of equal arms, in each row")
@@ -131,12 +119,9 @@ def main() -> None:
     heads = ["arrivals, running", "engines", "times as fast", "bounded"]
     shares = [f"holds: {basis}" for basis in SpeedupBasis]
     print_table([*heads, *shares, "faster one wins", "wrong winner"], rows(random, arguments.pairs))
-    print()
-    heads = ["equal arms", "looks with a winner", "hours with one", "looks that name one", "hours that do"]
-    print_table(
-        heads,
-        (equal_arms(random, load, arguments.hours) for load in LOADS[1 : 2 if arguments.smoke else None]),
-    )
+    loads = LOADS[1 : 2 if arguments.smoke else None]
+    hours = (equal_arms(random, load, arguments.hours) for load in loads)
+    print_table(["equal arms", "hours with a winner in a look", "hours that name one"], hours)
 
 
 if __name__ == "__main__":

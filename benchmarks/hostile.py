@@ -39,7 +39,6 @@ def main() -> int:
 
 
 def _measured(chosen: Iterable[Trial], seconds: float) -> Iterator[tuple[Trial, Measured]]:
-    """Measure and print each trial."""
     for trial in chosen:
         with tempfile.TemporaryDirectory() as folder:
             measured = watched(trial.attack(), Path(folder), seconds)

@@ -12,7 +12,6 @@ from typing import Any
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """Return a parser whose help is the benchmark's docstring."""
     return argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -32,7 +32,6 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 async def refreshes(fleet: MovedFleet, opened: int, rounds: int) -> None:
-    """Make the page's content again and again, as one viewer does."""
     state = fleet.state
     shown = page_data(state, await state.snapshot()).engines
     ids = [one.view.id for one in shown if isinstance(one, ShownEngine)]

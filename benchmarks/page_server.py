@@ -34,7 +34,6 @@ _USER_AGENT = re.compile(rb"\r\nuser-agent: ([a-z-]+)", re.IGNORECASE)
 
 
 def addresses(number: int) -> list[str]:
-    """Return one loopback address for each target."""
     return [f"127.0.{1 + index // 250}.{1 + index % 250}" for index in range(number)]
 
 
@@ -88,7 +87,6 @@ def _advance(line: str, step: int) -> str:
 
 
 def _only(lines: list[str], names: set[str]) -> list[str]:
-    """Return the samples of these names, with the comments before them."""
     kept: list[str] = []
     comments: list[str] = []
     for line in lines:

@@ -62,7 +62,6 @@ def main() -> None:
 
 
 def compare_exporter(arguments: Namespace) -> list[str]:
-    """Print what the installed exporter costs, and return the goals that it misses."""
     print(
         "| our page | Prometheus' page | ms a poll | Prometheus, ms a scrape | ratio | goal |\n"
         + "|--:" * 6
@@ -102,13 +101,11 @@ def _count(server: PageServer) -> tuple[int, int]:
 
 
 def urls(port: int, targets: int, page: str) -> list[str]:
-    """Return the address of each target's page; the filtered one as the exporter asks for it."""
     whole = [f"http://{address}:{port}/metrics" for address in addresses(targets)]
     return [filtered_url(url, filtered_names()) for url in whole] if page == "filtered" else whole
 
 
 def filtered_names() -> list[str]:
-    """Return the names that the exporter asks for once it has seen the whole page."""
     shown = {re.split(rb"[ {]", line, maxsplit=1)[0] for line in RECORDED.read_bytes().splitlines()}
     return wanted_names(frozenset(MEANINGS) & shown, with_latencies=False)
 
@@ -150,7 +147,6 @@ def prometheus(job: Mapping[str, object], rules: Sequence[Mapping[str, str]] = (
 
 
 def scrape_job(port: int, targets: int, page: str) -> dict[str, object]:
-    """Return the scrape configuration of Prometheus for each target's page once a second."""
     parts = urlsplit(urls(port, 1, page)[0])
     return {
         "job_name": "vllm",

@@ -14,7 +14,6 @@ from pathlib import Path
 
 
 def require(*programs: str) -> None:
-    """End the benchmark with a message unless all these programs are installed."""
     missing = [program for program in programs if shutil.which(program) is None]
     if missing:
         sys.exit(f"not installed: {', '.join(missing)}")
@@ -52,7 +51,6 @@ def wait_until_ready(port: int, seconds: float = 30.0) -> None:
 
 
 def free_port() -> int:
-    """Return a port that was free a moment ago."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port: int = one.getsockname()[1]

@@ -104,7 +104,6 @@ def _missed(ours: Cost, costs: dict[str, Cost]) -> Iterator[str]:
 
 @contextmanager
 def _exporter(targets: int, port: int) -> Iterator[int]:
-    """Run the exporter, and a client that scrapes it."""
     own = free_port()
     with exporter(port, targets, "filtered", own) as command, running(*command) as pid:
         wait_until_ready(own)
@@ -115,12 +114,10 @@ def _exporter(targets: int, port: int) -> Iterator[int]:
 
 
 def _prometheus(targets: int, page: str, port: int) -> AbstractContextManager[int]:
-    """Run a Prometheus that scrapes the targets and computes the figures by recording rules."""
     return prometheus(scrape_job(port, targets, page), recording_rules())
 
 
 def recording_rules() -> list[dict[str, str]]:
-    """Return the rules of both windows."""
     return [
         {"record": f"target:{name}:{window}", "expr": expression}
         for window in WINDOWS
@@ -129,7 +126,6 @@ def recording_rules() -> list[dict[str, str]]:
 
 
 def _expressions(window: str) -> dict[str, str]:
-    """Return the expression of each figure over a window."""
 
     def rate(series: str) -> str:
         return f"rate({series}[{window}])"

@@ -7,7 +7,7 @@ benchmarks of bounds draw requests one by one and give the exporter's own code t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from math import inf, log
 from typing import Any, TypeAlias
@@ -72,13 +72,7 @@ class Requests:
     """Tokens of the answer."""
 
     def __getitem__(self, chosen: Array) -> Requests:
-        return Requests(
-            self.conditional[chosen],
-            self.drafting[chosen],
-            self.lengths[chosen],
-            self.steps[chosen],
-            self.tokens[chosen],
-        )
+        return Requests(*(getattr(self, each.name)[chosen] for each in fields(self)))
 
     @property
     def accepted(self) -> Array:
@@ -88,14 +82,12 @@ class Requests:
 
 
 def draw(random: np.random.Generator, mix: Mix, tokens: tuple[int, int], number: int) -> Requests:
-    """Draw requests; their tokens are distributed evenly over the logarithm."""
     return requests_of(
         random, mix, even(random, tokens, number), first_positions(random, mix.acceptance, mix.spread, number)
     )
 
 
 def even(random: np.random.Generator, tokens: tuple[int, int], number: int) -> Array:
-    """Draw answer lengths between two numbers of tokens, evenly over the logarithm."""
     return np.exp(random.uniform(*map(log, tokens), number))
 
 

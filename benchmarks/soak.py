@@ -7,7 +7,7 @@ and another comes every second; a SIGHUP every 15 s brings a new configuration, 
 labels; its page is scraped every 5 s; its JSON and the page for people are read, a stream of events is begun
 and broken off, and the learned state is saved. Before the time is taken and after it the list is empty for a
 while: whatever tasks, descriptors or series there are then that were not there before were left behind.
-Prints a row a minute; ends with status 1 if a goal is missed.
+Ends with status 1 if a goal is missed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
-from statistics import median
 
 from benchmarks.counted import Counted
 from benchmarks.options import end, parsed, parser
 from benchmarks.page_server import PageServer, addresses
 from benchmarks.process import free_port, resident_megabytes
+from benchmarks.table import print_table
 
 GROWTH_GOAL = 0.02
 """By what part resident memory may be more at the end than at the beginning, windows being full at both."""
@@ -57,6 +57,10 @@ class Usage:
     """How many there are of each kind."""
     descriptors: int
     series: int
+
+    def cells(self) -> list[str]:
+        """Return the row of the table."""
+        return [f"{self.resident:.1f}", *map(str, (sum(self.tasks.values()), self.descriptors, self.series))]
 
     def left_over(self, before: Usage) -> list[str]:
         """Say what there is more of than before."""
@@ -190,16 +194,15 @@ def main() -> None:
     options.add_argument("--seconds", type=float, default=900.0)
     options.add_argument("--rest", type=float, default=25.0, help="seconds without targets, at both ends")
     arguments = parsed(options, targets=20, warm_up=2.0, seconds=5.0, rest=1.0)
-    print("| minute | memory, MB | tasks | descriptors | series |\n|--:|--:|--:|--:|--:|")
     with tempfile.TemporaryDirectory() as folder, PageServer() as server:
         soak = Soak(arguments.targets, server, Path(folder))
         with soak.exporter:
-            _show(list(soak.scrapes(arguments.warm_up)))
+            list(soak.scrapes(arguments.warm_up))
             before = soak.at_rest(arguments.rest)
-            usages = list(_shown(soak.scrapes(arguments.seconds)))
+            usages = list(soak.scrapes(arguments.seconds))
             after = soak.at_rest(arguments.rest)
-    print("\n| at rest | memory, MB | tasks | descriptors | series |\n|---|--:|--:|--:|--:|")
-    print(f"| before | {_cells([before])} |\n| after | {_cells([after])} |\n")
+    rows = ([name, *usage.cells()] for name, usage in (("before", before), ("after", after)))
+    print_table(("at rest", "memory, MB", "tasks", "descriptors", "series"), rows)
     missed = after.left_over(before)
     first, last = _ends(usages)
     growth = last / first - 1
@@ -210,36 +213,9 @@ def main() -> None:
 
 
 def _ends(usages: Sequence[Usage]) -> tuple[float, float]:
-    """Return the most memory at the beginning and at the end."""
     begin, end = usages[0].seconds, usages[-1].seconds
     first = max(usage.resident for usage in usages if usage.seconds <= begin + ENDS)
     return first, max(usage.resident for usage in usages if usage.seconds >= end - ENDS)
-
-
-def _shown(usages: Iterator[Usage]) -> Iterator[Usage]:
-    """Pass them on, and print a row for each minute."""
-    minute: list[Usage] = []
-    for usage in usages:
-        minute.append(usage)
-        if usage.seconds - minute[0].seconds >= 60 - SCRAPED_EVERY:
-            _show(minute)
-            minute = []
-        yield usage
-
-
-def _show(usages: Sequence[Usage]) -> None:
-    if usages:
-        print(f"| {usages[-1].seconds / 60:.0f} | {_cells(usages)} |", flush=True)
-
-
-def _cells(usages: Sequence[Usage]) -> str:
-    """Return the median of the memory, and the most of everything else."""
-    most = (
-        max(sum(usage.tasks.values()) for usage in usages),
-        max(usage.descriptors for usage in usages),
-        max(usage.series for usage in usages),
-    )
-    return " | ".join([f"{median(usage.resident for usage in usages):.1f}", *map(str, most)])
 
 
 if __name__ == "__main__":

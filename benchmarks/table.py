@@ -7,7 +7,6 @@ from itertools import chain
 
 
 def percent(share: float | None) -> str:
-    """Return a share in percent."""
     return "-" if share is None else f"{100 * share:.1f}"
 
 

@@ -100,7 +100,6 @@ def main() -> None:
 
 
 def measure(targets: int, arguments: Namespace) -> Load:
-    """Let the exporter poll ``targets`` targets."""
     port = free_port()
     with (
         PageServer() as server,

@@ -51,23 +51,19 @@ Arrivals: TypeAlias = Callable[[np.random.Generator, int, float, float], Array]
 
 
 def equal(random: np.random.Generator, number: int) -> Requests:
-    """Draw answers of one length."""
     return _with_acceptance(random, np.full(number, 200.0), MIX.acceptance)
 
 
 def alike(random: np.random.Generator, number: int) -> Requests:
-    """Draw chats."""
     return _with_acceptance(random, even(random, CHAT, number), MIX.acceptance)
 
 
 def pareto(random: np.random.Generator, number: int) -> Requests:
-    """Draw answers with a Pareto tail."""
     tokens = np.minimum(CHAT[0] * (1 - random.random(number)) ** (-1 / PARETO), MAX_TOKENS)
     return _with_acceptance(random, tokens, MIX.acceptance)
 
 
 def agents(random: np.random.Generator, number: int) -> Requests:
-    """Draw chats, and among them agents, which are long and well drafted."""
     agent = random.random(number) < AGENTS
     tokens = np.where(agent, even(random, AGENT, number), even(random, CHAT, number))
     return _with_acceptance(random, tokens, np.where(agent, 0.80, 0.65))
@@ -97,7 +93,6 @@ def _with_acceptance(random: np.random.Generator, tokens: Array, mean: float | A
 
 
 def at_random(random: np.random.Generator, number: int, begin: float, end: float) -> Array:
-    """Return begins that are evenly distributed."""
     return np.sort(random.uniform(begin, end, number))
 
 
@@ -110,7 +105,6 @@ def together(random: np.random.Generator, number: int, begin: float, end: float)
 
 
 def in_waves(random: np.random.Generator, number: int, begin: float, end: float) -> Array:
-    """Return begins whose rate is a wave."""
     grid = np.linspace(begin, end, round(end - begin) + 1)
     rate = 1 + WAVE_DEPTH * np.sin(2 * np.pi * grid / WAVE_SECONDS)
     reached = np.cumsum(rate) / rate.sum()

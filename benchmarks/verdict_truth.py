@@ -89,7 +89,6 @@ def _share(held: Iterable[bool | None]) -> float | None:
 
 
 def score(source: Source, recordings: Sequence[Recording]) -> Score:
-    """Evaluate all cells by one source."""
     results = [(each.cell.truth, found) for each in recordings if (found := source.adapter(each))]
     own = tuple(Outcome(truth, found) for truth, found in results if found.source in source.labels)
     return Score(source, own, len(results) - len(own))
@@ -99,7 +98,6 @@ HEADS = ("source of the cost", "cells", "false pays", "false hurts", "truth insi
 
 
 def row(scored: Score) -> list[str]:
-    """Return the row of one source."""
     cells = f"{len(scored.outcomes)}" + (f" (+{scored.elsewhere} by others)" if scored.elsewhere else "")
     shares = map(percent, scored.shares().values())
     return [scored.source.name, cells, *shares, ", ".join(scored.missed()) or "none"]

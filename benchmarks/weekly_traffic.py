@@ -10,7 +10,6 @@ one and polled every 10 s; the exporter's own detectors get the increments.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Mapping
 from itertools import repeat
 from statistics import median
@@ -18,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from benchmarks.drops import HOUR, SINK, TOKENS, Array, K, accepted
+from benchmarks.drops import HOUR, TOKENS, Array, K, accepted
 from benchmarks.options import parsed, parser
 from benchmarks.table import print_table
 from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
@@ -37,9 +36,11 @@ DRAFTS_PER_SECOND = 20.0
 REQUEST_DRAFTS_PER_SECOND = 5.0
 """Of one request: 4 run at a time on average."""
 POLL = 10
+PARTS = ("weeks", "sinks", "silent")
 MINUTE = 60
 DAY = 24 * HOUR
 MIDNIGHT = 20_000.0 * DAY
+SINK = 0.15
 SINK_SECONDS = 3 * HOUR
 AFTER_SINK = 6 * HOUR
 
@@ -55,19 +56,16 @@ def lowered(acceptance: Array, factor: Array) -> Array:
 
 
 def flat(_random: Random, minutes: int) -> Array:
-    """Return half easy requests, always."""
     return np.full(minutes, 0.5)
 
 
 def daily(random: Random, minutes: int) -> Array:
-    """Return a share that swings by 15 points with the time of day."""
     phase = random.random()
     share: Array = 0.5 + 0.15 * np.sin(2 * np.pi * (np.arange(minutes) * MINUTE / DAY + phase))
     return share
 
 
 def regimes(random: Random, minutes: int) -> Array:
-    """Return regimes of twenty minutes: 35 or 65 % easy requests, by chance."""
     number = minutes // 20 + 2
     shares: Array = np.repeat(random.choice([0.35, 0.65], number), 20)
     first = int(random.integers(20))
@@ -75,7 +73,6 @@ def regimes(random: Random, minutes: int) -> Array:
 
 
 def weekend(random: Random, minutes: int) -> Array:
-    """Return a daily mix from Monday to Friday, and 35 % easy requests at the weekend."""
     day = (np.arange(minutes) * MINUTE // DAY + int(random.integers(7))) % 7
     return np.where(day >= 5, 0.35, daily(random, minutes))
 
@@ -199,7 +196,6 @@ def sink_factor(minutes: int, start: int) -> Array:
 
 
 def tell_weeks(random: Random, number: int, days: float) -> None:
-    """Print the false alarms by traffic."""
     print(f"\nAlarms a week, of {number} weeks that each begin with a new exporter\n")
 
     def row(name: str) -> list[str]:
@@ -234,7 +230,6 @@ def sink(random: Random, traffic: Callable[[Random, int], Array], day: float) ->
 
 
 def tell_sinks(random: Random, number: int, after: float) -> None:
-    """Print the delays of sinks by traffic."""
     print(f"\nSinks of 15 % over 3 hours after {after:g} days, of {number} each: how many are found within\n")
 
     def row(name: str) -> list[str]:
@@ -261,7 +256,6 @@ def silence(random: Random) -> Polled:
 
 
 def tell_silent(random: Random, number: int) -> None:
-    """Print how many silent drafters the detectors find within an hour, and how soon."""
     delays = []
     for each in random.spawn(number):
         begins = (drop.seconds - 3 * HOUR for drop in detected(silence(each)) if drop.change.dropped)
@@ -274,25 +268,23 @@ def tell_silent(random: Random, number: int) -> None:
     )
 
 
-PARTS: dict[str, Callable[[Random, argparse.Namespace], None]] = {
-    "weeks": lambda random, options: tell_weeks(random, options.weeks, options.days),
-    "sinks": lambda random, options: tell_sinks(random, options.sinks, options.after),
-    "silent": lambda random, options: tell_silent(random, options.sinks),
-}
-
-
 def main() -> None:
-    """Print the tables."""
     options = parser(__doc__)
     options.add_argument("--weeks", type=int, default=10, help="of each traffic")
     options.add_argument("--days", type=float, default=7.0, help="of a week")
     options.add_argument("--sinks", type=int, default=20, help="of each traffic")
     options.add_argument("--after", type=float, default=2.0, help="days from the exporter to a sink")
     options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    options.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     arguments = parsed(options, weeks=1, days=0.1, sinks=1, after=0.1)
     for part in arguments.only:
-        PARTS[part](np.random.default_rng(arguments.seed), arguments)
+        random = np.random.default_rng(arguments.seed)
+        if part == "weeks":
+            tell_weeks(random, arguments.weeks, arguments.days)
+        elif part == "sinks":
+            tell_sinks(random, arguments.sinks, arguments.after)
+        else:
+            tell_silent(random, arguments.sinks)
 
 
 if __name__ == "__main__":

@@ -53,7 +53,6 @@ class FedEngine:
 
 
 def windows(polls: Iterable[Counts]) -> tuple[Window, ...]:
-    """Return the exporter's windows at the last poll, ascending by length."""
     history = EngineHistory(LENGTHS[-1])
     for index, counts in enumerate(polls):
         moment = START + index * INTERVAL

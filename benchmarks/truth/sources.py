@@ -110,7 +110,6 @@ class Recording:
 
 
 def reported(evaluation: Evaluation) -> Reported:
-    """Return the figures of an evaluation."""
     cost = evaluation.cost
     bounds = evaluation.bounds[-1].speedup if evaluation.bounds else None
     return Reported(
@@ -157,7 +156,6 @@ def configured_with_load(recording: Recording) -> Reported:
 
 
 def configured_by_loads(recording: Recording) -> Reported:
-    """Evaluate with the operator's numbers at five loads."""
     random = Random(recording.cell.seed + 2)
     loads = tuple(
         LoadCost(
@@ -184,7 +182,6 @@ def sizes(recording: Recording) -> Reported | None:
 
 
 def typical(recording: Recording) -> Reported:
-    """Evaluate with the method alone."""
     return recording.by(recording.assumptions())
 
 

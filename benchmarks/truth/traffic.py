@@ -120,7 +120,6 @@ def _conditional(first: float, length: int) -> tuple[float, ...]:
 
 
 def _share(random: Random, mean: float, deviation: float) -> float:
-    """Draw a share from a beta distribution."""
     certainty = _certainty(mean, deviation)
     return random.betavariate(mean * certainty, (1 - mean) * certainty)
 
@@ -371,7 +370,6 @@ def population(mix: Mix, positions: int) -> Population:
 
 
 def _requests(mix: Mix, positions: int) -> Iterator[tuple[Request, float]]:
-    """Yield requests of a round number of tokens and their probabilities."""
     lengths = _draft_lengths(mix, positions)
     coverages = _share_points(mix.coverage, COVERAGE_SPREAD, GRID // 10) if mix.searches else [(1.0, 1.0)]
     firsts = _share_points(mix.acceptance, mix.spread, GRID)
