@@ -45,7 +45,6 @@ def names(*, smoke: bool) -> list[str]:
 
 
 def _failed(chosen: list[str], *, smoke: bool) -> Iterator[str]:
-    """Run each benchmark; yield the name of one that fails, and the reason."""
     for name in chosen:
         print(f"\n## {name}\n", flush=True)
         begin = time.monotonic()

@@ -166,7 +166,6 @@ def prometheus(recorded: Recorded, begin: int) -> Iterator[Callable[[str], dict[
 
 
 def _open_metrics(recorded: Recorded, begin: int) -> str:
-    """Write what was recorded with its timestamps, family by family."""
     lines: dict[str, list[str]] = {}
     for name, samples in recorded.series.items():
         family = name.partition("{")[0].removesuffix("_total")

@@ -1,6 +1,6 @@
 """False alarms of the watch for drops over simulated weeks, and how soon it finds sudden ones.
 
-    python -m benchmarks.drops [--full] [--seed 1] [--only sudden starts weeks] [--smoke]
+    python -m benchmarks.drops [--full] [--seed 1] [--only sudden weeks] [--smoke]
 
 ``benchmarks.weekly_traffic`` has slow drops, and weeks whose traffic changes.
 
@@ -105,7 +105,6 @@ def _decode(
     factor: Array,
     counted: Counted,
 ) -> None:
-    """Draw all drafts of requests that follow each other, and add them to the seconds that they belong to."""
     ends = np.cumsum(requests[1].astype(int))
     chunk = max(1, int(MAX_DRAFTS * len(until) / (until[-1] + 1)))
     for first in range(0, len(until), chunk):
@@ -216,10 +215,6 @@ def fall(random: np.random.Generator, cell: Cell) -> float | None:
     return next((float(delay) for delay in sorted(delays) if delay > 0), None)
 
 
-def starts(random: np.random.Generator, cell: Cell) -> int:
-    return bool(watched(polled(random, cell, np.ones(HOUR))))
-
-
 def randoms(seed: int, cell: Cell, number: int) -> Iterator[np.random.Generator]:
     sequence = np.random.SeedSequence([seed, round(100 * cell.spread), cell.places, cell.rate])
     return (np.random.default_rng(each) for each in sequence.spawn(number))
@@ -257,18 +252,6 @@ def _week(cell: Cell, load: str, weeks: list[list[Found]]) -> list[str]:
     return [f"{cell.spread:.2f}", load, *map(str, counts)]
 
 
-def tell_starts(seed: int, *, full: bool) -> None:
-    print("\nNew engines with a false alarm in their first hour, of the number in the last column\n")
-    number = 100 if full else 20
-
-    def row(spread: float) -> list[str]:
-        cells = [Cell(spread, places, RATES[0]) for places in PLACES]
-        counts = [sum(starts(each, cell) for each in randoms(seed, cell, number)) for cell in cells]
-        return [f"{spread:.2f}", *map(str, counts), str(number)]
-
-    print_table(["requests differ by", *(f"{places} at once" for places in PLACES), "of"], map(row, SPREADS))
-
-
 def tell_sudden(seed: int, *, full: bool) -> None:
     print("\nSeconds until a fall from 2.1 to 1.4 is found\n")
     number = 20 if full else 10
@@ -292,12 +275,12 @@ def _spread(delays: list[float | None]) -> tuple[float, float, int]:
     return known[len(known) // 2], known[-(-9 * len(known) // 10) - 1], missed
 
 
-PARTS = {"sudden": tell_sudden, "starts": tell_starts, "weeks": tell_weeks}
+PARTS = {"sudden": tell_sudden, "weeks": tell_weeks}
 
 
 def tell_smoke(seed: int) -> None:
     cell = Cell(SPREADS[-1], PLACES[-1], RATES[0])
-    print(*(each(next(randoms(seed, cell, 1)), cell) for each in (fall, starts)))
+    print(fall(next(randoms(seed, cell, 1)), cell))
     weeks = [each(next(randoms(seed, cell, 1)), cell, HOUR) for each in (steady, changing)]
     print_table(WEEK_HEADS, [_week(cell, "one hour", weeks)])
 

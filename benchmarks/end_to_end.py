@@ -210,16 +210,7 @@ def _server(target: Target, method: Method, tokens: int, context: float) -> Serv
     return Server(target, drafter, tokens, gpu, Efficiency(0.75, 0.55, 4.0), host, 0.35, context)
 
 
-HEADS = (
-    "scenario",
-    "baseline",
-    "trials",
-    "truth",
-    "mean error",
-    "truth inside",
-    "slower, reported healthy",
-    "prefix_cache_lost",
-)
+HEADS = ("scenario", "baseline", "trials", "truth", "mean error", "truth inside", "false", "cache lost")
 
 
 def row(name: str, among: Sequence[Outcome]) -> list[str]:

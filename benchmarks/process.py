@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Self
 
 
 def require(*programs: str) -> None:
@@ -35,6 +37,33 @@ def running(*command: str, environment: Mapping[str, str] = {}) -> Iterator[int]
     finally:
         process.kill()
         process.wait()
+
+
+class Answering:
+    """A module in a process of its own that answers lines in JSON, for as long as the `with` block lasts."""
+
+    def __init__(self, *command: str) -> None:
+        arguments = [sys.executable, "-m", *command]
+        self._process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.pid = self._process.pid
+        assert self._process.stdout
+        self.first_line = self._process.stdout.readline()
+
+    def ask(self, line: str) -> Any:
+        """Return the answer to a line."""
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        # The exporter's report of the start may come before.
+        return json.loads(next(line for line in self._process.stdout if line[0] in "{["))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.communicate(timeout=20)
 
 
 def wait_until_ready(port: int, seconds: float = 30.0) -> None:

@@ -7,9 +7,8 @@ and over 5 min: acceptance rate, length and positions, draft length, coverage, t
 time per output token, four rates and two means of gauges. Prometheus computes them by 28 recording rules.
 The exporter, which another Prometheus scrapes every 15 s, gives bounds, costs, verdicts and drops besides.
 
-Each alone polls the targets: two cores cannot serve all at once. Prometheus does it twice, with the filtered
-page and with the whole one, which is what it scrapes by default. Ends with status 1 if a goal is missed. The
-windows are full after 5 minutes. Needs `prometheus`.
+Each alone polls the targets, Prometheus with the filtered page and with the whole one. Ends with status 1 if
+a goal is missed. The windows are full after 5 minutes. Needs `prometheus`.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from benchmarks.options import end, parsed, parser
 from benchmarks.page_server import PageServer
@@ -43,14 +42,11 @@ _STEP_SECONDS = "vllm:inter_token_latency_seconds_sum"
 _GAUGES = ("vllm:num_requests_running", "vllm:kv_cache_usage_perc")
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Measured usage of one program."""
+class Cost(NamedTuple):
+    """CPU-seconds a second and MB of one program."""
 
     cpu: float
-    """CPU-seconds a second."""
     resident: float
-    """MB."""
 
 
 def main() -> None:
@@ -90,7 +86,6 @@ def measure(start: Callable[[int], AbstractContextManager[int]], arguments: Name
 
 
 def _missed(ours: Cost, costs: dict[str, Cost]) -> Iterator[str]:
-    """Yield the goals that are missed, and print all ratios."""
     print()
     for page, goal in CPU_GOALS.items():
         theirs = costs[f"Prometheus, {page} page"]

@@ -246,7 +246,6 @@ def _answers(difference: Array) -> AnswerLengths:
 
 
 def _totals(rows: list[list[int]]) -> list[Rows]:
-    """Return running totals of ``trace`` in the groups of columns of ``Increments``."""
     groups = [
         rows_of(
             Increment(0.0, row[0] / NANO, tuple(row[1:_GAUGES]), tuple(row[_POSITIONS:])),

@@ -26,10 +26,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
 
-from benchmarks.counted import Counted
 from benchmarks.options import end, parsed, parser
 from benchmarks.page_server import PageServer, addresses
-from benchmarks.process import free_port, resident_megabytes
+from benchmarks.process import Answering, free_port, resident_megabytes
 from benchmarks.table import print_table
 
 GROWTH_GOAL = 0.02
@@ -115,8 +114,8 @@ class Soak:
         self._write_config()
         self._port = free_port()
         self._began = time.monotonic()
-        self.exporter = Counted(
-            "run",
+        self.exporter = Answering(
+            *("benchmarks.counted", "run"),
             f"--config.file={self._config}",
             f"--web.listen-address=127.0.0.1:{self._port}",
             "--log.level=error",
@@ -157,7 +156,7 @@ class Soak:
         return Usage(
             time.monotonic() - self._began,
             resident_megabytes(pid),
-            self.exporter.tasks(),
+            self.exporter.ask(""),
             len(list(Path(f"/proc/{pid}/fd").iterdir())),
             sum(1 for line in page.splitlines() if not line.startswith(b"#")),
         )

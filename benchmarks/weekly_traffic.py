@@ -146,7 +146,6 @@ def _mean_drafts() -> float:
 
 
 def _spread(begin: Array, duration: Array, amount: Array, polls: int) -> Array:
-    """Spread amounts evenly over their durations; return whole numbers by poll."""
     sums = np.zeros(polls)
     first = (begin // POLL).astype(int)
     for later in range(int(duration.max() // POLL) + 2):

@@ -130,7 +130,6 @@ def _host(random: Random, drafter: Drafter) -> Host:
 
 
 def _fitting(target: Target, drafter: Drafter, gpu: Gpu, running: int, context: float) -> tuple[int, float]:
-    """Return the load and the context that fit into memory: a shorter context, then fewer requests."""
     shape = target.shape
     gpus = target.tensor_parallel
     weights = shape.total_parameters * shape.weight_bytes * SERVED_BYTES

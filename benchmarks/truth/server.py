@@ -204,7 +204,6 @@ def padded_tokens(tokens: float, multiple: int = 1) -> tuple[float, bool]:
 
 
 def _drafting_counts(requests: int, coverage: float) -> list[tuple[float, float]]:
-    """Return numbers of requests with a draft, and their probabilities: binomial, or five points of it."""
     if requests <= 8:
         return [
             (count, comb(requests, count) * coverage**count * (1 - coverage) ** (requests - count))

@@ -112,7 +112,6 @@ class Target:
 def _layer(
     name: str, method: Method, parameters: float, of: Shape, *, layers: int = 1, vocabulary: int
 ) -> Drafter:
-    """Return a drafter of a few layers of the target's width; its key-value cache is that of its layers."""
     kv_bytes = of.kv_bytes / of.layers * layers
     shape = Shape(parameters, layers, of.hidden, of.heads_size, kv_bytes, vocabulary, of.weight_bytes)
     return Drafter(method, name, shape)

@@ -398,7 +398,6 @@ def plain_seconds(server: Server, mix: Mix, running: int, *, speculates: bool = 
 
 
 def _with_prompts(seconds: Callable[[float], float], mix: Mix, prompts_per_step: float) -> float:
-    """Return the mean time of a step if prompts share steps: some have one, or all have several."""
     alone = seconds(0.0)
     if not mix.computed_tokens:
         return alone
