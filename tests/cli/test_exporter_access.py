@@ -41,18 +41,14 @@ async def test_a_running_exporter_answers_its_own_command(clock, monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "body", "shown"),
     [
-        (
-            "application/problem+json",
-            '{"detail": "red \\u001b[31m"}',
-            r": status 403 Forbidden: red \x1b[31m",
-        ),
+        ("application/problem+json", '{"detail": "red \\u001b[31m"}', r": status 403 Forbidden: red \x1b[31m"),
         ("application/problem+json", '{"detail": 7}', ": status 403 Forbidden"),
         ("application/problem+json", "[" * 9_000, ": status 403 Forbidden"),
         ("application/problem+json", "{}", ": status 403 Forbidden"),
         ("application/problem+json", "7" * 20_000, ": the body has 20000 bytes, max_body is 16384"),
         ("text/html", '{"detail": "no"}', ": status 403 Forbidden"),
     ],
-)
+)  # fmt: skip
 async def test_an_untrusted_explanation_is_bounded_and_escaped(aiohttp_server, kind, body, shown):
     async def answer(_):
         return web.Response(status=403, body=body.encode(), content_type=kind)

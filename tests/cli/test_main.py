@@ -91,3 +91,15 @@ def test_a_bug_is_printed_with_its_traceback_and_status_1():
     assert found.returncode == 1
     assert found.stderr.startswith("Traceback (most recent call last):\n")
     assert "in parse" in found.stderr
+
+
+@pytest.mark.parametrize(("text", "on"), [("true", True), ("1", True), ("false", False), ("", False)])
+def test_a_switch_is_set_by_its_environment_variable(text, on):
+    arguments = parse([], {"SPEC_DECODE_EXPORTER_WEB_ENABLE_LIFECYCLE": text})
+    assert arguments.web_enable_lifecycle is on
+
+
+def test_the_version_is_printed_without_a_command():
+    found = run("--version")
+    assert found.returncode == 0
+    assert found.stdout.startswith("spec-decode-exporter ")

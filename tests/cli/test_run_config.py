@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.run_config import read_config
+from spec_decode_exporter.config.batch_schedule import MAX_BATCH
 from spec_decode_exporter.config.load import ConfigError
 from spec_decode_exporter.core.user_errors import UsageError
 
@@ -164,3 +165,15 @@ def test_beside_a_file_vllms_argument_applies_to_keys_that_targets_do_not_set(tm
 def test_a_simulated_server_beside_real_ones_is_rejected(other):
     with pytest.raises(UsageError, match="--simulate"):
         config("--simulate", "drop", *other)
+
+
+def test_vllms_own_argument_has_the_rejection_method():
+    lossy = '{"method": "eagle3", "rejection_sample_method": "fly"}'
+    (target,) = config("--speculative.config", lossy).targets
+    assert target.speculative.rejection_method == "fly"
+
+
+def test_vllms_own_argument_has_the_schedule_too():
+    scheduled = f'{EAGLE[:-1]}, "num_speculative_tokens_per_batch_size": [[1, 7, 3], [8, 64, 0]]}}'
+    (target,) = config("--speculative.config", scheduled).targets
+    assert target.speculative.schedule == ((1, 7, 3), (8, MAX_BATCH, 0))

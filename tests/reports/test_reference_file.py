@@ -65,18 +65,12 @@ def sealed(data):
     [
         (b"", "is not a usable reference: it is not JSON; save a new one"),
         (b"{}", "is not a usable reference: it is not a reference of this exporter; save a new one"),
-        (
-            ChecksummedFile("spec-decode-exporter state", 1, "").written({}),
-            "it is not a reference of this exporter",
-        ),
-        (
-            ChecksummedFile("spec-decode-exporter reference", 2, "").written({}),
-            "it has version 2; this exporter reads 1",
-        ),
+        (ChecksummedFile("spec-decode-exporter state", 1, "").written({}), "it is not a reference of this exporter"),
+        (ChecksummedFile("spec-decode-exporter reference", 2, "").written({}), "it has version 2; this exporter reads 1"),
         (sealed({}).replace(b'"data":{}', b'"data":{"a":1}'), "it was changed or damaged"),
         (sealed({"seconds": -1}), "is not a usable reference: ended: Field required"),
     ],
-)
+)  # fmt: skip
 def test_another_file_is_rejected_with_a_reason(path, content, reason):
     path.write_bytes(content)
     with pytest.raises(ReferenceFileError, match=reason):

@@ -99,30 +99,14 @@ def test_every_verdict_has_a_sentence_of_its_own(busy, verdict):
     ("action", "depth", "text"),
     [
         (Action.KEEP, Depth(8, 2.0, extrapolated=False), "Keep drafting 8 tokens at a time."),
-        (
-            Action.INCREASE,
-            Depth(10, 2.0, extrapolated=True),
-            "Try 10 tokens instead of 8 (num_speculative_tokens).",
-        ),
-        (
-            Action.DECREASE,
-            Depth(1, 2.0, extrapolated=False),
-            "Try 1 token instead of 8 (num_speculative_tokens).",
-        ),
+        (Action.INCREASE, Depth(10, 2.0, extrapolated=True), "Try 10 tokens instead of 8 (num_speculative_tokens)."),
+        (Action.DECREASE, Depth(1, 2.0, extrapolated=False), "Try 1 token instead of 8 (num_speculative_tokens)."),
         (Action.DECREASE, None, "Try fewer draft tokens than 8 (num_speculative_tokens)."),
         (Action.INCREASE, None, "Try more draft tokens than 8 (num_speculative_tokens)."),
-        (
-            Action.DISABLE,
-            NO_SPECULATION,
-            "Switch speculation off: no number of draft tokens is known to pay.",
-        ),
-        (
-            Action.LIMIT_BATCH,
-            None,
-            "Speculate only while fewer than 40 requests run (num_speculative_tokens_per_batch_size).",
-        ),
+        (Action.DISABLE, NO_SPECULATION, "Switch speculation off: no number of draft tokens is known to pay."),
+        (Action.LIMIT_BATCH, None, "Speculate only while fewer than 40 requests run (num_speculative_tokens_per_batch_size)."),
     ],
-)
+)  # fmt: skip
 def test_advice_names_the_number_of_tokens_and_vllms_setting(busy, action, depth, text):
     evaluation = replace(busy.evaluation, action=action, recommended=depth, crossover=40.2)
     assert recommendation_text(replace(busy, evaluation=evaluation)) == text
@@ -206,20 +190,11 @@ def test_a_verdict_of_a_shorter_window_says_that_the_longer_one_is_contradicted(
         ([Need(Evidence.SECONDS, 100.0, 84.0)], "a verdict needs 100 s; 84 s seen."),
         ([Need(Evidence.DRAFTS, 100, 37)], "a verdict needs 100 drafts; 37 seen."),
         ([Need(Evidence.POLLS, 3, 2)], "a verdict needs 3 polls; 2 seen."),
-        (
-            [Need(Evidence.REQUESTS, 7, 3.2), Need(Evidence.SECONDS, 150.0, 34.0)],
-            "a verdict needs 7 requests one after the other, or 150 s; 3.2 and 34 s seen.",
-        ),
-        (
-            [Need(Evidence.HALF_WIDTH, 0.25, 0.31)],
-            "the acceptance length is known to ±31.0 %, and a verdict needs ±25.0 %.",
-        ),
-        (
-            [Need(Evidence.LOWEST_SPEEDUP, 1.0, 0.594)],
-            "the lower bound of the speed-up is 0.59, and a verdict needs 1.00.",
-        ),
+        ([Need(Evidence.REQUESTS, 7, 3.2), Need(Evidence.SECONDS, 150.0, 34.0)], "a verdict needs 7 requests one after the other, or 150 s; 3.2 and 34 s seen."),
+        ([Need(Evidence.HALF_WIDTH, 0.25, 0.31)], "the acceptance length is known to ±31.0 %, and a verdict needs ±25.0 %."),
+        ([Need(Evidence.LOWEST_SPEEDUP, 1.0, 0.594)], "the lower bound of the speed-up is 0.59, and a verdict needs 1.00."),
     ],
-)
+)  # fmt: skip
 def test_too_little_evidence_is_named(busy, needs, text):
     said = verdict_text(chosen(busy, tuple(needs), Verdict.INSUFFICIENT))
     assert said == f"Too early to say whether speculation pays: {text}"
@@ -228,16 +203,10 @@ def test_too_little_evidence_is_named(busy, needs, text):
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        (
-            DropKind.SUDDEN,
-            "Acceptance dropped at 14:12:46 UTC, 34 s ago: a draft gave 3.26 tokens, and gives ",
-        ),
-        (
-            DropKind.DRAFTING,
-            "Drafting dropped at 14:12:46 UTC, 34 s ago: a decode step gave 3.26 tokens, and gives ",
-        ),
+        (DropKind.SUDDEN, "Acceptance dropped at 14:12:46 UTC, 34 s ago: a draft gave 3.26 tokens, and gives "),
+        (DropKind.DRAFTING, "Drafting dropped at 14:12:46 UTC, 34 s ago: a decode step gave 3.26 tokens, and gives "),
     ],
-)
+)  # fmt: skip
 def test_a_present_drop_without_enough_data_since_comes_first(busy, kind, text):
     needs = (Need(Evidence.REQUESTS, 7, 3.2),)
     live = {kind: LiveDrop(3.26, 1.4, 34.0)}

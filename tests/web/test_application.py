@@ -28,14 +28,6 @@ async def client_of(aiohttp_client):
     return make
 
 
-async def test_the_accept_header_selects_the_format(client_of, make_state):
-    client = await client_of(make_state())
-    answer = await client.get("/metrics", headers={"Accept": "application/openmetrics-text;version=1.0.0"})
-    assert answer.status == 200
-    assert answer.headers["Content-Type"] == Format.OPENMETRICS_1_0_0.content_type
-    assert [family.name for family in parse_openmetrics(await answer.text())] == ["spec_decode_gauge"]
-
-
 async def ask_raw(state, header):
     """Send a raw header, and return status and content type."""
     async with TestServer(create_app(state)) as server:
@@ -124,3 +116,11 @@ async def test_an_unexpected_error_stays_in_the_log(client_of, make_state):
     assert await answer.text() == "The exporter failed to answer; see its log.\n"
     assert answer.headers["X-Frame-Options"] == "DENY"
     assert [(log["event"], log["path"]) for log in logs] == [("request_failed", "/")]
+
+
+async def test_the_accept_header_selects_the_format(client_of, make_state):
+    client = await client_of(make_state())
+    answer = await client.get("/metrics", headers={"Accept": "application/openmetrics-text;version=1.0.0"})
+    assert answer.status == 200
+    assert answer.headers["Content-Type"] == Format.OPENMETRICS_1_0_0.content_type
+    assert [family.name for family in parse_openmetrics(await answer.text())] == ["spec_decode_gauge"]

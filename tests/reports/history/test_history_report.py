@@ -189,13 +189,9 @@ def test_the_best_tokens_by_load_are_in_every_format():
     [
         (None, (), "the cost is not measured"),
         (None, (8.2,), "measured at 8.2 running requests alone"),
-        (
-            SpeculationSetting(bands=(band(1, 31, 4), band(32, 64, 2, 0.12))),
-            (4.0, 64.0),
-            "from 32 to 64 running requests it is so uncertain that a wrong number of draft tokens could lose 12.0 %",
-        ),
+        (SpeculationSetting(bands=(band(1, 31, 4), band(32, 64, 2, 0.12))), (4.0, 64.0), "from 32 to 64 running requests it is so uncertain that a wrong number of draft tokens could lose 12.0 %"),
     ],
-)
+)  # fmt: skip
 def test_without_a_cost_by_load_the_report_says_what_is_missing(setting, loads, missing):
     history = with_setting(setting, loads)
     assert missing in " ".join(written("text", history).split())

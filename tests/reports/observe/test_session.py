@@ -101,23 +101,6 @@ async def test_the_window_covers_the_run_from_the_first_poll_to_the_last(network
     assert window[Counter.DRAFTS] == server.simulation.life.engines[0].counts.drafts - before
 
 
-async def test_a_run_that_ends_early_is_evaluated_over_its_length(network, clock):
-    network.servers["a:1"] = Server(clock, "steady", running=60)
-    observation = Observation(observed_config([described("steady")], 600), clock)
-    stop = asyncio.Event()
-    polling = asyncio.ensure_future(observation.poll(stop.wait()))
-    await clock.advance(40.3)
-    live = only(observation.observed())
-    stop.set()
-    await finished(clock, 0, polling)
-    findings = only(observation.observed())
-    assert [window.length for window in findings.windows] == [30, 40]
-    assert findings.windows[-1].seconds == pytest.approx(40.3)
-    assert live.windows[-1].seconds == pytest.approx(40, abs=1)
-    assert live.evaluation.verdict is findings.evaluation.verdict is not Verdict.INSUFFICIENT
-    assert findings.evaluation.action is not Action.COLLECT
-
-
 async def test_a_server_that_goes_away_keeps_its_evaluation_without_advice(network, clock):
     server = network.servers["a:1"] = Server(clock, "steady", running=60)
     config = observed_config([described("steady")], 40)
@@ -251,16 +234,12 @@ def test_importing_the_package_imports_no_dependency():
 @pytest.mark.parametrize(
     ("target", "error", "message"),
     [
-        (
-            {"url": "a:1", "foo": 1},
-            ConfigError,
-            r"spec_decode_exporter\.observe: targets\[0\]\.foo is not a known key",
-        ),
+        ({"url": "a:1", "foo": 1}, ConfigError, r"spec_decode_exporter\.observe: targets\[0\]\.foo is not a known key"),
         ({}, ConfigError, r"spec_decode_exporter\.observe: targets\[0\]\.url .*missing"),
         ({"url": 5}, ConfigError, r"spec_decode_exporter\.observe: targets\[0\]\.url "),
         (5, TypeError, "a target is an address or a mapping with the keys of one, not 5"),
     ],
-)
+)  # fmt: skip
 async def test_observe_reports_an_invalid_target(target, error, message):
     with pytest.raises(error, match=message):
         await spec_decode_exporter.observe_async(target)

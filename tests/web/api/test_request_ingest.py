@@ -314,3 +314,18 @@ async def test_users_are_shown_as_hashes_and_only_if_enabled(post, client, recei
     (user,) = {each["user"] for each in json.loads(text)["users"]}
     assert len(user) == 16
     assert "ann" not in text
+
+
+async def test_prompts_are_shown_by_model_and_can_be_selected(post, client):
+    await post([RECORD, changed("usage.prompt_tokens", 20_000), changed("model", "other")])
+    response = await (await client.get(PATH)).json()
+    assert {
+        prompts["model_name"]: [bucket["prompt_tokens"] for bucket in prompts["buckets"]]
+        for prompts in response["prompts"]
+    } == {"llama": ["0-1000", "16000-64000"], "other": ["0-1000"]}
+    bucket = response["prompts"][0]["buckets"][0]
+    assert (bucket["mean_prompt_tokens"], bucket["cached_ratio"]) == (9.0, 4 / 9)
+    assert bucket["time_to_first_token_seconds"]["p50"] == pytest.approx(0.0123)
+    assert bucket["mean_acceptance_length_tokens"] is None
+    selected = await (await client.get(PATH, params={"model": "other"})).json()
+    assert [prompts["model_name"] for prompts in selected["prompts"]] == ["other"]

@@ -132,3 +132,8 @@ async def test_a_host_that_is_not_allowed_gets_no_document(aiohttp_client, make_
 def test_the_renderer_is_imported_at_the_first_request_as_a_sidecar_has_little_memory():
     code = "import sys, spec_decode_exporter.web.application; sys.exit('markdown_it' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+async def test_the_path_without_its_last_slash_leads_to_the_index_behind_any_proxy(client):
+    answer = await client.get("/docs", allow_redirects=False)
+    assert (answer.status, answer.headers["Location"]) == (301, "docs/")

@@ -53,26 +53,14 @@ def test_arms_are_side_by_side_with_bounds_and_the_winner():
     ("other", "reason"),
     [
         (arm("eagle", engines=0), "has no engine"),
-        (
-            arm("eagle", comparable={Condition.LOAD: False, Condition.REQUESTS: True}),
-            "is not comparable with the baseline: another load",
-        ),
-        (
-            arm("eagle", comparable={Condition.PREFIX_HITS: False}, speedup=CLEAR),
-            "is not comparable with the baseline: another share of prefix-cache hits",
-        ),
+        (arm("eagle", comparable={Condition.LOAD: False, Condition.REQUESTS: True}), "is not comparable with the baseline: another load"),
+        (arm("eagle", comparable={Condition.PREFIX_HITS: False}, speedup=CLEAR), "is not comparable with the baseline: another share of prefix-cache hits"),
         (arm("eagle"), "has no speed-up yet: too little data in it or in the baseline"),
-        (
-            arm("eagle", speedup=Estimated(value=2.0, lower=None, upper=None)),
-            "has no bounds yet: too few requests",
-        ),
-        (
-            arm("eagle", speedup=Estimated(value=1.1, lower=0.9, upper=1.3)),
-            "is neither faster nor slower, statistically significant (95 %)",
-        ),
+        (arm("eagle", speedup=Estimated(value=2.0, lower=None, upper=None)), "has no bounds yet: too few requests"),
+        (arm("eagle", speedup=Estimated(value=1.1, lower=0.9, upper=1.3)), "is neither faster nor slower, statistically significant (95 %)"),
         (arm("eagle", speedup=CLEAR), "needs the same result for a whole longest window"),
     ],
-)
+)  # fmt: skip
 def test_without_a_winner_the_reason_is_named(other, reason):
     html = shown(other)
     assert f"<strong>No winner: </strong><bdi>eagle</bdi> {reason}." in html

@@ -28,28 +28,13 @@ def target(name="chat", up=True, error="", engines=1):
         ({Verdict.HEALTHY: 1, State.DISABLED: 2}, "Speculation pays."),
         ({Verdict.HARMFUL: 1}, "Speculation hardly pays, if at all."),
         ({Verdict.MARGINAL: 1, Verdict.OPTIMAL: 2}, "Speculation pays on all 3 engines that draft."),
-        (
-            {Verdict.OPTIMAL: 2, Verdict.POOR: 1, Verdict.INSUFFICIENT: 1},
-            "Speculation pays on 2 of the 4 engines that draft; hardly or not at all on 1, too early to say on 1.",
-        ),
-        (
-            {Verdict.HEALTHY: 2, Verdict.UNCLEAR: 2},
-            "Speculation pays on 2 of the 4 engines that draft; depending on an unknown cost on 2.",
-        ),
-        (
-            {Verdict.HEALTHY: 1, Verdict.UNCLEAR: 14},
-            "Whether speculation pays depends on an unknown cost on 14 of the 15 engines that draft; it pays on 1.",
-        ),
-        (
-            {Verdict.HEALTHY: 1, Verdict.POOR: 2, Verdict.UNCLEAR: 4},
-            "Whether speculation pays depends on an unknown cost on 4 of the 7 engines that draft; it pays on 1, hardly or not at all on 2.",
-        ),
-        (
-            {Verdict.HARMFUL: 1, Verdict.UNCLEAR: 2},
-            "Whether speculation pays depends on an unknown cost on 2 of the 3 engines that draft; it hardly pays on 1.",
-        ),
+        ({Verdict.OPTIMAL: 2, Verdict.POOR: 1, Verdict.INSUFFICIENT: 1}, "Speculation pays on 2 of the 4 engines that draft; hardly or not at all on 1, too early to say on 1."),
+        ({Verdict.HEALTHY: 2, Verdict.UNCLEAR: 2}, "Speculation pays on 2 of the 4 engines that draft; depending on an unknown cost on 2."),
+        ({Verdict.HEALTHY: 1, Verdict.UNCLEAR: 14}, "Whether speculation pays depends on an unknown cost on 14 of the 15 engines that draft; it pays on 1."),
+        ({Verdict.HEALTHY: 1, Verdict.POOR: 2, Verdict.UNCLEAR: 4}, "Whether speculation pays depends on an unknown cost on 4 of the 7 engines that draft; it pays on 1, hardly or not at all on 2."),
+        ({Verdict.HARMFUL: 1, Verdict.UNCLEAR: 2}, "Whether speculation pays depends on an unknown cost on 2 of the 3 engines that draft; it hardly pays on 1."),
     ],
-)
+)  # fmt: skip
 def test_the_fleet_is_summarized_in_a_sentence(standings, says):
     assert sentence(Counter(standings)) == says
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.web.security import live_config as module
 from spec_decode_exporter.web.security.live_config import LiveWebConfig
 from spec_decode_exporter.web.security.schema import IF_GIVEN, VERIFIED
 
@@ -136,22 +135,14 @@ async def test_the_documented_file_truncated_at_any_point_removes_no_protection(
 @pytest.mark.parametrize(
     ("strong", "weak", "key"),
     [
-        (
-            f"client_auth_type: {VERIFIED}\n  {CA}",
-            f"client_auth_type: {IF_GIVEN}\n  {CA}",
-            "client_auth_type",
-        ),
+        (f"client_auth_type: {VERIFIED}\n  {CA}", f"client_auth_type: {IF_GIVEN}\n  {CA}", "client_auth_type"),
         (f"client_auth_type: {VERIFIED}\n  {CA}", "", "client_auth_type"),
         (f"client_auth_type: {IF_GIVEN}\n  {CA}", "", "client_auth_type"),
-        (
-            f"client_auth_type: {VERIFIED}\n  {CA}\n  client_allowed_sans: [a, b]",
-            f"client_auth_type: {VERIFIED}\n  {CA}",
-            "client_allowed_sans",
-        ),
+        (f"client_auth_type: {VERIFIED}\n  {CA}\n  client_allowed_sans: [a, b]", f"client_auth_type: {VERIFIED}\n  {CA}", "client_allowed_sans"),
         ("min_version: TLS13", "min_version: TLS12", "min_version"),
         ("min_version: TLS13", "", "min_version"),
     ],
-)
+)  # fmt: skip
 async def test_weaker_client_certificates_need_a_restart_and_stronger_do_not(live, folder, strong, weak, key):
     config = live(f"{CERTIFICATE}  {weak}\n")
     for text in (strong, weak):
@@ -184,21 +175,3 @@ async def test_a_restored_file_is_successful_again(tmp_path, clock):
             await config.check()
         seen.append(config.successful)
     assert seen == [False, True]
-
-
-async def test_a_change_during_the_read_is_noticed_at_the_next_check(live, folder, monkeypatch):
-    config, read = live(USERS), module.read_web_config
-    path = folder.path / "web.yml"
-
-    def and_changed(name):
-        found = read(name)
-        replace(path, (USERS + f"  late: {HASH}\n").encode())
-        return found
-
-    replace(path, (USERS + f"  bob: {HASH}\n").encode())
-    with capture_logs():
-        monkeypatch.setattr(module, "read_web_config", and_changed)
-        await config.check()
-        monkeypatch.setattr(module, "read_web_config", read)
-        await config.check()
-    assert "late" in config.current.settings.basic_auth_users

@@ -220,3 +220,11 @@ async def test_a_failed_comparison_raises_and_the_next_is_done(users, monkeypatc
     with pytest.raises(ValueError, match="a defect"):
         await passwords.match(users, "alice", b"wonderland")
     assert await passwords.match(users, "alice", b"wonderland")
+
+
+async def test_a_new_hash_applies_immediately(users, hashed):
+    passwords = Passwords()
+    assert await passwords.match(users, "alice", b"wonderland")
+    changed = {**users, "alice": SecretStr(hashed(b"looking glass"))}
+    assert not await passwords.match(changed, "alice", b"wonderland")
+    assert await passwords.match(changed, "alice", b"looking glass")
