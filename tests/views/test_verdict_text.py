@@ -127,15 +127,19 @@ def test_advice_to_switch_names_the_method_and_the_arm_that_shows_it(busy, metho
 
 
 @pytest.mark.parametrize(
-    ("depth", "text"),
+    ("speedups", "text"),
     [
-        (Depth(1, 1.1, extrapolated=False), "Try 1 token instead of 8 or switch speculation off"),
-        (NO_SPECULATION, "Draft fewer tokens instead of 8 or switch speculation off"),
+        ((1.1, 1.05, 0.9), "Try 1 token instead of 8 or switch speculation off"),
+        ((1.0, 0.9), "Switch speculation off, or configure"),
+        ((), "Switch speculation off, or configure"),
     ],
 )
-def test_advice_to_switch_off_by_a_cost_without_load_names_the_load_and_the_better_number(busy, depth, text):
+def test_advice_to_switch_off_by_a_cost_without_load_names_the_load_and_the_better_number(
+    busy, speedups, text
+):
+    depths = tuple(Depth(tokens, speedup, extrapolated=False) for tokens, speedup in enumerate(speedups, 1))
     finding = Finding(FindingName.COST_WITHOUT_LOAD, Severity.INFO, {}, "")
-    evaluation = replace(busy.evaluation, action=Action.DISABLE, recommended=depth, findings=(finding,))
+    evaluation = replace(busy.evaluation, action=Action.DISABLE, depths=depths, findings=(finding,))
     said = recommendation_text(replace(busy, evaluation=evaluation, tokens=8))
     assert said.startswith(text)
     assert "cost.running_requests" in said

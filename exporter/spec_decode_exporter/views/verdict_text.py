@@ -8,6 +8,7 @@ from typing import Final
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.depth import NO_SPECULATION
 from spec_decode_exporter.analysis.drops.drop import DropKind
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
 from spec_decode_exporter.analysis.evaluated_window import Basis
@@ -248,15 +249,18 @@ def _change(snapshot: EngineSnapshot, direction: str) -> str:
 
 def _disable(snapshot: EngineSnapshot) -> str:
     """Name the missing load of the cost, and the number that would pay at its best guess."""
-    evaluation, best = snapshot.evaluation, snapshot.evaluation.recommended
+    evaluation = snapshot.evaluation
     if all(finding.name is not FindingName.COST_WITHOUT_LOAD for finding in evaluation.findings):
         return "Switch speculation off: no number of draft tokens is known to pay."
-    better = (
-        f"Try {plural(best.tokens, 'token')}" if best is not None and best.tokens else "Draft fewer tokens"
-    )
+    best = max(evaluation.depths, key=lambda depth: depth.speedup, default=NO_SPECULATION)
+    if best.speedup <= NO_SPECULATION.speedup:
+        return (
+            "Switch speculation off, or configure the load of its cost (cost.running_requests): without the "
+            "load no number of draft tokens is known to pay."
+        )
     return (
-        f"{better} instead of {snapshot.tokens} or switch speculation off, and configure the load of its "
-        "cost (cost.running_requests): without it, it is unknown which is better."
+        f"Try {plural(best.tokens, 'token')} instead of {snapshot.tokens} or switch speculation off, and "
+        "configure the load of its cost (cost.running_requests): without it, it is unknown which is better."
     )
 
 
