@@ -189,7 +189,9 @@ def test_the_page_the_api_and_the_metrics_have_the_same_numbers(e2e, told):
         exported = group(exporter, "spec_decode_request_acceptance_quantile_ratio", quantile=quantile.label)
         assert exported == percentiles[quantile.name]
     for suffix, value in zip(("", "_lower", "_upper"), speedup, strict=True):
-        assert group(exporter, f"spec_decode_request_speedup_ratio{suffix}") == value
+        # Another second adds the same requests up in other parts: the last digit may differ.
+        exported = group(exporter, f"spec_decode_request_speedup_ratio{suffix}")
+        assert exported == pytest.approx(value, rel=1e-12)
     share = found["below_break_even"] / found["evaluated"]
     assert share in shown
     assert group(exporter, "spec_decode_requests_below_break_even_ratio") == share
