@@ -78,8 +78,9 @@ class DropPolicy(Section):
         default=7 * 86_400.0,
         description="The mean time between two false alarms. A longer time detects drops later.",
     )
-    warm_up: ClassVar[float] = 60.0
-    """Seconds that an engine must have drafted before drops are detected."""
+    warm_up: Duration = Field(
+        default=60.0, description="The time that an engine must have drafted before drops are detected."
+    )
 
 
 class Policy(Section):

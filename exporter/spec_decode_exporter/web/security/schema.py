@@ -12,6 +12,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import (
     AfterValidator,
     BeforeValidator,
+    ConfigDict,
     Field,
     SecretStr,
     WithJsonSchema,
@@ -86,6 +87,8 @@ def _user_error(name: str, value: SecretStr) -> str:
 
 class TlsServer(Section):
     """TLS of the server, and requirements on client certificates."""
+
+    model_config = ConfigDict(json_schema_extra={"required": ["cert_file", "key_file"]})
 
     cert_file: ReadableFile | None = None
     key_file: ReadableFile | None = None
