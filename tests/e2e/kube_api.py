@@ -106,7 +106,7 @@ class Pods:
         self._api, self._port = api, port
         self._path = f"/api/v1/namespaces/{namespace}/pods"
 
-    def create(self, name, app="vllm", running=True, ports=None, annotations=None):
+    def create(self, name, app="vllm", running=True, ports=None):
         """Create a pod; ``ports`` are the names and numbers of those that it has instead of its annotations' one."""
         # One simulated server stands for all pods; what it is asked besides makes them different pages.
         here = {"prometheus.io/path": f"/metrics?pod={name}"}
@@ -123,7 +123,7 @@ class Pods:
             metadata={
                 "name": name,
                 "labels": {"app": app, "team": "a"},
-                "annotations": {**here, **(annotations or {})},
+                "annotations": here,
             },
             spec={"containers": [vllm]},
         )
