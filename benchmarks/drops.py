@@ -22,7 +22,7 @@ import numpy as np
 
 from benchmarks.options import parsed, parser
 from benchmarks.table import print_table
-from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
+from spec_decode_exporter.drops.drop import DropChange, DropKind
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.monitor.drops.drop_detector import DropDetector
 

@@ -17,8 +17,8 @@ import numpy as np
 from benchmarks.options import parsed, parser
 from benchmarks.simulated_requests import MIXES, Array, Load, trace, window
 from benchmarks.table import percent, print_table
-from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis
-from spec_decode_exporter.analysis.experiments.experiment import Experiment, Member, compare
+from spec_decode_exporter.experiments.arm import SpeedupBasis
+from spec_decode_exporter.experiments.experiment import Experiment, Member, compare
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentTracker
 

@@ -20,8 +20,8 @@ import numpy as np
 from benchmarks.drops import HOUR, TOKENS, Array, K, accepted
 from benchmarks.options import parsed, parser
 from benchmarks.table import print_table
-from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
-from spec_decode_exporter.analysis.drops.mix import TypeSums
+from spec_decode_exporter.drops.drop import DropChange, DropKind
+from spec_decode_exporter.drops.mix import TypeSums
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.monitor.drops.drop_detector import DecodeSteps, DropDetector
 from spec_decode_exporter.monitor.drops.traffic_mix import TypeTotals, no_types

@@ -20,13 +20,13 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path("exporter/spec_decode_exporter")
 AREAS = {
-    "window": "tests/window tests/monitor/test_recorded_traces.py tests/pins",
-    "figures": "tests/figures tests/analysis tests/pins",
-    "analysis": "tests/analysis tests/monitor/test_evaluator.py tests/pins",
+    "window": "tests/unit/window tests/monitor/test_recorded_traces.py tests/pins",
+    "figures": "tests/unit/figures tests/unit/analysis tests/pins",
+    "analysis": "tests/unit/analysis tests/monitor/test_evaluator.py tests/pins",
     "scrape": "tests/scrape/page tests/pins",
-    "drops": "tests/monitor/drops tests/analysis/drops tests/monitor/test_drop_story.py tests/pins",
-    "monitor": "tests/monitor tests/analysis tests/pins",
-    "requests": "tests/requests tests/metrics/test_request_metrics.py",
+    "drops": "tests/monitor/drops tests/unit/analysis/drops tests/monitor/test_drop_story.py tests/pins",
+    "monitor": "tests/monitor tests/unit/analysis tests/pins",
+    "requests": "tests/requests tests/unit/metrics/test_request_metrics.py",
 }
 
 

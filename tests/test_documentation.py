@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spec_decode_exporter.analysis.drops.drop import DropKind
-from spec_decode_exporter.analysis.finding import FindingName
+from spec_decode_exporter.drops.drop import DropKind
+from spec_decode_exporter.findings.finding import FindingName
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.typical_costs import _DRAFTERS

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from docs.generate.series_counts import engine_series, exporter_series, target_series
 from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.drops.drop import DropKind
+from spec_decode_exporter.drops.drop import DropKind
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
-from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis
-from spec_decode_exporter.analysis.experiments.comparability import Condition
+from spec_decode_exporter.experiments.arm import SpeedupBasis
+from spec_decode_exporter.experiments.comparability import Condition
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State

@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from spec_decode_exporter.analysis.drops.drop import DropKind
+from spec_decode_exporter.drops.drop import DropKind
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from spec_decode_exporter.analysis.finding import FindingName
+from spec_decode_exporter.findings.finding import FindingName
 from tests.every import every
 
 from .documents import (

@@ -33,7 +33,7 @@ from spec_decode_exporter.simulator.scenario_library import load_scenario
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.simulator.unix_time import UnixTime
 from tests.conftest import FakeClock, settle
-from tests.metrics.oracle import SnapshotCollector
+from tests.unit.metrics.oracle import SnapshotCollector
 
 SCRAPE_SECONDS = 15
 SCRAPED = {"job": "spec-decode", "instance": "exporter:7732"}

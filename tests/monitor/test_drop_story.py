@@ -9,10 +9,10 @@ from itertools import pairwise
 
 import pytest
 
-from spec_decode_exporter.analysis.drops.drop import DropKind
+from spec_decode_exporter.drops.drop import DropKind
 from spec_decode_exporter.analysis.evaluated_window import Basis
 from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
-from spec_decode_exporter.analysis.finding import FindingName
+from spec_decode_exporter.findings.finding import FindingName
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Verdict

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from spec_decode_exporter.analysis.depth import Depth
-from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
+from spec_decode_exporter.drops.drop import DropChange, DropKind
 from spec_decode_exporter.analysis.evaluation_result import Evaluation
-from spec_decode_exporter.analysis.finding import Finding, FindingName, Severity
+from spec_decode_exporter.findings.finding import Finding, FindingName, Severity
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict

@@ -8,10 +8,10 @@ from math import inf
 
 import pytest
 
-from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
+from spec_decode_exporter.drops.drop import DropChange, DropKind
 from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
 from spec_decode_exporter.analysis.evaluation_result import Evaluation
-from spec_decode_exporter.analysis.experiments.experiment import Member, compare
+from spec_decode_exporter.experiments.experiment import Member, compare
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_state import State

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from spec_decode_exporter.analysis.experiments.experiment import compare
-from spec_decode_exporter.analysis.experiments.faster_method import faster_method
+from spec_decode_exporter.experiments.experiment import compare
+from spec_decode_exporter.experiments.faster_method import faster_method
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentTracker
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.window.increments import Increment

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
+from spec_decode_exporter.drops.drop import DropChange, DropKind
 from spec_decode_exporter.monitor.last_change import LastChange
 
 WALL = 1_790_000_000.0

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from spec_decode_exporter.analysis.drops.drop import DropKind
+from spec_decode_exporter.drops.drop import DropKind
 from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.monitor.learned_state import LearnedState

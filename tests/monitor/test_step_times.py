@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.step_time_cost import MIN_BATCHES
+from spec_decode_exporter.learned.step_time_cost import MIN_BATCHES
 from spec_decode_exporter.monitor.step_blocks import HALF_LIFE_SECONDS
 from spec_decode_exporter.monitor.step_times import PlainTimes, StepTimes, times_by_load
 from spec_decode_exporter.scrape.page.engine_table import Counter

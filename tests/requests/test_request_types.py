@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.analysis.drops.mix import TypeSums
+from spec_decode_exporter.drops.mix import TypeSums
 from spec_decode_exporter.requests.request_findings import GroupKey
 from spec_decode_exporter.requests.request_record import RequestRecord
 from spec_decode_exporter.requests.request_types import CELL_SECONDS, MAX_CELLS, RequestTypes

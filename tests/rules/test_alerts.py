@@ -6,8 +6,8 @@ import re
 
 import promql_parser
 
-from spec_decode_exporter.analysis.acceptance_conditions import DEAD, LOW_RATE
-from spec_decode_exporter.analysis.comparability_limits import LOAD_FACTOR
+from spec_decode_exporter.findings.acceptance_conditions import DEAD, LOW_RATE
+from spec_decode_exporter.experiments.comparability_limits import LOAD_FACTOR
 from tests.every import every
 
 from .shipped import PROMETHEUS, ROOT, alerts, nodes, rule_id, rules

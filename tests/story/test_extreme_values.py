@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.analysis.comparison.measure import added, measure
+from spec_decode_exporter.experiments.measure import added, measure
 from spec_decode_exporter.app.fleet_snapshot import FleetSnapshots
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.schema import Config
@@ -52,7 +52,7 @@ from spec_decode_exporter.web.page.page_query import PageQuery
 from spec_decode_exporter.window.merge import merge_windows
 from tests.conftest import FakeClock
 from tests.fixtures.snapshot_view import snapshot_view
-from tests.metrics.written_page import EVERYTHING
+from tests.unit.metrics.written_page import EVERYTHING
 
 MOST = MAX_COUNT - 1
 FAILURES = {

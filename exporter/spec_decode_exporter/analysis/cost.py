@@ -1,136 +1,256 @@
-"""Cost of drafting: c for each draft token and c0 for each step, in plain decode steps of the target model.
+"""Cost of drafting: c for each draft token and c0 for each step, as ranges in plain decode steps.
 
-c is the cost of one more draft token, drafted and verified. c0 is the additional cost of a step that drafts,
-independent of its draft tokens. S steps with D drafts of T tokens take S + c0·D + c·T plain steps, or
-S·(1 + c0) + c·T if the drafter searches in every step.
-
-A cost is an interval: verdicts and bounds hold for all costs within it. docs/explanation/semantics.md states
-the sources and the interval of each.
+S steps with D drafts of T tokens take S + c0·D + c·T plain steps, or S·(1 + c0) + c·T if the drafter searches
+in every step. Verdicts and bounds hold for all costs within the range.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from enum import StrEnum
+from functools import cached_property
+from itertools import pairwise
+from math import log, sqrt
+from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.cost_curve import (
-    CostCurve,
-    LoadRange,
-    around,
-    configured_curve,
-    measured_curves,
-    single_curve,
-)
-from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.measured_cost import MeasuredCost
-from spec_decode_exporter.analysis.step_cost import StepCost
-from spec_decode_exporter.analysis.typical_costs import (
-    UNKNOWN_METHOD,
-    Range,
-    drafter_cost,
-    drafting,
-    together,
-    undrafted_steps_are_plain,
-    verifying,
-)
+from spec_decode_exporter.figures.window_figures import Price, Work
+from spec_decode_exporter.analysis import typical_costs
+from spec_decode_exporter.analysis.typical_costs import UNKNOWN_METHOD, Range, together, verifying
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
 
-VALID_FACTOR = 2.0
+VALID_FACTOR: Final = 2.0
 """A cost is valid from its load divided by this to its load times this."""
-_UNKNOWN_LOADS = (1.0, 64.0)
+_UNKNOWN_LOADS: Final = (1.0, 64.0)
 """Loads whose costs together are the typical cost at an unknown load."""
-_SIZES_DRAFTER = (0.8, 2.5, 0.08)
+_SIZES_DRAFTER: Final = (0.8, 2.5, 0.08)
 """Drafting costs at least 0.8 and at most 2.5 times the ratio of the parameters, plus 0.08: a small model has
 nearly as many layers to launch as a large one."""
-_FULL_STEP = 1.0
+_FULL_STEP: Final = 1.0
 """Verifying one token never costs more than a plain step."""
+_MARGIN: Final = 0.25
+"""Assumed relative error of a configured cost."""
+_UNSTATED_LOAD: Final = 4.0
+"""Load of a cost that is configured without one: people measure with few requests."""
+
+
+class CostSource(StrEnum):
+    """Source of a cost, the most certain first; the value is the ``source`` label."""
+
+    EXPERIMENT = "experiment"
+    MEASURED = "measured"
+    BASELINE = "baseline"
+    CONFIGURED = "configured"
+    SIZES = "sizes"
+    TYPICAL = "typical"
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Cost of speculation at one load: the best guess, and its interval."""
+    """Cost of speculation at one load: the best guess, between the lowest and the highest possible one."""
 
-    draft_cost_ratio: float
-    """Best guess of c."""
-    fixed_cost_ratio: float
-    """Best guess of c0."""
+    token: Range
+    step: Range
     source: CostSource
     running_requests: float | None
     """Load at which it is known; None: at the present one."""
-    interval: tuple[StepCost, StepCost] | None = None
-    """Lowest and highest cost; None: exact."""
-    fixed_in_every_step: bool = False
-    """True if steps without a draft pay c0 too."""
+    every_step: bool
 
     @property
-    def low(self) -> StepCost:
+    def low(self) -> Price:
         """Lowest possible cost."""
-        return self._guess if self.interval is None else self.interval[0]
+        return Price(self.token.low, self.step.low, self.every_step)
 
     @property
-    def high(self) -> StepCost:
+    def guess(self) -> Price:
+        """Best guess."""
+        return Price(self.token.guess, self.step.guess, self.every_step)
+
+    @property
+    def high(self) -> Price:
         """Highest possible cost."""
-        return self._guess if self.interval is None else self.interval[1]
+        return Price(self.token.high, self.step.high, self.every_step)
 
-    @property
-    def _guess(self) -> StepCost:
-        return StepCost(self.draft_cost_ratio, self.fixed_cost_ratio, self.fixed_in_every_step)
 
-    def speaks_for(self, running_requests: float | None) -> bool:
-        """Return whether it is known for a load: from half to twice its own load."""
-        known = self.running_requests
-        if known is None:
-            return True
-        return running_requests is not None and is_near(known, running_requests)
+class Point(NamedTuple):
+    """c at one load."""
+
+    running_requests: float
+    token: Range
 
 
 @dataclass(frozen=True, slots=True)
-class CostKnowledge:
+class Curve:
+    """c by load, interpolated linearly between the known loads; its range holds the logarithmic one too."""
+
+    points: tuple[Point, ...]
+    """Ascending by load; at least one."""
+    source: CostSource
+    step: float = 0.0
+    """Part of c0 that is the same at every load."""
+    step_tokens: float = 0.0
+    """Part of c0 that is proportional to c, in draft tokens."""
+
+    def at(self, running_requests: float) -> Point:
+        """Return c at a load; beyond the known loads that of the nearest, with its load."""
+        above = bisect_left(self.points, running_requests, key=lambda point: point.running_requests)
+        if above in {0, len(self.points)}:
+            return self.points[0 if above == 0 else -1]
+        (begin, low), (end, high) = self.points[above - 1 : above + 1]
+        share = (running_requests - begin) / (end - begin)
+        linear = _between(share, low, high)
+        curved = _between(log(running_requests / begin) / log(end / begin) if begin > 0 else share, low, high)
+        token = Range(min(linear.low, curved.low), linear.guess, max(linear.high, curved.high))
+        return Point(running_requests, token)
+
+    def step_at(self, point: Point) -> Range:
+        """Return c0 at one of the loads; a configured one has a range of its own."""
+        if self.source is CostSource.CONFIGURED:
+            return around(self.step)
+        return Range(*(self.step + self.step_tokens * each for each in point.token))
+
+    def guess(self, running_requests: float, *, every_step: bool) -> Price:
+        """Return the best guess of the cost at a load."""
+        token = self.at(running_requests).token.guess
+        return Price(token, self.step + self.step_tokens * token, every_step)
+
+    def covers(self, running_requests: float) -> bool:
+        """Return whether a known load is near."""
+        return is_near(self.at(running_requests).running_requests, running_requests)
+
+
+@dataclass(frozen=True)
+class CostModel:
     """Everything that is known of an engine's cost."""
 
     settings: CostSettings | None = None
-    measured: Sequence[MeasuredCost] = ()
+    measured: tuple[Curve, ...] = ()
+    """Measured cost, the most certain source first."""
     method: str = ""
-    """Method in vLLM's spelling; empty if unknown."""
+    """In vLLM's spelling; empty if unknown."""
     architecture: Architecture | None = None
-    """Architecture of the target model; None if unknown."""
     experts_ratio: float | None = None
-    """Experts of a mixture over the experts of a token; None if unknown."""
 
+    def at(self, running_requests: float | None, tokens: float) -> Cost | None:
+        """Return the cost at a load from the most certain source; None if unknown.
 
-def cost_of(known: CostKnowledge, running_requests: float | None, tokens: float) -> Cost | None:
-    """Return the cost of speculation at a load, from the most certain source; None if unknown.
+        Args:
+            running_requests: Present load; None if unknown.
+            tokens: Draft tokens of a draft, which verifying at a high load depends on.
+        """
+        if running_requests is not None:
+            near = next((curve for curve in self.measured if curve.covers(running_requests)), None)
+            if near is not None:
+                return self.by_curve(near, running_requests)
+        configured = self._configured(running_requests, tokens)
+        if configured is not None:
+            return configured
+        if self.measured and running_requests is not None:
+            return self.by_curve(self.measured[0], running_requests)
+        return None if self._drafter is None else self.typical(running_requests, tokens)
 
-    Args:
-        known: What is known of the cost.
-        running_requests: Present load; None if unknown.
-        tokens: Draft tokens of a draft, which verifying at a high load depends on.
-    """
-    curves = measured_curves(known.measured, known.method)
-    if running_requests is not None:
-        for curve in curves:
-            if _covers(curve, running_requests):
-                return cost_by_curve(curve, running_requests, known)
-    configured = _configured(known, running_requests, tokens)
-    if configured is not None:
-        return configured
-    if curves and running_requests is not None:
-        return cost_by_curve(curves[0], running_requests, known)
-    return None if drafter_cost(known.method) is None else typical_cost(known, running_requests, tokens)
+    def typical(self, running_requests: float | None, tokens: float) -> Cost:
+        """Return what drafting by the method usually costs; that of any drafter if it is unknown."""
+        drafter = typical_costs.drafting(self._drafter or UNKNOWN_METHOD, self.architecture)
+        verified = self._verifying(running_requests, tokens)
+        return self._cost(CostSource.TYPICAL, *together(drafter.token, verified, drafter.step, tokens))
 
+    def by_curve(self, curve: Curve, running_requests: float) -> Cost:
+        """Return the cost at a load by the nearest known one, with a wider range if that is another."""
+        point = curve.at(running_requests)
+        factor = max(running_requests, 1.0) / point.running_requests
+        if is_near(point.running_requests, running_requests):
+            factor = 1.0 if self.architecture is Architecture.DENSE else sqrt(factor)
+        low, guess, high = curve.step_at(point)
+        step = Range(low * min(factor, 1 / factor), guess, high)  # longer steps wait less for the host
+        return self._cost(curve.source, self._widened(point.token, factor), step, point.running_requests)
 
-def typical_cost(known: CostKnowledge, running_requests: float | None, tokens: float) -> Cost:
-    """Return what drafting by the method usually costs; that of any drafter if the method is unknown."""
-    drafter = drafting(drafter_cost(known.method) or UNKNOWN_METHOD, known.architecture)
-    verified = _verifying(known, running_requests, tokens)
-    token, step = together(drafter.token, verified, drafter.step, tokens)
-    return _ranged(CostSource.TYPICAL, token, step, known)
+    def crossover(self, work: Work | None) -> float | None:
+        """Return the load above which speculation does not pay, at the acceptance of ``work``.
 
+        The gain is interpolated between known loads. None if speculation pays at all of them, or at none.
+        """
+        curve = self.best_curve
+        if work is None or curve is None:
+            return None
 
-def cost_by_curve(curve: CostCurve, running_requests: float, known: CostKnowledge) -> Cost:
-    """Return the cost at a load by the nearest known ones."""
-    return _at_load(curve, curve.at(running_requests), running_requests, known)
+        def gain(load: float) -> float:
+            return work.tokens - work.plain_steps(curve.guess(load, every_step=self.pays_every_step))
+
+        for (low, _), (high, _) in pairwise(curve.points):
+            before, after = gain(low), gain(high)
+            if before >= 0 and after < 0:
+                return low + (high - low) * before / (before - after)
+        return None
+
+    @cached_property
+    def best_curve(self) -> Curve | None:
+        """Most certain cost that is known at several loads; None if there is none."""
+        curves = (*self.measured, *self._stated())
+        return next((curve for curve in curves if len(curve.points) > 1), None)
+
+    @property
+    def pays_every_step(self) -> bool:
+        """True if steps without a draft pay c0 too."""
+        return not typical_costs.undrafted_steps_are_plain(self.method)
+
+    @property
+    def _drafter(self) -> typical_costs.DrafterCost | None:
+        return typical_costs.drafter_cost(self.method)
+
+    def _stated(self) -> Iterator[Curve]:
+        """Yield the cost that the operator states, by load or at one."""
+        its = self.settings
+        if its is None or its.draft_parameters is not None:
+            return
+        loads = [(each.running_requests, each.draft_cost_ratio) for each in its.loads]
+        loads = loads or [(its.running_requests or _UNSTATED_LOAD, its.draft_cost_ratio or 0.0)]
+        points = tuple(Point(load, around(ratio)) for load, ratio in loads)
+        yield Curve(points, CostSource.CONFIGURED, its.fixed_cost_ratio)
+
+    def _configured(self, running_requests: float | None, tokens: float) -> Cost | None:
+        curve = next(self._stated(), None)
+        if curve is None:
+            return None if self.settings is None else self._by_sizes(self.settings, running_requests, tokens)
+        if running_requests is not None:
+            return self.by_curve(curve, running_requests)
+        token, load = _spanning([each.token for each in curve.points]), curve.points[0].running_requests
+        return self._cost(curve.source, token, around(curve.step), load)
+
+    def _by_sizes(self, settings: CostSettings, running_requests: float | None, tokens: float) -> Cost:
+        """Return the cost by the sizes of the models: that of drafting, and a typical one of verifying."""
+        ratio = (settings.draft_parameters or 0.0) / (settings.target_parameters or 1.0)
+        lowest, highest, launches = _SIZES_DRAFTER
+        drafter = Range(lowest * ratio, ratio, highest * ratio + launches)
+        verify, fixed = settings.verify_cost_ratio, settings.fixed_cost_ratio
+        verified = around(verify) if verify else self._verifying(running_requests, tokens)
+        step = around(fixed) if fixed else UNKNOWN_METHOD.step
+        return self._cost(CostSource.SIZES, *together(drafter, verified, step, tokens))
+
+    def _verifying(self, running_requests: float | None, tokens: float) -> Range:
+        """Return what verifying a token costs at a load, or at any of the usual ones if it is unknown."""
+        loads = _UNKNOWN_LOADS if running_requests is None else (running_requests,)
+        return _spanning([verifying(self.architecture, load, tokens, self.experts_ratio) for load in loads])
+
+    def _widened(self, token: Range, factor: float) -> Range:
+        """Return c at ``factor`` times the load at which it is known: from c to c times the factor.
+
+        A verified token costs the same while memory limits decoding, and in proportion to the load beyond;
+        that of a mixture of experts may also fall with the load.
+        """
+        lower, higher = min(factor, 1.0), max(factor, 1.0)
+        if self.architecture is not Architecture.DENSE:
+            lower, higher = min(factor, 1 / factor), max(factor, 1 / factor)
+        return Range(token.low * lower, token.guess, token.high * higher)
+
+    def _cost(self, source: CostSource, token: Range, step: Range, load: float | None = None) -> Cost:
+        """Return a cost within what is physically possible."""
+        drafter = typical_costs.drafting(self._drafter or UNKNOWN_METHOD, self.architecture)
+        high = max(token.guess, min(token.high, _FULL_STEP + drafter.token.high))
+        token = Range(min(token.low, token.guess), token.guess, high)
+        step = Range(min(step.low, step.guess), step.guess, max(step.high, step.guess))
+        return Cost(token, step, source, load, self.pays_every_step)
 
 
 def is_near(known: float, running_requests: float) -> bool:
@@ -138,29 +258,9 @@ def is_near(known: float, running_requests: float) -> bool:
     return known / VALID_FACTOR <= running_requests <= VALID_FACTOR * known
 
 
-def _covers(curve: CostCurve, running_requests: float) -> bool:
-    return is_near(curve.at(running_requests).running_requests, running_requests)
-
-
-def _configured(known: CostKnowledge, running_requests: float | None, tokens: float) -> Cost | None:
-    settings = known.settings
-    if settings is None:
-        return None
-    if settings.draft_parameters is not None and settings.target_parameters is not None:
-        return _by_sizes(settings, known, running_requests, tokens)
-    curve = configured_curve(settings, known.method) or single_curve(settings, known.method)
-    return (
-        _at_any_load(curve, known)
-        if running_requests is None
-        else cost_by_curve(curve, running_requests, known)
-    )
-
-
-def _at_any_load(curve: CostCurve, known: CostKnowledge) -> Cost:
-    """Return the cost at an unknown load: that of all known loads together."""
-    cost = _spanning([point.cost for point in curve.points])
-    fixed = _spanning([_fixed(curve, point) for point in curve.points])
-    return _ranged(curve.source, cost, fixed, known, curve.points[0].running_requests)
+def around(value: float, margin: float = _MARGIN) -> Range:
+    """Return a value with a relative error."""
+    return Range((1 - margin) * value, value, (1 + margin) * value)
 
 
 def _spanning(ranges: Sequence[Range]) -> Range:
@@ -168,86 +268,5 @@ def _spanning(ranges: Sequence[Range]) -> Range:
     return Range(min(each.low for each in ranges), ranges[0].guess, max(each.high for each in ranges))
 
 
-def _fixed(curve: CostCurve, point: LoadRange) -> Range:
-    """Return c0 at a load of a curve; a configured one has no interval of its own."""
-    if curve.source is CostSource.CONFIGURED:
-        return around(curve.fixed_cost_ratio)
-    return curve.fixed_at(point)
-
-
-def _at_load(curve: CostCurve, point: LoadRange, running_requests: float, known: CostKnowledge) -> Cost:
-    """Return the cost of a curve's point at the present load, widened if that is another one."""
-    own = point.running_requests
-    factor = max(running_requests, 1.0) / own
-    if is_near(own, running_requests):
-        factor = 1.0 if known.architecture is Architecture.DENSE else sqrt(factor)
-    low, guess, high = _fixed(curve, point)
-    fixed = Range(low * min(factor, 1 / factor), guess, high)  # longer steps wait less for the host
-    return _ranged(curve.source, _widened(point.cost, factor, known.architecture), fixed, known, own)
-
-
-def _widened(cost: Range, factor: float, architecture: Architecture | None) -> Range:
-    """Return c at ``factor`` times the load at which it is known.
-
-    It lies between c and c times the ratio of the loads: a verified token costs the same while memory limits
-    decoding, and in proportion to the load beyond. That of a mixture of experts may also fall with the load:
-    by a quarter from 4 to 8 requests, where a sixteenth of the experts is active (see ``typical_costs``).
-    Near the known load the factor is therefore 1 for a dense model, and else the root of the ratio.
-    """
-    low, guess, high = cost
-    lower, higher = min(factor, 1.0), max(factor, 1.0)
-    if architecture is not Architecture.DENSE:
-        lower, higher = min(factor, 1 / factor), max(factor, 1 / factor)
-    return Range(low * lower, guess, high * higher)
-
-
-def _by_sizes(
-    settings: CostSettings, known: CostKnowledge, running_requests: float | None, tokens: float
-) -> Cost:
-    """Return the cost by the sizes of the models: those of drafting, and a typical cost of verifying."""
-    ratio = (settings.draft_parameters or 0.0) / (settings.target_parameters or 1.0)
-    lowest, highest, launches = _SIZES_DRAFTER
-    drafter = Range(lowest * ratio, ratio, highest * ratio + launches)
-    verified = (
-        around(settings.verify_cost_ratio)
-        if settings.verify_cost_ratio
-        else _verifying(known, running_requests, tokens)
-    )
-    step = around(settings.fixed_cost_ratio) if settings.fixed_cost_ratio else UNKNOWN_METHOD.step
-    return _ranged(CostSource.SIZES, *together(drafter, verified, step, tokens), known)
-
-
-def _verifying(known: CostKnowledge, running_requests: float | None, tokens: float) -> Range:
-    """Return what verifying a token costs at a load, or at any of the usual ones if it is unknown."""
-
-    def at(load: float) -> Range:
-        return verifying(known.architecture, load, tokens, known.experts_ratio)
-
-    if running_requests is not None:
-        return at(running_requests)
-    return _spanning([at(load) for load in _UNKNOWN_LOADS])
-
-
-def _ranged(
-    source: CostSource,
-    token: Range,
-    step: Range,
-    known: CostKnowledge,
-    running_requests: float | None = None,
-) -> Cost:
-    """Return a cost of ranges, within what is physically possible."""
-    drafter = drafter_cost(known.method)
-    every_step = not undrafted_steps_are_plain(known.method)
-    most = _FULL_STEP + drafting(drafter or UNKNOWN_METHOD, known.architecture).token.high
-    high = max(token.guess, min(token.high, most))
-    return Cost(
-        token.guess,
-        step.guess,
-        source,
-        running_requests,
-        (
-            StepCost(min(token.low, token.guess), min(step.low, step.guess), every_step),
-            StepCost(high, max(step.high, step.guess), every_step),
-        ),
-        every_step,
-    )
+def _between(share: float, begin: Range, end: Range) -> Range:
+    return Range(*(low + share * (high - low) for low, high in zip(begin, end, strict=True)))

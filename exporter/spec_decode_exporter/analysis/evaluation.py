@@ -1,147 +1,158 @@
-"""Evaluation of one engine: state, cost, bounds, verdict, depths, advice and findings.
-
-An assessment has what verdict and advice depend on. ``Concluded`` adds the debounced advice, and computes the
-rest of the evaluation for its first reader.
-"""
+"""Evaluation of one engine: its windows, the window that counts now, and state, verdict and advice by it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from functools import cached_property
+from typing import Final
 
-from spec_decode_exporter.analysis.assessment import Assessment, assess, completed
-from spec_decode_exporter.analysis.cost import Cost
-from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth, marginal_benefits
-from spec_decode_exporter.analysis.evaluation_inputs import EvaluationInputs
-from spec_decode_exporter.analysis.evaluation_result import (
-    EngineAdvice,
-    Evaluated,
-    Evaluation,
-    WindowEvaluation,
+from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
+from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.verdict import (
+    WHOLE_WINDOW,
+    Advice,
+    State,
+    Verdict,
+    decoded_steps,
+    is_stalled,
 )
-from spec_decode_exporter.analysis.finding_context import FindingContext
-from spec_decode_exporter.analysis.finding_rules import findings
-from spec_decode_exporter.analysis.recommendation import Action
-from spec_decode_exporter.analysis.recommended_setting import recommended_setting
-from spec_decode_exporter.analysis.speculation_setting import SpeculationSetting
-from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.analysis.window_bounds import NO_BOUNDS
-from spec_decode_exporter.figures.acceptance import acceptance_length_tokens
-from spec_decode_exporter.window.ledger import Window
+from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.figures.estimate import SHORT_SECONDS
+from spec_decode_exporter.window.history import MIN_INCREMENTS, Window
+from spec_decode_exporter.scrape.page.engine_table import Latency
+from spec_decode_exporter.scrape.page.sample import Buckets
+
+MIN_SECONDS: Final = WHOLE_WINDOW * SHORT_SECONDS
+"""Minimum of an evaluated window: the coverage of bounds is known from 30 s on, less jitter."""
 
 
-@dataclass(frozen=True, slots=True)
-class Concluded:
-    """Verdict and advice of an assessment, which ``completed`` makes an evaluation."""
+class Basis(StrEnum):
+    """Reason why a window is the evaluated one."""
 
-    assessment: Assessment
-    advice: EngineAdvice
-    """Debounced advice."""
-    setting: Callable[[Assessment, EngineAdvice], SpeculationSetting] = recommended_setting
-    """Returns the recommended setting."""
+    LONGEST = "longest"
+    CHANGE = "change"
+    """It begins at the last detected change."""
+    SHORTER = "shorter"
+    """It contradicts the longer windows."""
+
+
+class Evaluation:
+    """Evaluation of an engine's windows, ascending by length; none of an engine that is gone.
+
+    Each value is computed once, when it is first read.
+    """
+
+    def __init__(
+        self, windows: Sequence[Window], known: Knowledge, latencies: Mapping[Latency, Buckets] | None = None
+    ) -> None:
+        """Evaluate windows by what is known besides; ``latencies`` are the longest window's histograms."""
+        self.known = known
+        self.latencies = latencies or {}
+        self.windows = tuple(WindowEvaluation(window, known) for window in windows)
+        self.advice: Advice | None = None
+        """Debounced advice; None: that of these windows alone."""
 
     @property
+    def longest(self) -> WindowEvaluation:
+        """The longest window."""
+        return self.windows[-1]
+
+    @cached_property
     def state(self) -> State:
         """State of speculation."""
-        return self.assessment.state
+        known = self.known
+        if not self.windows:
+            return State.UNREACHABLE
+        if known.is_undecided or (known.speculates and not self.longest.window.seconds):
+            return State.UNKNOWN
+        if not known.speculates:
+            return State.DISABLED
+        recent = known.recent or self.longest.window
+        speculation = known.speculation
+        should_draft = (
+            known.has_drafted
+            and not speculation.scheduled_off(recent.mean.running_requests)
+            and not known.drafts_what_it_finds
+        )
+        if should_draft and is_stalled(recent, known.policy.min_drafts):
+            return State.STALLED
+        is_busy = self.longest.window.mean.running_requests or decoded_steps(self.longest.window)
+        return State.ACTIVE if self.longest.total.drafts or is_busy else State.IDLE
+
+    @cached_property
+    def basis(self) -> Basis:
+        """Reason for ``evaluated``."""
+        if self.evaluated in self.windows[:-1]:
+            return Basis.SHORTER
+        return Basis.LONGEST if self.known.since_change is None else Basis.CHANGE
+
+    @cached_property
+    def evaluated(self) -> WindowEvaluation:
+        """The window that a verdict is about: the newest data that are enough and not contradicted.
+
+        It begins at the last change. A shorter window replaces it if both cannot be right.
+        """
+        chosen = self._since_change
+        if chosen.is_partial:
+            return chosen
+        for shorter in reversed(self.windows):
+            seconds = shorter.window.seconds
+            is_shorter = MIN_SECONDS <= seconds < chosen.window.seconds and not shorter.is_partial
+            if is_shorter and shorter.contradicts(chosen):
+                chosen = shorter
+        return chosen
+
+    @property
+    def _since_change(self) -> WindowEvaluation:
+        """Window since the last change, or the longest; partial unless it has bounds or is half as long."""
+        window, half = self.known.since_change or self.longest.window, self.longest.window.length / 2
+        if window is self.longest.window and not self.longest.is_partial:
+            return self.longest
+        whole = WindowEvaluation(window, self.known, is_partial=window.polls < MIN_INCREMENTS)
+        has_bounds = whole.acceptance_length_bounds is not None and window.seconds >= min(MIN_SECONDS, half)
+        if has_bounds or window.seconds >= half:
+            return whole
+        return WindowEvaluation(window, self.known, is_partial=True)
 
     @property
     def verdict(self) -> Verdict:
         """Verdict by the evaluated window."""
-        return self.assessment.verdict
+        return self.evaluated.verdict if self.windows else Verdict.INSUFFICIENT
+
+    @cached_property
+    def crossover(self) -> float | None:
+        """Running requests above which speculation does not pay, by the evaluated window."""
+        return self.known.cost.crossover(self.evaluated.work) if self.windows else None
+
+    @cached_property
+    def is_advisable(self) -> bool:
+        """True with a verdict since a change, or over a whole longest window."""
+        if self.verdict is Verdict.INSUFFICIENT or self.basis is Basis.SHORTER:
+            return False
+        longest, seconds = self.longest.window.length, self.evaluated.window.seconds
+        return self.basis is Basis.CHANGE or seconds >= WHOLE_WINDOW * longest
+
+    @cached_property
+    def own_advice(self) -> Advice:
+        """Advice by these windows alone."""
+        return self.evaluated.advice(self.crossover) if self.is_advisable else Advice()
 
     @property
-    def action(self) -> Action:
-        """Recommended action."""
-        return self.advice.action
+    def shown_advice(self) -> Advice:
+        """Advice to show: the debounced one."""
+        return self.own_advice if self.advice is None else self.advice
+
+    @cached_property
+    def depths(self) -> list[Depth]:
+        """Numbers of draft tokens from 1 on with their speed-up, by the evaluated window."""
+        its = self.evaluated if self.windows else None
+        if its is None or its.cost is None or its.depths is None:
+            return []
+        return its.depths.each(its.cost.guess)
 
     @property
     def recommended(self) -> Depth | None:
-        """Recommended number of draft tokens."""
-        matching = (
-            depth for depth in (NO_SPECULATION, *self.assessment.depths) if depth.tokens == self.advice.tokens
-        )
-        return next(matching, None)
-
-    @property
-    def cost(self) -> Cost | None:
-        """Cost of speculation in the longest window."""
-        return self.assessment.results[-1].cost
-
-    @property
-    def evaluated(self) -> Evaluated:
-        """Evaluated window."""
-        return self.assessment.evaluated
-
-    def completed(self) -> Evaluation:
-        """Return the whole evaluation."""
-        assessment, inputs, known = self.assessment, self.assessment.inputs, self.assessment.depths
-        pairs = zip(assessment.windows, assessment.results, strict=True)
-        results = [completed(*pair, inputs) for pair in pairs]
-        evaluated = _completed(assessment, results)
-        window, cost, depth = evaluated.choice.window, evaluated.cost, self.recommended
-        return Evaluation(
-            self.state,
-            self.verdict,
-            self.action,
-            tuple(each.cost for each in results),
-            assessment.crossover,
-            tuple(each.bounds for each in results),
-            known,
-            () if cost is None else marginal_benefits(window, cost, known),
-            depth,
-            findings(_context(assessment, evaluated, depth)),
-            inputs.faster,
-            requests=tuple(each.request for each in results),
-            request_baseline=inputs.request_baseline,
-            evaluated=evaluated,
-            setting=self.setting(assessment, self.advice),
-            drops=inputs.drops,
-            wall=inputs.wall,
-        )
-
-
-def evaluate(windows: tuple[Window, ...], inputs: EvaluationInputs) -> Evaluation:
-    """Evaluate ``windows``, ascending by length, with the advice by these windows alone."""
-    assessment = assess(windows, inputs)
-    return Concluded(assessment, assessment.advice).completed()
-
-
-def _completed(assessment: Assessment, results: Sequence[WindowEvaluation]) -> Evaluated:
-    """Return the evaluated window with its whole result; ``results`` are the whole ones of all windows."""
-    its = assessment.evaluated
-    if its.bounds is NO_BOUNDS:
-        return its
-    pairs = zip(assessment.results, results, strict=True)
-    same = next((whole for result, whole in pairs if result is its.result), None)
-    return its._replace(result=same or completed(its.choice.window, its.result, assessment.inputs))
-
-
-def _context(assessment: Assessment, evaluated: Evaluated, depth: Depth | None) -> FindingContext:
-    """Return the inputs of the findings; ``depth`` is the recommended one."""
-    inputs, choice, result = assessment.inputs, evaluated.choice, evaluated.result
-    assumptions = inputs.assumptions
-    return FindingContext(
-        choice.window,
-        assumptions.policy,
-        assessment.state,
-        assessment.verdict,
-        result.bounds.acceptance_length,
-        result.cost,
-        depth,
-        crossover=assessment.crossover,
-        latencies=inputs.latencies,
-        broken=inputs.broken,
-        speculation=assumptions.speculation,
-        drops=inputs.drops,
-        recent_length=acceptance_length_tokens(assessment.windows[0]),
-        faster=inputs.faster,
-        speedup=result.speedup,
-        assumed_cost=result.assumed,
-        break_even_cost=result.bounds.break_even_cost,
-        cost_settings=assumptions.cost,
-        request_baseline=inputs.request_baseline,
-        evaluated=choice,
-        wall=inputs.wall,
-    )
+        """Recommended number of draft tokens, if its speed-up is known; 0: no speculation."""
+        depths = (NO_SPECULATION, *self.depths)
+        return next((depth for depth in depths if depth.tokens == self.shown_advice.tokens), None)

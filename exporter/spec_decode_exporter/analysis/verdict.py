@@ -1,16 +1,33 @@
-"""Verdict on speculation, in one word; docs/explanation/semantics.md defines the words."""
+"""Words about speculation: its state, the verdict, and the recommended action."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from math import inf
+from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.speedup import SpeedupRange
-from spec_decode_exporter.analysis.statistics.ratio_bounds import effective_requests
-from spec_decode_exporter.config.policy import Policy, SpeedupPolicy
-from spec_decode_exporter.figures.acceptance import acceptance_length_tokens
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.window.ledger import Window
+from spec_decode_exporter.window.history import Window
+from spec_decode_exporter.config.policy import SpeedupPolicy
+
+WHOLE_WINDOW: Final = 0.85
+"""Share of its length that a whole window covers, to allow for jitter and one or two failed polls."""
+STALL_SECONDS: Final = 120.0
+"""Seconds of decode steps without a draft that are a stall, or the longest window if that is shorter."""
+
+
+class State(StrEnum):
+    """State of speculation; the value is the ``state`` label."""
+
+    DISABLED = "disabled"
+    UNKNOWN = "unknown"
+    """Not known yet: one poll, or a front end that always counts drafts, and has hardly decoded."""
+    IDLE = "idle"
+    ACTIVE = "active"
+    """It drafts, or searches for something to draft."""
+    STALLED = "stalled"
+    """It drafted before and should now, but did not for ``STALL_SECONDS`` of decode steps."""
+    UNREACHABLE = "unreachable"
 
 
 class Verdict(StrEnum):
@@ -20,72 +37,59 @@ class Verdict(StrEnum):
     HEALTHY = "healthy"
     MARGINAL = "marginal"
     POOR = "poor"
-    """Hardly faster than without, or perhaps slower."""
     HARMFUL = "harmful"
     """Slower than without speculation, at every cost that is possible (95 %)."""
     UNCLEAR = "unclear"
     """Faster or slower, depending on a cost that is not known well enough."""
     INSUFFICIENT = "insufficient"
-    """Too few drafts, or too wide bounds."""
 
 
-PAYING = frozenset({Verdict.OPTIMAL, Verdict.HEALTHY, Verdict.MARGINAL})
-"""Verdicts of speculation that is faster than none."""
-NOT_PAYING = frozenset({Verdict.POOR, Verdict.HARMFUL})
-
-MIN_VERDICT_REQUESTS = 1.4
-"""Effective requests through a window that a verdict needs; fewer are of one kind only."""
+NOT_PAYING: Final = frozenset({Verdict.POOR, Verdict.HARMFUL})
+PAYING: Final = (Verdict.POOR, Verdict.MARGINAL, Verdict.HEALTHY, Verdict.OPTIMAL)
+"""Verdicts that a cap lowers, ascending."""
 
 
-def verdict(
-    window: Window,
-    *,
-    length: Estimate | None,
-    speedup: SpeedupRange | None,
-    is_cost_known: bool,
-    policy: Policy,
-) -> Verdict:
+class Action(StrEnum):
+    """Recommended action; the value is the ``action`` label."""
+
+    KEEP = "keep"
+    INCREASE = "increase"
+    DECREASE = "decrease"
+    DISABLE = "disable"
+    LIMIT_BATCH = "limit_batch"
+    """Speculate only with few running requests: it pays at a lower load."""
+    SWITCH_METHOD = "switch_method"
+    MEASURE_COST = "measure_cost"
+    """Measure the cost of drafting: whether speculation pays depends on it."""
+    COLLECT = "collect"
+    """No advice: too few data, or the engine is disabled, idle, stalled or unreachable."""
+
+
+class Advice(NamedTuple):
+    """Recommended action and number of draft tokens."""
+
+    action: Action = Action.COLLECT
+    tokens: int | None = None
+
+
+class SpeedupRange(NamedTuple):
+    """Speed-up at the possible costs."""
+
+    estimate: Estimate
+    """Best guess and bounds."""
+    at_highest_cost: float
+    """Without the sampling error."""
+    at_lowest_cost: float
+    is_bounded: bool = True
+    """True if the sampling error is known."""
+
+
+def speedup_verdict(speedup: SpeedupRange, policy: SpeedupPolicy) -> Verdict:
     """Return the verdict: speculation pays by the lower bound of the speed-up and hurts by the upper one.
 
     Between them it is ``unclear`` if the cost decides. Else more data would decide: until then a small gain
     is ``poor``, and a larger one ``insufficient``.
-
-    Args:
-        window: Evaluated window.
-        length: Bounds of the acceptance length; None if too few requests pass through the window.
-        speedup: Speed-up at the possible costs. None without decode steps.
-        is_cost_known: Whether the cost is more than that of any drafter. Without, no verdict exceeds healthy.
-        policy: Thresholds.
     """
-    if insufficient(window, length=length, policy=policy) or speedup is None:
-        return Verdict.INSUFFICIENT
-    found = speedup_verdict(speedup, policy.speedup)
-    return Verdict.HEALTHY if found is Verdict.OPTIMAL and not is_cost_known else found
-
-
-def insufficient(window: Window, *, length: Estimate | None, policy: Policy) -> bool:
-    """Return whether a window has too few data for a verdict and for advice.
-
-    It is partial, has fewer than ``min_drafts`` drafts, has too wide bounds, or has no bounds since almost no
-    requests pass through it. Bounds are clipped to the possible range, so the farther one counts.
-    """
-    if acceptance_length_tokens(window) is None:
-        return True
-    if window.partial or (window[Counter.DRAFTS] or 0) < policy.min_drafts:
-        return True
-    if length is None:
-        requests = effective_requests(window)
-        return requests is not None and requests < MIN_VERDICT_REQUESTS
-    return half_width(length) > policy.max_half_width * length.value
-
-
-def half_width(estimate: Estimate) -> float:
-    """Return the distance of the farther bound from the value."""
-    return max(estimate.upper - estimate.value, estimate.value - estimate.lower)
-
-
-def speedup_verdict(speedup: SpeedupRange, policy: SpeedupPolicy) -> Verdict:
-    """Return the verdict by the speed-up alone: see ``verdict``."""
     bounds, even = speedup.estimate, policy.harmful
     if bounds.upper < even:
         return Verdict.HARMFUL if speedup.is_bounded else Verdict.POOR
@@ -95,23 +99,46 @@ def speedup_verdict(speedup: SpeedupRange, policy: SpeedupPolicy) -> Verdict:
         if not _sampling_decides(speedup, even):
             return Verdict.UNCLEAR
         return Verdict.POOR if bounds.value < policy.poor else Verdict.INSUFFICIENT
-    ends = ((policy.marginal, Verdict.MARGINAL), (policy.healthy, Verdict.HEALTHY))
-    return next((word for end, word in ends if bounds.lower < end), Verdict.OPTIMAL)
+    if bounds.lower < policy.marginal:
+        return Verdict.MARGINAL
+    return Verdict.HEALTHY if bounds.lower < policy.healthy else Verdict.OPTIMAL
 
 
 def _sampling_decides(speedup: SpeedupRange, even: float) -> bool:
-    """Return whether a known cost would not suffice, since sampling alone holds break-even.
-
-    In proportion, the bounds of sampling are as wide at the best guess as at the highest and lowest cost.
-    """
-    bounds = speedup.estimate
-    if speedup.at_highest_cost < even <= speedup.at_lowest_cost:
+    """Return whether a known cost would not suffice, since sampling alone holds break-even."""
+    bounds, slow, fast = speedup.estimate, speedup.at_highest_cost, speedup.at_lowest_cost
+    if slow < even <= fast:
         return False
-    lower = bounds.lower * _ratio(bounds.value, speedup.at_highest_cost)
-    upper = bounds.upper * _ratio(bounds.value, speedup.at_lowest_cost)
+    lower = bounds.lower * (bounds.value / slow if slow else 1.0)
+    upper = bounds.upper * (bounds.value / fast if fast else 1.0)
     return lower < even <= upper
 
 
-def _ratio(value: float, at_cost: float) -> float:
-    """Return the ratio of two speed-ups; 1 if both are 0."""
-    return value / at_cost if at_cost else 1.0
+def claimed_speedup(verdict: Verdict, policy: SpeedupPolicy) -> tuple[float, float]:
+    """Return the least and the most that a verdict claims of the speed-up."""
+    claims = {
+        Verdict.OPTIMAL: (policy.healthy, inf),
+        Verdict.HEALTHY: (policy.marginal, inf),
+        Verdict.MARGINAL: (policy.harmful, inf),
+        Verdict.POOR: (0.0, policy.poor),
+        Verdict.HARMFUL: (0.0, policy.harmful),
+    }
+    return claims.get(verdict, (0.0, inf))
+
+
+def drafts_what_it_finds(method: str) -> bool:
+    """Return whether a method drafts only if text repeats itself, as n-gram and suffix do."""
+    return method.strip("[] ").lower().replace("-", "").startswith(("ngram", "suffix"))
+
+
+def is_stalled(recent: Window, min_drafts: int) -> bool:
+    """Return whether a whole window has decode steps, and none of them a draft."""
+    is_whole = recent.seconds >= WHOLE_WINDOW * recent.length
+    return not recent.total.drafts and is_whole and (decoded_steps(recent) or 0) > min_drafts
+
+
+def decoded_steps(window: Window) -> int | None:
+    """Return the decode steps, or their tokens: without drafts, one per step."""
+    total = window.total
+    known = (total.decode_steps, total.decoded_tokens, total.generation_tokens)
+    return next((count for count in known if count is not None), None)

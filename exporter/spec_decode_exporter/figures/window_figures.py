@@ -1,75 +1,317 @@
-"""Values of a window's figures, each computed once for all readers of a snapshot."""
+"""Figures of one window that depend on its sums alone, with their bounds; each is computed once, if read.
+
+D drafts, T draft tokens, A accepted tokens, G generation tokens, F first tokens, S decode steps.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import accumulate, pairwise
+from math import fsum, inf, sqrt
+from operator import add, mul, sub
+from typing import Final, NamedTuple
 
+from spec_decode_exporter.figures.estimate import Estimate, cosines_of, estimate_of, ratio
+from spec_decode_exporter.figures.positions import MIN_DRAFTS, Positions
+from spec_decode_exporter.window.history import NANO, Window, columns, running_requests
+from spec_decode_exporter.window.ring import Increments
 from spec_decode_exporter.config.units import format_duration
-from spec_decode_exporter.figures.decode_work import DraftCost
-from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.figures.figure import ListFigure, ScalarFigure, WindowBounds
-from spec_decode_exporter.figures.poll_spread import Spread, spread
-from spec_decode_exporter.figures.table import scalar
-from spec_decode_exporter.window.ledger import Window
+
+MIN_ANSWERS: Final = 10
+"""Finished requests that the variation of answer lengths needs; a few always look alike."""
+_ASSUMED_EQUAL_SHARE, _ASSUMED_LIFE_SHARE = 1 / 1.4, 0.66
+"""Shares of unknown answer lengths: those of 50 to 500 tokens, evenly over the logarithm."""
+MAX_INCREMENTS: Final = 40
+"""Increments for bounds: twelve slow cosines do not resolve a fortieth of a window."""
+MIN_SCHEDULE_POLLS: Final = 20
+"""Polls that the share of polls with a change of K needs."""
+DRAFTED_SHARE: Final = 0.95
+"""Share of the steps that have a draft if all of them draft: a page is rendered while the engine counts."""
+
+
+class Price(NamedTuple):
+    """One possible cost of speculation, in plain decode steps of the target model."""
+
+    token: float
+    """c: one more draft token, drafted and verified."""
+    step: float
+    """c0: a step that drafts, independent of its draft tokens."""
+    every_step: bool = False
+    """True if steps without a draft pay c0 too, as those of an n-gram search."""
+
+
+class Work(NamedTuple):
+    """Decode steps of a window or of an increment, as far as they decide whether speculation pays."""
+
+    tokens: int
+    steps: int
+    drafts: int
+    draft_tokens: int
+
+    def fixed_steps(self, price: Price) -> int:
+        """Return the number of steps that pay the fixed cost."""
+        return self.steps if price.every_step else self.drafts
+
+    def plain_steps(self, price: Price) -> float:
+        """Return the number of plain decode steps that take as long: S + c0·D + c·T."""
+        return self.steps + price.step * self.fixed_steps(price) + price.token * self.draft_tokens
 
 
 class WindowFigures:
-    """The figures of one window at one cost, computed when a reader first asks."""
+    """Figures of one window."""
 
-    __slots__ = ("_bounds", "_cost", "_lists", "_numbers", "_spread", "window")
-
-    def __init__(
-        self, window: Window, cost: DraftCost | None = None, bounds: WindowBounds | None = None
-    ) -> None:
-        """Take a window, with its cost and its bounds if they are known."""
+    def __init__(self, window: Window, *, is_partial: bool | None = None) -> None:
+        """Take a window; ``is_partial`` replaces its own: a partial one has no bounds."""
         self.window = window
-        self._cost = cost
-        self._bounds = bounds
-        self._numbers: dict[str, float | None] = {}
-        self._lists: dict[str, tuple[float | None, ...]] = {}
-        self._spread: tuple[Spread | None] | None = None
+        self.total = window.total
+        self.is_partial = window.is_partial if is_partial is None else is_partial
+        self.positions = Positions(window)
 
     @property
     def label(self) -> str:
-        """The value of the ``window`` label."""
-        return window_label(self.window)
+        """Value of the ``window`` label."""
+        return window_label(self.window.length)
 
-    def number(self, figure: ScalarFigure) -> float | None:
-        """Return the value of a figure; None if it is unknown."""
-        if figure.key not in self._numbers:
-            self._numbers[figure.key] = figure.formula(self.window, self._cost)
-        return self._numbers[figure.key]
+    # Requests
 
-    def numbers(self, figure: ListFigure) -> Sequence[float | None]:
-        """Return the values of a figure of positions or lengths."""
-        if figure.key not in self._lists:
-            self._lists[figure.key] = tuple(figure.formula(self.window))
-        return self._lists[figure.key]
+    @cached_property
+    def drafting_requests(self) -> float | None:
+        """Mean running requests, weighted by draft tokens: a cost linear in the load is exact for it."""
+        running = self.window.mean.running_requests
+        if running is None or self.total.draft_tokens == 0:
+            return running
+        (drafted,) = columns(self.window.increments, "draft_tokens")
+        total = sum(drafted)
+        if total <= 0:
+            return running
+        return fsum(map(mul, running_requests(self.window.increments), drafted)) / total
 
-    def bounds(self, figure: ScalarFigure) -> Estimate | None:
-        """Return the bounds of a figure; None if it has none, or too few requests pass the window."""
-        return None if self._bounds is None or figure.bounds is None else figure.bounds(self._bounds)
+    @cached_property
+    def passing_requests(self) -> float | None:
+        """Requests that pass through the window one after the other: F/R, R while the server is busy."""
+        running = self.window.mean.running_requests
+        name = "drafts" if self.total.generation_tokens is None else "generation_tokens"
+        (activity,) = self.columns(name)
+        busy = sum(map(bool, activity))
+        if running is None or not busy:
+            return None
+        return ratio(self.total.first_tokens, max(running * len(activity) / busy, 1.0))
 
-    def value(self, key: str) -> float | None:
-        """Return the value of a figure of one number by its key."""
-        return self.number(scalar(key))
+    @cached_property
+    def effective_requests(self) -> float | None:
+        """n_eff = (F/R)/(1 + cv²), with the coefficient of variation cv of answer lengths (Kish, 1965)."""
+        return None if self.passing_requests is None else self.passing_requests * self._shares[0]
 
-    def estimate(self, key: str) -> Estimate | None:
-        """Return the bounds of a figure of one number by its key."""
-        return self.bounds(scalar(key))
+    @property
+    def _shares(self) -> tuple[float, float]:
+        """Shares of the passing requests that count for the variance, and for how fast it varies."""
+        answers = self.window.answers
+        equal, life = answers.equal_share, answers.life_share
+        if answers.requests < MIN_ANSWERS or equal is None or life is None:
+            return _ASSUMED_EQUAL_SHARE, _ASSUMED_LIFE_SHARE
+        return equal, life
 
-    def spread(self) -> Spread | None:
-        """Return the spread of the acceptance rate over the window's polls."""
-        if self._spread is None:
-            self._spread = (spread(self.window),)
-        return self._spread[0]
+    @cached_property
+    def cosines(self) -> int:
+        """B, the number of cosines for bounds; 0 if the window has none."""
+        passing = self.passing_requests
+        if self.is_partial or not self.total.drafts or passing is None:
+            return 0
+        equal, life = self._shares
+        return cosines_of(self.window.seconds, passing * equal, passing * life)
+
+    # Acceptance
+
+    @cached_property
+    def acceptance_length_tokens(self) -> float | None:
+        """Mean tokens of a draft, bonus token included: 1 + A / D."""
+        accepted = ratio(self.total.accepted_tokens, self.total.drafts)
+        return None if accepted is None else 1 + accepted
+
+    @cached_property
+    def draft_length_tokens(self) -> float | None:
+        """Mean tokens of a draft, T / D; below K for n-gram, suffix and adaptive methods."""
+        return ratio(self.total.draft_tokens, self.total.drafts)
+
+    @cached_property
+    def coverage_ratio(self) -> float | None:
+        """Share of decode steps that had a draft, D / S."""
+        return ratio(self.total.drafts, self.total.decode_steps)
+
+    @cached_property
+    def effective_tokens_per_step(self) -> float | None:
+        """Tokens of a decode step, with a draft or without, (G - F) / S; None on a torn page."""
+        decoded = self.total.decoded_tokens
+        return None if decoded is None or decoded < 0 else ratio(decoded, self.total.decode_steps)
+
+    @cached_property
+    def draft_variance(self) -> float | None:
+        """Variance of the accepted tokens of one draft, Σ (2i+1)·p_i - (Σ p_i)²: exact, and the minimum."""
+        drafts, positions = self.total.drafts, self.window.positions
+        if not drafts or not positions:
+            return None
+        squares = sum((2 * place + 1) * accepted for place, accepted in enumerate(positions))
+        return max(0, drafts * squares - sum(positions) ** 2) / drafts**2
+
+    @cached_property
+    def acceptance_length_bounds(self) -> Estimate | None:
+        """Bounds of the acceptance length, between 1 and 1 + K."""
+        length, drafts = self.acceptance_length_tokens, self.total.drafts
+        if length is None or not drafts or not self.cosines:
+            return None
+        error = 0.0 if self.draft_variance is None else sqrt(self.draft_variance / drafts)
+        accepted = self._estimate("accepted_tokens", "drafts", (0.0, len(self.positions) or inf), error)
+        if accepted is None:
+            return None
+        return accepted._replace(value=length, lower=1 + accepted.lower, upper=1 + accepted.upper)
+
+    @cached_property
+    def draft_acceptance_bounds(self) -> Estimate | None:
+        """Bounds of the acceptance rate A/T."""
+        drafts, drafted = self.total.drafts, self.total.draft_tokens
+        rate = ratio(self.total.accepted_tokens, drafted)
+        if rate is None or not drafts or not drafted or not self.cosines:
+            return None
+        error = self.least_deviation(rate) * sqrt(drafts) / drafted
+        return self._estimate("accepted_tokens", "draft_tokens", (0.0, 1.0), error)
+
+    def least_deviation(self, weight: float) -> float:
+        """Return the least standard deviation of a - ``weight``·t over independent drafts; 0 if unknown.
+
+        A draft has t tokens, of which a are accepted. The counters give the variance of a. That of t is at
+        most t̄·(K - t̄), and the correlation is unknown: only √v less ``weight`` times it is certain.
+        """
+        drafts, drafted = self.total.drafts, self.total.draft_tokens
+        if self.draft_variance is None or not drafts or drafted is None:
+            return 0.0
+        length = drafted / drafts
+        spread = sqrt(length * max(0.0, len(self.positions) - length))
+        return max(0.0, sqrt(self.draft_variance) - weight * spread)
+
+    @cached_property
+    def tokens_per_step_bounds(self) -> Estimate | None:
+        """Bounds of the tokens per decode step; None if steps are unknown."""
+        if not self.cosines or self.total.decoded_tokens is None or self.total.decode_steps is None:
+            return None
+        possible = (0.0, 1.0 + len(self.positions) if len(self.positions) else inf)
+        return estimate_of(
+            [work.tokens for work in self.works], [work.steps for work in self.works], self.cosines, possible
+        )
+
+    # Work
+
+    @cached_property
+    def work(self) -> Work | None:
+        """Work of the window's steps; None without steps, without drafts counted, or on a torn page.
+
+        If S is unknown, a step gave one token and the accepted ones of its draft. If G or F is unknown too,
+        every step counts as one that drafts.
+        """
+        total = self.total
+        drafts, drafted, accepted = total.drafts, total.draft_tokens, total.accepted_tokens
+        if drafts is None or drafted is None or accepted is None:
+            return None
+        tokens, steps = total.decoded_tokens, total.decode_steps
+        if tokens is None:
+            tokens, steps = drafts + accepted, drafts
+        elif steps is None:
+            steps = max(tokens - accepted, drafts)
+        # A page is rendered while the engine counts on: a short window may have more drafts than steps.
+        return Work(tokens, steps, min(drafts, steps), drafted) if steps and tokens >= 0 else None
+
+    @cached_property
+    def works(self) -> list[Work]:
+        """Work of each increment for bounds, with steps as ``work`` takes them."""
+        drafts, drafted, accepted = self.columns("drafts", "draft_tokens", "accepted_tokens")
+        if self.total.decoded_tokens is None:
+            return list(map(Work, map(add, drafts, accepted), drafts, drafts, drafted))
+        generated, first, steps = self.columns("generation_tokens", "first_tokens", "decode_steps")
+        tokens = list(map(sub, generated, first))
+        if self.total.decode_steps is None:
+            steps = list(map(sub, tokens, accepted))
+        return list(map(Work, tokens, steps, drafts, drafted))
+
+    @cached_property
+    def speedup_ceiling_ratio(self) -> float | None:
+        """Speed-up if drafting cost nothing: tokens per decode step. None without drafts."""
+        return ratio(self.work.tokens, self.work.steps) if self.work and self.total.drafts else None
+
+    # Time
+
+    @cached_property
+    def time_per_output_token_seconds(self) -> float | None:
+        """Mean time per output token after the first, Σ itl / (G - F), weighted by tokens."""
+        spent, tokens = seconds(self.total.decode_nanoseconds), self.total.decoded_tokens
+        return ratio(spent, tokens) if tokens is not None and tokens > 0 else None
+
+    @cached_property
+    def request_seconds(self) -> tuple[float, float] | None:
+        """Time to the first token and decode time, over all requests; None if none began."""
+        waited, decoding = self.total.first_token_nanoseconds, self.total.decode_nanoseconds
+        if waited is None or decoding is None or not self.total.first_tokens or waited + decoding <= 0:
+            return None
+        return waited / NANO, decoding / NANO
+
+    @cached_property
+    def first_token_time_ratio(self) -> float | None:
+        """Share of the requests' time before the first token; the rest is decoding."""
+        return ratio(self.request_seconds[0], sum(self.request_seconds)) if self.request_seconds else None
+
+    @cached_property
+    def schedule_change_ratio(self) -> float | None:
+        """Share of the polls in which the number of draft tokens changed; None with too few polls."""
+        found = columns(self.window.increments, "decode_steps", "drafts", "draft_tokens")
+        rows = (row for row in zip(*found, strict=True) if row[0] >= MIN_DRAFTS)
+        chosen = [_chosen_tokens(*row) for row in rows]
+        if len(chosen) < MIN_SCHEDULE_POLLS:
+            return None
+        return sum(new is None or new != old for old, new in pairwise(chosen)) / len(chosen)
+
+    # Polls
+
+    @cached_property
+    def poll_rates(self) -> list[tuple[float, int]]:
+        """Acceptance rate of each poll with its draft tokens, ascending by rate."""
+        pairs = zip(*columns(self.window.increments, "draft_tokens", "accepted_tokens"), strict=True)
+        return sorted((accepted / drafted, drafted) for drafted, accepted in pairs if drafted > 0)
+
+    def poll_rate_quantile(self, share: float) -> float | None:
+        """Return the lowest rate of a poll that ``share`` of the draft tokens do not exceed."""
+        below = list(accumulate(drafted for _, drafted in self.poll_rates))
+        places = (place for place, drafted in enumerate(below) if drafted >= share * below[-1])
+        return next((self.poll_rates[place][0] for place in places), None)
+
+    # Columns
+
+    @cached_property
+    def increments(self) -> Increments:
+        """Increments for bounds: sums of neighbours."""
+        return self.window.increments.merged(MAX_INCREMENTS)
+
+    def columns(self, *names: str) -> list[list[int]]:
+        """Return columns of these increments."""
+        return columns(self.increments, *names)
+
+    def _estimate(
+        self, numerator: str, denominator: str, possible: tuple[float, float], min_error: float = 0.0
+    ) -> Estimate | None:
+        above, below = self.columns(numerator, denominator)
+        return estimate_of(above, below, self.cosines, possible, min_error)
 
 
-def window_label(window: Window) -> str:
-    """Return the value of the ``window`` label."""
-    return _written(window.length)
+def _chosen_tokens(steps: int, drafts: int, drafted: int) -> int | None:
+    """Return K of a poll whose steps all draft alike: T = K·D, and D = S unless K is 0; else None."""
+    if not drafts:
+        return 0
+    return None if drafted % drafts or drafts < DRAFTED_SHARE * steps else drafted // drafts
 
 
-# Every series of every page has one of a few lengths: writing them again took a quarter of a page's time.
-_written = lru_cache(maxsize=64)(format_duration)
+def seconds(nanoseconds: int | None) -> float | None:
+    """Return a count of nanoseconds in seconds."""
+    return None if nanoseconds is None else nanoseconds / NANO
+
+
+@lru_cache(maxsize=64)
+def window_label(length: float) -> str:
+    """Return the value of the ``window`` label for a length in seconds: ``5m``."""
+    return format_duration(length)

@@ -8,8 +8,8 @@ from math import inf
 
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
-from spec_decode_exporter.analysis.plain_period import PlainPeriod
-from spec_decode_exporter.analysis.step_time_cost import StepTime
+from spec_decode_exporter.learned.plain_period import PlainPeriod
+from spec_decode_exporter.learned.step_time_cost import StepTime
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.learned_baseline import SAME_DAY_SECONDS, LearnedBaseline

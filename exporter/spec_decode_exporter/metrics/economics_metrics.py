@@ -8,11 +8,11 @@ from functools import partial
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.depth import Depth
-from spec_decode_exporter.analysis.drops.drop import DropStatus
+from spec_decode_exporter.drops.drop import DropStatus
 from spec_decode_exporter.analysis.end_to_end import EndToEnd
 from spec_decode_exporter.analysis.evaluation_result import Evaluation
 from spec_decode_exporter.analysis.recommendation import Action
-from spec_decode_exporter.analysis.schedule_conditions import schedule_changes
+from spec_decode_exporter.findings.schedule_conditions import schedule_changes
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.schema import Group

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from spec_decode_exporter.analysis.experiments.arm_speedup import ArmSpeedup
-from spec_decode_exporter.analysis.experiments.experiment import ArmFindings, ArmWindow
+from spec_decode_exporter.experiments.arm_speedup import ArmSpeedup
+from spec_decode_exporter.experiments.experiment import ArmFindings, ArmWindow
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.figures import series

@@ -1,55 +1,86 @@
-"""Row type of the metric tables: a metric, its source and its reader."""
+"""Row of the metric table: a metric, and the part of an engine that it reads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Any
 
-from spec_decode_exporter.config.schema import Group
-from spec_decode_exporter.figures.figure import Stability
+from spec_decode_exporter.analysis.figure_table import Figure, Windows
+from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.config.schema import Group, Profile
 
-Subject = TypeVar("Subject")
+Number = float | None
+"""None: the series is left out of the page."""
+Numbers = Iterable[tuple[str, Number] | tuple[tuple[str, ...], Number]]
+"""Numbers with their own label value, or several."""
+Series = tuple[tuple[str, ...], Number]
 
-Values = Iterable[tuple[tuple[str, ...], float | None]]
-"""The values of a row's own labels, and the number; None is left out of the page."""
-
-Numbers = Iterator[tuple[tuple[str, ...], float | None]]
-"""Values of a reader that yields them."""
-
-Read = Callable[[Subject], Values]
-"""Reader of a row's values."""
-
-
-class MetricKind(StrEnum):
-    """The type of a metric in the exposition formats."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-    QUANTILES = "unknown"
-    """Quantiles of a window without a count of all observations, as a summary has it: decision 17."""
+EACH = {Windows.EACH: slice(None), Windows.SHORTEST: slice(1)}
+"""Windows of a metric in an evaluation; by default the longest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Metric(Generic[Subject]):
-    """A metric: its name, labels and meaning are a contract with users."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Metric:
+    """A metric; its name, labels and meaning are a contract with users."""
 
-    name: str
-    """Name on the page; a counter's with ``_total``, a histogram's without suffix."""
-    kind: MetricKind
+    profile: Profile
+    """Smallest profile with it."""
     group: Group
+    name: str
     help: str
     """One sentence of at most 120 characters: what, over what, unit."""
-    read: Callable[[Subject], Values]
+    read: Callable[[Any], Number | Numbers]
+    """Number of an engine, or of a window if it has ``windows``; with own labels, numbers by label values."""
     labels: tuple[str, ...] = ()
-    """Labels beyond those of the engine or target."""
-    stability: Stability = Stability.STABLE
-    source: tuple[str, ...] = ()
-    """Series, fields or settings that it is computed from; empty: the exporter's own observation."""
+    """Own labels beyond those of the engine and of the window."""
+    windows: Windows | None = None
+    reduced: Windows | None = None
+    """Windows in the profiles below ``full``; None: the same."""
+    kind: str = "gauge"
 
     @property
-    def family(self) -> str:
-        """The name of its family, which for a counter lacks ``_total``."""
-        return self.name.removesuffix("_total") if self.kind is MetricKind.COUNTER else self.name
+    def label_names(self) -> tuple[str, ...]:
+        """Labels beyond those of the engine, in the order of the values that ``series`` yields."""
+        return self.labels if self.windows in {None, Windows.BARE} else ("window", *self.labels)
+
+    def series(self, engine: EngineSnapshot, *, is_full: bool) -> Iterator[Series]:
+        """Yield label values and number of each series of an engine."""
+        if self.windows is None:
+            yield from self._numbers((), engine)
+            return
+        windows = self.windows if is_full else self.reduced or self.windows
+        for window in engine.evaluation.windows[EACH.get(windows, slice(-1, None))]:
+            yield from self._numbers(() if windows is Windows.BARE else (window.label,), window)
+
+    def _numbers(
+        self, before: tuple[str, ...], subject: EngineSnapshot | WindowEvaluation
+    ) -> Iterator[Series]:
+        found: Any = self.read(subject)
+        if not self.labels:
+            yield before, found
+        else:
+            for own, number in found or ():
+                yield (*before, *((own,) if isinstance(own, str) else own)), number
+
+
+def figure_metrics(figures: Sequence[Figure]) -> Iterator[Metric]:
+    """Yield the metric of each figure, and those of its bounds."""
+    for its in figures:
+        name, labels = f"spec_decode_{its.key}", (its.index,) if its.index else ()
+        yield Metric(its.profile, its.group, name, its.help, reader(its), labels, its.windows, its.reduced)
+        for side, (profile, reduced) in (("lower", its.lower), ("upper", its.upper)) if its.bounds else ():
+            text = f"The {side} 95 % bound of {name} in the window."
+            bound = _bound_reader(its, side)
+            yield Metric(profile, its.group, f"{name}_{side}", text, bound, (), its.windows, reduced)
+
+
+def reader(figure: Figure) -> Callable[[WindowEvaluation], Number | Numbers]:
+    """Return the function that reads a figure of a window."""
+    each = figure.each
+    return figure.of if each is None else lambda its: [(str(n), value) for n, value in enumerate(each(its))]
+
+
+def _bound_reader(figure: Figure, side: str) -> Callable[[WindowEvaluation], Number]:
+    return lambda its: getattr(figure.bounds(its) if figure.bounds else None, side, None)

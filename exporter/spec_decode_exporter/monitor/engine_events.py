@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
+from spec_decode_exporter.drops.drop import DropChange, DropKind
 from spec_decode_exporter.analysis.evaluation_result import Conclusion, Evaluation
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.recommendation import Action

@@ -8,13 +8,13 @@ from math import inf
 from typing import Any
 
 from spec_decode_exporter.analysis.cost import Cost
-from spec_decode_exporter.analysis.drops.drop import DropChange, DropStatus
+from spec_decode_exporter.drops.drop import DropChange, DropStatus
 from spec_decode_exporter.analysis.evaluation import evaluate
 from spec_decode_exporter.analysis.evaluation_inputs import Assumptions, EvaluationInputs
 from spec_decode_exporter.analysis.evaluation_result import UNREACHABLE, Conclusion, Evaluation
-from spec_decode_exporter.analysis.experiments.experiment import OFF
-from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod
-from spec_decode_exporter.analysis.plain_period import PlainPeriod
+from spec_decode_exporter.experiments.experiment import OFF
+from spec_decode_exporter.experiments.faster_method import FasterMethod
+from spec_decode_exporter.learned.plain_period import PlainPeriod
 from spec_decode_exporter.analysis.speculation_state import STALL_SECONDS, WHOLE_WINDOW, State, plain_state
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.throttle import Throttle

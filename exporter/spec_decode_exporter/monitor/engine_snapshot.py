@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from spec_decode_exporter.analysis.drops.drop import DropStatus
+from spec_decode_exporter.drops.drop import DropStatus
 from spec_decode_exporter.analysis.evaluation_result import Evaluation
 from spec_decode_exporter.analysis.integrity import Check
-from spec_decode_exporter.analysis.plain_period import PlainPeriod
+from spec_decode_exporter.learned.plain_period import PlainPeriod
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency

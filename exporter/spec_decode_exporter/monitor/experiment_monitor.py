@@ -12,15 +12,15 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis
-from spec_decode_exporter.analysis.experiments.experiment import (
+from spec_decode_exporter.experiments.arm import SpeedupBasis
+from spec_decode_exporter.experiments.experiment import (
     ArmFindings,
     Experiment,
     Member,
     arm_of,
     compare,
 )
-from spec_decode_exporter.analysis.experiments.faster_method import FasterMethod, faster_method
+from spec_decode_exporter.experiments.faster_method import FasterMethod, faster_method
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.debounce import PersistenceFilter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from spec_decode_exporter.analysis.drops.drop import DropChange
+from spec_decode_exporter.drops.drop import DropChange
 from spec_decode_exporter.analysis.evaluated_window import Change
 from spec_decode_exporter.window.engine_history import EngineHistory
 

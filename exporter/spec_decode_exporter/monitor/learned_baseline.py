@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field, TypeAdapter
 
 from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.plain_period import PlainPeriod, period_name
+from spec_decode_exporter.learned.plain_period import PlainPeriod, period_name
 from spec_decode_exporter.analysis.request_baseline import RequestBaseline
 from spec_decode_exporter.figures.latency import quantile
 from spec_decode_exporter.figures.ratio import ratio

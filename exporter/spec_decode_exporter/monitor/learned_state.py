@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.drops.drop import DropChange, DropStatus
+from spec_decode_exporter.drops.drop import DropChange, DropStatus
 from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
 from spec_decode_exporter.analysis.measured_cost import MeasuredCost
 from spec_decode_exporter.analysis.speculation import Speculation

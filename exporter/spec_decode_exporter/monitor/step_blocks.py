@@ -22,7 +22,7 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
-from spec_decode_exporter.analysis.step_time_cost import StepTime
+from spec_decode_exporter.learned.step_time_cost import StepTime
 from spec_decode_exporter.window.ledger import NANO
 
 HALF_LIFE_SECONDS: Final = 12 * 3600.0

@@ -3,7 +3,7 @@
 An engine does not draft if its schedule has no drafts at some batch sizes (vLLM's
 ``num_speculative_tokens_per_batch_size``). Where it always drafts, the steps without drafts are those of the
 baseline of an experiment, which serves the same model, or those that the target took before it drafted. The
-formula is that of ``analysis.step_time_cost``.
+formula is that of ``learned.step_time_cost``.
 
 A poll in which only some of the steps have drafts says little: under a schedule, these are steps at another
 load. It is not used, unless every step pays for the search of a draft.
@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.measured_cost import MeasuredCost
-from spec_decode_exporter.analysis.step_time_cost import StepTime, measured_cost
+from spec_decode_exporter.learned.step_time_cost import StepTime, measured_cost
 from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.monitor.step_blocks import SavedBlocks, StepBlocks, Steps, step_time
 from spec_decode_exporter.scrape.page.engine_table import Counter

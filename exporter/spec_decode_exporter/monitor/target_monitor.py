@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
-from spec_decode_exporter.analysis.experiments.experiment import Member
+from spec_decode_exporter.experiments.experiment import Member
 from spec_decode_exporter.analysis.speculation import resolve
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.capacity import Capacity

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
-from spec_decode_exporter.analysis.comparison.comparison import Outcome
+from spec_decode_exporter.experiments.comparison import Outcome
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import PAYING, Verdict
 from spec_decode_exporter.core.user_errors import USAGE_STATUS

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, Field
 
-from spec_decode_exporter.analysis.comparison.measurement import Count, Measurement, MeasurementPart
+from spec_decode_exporter.experiments.measurement import Count, Measurement, MeasurementPart
 
 Text = Annotated[str, Field(max_length=4096)]
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from math import hypot
 from typing import Final
 
-from spec_decode_exporter.analysis.statistics.student_t import degrees_of_sum, t_quantile
+from spec_decode_exporter.figures.student_t import degrees_of_sum, t_quantile
 from spec_decode_exporter.requests.request_findings import ContextFall, PromptBucket
 
 REMAINING: Final = 0.85

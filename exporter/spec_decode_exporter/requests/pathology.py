@@ -17,7 +17,7 @@ from enum import IntEnum
 from math import sqrt
 from typing import Final
 
-from spec_decode_exporter.analysis.statistics.student_t import NORMAL_975
+from spec_decode_exporter.figures.student_t import NORMAL_975
 
 ALMOST_NONE: Final = 0.05
 """A request is rejected if the upper bound of its share is below this: speculation does not help it."""

@@ -16,7 +16,7 @@ from math import sqrt
 from operator import mul
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.statistics.student_t import t_quantile
+from spec_decode_exporter.figures.student_t import t_quantile
 from spec_decode_exporter.figures.estimate import Estimate
 
 MIN_REQUESTS: Final = 30

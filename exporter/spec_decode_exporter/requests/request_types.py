@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from itertools import takewhile
 from typing import Final
 
-from spec_decode_exporter.analysis.drops.mix import TypeSums
-from spec_decode_exporter.analysis.experiments.arm import TypeTimes
+from spec_decode_exporter.drops.mix import TypeSums
+from spec_decode_exporter.experiments.arm import TypeTimes
 from spec_decode_exporter.requests.request_findings import GroupKey
 from spec_decode_exporter.requests.request_record import RequestRecord
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pydantic import Field
 
 from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.drops.drop import DropKind
+from spec_decode_exporter.drops.drop import DropKind
 from spec_decode_exporter.analysis.evaluated_window import Basis
-from spec_decode_exporter.analysis.finding import FindingName, Severity
+from spec_decode_exporter.findings.finding import FindingName, Severity
 from spec_decode_exporter.analysis.integrity import Check
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State

@@ -10,10 +10,10 @@ from math import inf
 from typing import Final
 
 from spec_decode_exporter.analysis.cost import Cost
-from spec_decode_exporter.analysis.drops.drop import DropStatus
+from spec_decode_exporter.drops.drop import DropStatus
 from spec_decode_exporter.analysis.end_to_end import EndToEnd
 from spec_decode_exporter.analysis.evaluation_result import Evaluation
-from spec_decode_exporter.analysis.plain_period import PlainPeriod
+from spec_decode_exporter.learned.plain_period import PlainPeriod
 from spec_decode_exporter.figures import latency
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.figure import Figure, ListFigure

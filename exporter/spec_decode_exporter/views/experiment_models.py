@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis
-from spec_decode_exporter.analysis.experiments.comparability import Condition
+from spec_decode_exporter.experiments.arm import SpeedupBasis
+from spec_decode_exporter.experiments.comparability import Condition
 from spec_decode_exporter.views.window_models import Estimated, View
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from spec_decode_exporter.analysis.experiments.arm_speedup import ArmSpeedup
-from spec_decode_exporter.analysis.experiments.experiment import ArmFindings, ArmWindow
+from spec_decode_exporter.experiments.arm_speedup import ArmSpeedup
+from spec_decode_exporter.experiments.experiment import ArmFindings, ArmWindow
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.views.experiment_models import (
     ArmFirstTokenView,

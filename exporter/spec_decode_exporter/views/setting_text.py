@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from spec_decode_exporter.analysis.finding_rules import WAYS_TO_MEASURE
+from spec_decode_exporter.findings.finding_rules import WAYS_TO_MEASURE
 from spec_decode_exporter.analysis.load_bands import LoadBand
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_setting import Obstacle, Pause, SpeculationSetting

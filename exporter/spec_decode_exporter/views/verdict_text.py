@@ -9,11 +9,11 @@ from typing import Final
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.depth import NO_SPECULATION
-from spec_decode_exporter.analysis.drops.drop import DropKind
+from spec_decode_exporter.drops.drop import DropKind
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
 from spec_decode_exporter.analysis.evaluated_window import Basis
 from spec_decode_exporter.analysis.evaluation_result import Evaluation
-from spec_decode_exporter.analysis.finding import FindingName
+from spec_decode_exporter.findings.finding import FindingName
 from spec_decode_exporter.analysis.missing_evidence import Evidence
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import WHOLE_WINDOW, State

@@ -1,152 +1,121 @@
-"""Histograms of one engine: latencies and answers over the longest window, acceptance rates of polls."""
+"""Histograms of one engine over the longest window, and the lengths of its finished answers.
+
+Lengths are kept as power sums instead of buckets: their differences and sums are exact. Each answer has the
+geometric midpoint of its bucket; all results are ratios of sums, so a common error of scale cancels.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from math import inf
+from math import inf, sqrt
+from typing import Final, NamedTuple
 
+from spec_decode_exporter.window.ring import Ring
 from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
-from spec_decode_exporter.window.answer_lengths import NO_ANSWERS, AnswerLengths
-from spec_decode_exporter.window.ring import Ring, difference
 
-ACCEPTANCE_BOUNDS = tuple(tenth / 10 for tenth in range(1, 11))
-"""Upper bounds of the buckets: acceptance rates 0.1 … 1.0; rates above, from torn pages, are in +Inf."""
-GONE_PAGES = 3
+_LAST_BUCKET: Final = 2.5
+"""Assumed ratio of the ends of the +Inf bucket: vLLM's bounds are 1, 2, 5, 10, …"""
+_MAX_TOKENS: Final = 200_000
+"""Maximum midpoint, so that the cubes of a window fit into 64 bits."""
+_MAX_SUM: Final = 2**60
+_MILLI: Final = 1000
+_GONE_PAGES: Final = 3
 """Intervals without histograms after which their window is empty."""
 
-Bounds = tuple[tuple[Latency, tuple[float, ...]], ...]
+
+class Answers(NamedTuple):
+    """Power sums of the lengths of finished answers."""
+
+    requests: int = 0
+    millitokens: int = 0
+    squares: int = 0
+    cubes: int = 0
+
+    @property
+    def equal_share(self) -> float | None:
+        """(Σl)²/(n·Σl²): the share of requests of equal length with the same certainty."""
+        if not self.squares:
+            return None
+        return min(1.0, (self.millitokens / _MILLI) ** 2 / (self.requests * self.squares))
+
+    @property
+    def life_share(self) -> float | None:
+        """Σl·Σl²/(n·Σl³): the mean length over its mean weighted by squares, as in a sum's variance."""
+        if not self.cubes:
+            return None
+        return min(1.0, self.millitokens / _MILLI * self.squares / (self.requests * self.cubes))
 
 
-@dataclass(frozen=True, slots=True)
-class _Point:
-    """Histograms of one poll; ``counts`` of all latencies concatenated."""
+def answers_of(buckets: Buckets | None) -> Answers:
+    """Return the power sums of a histogram of lengths in tokens."""
+    if buckets is None:
+        return Answers()
+    counts = [higher - lower for lower, higher in pairwise((0, *buckets.counts))]
+    lengths = [_midpoint(*edges) for edges in pairwise((0.0, *buckets.bounds))]
 
-    moment: float
-    counts: tuple[int, ...]
-    answers: AnswerLengths
+    def power_sum(power: int, scale: int) -> int:
+        return sum(n * round(scale * length**power) for n, length in zip(counts, lengths, strict=True))
+
+    return Answers(sum(counts), power_sum(1, _MILLI), power_sum(2, 1), power_sum(3, 1))
 
 
-class HistogramLedger:
-    """Ring of histograms: separate from the counters, since histograms are polled less often."""
+def _midpoint(low: float, high: float) -> float:
+    high = _LAST_BUCKET * low if high == inf else high
+    return min(sqrt((low or high) * high), _MAX_TOKENS)
 
-    def __init__(self, length: float) -> None:
-        """Keep ``length`` seconds, the longest window."""
-        self._length = length
-        self._ring = Ring(length, groups=2)
-        self._bounds: Bounds = ()
-        self._before: _Point | None = None
+
+class Histograms:
+    """Ring of histograms, which are polled less often than counters; answers are the last columns."""
+
+    def __init__(self, keep: float) -> None:
+        """Keep ``keep`` seconds, the longest window."""
+        self.ring = Ring(keep)
+        self._bounds: dict[Latency, tuple[float, ...]] = {}
+        self._before: tuple[float, list[int]] | None = None
         self._newest = -inf
         self._interval = 0.0
-        self._answers = NO_ANSWERS
 
-    def keep(self, length: float) -> None:
-        """Change the length."""
-        self._length = self._ring.keep = length
-
-    def clear(self) -> None:
-        """Reset the window; it restarts with the next increment."""
-        self._ring.clear()
-        self._answers = NO_ANSWERS
-
-    def reset(self, begin: float | None) -> None:
-        """Handle a reset of the counters at ``begin``; None if that time is unknown."""
-        empty = (0,) * sum(len(bounds) for _, bounds in self._bounds)
-        self._before = _Point(begin, empty, NO_ANSWERS) if begin is not None and self._bounds else None
+    def restart(self, begin: float | None) -> None:
+        """Begin a new process at ``begin``; None: that time is unknown."""
+        columns = sum(map(len, self._bounds.values())) + len(Answers())
+        self._before = None if begin is None or not self._bounds else (begin, [0] * columns)
 
     def add(
-        self,
-        latencies: Mapping[Latency, Buckets],
-        moment: float,
-        interval: float,
-        answers: AnswerLengths = NO_ANSWERS,
+        self, latencies: Mapping[Latency, Buckets], answers: Answers, moment: float, interval: float
     ) -> None:
         """Add the histograms of a page; ``interval`` is that of polls with histograms."""
-        self._interval, self._newest = interval, moment
-        # Sorted: the order on a filtered page may differ from that on the whole page.
-        ordered = sorted(latencies.items())
-        bounds = tuple((latency, buckets.bounds) for latency, buckets in ordered)
-        counts = tuple(count for _, buckets in ordered for count in buckets.counts)
+        self._newest, self._interval = moment, interval
+        bounds = {name: latencies[name].bounds for name in sorted(latencies)}
         if bounds != self._bounds:
-            self._ring.clear()
-            self._before = None
-            self._bounds = bounds
-        before, self._before = self._before, _Point(moment, counts, answers)
+            self.ring.clear()
+            self._bounds, self._before = bounds, None
+        row = [*(count for name in bounds for count in latencies[name].counts), *answers]
+        before, self._before = self._before, (moment, row)
         if before is None:
             return
-        increment = [new - old for old, new in zip(before.counts, counts, strict=True)]
-        if all(_is_cumulative(each) for each in self._by_latency(increment).values()):
-            finished = answers.minus(before.answers)
-            finished = finished if finished.is_possible else NO_ANSWERS
-            self._ring.add(before.moment, moment, [increment, finished], interval)
-            _, self._answers = self._sums()
+        increment = [new - old for new, old in zip(row, before[1], strict=True)]
+        if all(_is_cumulative(buckets.counts) for buckets in self._latencies(increment).values()):
+            counts, finished = increment[: -len(answers)], increment[-len(answers) :]
+            is_possible = min(finished) >= 0 and max(finished) <= _MAX_SUM
+            self.ring.add(before[0], moment, [*counts, *(finished if is_possible else Answers())], interval)
 
-    def window(self, newest: float) -> dict[Latency, Buckets]:
-        """Return the observations over the window, cumulative by bucket as on a page.
+    def window(self, now: float) -> tuple[dict[Latency, Buckets], Answers]:
+        """Return the observations before the newest page with histograms; empty if that is too old."""
+        increments = self.ring.since(self._newest - self.ring.keep - self._interval / 2)
+        if now - self._newest > _GONE_PAGES * self._interval or not len(increments):
+            return {}, Answers()
+        sums = increments.sums(0)
+        return self._latencies(sums), Answers(*sums[-len(Answers()) :])
 
-        The window ends at the newest page *with histograms*. If it ended at ``newest``, the newest poll, it
-        would lose its oldest increment before the next one arrives. The result is empty if that page is too
-        old.
-        """
-        if self._is_gone(newest):
-            return {}
-        counts, _ = self._sums()
-        return self._by_latency(counts) if counts else {}
-
-    def answers(self, newest: float) -> AnswerLengths:
-        """Return the answers of requests that finished in that window; no requests if unknown."""
-        return NO_ANSWERS if self._is_gone(newest) else self._answers
-
-    def _is_gone(self, newest: float) -> bool:
-        return newest - self._newest > GONE_PAGES * self._interval
-
-    def _sums(self) -> tuple[list[int], AnswerLengths]:
-        """Return the sums over the window of the latencies' counts, empty without any, and the answers."""
-        counts, answers = self._ring.since(self._newest - self._length - self._interval / 2)
-        if len(counts) < 2:  # noqa: PLR2004 - the first row and the last one
-            return [], NO_ANSWERS
-        return difference(counts[0], counts[-1]), AnswerLengths(*difference(answers[0], answers[-1]))
-
-    def _by_latency(self, counts: Sequence[int]) -> dict[Latency, Buckets]:
-        """Split the concatenated counts by histogram."""
-        histograms: dict[Latency, Buckets] = {}
-        start = 0
-        for latency, bounds in self._bounds:
-            histograms[latency] = Buckets(bounds, tuple(counts[start : start + len(bounds)]))
+    def _latencies(self, row: Sequence[int]) -> dict[Latency, Buckets]:
+        found, start = {}, 0
+        for name, bounds in self._bounds.items():
+            found[name] = Buckets(bounds, tuple(row[start : start + len(bounds)]))
             start += len(bounds)
-        return histograms
+        return found
 
 
-def _is_cumulative(buckets: Buckets) -> bool:
-    """Return whether all counts are valid: cumulative and not negative."""
-    return all(lower <= higher for lower, higher in pairwise((0, *buckets.counts)))
-
-
-class PollHistogram:
-    """Histogram of the polls' acceptance rates, weighted by draft tokens."""
-
-    def __init__(self) -> None:
-        self.sum = 0
-        """Accepted tokens: the weighted sum of the rates."""
-        self._buckets = [0] * (len(ACCEPTANCE_BOUNDS) + 1)
-
-    def observe(self, draft_tokens: int, accepted_tokens: int) -> None:
-        """Add a poll's increment; without draft tokens it has no rate and no weight."""
-        # A torn page can have accepted tokens without their drafts: the next poll corrects the sum.
-        self.sum += accepted_tokens
-        if draft_tokens <= 0:
-            return
-        # In integers, so that a rate of exactly 0.3 is not above 0.3.
-        tenths = -(-accepted_tokens * len(ACCEPTANCE_BOUNDS) // draft_tokens)
-        self._buckets[min(max(tenths, 1), len(self._buckets)) - 1] += draft_tokens
-
-    def cumulative(self) -> list[tuple[str, int]]:
-        """Return the buckets as exported: upper bound and cumulative count."""
-        total = 0
-        result = []
-        for bound, count in zip((*map(str, ACCEPTANCE_BOUNDS), "+Inf"), self._buckets, strict=True):
-            total += count
-            result.append((bound, total))
-        return result
+def _is_cumulative(counts: Sequence[int]) -> bool:
+    return all(lower <= higher for lower, higher in pairwise((0, *counts)))

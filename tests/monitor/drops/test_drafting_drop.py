@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spec_decode_exporter.analysis.drops.drop import DropKind
+from spec_decode_exporter.drops.drop import DropKind
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.monitor.drops.drop_detector import DecodeSteps, DropDetector
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.drops.drop import DropKind, DropStatus
-from spec_decode_exporter.analysis.drops.variance import variance_of
+from spec_decode_exporter.drops.drop import DropKind, DropStatus
+from spec_decode_exporter.drops.variance import variance_of
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.monitor.drops.drop_detector import DropDetector, squares

@@ -10,7 +10,7 @@ import pytest
 
 from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.analysis.load_bands import LoadBand, schedule_of
-from spec_decode_exporter.analysis.plain_period import PlainPeriod
+from spec_decode_exporter.learned.plain_period import PlainPeriod
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_setting import SpeculationSetting
 from spec_decode_exporter.analysis.verdict import Verdict

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 
-from spec_decode_exporter.analysis.finding import FindingName, Severity
+from spec_decode_exporter.findings.finding import FindingName, Severity
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.reports.observe.needs import needs
 from spec_decode_exporter.views.models import FindingView

@@ -9,7 +9,7 @@ import pytest
 
 import spec_decode_exporter
 from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.finding import FindingName
+from spec_decode_exporter.findings.finding import FindingName
 from spec_decode_exporter.analysis.recommendation import Action
 from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.verdict import Verdict

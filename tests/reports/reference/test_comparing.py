@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from spec_decode_exporter.analysis.comparison.comparison import Outcome, Reason
+from spec_decode_exporter.experiments.comparison import Outcome, Reason
 from spec_decode_exporter.reports.markdown import markdown_report
 from spec_decode_exporter.reports.reference.comparison_json import as_json
 from spec_decode_exporter.reports.reference.comparison_report import report

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter
 
-from spec_decode_exporter.analysis.drops.drop import ALWAYS_COUNTED, DropChange, DropKind, DropStatus
+from spec_decode_exporter.drops.drop import ALWAYS_COUNTED, DropChange, DropKind, DropStatus
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.monitor.drops.drafting_drop import DraftingDropDetector
 from spec_decode_exporter.monitor.drops.interval import Interval

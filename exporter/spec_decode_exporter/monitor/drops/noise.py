@@ -1,4 +1,4 @@
-"""Accumulators of the variance of accepted tokens over 32, 64, 128 … drafts: see ``analysis.drops.variance``.
+"""Accumulators of the variance of accepted tokens over 32, 64, 128 … drafts: see ``drops.variance``.
 
 Differences of neighbouring sums are less sensitive to a slow trend than deviations from a mean.
 """
@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from spec_decode_exporter.analysis.drops.variance import (
+from spec_decode_exporter.drops.variance import (
     LENGTHS,
     MIN_DIFFERENCES,
     Variance,

@@ -16,7 +16,7 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
-from spec_decode_exporter.analysis.drops.drop import DropChange, DropKind
+from spec_decode_exporter.drops.drop import DropChange, DropKind
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.monitor.drops.alarm import Alarm, Cusum, DropStep
 from spec_decode_exporter.monitor.drops.baseline import Baseline

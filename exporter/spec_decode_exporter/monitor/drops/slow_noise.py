@@ -2,7 +2,7 @@
 
 The kind of requests changes over tens of minutes, so neighbouring intervals are alike. Their sum then varies
 more than the sum of independent intervals. The variance is therefore measured at 10, 20 and 40 minutes, by
-differences of neighbours (``analysis.drops.variance``): a slow decline does not raise it. Slower variation
+differences of neighbours (``drops.variance``): a slow decline does not raise it. Slower variation
 shows only as shortfalls from the baseline.
 """
 
@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from spec_decode_exporter.analysis.drops.variance import MIN_DIFFERENCES, Variance, sum_variances
+from spec_decode_exporter.drops.variance import MIN_DIFFERENCES, Variance, sum_variances
 from spec_decode_exporter.monitor.drops.interval import Amount, Interval
 from spec_decode_exporter.monitor.drops.noise import Differences
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from math import exp
 from typing import Final
 
-from spec_decode_exporter.analysis.drops.mix import TypeSums, decompose
+from spec_decode_exporter.drops.mix import TypeSums, decompose
 
 TypeTotals = Callable[[], Mapping[str, TypeSums]]
 """Return the sums of the requests by type since the exporter's start."""

@@ -7,7 +7,7 @@ from math import inf
 from typing import Final
 
 from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.finding import FindingName, Severity
+from spec_decode_exporter.findings.finding import FindingName, Severity
 from spec_decode_exporter.core import number_formats as numbers
 from spec_decode_exporter.figures.latency import Edges
 from spec_decode_exporter.reports.band_table import band_table

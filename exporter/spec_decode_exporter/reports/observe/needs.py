@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from math import ceil
 from typing import Final
 
-from spec_decode_exporter.analysis.finding import FindingName
+from spec_decode_exporter.findings.finding import FindingName
 from spec_decode_exporter.analysis.speculation_state import WHOLE_WINDOW, State
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.reports.parts import Note

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from spec_decode_exporter.analysis.comparison.comparison import Comparison
-from spec_decode_exporter.analysis.comparison.difference import Difference
+from spec_decode_exporter.experiments.comparison import Comparison
+from spec_decode_exporter.experiments.difference import Difference
 from spec_decode_exporter.core.number_formats import percent, plain, three_digits, within
 from spec_decode_exporter.figures.figure import ReportLine, Unit
 from spec_decode_exporter.figures.latency import Edges

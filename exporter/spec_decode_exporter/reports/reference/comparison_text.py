@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from spec_decode_exporter.analysis.comparison.comparison import Caution, Comparison, Outcome, Reason
-from spec_decode_exporter.analysis.comparison.difference import Difference
+from spec_decode_exporter.experiments.comparison import Caution, Comparison, Outcome, Reason
+from spec_decode_exporter.experiments.difference import Difference
 from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQUESTS
 from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.reports.reference.pairing import Compared

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from spec_decode_exporter.analysis.comparison.measure import added, measure
+from spec_decode_exporter.experiments.measure import added, measure
 from spec_decode_exporter.core.background_tasks import cancel
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.user_errors import ExporterError

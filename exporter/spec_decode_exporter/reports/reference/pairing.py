@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from spec_decode_exporter.analysis.comparison.comparison import Comparison, Outcome, compare
+from spec_decode_exporter.experiments.comparison import Comparison, Outcome, compare
 from spec_decode_exporter.reports.reference_document import (
     MeasuredEngine,
     MeasuredModel,

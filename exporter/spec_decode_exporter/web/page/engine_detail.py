@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from spec_decode_exporter.analysis.finding import Severity
+from spec_decode_exporter.findings.finding import Severity
 from spec_decode_exporter.views.models import DepthView, EngineView, FindingView, WindowView
 from spec_decode_exporter.views.trace import Trace
 from spec_decode_exporter.web.page.charts import bar, line_chart

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from spec_decode_exporter.analysis.experiments.arm import SpeedupBasis
-from spec_decode_exporter.analysis.experiments.comparability import Condition
+from spec_decode_exporter.experiments.arm import SpeedupBasis
+from spec_decode_exporter.experiments.comparability import Condition
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.views.experiment_models import ArmView, ArmWindowView, ExperimentView
 from spec_decode_exporter.views.window_models import Estimated

@@ -1,1 +1,0 @@
-"""Drops of the acceptance length: records and formulas."""

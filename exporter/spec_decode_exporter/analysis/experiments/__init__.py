@@ -1,1 +1,0 @@
-"""Experiments: compare arms of engines that serve the same work."""

@@ -1,1 +1,0 @@
-"""Statistics: estimates and their 95 % bounds."""

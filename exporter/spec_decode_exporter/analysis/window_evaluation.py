@@ -1,0 +1,228 @@
+"""Evaluation of one window: its figures at the cost of drafting, and what they say about speculation."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import inf, sqrt
+
+from spec_decode_exporter.analysis.cost import Cost
+from spec_decode_exporter.analysis.depth import Depths
+from spec_decode_exporter.analysis.end_to_end import EndToEnd, end_to_end
+from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.verdict import (
+    NOT_PAYING,
+    Action,
+    Advice,
+    SpeedupRange,
+    Verdict,
+    claimed_speedup,
+    speedup_verdict,
+)
+from spec_decode_exporter.figures.estimate import Estimate, estimate_of, ratio
+from spec_decode_exporter.figures.window_figures import Price, WindowFigures
+from spec_decode_exporter.window.history import Window
+
+MIN_VERDICT_REQUESTS = 1.4
+"""Effective requests through a window that a verdict needs; fewer are of one kind only."""
+
+
+class WindowEvaluation(WindowFigures):
+    """Figures of one window that need the cost; each is computed once, if read."""
+
+    def __init__(self, window: Window, known: Knowledge, *, is_partial: bool | None = None) -> None:
+        """Evaluate a window by what is known besides."""
+        super().__init__(window, is_partial=is_partial)
+        self.known = known
+        self._policy = known.policy
+
+    # Cost
+
+    @cached_property
+    def cost(self) -> Cost | None:
+        """Cost of speculation at the load of the window's drafts; None if unknown."""
+        if not self.known.speculates:
+            return None
+        return self.known.cost.at(self.drafting_requests, self.draft_length_tokens or len(self.positions))
+
+    @cached_property
+    def possible_cost(self) -> Cost:
+        """The cost, or that of any drafter if it is unknown."""
+        return self.cost or self.known.cost.typical(self.drafting_requests, self.draft_length_tokens or 0.0)
+
+    @cached_property
+    def break_even_acceptance_ratio(self) -> float | None:
+        """Acceptance rate above which speculation pays: c + c0·D/T. None without drafts."""
+        if self.cost is None or self.work is None:
+            return None
+        price = self.cost.guess
+        steps = ratio(self.work.fixed_steps(price), self.work.draft_tokens)
+        return None if steps is None else price.token + price.step * steps
+
+    @cached_property
+    def break_even_cost_ratio(self) -> float | None:
+        """Cost of a draft token below which speculation pays, (G - F - S - c0·D)/T; c0 = 0 if unknown."""
+        if self.work is None:
+            return None
+        fixed = 0.0 if self.cost is None else self.cost.step.guess * self.work.fixed_steps(self.cost.guess)
+        return ratio(self.work.tokens - self.work.steps - fixed, self.work.draft_tokens)
+
+    @cached_property
+    def break_even_cost_bounds(self) -> Estimate | None:
+        """Bounds of the break-even cost, with the range of c0."""
+        value, low, high = self.break_even_cost_ratio, self.possible_cost.low, self.possible_cost.high
+        if value is None or not self.cosines:
+            return None
+        cheap = self._break_even_at(low)
+        dear = cheap if low.step == high.step else self._break_even_at(high)
+        if cheap is None or dear is None:
+            return None
+        return cheap._replace(value=value, lower=min(dear.lower, value), upper=max(cheap.upper, value))
+
+    def _break_even_at(self, price: Price) -> Estimate | None:
+        gains = [its.tokens - its.steps - price.step * its.fixed_steps(price) for its in self.works]
+        return estimate_of(gains, [its.draft_tokens for its in self.works], self.cosines, (-inf, inf))
+
+    # Speed-up
+
+    @cached_property
+    def estimated_speedup_ratio(self) -> float | None:
+        """Speed-up of decoding by speculation, at the best guess of the cost."""
+        return None if self.cost is None else self._speedup_at(self.cost.guess)
+
+    @cached_property
+    def speedup_bounds(self) -> Estimate | None:
+        """Bounds of the speed-up by sampling and the range of the cost; None if the cost is unknown."""
+        return None if self.cost is None else self._bounds_at(self.cost)
+
+    @cached_property
+    def speedup_range(self) -> SpeedupRange | None:
+        """Speed-up at the possible costs, also of an engine whose cost is unknown; None without steps."""
+        cost = self.possible_cost
+        value, low, high = map(self._speedup_at, (cost.guess, cost.high, cost.low))
+        if value is None or low is None or high is None:
+            return None
+        bounds = self.speedup_bounds or self._bounds_at(cost)
+        is_bounded, half = bounds is not None, self._policy.max_half_width
+        if bounds is None:
+            bounds = Estimate(value, (1 - half) * low, (1 + half) * high, 0.0)
+        if self.total.decoded_tokens is None and self.known.drafts_what_it_finds:
+            # A search that drafts in few steps has an upper limit alone, if its steps are not counted.
+            bounds, low = bounds._replace(lower=0.0), 0.0
+        return SpeedupRange(bounds, low, high, is_bounded)
+
+    @cached_property
+    def request(self) -> EndToEnd | None:
+        """Speed-up of whole requests."""
+        speedup = self.estimated_speedup_ratio
+        if speedup is None:
+            return None
+        return end_to_end(self, speedup, self.speedup_bounds, self.known.request_baseline)
+
+    def _speedup_at(self, price: Price) -> float | None:
+        return None if self.work is None else self.work.tokens / self.work.plain_steps(price)
+
+    def _bounds_at(self, cost: Cost) -> Estimate | None:
+        """Return the lower bound at the highest cost, and the upper one at the lowest."""
+        if self.work is None or not self.cosines:
+            return None
+        guess, slow, fast = map(self._sampled_speedup, (cost.guess, cost.high, cost.low))
+        if guess is None or slow is None or fast is None:
+            return None
+        return guess._replace(lower=min(guess.lower, slow.lower), upper=max(guess.upper, fast.upper))
+
+    def _sampled_speedup(self, price: Price) -> Estimate | None:
+        """Return the speed-up at one cost with the bounds of sampling."""
+        if self.work is None:
+            return None
+        tokens, plain = self.work.tokens, self.work.plain_steps(price)
+        error = self.least_deviation(tokens / plain * price.token) * sqrt(self.total.drafts or 0) / plain
+        number = len(self.positions)
+        longest = 1 + price.step + price.token * number
+        possible = (1 / longest, max(1.0, (1 + number) / longest)) if number else (0.0, inf)
+        columns = [its.tokens for its in self.works], [its.plain_steps(price) for its in self.works]
+        return estimate_of(*columns, self.cosines, possible, error)
+
+    # Depths
+
+    @cached_property
+    def depths(self) -> Depths | None:
+        """Speed-ups at other numbers of draft tokens; None without drafts, positions or a cost."""
+        drafts = self.total.drafts
+        if self.cost is None or not drafts or not len(self.positions) or not self.positions.are_known:
+            return None
+        return Depths(self, drafts)
+
+    # Words
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Verdict by this window, limited by that of whole requests; without a cost at most healthy."""
+        if self._is_insufficient or self.speedup_range is None:
+            return Verdict.INSUFFICIENT
+        found = speedup_verdict(self.speedup_range, self._policy.speedup)
+        if found is Verdict.OPTIMAL and self.cost is None:
+            found = Verdict.HEALTHY
+        return found if self.request is None else self.request.capped(found, self._policy.speedup)
+
+    @property
+    def _is_insufficient(self) -> bool:
+        """True with too few data: partial, few drafts, wide bounds, or almost no requests."""
+        length = self.acceptance_length_bounds
+        if self.acceptance_length_tokens is None or self.is_partial:
+            return True
+        if (self.total.drafts or 0) < self._policy.min_drafts:
+            return True
+        if length is None:
+            requests = self.effective_requests
+            return requests is not None and requests < MIN_VERDICT_REQUESTS
+        return length.half_width > self._policy.max_half_width * length.value
+
+    def contradicts(self, longer: WindowEvaluation) -> bool:
+        """Return whether this and the verdict of a longer window cannot both be right now."""
+        pairs = (
+            (self.acceptance_length_bounds, longer.acceptance_length_bounds),
+            (self.tokens_per_step_bounds, longer.tokens_per_step_bounds),
+        )
+        if any(own is not None and own.is_apart(other) for own, other in pairs):
+            return True
+        lowest, highest = claimed_speedup(longer.verdict, self._policy.speedup)
+        speedup = self.speedup_bounds
+        return speedup is not None and (speedup.upper < lowest or speedup.lower > highest)
+
+    def advice(self, crossover: float | None) -> Advice:
+        """Return the action and the number of tokens by this window; earlier conditions precede later ones.
+
+        Args:
+            crossover: Running requests above which speculation does not pay; None if unknown.
+        """
+        is_unsure = self.acceptance_length_bounds is None and self.passing_requests is not None
+        if self.verdict is Verdict.INSUFFICIENT or is_unsure:
+            return Advice()
+        tokens = None
+        if self.cost is not None and self.depths is not None:
+            tokens = self.depths.recommended(self.cost.guess, self._policy.depth.tolerance)
+        if self.known.has_better_method:
+            return Advice(Action.SWITCH_METHOD, tokens)
+        if tokens is not None and self._is_worth_a_change(tokens):
+            more = tokens > len(self.positions)
+            return Advice(Action.INCREASE if more else Action.DECREASE, tokens)
+        if self.verdict is Verdict.UNCLEAR:
+            return Advice(Action.MEASURE_COST, tokens)
+        running = self.drafting_requests
+        is_above = crossover is not None and running is not None and running > crossover
+        if self.verdict in NOT_PAYING and is_above:
+            return Advice(Action.LIMIT_BATCH, tokens)
+        # Another number may be better at the best guess, but is not known to pay.
+        return Advice(Action.DISABLE, 0) if self.verdict is Verdict.HARMFUL else Advice(Action.KEEP, tokens)
+
+    def _is_worth_a_change(self, tokens: int) -> bool:
+        """Return whether k tokens are significantly faster than K at every possible cost.
+
+        With a harmful verdict any number that pays is worth it. No speculation is not another number.
+        """
+        if self.cost is None or self.depths is None or tokens in {0, len(self.positions)}:
+            return False
+        corners, depths = (self.cost.guess, self.cost.low, self.cost.high), self.depths
+        if self.verdict is Verdict.HARMFUL:
+            return all(depths.pays(price, tokens) for price in corners)
+        return all(depths.is_faster(price, tokens, self._policy.depth.tolerance) for price in corners)

@@ -1,0 +1,1 @@
+"""Drops of acceptance and of drafting."""

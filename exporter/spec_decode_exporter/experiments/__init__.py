@@ -1,0 +1,1 @@
+"""Experiments: arms that are compared, and their differences."""

@@ -1,0 +1,132 @@
+"""Conditions under which two arms did the same work, so that their times can be compared.
+
+Two arms with equal loads and lengths may still serve different requests: easy ones make a drafter fast. So a
+winner also needs alike prefix-cache hits, and the same acceptance where both draft by the same method.
+Between different methods the acceptance shows nothing, since a better drafter has a higher one.
+
+The load is the same if the arms began about as many requests per second and engine, *or* had about as many
+running. At equal arrivals the slower arm has more running requests (Little's law). At equal concurrency the
+faster arm begins more of them. The traffic fixes one of the two. The recording rules for arms across
+exporters (config/prometheus/rules/arms.yml) use the same conditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Final
+
+from spec_decode_exporter.experiments.comparability_limits import LENGTH_FACTOR, LOAD_FACTOR
+from spec_decode_exporter.experiments.arm import Arm
+from spec_decode_exporter.experiments.standardised import mix_distance
+from spec_decode_exporter.figures.ratio import ratio
+from spec_decode_exporter.scrape.page.engine_table import Counter
+
+MIN_ARM_REQUESTS: Final = 30
+"""Requests that an arm needs; with fewer, their lengths alone determine the result."""
+MAX_HIT_DIFFERENCE: Final = 0.1
+"""Maximum difference of the shares of prompt tokens that the prefix cache has."""
+MAX_MIX_DISTANCE: Final = 0.1
+"""Maximum share of the tokens that belongs to other types of requests."""
+ACCEPTANCE_FACTOR: Final = 1.1
+"""Maximum ratio of the acceptance lengths of one method at the depth that both arms have."""
+
+
+class Condition(StrEnum):
+    """Condition of a comparison; the value is the ``check`` label."""
+
+    REQUESTS = "requests"
+    """Enough requests in both arms."""
+    LOAD = "load"
+    """Similar requests per second, or running requests, per engine."""
+    PROMPT_TOKENS = "prompt_tokens"
+    """Prompts of similar length."""
+    GENERATION_TOKENS = "generation_tokens"
+    """Answers of similar length."""
+    PREFIX_HITS = "prefix_hits"
+    """Similar shares of prompt tokens in the prefix cache; a winner needs it."""
+    ACCEPTANCE = "acceptance"
+    """One method with a similar acceptance by position in both arms; a winner needs it."""
+    REQUEST_TYPES = "request_types"
+    """Similar mix of request types, from per-request data; a winner needs it."""
+
+
+Conditions = Mapping[Condition, bool]
+
+
+def conditions(arm: Arm, baseline: Arm) -> Conditions:
+    """Return whether each condition holds; a condition of unknown lengths is absent."""
+    results = {condition: holds(arm, baseline) for condition, holds in _CONDITIONS.items()}
+    return {condition: holds for condition, holds in results.items() if holds is not None}
+
+
+def comparable(results: Conditions) -> bool:
+    """Return whether arms can be compared: all known conditions of their work hold."""
+    return all(holds for condition, holds in results.items() if condition not in _OF_A_WINNER)
+
+
+def same_traffic(results: Conditions, *, standardised: bool = False) -> bool:
+    """Return whether a difference of the arms may name a winner: all known conditions hold.
+
+    Times that are ``standardised`` by request type need neither the same mix nor the same acceptance.
+    """
+    ignored = _OF_A_MIX if standardised else frozenset[Condition]()
+    return all(holds for condition, holds in results.items() if condition not in ignored)
+
+
+def _enough(arm: Arm, baseline: Arm) -> bool:
+    return not any(
+        each.partial or (each.total(Counter.FIRST_TOKENS) or 0) < MIN_ARM_REQUESTS for each in (arm, baseline)
+    )
+
+
+def _load(arm: Arm, baseline: Arm) -> bool:
+    began = _within(arm.requests_per_second, baseline.requests_per_second, LOAD_FACTOR)
+    ran = _within(arm.running_requests, baseline.running_requests, LOAD_FACTOR)
+    return bool(began or ran)
+
+
+def _lengths(counter: Counter) -> Callable[[Arm, Arm], bool | None]:
+    def alike(arm: Arm, baseline: Arm) -> bool | None:
+        mine, its = (ratio(each.total(counter), each.total(Counter.FIRST_TOKENS)) for each in (arm, baseline))
+        return _within(mine, its, LENGTH_FACTOR)
+
+    return alike
+
+
+def _within(mine: float | None, its: float | None, factor: float) -> bool | None:
+    times = ratio(mine, its)
+    return None if times is None else 1 / factor <= times <= factor
+
+
+def _prefix_hits(arm: Arm, baseline: Arm) -> bool | None:
+    mine, its = (
+        ratio(each.total(Counter.PREFIX_CACHE_HITS), each.total(Counter.PREFIX_CACHE_QUERIES))
+        for each in (arm, baseline)
+    )
+    return None if mine is None or its is None else abs(mine - its) <= MAX_HIT_DIFFERENCE
+
+
+def _acceptance(arm: Arm, baseline: Arm) -> bool | None:
+    if arm.method is None or arm.method != baseline.method:
+        return None
+    depth = min(arm.depth, baseline.depth)
+    return _within(arm.length_at(depth), baseline.length_at(depth), ACCEPTANCE_FACTOR)
+
+
+def _request_types(arm: Arm, baseline: Arm) -> bool | None:
+    distance = mix_distance(arm.types, baseline.types)
+    return None if distance is None else distance <= MAX_MIX_DISTANCE
+
+
+_OF_A_MIX: Final = frozenset({Condition.ACCEPTANCE, Condition.REQUEST_TYPES})
+_OF_A_WINNER: Final = _OF_A_MIX | {Condition.PREFIX_HITS}
+_CONDITIONS: Final[Mapping[Condition, Callable[[Arm, Arm], bool | None]]] = {
+    Condition.REQUESTS: _enough,
+    Condition.LOAD: _load,
+    Condition.PROMPT_TOKENS: _lengths(Counter.PROMPT_TOKENS),
+    Condition.GENERATION_TOKENS: _lengths(Counter.GENERATION_TOKENS),
+    Condition.PREFIX_HITS: _prefix_hits,
+    Condition.ACCEPTANCE: _acceptance,
+    Condition.REQUEST_TYPES: _request_types,
+}

@@ -1,0 +1,1 @@
+"""Findings about one engine: one function each, with its text and severity."""

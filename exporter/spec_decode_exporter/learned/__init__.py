@@ -1,0 +1,1 @@
+"""Learned state of an engine: step times, costs and baselines."""

@@ -1,0 +1,288 @@
+"""History of one engine since its first poll: totals, K, and windows."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+from spec_decode_exporter.window.histograms import Answers, Histograms, answers_of
+from spec_decode_exporter.window.poll import (
+    ACCEPTED_TOKENS,
+    DRAFT_TOKENS,
+    DRAFTS,
+    Counters,
+    Increment,
+    Poll,
+    Reset,
+    Step,
+    step,
+)
+from spec_decode_exporter.window.ring import Increments, Ring, added
+from spec_decode_exporter.scrape.page.engine_table import Gauge, Latency
+from spec_decode_exporter.scrape.page.sample import Buckets, Sample
+
+NANO: Final = 10**9
+MIN_INCREMENTS: Final = 3
+"""Minimum increments of a window; one with fewer is partial."""
+GONE_POLLS, GONE_SECONDS = 3, 10.0
+"""Windows disappear without a successful poll for this many intervals and seconds."""
+UNDRAFTED_TOKENS: Final = 100
+"""Tokens decoded without any draft that show that a server does not speculate."""
+_MAX_CREATIONS: Final = 32
+_MAX_GAUGE: Final = 2**31
+_TENTHS: Final = 10
+
+# A row of the ring: covered nanoseconds, gauges in billionths, counters, accepted tokens by position.
+_GAUGES: Final = 1
+_COUNTERS: Final = _GAUGES + 3
+_POSITIONS: Final = _COUNTERS + len(Counters())
+_COLUMNS: Final = {name: _COUNTERS + place for place, name in enumerate(Counters._fields)}
+
+
+class Means(NamedTuple):
+    """Means of gauges over the polls of a window; None: the engine lacks it."""
+
+    running_requests: float | None = None
+    waiting_requests: float | None = None
+    kv_cache_usage_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Sums of increments over the last ``length`` seconds."""
+
+    length: float
+    seconds: float
+    """Covered seconds: less than ``length`` after a start."""
+    polls: int
+    total: Counters
+    positions: tuple[int, ...]
+    """Accepted tokens at each of the K draft positions."""
+    mean: Means
+    increments: Increments = field(repr=False)
+    answers: Answers
+    """Answers that ended in the longest window: a shorter one has too few for their variation."""
+
+    @property
+    def is_partial(self) -> bool:
+        """True if it is too short to evaluate: under half its length, or under 3 increments."""
+        return self.seconds < self.length / 2 or self.polls < MIN_INCREMENTS
+
+
+def columns(increments: Increments, *names: str) -> list[list[int]]:
+    """Return columns of counters."""
+    return [increments.column(_COLUMNS[name]) for name in names]
+
+
+def position_columns(increments: Increments, number: int) -> list[list[int]]:
+    """Return the accepted tokens of the first ``number`` positions."""
+    return [increments.column(_POSITIONS + position) for position in range(number)]
+
+
+def running_requests(increments: Increments) -> list[float]:
+    """Return the running requests at the end of each increment."""
+    return [value / NANO for value in increments.column(_GAUGES)]
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums of all increments since the engine's first poll, over restarts of the server."""
+
+    counters: Counters
+    positions: tuple[int, ...]
+    covered_seconds: float
+    poll_buckets: tuple[int, ...]
+    """Draft tokens by the acceptance rate of their poll, cumulative by tenths; the last is +Inf."""
+    resets: dict[Reset, int]
+
+
+class History:
+    """Totals since the engine's first poll, and windows over the most recent increments."""
+
+    def __init__(self, longest: float) -> None:
+        """Keep enough for windows up to ``longest`` seconds."""
+        self._ring = Ring(longest)
+        self._histograms = Histograms(longest)
+        self.poll: Poll | None = None
+        self.sample: Sample | None = None
+        self.always_counts_drafts = False
+        """The server counts drafts without speculation too, as vLLM's Rust front end does."""
+        self.configured_tokens = 0
+        self.window_resets = 0
+        """Resets of the windows, each caused by another way of drafting."""
+        self._seen_tokens = self._most_tokens = 0
+        self._tokens_before: int | None = None
+        self._process_since = self._interval = 0.0
+        self._creations: deque[float] = deque(maxlen=_MAX_CREATIONS)
+        self._alternated: float | None = None
+        self._totals: list[int] = [0] * _POSITIONS
+        self._poll_buckets = [0] * (_TENTHS + 1)
+        self._resets = dict.fromkeys(Reset, 0)
+
+    @property
+    def tokens(self) -> int:
+        """K: the larger of the configured and the observed number of draft positions."""
+        return max(self._seen_tokens, self.configured_tokens)
+
+    @property
+    def last_seen(self) -> float:
+        """Time of the last page with the engine (monotonic)."""
+        return self.poll.moment if self.poll else 0.0
+
+    @property
+    def has_drafted(self) -> bool:
+        """True if the server's process has drafted."""
+        return self.poll is not None and self.poll.counters[DRAFTS] > 0
+
+    @property
+    def speculates(self) -> bool:
+        """True if the engine is known to speculate: it counts drafts, or reports its own acceptance."""
+        sample = self.sample
+        if sample is None:
+            return False
+        if sample.gauge(Gauge.REPORTED_ACCEPTANCE_RATIO) is not None:
+            return True
+        is_sure = not self.always_counts_drafts or self.has_drafted or bool(sample.positions)
+        return sample.counters[DRAFTS] is not None and is_sure
+
+    @property
+    def is_undecided(self) -> bool:
+        """True until a server that always counts drafts drafts, or decodes enough tokens without one."""
+        if self.poll is None or self.sample is None or not self.always_counts_drafts or self.speculates:
+            return False
+        decoded = Counters(*self.poll.counters).decoded_tokens or 0
+        return self.sample.counters[DRAFTS] is not None and decoded < UNDRAFTED_TOKENS
+
+    @property
+    def alternates(self) -> bool:
+        """True if old creation times reappeared within the longest window: several servers, one address."""
+        return self._alternated is not None and self.last_seen - self._alternated < self._ring.keep
+
+    def observe(self, sample: Sample, moment: float, wall: float, interval: float) -> Step:
+        """Add the sample of a poll at ``moment`` (monotonic); ``interval`` is that of polls, in seconds."""
+        self._interval, self.sample = interval, sample
+        taken = step(self.poll, sample, moment, wall)
+        if self.poll is None:
+            self._process_since = moment
+        if taken.reset:
+            self._restart(taken, taken.reset)
+        self.poll = taken.poll
+        if sample.created is not None and sample.created not in self._creations:
+            self._creations.append(sample.created)
+        self._learn_tokens(taken.poll, speculates=sample.counters[DRAFTS] is not None)
+        if taken.increment:
+            self._add(taken.increment, sample)
+        return taken
+
+    def observe_histograms(self, sample: Sample, moment: float, interval: float) -> None:
+        """Add the histograms of a page that has them; ``interval`` is that of such polls."""
+        if sample.latencies is not None:
+            self._histograms.add(sample.latencies, answers_of(sample.answer_lengths), moment, interval)
+
+    def configure_tokens(self, tokens: int) -> None:
+        """Set the configured K, 0 if there is none; another K resets the windows."""
+        before, self.configured_tokens = self.tokens, tokens
+        if tokens and before and self.tokens != before:
+            self.reset_windows()
+
+    def reset_windows(self) -> None:
+        """Reset the windows: later increments do not match the earlier ones."""
+        self.window_resets += 1
+        self._ring.clear()
+        self._histograms.ring.clear()
+
+    def keep(self, longest: float) -> None:
+        """Change the longest window."""
+        self._ring.keep = self._histograms.ring.keep = longest
+
+    def is_gone(self, now: float) -> bool:
+        """Return whether the last page with the engine is too old for its windows."""
+        return now - self.last_seen > max(GONE_POLLS * self._interval, GONE_SECONDS)
+
+    def windows(self, *lengths: float) -> tuple[Window, ...]:
+        """Return the sums over the last seconds before the newest poll, for each length."""
+        answers = self._histograms.window(self.last_seen)[1]
+        return tuple(self._window(length, answers) for length in lengths)
+
+    def latencies(self) -> dict[Latency, Buckets]:
+        """Return the histograms over the longest window."""
+        return self._histograms.window(self.last_seen)[0]
+
+    def totals(self) -> Totals:
+        """Return all sums so far, with every position that any process had."""
+        positions = added(self._totals[_POSITIONS:], [0] * self._most_tokens)
+        return Totals(
+            Counters(*self._totals[_COUNTERS:_POSITIONS]),
+            tuple(positions),
+            self._totals[0] / NANO,
+            tuple(accumulate(self._poll_buckets)),
+            dict(self._resets),
+        )
+
+    def _window(self, length: float, answers: Answers) -> Window:
+        """Return the increments that begin at most ``length`` and half an interval ago.
+
+        With a whole interval, jitter would decide whether one more increment is in the window.
+        """
+        increments = self._ring.since(self.last_seen - length - self._interval / 2)
+        sums, polls, tokens = increments.sums(_POSITIONS + self.tokens), len(increments), self.tokens
+        known, gauges = (self.sample.counters, self.sample.gauges) if self.sample else ((), ())
+        return Window(
+            length,
+            sums[0] / NANO,
+            polls,
+            Counters(
+                *(None if had is None else new for new, had in zip(sums[_COUNTERS:], known, strict=False))
+            ),
+            tuple(sums[_POSITIONS : _POSITIONS + tokens]),
+            Means(
+                *(
+                    value / NANO / polls if polls and gauge is not None else None
+                    for value, gauge in zip(sums[_GAUGES:_COUNTERS], gauges, strict=False)
+                )
+            ),
+            increments,
+            answers,
+        )
+
+    def _restart(self, taken: Step, reset: Reset) -> None:
+        self._resets[reset] += 1
+        if reset is Reset.RESTART and taken.poll.created in self._creations:
+            self._alternated = taken.poll.moment
+        self._process_since = taken.increment.begin if taken.increment else taken.poll.moment
+        self._histograms.restart(taken.increment.begin if taken.increment else None)
+        self._tokens_before, self._seen_tokens = self._seen_tokens or self._tokens_before or 0, 0
+
+    def _learn_tokens(self, poll: Poll, *, speculates: bool) -> None:
+        """Learn K. It changes only with a restart; then no window may mix both processes.
+
+        K = 0 means no speculation. A server that creates its positions one by one may at first appear to have
+        the old K. So additional positions change K while a window can have increments of both processes.
+        """
+        self._seen_tokens = poll.tokens
+        self._most_tokens = max(self._most_tokens, poll.tokens)
+        before = self._tokens_before
+        if before is None or not (poll.tokens or not speculates):
+            return
+        if poll.tokens != before:
+            self.reset_windows()
+        if poll.tokens != before or poll.moment - self._process_since > self._ring.keep:
+            self._tokens_before = None
+
+    def _add(self, increment: Increment, sample: Sample) -> None:
+        covered = round((increment.end - increment.begin) * NANO)
+        gauges = map(_fixed, sample.gauges[: len(Means())])
+        row = [covered, *gauges, *increment.counters, *increment.positions]
+        self._ring.add(increment.begin, increment.end, row, self._interval)
+        self._totals = added(self._totals, row)
+        drafted, accepted = increment.counters[DRAFT_TOKENS], increment.counters[ACCEPTED_TOKENS]
+        if drafted > 0:
+            tenths = -(-accepted * _TENTHS // drafted)  # in integers: exactly 0.3 is not above 0.3
+            self._poll_buckets[min(max(tenths, 1), _TENTHS + 1) - 1] += drafted
+
+
+def _fixed(gauge: float | None) -> int:
+    """Return a gauge in billionths, so that its sum is exact; clamp implausible values."""
+    return round(min(max(gauge or 0, -_MAX_GAUGE), _MAX_GAUGE) * NANO)

@@ -1,0 +1,106 @@
+"""An arm of an experiment: its engines added up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.experiments.arm import Arm
+from spec_decode_exporter.scrape.page.engine_table import Counter
+from spec_decode_exporter.window.answer_lengths import AnswerLengths
+from spec_decode_exporter.window.increments import Increment
+from spec_decode_exporter.window.ledger import Ledger, PublishedValues
+from tests.fixtures.arms import EAGLE, END, NANO, PLAIN, THROUGHPUT, TIME, arm_with, times, window_of
+
+
+class TestSums:
+    def test_a_pace_is_a_ratio_of_sums_and_not_a_mean_of_ratios(self):
+        slow = times(PLAIN, 1) | {"decode_nanoseconds": 12 * NANO}
+        measures = arm_with(window_of(PLAIN), window_of(times(slow, 3))).measures()
+        # (6 s + 36 s) / (240 + 720) tokens; the mean of the two would be 37.5 ms.
+        assert measures[TIME].value == pytest.approx(42 * NANO / 960)
+
+    def test_each_basis_by_hand(self):
+        measures = arm_with(window_of(EAGLE)).measures()
+        assert measures[TIME].value == pytest.approx(6 * NANO / 480)
+        assert measures[END].value == pytest.approx(1.7 * NANO)
+        assert measures[THROUGHPUT].value == pytest.approx(6.0 / 484)
+
+    @given(st.lists(st.integers(0, 10**6), min_size=3, max_size=300), st.floats(-400, 400))
+    def test_the_sums_do_not_depend_on_the_cells(self, tokens, shift):
+        ledger = Ledger(300.0)
+        for second, count in enumerate(tokens):
+            moved = {"generation_tokens": count, "decode_nanoseconds": 7 * count}
+            counters = tuple(moved.get(counter.name.lower(), 0) for counter in Counter)
+            ledger.add(Increment(second, second + 1.0, counters, ()), (1.0, 0.0, 0.0), 1.0)
+        known = PublishedValues((True,) * len(Counter), (True,) * 3, 0)
+        window = ledger.window(300.0, 1.0, float(len(tokens)), known)
+        found = Arm(300.0, len(tokens) + shift, (window,)).measures()
+        if not sum(tokens):
+            assert found == {}
+        else:
+            assert found[TIME].value == pytest.approx(7.0)
+            assert found[THROUGHPUT].value == pytest.approx(len(tokens) / sum(tokens))
+
+    def test_an_engine_without_a_counter_is_omitted_from_that_basis_alone(self):
+        known, unknown = (
+            window_of(PLAIN),
+            window_of(PLAIN, hidden={Counter.DECODE_NANOSECONDS, Counter.END_TO_END_NANOSECONDS}),
+        )
+        both = arm_with(known, unknown).measures()
+        assert both[TIME] == arm_with(known).measures()[TIME]
+        assert set(arm_with(unknown).measures()) == {THROUGHPUT}
+
+    def test_an_arm_without_engines_or_work_has_no_pace(self):
+        assert arm_with().measures() == {}
+        assert arm_with(window_of({})).measures() == {}
+        assert arm_with().total(Counter.DRAFTS) is None
+
+    def test_the_acceptance_length_is_that_of_all_drafts_together(self):
+        twice = times(EAGLE, 2) | {"accepted_tokens": 40}
+        arm = arm_with(window_of(EAGLE), window_of(twice), window_of(PLAIN))
+        assert arm.acceptance_length == pytest.approx(1 + 320 / 600)
+        assert arm_with(window_of(PLAIN)).acceptance_length is None
+
+    def test_load_is_by_engine_and_an_idle_one_does_not_count(self):
+        arm = arm_with(window_of(PLAIN), window_of(PLAIN, running=12.0), window_of({}, running=0.0))
+        assert arm.running_requests == pytest.approx(9.0)
+        assert arm.requests_per_second == pytest.approx(2.0)
+
+    def test_too_few_requests_or_too_little_time_have_no_bounds(self):
+        assert arm_with(window_of(EAGLE)).measures()[TIME].relative_error is not None
+        few = window_of(EAGLE | {"first_tokens": 0})
+        assert arm_with(few).measures()[TIME].relative_error is None
+        short = window_of(EAGLE, seconds=149)
+        assert arm_with(short).measures()[TIME].relative_error is None
+
+    def test_the_answers_of_all_engines_together_decide_how_many_requests_count(self):
+        # 3000 chats on one engine, and 30 answers of 60 times their length on the other.
+        chats, long = (
+            replace(
+                window_of(EAGLE),
+                answers=AnswerLengths(n, 1000 * n * tokens, n * tokens**2, n * tokens**3),
+            )
+            for n, tokens in ((3000, 100), (30, 6000))
+        )
+        arms = (chats, chats), (long, long), (chats, long)
+        assert [arm_with(*each).measures()[TIME].degrees for each in arms] == [12, 12, 2]
+
+    def test_the_degrees_are_at_most_the_busy_cells_minus_one(self):
+        # 40 cells of 7.5 s, of which four had work; requests are enough for many more cosines.
+        burst = window_of(lambda second: EAGLE | {"first_tokens": 40} if second < 30 else {})
+        assert arm_with(burst).measures()[TIME].degrees == 3
+        assert arm_with(window_of(EAGLE)).measures()[TIME].degrees == 12
+
+    def test_correlated_engines_have_wider_bounds_than_alternating_ones(self):
+        def waves(sign):
+            return lambda second: EAGLE | {"decode_nanoseconds": (6 + sign * (-1) ** (second // 75)) * NANO}
+
+        together = arm_with(window_of(waves(1)), window_of(waves(1))).measures()[TIME]
+        in_turn = arm_with(window_of(waves(1)), window_of(waves(-1))).measures()[TIME]
+        assert together.value == in_turn.value
+        assert together.relative_error > 0.04
+        assert in_turn.relative_error == pytest.approx(0.0, abs=1e-12)

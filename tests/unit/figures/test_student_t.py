@@ -1,0 +1,61 @@
+"""Student's t, and the degrees of freedom of a sum of variances."""
+
+from __future__ import annotations
+
+from math import gamma, pi, sqrt
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.analysis.statistics.ratio_bounds import MAX_COSINES
+from spec_decode_exporter.figures.student_t import T_QUANTILES, degrees_of_sum, t_quantile
+
+VARIANCES = st.floats(1e-6, 1e6)
+DEGREES = st.integers(1, 12)
+
+
+def test_the_table_has_students_quantiles():
+    def density(x, degrees):
+        scale = gamma((degrees + 1) / 2) / sqrt(degrees * pi) / gamma(degrees / 2)
+        return scale * (1 + x * x / degrees) ** (-(degrees + 1) / 2)
+
+    for degrees, quantile in enumerate(T_QUANTILES, start=1):
+        width = quantile / 4000
+        half = sum(density((place + 0.5) * width, degrees) for place in range(4000)) * width
+        # Half a unit of the third digit is as much as 2.5e-5.
+        assert half == pytest.approx(0.475, abs=2.5e-5), degrees
+    assert len(T_QUANTILES) == 2 * MAX_COSINES
+
+
+def test_student_s_t():
+    assert [t_quantile(degrees) for degrees in (1, 2, 12, 12.9, 24, 0.2)] == [
+        *(12.706, 4.303, 2.179, 2.179, 2.064, 12.706)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("degrees", "quantile"),
+    [
+        *((25, 2.059539), (29, 2.045230), (29.9, 2.045230), (59, 2.000995), (199, 1.971957)),
+        *((1000, 1.962339), (1e9, 1.959964)),
+    ],
+)
+def test_student_s_t_of_many_degrees(degrees, quantile):
+    """Quantiles found by halving, of the density that ``test_the_table_has_students_quantiles`` integrates."""
+    assert t_quantile(degrees) == pytest.approx(quantile, abs=6e-6)
+
+
+def test_degrees_by_hand():
+    assert degrees_of_sum([9.0, 16.0], [12, 12]) == pytest.approx(625 / (81 + 256) * 12)
+    assert degrees_of_sum([1.0, 0.0], [2, 12]) == 2.0
+
+
+def test_without_variation_they_are_the_sum():
+    assert degrees_of_sum([0.0, 0.0], [3, 12]) == 15.0
+
+
+@given(VARIANCES, VARIANCES, DEGREES, DEGREES)
+def test_degrees_are_between_the_minimum_and_the_sum(one, other, few, many):
+    found = degrees_of_sum([one, other], [few, many])
+    assert min(few, many) - 1e-6 <= found <= few + many + 1e-6

@@ -1,0 +1,168 @@
+"""Metrics of requests on a page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from spec_decode_exporter.analysis.cost import Cost
+from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.config.request_settings import RequestSettings
+from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
+from spec_decode_exporter.monitor.snapshot import Snapshot
+from spec_decode_exporter.requests.group_totals import (
+    ACCEPTANCE_LENGTH_BOUNDS,
+    ACCEPTANCE_RATIO_BOUNDS,
+)
+from spec_decode_exporter.requests.request_findings import (
+    ContextFall,
+    Effect,
+    GroupFindings,
+    GroupKey,
+    GroupTotals,
+    ModelFindings,
+    Percentiles,
+    PromptBucket,
+    PromptFindings,
+    RequestFindings,
+    RequestHistogram,
+    RequestTotals,
+    Summary,
+    UserFindings,
+    WindowFindings,
+)
+from spec_decode_exporter.requests.request_record import Refusal, RequestRecord
+from spec_decode_exporter.requests.request_store import RequestStore
+from tests.unit.metrics.written_page import families_of
+
+GOLDEN = Path(__file__).parent / "golden" / "requests.txt"
+
+SUMMARY = Summary(
+    totals=RequestTotals(40, 1000, 4000, 2400),
+    acceptance_ratio=Percentiles(0.4, 0.6, 0.8),
+    mean_acceptance_ratio=0.61,
+    acceptance_length_tokens=Percentiles(2.6, 3.4, 4.2),
+    time_per_output_token_seconds=Percentiles(0.010, 0.012, 0.020),
+    speedup_ratio=Estimate(1.5, 1.4, 1.6, 0.05),
+    below_break_even=3,
+    evaluated=40,
+    rejected=2,
+    repetitive=1,
+)
+NOTHING = Summary(RequestTotals(2), None, None, None, None, None, 0, 0, 0, 0)
+"""Requests that drafted nothing."""
+
+BOUNDS = (ACCEPTANCE_RATIO_BOUNDS, ACCEPTANCE_LENGTH_BOUNDS)
+CHAT = GroupKey("llama", "chat", "0.3-0.7")
+ODD = GroupKey('lla"ma', "a\\b\nc", "unknown")
+SINCE = GroupTotals(
+    RequestTotals(50, 1200, 4800, 2900),
+    RequestHistogram((0.5, 1.0), (20, 25, 5), 30.25),
+    RequestHistogram((2.0, 4.0), (10, 30, 10), 160.5),
+)
+
+
+PROMPTS = PromptFindings(
+    "llama",
+    [
+        PromptBucket(
+            "1000-4000",
+            2000.0,
+            0.5,
+            Estimate(2.3, 2.2, 2.4, 0.05),
+            Percentiles(0.1, 0.2, 0.4),
+            SUMMARY,
+            Effect.GAINS,
+        ),
+        PromptBucket(">64000", 70_000.0, None, None, None, NOTHING, Effect.UNCLEAR),
+    ],
+    ContextFall(2000.0, 2.3, 20_000.0, 1.08),
+)
+
+
+def model(summary=SUMMARY, *, mixed=True):
+    return ModelFindings("llama", summary, None, mixed, ())
+
+
+def found(**changes):
+    groups = [GroupFindings(CHAT, SUMMARY, Effect.GAINS), GroupFindings(ODD, NOTHING, Effect.UNCLEAR)]
+    windows = {"30s": WindowFindings(30.0, True, groups, [model()], covered_seconds=20.5)}
+    return RequestFindings(
+        **{
+            "enabled": True,
+            "windows": windows,
+            "since_start": {CHAT: SINCE},
+            "users": [UserFindings("3f2a", "llama", SUMMARY)],
+            "prompts": [PROMPTS],
+            "taken": 50,
+            "refused": {Refusal.WITHOUT_METRICS: 4},
+            "folded": {"request_type": 7, "model_name": 0},
+            **changes,
+        }
+    )
+
+
+def families(findings):
+    return families_of(Snapshot(requests=findings))
+
+
+def values_of(findings, name):
+    """Return the values of a metric by those of its labels, of which ``le`` is the last."""
+    return {
+        tuple(sample.labels.values()): sample.value
+        for family in families(findings)
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+def test_every_metric_has_values_if_the_findings_are_complete():
+    names = {family.name for family in families(found())}
+    assert names == {metric.family for metric in REQUEST_METRICS}
+
+
+def test_a_workload_of_one_kind_is_0_and_not_absent():
+    windows = {"30s": WindowFindings(30.0, False, [], [model(mixed=False)])}
+    assert values_of(found(windows=windows), "spec_decode_mixed_workload") == {("llama", "30s"): 0}
+
+
+class TestNumberOfSeries:
+    """The limits of the configuration limit the page, for any untrusted text (decision 10)."""
+
+    @pytest.fixture(name="board")
+    def board_fixture(self):
+        """Request store with the default limits, after more models, types, temperatures and users than these."""
+        board = RequestStore(RequestSettings(ingest=True))
+        for model_name, kind, temperature in product(range(30), range(15), (None, 0, 0.2, 0.5, 0.9, 1.5)):
+            request = RequestRecord(
+                f"m{model_name}", 30, 120, 60, 4, f"t{kind}", temperature, user=f"u{kind}"
+            )
+            times = {"decode_seconds": 1.0, "first_token_seconds": 0.1}
+            for tokens in (500, 2000, 9000, 20_000, 90_000):
+                prompt = {"prompt_tokens": tokens, "cached_tokens": 100}
+                board.take(replace(request, completion_tokens=90, **times, **prompt), 0.0)
+        return board
+
+    async def test_the_defaults_allow_6173_at_most_and_882_of_users(self, board):
+        """Two windows. Every group has all its 74, every model its 2, and 6 by the length of the prompt."""
+        cost = Cost(0.1, 0.1, CostSource.CONFIGURED, None)
+        findings = await board.findings((30.0, 300.0), 1.0, lambda *_: cost)
+        groups, models = len(findings.since_start), len(findings.windows["5m"].models)
+        assert (groups, models) == (60 + 21, 20 + 1)
+        samples = [sample for family in families(findings) for sample in family.samples]
+        of_users = [sample for sample in samples if "user" in sample.labels]
+        assert len(samples) - len(of_users) <= 81 * 74 + 21 * (2 + 5 * 1 + 1) + 11 == 6173
+        of_prompts = [sample for sample in samples if "prompt_tokens" in sample.labels]
+        assert len({sample.labels["prompt_tokens"] for sample in of_prompts}) == 5
+        assert len(of_users) <= 2 * 21 * 21 == 882
+
+    def test_a_bucket_of_prompts_is_1_and_their_finding_1(self):
+        bucket = found(windows={}, since_start={}, users=(), refused={}, folded={}, prompts=())
+        others = sum(len(family.samples) for family in families(bucket))
+        one = replace(PROMPTS, buckets=PROMPTS.buckets[:1])
+        samples = sum(len(family.samples) for family in families(replace(bucket, prompts=[one])))
+        assert samples == others + 1 + 1

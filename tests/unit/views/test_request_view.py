@@ -1,0 +1,38 @@
+"""JSON of single requests agrees with the metrics and the page."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import pytest
+
+from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.views.request_view import lists
+from tests.unit.metrics.test_request_metrics import CHAT, SINCE, found, values_of
+from tests.web.page.mixed_requests import mixed_requests
+
+HISTOGRAMS = ("acceptance_ratio", "acceptance_length_tokens")
+
+
+@pytest.mark.parametrize("name", HISTOGRAMS)
+async def test_a_histogram_is_that_of_the_metrics(name):
+    findings = await mixed_requests()
+    groups = list(lists(findings, InternalErrors())["since_start"])
+    assert len(groups) == 5
+    for group in groups:
+        labels = (group.model_name, group.request_type, group.temperature)
+        said = getattr(group, f"{name}_histogram")
+        buckets = values_of(findings, f"spec_decode_request_{name}_bucket")
+        bounds = [*map(str, said.upper_bounds), "+Inf"]
+        cumulative = {(*labels, bound): n for bound, n in zip(bounds, accumulate(said.counts), strict=True)}
+        assert cumulative == {key: value for key, value in buckets.items() if key[:3] == labels}
+        assert sum(said.counts) == values_of(findings, f"spec_decode_request_{name}_count")[labels]
+        assert said.sum == values_of(findings, f"spec_decode_request_{name}_sum")[labels]
+
+
+def test_values_above_the_last_bound_are_counted():
+    (group,) = lists(found(), InternalErrors())["since_start"]
+    assert group.request_type == CHAT.request_type
+    said = group.acceptance_length_tokens_histogram
+    assert (said.upper_bounds, said.counts, said.sum) == ((2.0, 4.0), (10, 30, 10), 160.5)
+    assert sum(said.counts) == SINCE.totals.requests
