@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
+from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
+from spec_decode_exporter.analysis.end_to_end import EndToEnd
 from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.missing_evidence import MIN_SECONDS, Need, missing
+from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting, recommended_setting
 from spec_decode_exporter.analysis.verdict import (
     WHOLE_WINDOW,
+    Action,
     Advice,
     State,
     Verdict,
@@ -18,19 +23,24 @@ from spec_decode_exporter.analysis.verdict import (
     is_stalled,
 )
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.figures.estimate import SHORT_SECONDS
-from spec_decode_exporter.window.history import MIN_INCREMENTS, Window
 from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.window.histograms import Answers
+from spec_decode_exporter.window.history import MIN_INCREMENTS, Means, Window
+from spec_decode_exporter.window.poll import Counters
+from spec_decode_exporter.window.ring import Increments
 
-MIN_SECONDS: Final = WHOLE_WINDOW * SHORT_SECONDS
-"""Minimum of an evaluated window: the coverage of bounds is known from 30 s on, less jitter."""
+_NO_DATA: Final = WindowEvaluation(
+    Window(0.0, 0.0, 0, Counters(), (), Means(), Increments.of((), ()), Answers()),
+    Knowledge(speculates=False),
+)
 
 
 class Basis(StrEnum):
     """Reason why a window is the evaluated one."""
 
     LONGEST = "longest"
+    """It is the longest window, which may still fill up."""
     CHANGE = "change"
     """It begins at the last detected change."""
     SHORTER = "shorter"
@@ -40,7 +50,7 @@ class Basis(StrEnum):
 class Evaluation:
     """Evaluation of an engine's windows, ascending by length; none of an engine that is gone.
 
-    Each value is computed once, when it is first read.
+    Each value is computed once, when it is first read. All values of an engine that is gone are absent.
     """
 
     def __init__(
@@ -52,11 +62,15 @@ class Evaluation:
         self.windows = tuple(WindowEvaluation(window, known) for window in windows)
         self.advice: Advice | None = None
         """Debounced advice; None: that of these windows alone."""
+        self.held_setting: Callable[[Evaluation], SpeculationSetting] | None = None
+        """Returns the debounced setting; None: that of these windows alone."""
 
     @property
     def longest(self) -> WindowEvaluation:
-        """The longest window."""
-        return self.windows[-1]
+        """The longest window; one without data of an engine that is gone."""
+        return self.windows[-1] if self.windows else _NO_DATA
+
+    # State and evaluated window
 
     @cached_property
     def state(self) -> State:
@@ -69,10 +83,9 @@ class Evaluation:
         if not known.speculates:
             return State.DISABLED
         recent = known.recent or self.longest.window
-        speculation = known.speculation
         should_draft = (
             known.has_drafted
-            and not speculation.scheduled_off(recent.mean.running_requests)
+            and not known.speculation.scheduled_off(recent.mean.running_requests)
             and not known.drafts_what_it_finds
         )
         if should_draft and is_stalled(recent, known.policy.min_drafts):
@@ -81,17 +94,11 @@ class Evaluation:
         return State.ACTIVE if self.longest.total.drafts or is_busy else State.IDLE
 
     @cached_property
-    def basis(self) -> Basis:
-        """Reason for ``evaluated``."""
-        if self.evaluated in self.windows[:-1]:
-            return Basis.SHORTER
-        return Basis.LONGEST if self.known.since_change is None else Basis.CHANGE
-
-    @cached_property
     def evaluated(self) -> WindowEvaluation:
         """The window that a verdict is about: the newest data that are enough and not contradicted.
 
-        It begins at the last change. A shorter window replaces it if both cannot be right.
+        It begins at the last change. A shorter window replaces it if both cannot be right. It has no data if
+        the engine is gone.
         """
         chosen = self._since_change
         if chosen.is_partial:
@@ -107,7 +114,7 @@ class Evaluation:
     def _since_change(self) -> WindowEvaluation:
         """Window since the last change, or the longest; partial unless it has bounds or is half as long."""
         window, half = self.known.since_change or self.longest.window, self.longest.window.length / 2
-        if window is self.longest.window and not self.longest.is_partial:
+        if window is self.longest.window and (not self.longest.is_partial or not self.windows):
             return self.longest
         whole = WindowEvaluation(window, self.known, is_partial=window.polls < MIN_INCREMENTS)
         has_bounds = whole.acceptance_length_bounds is not None and window.seconds >= min(MIN_SECONDS, half)
@@ -115,23 +122,69 @@ class Evaluation:
             return whole
         return WindowEvaluation(window, self.known, is_partial=True)
 
+    @cached_property
+    def basis(self) -> Basis:
+        """Reason for ``evaluated``."""
+        if self.evaluated in self.windows[:-1]:
+            return Basis.SHORTER
+        return Basis.LONGEST if self.known.since_change is None else Basis.CHANGE
+
+    @property
+    def since(self) -> float | None:
+        """Unix time of the change at which ``evaluated`` begins; None if it begins at none."""
+        return self.known.change_wall if self.basis is Basis.CHANGE else None
+
+    @property
+    def is_early(self) -> bool:
+        """True if ``evaluated`` covers less than half of the longest window."""
+        return self.evaluated.window.seconds < self.longest.window.length / 2
+
+    @property
+    def is_whole(self) -> bool:
+        """True if ``evaluated`` covers a whole longest window."""
+        return self.evaluated.window.seconds >= WHOLE_WINDOW * self.longest.window.length
+
+    # Verdict
+
     @property
     def verdict(self) -> Verdict:
         """Verdict by the evaluated window."""
-        return self.evaluated.verdict if self.windows else Verdict.INSUFFICIENT
+        return self.evaluated.verdict
+
+    @property
+    def pays_share_ratio(self) -> float | None:
+        """Share of the possible speed-ups at which speculation pays, by the evaluated window."""
+        return self.evaluated.pays_share_ratio
+
+    @cached_property
+    def missing(self) -> tuple[Need, ...]:
+        """Evidence that a verdict needs, any one of them; empty with a verdict."""
+        is_missing = bool(self.windows) and self.verdict is Verdict.INSUFFICIENT
+        return missing(self.evaluated, self.longest.window.length) if is_missing else ()
+
+    @property
+    def cost(self) -> Cost | None:
+        """Cost of speculation in the longest window; None if unknown."""
+        return self.longest.cost
+
+    @property
+    def request(self) -> EndToEnd | None:
+        """Speed-up of whole requests in the longest window."""
+        return self.longest.request
 
     @cached_property
     def crossover(self) -> float | None:
         """Running requests above which speculation does not pay, by the evaluated window."""
-        return self.known.cost.crossover(self.evaluated.work) if self.windows else None
+        return self.known.cost.crossover(self.evaluated.work)
+
+    # Advice
 
     @cached_property
     def is_advisable(self) -> bool:
         """True with a verdict since a change, or over a whole longest window."""
         if self.verdict is Verdict.INSUFFICIENT or self.basis is Basis.SHORTER:
             return False
-        longest, seconds = self.longest.window.length, self.evaluated.window.seconds
-        return self.basis is Basis.CHANGE or seconds >= WHOLE_WINDOW * longest
+        return self.basis is Basis.CHANGE or self.is_whole
 
     @cached_property
     def own_advice(self) -> Advice:
@@ -143,16 +196,30 @@ class Evaluation:
         """Advice to show: the debounced one."""
         return self.own_advice if self.advice is None else self.advice
 
+    @property
+    def action(self) -> Action:
+        """Recommended action."""
+        return self.shown_advice.action
+
     @cached_property
     def depths(self) -> list[Depth]:
         """Numbers of draft tokens from 1 on with their speed-up, by the evaluated window."""
-        its = self.evaluated if self.windows else None
-        if its is None or its.cost is None or its.depths is None:
-            return []
-        return its.depths.each(its.cost.guess)
+        its = self.evaluated
+        return [] if its.cost is None or its.depths is None else its.depths.each(its.cost.guess)
 
     @property
     def recommended(self) -> Depth | None:
         """Recommended number of draft tokens, if its speed-up is known; 0: no speculation."""
         depths = (NO_SPECULATION, *self.depths)
         return next((depth for depth in depths if depth.tokens == self.shown_advice.tokens), None)
+
+    @cached_property
+    def setting(self) -> SpeculationSetting:
+        """Setting to show: the debounced one."""
+        return self.own_setting if self.held_setting is None else self.held_setting(self)
+
+    @property
+    def own_setting(self) -> SpeculationSetting:
+        """Recommended setting by these windows and the advice to show."""
+        running = self.longest.window.mean.running_requests
+        return recommended_setting(self.evaluated, self.shown_advice, running)

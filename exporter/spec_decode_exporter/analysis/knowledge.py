@@ -5,11 +5,52 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from spec_decode_exporter.analysis.cost import CostModel
-from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
-from spec_decode_exporter.window.history import Window
 from spec_decode_exporter.analysis.request_baseline import RequestBaseline
 from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
+from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import Policy
+from spec_decode_exporter.config.reference_settings import ReferenceSettings
+from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.window.history import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Assumptions:
+    """Knowledge from configuration and discovery, and the thresholds of an evaluation."""
+
+    speculation: Speculation = field(default_factory=Speculation)
+    cost: CostSettings | None = None
+    policy: Policy = field(default_factory=Policy)
+    reference: ReferenceSettings | None = None
+    """Acceptance to compare with; None if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class FasterMethod:
+    """Arm of an experiment that is faster than the engine's own, by token and end to end (95 %)."""
+
+    experiment: str
+    arm: str
+    """Name of the faster arm."""
+    method: str
+    """Method of that arm, as its servers or their configuration name it."""
+    speedup: Estimate
+    """Speed-up of that arm over the baseline."""
+    own: Estimate
+    """Speed-up of the engine's own arm over the baseline."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastDrafts:
+    """Newest drafts with a verdict: their acceptance counts while a schedule drafts nothing."""
+
+    window: Window
+    """Evaluated window whose newest poll had drafts."""
+    wall: float
+    """Unix time of that poll."""
+    changes: int
+    """Number of changes and window resets until then; a later one outdates the acceptance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +66,23 @@ class Knowledge:
     has_drafted: bool = False
     """True if the engine drafted since the server's process began."""
     recent: Window | None = None
-    """Window in which a stall shows; None: the longest."""
+    """Window of ``STALL_SECONDS`` in which a stall shows; None: the longest."""
     since_change: Window | None = None
     """Window since the last detected change; None without one within the longest window."""
+    change_wall: float | None = None
+    """Unix time of that change."""
     changes: int = 0
     """Number of changes and window resets so far: one ends the advice of the time before it."""
     request_baseline: RequestBaseline | None = None
     """Requests of the same model without speculation; None if unknown."""
-    has_better_method: bool = False
-    """Another method for the same model is significantly faster, by an experiment."""
+    faster_method: FasterMethod | None = None
+    """Another method for the same model that is significantly faster, by an experiment."""
+    last_drafts: LastDrafts | None = None
+    """None without any, and of an engine whose schedule always drafts."""
+    data_parallel: bool = False
+    """True if the server has several engines."""
+    wall: float = 0.0
+    """Unix time of the newest poll."""
 
     @property
     def drafts_what_it_finds(self) -> bool:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.evaluated_window import MIN_SECONDS, EvaluatedWindow
-from spec_decode_exporter.analysis.speedup import SpeedupRange
-from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQUESTS, passing_requests
-from spec_decode_exporter.analysis.verdict import MIN_VERDICT_REQUESTS, half_width, insufficient
-from spec_decode_exporter.config.policy import Policy
-from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.window.ledger import MIN_INCREMENTS
+from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW
+from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS, WindowEvaluation
+from spec_decode_exporter.figures.estimate import MIN_REQUESTS, SHORT_SECONDS
+from spec_decode_exporter.window.history import MIN_INCREMENTS
+
+MIN_SECONDS: Final = WHOLE_WINDOW * SHORT_SECONDS
+"""Minimum of an evaluated window: the coverage of bounds is known from 30 s on, less jitter."""
 
 
 class Evidence(StrEnum):
@@ -29,8 +28,7 @@ class Evidence(StrEnum):
     """Lower bound of the speed-up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(NamedTuple):
     """Evidence that is needed, and how much of it was seen."""
 
     evidence: Evidence
@@ -38,39 +36,32 @@ class Need:
     seen: float
 
 
-def missing(
-    evaluated: EvaluatedWindow, length: Estimate | None, speedup: SpeedupRange | None, policy: Policy
-) -> tuple[Need, ...]:
+def missing(its: WindowEvaluation, longest: float) -> tuple[Need, ...]:
     """Return the evidence that is missing for a verdict; any one of several suffices.
 
     Args:
-        evaluated: Window without a verdict.
-        length: Bounds of its acceptance length.
-        speedup: Its speed-up at the possible costs.
-        policy: Thresholds.
+        its: Window without a verdict.
+        longest: Length of the longest window in seconds.
     """
-    window = evaluated.window
-    drafts, requests = window[Counter.DRAFTS] or 0, passing_requests(window)
+    drafts, polls, policy = its.total.drafts or 0, its.window.polls, its.known.policy
     if drafts < policy.min_drafts:
         return (Need(Evidence.DRAFTS, policy.min_drafts, drafts),)
-    if window.polls < MIN_INCREMENTS:
-        return (Need(Evidence.POLLS, MIN_INCREMENTS, window.polls),)
-    if window.partial:
-        return _until_enough(evaluated, requests)
-    if speedup is not None and not insufficient(window, length=length, policy=policy):
-        return (Need(Evidence.LOWEST_SPEEDUP, policy.speedup.harmful, speedup.estimate.lower),)
+    if polls < MIN_INCREMENTS:
+        return (Need(Evidence.POLLS, MIN_INCREMENTS, polls),)
+    if its.is_partial:
+        return _until_enough(its, longest / 2)
+    if its.speedup_range is not None and not its.is_insufficient:
+        return (Need(Evidence.LOWEST_SPEEDUP, policy.speedup.harmful, its.speedup_range.estimate.lower),)
+    length = its.acceptance_length_bounds
     if length is None:
-        return (Need(Evidence.REQUESTS, MIN_VERDICT_REQUESTS, requests or 0.0),)
-    return (Need(Evidence.HALF_WIDTH, policy.max_half_width, half_width(length) / length.value),)
+        return (Need(Evidence.REQUESTS, MIN_VERDICT_REQUESTS, its.passing_requests or 0.0),)
+    return (Need(Evidence.HALF_WIDTH, policy.max_half_width, length.half_width / length.value),)
 
 
-def _until_enough(evaluated: EvaluatedWindow, requests: float | None) -> tuple[Need, ...]:
-    """Return the ends of a wait for bounds, or for half of the longest window."""
-    seconds, half = evaluated.window.seconds, evaluated.longest / 2
-    if requests is not None and requests < MIN_BOUND_REQUESTS:
-        return (
-            Need(Evidence.REQUESTS, MIN_BOUND_REQUESTS, requests),
-            Need(Evidence.SECONDS, half, seconds),
-        )
-    early = requests is not None and seconds < MIN_SECONDS
-    return (Need(Evidence.SECONDS, min(MIN_SECONDS, half) if early else half, seconds),)
+def _until_enough(its: WindowEvaluation, half: float) -> tuple[Need, ...]:
+    """Return the ends of a wait for bounds, or for ``half`` of the longest window."""
+    seconds, requests = its.window.seconds, its.passing_requests
+    if requests is not None and requests < MIN_REQUESTS:
+        return Need(Evidence.REQUESTS, MIN_REQUESTS, requests), Need(Evidence.SECONDS, half, seconds)
+    is_early = requests is not None and seconds < MIN_SECONDS
+    return (Need(Evidence.SECONDS, min(MIN_SECONDS, half) if is_early else half, seconds),)
