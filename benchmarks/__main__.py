@@ -19,7 +19,7 @@ from benchmarks.options import parser
 
 SHORT: Final = (
     *("against_promql", "arm_traffic", "coverage", "drops", "end_to_end", "experiments", "page", "poll_cpu"),
-    *("thousand", "verdict_truth", "weekly_traffic"),
+    *("thousand", "verdict_truth"),
 )
 LONG: Final = ("hostile", "same_job", "soak")
 """Benchmarks of 20 minutes or more."""

@@ -1,45 +1,167 @@
-"""False alarms of the watch for drops over simulated weeks, and how soon it finds sudden ones.
+"""False alarms of the drop detectors in weeks of steady and of changing traffic, and delays of true alarms.
 
-    python -m benchmarks.drops [--full] [--seed 1] [--only sudden weeks] [--smoke]
+    python -m benchmarks.drops [--only sudden steady mixes sinks silent] [--full] [--weeks 10] [--days 7]
+        [--sinks 20] [--after 2] [--seed 1] [--smoke]
 
-``benchmarks.weekly_traffic`` has slow drops, and weeks whose traffic changes.
+``sudden`` and ``steady``: a fixed number of requests of 50 to 500 tokens run at a time, each with its own
+acceptance. The standard deviation of that acceptance makes drops hard to tell from chance. The acceptance
+length is 2.1, with three tokens a draft and a poll every second.
 
-A fixed number of requests of 50 to 500 tokens run at a time. Each has its own acceptance, and how
-far those differ (the standard deviation of the share of single tokens that is accepted) is what makes drops
-hard to tell from chance. Drafts are drawn one by one and counted second by second; the exporter's own watch
-gets the increments. The acceptance length is 2.1 in all of it, with three tokens a draft.
+``mixes`` and ``sinks``: an easy and a hard type of requests arrive at random at an even rate. The share of
+easy ones changes. A sink lowers the length of both types by 15 % over 3 hours, and it stays low for 6 hours.
+``silent``: n-gram drafters stop finding text. A poll is every 10 s.
+
+Drafts are drawn one by one; the exporter's own detectors get the increments.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from itertools import product
+from itertools import product, repeat
+from math import inf
+from operator import add
+from statistics import median
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from benchmarks.options import parsed, parser
 from benchmarks.table import print_table
-from spec_decode_exporter.drops.drop import DropChange, DropKind
 from spec_decode_exporter.config.policy import DropPolicy
-from spec_decode_exporter.monitor.drops.drop_detector import DropDetector
+from spec_decode_exporter.drops.drop import DropChange, DropKind
+from spec_decode_exporter.drops.mix import TypeSums
+from spec_decode_exporter.monitor.drops.drop_detector import DecodeSteps, DropDetector
+from spec_decode_exporter.monitor.drops.traffic_mix import no_types
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+Random: TypeAlias = np.random.Generator
 
 K = 3
-ACCEPTED = 1.1
-"""Tokens a draft, on average over the drafts; the length is one more."""
-DROPPED = 0.4
 TOKENS = (50, 500)
+MINUTE, HOUR, DAY = 60, 3600, 24 * 3600
+MIDNIGHT = 20_000.0 * DAY
+
+ACCEPTED, DROPPED = 1.1, 0.4
+"""Accepted tokens of a draft before and after a sudden drop; the length is one more."""
 SPREADS = (0.0, 0.05, 0.11, 0.20)
 PLACES = (1, 4, 16)
 RATES = (20, 100, 480)
-HOUR = 3600
-WEEK = 7 * 24 * HOUR
 MAX_DRAFTS = 2_000_000
 """Drafts that are drawn at a time, to limit memory."""
+
+TYPES = {"easy": 0.70, "hard": 0.40}
+"""Acceptance of a token; the lengths are 2.5 and 1.6."""
+TYPE_SPREAD = 0.05
+"""Standard deviation of the acceptance of requests of one type."""
+DRAFTS_PER_SECOND = 20.0
+REQUEST_DRAFTS_PER_SECOND = 5.0
+"""Of one request: 4 run at a time on average."""
+POLL = 10
+SINK = 0.15
+SINK_SECONDS, AFTER_SINK = 3 * HOUR, 6 * HOUR
+
+
+class Polled(NamedTuple):
+    """Counts of each poll."""
+
+    drafts: Array
+    positions: Array
+    """Accepted tokens, by poll and position."""
+    by_type: Mapping[str, Array] = {}
+    """Drafts and accepted tokens of the requests of a type that finished until each poll, by poll."""
+    steps: Array | None = None
+    """Decode steps, if the method searches for text; None if every step drafts."""
+
+
+class Found(NamedTuple):
+    """A change that the detectors report."""
+
+    seconds: float
+    change: DropChange
+
+
+class Drop(NamedTuple):
+    """A drop that was found, and its end."""
+
+    kind: DropKind
+    begin: float
+    end: float
+
+
+def detected(
+    polled: Polled,
+    poll_seconds: int,
+    *,
+    midnight: float = 0.0,
+    with_types: bool = False,
+    missed: Array | None = None,
+    restarts: frozenset[int] = frozenset(),
+) -> Iterator[Found]:
+    """Yield what the detectors report.
+
+    Args:
+        polled: Counts of each poll.
+        poll_seconds: Seconds from poll to poll.
+        midnight: Unix time of the begin; 0 if no hours of the day are to be compared.
+        with_types: Give them the requests by type.
+        missed: Polls that fail; the next one has their counts.
+        restarts: Polls at which the exporter continues with what it saved, as JSON, and loses the increment.
+    """
+    poll = 0
+
+    def totals() -> Mapping[str, TypeSums]:
+        return {name: TypeSums(*map(float, sums[:, poll])) for name, sums in polled.by_type.items()}
+
+    def new() -> DropDetector:
+        return DropDetector(DropPolicy(), totals if with_types else no_types)
+
+    detector, begin, drafts, survived = new(), 0, 0, [0] * K
+    steps = repeat(None) if polled.steps is None else map(_searching, polled.steps.tolist())
+    fails = repeat(False) if missed is None else missed.tolist()
+    columns = zip(polled.drafts.tolist(), polled.positions.tolist(), steps, fails, strict=False)
+    for poll, (number, positions, step, fail) in enumerate(columns):
+        drafts, survived = drafts + number, list(map(add, survived, positions))
+        if fail:
+            continue
+        end = (poll + 1) * poll_seconds
+        if poll in restarts:
+            saved = json.loads(json.dumps(detector.saved()))
+            detector = new()
+            assert detector.restore(saved)
+        else:
+            wall = midnight and midnight + end
+            for change in detector.observe(
+                begin, end, drafts, sum(survived), survived, wall=wall, steps=step
+            ):
+                yield Found(end, change)
+        begin, drafts, survived = end, 0, [0] * K
+
+
+def _searching(steps: int) -> DecodeSteps:
+    return DecodeSteps(steps, searches=True)
+
+
+def drops(found: Iterable[Found]) -> list[Drop]:
+    """Pair the begins of drops with their ends; one that goes on has no end."""
+    ended, going_on = [], {}
+    for seconds, change in found:
+        if change.dropped:
+            going_on[change.kind] = seconds
+        else:
+            ended.append(Drop(change.kind, going_on.pop(change.kind), seconds))
+    return ended + [Drop(kind, begin, inf) for kind, begin in going_on.items()]
+
+
+def accepted(acceptance: Array) -> Array:
+    """Return how many tokens of a draft are accepted on average, p + p² + … + p^K."""
+    powers: Array = sum(acceptance**position for position in range(1, K + 1))
+    return powers
+
+
+# A fixed number of requests at a time
 
 
 class Cell(NamedTuple):
@@ -50,13 +172,13 @@ class Cell(NamedTuple):
     rate: int
 
 
-def accepted(acceptance: Array) -> Array:
-    """Return how many tokens of a draft are accepted on average, p + p² + … + p^K."""
-    powers: Array = sum(acceptance**position for position in range(1, K + 1))
-    return powers
+def servers(arguments: Namespace) -> list[tuple[float, int]]:
+    """Return how requests differ, and the drafts a second."""
+    found = list(product(SPREADS, RATES if arguments.full else RATES[:1]))
+    return found[-1:] if arguments.smoke else found
 
 
-def draw(random: np.random.Generator, center: float, spread: float, number: int) -> tuple[Array, Array]:
+def draw(random: Random, center: float, spread: float, number: int) -> tuple[Array, Array]:
     tokens = random.integers(TOKENS[0], TOKENS[1] + 1, number)
     acceptance = np.clip(random.normal(center, spread, number), 0.02, 0.98)
     return acceptance, np.ceil(tokens / (1 + accepted(acceptance)))
@@ -74,36 +196,24 @@ def center(spread: float, wanted: float) -> float:
     return low
 
 
-class Counted(NamedTuple):
-    """Counts of each second."""
-
-    drafts: Array
-    positions: Array
-    """Accepted tokens, by second and position."""
-
-
-def polled(random: np.random.Generator, cell: Cell, factor: Array, busy: Array | None = None) -> Counted:
+def counted(random: Random, cell: Cell, factor: Array, busy: Array | None = None) -> Polled:
     """Draw what each second brings.
 
     ``factor`` is what acceptance is multiplied by, second by second; ``busy`` how many requests are running.
     """
-    counted = Counted(np.zeros(len(factor), int), np.zeros((len(factor), K), int))
+    polled = Polled(np.zeros(len(factor), int), np.zeros((len(factor), K), int))
     for place in range(cell.places):
         used = np.ones(len(factor)) if busy is None else busy > place
         until = np.floor(np.cumsum(used * (cell.rate / cell.places)) + random.random()).astype(int)
         number = int(until[-1] / np.mean(TOKENS) * (1 + ACCEPTED) * 1.2) + 50
         acceptance, drafts = draw(random, center(cell.spread, ACCEPTED), cell.spread, number)
         drafts[0] = np.ceil(drafts[0] * random.random())
-        _decode(random, (acceptance, drafts), until, factor, counted)
-    return counted
+        _decode(random, (acceptance, drafts), until, factor, polled)
+    return polled
 
 
 def _decode(
-    random: np.random.Generator,
-    requests: tuple[Array, Array],
-    until: Array,
-    factor: Array,
-    counted: Counted,
+    random: Random, requests: tuple[Array, Array], until: Array, factor: Array, polled: Polled
 ) -> None:
     ends = np.cumsum(requests[1].astype(int))
     chunk = max(1, int(MAX_DRAFTS * len(until) / (until[-1] + 1)))
@@ -119,182 +229,279 @@ def _decode(
         turns = np.diff(np.minimum(ends[runs], end), prepend=begin)
         acceptance = np.repeat(requests[0][runs], turns) * np.repeat(factor[seconds], each)
         survived = random.standard_exponential(end - begin) / -np.log(np.clip(acceptance, 0.001, 0.98))
-        counted.drafts[seconds] += each
+        polled.drafts[seconds] += each
         for position in range(K):
             sums = np.concatenate([[0], np.cumsum(survived >= position + 1)])
-            counted.positions[seconds, position] += np.diff(sums[np.cumsum(each)], prepend=0)
+            polled.positions[seconds, position] += np.diff(sums[np.cumsum(each)], prepend=0)
 
 
-class Found(NamedTuple):
-    """A drop that was found, and until when it lasted."""
-
-    kind: DropKind
-    second: int
-    end: int
+def steady(random: Random, cell: Cell, week: int) -> list[Drop]:
+    return drops(detected(counted(random, cell, np.ones(week)), 1))
 
 
-def watched(
-    counted: Counted, *, missed: Array | None = None, restarts: frozenset[int] = frozenset()
-) -> list[Found]:
-    """Return the drops that the watch finds.
-
-    ``missed`` are seconds without a successful poll, whose counts the next poll has; at ``restarts`` the
-    exporter goes on with what it saved, as JSON, and loses what was counted in between.
-    """
-    watch, found = DropDetector(DropPolicy()), Drops()
-    begin, drafted, survived = 0, 0, [0] * K
-    skipped = missed if missed is not None else np.zeros(len(counted.drafts), bool)
-    for second, (number, counts, skip) in enumerate(
-        zip(counted.drafts.tolist(), counted.positions.tolist(), skipped.tolist(), strict=True)
-    ):
-        drafted += number
-        survived = (
-            [old + new for old, new in zip(survived, counts, strict=True)] if begin < second else counts
-        )
-        if skip:
-            continue
-        if second in restarts:
-            saved = json.loads(json.dumps(watch.saved()))
-            watch = DropDetector(DropPolicy())
-            assert watch.restore(saved)
-        else:
-            found.add(second, watch.observe(begin, second + 1, drafted, sum(survived), survived))
-        begin, drafted = second + 1, 0
-    return found.all(len(counted.drafts))
-
-
-class Drops:
-    """Pairs the beginnings of drops with their ends."""
-
-    def __init__(self) -> None:
-        self._found: list[Found] = []
-        self._open: dict[DropKind, int] = {}
-
-    def add(self, second: int, changes: tuple[DropChange, ...]) -> None:
-        """Take the changes of a second."""
-        for change in changes:
-            if change.dropped:
-                self._open[change.kind] = second
-            else:
-                self._found.append(Found(change.kind, self._open.pop(change.kind), second))
-
-    def all(self, end: int) -> list[Found]:
-        """Return all drops; those that go on end now."""
-        return self._found + [Found(kind, second, end) for kind, second in self._open.items()]
-
-
-def steady(random: np.random.Generator, cell: Cell, week: int = WEEK) -> list[Found]:
-    return watched(polled(random, cell, np.ones(week)))
-
-
-def changing(random: np.random.Generator, cell: Cell, week: int = WEEK) -> list[Found]:
-    """A week of changing load, lulls of minutes to an hour, failed polls and restarts of the exporter."""
+def changing(random: Random, cell: Cell, week: int) -> list[Drop]:
+    """Return the drops of changing load, lulls of minutes to an hour, failed polls and restarts."""
     busy = np.zeros(week, int)
     second = 0
     while second < week:
-        length = int(random.integers(5 * 60, HOUR))
+        length = int(random.integers(5 * MINUTE, HOUR))
         busy[second : second + length] = random.choice([0, 1, 2, 4, 8, 16], p=[0.2, *[0.16] * 5])
         second += length
-    counted = polled(random, cell, np.ones(week), busy)
+    polled = counted(random, cell, np.ones(week), busy)
     missed = random.random(week) < 0.02
-    outages = random.integers(0, week, 20)
-    for outage in outages:
+    for outage in random.integers(0, week, 20):
         missed[outage : outage + random.integers(10, 300)] = True
     restarts = frozenset(int(moment) for moment in random.integers(0, week, 14))
     missed[list(restarts)] = False
-    return watched(counted, missed=missed, restarts=restarts)
+    return drops(detected(polled, 1, missed=missed, restarts=restarts))
 
 
-def fall(random: np.random.Generator, cell: Cell) -> float | None:
-    """A length of 2.1 falls to 1.4 after some hours; return in how many seconds that is found."""
-    before, after = 3 * HOUR, 15 * 60
+def fall(random: Random, cell: Cell) -> float:
+    """Let a length of 2.1 fall to 1.4 after three hours; return the seconds until that is found."""
+    before = 3 * HOUR
     part = center(cell.spread, DROPPED) / center(cell.spread, ACCEPTED)
-    factor = np.repeat([1.0, part], [before, after])
-    found = watched(polled(random, cell, factor))
-    delays = [each.second + 1 - before for each in found if each.kind is DropKind.SUDDEN]
-    return next((float(delay) for delay in sorted(delays) if delay > 0), None)
+    polled = counted(random, cell, np.repeat([1.0, part], [before, 15 * MINUTE]))
+    begins = [each.begin for each in drops(detected(polled, 1)) if each.kind is DropKind.SUDDEN]
+    return next((begin - before for begin in sorted(begins) if begin > before), inf)
 
 
-def randoms(seed: int, cell: Cell, number: int) -> Iterator[np.random.Generator]:
+def randoms(seed: int, cell: Cell, number: int) -> Iterator[Random]:
     sequence = np.random.SeedSequence([seed, round(100 * cell.spread), cell.places, cell.rate])
     return (np.random.default_rng(each) for each in sequence.spawn(number))
 
 
-def tell_weeks(seed: int, *, full: bool) -> None:
+def tell_steady(arguments: Namespace) -> None:
     print("\nFalse alarms in simulated weeks\n")
-    rates, number = (RATES, 2) if full else (RATES[:1], 1)
+    number, week = 2 if arguments.full else 1, round(arguments.days * DAY)
+    loads = (*((f"{places} at once", places, steady, 0) for places in PLACES), ("changing", 16, changing, 1))
+
+    def row(cell: Cell, load: str, weeks: list[list[Drop]]) -> list[str]:
+        found = [each for week in weeks for each in week]
+        sudden = [each for each in found if each.kind is DropKind.SUDDEN]
+        lasting = sum(each.end - each.begin > MINUTE for each in sudden)
+        counts = (cell.rate, len(weeks), len(sudden), lasting, len(found) - len(sudden))
+        return [f"{cell.spread:.2f}", load, *map(str, counts)]
+
+    heads = ("requests differ by", "load", "drafts a second", "weeks", "sudden", "over 1 min", "slow")
     rows = (
-        _week(cell, load, [lived(each, cell) for each in randoms(seed + later, cell, number)])
-        for spread, rate in product(SPREADS, rates)
-        for load, places, lived, later in LOADS
+        row(cell, load, [lived(each, cell, week) for each in randoms(arguments.seed + later, cell, number)])
+        for spread, rate in servers(arguments)
+        for load, places, lived, later in loads
         for cell in [Cell(spread, places, rate)]
     )
-    print_table(WEEK_HEADS, rows)
+    print_table(heads, rows)
 
 
-LOADS = (*((f"{places} at once", places, steady, 0) for places in PLACES), ("changing", 16, changing, 1))
-WEEK_HEADS = (
-    "requests differ by",
-    "load",
-    "drafts a second",
-    "weeks",
-    "sudden",
-    "of them over 1 min",
-    "slow",
-)
-
-
-def _week(cell: Cell, load: str, weeks: list[list[Found]]) -> list[str]:
-    found = [each for week in weeks for each in week]
-    sudden = [each for each in found if each.kind is DropKind.SUDDEN]
-    lasting = sum(each.end - each.second > 60 for each in sudden)
-    counts = (cell.rate, len(weeks), len(sudden), lasting, len(found) - len(sudden))
-    return [f"{cell.spread:.2f}", load, *map(str, counts)]
-
-
-def tell_sudden(seed: int, *, full: bool) -> None:
+def tell_sudden(arguments: Namespace) -> None:
     print("\nSeconds until a fall from 2.1 to 1.4 is found\n")
-    number = 20 if full else 10
+    number = 1 if arguments.smoke else 20 if arguments.full else 10
 
     def row(cell: Cell) -> list[str]:
-        half, most, missed = _spread([fall(each, cell) for each in randoms(seed, cell, number)])
+        delays = sorted(fall(each, cell) for each in randoms(arguments.seed, cell, number))
+        half, most = delays[number // 2], delays[-(-9 * number // 10) - 1]
         head = [f"{cell.spread:.2f}", str(cell.rate), str(cell.places)]
-        return [*head, f"{half:.0f}", f"{most:.0f}", f"{missed} of {number}"]
+        return [*head, f"{half:.0f}", f"{most:.0f}", f"{delays.count(inf)} of {number}"]
 
-    cells = (
-        Cell(spread, places, rate)
-        for spread, rate, places in product(SPREADS, RATES if full else RATES[:1], PLACES)
-    )
     heads = ("requests differ by", "drafts a second", "at once", "half", "nine of ten", "not found")
+    cells = (Cell(spread, places, rate) for spread, rate in servers(arguments) for places in PLACES)
     print_table(heads, map(row, cells))
 
 
-def _spread(delays: list[float | None]) -> tuple[float, float, int]:
-    known = sorted(float("inf") if delay is None else delay for delay in delays)
-    missed = sum(delay is None for delay in delays)
-    return known[len(known) // 2], known[-(-9 * len(known) // 10) - 1], missed
+# Two types of requests, whose shares change
 
 
-PARTS = {"sudden": tell_sudden, "weeks": tell_weeks}
+def flat(_random: Random, minutes: int) -> Array:
+    return np.full(minutes, 0.5)
 
 
-def tell_smoke(seed: int) -> None:
-    cell = Cell(SPREADS[-1], PLACES[-1], RATES[0])
-    print(fall(next(randoms(seed, cell, 1)), cell))
-    weeks = [each(next(randoms(seed, cell, 1)), cell, HOUR) for each in (steady, changing)]
-    print_table(WEEK_HEADS, [_week(cell, "one hour", weeks)])
+def daily(random: Random, minutes: int) -> Array:
+    phase = random.random()
+    share: Array = 0.5 + 0.15 * np.sin(2 * np.pi * (np.arange(minutes) * MINUTE / DAY + phase))
+    return share
+
+
+def regimes(random: Random, minutes: int) -> Array:
+    shares: Array = np.repeat(random.choice([0.35, 0.65], minutes // 20 + 2), 20)
+    first = int(random.integers(20))
+    return shares[first : first + minutes]
+
+
+def weekend(random: Random, minutes: int) -> Array:
+    day = (np.arange(minutes) * MINUTE // DAY + int(random.integers(7))) % 7
+    return np.where(day >= 5, 0.35, daily(random, minutes))
+
+
+def walk(random: Random, minutes: int) -> Array:
+    """Return a random walk that returns to half: standard deviation 10 points, memory 6 hours."""
+    kept = np.exp(-MINUTE / (6 * HOUR))
+    steps = random.normal(0, 0.1 * np.sqrt(1 - kept**2), minutes).tolist()
+    place, places = float(random.normal(0, 0.1)), []
+    for step in steps:
+        place = kept * place + step
+        places.append(place)
+    return np.clip(0.5 + np.array(places), 0.05, 0.95)
+
+
+TRAFFIC: Mapping[str, Callable[[Random, int], Array]] = {
+    "flat": flat,
+    "daily mix ± 15 points": daily,
+    "regimes of 20 minutes": regimes,
+    "weekdays and weekend": weekend,
+    "random walk": walk,
+}
+_GRID: Array = np.linspace(0.001, 0.99, 2000)
+
+
+def lowered(acceptance: Array, factor: Array) -> Array:
+    """Return the acceptance at which the length is ``factor`` of that at ``acceptance``."""
+    lengths = np.maximum(factor * (1 + accepted(acceptance)), 1.001)
+    inverse: Array = np.interp(lengths - 1, accepted(_GRID), _GRID)
+    return inverse
+
+
+def served(random: Random, share: Array, factor: Array | None = None) -> Polled:
+    """Draw the requests of some minutes.
+
+    ``share`` is that of easy requests and ``factor`` that of the normal length, minute by minute.
+    """
+    seconds, polls = len(share) * MINUTE, len(share) * MINUTE // POLL
+    mean_drafts = np.mean(np.mean(TOKENS) / (1 + accepted(np.array([*TYPES.values()]))))
+    arrivals = np.sort(random.random(round(seconds * DRAFTS_PER_SECOND / mean_drafts)) * seconds)
+    minute = (arrivals // MINUTE).astype(int)
+    easy = random.random(len(arrivals)) < share[minute]
+    centers = np.where(easy, TYPES["easy"], TYPES["hard"])
+    acceptance = np.clip(random.normal(centers, TYPE_SPREAD), 0.02, 0.98)
+    if factor is not None:
+        acceptance = lowered(acceptance, factor[minute])
+    tokens = random.integers(TOKENS[0], TOKENS[1] + 1, len(arrivals))
+    drafts = np.ceil(tokens / (1 + accepted(acceptance))).astype(int)
+    positions = survivors(random, drafts, acceptance)
+    duration = drafts / REQUEST_DRAFTS_PER_SECOND
+    counts = [_by_poll(arrivals, duration, each, polls) for each in (drafts, *positions)]
+    ends = np.minimum((arrivals + duration) // POLL, polls - 1).astype(int)
+    sums = (drafts, sum(positions))
+    by_type = {
+        name: np.cumsum([np.bincount(ends[own], each[own], polls) for each in sums], axis=1)
+        for name, own in (("easy", easy), ("hard", ~easy))
+    }
+    return Polled(counts[0], np.stack(counts[1:], axis=1), by_type)
+
+
+def survivors(random: Random, drafts: Array, acceptance: Array | float) -> list[Array]:
+    """Draw how many drafts are accepted up to each position."""
+    found = [drafts]
+    for _ in range(K):
+        found.append(random.binomial(found[-1], acceptance))
+    return found[1:]
+
+
+def _by_poll(begin: Array, duration: Array, amount: Array, polls: int) -> Array:
+    sums = np.zeros(polls)
+    first = (begin // POLL).astype(int)
+    for later in range(int(duration.max() // POLL) + 2):
+        poll = first + later
+        overlap = np.minimum(begin + duration, (poll + 1) * POLL) - np.maximum(begin, poll * POLL)
+        inside = (overlap > 0) & (poll < polls)
+        parts = (amount / duration * overlap)[inside]
+        sums += np.bincount(poll[inside], parts, polls)[:polls]
+    whole: Array = np.diff(np.floor(np.cumsum(sums)), prepend=0).astype(int)
+    return whole
+
+
+def reported(polled: Polled, *, with_types: bool = False) -> list[Found]:
+    """Return the begins of drops, and falls that the traffic explains."""
+    found = detected(polled, POLL, midnight=MIDNIGHT, with_types=with_types)
+    return [each for each in found if each.change.dropped or each.change.traffic]
+
+
+def tell_mixes(arguments: Namespace) -> None:
+    number, minutes = arguments.weeks, round(arguments.days * DAY) // MINUTE
+    random = np.random.default_rng(arguments.seed)
+    print(f"\nAlarms a week, of {number} weeks that each begin with a new exporter\n")
+
+    def counts(own: Random, traffic: Callable[[Random, int], Array]) -> list[int]:
+        polled = served(own, traffic(own, minutes))
+        changes, typed = ([found.change for found in reported(polled, with_types=it)] for it in (False, True))
+        return [
+            sum(change.kind is DropKind.SLOW for change in changes),
+            sum(change.kind is DropKind.SUDDEN for change in changes),
+            sum(change.kind is DropKind.SLOW and change.dropped for change in typed),
+            sum(change.traffic for change in typed),
+        ]
+
+    def row(name: str) -> list[str]:
+        weeks = [counts(each, TRAFFIC[name]) for each in random.spawn(number)]
+        return [name, *(f"{mean:.1f}" for mean in np.mean(weeks, axis=0))]
+
+    print_table(["traffic", "slow", "sudden", "with types: slow", "traffic changed"], map(row, TRAFFIC))
+
+
+def sink(random: Random, traffic: Callable[[Random, int], Array], day: float) -> float:
+    """Return after how many hours a sink that begins about ``day`` is found."""
+    start = round((day + random.random() * (day >= 1)) * DAY) // MINUTE
+    minutes = start + (SINK_SECONDS + AFTER_SINK) // MINUTE
+    factor = np.interp(np.arange(minutes), [start, start + SINK_SECONDS // MINUTE], [1, 1 - SINK])
+    found = reported(served(random, traffic(random, minutes), factor))
+    delays = [each.seconds / HOUR - start / 60 for each in found if each.change.kind is DropKind.SLOW]
+    return next((delay for delay in delays if delay > 0), inf)
+
+
+def tell_sinks(arguments: Namespace) -> None:
+    number, after, random = arguments.sinks, arguments.after, np.random.default_rng(arguments.seed)
+    print(f"\nSinks of 15 % over 3 hours after {after:g} days, of {number} each: how many are found within\n")
+
+    def row(name: str) -> list[str]:
+        delays = [sink(each, TRAFFIC[name], after) for each in random.spawn(number)]
+        return [name, *(str(sum(delay <= hours for delay in delays)) for hours in (3, 4, 9))]
+
+    print_table(["traffic", "3 hours", "4 hours", "9 hours"], map(row, TRAFFIC))
+
+
+def silence(random: Random) -> Polled:
+    """Return an n-gram drafter that finds text in 60 % of its steps for 3 hours, then in 3 %.
+
+    The drafts that remain are accepted as before, so their acceptance length does not change.
+    """
+    covered = np.repeat([0.60, 0.03], [3 * HOUR // POLL, HOUR // POLL])
+    steps = np.full(len(covered), round(DRAFTS_PER_SECOND * POLL))
+    drafts = random.binomial(steps, covered)
+    return Polled(drafts, np.stack(survivors(random, drafts, TYPES["easy"]), axis=1), steps=steps)
+
+
+def tell_silent(arguments: Namespace) -> None:
+    delays = []
+    for each in np.random.default_rng(arguments.seed).spawn(arguments.sinks):
+        begins = (drop.seconds - 3 * HOUR for drop in reported(silence(each)) if drop.change.dropped)
+        delays.append(next((delay for delay in begins if delay > 0), inf))
+    number = len(delays)
+    print(
+        f"\nN-gram drafters that fall silent: {number - delays.count(inf)} of {number} found within an hour, "
+        f"half of them within {median(delays):g} s",
+        flush=True,
+    )
+
+
+PARTS = {
+    "sudden": tell_sudden,
+    "steady": tell_steady,
+    "mixes": tell_mixes,
+    "sinks": tell_sinks,
+    "silent": tell_silent,
+}
 
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--full", action="store_true", help="all cells, some hours")
+    options.add_argument("--full", action="store_true", help="sudden, steady: all cells, some hours")
+    options.add_argument("--weeks", type=int, default=10, help="of each traffic")
+    options.add_argument("--days", type=float, default=7.0, help="of a week")
+    options.add_argument("--sinks", type=int, default=20, help="of each traffic")
+    options.add_argument("--after", type=float, default=2.0, help="days from the exporter to a sink")
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
-    arguments = parsed(options)
-    if arguments.smoke:
-        tell_smoke(arguments.seed)
-    for part in () if arguments.smoke else arguments.only:
-        PARTS[part](arguments.seed, full=arguments.full)
+    arguments = parsed(options, weeks=1, days=0.1, sinks=1, after=0.1)
+    for part in arguments.only:
+        PARTS[part](arguments)
 
 
 if __name__ == "__main__":
