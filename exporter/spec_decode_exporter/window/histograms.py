@@ -11,9 +11,9 @@ from itertools import pairwise
 from math import inf, sqrt
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.window.ring import Ring
 from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.window.ring import Ring
 
 _LAST_BUCKET: Final = 2.5
 """Assumed ratio of the ends of the +Inf bucket: vLLM's bounds are 1, 2, 5, 10, …"""

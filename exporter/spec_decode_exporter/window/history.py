@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, zip_longest
+from typing import Final, NamedTuple, TypeVar
 
+from spec_decode_exporter.scrape.page.engine_table import Gauge, Latency
+from spec_decode_exporter.scrape.page.sample import Buckets, Sample
 from spec_decode_exporter.window.histograms import Answers, Histograms, answers_of
 from spec_decode_exporter.window.poll import (
     ACCEPTED_TOKENS,
@@ -19,9 +22,7 @@ from spec_decode_exporter.window.poll import (
     Step,
     step,
 )
-from spec_decode_exporter.window.ring import Increments, Ring, added
-from spec_decode_exporter.scrape.page.engine_table import Gauge, Latency
-from spec_decode_exporter.scrape.page.sample import Buckets, Sample
+from spec_decode_exporter.window.ring import Increments, Ring, added, side_by_side
 
 NANO: Final = 10**9
 MIN_INCREMENTS: Final = 3
@@ -30,12 +31,16 @@ GONE_POLLS, GONE_SECONDS = 3, 10.0
 """Windows disappear without a successful poll for this many intervals and seconds."""
 UNDRAFTED_TOKENS: Final = 100
 """Tokens decoded without any draft that show that a server does not speculate."""
+MAX_GROUP_INCREMENTS: Final = 40
+"""Maximum increments of a group of engines: confidence bounds use no more."""
 _MAX_CREATIONS: Final = 32
 _MAX_GAUGE: Final = 2**31
 _TENTHS: Final = 10
 
-# A row of the ring: covered nanoseconds, gauges in billionths, counters, accepted tokens by position.
-_GAUGES: Final = 1
+Number = TypeVar("Number", int, float)
+
+# A row of the ring: covered nanoseconds, polls, gauges in billionths, counters, accepted tokens by position.
+_COVERED, _POLLS, _GAUGES = 0, 1, 2
 _COUNTERS: Final = _GAUGES + 3
 _POSITIONS: Final = _COUNTERS + len(Counters())
 _COLUMNS: Final = {name: _COUNTERS + place for place, name in enumerate(Counters._fields)}
@@ -70,6 +75,53 @@ class Window:
         """True if it is too short to evaluate: under half its length, or under 3 increments."""
         return self.seconds < self.length / 2 or self.polls < MIN_INCREMENTS
 
+    @classmethod
+    def sum_of(cls, engines: Sequence[Window]) -> Window:
+        """Return the sum of windows of equal length and end, of one or more engines.
+
+        A value that one engine lacks is absent. Requests add up; the use of caches is averaged.
+        """
+        if len(engines) == 1:
+            return engines[0]
+        mean = Means(*map(_sum, zip(*(window.mean for window in engines), strict=True)))
+        usage = mean.kv_cache_usage_ratio
+        return replace(
+            cls.over_time(engines),
+            length=max(window.length for window in engines),
+            seconds=max(window.seconds for window in engines),
+            polls=max(window.polls for window in engines),
+            mean=mean._replace(kv_cache_usage_ratio=None if usage is None else usage / len(engines)),
+            increments=side_by_side([window.increments for window in engines], MAX_GROUP_INCREMENTS),
+        )
+
+    @classmethod
+    def over_time(cls, windows: Sequence[Window]) -> Window:
+        """Return the sum of windows of an engine at different times, for ratios of sums.
+
+        It has neither increments nor gauges, so it has no bounds and no load.
+        """
+        return cls(
+            length=sum(window.length for window in windows),
+            seconds=sum(window.seconds for window in windows),
+            polls=sum(window.polls for window in windows),
+            total=Counters(*map(_sum, zip(*(window.total for window in windows), strict=True))),
+            positions=tuple(map(sum, zip_longest(*(window.positions for window in windows), fillvalue=0))),
+            mean=Means(),
+            increments=Increments.of([], []),
+            answers=Answers(*map(sum, zip(*(window.answers for window in windows), strict=True))),
+        )
+
+
+def _sum(values: tuple[Number | None, ...]) -> Number | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def row_of(increment: Increment, gauges: Sequence[float | None]) -> list[int]:
+    """Return the row of an increment, with the gauges of ``Means`` at its end."""
+    covered = round((increment.end - increment.begin) * NANO)
+    return [covered, 1, *map(_fixed, gauges), *increment.counters, *increment.positions]
+
 
 def columns(increments: Increments, *names: str) -> list[list[int]]:
     """Return columns of counters."""
@@ -81,9 +133,24 @@ def position_columns(increments: Increments, number: int) -> list[list[int]]:
     return [increments.column(_POSITIONS + position) for position in range(number)]
 
 
+def gauge_column(increments: Increments, name: str) -> list[float]:
+    """Return a gauge of ``Means``: at the end of each increment; of merged polls their sum."""
+    return [value / NANO for value in increments.column(_GAUGES + Means._fields.index(name))]
+
+
 def running_requests(increments: Increments) -> list[float]:
     """Return the running requests at the end of each increment."""
-    return [value / NANO for value in increments.column(_GAUGES)]
+    return gauge_column(increments, "running_requests")
+
+
+def covered_seconds(increments: Increments) -> list[float]:
+    """Return the covered seconds of each increment; engines side by side add up."""
+    return [nanoseconds / NANO for nanoseconds in increments.column(_COVERED)]
+
+
+def polls(increments: Increments) -> list[int]:
+    """Return the polls of each increment; engines side by side add up."""
+    return increments.column(_POLLS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,9 +339,7 @@ class History:
             self._tokens_before = None
 
     def _add(self, increment: Increment, sample: Sample) -> None:
-        covered = round((increment.end - increment.begin) * NANO)
-        gauges = map(_fixed, sample.gauges[: len(Means())])
-        row = [covered, *gauges, *increment.counters, *increment.positions]
+        row = row_of(increment, sample.gauges[: len(Means())])
         self._ring.add(increment.begin, increment.end, row, self._interval)
         self._totals = added(self._totals, row)
         drafted, accepted = increment.counters[DRAFT_TOKENS], increment.counters[ACCEPTED_TOKENS]
