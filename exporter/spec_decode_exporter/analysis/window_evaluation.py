@@ -26,6 +26,16 @@ from spec_decode_exporter.window.history import Window
 
 MIN_VERDICT_REQUESTS: Final = 1.4
 """Effective requests through a window that a verdict needs; fewer are of one kind only."""
+_BOUNDED: Final = (
+    "draft_acceptance_bounds",
+    "tokens_per_step_bounds",
+    "break_even_cost_bounds",
+    "speedup_range",
+    "request",
+)
+"""Values that need columns of increments, and are read of each window."""
+_COLUMNS: Final = ("increments", "works", "depths")
+"""Values that hold columns of increments."""
 PROBABLY_PAYS: Final = 0.8
 """Share of the possible speed-ups above 1 from which speculation probably pays.
 
@@ -228,7 +238,7 @@ class WindowEvaluation(WindowFigures):
             tokens = self.depths.recommended(self.cost.guess, self._policy.depth.tolerance)
         if self.known.faster_method is not None:
             return Advice(Action.SWITCH_METHOD, tokens)
-        if tokens is not None and self._is_worth_a_change(tokens):
+        if tokens is not None and self.is_worth_a_change(tokens):
             more = tokens > len(self.positions)
             return Advice(Action.INCREASE if more else Action.DECREASE, tokens)
         if self.verdict is Verdict.UNCLEAR:
@@ -240,7 +250,7 @@ class WindowEvaluation(WindowFigures):
         # Another number may be better at the best guess, but is not known to pay.
         return Advice(Action.DISABLE, 0) if self.verdict is Verdict.HARMFUL else Advice(Action.KEEP, tokens)
 
-    def _is_worth_a_change(self, tokens: int) -> bool:
+    def is_worth_a_change(self, tokens: int) -> bool:
         """Return whether k tokens are significantly faster than K at every possible cost.
 
         With a harmful verdict any number that pays is worth it. No speculation is not another number.
@@ -251,3 +261,16 @@ class WindowEvaluation(WindowFigures):
         if self.verdict is Verdict.HARMFUL:
             return all(depths.pays(price, tokens) for price in corners)
         return all(depths.is_faster(price, tokens, self._policy.depth.tolerance) for price in corners)
+
+    # Readers
+
+    def settle(self) -> None:
+        """Compute the bounds that a page reads, and drop the columns that they are computed from."""
+        for name in _BOUNDED:
+            getattr(self, name)
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop the columns of increments; what is read later computes them again."""
+        for name in _COLUMNS:
+            self.__dict__.pop(name, None)

@@ -1,4 +1,4 @@
-"""Findings: hints and faults beside the verdict.
+"""Findings: hints and faults beside the verdict, each one function with its text.
 
 A finding is a rule of thumb, a fault, or a reason for an uncertain verdict. It never changes the verdict. Its
 text consists of numbers and fixed words; it never contains text of a server.
@@ -6,10 +6,23 @@ text consists of numbers and fixed words; it never contains text of a server.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
+from typing import NamedTuple
 
-from spec_decode_exporter.findings.finding_context import Values
+from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW
+from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.config.policy import Policy
+from spec_decode_exporter.core.number_formats import fill
+from spec_decode_exporter.drops.drop import DropStatus
+from spec_decode_exporter.window.poll import Check
+
+Values = Mapping[str, float]
+"""Numbers of a finding, by name; ratios between 0 and 1, times in seconds."""
 
 
 class Severity(StrEnum):
@@ -21,58 +34,140 @@ class Severity(StrEnum):
     """A fault or an obstacle: an operator should act."""
 
 
-class FindingName(StrEnum):
-    """Name of a finding; each has one row in ``RULES``."""
-
-    BROKEN_POSITIONS_ADD_UP = "broken_positions_add_up"
-    BROKEN_POSITIONS_DECREASE = "broken_positions_decrease"
-    BROKEN_ACCEPTED_WITHIN_DRAFTED = "broken_accepted_within_drafted"
-    BROKEN_DRAFTED_WITHIN_CONFIGURED = "broken_drafted_within_configured"
-    BROKEN_ONE_SERVER = "broken_one_server"
-    SUDDEN_DROP = "sudden_drop"
-    DRAFTING_DROP = "drafting_drop"
-    SLOW_DROP = "slow_drop"
-    STALLED = "stalled"
-    DRAFTER_DEAD = "drafter_dead"
-    REPETITION = "repetition"
-    CLIFF = "cliff"
-    BELOW_EXPECTATION = "below_expectation"
-    ABOVE_CROSSOVER = "above_crossover"
-    NO_DEPTH_PAYS = "no_depth_pays"
-    UNCLEAR_COST = "unclear_cost"
-    KV_PRESSURE = "kv_pressure"
-    PREFIX_CACHE_LOST = "prefix_cache_lost"
-    TOKEN_TIME_TAIL = "token_time_tail"  # noqa: S105 - a token of text
-    DECODE_STEP_TAIL = "decode_step_tail"
-    SCHEDULE_FLIPS = "schedule_flips"
-    DRAFTING_PAUSED = "drafting_paused"
-    LOW_COVERAGE = "low_coverage"
-    LOSSY_REJECTION = "lossy_rejection"
-    TRIMMED_TOKENS = "trimmed_tokens"
-    FASTER_METHOD = "faster_method"
-    ANOTHER_DEPTH = "another_depth"
-    LOW_FIRST_POSITION = "low_first_position"
-    HIGH_FIRST_POSITION = "high_first_position"
-    WASTED_LAST_POSITION = "wasted_last_position"
-    ROOM_FOR_LONGER_DRAFT = "room_for_longer_draft"
-    LOW_RATE = "low_rate"
-    HIGH_RATE = "high_rate"
-    UNKNOWN_COST = "unknown_cost"
-    TYPICAL_COST = "typical_cost"
-    COST_WITHOUT_LOAD = "cost_without_load"
-    COST_OUT_OF_RANGE = "cost_out_of_range"
-    FEW_DRAFTS = "few_drafts"
-    FEW_REQUESTS = "few_requests"
-    WIDE_BOUNDS = "wide_bounds"
-
-
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One finding, for programs and for people."""
 
-    name: FindingName
+    name: str
     severity: Severity
     values: Values
-    """Numbers of its condition; ratios between 0 and 1, times in seconds."""
     text: str
     """One or two sentences with these numbers, and the remedy."""
+
+
+@dataclass(frozen=True)
+class FindingContext:
+    """Inputs of the findings about an engine that has windows."""
+
+    evaluation: Evaluation
+    broken: frozenset[Check]
+    drops: DropStatus
+
+    @property
+    def known(self) -> Knowledge:
+        """Knowledge of the engine besides its windows."""
+        return self.evaluation.known
+
+    @property
+    def policy(self) -> Policy:
+        """Thresholds."""
+        return self.evaluation.known.policy
+
+    @property
+    def its(self) -> WindowEvaluation:
+        """Evaluated window."""
+        return self.evaluation.evaluated
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the evaluated window covers a whole longest one."""
+        return self.its.window.seconds >= WHOLE_WINDOW * self.evaluation.longest.window.length
+
+    @property
+    def drafts(self) -> int:
+        """D; 0 if drafts are not counted."""
+        return self.its.total.drafts or 0
+
+    @property
+    def tokens(self) -> int:
+        """K."""
+        return len(self.its.positions)
+
+    @cached_property
+    def is_drafting(self) -> bool:
+        """True if the window has enough drafts."""
+        return not self.its.is_partial and self.drafts >= self.policy.min_drafts
+
+    def acceptance(self, position: int) -> float | None:
+        """Return p_i of the drafts with position i; -1 is the last. None if unknown, or of too few drafts."""
+        positions = self.its.positions
+        if not self.tokens or not positions.are_known or self.is_rare(position):
+            return None
+        return positions.acceptance[position]
+
+    def is_rare(self, position: int) -> bool:
+        """Return whether a schedule changes K, and too few drafts had a position; -1 is the last."""
+        number = self.its.positions.drafts_with(position % self.tokens)
+        return number is not None and number < self.policy.min_drafts
+
+
+def always(_: FindingContext) -> bool:
+    """Need nothing."""
+    return True
+
+
+def covered(context: FindingContext) -> bool:
+    """Need a window that is not partial."""
+    return not context.its.is_partial
+
+
+def drafting(context: FindingContext) -> bool:
+    """Need enough drafts."""
+    return context.is_drafting
+
+
+def accepting(context: FindingContext) -> bool:
+    """Need an accepted draft token: otherwise ``drafter_dead`` is the only finding about acceptance."""
+    return context.is_drafting and context.its.total.accepted_tokens != 0
+
+
+class Found(NamedTuple):
+    """Text of a finding, a template of ``fill``, and its numbers."""
+
+    text: str
+    values: Values
+
+
+def found(text: str, values: Values | None, **more: float) -> Found | None:
+    """Return a text with its numbers; None if the first ones are None."""
+    return None if values is None else Found(text, {**values, **more})
+
+
+def below(name: str, value: float | None, threshold: float) -> Values | None:
+    """Return a value and its threshold if the value is below it."""
+    return {name: value, "threshold": threshold} if value is not None and value < threshold else None
+
+
+def above(name: str, value: float | None, threshold: float) -> Values | None:
+    """Return a value and its threshold if the value is above it."""
+    return {name: value, "threshold": threshold} if value is not None and value > threshold else None
+
+
+Need = Callable[[FindingContext], bool]
+"""Returns whether the context has the data of a finding."""
+Condition = Callable[[FindingContext], Found | None]
+"""Returns the text and the numbers of a finding; None if it does not hold."""
+
+
+class Rules:
+    """Findings of one severity by their names, in the order in which they are added."""
+
+    def __init__(self, severity: Severity) -> None:
+        self._severity = severity
+        self.conditions: dict[str, tuple[Need, Condition]] = {}
+
+    def finding(self, needs: Need) -> Callable[[Condition], Condition]:
+        """Add a function as the finding of its name."""
+
+        def add(condition: Condition) -> Condition:
+            self.conditions[condition.__name__] = needs, condition
+            return condition
+
+        return add
+
+    def of(self, context: FindingContext) -> Iterator[Finding]:
+        """Yield the findings that hold."""
+        for name, (needs, condition) in self.conditions.items():
+            its = condition(context) if needs(context) else None
+            if its is not None:
+                yield Finding(name, self._severity, its.values, fill(its.text, its.values))
