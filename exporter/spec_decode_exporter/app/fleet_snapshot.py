@@ -9,7 +9,7 @@ from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.internal_errors import InternalErrors
-from spec_decode_exporter.metrics.engine_metrics import ENGINE_LABELS
+from spec_decode_exporter.metrics.subject import ENGINE
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
@@ -72,7 +72,7 @@ class FleetSnapshots:
 
     def labels(self) -> list[str]:
         """Return the names of the labels that engines have."""
-        return [*ENGINE_LABELS, *self._own_labels()]
+        return [*ENGINE.labels, *self._own_labels()]
 
     def windows(self) -> list[str]:
         """Return the configured windows, as in the label ``window``."""

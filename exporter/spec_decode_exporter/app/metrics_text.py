@@ -10,9 +10,7 @@ from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.core.version import REVISION, __version__
 from spec_decode_exporter.discovery.target import CONFIGURED
-from spec_decode_exporter.metrics.negotiation import Format
-from spec_decode_exporter.metrics.selection import selected_metrics
-from spec_decode_exporter.metrics.snapshot_writer import SnapshotWriter
+from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
@@ -34,16 +32,14 @@ class MetricsText:
         self._snapshots = FleetSnapshots(
             fleet, self._experiments, receiver, events, clock, status=self._status, errors=errors
         )
-        selection = selected_metrics(config.metrics, config.windows)
-        self._writer = SnapshotWriter(lambda: selection, errors)
+        self._page = MetricsPage(lambda: config.metrics, errors)
 
     async def text(self) -> str:
         """Return the metrics at the present moment of the clock."""
         now = self._clock.monotonic()
         members = chain.from_iterable(monitor.members(now) for monitor in self._fleet)
         await self._experiments.compare(members, self._fleet.config.windows, now)
-        snapshot = await self._snapshots.take()
-        return "".join(piece.text for piece in self._writer.pieces(snapshot, Format.TEXT_0_0_4))
+        return self._page.text(await self._snapshots.take())
 
     def _status(self) -> ExporterStatus:
         return ExporterStatus(

@@ -28,9 +28,7 @@ from spec_decode_exporter.core.single_flight import SingleFlight
 from spec_decode_exporter.core.version import REVISION, __version__
 from spec_decode_exporter.discovery.discoverer import Discoverer
 from spec_decode_exporter.history.history_baselines import HistoryBaselines
-from spec_decode_exporter.metrics.library_writer import LibraryWriter
-from spec_decode_exporter.metrics.selection import selected_metrics
-from spec_decode_exporter.metrics.snapshot_writer import SnapshotWriter
+from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
@@ -187,7 +185,6 @@ class Service:
         self._config = self.fleet.config = config
         self._experiments.adopt(config.experiments)
         self._receiver.adopt(config.requests)
-        self._selection = selected_metrics(config.metrics, config.windows)
         self._config_text = active_yaml(config)
         digest = blake2b(self._config_text.encode(), digest_size=6).digest()
         self._config_hash = int.from_bytes(digest)
@@ -195,10 +192,8 @@ class Service:
 
     def _app_state(self) -> AppState:
         return AppState(
-            writers=(
-                SnapshotWriter(lambda: self._selection, self._errors),
-                LibraryWriter(PROCESS_COLLECTOR),
-                LibraryWriter(PLATFORM_COLLECTOR),
+            metrics=MetricsPage(
+                lambda: self._config.metrics, self._errors, (PROCESS_COLLECTOR, PLATFORM_COLLECTOR)
             ),
             version=__version__,
             clock=self._clock,

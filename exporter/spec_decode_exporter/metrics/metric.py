@@ -1,79 +1,97 @@
-"""Row of the metric table: a metric, and the part of an engine that it reads."""
+"""Row of the metric table: a metric, and how to read it from its subject."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal
 
-from spec_decode_exporter.analysis.figure_table import Figure, Windows
+from spec_decode_exporter.analysis.figure_table import LONGEST, Figure, Windows
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.config.schema import Group, Profile
+from spec_decode_exporter.metrics.subject import ENGINE, Subject
 
 Number = float | None
 """None: the series is left out of the page."""
 Numbers = Iterable[tuple[str, Number] | tuple[tuple[str, ...], Number]]
 """Numbers with their own label value, or several."""
 Series = tuple[tuple[str, ...], Number]
+Kind = Literal["counter", "gauge", "histogram", "unknown"]
+"""Type in the exposition formats. Quantiles are ``unknown``, without a count of observations: decision 17."""
 
-EACH = {Windows.EACH: slice(None), Windows.SHORTEST: slice(1)}
-"""Windows of a metric in an evaluation; by default the longest."""
+_PLACES: Final = {Windows.EACH: slice(None), Windows.SHORTEST: slice(1)}
+"""Windows of a metric among those of its subject; by default the longest."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Metric:
     """A metric; its name, labels and meaning are a contract with users."""
 
+    group: Group
     profile: Profile
     """Smallest profile with it."""
-    group: Group
     name: str
+    """Name on the page; a counter's with ``_total``, a histogram's without suffix."""
     help: str
     """One sentence of at most 120 characters: what, over what, unit."""
     read: Callable[[Any], Number | Numbers]
-    """Number of an engine, or of a window if it has ``windows``; with own labels, numbers by label values."""
+    """Number of the subject, or of each of its windows; with own labels, numbers by label values.
+
+    A histogram has the suffix of its name and its upper bound in place of label values."""
     labels: tuple[str, ...] = ()
-    """Own labels beyond those of the engine and of the window."""
+    """Own labels beyond those of the subject and of the window."""
     windows: Windows | None = None
+    """Windows that have series; None: the subject itself has one."""
     reduced: Windows | None = None
     """Windows in the profiles below ``full``; None: the same."""
-    kind: str = "gauge"
+    kind: Kind = "gauge"
+    subject: Subject = ENGINE
+    source: tuple[str, ...] = ()
+    """Counters, gauges, settings or fields that it comes from; empty: the exporter's own observation."""
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """Labels beyond those of the engine, in the order of the values that ``series`` yields."""
+        """Labels beyond those of the subject, in the order of the values that ``series`` yields."""
         return self.labels if self.windows in {None, Windows.BARE} else ("window", *self.labels)
 
-    def series(self, engine: EngineSnapshot, *, is_full: bool) -> Iterator[Series]:
-        """Yield label values and number of each series of an engine."""
-        if self.windows is None:
-            yield from self._numbers((), engine)
-            return
-        windows = self.windows if is_full else self.reduced or self.windows
-        for window in engine.evaluation.windows[EACH.get(windows, slice(-1, None))]:
-            yield from self._numbers(() if windows is Windows.BARE else (window.label,), window)
+    @property
+    def family(self) -> str:
+        """Name of its family in OpenMetrics, which for a counter lacks ``_total``."""
+        return self.name.removesuffix("_total") if self.kind == "counter" else self.name
 
-    def _numbers(
-        self, before: tuple[str, ...], subject: EngineSnapshot | WindowEvaluation
-    ) -> Iterator[Series]:
-        found: Any = self.read(subject)
-        if not self.labels:
+    def series(self, view: object, windows: Windows | None) -> Iterator[Series]:
+        """Yield label values and number of each series of a subject, of these windows alone."""
+        if windows is None:
+            yield from self._numbers((), view)
+            return
+        for label, part in self.subject.parts(view)[_PLACES.get(windows, slice(-1, None))]:
+            if part is not None:
+                yield from self._numbers(() if windows is Windows.BARE else (label,), part)
+
+    def _numbers(self, before: tuple[str, ...], part: object) -> Iterator[Series]:
+        found: Any = self.read(part)
+        if not self.labels and self.kind != "histogram":
             yield before, found
-        else:
-            for own, number in found or ():
-                yield (*before, *((own,) if isinstance(own, str) else own)), number
+            return
+        for own, number in found or ():
+            yield (*before, *((own,) if isinstance(own, str) else own)), number
 
 
 def figure_metrics(figures: Sequence[Figure]) -> Iterator[Metric]:
     """Yield the metric of each figure, and those of its bounds."""
     for its in figures:
-        name, labels = f"spec_decode_{its.key}", (its.index,) if its.index else ()
-        yield Metric(its.profile, its.group, name, its.help, reader(its), labels, its.windows, its.reduced)
-        for side, (profile, reduced) in (("lower", its.lower), ("upper", its.upper)) if its.bounds else ():
-            text = f"The {side} 95 % bound of {name} in the window."
-            bound = _bound_reader(its, side)
-            yield Metric(profile, its.group, f"{name}_{side}", text, bound, (), its.windows, reduced)
+        name, source, labels = its.metric, its.sources, (its.index,) if its.index else ()
+        yield Metric(
+            *(its.group, its.profile, name, its.help, reader(its), labels, its.windows, its.reduced),
+            source=source,
+        )
+        reduced = LONGEST if its.windows is Windows.EACH else None
+        for side in ("lower", "upper") if its.bounds else ():
+            text, read = f"The {side} 95 % bound of {name} in the window.", _bound_reader(its, side)
+            yield Metric(
+                *(its.group, its.bounds_profile, f"{name}_{side}", text, read, (), its.windows, reduced),
+                source=source,
+            )
 
 
 def reader(figure: Figure) -> Callable[[WindowEvaluation], Number | Numbers]:

@@ -25,6 +25,11 @@ class Format(IntEnum):
         """The value of the Content-Type header."""
         return _OFFERS[self].content_type
 
+    @property
+    def is_open(self) -> bool:
+        """True for OpenMetrics. The versions of the text format have the same bytes."""
+        return self is Format.OPENMETRICS_1_0_0
+
 
 @dataclass(frozen=True, slots=True)
 class _AcceptedType:

@@ -1,104 +1,190 @@
 """Write the page: one pass over the metric table, in the text format of Prometheus or in OpenMetrics.
 
-The labels of a line are sorted by name, as prometheus_client sorts them. A line is a template with a place
-for each label of the engine, made once for all engines and pages.
+The bytes are those of prometheus_client, which sorts the labels of a line by name. A line is a template with
+a place for each label of its subject, made once for all engines and pages.
+
+Text format: https://prometheus.io/docs/instrumenting/exposition_formats/; OpenMetrics 1.0:
+https://prometheus.io/docs/specs/om/open_metrics_spec/.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from itertools import chain
 from math import isfinite
-from typing import Final
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
 
-from spec_decode_exporter.metrics.metric import Metric
-from spec_decode_exporter.metrics.table import METRICS
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from prometheus_client import Metric as Family
+from prometheus_client.registry import Collector
+
+from spec_decode_exporter.analysis.figure_table import Windows
 from spec_decode_exporter.config.schema import Metrics, Profile
+from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
+from spec_decode_exporter.core.internal_errors import NO_ITEM, InternalErrors
+from spec_decode_exporter.metrics.metric import Metric
+from spec_decode_exporter.metrics.negotiation import Format
+from spec_decode_exporter.metrics.subject import Subject
+from spec_decode_exporter.metrics.table import METRICS
+from spec_decode_exporter.monitor.snapshot import Snapshot
 
+SLICE_SECONDS: Final = 0.005
+"""Time after which other tasks run. An engine's part of a family comes on top: a millisecond at most."""
+END: Final = "# EOF\n"
+"""Last line of OpenMetrics."""
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _PROFILES: Final = tuple(Profile)
 _MAX_DIGITS: Final = 6
 """Digits before the point, up to which Go writes a number without an exponent."""
+_MAX_TEMPLATES: Final = 8_192
+"""Templates that are kept: versions, methods and reasons come and go."""
+_PART: Final = "metrics"
+"""Part of the log for labels and process metrics; that of a family is its name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Selected:
-    """A metric of the page."""
+class _View(NamedTuple):
+    """Subject with its labels: by name, and as they are written."""
 
-    metric: Metric
-    is_full: bool
-    """True if it has the windows of the profile ``full``."""
+    labels: Mapping[str, str]
+    texts: tuple[str, ...]
+    subject: Any
 
 
-def selected_metrics(settings: Metrics) -> tuple[Selected, ...]:
-    """Return the metrics of a configuration: a name precedes its group, enabling precedes disabling."""
+def selected_metrics(settings: Metrics) -> Iterator[tuple[Metric, Windows | None]]:
+    """Yield the metrics of a configuration and their windows; an enabled group has all of them."""
     profile = _PROFILES.index(settings.profile)
-    found = []
     for metric in METRICS:
-        is_enabled = _switch(metric, settings)
-        if is_enabled is None and _PROFILES.index(metric.profile) <= profile:
-            found.append(Selected(metric, settings.profile is Profile.FULL))
-        elif is_enabled:
-            found.append(Selected(metric, is_full=True))
-    return tuple(found)
+        if str(metric.group) in settings.enable:
+            yield metric, metric.windows
+        elif str(metric.group) not in settings.disable and _PROFILES.index(metric.profile) <= profile:
+            is_full = settings.profile is Profile.FULL
+            yield metric, metric.windows if is_full else metric.reduced or metric.windows
 
 
-def _switch(metric: Metric, settings: Metrics) -> bool | None:
-    for key in (metric.name, str(metric.group)):
-        if key in settings.enable or key in settings.disable:
-            return key in settings.enable
-    return None
+class MetricsPage:
+    """Writes snapshots as pages.
+
+    A row that raises for an engine, or has a number that is not finite, leaves out its family for that engine
+    alone, and is logged once.
+    """
+
+    def __init__(
+        self,
+        settings: Callable[[], Metrics],
+        errors: InternalErrors | None = None,
+        collectors: Sequence[Collector] = (),
+        now: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """Write the metrics of the present ``settings``, then those of collectors, such as of the process."""
+        self._settings = settings
+        self._errors = errors or InternalErrors()
+        self._collectors = collectors
+        self._now = now
+
+    async def render(self, snapshot: Snapshot, format_: Format) -> AsyncIterator[bytes]:
+        """Yield the page in pieces; other tasks run between them.
+
+        The pieces are not kept, so that a large page is never in memory as a whole.
+        """
+        text: list[str] = []
+        until = self._now() + SLICE_SECONDS
+        for lines in self._lines(snapshot, is_open=format_.is_open):
+            text += lines
+            if self._now() >= until:
+                yield "".join(text).encode()
+                text.clear()
+                await yield_to_event_loop()
+                until = self._now() + SLICE_SECONDS
+        yield "".join(text).encode()
+
+    def text(self, snapshot: Snapshot, format_: Format = Format.TEXT_0_0_4) -> str:
+        """Return the whole page, without a pause."""
+        return "".join(chain.from_iterable(self._lines(snapshot, is_open=format_.is_open)))
+
+    def _lines(self, snapshot: Snapshot, *, is_open: bool) -> Iterator[Sequence[str]]:
+        """Yield the lines of each family for each engine; a family without lines has no header."""
+        views: dict[Subject, list[_View]] = {}
+        for metric, windows in selected_metrics(self._settings()):
+            if metric.subject not in views:
+                views[metric.subject] = list(self._views(metric.subject, snapshot))
+            yield from self._family(metric, windows, views[metric.subject], is_open=is_open)
+        for collector in self._collectors:
+            for family in self._errors.whole(_PART, NO_ITEM, collector.collect):
+                write = partial(_library_lines, family, is_open=is_open)
+                yield self._errors.attempt(family.name, NO_ITEM, write) or ()
+        if is_open:
+            yield (END,)
+
+    def _views(self, subject: Subject, snapshot: Snapshot) -> Iterator[_View]:
+        """Write the labels of views; omit a view that has other label names than the first."""
+        names: set[tuple[str, ...]] = set()
+
+        def written(view: tuple[Mapping[str, str], object]) -> _View:
+            labels, own = view[0], tuple(sorted(view[0]))
+            if names and own not in names:
+                raise ValueError(f"the labels are {own}, and those of the others {names}")
+            names.add(own)
+            return _View(labels, tuple(label_text(name, labels[name]) for name in own), view[1])
+
+        found = self._errors.whole(_PART, NO_ITEM, lambda: subject.views(snapshot))
+        return self._errors.each(_PART, found, itemgetter(0), written)
+
+    def _family(
+        self, metric: Metric, windows: Windows | None, views: Sequence[_View], *, is_open: bool
+    ) -> Iterator[Sequence[str]]:
+        names = tuple(sorted(views[0].labels)) if views else ()
+        head = [_header(metric.family if is_open else metric.name, metric.help, metric.kind, is_open=is_open)]
+
+        def written(view: _View) -> list[str]:
+            return [
+                f"{_template(metric, names, own) % view.texts} {number_text(number)}\n"
+                for own, number in metric.series(view.subject, windows)
+                if number is not None
+            ]
+
+        for lines in self._errors.each(metric.name, views, itemgetter(0), written):
+            yield head + lines if head and lines else lines
+            head = [] if lines else head
 
 
-def page(
-    selected: Sequence[Selected],
-    engines: Sequence[tuple[Mapping[str, str], EngineSnapshot]],
-    *,
-    is_open: bool,
-) -> Iterator[str]:
-    """Yield the families that have lines, for engines with the same label names; ``is_open``: OpenMetrics."""
-    names = tuple(sorted(engines[0][0])) if engines else ()
-    written = [
-        (tuple(label_text(name, labels[name]) for name in names), engine) for labels, engine in engines
-    ]
-    for each in selected:
-        lines = [
-            f"{_template(each.metric, names, own) % texts} {number_text(number)}\n"
-            for texts, engine in written
-            for own, number in each.metric.series(engine, is_full=each.is_full)
-            if number is not None
-        ]
-        if lines:
-            yield f"{_header(each.metric, is_open=is_open)}{''.join(lines)}"
-    if is_open:
-        yield "# EOF\n"
+def _header(name: str, text: str, kind: str, *, is_open: bool) -> str:
+    written = "untyped" if kind == "unknown" and not is_open else kind
+    return f"# HELP {name} {text}\n# TYPE {name} {written}\n"
 
 
-def _header(metric: Metric, *, is_open: bool) -> str:
-    name, kind = metric.name, metric.kind
-    if is_open and kind == "counter":
-        name = name.removesuffix("_total")
-    elif not is_open and kind == "unknown":
-        kind = "untyped"
-    return f"# HELP {name} {metric.help}\n# TYPE {name} {kind}\n"
-
-
-@lru_cache(maxsize=20_000)
+@lru_cache(maxsize=_MAX_TEMPLATES)
 def _template(metric: Metric, names: tuple[str, ...], values: tuple[str, ...]) -> str:
-    """Return the name and labels of a line, with ``%s`` for each label of the engine."""
-    suffix, own = "", dict(zip(metric.label_names, values, strict=False))
+    """Return the name and labels of a line, with ``%s`` for each label of the subject.
+
+    Raises:
+        ValueError: The values are not those of the metric's labels.
+    """
+    suffix = ""
     if metric.kind == "histogram":
         suffix, bound = values
         own = {"le": bound} if bound else {}
+    else:
+        own = dict(zip(metric.label_names, values, strict=True))
     texts = {name: label_text(name, value).replace("%", "%%") for name, value in own.items()}
     labels = ",".join(texts.get(name, "%s") for name in sorted({*names, *own}))
     return f"{metric.name}{suffix}{{{labels}}}" if labels else f"{metric.name}{suffix}"
 
 
+def _library_lines(family: Family, *, is_open: bool) -> list[str]:
+    """Return the lines of a family of prometheus_client, without its time of creation."""
+    suffix = "_total" if family.type == "counter" and not is_open else ""
+    lines = [_header(f"{family.name}{suffix}", family.documentation, family.type, is_open=is_open)]
+    for sample in family.samples:
+        labels = ",".join(label_text(name, value) for name, value in sorted(sample.labels.items()))
+        if sample.name != f"{family.name}_created":
+            lines.append(f"{sample.name}{f'{{{labels}}}' if labels else ''} {number_text(sample.value)}\n")
+    return lines
+
+
 def label_text(name: str, value: str) -> str:
-    """Write a label with its value escaped."""
+    """Write a label with its value escaped; its name is written as it is."""
     return f'{name}="{value.translate(_ESCAPES)}"'
 
 
@@ -107,6 +193,7 @@ def number_text(number: float) -> str:
 
     Raises:
         ValueError: The number is not finite.
+        OverflowError: It is an integer that no float can represent.
     """
     text = repr(float(number))
     if 0 <= number < 10.0**_MAX_DIGITS:

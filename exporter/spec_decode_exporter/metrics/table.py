@@ -1,32 +1,76 @@
-"""Metric table: ONE row for each metric of an engine besides its figures."""
+"""Metric table: ONE row for each metric; those of figures come from the rows of the figure table.
+
+The order is that of the families on the page.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import astuple
 from enum import StrEnum
 from functools import partial
+from itertools import accumulate
 from typing import Final
 
 from spec_decode_exporter.analysis.end_to_end import EndToEnd
 from spec_decode_exporter.analysis.figure_table import EACH, FIGURES, FULL, LONGEST, MINIMAL, STANDARD
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.config.schema import Group, Profile
+from spec_decode_exporter.experiments.arm_speedup import ArmSpeedup
+from spec_decode_exporter.experiments.experiment import ArmWindow
+from spec_decode_exporter.figures.estimate import ratio
+from spec_decode_exporter.figures.quantile import (
+    LATENCY_QUANTILES,
+    QUANTILE_LABEL,
+    SPREAD_QUANTILES,
+    quantile,
+)
 from spec_decode_exporter.figures.window_figures import seconds
-from spec_decode_exporter.figures.quantile import quantile
-from spec_decode_exporter.metrics.metric import Metric, Numbers, figure_metrics
+from spec_decode_exporter.metrics.metric import Metric, Number, Numbers, figure_metrics
+from spec_decode_exporter.metrics.subject import (
+    ARM,
+    EXPORTER,
+    GROUP,
+    MODEL,
+    PROMPTS,
+    RECEIVER,
+    TARGET,
+    USER,
+    GroupRequests,
+)
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.window.poll import Check, Reset
-from spec_decode_exporter.config.schema import Group
+from spec_decode_exporter.monitor.target_status import TargetStatus
+from spec_decode_exporter.requests.request_findings import (
+    Effect,
+    GroupFindings,
+    GroupTotals,
+    Percentiles,
+    PromptFindings,
+    RequestFindings,
+    RequestHistogram,
+    Summary,
+)
+from spec_decode_exporter.requests.request_record import Refusal
 from spec_decode_exporter.scrape.page.engine_table import Gauge, Latency
+from spec_decode_exporter.scrape.poll_errors import REASONS
+from spec_decode_exporter.window.poll import Check, Reset
 
 _TENTHS: Final = (*(str(tenth / 10) for tenth in range(1, 11)), "+Inf")
-_LATENCY_QUANTILES: Final = (0.5, 0.95, 0.99)
-_SPREAD_QUANTILES: Final = (0.1, 0.5, 0.9)
 
-_total = partial(Metric, group=Group.COUNTERS, kind="counter")
-_sum = partial(Metric, group=Group.SUMS, windows=EACH)
-_pay = partial(Metric, group=Group.PAY)
-_spread = partial(Metric, FULL, Group.DISTRIBUTION, windows=EACH)
+
+def _total(profile: Profile, key: str, text: str, counter: str = "") -> Metric:
+    """Return the row of a counter since the exporter first saw the engine."""
+    name = counter or key
+
+    def read(engine: EngineSnapshot) -> Number:
+        count: int = getattr(engine.totals.counters, name)
+        return seconds(count) if name.endswith("_nanoseconds") else count
+
+    text = f"{text} since the exporter first saw the engine."
+    return Metric(
+        Group.COUNTERS, profile, f"spec_decode_{key}_total", text, read, kind="counter", source=(name,)
+    )
 
 
 def _one_of(members: type[StrEnum], present: StrEnum) -> Numbers:
@@ -35,16 +79,9 @@ def _one_of(members: type[StrEnum], present: StrEnum) -> Numbers:
 
 
 def _poll_histogram(engine: EngineSnapshot) -> Numbers:
-    """Return a histogram: its numbers have the sample's suffix and its upper bound as label values."""
     counts = engine.totals.poll_buckets
     buckets = [(("_bucket", bound), count) for bound, count in zip(_TENTHS, counts, strict=True)]
     return [*buckets, (("_count", ""), counts[-1]), (("_sum", ""), engine.totals.counters.accepted_tokens)]
-
-
-def _engine_reported(engine: EngineSnapshot, gauge: Gauge) -> float | None:
-    """Return a ratio that the engine itself reports, if it has no counters that can be used."""
-    sample = engine.reported
-    return None if sample is None or sample.counters[0] is not None else sample.gauge(gauge)
 
 
 def _latency(latency: Latency) -> Callable[[EngineSnapshot], Numbers]:
@@ -52,25 +89,27 @@ def _latency(latency: Latency) -> Callable[[EngineSnapshot], Numbers]:
 
     def read(engine: EngineSnapshot) -> Numbers:
         buckets = engine.evaluation.latencies.get(latency)
-        label = engine.evaluation.longest.label if buckets else ""
-        shares = _LATENCY_QUANTILES if buckets else ()
-        return [((label, f"{share:g}"), quantile(share, buckets)) for share in shares if buckets]
+        if buckets is None:
+            return []
+        label = engine.evaluation.longest.label
+        return [((label, each.label), quantile(each.share, buckets)) for each in LATENCY_QUANTILES]
 
     return read
 
 
-def _request(value: Callable[[EndToEnd], float | None]) -> Callable[[WindowEvaluation], Numbers]:
+def _request(value: Callable[[EndToEnd], Number]) -> Callable[[WindowEvaluation], Numbers]:
     """Return the reader of a number of the speed-up of whole requests."""
     return lambda its: [(str(its.request.basis), value(its.request))] if its.request else []
 
 
 def _cost(side: str) -> Callable[[EngineSnapshot], Numbers]:
     """Return the reader of one possible cost of a draft token, in the longest window."""
-    return lambda engine: [
-        (str(its.cost.source), getattr(its.cost.token, side))
-        for its in engine.evaluation.windows[-1:]
-        if its.cost
-    ]
+
+    def read(engine: EngineSnapshot) -> Numbers:
+        cost = engine.evaluation.cost
+        return [] if cost is None else [(str(cost.source), getattr(cost.token, side))]
+
+    return read
 
 
 def _depth_speedups(engine: EngineSnapshot) -> Numbers:
@@ -91,69 +130,192 @@ def _recommended(engine: EngineSnapshot) -> Numbers:
     return [] if depth is None else [(depth.basis, depth.tokens)]
 
 
-def _schedule_changes(its: WindowEvaluation) -> float | None:
+def _schedule_changes(its: WindowEvaluation) -> Number:
     """Return the share of polls with a change of K, of a schedule whose method drafts in every step."""
     speculation = its.known.speculation
     drafts_always = speculation.method and not its.known.drafts_what_it_finds
     return its.schedule_change_ratio if len(speculation.schedule.firsts) > 1 and drafts_always else None
 
 
+def _speedups(value: Callable[[ArmSpeedup], Number]) -> Callable[[ArmWindow], Numbers]:
+    """Return the reader of a number of an arm's speed-up by each basis."""
+    return lambda its: [(str(basis), value(speedup)) for basis, speedup in its.speedups.items()]
+
+
+def _since(value: Callable[[GroupTotals], Number]) -> Callable[[GroupRequests], Number]:
+    """Return the reader of a sum over a group's requests since the start."""
+    return lambda group: None if group.since_start is None else value(group.since_start)
+
+
+def _histogram(which: Callable[[GroupTotals], RequestHistogram]) -> Callable[[GroupRequests], Numbers]:
+    """Return the reader of a histogram over a group's requests since the start."""
+
+    def read(group: GroupRequests) -> Iterator[tuple[tuple[str, ...], Number]]:
+        if group.since_start is None:
+            return
+        histogram = which(group.since_start)
+        bounds = (*(str(float(bound)) for bound in histogram.upper_bounds), "+Inf")
+        for bound, number in zip(bounds, accumulate(histogram.counts), strict=True):
+            yield ("_bucket", bound), number
+        yield ("_count", ""), histogram.count
+        yield ("_sum", ""), histogram.sum
+
+    return read
+
+
+def _percentiles(which: Callable[[Summary], Percentiles | None]) -> Callable[[GroupFindings], Numbers]:
+    """Return the reader of the percentiles over a group's requests in a window."""
+
+    def read(group: GroupFindings) -> Numbers:
+        found = which(group.summary)
+        pairs = zip(SPREAD_QUANTILES, astuple(found) if found else (), strict=False)
+        return [(each.label, value) for each, value in pairs]
+
+    return read
+
+
+def _prompt_lengths(model: PromptFindings) -> Numbers:
+    return [
+        (bucket.prompt_tokens, bucket.acceptance_length and bucket.acceptance_length.value)
+        for bucket in model.buckets
+    ]
+
+
+def _failures(status: TargetStatus) -> Numbers:
+    failures = status.failures or {}
+    return [(reason, failures.get(reason, 0)) for reason in REASONS]
+
+
+def _refused(found: RequestFindings) -> Numbers:
+    return [(str(reason), found.refused.get(reason, 0)) for reason in Refusal]
+
+
+_COST: Final = ("configuration", "decode_nanoseconds", "typical cost of the method")
+_DECODING: Final = ("generation_tokens", "first_tokens", "decode_steps")
+_WORK: Final = (*_DECODING, "drafts", "draft_tokens")
+_TIMES: Final = ("decode_nanoseconds", "end_to_end_nanoseconds", "running_requests", "generation_tokens")
+_SPECULATION: Final = ("drafts", "draft_tokens", "accepted_tokens", "positions")
+_TRAFFIC: Final = ("running_requests", "first_tokens", "prompt_tokens", "generation_tokens")
+_ANSWER: Final = ("response: metrics.speculative_decoding",)
+_PROMPT: Final = ("response: usage.prompt_tokens", *_ANSWER)
+
 # fmt: off
-_SINCE: Final = "since the exporter first saw the engine."
+_reported = partial(Metric, Group.ACCEPTANCE, STANDARD)
+_sum = partial(Metric, Group.SUMS, windows=EACH)
+_quantiles = partial(Metric, Group.LATENCY, STANDARD, labels=("window", QUANTILE_LABEL), kind="unknown")
+_spread = partial(Metric, Group.DISTRIBUTION, STANDARD, windows=EACH, reduced=LONGEST, source=("accepted_tokens", "draft_tokens"))
+_pay = partial(Metric, Group.PAY, source=_WORK)
+_end_to_end = partial(Metric, Group.PAY, windows=LONGEST, labels=("basis",), source=(*_WORK, "decode_nanoseconds", "first_token_nanoseconds"))
+_drop = partial(Metric, Group.DROPS, source=("accepted_tokens", "drafts"))
+_arm = partial(Metric, Group.EXPERIMENTS, subject=ARM, windows=EACH, reduced=LONGEST)
+_group = partial(Metric, Group.REQUESTS, subject=GROUP, source=_ANSWER)
+_window = partial(_group, windows=EACH, reduced=LONGEST)
+_percentile = partial(_window, STANDARD, labels=(QUANTILE_LABEL,), kind="unknown")
+_receiver = partial(Metric, Group.EXPORTER, MINIMAL, subject=RECEIVER, kind="counter")
+_target = partial(Metric, Group.EXPORTER, subject=TARGET)
+_own = partial(Metric, Group.EXPORTER, subject=EXPORTER)
+
 METRICS: Final[tuple[Metric, ...]] = (
-    _total(MINIMAL, name="spec_decode_drafts_total", help=f"Drafts {_SINCE}", read=lambda engine: engine.totals.counters.drafts),
-    _total(MINIMAL, name="spec_decode_draft_tokens_total", help=f"Draft tokens {_SINCE}", read=lambda engine: engine.totals.counters.draft_tokens),
-    _total(MINIMAL, name="spec_decode_accepted_tokens_total", help=f"Accepted draft tokens {_SINCE}", read=lambda engine: engine.totals.counters.accepted_tokens),
-    _total(MINIMAL, name="spec_decode_generation_tokens_total", help=f"Generated tokens {_SINCE}", read=lambda engine: engine.totals.counters.generation_tokens),
-    _total(STANDARD, name="spec_decode_first_tokens_total", help=f"First tokens of requests, which no decode step gives, {_SINCE}", read=lambda engine: engine.totals.counters.first_tokens),
-    _total(STANDARD, name="spec_decode_decode_steps_total", help=f"Decode steps, counted once for each running request, {_SINCE}", read=lambda engine: engine.totals.counters.decode_steps),
-    _total(STANDARD, name="spec_decode_decode_seconds_total", help=f"Seconds that requests spent in decode steps {_SINCE}", read=lambda engine: seconds(engine.totals.counters.decode_nanoseconds)),
-    _total(FULL, name="spec_decode_first_token_seconds_total", help=f"Seconds that requests waited for their first token, in the queue too, {_SINCE}", read=lambda engine: seconds(engine.totals.counters.first_token_nanoseconds)),
-    _total(FULL, name="spec_decode_covered_seconds_total", help=f"Seconds between successful polls, which the other counters cover, {_SINCE}", read=lambda engine: engine.totals.covered_seconds),
-    _total(STANDARD, name="spec_decode_position_accepted_tokens_total", help=f"Draft tokens accepted at each draft position {_SINCE}", read=lambda engine: [(str(position), count) for position, count in enumerate(engine.totals.positions)], labels=("position",)),
-    Metric(STANDARD, Group.COUNTERS, "spec_decode_poll_acceptance_ratio", "Acceptance rate of each poll, weighted by draft tokens: _count is draft tokens, _sum accepted tokens.", _poll_histogram, ("le",), kind="histogram"),
+    _total(MINIMAL, "drafts", "Drafts"),
+    _total(MINIMAL, "draft_tokens", "Draft tokens"),
+    _total(MINIMAL, "accepted_tokens", "Accepted draft tokens"),
+    _total(MINIMAL, "generation_tokens", "Generated tokens"),
+    _total(STANDARD, "first_tokens", "First tokens of requests, which no decode step gives,"),
+    _total(STANDARD, "decode_steps", "Decode steps, counted once for each running request,"),
+    _total(STANDARD, "decode_seconds", "Seconds that requests spent in decode steps", "decode_nanoseconds"),
+    Metric(Group.COUNTERS, STANDARD, "spec_decode_position_accepted_tokens_total", "Draft tokens accepted at each draft position since the exporter first saw the engine.", lambda engine: [(str(position), count) for position, count in enumerate(engine.totals.positions)], labels=("position",), kind="counter", source=("positions",)),
+    Metric(Group.COUNTERS, STANDARD, "spec_decode_poll_acceptance_ratio", "Acceptance rate of each poll, weighted by draft tokens: _count is draft tokens, _sum accepted tokens.", _poll_histogram, kind="histogram", source=("accepted_tokens", "draft_tokens")),
     *figure_metrics(FIGURES),
-    Metric(FULL, Group.ACCEPTANCE, "spec_decode_engine_reported_acceptance_ratio", "Acceptance rate that the engine itself reports, if it has no usable counters.", lambda engine: _engine_reported(engine, Gauge.REPORTED_ACCEPTANCE_RATIO)),
-    Metric(FULL, Group.ACCEPTANCE, "spec_decode_engine_reported_acceptance_length_tokens", "Acceptance length that the engine itself reports, bonus token included, if it has no usable counters.", lambda engine: _engine_reported(engine, Gauge.REPORTED_ACCEPTANCE_LENGTH)),
-    _sum(FULL, name="spec_decode_window_drafts", help="Drafts in the window.", read=lambda its: its.total.drafts),
-    _sum(STANDARD, name="spec_decode_window_draft_tokens", help="Draft tokens in the window.", read=lambda its: its.total.draft_tokens),
-    _sum(STANDARD, name="spec_decode_window_accepted_tokens", help="Accepted draft tokens in the window.", read=lambda its: its.total.accepted_tokens),
-    _sum(FULL, name="spec_decode_window_generation_tokens", help="Generated tokens in the window.", read=lambda its: its.total.generation_tokens),
-    _sum(FULL, name="spec_decode_window_first_tokens", help="First tokens of requests in the window.", read=lambda its: its.total.first_tokens),
-    _sum(FULL, name="spec_decode_window_decode_steps", help="Decode steps in the window, counted once for each running request.", read=lambda its: its.total.decode_steps),
-    _sum(STANDARD, name="spec_decode_window_decode_seconds", help="Seconds that requests spent in decode steps in the window.", read=lambda its: seconds(its.total.decode_nanoseconds), reduced=LONGEST),
-    _sum(MINIMAL, name="spec_decode_window_seconds", help="Seconds that the window covers; less than its length after a start or an outage.", read=lambda its: its.window.seconds),
-    _sum(FULL, name="spec_decode_window_position_accepted_tokens", help="Draft tokens accepted at each draft position in the window.", read=lambda its: [(str(position), count) for position, count in enumerate(its.window.positions)], labels=("position",)),
-    *(
-        Metric(profile, Group.LATENCY, f"spec_decode_{quantity}_quantile_seconds", f"Quantiles of the {meaning} in the longest window, in seconds.", _latency(latency), ("window", "quantile"), kind="unknown")
-        for profile, quantity, latency, meaning in (
-            (STANDARD, "time_to_first_token", Latency.TIME_TO_FIRST_TOKEN, "time to first token over requests"),
-            (STANDARD, "time_per_output_token", Latency.TIME_PER_OUTPUT_TOKEN, "time per output token after the first over requests"),
-            (FULL, "step", Latency.DECODE_STEP, "time of a decode step over steps"),
-            (FULL, "end_to_end", Latency.END_TO_END, "time from arrival to the last token over requests"),
-            (FULL, "queue_time", Latency.QUEUE, "time in the queue over requests"),
-        )
-    ),
-    _spread(name="spec_decode_interval_acceptance_quantile_ratio", help="Quantiles of the acceptance rates of the window's polls, weighted by draft tokens.", read=lambda its: [(f"{share:g}", its.poll_rate_quantile(share)) for share in _SPREAD_QUANTILES], labels=("quantile",), kind="unknown"),
-    _spread(name="spec_decode_interval_acceptance_ratio_min", help="Lowest acceptance rate of a poll in the window.", read=lambda its: its.poll_rates[0][0] if its.poll_rates else None),
-    _spread(name="spec_decode_interval_acceptance_ratio_max", help="Highest acceptance rate of a poll in the window.", read=lambda its: its.poll_rates[-1][0] if its.poll_rates else None),
-    _pay(MINIMAL, name="spec_decode_engine_info", help="Method of speculation, source of this information, and draft model; empty if unknown; always 1.", read=lambda engine: [((its.method, its.source, its.draft_model), 1.0) for its in [engine.evaluation.known.speculation]], labels=("method", "method_source", "draft_model")),
-    _pay(MINIMAL, name="spec_decode_configured_tokens", help="K, the number of tokens that the engine is configured to draft.", read=lambda engine: engine.tokens or None),
-    _pay(MINIMAL, name="spec_decode_draft_cost_ratio", help="Cost of one more draft token in plain decode steps of the target model, by source of the cost.", read=_cost("guess"), labels=("source",)),
-    _pay(STANDARD, name="spec_decode_draft_cost_ratio_lower", help="Lowest possible spec_decode_draft_cost_ratio at the present load; the bounds of the speed-up allow for it.", read=_cost("low"), labels=("source",)),
-    _pay(STANDARD, name="spec_decode_draft_cost_ratio_upper", help="Highest possible spec_decode_draft_cost_ratio at the present load; the bounds of the speed-up allow for it.", read=_cost("high"), labels=("source",)),
-    _pay(STANDARD, name="spec_decode_crossover_running_requests", help="Running requests above which speculation stops paying, by the evaluated window.", read=lambda engine: engine.evaluation.crossover),
-    _pay(MINIMAL, name="spec_decode_end_to_end_speedup_ratio", help="Speed of whole requests relative to no speculation in the window, by source of its time to first token.", read=_request(lambda its: its.value), labels=("basis",), windows=LONGEST),
-    _pay(FULL, name="spec_decode_end_to_end_speedup_ratio_lower", help="The lower 95 % bound of spec_decode_end_to_end_speedup_ratio in the window.", read=_request(lambda its: its.bounds and its.bounds.lower), labels=("basis",), windows=LONGEST),
-    _pay(FULL, name="spec_decode_end_to_end_speedup_ratio_upper", help="The upper 95 % bound of spec_decode_end_to_end_speedup_ratio in the window.", read=_request(lambda its: its.bounds and its.bounds.upper), labels=("basis",), windows=LONGEST),
-    _pay(STANDARD, name="spec_decode_schedule_change_ratio", help="Share of the polls in the window in which the schedule changed the number of draft tokens.", read=_schedule_changes, windows=LONGEST),
-    _pay(FULL, name="spec_decode_position_marginal_benefit_ratio", help="Benefit of drafting a position over its cost, by the evaluated window; worth drafting above 1.", read=_marginal_benefits, labels=("window", "position")),
-    _pay(STANDARD, name="spec_decode_depth_speedup_ratio", help="Estimated speed-up with this number of draft tokens, by the acceptance in the evaluated window.", read=_depth_speedups, labels=("window", "tokens", "basis")),
-    _pay(MINIMAL, name="spec_decode_recommended_tokens", help="Smallest number of draft tokens that is as good as the best, by the evaluated window; 0: no speculation.", read=_recommended, labels=("basis",)),
-    _pay(MINIMAL, name="spec_decode_state", help="State of speculation in the longest window: 1 for the present state, 0 for the others.", read=lambda engine: _one_of(State, engine.evaluation.state), labels=("state",)),
-    _pay(MINIMAL, name="spec_decode_verdict", help="Verdict on speculation in the evaluated window: 1 for the present verdict, 0 for the others.", read=lambda engine: _one_of(Verdict, engine.evaluation.verdict), labels=("verdict",)),
-    _pay(MINIMAL, name="spec_decode_recommendation", help="Recommended action by the evaluated window: 1 for this action, 0 for the others.", read=lambda engine: _one_of(Action, engine.evaluation.shown_advice.action), labels=("action",)),
-    Metric(MINIMAL, Group.INTEGRITY, "spec_decode_consistent", "State of an identity of the server's counters: 1 holds, 0 was broken by two successive polls.", lambda engine: [(str(check), float(check not in engine.broken)) for check in Check], ("check",)),
-    Metric(MINIMAL, Group.INTEGRITY, "spec_decode_engine_resets_total", "Resets of the server's counters, by cause: restart, or decrease without a restart.", lambda engine: [(str(cause), engine.totals.resets[cause]) for cause in Reset], ("cause",), kind="counter"),
+    _reported("spec_decode_engine_reported_acceptance_ratio", "Acceptance rate that the engine itself reports, if it has no usable counters.", lambda engine: engine.engine_reported(Gauge.REPORTED_ACCEPTANCE_RATIO), source=("vllm:spec_decode_draft_acceptance_rate", "sglang:spec_accept_rate")),
+    _reported("spec_decode_engine_reported_acceptance_length_tokens", "Acceptance length that the engine itself reports, bonus token included, if it has no usable counters.", lambda engine: engine.engine_reported(Gauge.REPORTED_ACCEPTANCE_LENGTH), source=("sglang:spec_accept_length",)),
+    _sum(STANDARD, "spec_decode_window_draft_tokens", "Draft tokens in the window.", lambda its: its.total.draft_tokens, source=("draft_tokens",)),
+    _sum(STANDARD, "spec_decode_window_accepted_tokens", "Accepted draft tokens in the window.", lambda its: its.total.accepted_tokens, source=("accepted_tokens",)),
+    _sum(STANDARD, "spec_decode_window_decode_seconds", "Seconds that requests spent in decode steps in the window.", lambda its: seconds(its.total.decode_nanoseconds), reduced=LONGEST, source=("decode_nanoseconds",)),
+    _sum(MINIMAL, "spec_decode_window_seconds", "Seconds that the window covers; less than its length after a start or an outage.", lambda its: its.window.seconds),
+    _quantiles("spec_decode_time_to_first_token_quantile_seconds", "Quantiles of the time to first token over requests in the longest window, in seconds.", _latency(Latency.TIME_TO_FIRST_TOKEN), source=("vllm:time_to_first_token_seconds",)),
+    _quantiles("spec_decode_time_per_output_token_quantile_seconds", "Quantiles of the time per output token after the first over requests in the longest window, in seconds.", _latency(Latency.TIME_PER_OUTPUT_TOKEN), source=("vllm:request_time_per_output_token_seconds",)),
+    _spread("spec_decode_interval_acceptance_quantile_ratio", "Quantiles of the acceptance rates of the window's polls, weighted by draft tokens.", lambda its: [(each.label, its.poll_rate_quantile(each.share)) for each in SPREAD_QUANTILES], labels=(QUANTILE_LABEL,), kind="unknown"),
+    _spread("spec_decode_interval_acceptance_ratio_min", "Lowest acceptance rate of a poll in the window.", lambda its: its.poll_rates[0][0] if its.poll_rates else None),
+    _spread("spec_decode_interval_acceptance_ratio_max", "Highest acceptance rate of a poll in the window.", lambda its: its.poll_rates[-1][0] if its.poll_rates else None),
+    _pay(MINIMAL, "spec_decode_engine_info", "Method of speculation, source of this information, and draft model; empty if unknown; always 1.", lambda engine: [((its.method, its.source, its.draft_model), 1.0) for its in [engine.evaluation.known.speculation]], labels=("method", "method_source", "draft_model"), source=("configuration", "discovery label", "pod arguments", "/server_info")),
+    _pay(MINIMAL, "spec_decode_configured_tokens", "K, the number of tokens that the engine is configured to draft.", lambda engine: engine.tokens or None, source=("configuration", "positions")),
+    _pay(MINIMAL, "spec_decode_draft_cost_ratio", "Cost of one more draft token in plain decode steps of the target model, by source of the cost.", _cost("guess"), labels=("source",), source=_COST),
+    _pay(STANDARD, "spec_decode_draft_cost_ratio_lower", "Lowest possible spec_decode_draft_cost_ratio at the present load; the bounds of the speed-up allow for it.", _cost("low"), labels=("source",), source=_COST),
+    _pay(STANDARD, "spec_decode_draft_cost_ratio_upper", "Highest possible spec_decode_draft_cost_ratio at the present load; the bounds of the speed-up allow for it.", _cost("high"), labels=("source",), source=_COST),
+    _pay(STANDARD, "spec_decode_crossover_running_requests", "Running requests above which speculation stops paying, by the evaluated window.", lambda engine: engine.evaluation.crossover),
+    _end_to_end(MINIMAL, "spec_decode_end_to_end_speedup_ratio", "Speed of whole requests relative to no speculation in the window, by source of its time to first token.", _request(lambda its: its.value)),
+    _end_to_end(STANDARD, "spec_decode_end_to_end_speedup_ratio_lower", "The lower 95 % bound of spec_decode_end_to_end_speedup_ratio in the window.", _request(lambda its: its.bounds and its.bounds.lower)),
+    _end_to_end(STANDARD, "spec_decode_end_to_end_speedup_ratio_upper", "The upper 95 % bound of spec_decode_end_to_end_speedup_ratio in the window.", _request(lambda its: its.bounds and its.bounds.upper)),
+    _pay(STANDARD, "spec_decode_schedule_change_ratio", "Share of the polls in the window in which the schedule changed the number of draft tokens.", _schedule_changes, windows=LONGEST, source=("decode_steps", "drafts", "draft_tokens")),
+    _pay(FULL, "spec_decode_position_marginal_benefit_ratio", "Benefit of drafting a position over its cost, by the evaluated window; worth drafting above 1.", _marginal_benefits, labels=("window", "position"), source=("positions",)),
+    _pay(STANDARD, "spec_decode_depth_speedup_ratio", "Estimated speed-up with this number of draft tokens, by the acceptance in the evaluated window.", _depth_speedups, labels=("window", "tokens", "basis"), source=("positions",)),
+    _pay(MINIMAL, "spec_decode_recommended_tokens", "Smallest number of draft tokens that is as good as the best, by the evaluated window; 0: no speculation.", _recommended, labels=("basis",), source=("positions",)),
+    _pay(MINIMAL, "spec_decode_pays_share_ratio", "Share of the possible speed-ups, on a logarithmic scale, at which speculation pays, by the evaluated window.", lambda engine: engine.evaluation.pays_share_ratio),
+    _pay(MINIMAL, "spec_decode_state", "State of speculation in the longest window: 1 for the present state, 0 for the others.", lambda engine: _one_of(State, engine.evaluation.state), labels=("state",), source=("drafts", "running_requests")),
+    _pay(MINIMAL, "spec_decode_verdict", "Verdict on speculation in the evaluated window: 1 for the present verdict, 0 for the others.", lambda engine: _one_of(Verdict, engine.evaluation.verdict), labels=("verdict",)),
+    _pay(MINIMAL, "spec_decode_recommendation", "Recommended action by the evaluated window: 1 for this action, 0 for the others.", lambda engine: _one_of(Action, engine.evaluation.action), labels=("action",)),
+    _drop(MINIMAL, "spec_decode_baseline_acceptance_length_tokens", "Baseline of the acceptance length in tokens, learned from about the last half hour of drafts.", lambda engine: engine.drops.baseline_length),
+    _drop(STANDARD, "spec_decode_baseline_acceptance_length_tokens_stddev", "Standard deviation of the acceptance length over 30 s around the baseline, by chance alone.", lambda engine: engine.drops.baseline_stddev),
+    _drop(MINIMAL, "spec_decode_acceptance_dropped", "State of acceptance, by kind of drop: 1 is below its baseline, suddenly or slowly over hours.", lambda engine: [(str(kind), float(is_below)) for kind, is_below in engine.drops.dropped.items()], labels=("kind",)),
+    _drop(MINIMAL, "spec_decode_acceptance_drops_total", "Drops of acceptance, by kind.", lambda engine: [(str(kind), count) for kind, count in engine.drops.drops.items()], labels=("kind",), kind="counter"),
+    _drop(STANDARD, "spec_decode_reference_acceptance_ratio", "Configured acceptance rate that the engine is compared with, at the same number of draft tokens.", lambda engine: engine.reference_acceptance_ratio, source=("configuration",)),
+    Metric(Group.INTEGRITY, MINIMAL, "spec_decode_consistent", "State of an identity of the server's counters: 1 holds, 0 was broken by two successive polls.", lambda engine: [(str(check), float(check not in engine.broken)) for check in Check], labels=("check",), source=_SPECULATION),
+    Metric(Group.INTEGRITY, MINIMAL, "spec_decode_engine_resets_total", "Resets of the server's counters, by cause: restart, or decrease without a restart.", lambda engine: [(str(cause), engine.totals.resets[cause]) for cause in Reset], labels=("cause",), kind="counter"),
+
+    _arm(MINIMAL, "spec_decode_experiment_speedup_ratio", "Speed of the arm relative to the baseline in the window, by basis; absent if they are not comparable.", _speedups(lambda its: its.value), labels=("basis",), source=_TIMES),
+    _arm(MINIMAL, "spec_decode_experiment_speedup_ratio_lower", "Lower 95 % bound of the speed of the arm relative to the baseline in the window.", _speedups(lambda its: its.estimate and its.estimate.lower), labels=("basis",), source=_TIMES),
+    _arm(MINIMAL, "spec_decode_experiment_speedup_ratio_upper", "Upper 95 % bound of the speed of the arm relative to the baseline in the window.", _speedups(lambda its: its.estimate and its.estimate.upper), labels=("basis",), source=_TIMES),
+    _arm(MINIMAL, "spec_decode_experiment_comparable", "Conditions of a comparison with the baseline in the window: 1 holds, 0 prevents a speed-up or a winner.", lambda its: [(str(condition), float(holds)) for condition, holds in its.conditions.items()], labels=("check",), source=_TRAFFIC),
+    Metric(Group.EXPERIMENTS, MINIMAL, "spec_decode_experiment_winner", "Fastest arm over the longest window, statistically significant (95 %): 1 for the winner, 0 for the others.", lambda arm: [(str(basis), float(won)) for basis, won in arm.wins.items()], labels=("basis",), subject=ARM, source=_TIMES),
+    _arm(STANDARD, "spec_decode_experiment_acceptance_length_tokens", "Mean tokens that a draft of the arm gives in the window, the bonus token included.", lambda its: its.acceptance_length, source=("accepted_tokens", "drafts")),
+    _arm(STANDARD, "spec_decode_experiment_requests", "Requests that began on the engines of the arm in the window.", lambda its: its.requests, source=("first_tokens",)),
+    _arm(STANDARD, "spec_decode_experiment_engines", "Engines of the arm in the window; 0 if no engine matches.", lambda its: its.engines),
+
+    _group(MINIMAL, "spec_decode_requests_total", "Requests that reported their own speculation, since the exporter first saw the group.", _since(lambda its: its.totals.requests), kind="counter"),
+    _group(STANDARD, "spec_decode_request_saved_tokens_total", "Accepted draft tokens of the requests, each saving a step of the target, since the exporter first saw the group.", _since(lambda its: its.totals.accepted_tokens), kind="counter"),
+    _group(STANDARD, "spec_decode_request_acceptance_ratio", "Requests by acceptance rate, since the exporter first saw the group; without requests that drafted nothing.", _histogram(lambda its: its.acceptance_ratio), kind="histogram"),
+    _group(FULL, "spec_decode_request_acceptance_length_tokens", "Requests by acceptance length, since the exporter first saw the group; without requests that drafted nothing.", _histogram(lambda its: its.acceptance_length_tokens), kind="histogram"),
+    _window(MINIMAL, "spec_decode_window_requests", "Requests that reported their own speculation and ended in the window.", lambda its: its.summary.totals.requests),
+    _percentile("spec_decode_request_acceptance_quantile_ratio", "Quantiles of the acceptance rate over the requests of the window.", _percentiles(lambda its: its.acceptance_ratio)),
+    _percentile("spec_decode_request_acceptance_length_quantile_tokens", "Quantiles of the acceptance length over the requests of the window, bonus token included.", _percentiles(lambda its: its.acceptance_length_tokens)),
+    _percentile("spec_decode_request_time_per_output_token_quantile_seconds", "Quantiles of the time per output token after the first over the requests of the window, in seconds.", _percentiles(lambda its: its.time_per_output_token_seconds), source=("response: metrics.generation_time_ms", "response: usage.completion_tokens")),
+    _window(MINIMAL, "spec_decode_requests_below_break_even_ratio", "Share of the requests of the window that speculation made slower, at the cost of drafting.", lambda its: ratio(its.summary.below_break_even, its.summary.evaluated)),
+    _window(STANDARD, "spec_decode_window_evaluated_requests", "Requests of the window with drafts and a known cost; weight of the shares below break-even.", lambda its: its.summary.evaluated),
+    _window(MINIMAL, "spec_decode_request_speedup_ratio", "Estimated decoding speed of the requests of the window relative to no speculation; below 1 is slower.", lambda its: its.summary.speedup_ratio and its.summary.speedup_ratio.value),
+    _window(MINIMAL, "spec_decode_request_speedup_ratio_lower", "The lower 95 % bound of the speed-up of the requests of the window.", lambda its: its.summary.speedup_ratio and its.summary.speedup_ratio.lower),
+    _window(MINIMAL, "spec_decode_request_speedup_ratio_upper", "The upper 95 % bound of the speed-up of the requests of the window.", lambda its: its.summary.speedup_ratio and its.summary.speedup_ratio.upper),
+    _window(MINIMAL, "spec_decode_request_effect", "Effect of speculation on the requests of the window: 1 for the present effect, 0 for the others.", lambda its: _one_of(Effect, its.effect), labels=("effect",)),
+    _window(STANDARD, "spec_decode_pathological_requests", "Requests of the window with almost no accepted draft token (rejected) or almost all (repetitive).", lambda its: [("rejected", its.summary.rejected), ("repetitive", its.summary.repetitive)], labels=("kind",)),
+    _window(MINIMAL, "spec_decode_mixed_workload", "State of the model's requests in the window: 1 if an average hides two kinds of them.", lambda its: float(its.mixed), subject=MODEL),
+    _group(STANDARD, "spec_decode_user_requests", "Requests of a user, named by a hash, in the longest window; absent unless users are kept.", lambda its: its.totals.requests, subject=USER, source=("user of the request",)),
+    _group(STANDARD, "spec_decode_user_acceptance_ratio", "Acceptance rate of a user's requests in the longest window; absent unless users are kept.", lambda its: ratio(its.totals.accepted_tokens, its.totals.draft_tokens), subject=USER),
+    _group(STANDARD, "spec_decode_prompt_acceptance_length_tokens", "Acceptance length of the requests with prompts of this length, bonus token included.", _prompt_lengths, labels=("prompt_tokens",), subject=PROMPTS, source=_PROMPT),
+    _group(MINIMAL, "spec_decode_acceptance_falls_with_prompt", "State of the model's requests: 1 if long prompts have a significantly lower acceptance length.", lambda its: float(its.fall is not None), subject=PROMPTS, source=_PROMPT),
+    _receiver("spec_decode_exporter_requests_taken_total", "Received and counted requests; absent if the exporter receives none.", lambda found: found.taken),
+    _receiver("spec_decode_exporter_requests_refused_total", "Rejected requests, by reason; a body that is rejected whole counts as one.", _refused, labels=("reason",)),
+    _receiver("spec_decode_exporter_requests_folded_total", "Requests counted as other in a label, because it has more values than its limit.", lambda found: sorted(found.folded.items()), labels=("label",)),
+
+    _target(MINIMAL, "spec_decode_exporter_target_up", "Result of the newest poll of the target: 1 succeeded, 0 failed.", lambda status: None if status.up is None else float(status.up)),
+    _target(MINIMAL, "spec_decode_exporter_target_error", "Reason of the newest poll's failure, with the status of a rejection; 1, absent after a success.", lambda status: [(status.failure, 1.0)] if status.failure else [], labels=("reason",)),
+    _target(MINIMAL, "spec_decode_exporter_target_engines", "Engines on the newest page of the target; 0: the page is of no supported server.", lambda status: status.engines_on_page),
+    _target(MINIMAL, "spec_decode_exporter_target_info", "Kind of engine, front end, page and version of the target; always 1.", lambda status: [((status.engine_kind, status.front_end, status.page, status.version), 1.0)] if status.page else [], labels=("engine_kind", "front_end", "page", "version")),
+    _target(MINIMAL, "spec_decode_exporter_polls_total", "Polls of the target, failed ones included.", lambda status: status.polls, kind="counter"),
+    _target(MINIMAL, "spec_decode_exporter_poll_failures_total", "Failed polls of the target, by reason.", _failures, labels=("reason",), kind="counter"),
+    _target(STANDARD, "spec_decode_exporter_engines_not_monitored", "Engines on the page of the target that are not monitored, because limits.engines is reached.", lambda status: status.engines_not_monitored),
+    _target(MINIMAL, "spec_decode_exporter_poll_seconds", "Duration of the newest poll of the target in seconds.", lambda status: status.poll_seconds),
+    _target(MINIMAL, "spec_decode_exporter_poll_bytes", "Size of the newest page of the target in bytes, uncompressed.", lambda status: status.poll_bytes),
+    _target(MINIMAL, "spec_decode_exporter_poll_interval_seconds", "Present poll interval of the target in seconds; longer than configured if its pages cost much.", lambda status: status.interval),
+    _target(MINIMAL, "spec_decode_exporter_last_success_timestamp_seconds", "Unix time of the last successful poll of the target.", lambda status: status.last_success),
+
+    _own(MINIMAL, "spec_decode_exporter_build_info", "Version, revision and Python of the exporter; always 1.", lambda status: [((status.version, status.revision, status.python_version), 1.0)], labels=("version", "revision", "python_version")),
+    _own(MINIMAL, "spec_decode_exporter_web_info", "Address of the exporter's pages in a browser, by --web.external-url; always 1, absent without it.", lambda status: [(status.external_url, 1.0)] if status.external_url else [], labels=("external_url",)),
+    _own(MINIMAL, "spec_decode_exporter_targets", "Monitored targets, by discovery.", lambda status: status.targets.items(), labels=("discovery",)),
+    _own(STANDARD, "spec_decode_exporter_targets_not_monitored", "Discovered targets that are not monitored, because limits.engines is reached.", lambda status: status.targets_not_monitored),
+    _own(STANDARD, "spec_decode_exporter_log_lines_dropped_total", "Log lines that the exporter dropped, because the reader of its log did not read.", lambda status: status.log_lines_dropped, kind="counter"),
+    _own(MINIMAL, "spec_decode_exporter_config_last_reload_successful", "Result of the last reload of the configuration: 1 succeeded, 0 failed.", lambda status: float(status.reload_successful)),
+    _own(MINIMAL, "spec_decode_exporter_config_last_reload_success_timestamp_seconds", "Unix time at which the active configuration was loaded.", lambda status: status.reload_success_timestamp),
+    _own(MINIMAL, "spec_decode_exporter_config_hash", "Hash of the active configuration; equal configurations have equal hashes.", lambda status: status.config_hash),
+    _own(MINIMAL, "spec_decode_exporter_web_config_last_reload_successful", "Result of the last reload of --web.config.file: 1 succeeded, 0 failed; absent without this file.", lambda status: None if status.web_reload_successful is None else float(status.web_reload_successful)),
 )
 # fmt: on
+NAMES: Final = frozenset(metric.name for metric in METRICS)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from aiohttp import hdrs, web
 
-from spec_decode_exporter.metrics.exposition import Exposition
 from spec_decode_exporter.scrape.http.client import USER_AGENT_PREFIX
 from spec_decode_exporter.web import admin
 from spec_decode_exporter.web.api.event_stream import READERS, Readers
@@ -66,7 +65,7 @@ def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
     guards = [guard.middleware] if guard else []
     app = web.Application(middlewares=[problems, _hide_errors, _reject_polls, hosts, *guards, _reject_bodies])
     app[STATE] = state
-    app[METRICS] = SharedPage(Exposition(state.writers), state.clock)
+    app[METRICS] = SharedPage(state.metrics, state.clock)
     app[READERS] = Readers()
     scrape_scheduler = FairScheduler()
     app[EARLY] = EarlyPages(state.clock, scrape_scheduler)

@@ -20,7 +20,6 @@ from aiohttp import hdrs, web
 from spec_decode_exporter.core.byte_stream import compressed, each, joined
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.single_flight import SHARED_SECONDS
-from spec_decode_exporter.metrics.exposition import Exposition, same_page
 from spec_decode_exporter.metrics.negotiation import choose_format, choose_gzip
 from spec_decode_exporter.web.early_pages import EarlyPages
 from spec_decode_exporter.web.server.client_address import client_address
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
     from spec_decode_exporter.core.clock import Clock
     from spec_decode_exporter.metrics.negotiation import Format
+    from spec_decode_exporter.metrics.page import MetricsPage
     from spec_decode_exporter.monitor.snapshot import Snapshot
 
 MAX_RENDERED_BYTES: Final = 64 * 2**20
@@ -118,11 +118,11 @@ class _Variant:
 class SharedPage:
     """Cache of renderings by representation."""
 
-    def __init__(self, exposition: Exposition, clock: Clock, max_bytes: int = MAX_RENDERED_BYTES) -> None:
-        self._exposition = exposition
+    def __init__(self, page: MetricsPage, clock: Clock, max_bytes: int = MAX_RENDERED_BYTES) -> None:
+        self._page = page
         self._clock = clock
         self._max_bytes = max_bytes
-        self._variants: dict[Representation, _Variant] = {}
+        self._variants: dict[tuple[bool, bool], _Variant] = {}
         self._renderings: list[ReferenceType[Rendering]] = []
         """Weak references, the oldest first: a rendering that is neither shared nor read is freed."""
 
@@ -154,7 +154,7 @@ class SharedPage:
             # A request that waited for the lock gets the newer snapshot that was rendered.
             if variant.rendering is None or variant.snapshot < snapshot.number:
                 plain = self._plain(snapshot.number, wanted)
-                page = each(plain.pieces) if plain else self._exposition.render(snapshot, wanted.format_)
+                page = each(plain.pieces) if plain else self._page.render(snapshot, wanted.format_)
                 page = compressed(page) if wanted.gzip else page
                 rendering = Rendering([piece async for piece in joined(page)])
                 self._make_room(rendering.size)
@@ -164,11 +164,11 @@ class SharedPage:
             return variant.rendering
 
     def _variant(self, wanted: Representation) -> _Variant:
-        return self._variants.setdefault(wanted._replace(format_=same_page(wanted.format_)), _Variant())
+        return self._variants.setdefault((wanted.format_.is_open, wanted.gzip), _Variant())
 
     def _plain(self, snapshot: int, wanted: Representation) -> Rendering | None:
         """Return the same page without compression, if it was rendered."""
-        variant = self._variants.get(Representation(same_page(wanted.format_), gzip=False))
+        variant = self._variants.get((wanted.format_.is_open, False))
         return variant.rendering if variant and variant.snapshot >= snapshot else None
 
     def _make_room(self, size: int) -> None:

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from spec_decode_exporter.core.clock import Clock
-    from spec_decode_exporter.metrics.page_writer import PageWriter
+    from spec_decode_exporter.metrics.page import MetricsPage
     from spec_decode_exporter.monitor.event_log import EventLog
     from spec_decode_exporter.monitor.request_receiver import RequestReceiver
     from spec_decode_exporter.monitor.snapshot import Snapshot
     from spec_decode_exporter.views.history import Histories
-    from spec_decode_exporter.views.models import TargetView
+    from spec_decode_exporter.views.fleet_view import TargetView
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class AppState:
     clock: Clock
     snapshot: Callable[[], Awaitable[Snapshot]]
     """Take a snapshot of every engine, experiment and request, at most once a second."""
-    writers: Sequence[PageWriter]
-    """Writers of ``/metrics``."""
+    metrics: MetricsPage
+    """Writer of ``/metrics``."""
     labels: Callable[[], Sequence[str]]
     """Return the label names of engines."""
     windows: Callable[[], Sequence[str]]

@@ -1,0 +1,93 @@
+"""Subjects of metrics: parts of a snapshot, each with the labels of its series."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, TypeVar
+
+from spec_decode_exporter.config.units import format_duration
+from spec_decode_exporter.monitor.snapshot import Snapshot
+from spec_decode_exporter.requests.request_findings import (
+    GroupFindings,
+    GroupTotals,
+    ModelFindings,
+    RequestFindings,
+    WindowFindings,
+)
+
+Key = TypeVar("Key", bound=Hashable)
+Item = TypeVar("Item")
+Parts = Sequence[tuple[str, Item | None]]
+"""What metrics with windows read, by the label ``window`` and ascending by length; None: nothing."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subject:
+    """Part of a snapshot that metrics read."""
+
+    labels: tuple[str, ...]
+    """Labels of its series; the configured labels of a target follow those of an engine or target."""
+    views: Callable[[Snapshot], Iterable[tuple[Mapping[str, str], Any]]]
+    """Return each such part of a snapshot with its labels."""
+    parts: Callable[[Any], Parts[Any]] = tuple
+    """Return the windows of such a part."""
+
+
+class GroupRequests(NamedTuple):
+    """Requests of one model, type and temperature."""
+
+    since_start: GroupTotals | None
+    windows: Parts[GroupFindings]
+
+
+def _groups(snapshot: Snapshot) -> Iterator[tuple[Mapping[str, str], GroupRequests]]:
+    found = snapshot.requests
+    windows = _by_window(found, attrgetter("groups"), attrgetter("key"))
+    for key in dict.fromkeys([*found.since_start, *windows]):
+        yield key.labels, GroupRequests(found.since_start.get(key), windows.get(key, ()))
+
+
+def _models(snapshot: Snapshot) -> Iterator[tuple[Mapping[str, str], Parts[ModelFindings]]]:
+    windows = _by_window(snapshot.requests, attrgetter("models"), attrgetter("model_name"))
+    for name, parts in windows.items():
+        yield {"model_name": name}, parts
+
+
+def _by_window(
+    found: RequestFindings,
+    items: Callable[[WindowFindings], Iterable[Item]],
+    key: Callable[[Item], Key],
+) -> dict[Key, Parts[Item]]:
+    """Return the windows of each key; a window without it has None."""
+    by_label = {label: {key(item): item for item in items(window)} for label, window in found.windows.items()}
+    keys = dict.fromkeys(name for by_key in by_label.values() for name in by_key)
+    return {name: [(label, by_key.get(name)) for label, by_key in by_label.items()] for name in keys}
+
+
+ENGINE: Final = Subject(
+    ("target", "model_name", "engine"),
+    lambda snapshot: snapshot.engines,
+    lambda engine: [(its.label, its) for its in engine.evaluation.windows],
+)
+ARM: Final = Subject(
+    ("experiment", "arm", "baseline"),
+    lambda snapshot: snapshot.experiments,
+    lambda arm: [(format_duration(window.length), window) for window in arm.windows],
+)
+GROUP: Final = Subject(("model_name", "request_type", "temperature"), _groups, attrgetter("windows"))
+MODEL: Final = Subject(("model_name",), _models)
+PROMPTS: Final = Subject(
+    ("model_name",),
+    lambda snapshot: [({"model_name": its.model_name}, its) for its in snapshot.requests.prompts],
+)
+USER: Final = Subject(
+    ("user", "model_name"),
+    lambda snapshot: [
+        ({"user": its.user, "model_name": its.model_name}, its.summary) for its in snapshot.requests.users
+    ],
+)
+RECEIVER: Final = Subject((), lambda snapshot: [({}, snapshot.requests)] if snapshot.requests.enabled else [])
+TARGET: Final = Subject(("target",), lambda snapshot: snapshot.targets)
+EXPORTER: Final = Subject((), lambda snapshot: snapshot.exporter)
