@@ -5,7 +5,9 @@ For the residuals r_j = N_j - m·M_j of the ratio m = N/M over increments j = 1 
     L_b = √(2/J) · Σ_j r_j·cos(π·b·(j - ½)/J)        standard error of Σ r_j = √(J · mean of L_b²)
 
 and m is within t_B(0.975) of these standard errors over M: the equal-weighted cosine estimator of a long-run
-variance. Drafts of one request are alike, so independent ones would give far too narrow bounds.
+variance (U. K. Müller, *HAC corrections for strongly autocorrelated time series*, Journal of Business &
+Economic Statistics 32, 2014). Drafts of one request are alike, so independent ones would give far too narrow
+bounds. docs/explanation/coverage.md has the coverage of these bounds.
 """
 
 from __future__ import annotations
@@ -19,11 +21,11 @@ from typing import Final, NamedTuple
 from spec_decode_exporter.figures.student_t import t_quantile
 
 SHORT_SECONDS: Final = 30.0
-MIN_REQUESTS: Final = 5
+MIN_BOUND_REQUESTS: Final = 5
 """Effective requests through a window that bounds need."""
 LIVES_PER_COSINE: Final = 3.3
 """A cosine must be slow compared with the life of a request, or it underestimates the variance."""
-_SHORT_COSINES, _MIN_COSINES, _MAX_COSINES = 3, 2, 12
+_SHORT_COSINES, _MIN_COSINES, MAX_COSINES = 3, 2, 12
 _GROWTH: Final = 0.6
 """Exponent of the number of cosines by the window's length: 3 at 30 s, 12 at 300 s."""
 
@@ -34,10 +36,10 @@ class Estimate(NamedTuple):
     value: float
     lower: float
     upper: float
-    error: float
-    """Standard error, at least that of independent drafts."""
+    standard_error: float
+    """At least that of independent drafts."""
     degrees: int = 0
-    """Degrees of freedom of the error: the cosines that it is the mean of."""
+    """Degrees of freedom of the error: the cosines that it is the mean of; 0 if unknown."""
 
     @property
     def half_width(self) -> float:
@@ -58,17 +60,27 @@ def ratio(numerator: float | None, denominator: float | None) -> float | None:
 
 
 def cosines_of(seconds: float, effective_requests: float, lives: float) -> int:
-    """Return B for ``seconds`` in which these requests pass; 0: too few of them for bounds."""
-    if effective_requests < MIN_REQUESTS:
+    """Return B, the number of cosines of a window.
+
+    Args:
+        seconds: Covered time; B grows with it.
+        effective_requests: Requests that pass through one after the other, as of equal length. With too few,
+            B is 0: the window has no bounds.
+        lives: Lives of a request that fit into the window, which limit B.
+    """
+    if effective_requests < MIN_BOUND_REQUESTS:
         return 0
     growth: float = max(seconds / SHORT_SECONDS, 1.0) ** _GROWTH
     enough = max(_MIN_COSINES, int(lives / LIVES_PER_COSINE))
-    return min(round(_SHORT_COSINES * growth), enough, _MAX_COSINES)
+    return min(round(_SHORT_COSINES * growth), enough, MAX_COSINES)
 
 
 def standard_error(residuals: Sequence[float], cosines: int) -> float:
-    """Return the standard error of a sum by its residuals, oldest first; 0 without cosines."""
-    number = min(cosines, len(residuals) - 1, _MAX_COSINES)
+    """Return the standard error of a sum by its residuals, oldest first; 0 without cosines.
+
+    Residuals are deviations from the mean, one for each increment with activity, so their sum is 0.
+    """
+    number = min(cosines, len(residuals) - 1, MAX_COSINES)
     return 0.0 if number < 1 else _error_of_sum(residuals, number)
 
 
@@ -89,7 +101,7 @@ def estimate_of(
         return None
     value = sum(numerators) / total
     residuals = [n - value * m for n, m in zip(numerators, denominators, strict=True) if n or m]
-    number = min(cosines, len(residuals) - 1, _MAX_COSINES)
+    number = min(cosines, len(residuals) - 1, MAX_COSINES)
     if number < _MIN_COSINES:
         return None
     error = max(_error_of_sum(residuals, number) / total, min_error)

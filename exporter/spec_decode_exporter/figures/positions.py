@@ -34,19 +34,22 @@ class Regime(NamedTuple):
 
 
 class _Position(NamedTuple):
-    """Drafts that have a position, those accepted up to the one before, and those accepted there."""
+    """Sums over the regimes that have a position."""
 
     drafts: int
     reached: int
+    """Drafts that were accepted up to the position before."""
     accepted: int
 
 
 class Positions:
-    """Positions of one window."""
+    """Acceptance by position in one window."""
 
     def __init__(self, window: Window) -> None:
+        """Take a window."""
         self._window = window
-        self._accepted, self._drafts = window.positions, window.total.drafts
+        self._accepted = window.positions
+        self._drafts, self._drafted = window.total.drafts, window.total.draft_tokens
 
     def __len__(self) -> int:
         return len(self._accepted)
@@ -59,17 +62,16 @@ class Positions:
     @cached_property
     def regimes(self) -> tuple[Regime, ...]:
         """Regimes by ascending k; empty if all drafts have K tokens, or if their lengths vary."""
-        drafts, drafted, most = self._drafts, self._window.total.draft_tokens, len(self)
-        if not drafts or drafted is None or drafted >= most * drafts:
+        if not self._drafts or self._are_full:
             return ()
-        drafted_by = columns(self._window.increments, "drafts", "draft_tokens")
+        drafts, drafted = columns(self._window.increments, "drafts", "draft_tokens")
         places: dict[int, list[int]] = {}
-        for place, (own, tokens) in enumerate(zip(*drafted_by, strict=True)):
-            if own >= MIN_DRAFTS and tokens % own == 0 and 0 < tokens <= most * own:
+        for place, (own, tokens) in enumerate(zip(drafts, drafted, strict=True)):
+            if own >= MIN_DRAFTS and tokens % own == 0 and 0 < tokens <= len(self) * own:
                 places.setdefault(tokens // own, []).append(place)
-        numbers = {tokens: sum(drafted_by[0][place] for place in own) for tokens, own in places.items()}
-        short = sum(number for tokens, number in numbers.items() if tokens < most)
-        if sum(numbers.values()) < _MIN_SHARE * drafts or short < _MIN_SHORT_SHARE * drafts:
+        numbers = {k: sum(drafts[place] for place in own) for k, own in places.items()}
+        short = sum(number for k, number in numbers.items() if k < len(self))
+        if sum(numbers.values()) < _MIN_SHARE * self._drafts or short < _MIN_SHORT_SHARE * self._drafts:
             return ()
         accepted = position_columns(self._window.increments, max(numbers))
         return tuple(
@@ -82,22 +84,27 @@ class Positions:
         """p_i = a_i / D: the share of the drafts that have position i with at least i + 1 accepted tokens."""
         if not self.regimes:
             return [ratio(accepted, self._drafts) for accepted in self._accepted]
-        return [ratio(self._at(i).accepted, self._at(i).drafts) for i in range(len(self))]
+        return [ratio(its.accepted, its.drafts) for its in map(self._at, range(len(self)))]
 
     @cached_property
     def conditional(self) -> list[float | None]:
         """q_i = a_i / a_{i-1}, with q_0 = p_0: the acceptance of drafts that reach the position."""
+        return [ratio(accepted, reached) for accepted, reached in self.counts]
+
+    @cached_property
+    def counts(self) -> list[tuple[int, int | None]]:
+        """Accepted tokens of every position, and the drafts that were accepted up to the one before.
+
+        If the lengths of drafts vary, some of these drafts ended before the position.
+        """
         if not self.regimes:
-            reached = (self._drafts, *self._accepted)
-            return [ratio(a, before) for a, before in zip(self._accepted, reached, strict=False)]
-        return [ratio(self._at(i).accepted, self._at(i).reached) for i in range(len(self))]
+            return list(zip(self._accepted, (self._drafts, *self._accepted), strict=False))
+        return [(its.accepted, its.reached) for its in map(self._at, range(len(self)))]
 
     @cached_property
     def decay(self) -> float | None:
         """(a_1 + … + a_{K-1}) / (a_0 + … + a_{K-2}); 1 is no decay, None for K = 1."""
         rows = [regime.accepted for regime in self.regimes] or [self._accepted]
-        if len(self) < 2 and not self.regimes:  # noqa: PLR2004
-            return None
         return ratio(sum(sum(row[1:]) for row in rows), sum(sum(row[:-1]) for row in rows))
 
     @cached_property
@@ -107,10 +114,41 @@ class Positions:
             return []
         return [ratio(a - b, self._drafts) for a, b in pairwise((self._drafts, *self._accepted, 0))]
 
+    @property
+    def common(self) -> int:
+        """Number of positions that every draft has, as far as it is known: at least the first."""
+        if self._drafts is None or self._are_full:
+            return len(self)
+        return self.regimes[0].tokens if self.regimes else 1
+
+    def drafts_with(self, position: int) -> int | None:
+        """Return the drafts that had a position, by regimes; None without regimes."""
+        return self._at(position).drafts if self.regimes else None
+
+    def least_drafted(self, position: int) -> float:
+        """Return the minimum number of drafts with a token at a position: (T - i·D) / (K - i).
+
+        A draft that ends before position i lacks all K - i tokens from there on. So no more than
+        (K·D - T) / (K - i) drafts do.
+        """
+        drafts, drafted = self._drafts or 0, self._drafted or 0
+        return min(max((drafted - position * drafts) / (len(self) - position), 0.0), drafts)
+
+    def highest_acceptance(self, position: int) -> float | None:
+        """Return the maximum acceptance of the drafts that had a position; exact with regimes."""
+        if self.regimes:
+            return self.acceptance[position]
+        return ratio(self._accepted[position], self.least_drafted(position))
+
     def drafted_up_to(self, tokens: int) -> float | None:
         """Return the mean tokens of a draft that ends after ``tokens`` at most; None without regimes."""
         drafted = sum(regime.drafts * min(regime.tokens, tokens) for regime in self.regimes)
         return ratio(drafted, sum(regime.drafts for regime in self.regimes))
+
+    @property
+    def _are_full(self) -> bool:
+        """True if every draft has K tokens, or if their number is unknown."""
+        return self._drafted is None or self._drafted >= len(self) * (self._drafts or 0)
 
     def _at(self, position: int) -> _Position:
         """Return the sums over the regimes that have a position."""

@@ -5,17 +5,19 @@ D drafts, T draft tokens, A accepted tokens, G generation tokens, F first tokens
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
 from math import fsum, inf, sqrt
 from operator import add, mul, sub
 from typing import Final, NamedTuple
 
+from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.figures.estimate import Estimate, cosines_of, estimate_of, ratio
 from spec_decode_exporter.figures.positions import MIN_DRAFTS, Positions
-from spec_decode_exporter.window.history import NANO, Window, columns, running_requests
+from spec_decode_exporter.window.histograms import Answers
+from spec_decode_exporter.window.history import NANO, Window, columns, position_columns, running_requests
 from spec_decode_exporter.window.ring import Increments
-from spec_decode_exporter.config.units import format_duration
 
 MIN_ANSWERS: Final = 10
 """Finished requests that the variation of answer lengths needs; a few always look alike."""
@@ -56,6 +58,10 @@ class Work(NamedTuple):
         """Return the number of plain decode steps that take as long: S + c0·D + c·T."""
         return self.steps + price.step * self.fixed_steps(price) + price.token * self.draft_tokens
 
+    def speedup(self, price: Price) -> float:
+        """Return the speed-up of decoding by speculation; 1 is no gain, below 1 is slower."""
+        return self.tokens / self.plain_steps(price)
+
 
 class WindowFigures:
     """Figures of one window."""
@@ -76,57 +82,69 @@ class WindowFigures:
 
     @cached_property
     def drafting_requests(self) -> float | None:
-        """Mean running requests, weighted by draft tokens: a cost linear in the load is exact for it."""
+        """Mean running requests, weighted by draft tokens; without drafts, over the polls.
+
+        Most tokens are drafted while most requests run. A cost linear in the load is exact at this load.
+        """
         running = self.window.mean.running_requests
         if running is None or self.total.draft_tokens == 0:
             return running
         (drafted,) = columns(self.window.increments, "draft_tokens")
         total = sum(drafted)
-        if total <= 0:
-            return running
-        return fsum(map(mul, running_requests(self.window.increments), drafted)) / total
+        return fsum(map(mul, running_requests(self.window.increments), drafted)) / total if total else running
+
+    @cached_property
+    def busy_requests(self) -> float | None:
+        """Mean running requests while the server is busy, at least 1; None if unknown.
+
+        Idle time between bursts of requests does not count. A request counts as one, however short it is.
+        """
+        running = self.window.mean.running_requests
+        (activity,) = self.columns("drafts" if self.total.generation_tokens is None else "generation_tokens")
+        busy = sum(map(bool, activity))
+        return None if running is None or not busy else max(running * len(activity) / busy, 1.0)
 
     @cached_property
     def passing_requests(self) -> float | None:
-        """Requests that pass through the window one after the other: F/R, R while the server is busy."""
-        running = self.window.mean.running_requests
-        name = "drafts" if self.total.generation_tokens is None else "generation_tokens"
-        (activity,) = self.columns(name)
-        busy = sum(map(bool, activity))
-        if running is None or not busy:
-            return None
-        return ratio(self.total.first_tokens, max(running * len(activity) / busy, 1.0))
+        """Requests that pass through the window one after the other, F/R; R is ``busy_requests``."""
+        return ratio(self.total.first_tokens, self.busy_requests)
 
     @cached_property
     def effective_requests(self) -> float | None:
-        """n_eff = (F/R)/(1 + cv²), with the coefficient of variation cv of answer lengths (Kish, 1965)."""
-        return None if self.passing_requests is None else self.passing_requests * self._shares[0]
+        """n_eff = (F/R)/(1 + cv²), with the coefficient of variation cv of answer lengths.
 
-    @property
-    def _shares(self) -> tuple[float, float]:
-        """Shares of the passing requests that count for the variance, and for how fast it varies."""
-        answers = self.window.answers
-        equal, life = answers.equal_share, answers.life_share
-        if answers.requests < MIN_ANSWERS or equal is None or life is None:
-            return _ASSUMED_EQUAL_SHARE, _ASSUMED_LIFE_SHARE
-        return equal, life
+        A request counts by its length, so n requests are worth (Σl)²/Σl² (Kish, *Survey Sampling*, 1965,
+        section 11.7).
+        """
+        if self.passing_requests is None:
+            return None
+        return self.passing_requests * answer_shares(self.window.answers)[0]
 
     @cached_property
-    def cosines(self) -> int:
-        """B, the number of cosines for bounds; 0 if the window has none."""
+    def request_cosines(self) -> int:
+        """B, the number of cosines for bounds of any figure; 0 if the window has none."""
         passing = self.passing_requests
-        if self.is_partial or not self.total.drafts or passing is None:
+        if self.is_partial or passing is None:
             return 0
-        equal, life = self._shares
+        equal, life = answer_shares(self.window.answers)
         return cosines_of(self.window.seconds, passing * equal, passing * life)
+
+    @property
+    def cosines(self) -> int:
+        """B for bounds of figures of drafts; 0 without drafts."""
+        return self.request_cosines if self.total.drafts else 0
 
     # Acceptance
 
     @cached_property
     def acceptance_length_tokens(self) -> float | None:
         """Mean tokens of a draft, bonus token included: 1 + A / D."""
-        accepted = ratio(self.total.accepted_tokens, self.total.drafts)
-        return None if accepted is None else 1 + accepted
+        return acceptance_length(self.total.accepted_tokens, self.total.drafts)
+
+    @cached_property
+    def draft_acceptance_ratio(self) -> float | None:
+        """Share of the draft tokens that is accepted, A / T."""
+        return ratio(self.total.accepted_tokens, self.total.draft_tokens)
 
     @cached_property
     def draft_length_tokens(self) -> float | None:
@@ -141,8 +159,7 @@ class WindowFigures:
     @cached_property
     def effective_tokens_per_step(self) -> float | None:
         """Tokens of a decode step, with a draft or without, (G - F) / S; None on a torn page."""
-        decoded = self.total.decoded_tokens
-        return None if decoded is None or decoded < 0 else ratio(decoded, self.total.decode_steps)
+        return tokens_per_step(self.total.decoded_tokens, self.total.decode_steps)
 
     @cached_property
     def draft_variance(self) -> float | None:
@@ -169,7 +186,7 @@ class WindowFigures:
     def draft_acceptance_bounds(self) -> Estimate | None:
         """Bounds of the acceptance rate A/T."""
         drafts, drafted = self.total.drafts, self.total.draft_tokens
-        rate = ratio(self.total.accepted_tokens, drafted)
+        rate = self.draft_acceptance_ratio
         if rate is None or not drafts or not drafted or not self.cosines:
             return None
         error = self.least_deviation(rate) * sqrt(drafts) / drafted
@@ -187,6 +204,18 @@ class WindowFigures:
         length = drafted / drafts
         spread = sqrt(length * max(0.0, len(self.positions) - length))
         return max(0.0, sqrt(self.draft_variance) - weight * spread)
+
+    def conditional_bounds(self, position: int) -> Estimate | None:
+        """Return bounds of q_i; they are valid if every draft has the position."""
+        *before, accepted = position_columns(self.increments, position + 1)
+        reached = before[-1] if before else self.columns("drafts")[0]
+        share = ratio(sum(accepted), sum(reached))
+        return None if share is None or share > 1 else self.share_bounds(share, accepted, reached)
+
+    def share_bounds(self, share: float, accepted: Sequence[int], drafts: Sequence[int]) -> Estimate | None:
+        """Return bounds of a share of drafts, at least as wide as those of independent drafts."""
+        independent = sqrt(max(0.0, share * (1 - share)) / sum(drafts))
+        return estimate_of(accepted, drafts, self.cosines, (0.0, 1.0), independent)
 
     @cached_property
     def tokens_per_step_bounds(self) -> Estimate | None:
@@ -245,6 +274,11 @@ class WindowFigures:
         return ratio(spent, tokens) if tokens is not None and tokens > 0 else None
 
     @cached_property
+    def time_to_first_token_seconds(self) -> float | None:
+        """Mean time to first token, time in the queue included."""
+        return ratio(seconds(self.total.first_token_nanoseconds), self.total.first_tokens)
+
+    @cached_property
     def request_seconds(self) -> tuple[float, float] | None:
         """Time to the first token and decode time, over all requests; None if none began."""
         waited, decoding = self.total.first_token_nanoseconds, self.total.decode_nanoseconds
@@ -258,20 +292,28 @@ class WindowFigures:
         return ratio(self.request_seconds[0], sum(self.request_seconds)) if self.request_seconds else None
 
     @cached_property
-    def schedule_change_ratio(self) -> float | None:
-        """Share of the polls in which the number of draft tokens changed; None with too few polls."""
+    def schedule_changes(self) -> tuple[int, int] | None:
+        """Polls in which the number of draft tokens changed, and all polls; None with too few."""
         found = columns(self.window.increments, "decode_steps", "drafts", "draft_tokens")
         rows = (row for row in zip(*found, strict=True) if row[0] >= MIN_DRAFTS)
         chosen = [_chosen_tokens(*row) for row in rows]
         if len(chosen) < MIN_SCHEDULE_POLLS:
             return None
-        return sum(new is None or new != old for old, new in pairwise(chosen)) / len(chosen)
+        return sum(new is None or new != old for old, new in pairwise(chosen)), len(chosen)
+
+    @cached_property
+    def schedule_change_ratio(self) -> float | None:
+        """Share of the polls in which the number of draft tokens changed."""
+        return ratio(*self.schedule_changes) if self.schedule_changes else None
 
     # Polls
 
     @cached_property
     def poll_rates(self) -> list[tuple[float, int]]:
-        """Acceptance rate of each poll with its draft tokens, ascending by rate."""
+        """Acceptance rate of each poll with its draft tokens as weight, ascending by rate.
+
+        Each poll is a mean over the requests that run at the time: requests themselves spread wider.
+        """
         pairs = zip(*columns(self.window.increments, "draft_tokens", "accepted_tokens"), strict=True)
         return sorted((accepted / drafted, drafted) for drafted, accepted in pairs if drafted > 0)
 
@@ -280,6 +322,15 @@ class WindowFigures:
         below = list(accumulate(drafted for _, drafted in self.poll_rates))
         places = (place for place, drafted in enumerate(below) if drafted >= share * below[-1])
         return next((self.poll_rates[place][0] for place in places), None)
+
+    @cached_property
+    def poll_rate_deviation(self) -> float | None:
+        """Standard deviation of the rates of polls, with the same digits in every version of Python."""
+        if not self.poll_rates:
+            return None
+        total = sum(drafted for _, drafted in self.poll_rates)
+        mean = fsum(rate * drafted for rate, drafted in self.poll_rates) / total
+        return sqrt(fsum(drafted * (rate - mean) ** 2 for rate, drafted in self.poll_rates) / total)
 
     # Columns
 
@@ -304,6 +355,25 @@ def _chosen_tokens(steps: int, drafts: int, drafted: int) -> int | None:
     if not drafts:
         return 0
     return None if drafted % drafts or drafts < DRAFTED_SHARE * steps else drafted // drafts
+
+
+def acceptance_length(accepted: float | None, drafts: float | None) -> float | None:
+    """Return the mean tokens of a draft, bonus token included: 1 + A / D."""
+    accepted_per_draft = ratio(accepted, drafts)
+    return None if accepted_per_draft is None else 1 + accepted_per_draft
+
+
+def tokens_per_step(decoded: float | None, steps: float | None) -> float | None:
+    """Return the mean tokens of a decode step; None on a torn page with more first tokens than tokens."""
+    return None if decoded is None or decoded < 0 else ratio(decoded, steps)
+
+
+def answer_shares(answers: Answers) -> tuple[float, float]:
+    """Return the shares of requests that count for a variance, and for how fast it varies."""
+    equal, life = answers.equal_share, answers.life_share
+    if answers.requests < MIN_ANSWERS or equal is None or life is None:
+        return _ASSUMED_EQUAL_SHARE, _ASSUMED_LIFE_SHARE
+    return equal, life
 
 
 def seconds(nanoseconds: int | None) -> float | None:
