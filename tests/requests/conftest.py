@@ -6,12 +6,10 @@ import asyncio
 
 import pytest
 
-from spec_decode_exporter.analysis.cost import Cost
-from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.step_cost import StepCost
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.requests.request_record import RequestRecord
 from spec_decode_exporter.requests.request_store import RequestStore
+from tests.fixtures.costs import make_cost
 
 
 def request_of(drafts=30, accepted_tokens=60, *, tokens=4, model_name="llama", **more):
@@ -23,16 +21,6 @@ def make_request_fixture():
     return request_of
 
 
-@pytest.fixture(name="make_cost")
-def make_cost_fixture():
-    def make(ratio=0.1, fixed=0.1, source=CostSource.CONFIGURED, *, low=None, high=None):
-        """Make a cost, exact unless it has the lowest or the highest c."""
-        interval = (ratio if low is None else low, ratio if high is None else high)
-        return Cost(ratio, fixed, source, None, tuple(StepCost(each, fixed) for each in interval))
-
-    return make
-
-
 @pytest.fixture(name="make_store")
 def make_store_fixture():
     def make(**settings):
@@ -42,7 +30,7 @@ def make_store_fixture():
 
 
 @pytest.fixture(name="evaluate")
-def evaluate_fixture(make_cost):
+def evaluate_fixture():
     """Function that evaluates a store, by default at a cost of c = 0.1 and c0 = 0.1."""
 
     def evaluate(store, now, windows=(30.0, 300.0), costs=None):

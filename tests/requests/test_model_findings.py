@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.requests.below_break_even import InformativeRequest
 from spec_decode_exporter.requests.model_findings import BOUNDS, acceptance_histogram, hidden_share
 from spec_decode_exporter.requests.request_aggregate import RequestSums, summary
 from spec_decode_exporter.requests.request_findings import Effect
 from spec_decode_exporter.requests.request_speedup import PlainSteps, SpeedupSums
+from tests.fixtures.costs import make_cost
 
 WELL = {"drafts": 1575, "accepted_tokens": 5166}
 """0.82 of 6300 draft tokens: 6741 tokens come out."""
@@ -22,7 +23,7 @@ BADLY = {"drafts": 2675, "accepted_tokens": 4066}
 
 
 @pytest.fixture(name="mix")
-def mix_fixture(make_store, make_request, evaluate, make_cost):
+def mix_fixture(make_store, make_request, evaluate):
     """60 requests at 0.82 and 40 at 0.38, of equal length, at a cost of one draft token."""
 
     def mix(ratio, **types):
@@ -157,9 +158,7 @@ def test_equal_requests_are_no_mix_even_if_chance_puts_a_third_below_break_even(
 
 
 @pytest.mark.parametrize(("few", "many"), [(2, 6), (1, 8)])
-def test_two_numbers_of_draft_tokens_are_not_two_modes(
-    make_store, make_request, evaluate, make_cost, few, many
-):
+def test_two_numbers_of_draft_tokens_are_not_two_modes(make_store, make_request, evaluate, few, many):
     """As with an experiment of two arms, or after a restart with another number."""
     store, generator, cost = make_store(), random.Random(4), make_cost(0.05, 0.0)
     for number in range(200):
@@ -198,7 +197,7 @@ def test_without_a_known_cost_no_requests_are_hidden(make_store, make_request, e
     assert any("configure `cost`" in sentence for sentence in model.advice)
 
 
-def test_a_typical_cost_does_not_prove_hidden_requests(make_store, make_request, evaluate, make_cost):
+def test_a_typical_cost_does_not_prove_hidden_requests(make_store, make_request, evaluate):
     # At c = 0.1 four tokens a draft need 0.5 accepted ones, which all have.
     store, cost = make_store(), make_cost(0.4, 0.1, CostSource.TYPICAL, low=0.1)
     for number in range(100):

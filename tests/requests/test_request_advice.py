@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.requests.request_advice import name
 from spec_decode_exporter.requests.request_findings import GroupKey
+from tests.fixtures.costs import make_cost
 
 
 @pytest.fixture(name="advice")
-def advice_fixture(make_store, make_request, evaluate, make_cost):
+def advice_fixture(make_store, make_request, evaluate):
     """Function that returns the advice; groups map a type to its requests, drafts and accepted tokens."""
 
     def advice(groups, *, cost=None, **request):
@@ -53,7 +54,7 @@ def test_a_group_that_one_token_may_still_help_is_served_with_fewer(advice):
     )
 
 
-def test_one_draft_token_cannot_be_reduced(advice, make_cost):
+def test_one_draft_token_cannot_be_reduced(advice):
     found = advice({"prose": (40, 100, 50)}, tokens=1, cost=make_cost(0.5, 0.1))
     assert any(sentence.startswith("Serve prose requests") for sentence in found)
     assert not any("fewer" in sentence for sentence in found)
@@ -77,7 +78,7 @@ def test_pathological_requests_are_to_be_checked(advice):
     assert any(sentence.startswith("2 requests had almost all draft tokens accepted") for sentence in found)
 
 
-def test_a_group_that_is_slower_at_a_typical_cost_is_named_but_not_to_be_routed(advice, make_cost):
+def test_a_group_that_is_slower_at_a_typical_cost_is_named_but_not_to_be_routed(advice):
     # 1.9 tokens a draft in 2.1 plain steps.
     # At the lowest c they take 1.5.
     found = advice({"prose": (40, 100, 90)}, cost=make_cost(0.25, 0.1, CostSource.TYPICAL, low=0.1, high=0.4))
@@ -89,7 +90,7 @@ def test_a_group_that_is_slower_at_a_typical_cost_is_named_but_not_to_be_routed(
     )
 
 
-def test_a_typical_cost_is_to_be_measured_first(advice, make_cost):
+def test_a_typical_cost_is_to_be_measured_first(advice):
     found = advice({"prose": (40, 100, 10)}, cost=make_cost(0.25, 0.1, CostSource.TYPICAL))
     assert (
         found[-1]

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import Cost
-from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.requests.group_totals import RequestGroup
 from spec_decode_exporter.requests.request_aggregate import RequestSums, add_sums, percentiles, sums
 from spec_decode_exporter.requests.request_findings import GroupKey
 from spec_decode_exporter.requests.request_record import RequestRecord
 from spec_decode_exporter.requests.stored_requests import StoredRequests
+from tests.fixtures.costs import make_cost
 
 COSTS = {
-    "": Cost(0.2, 0.1, CostSource.CONFIGURED, None),
-    "a": Cost(0.05, 0.0, CostSource.TYPICAL, None),
+    "": make_cost(0.2),
+    "a": make_cost(0.05, 0.0, CostSource.TYPICAL),
     "b": None,
 }
 
@@ -95,7 +95,7 @@ def test_the_length_of_the_answer_decides_not_the_accepted_tokens(answer_tokens,
 
 @pytest.mark.parametrize(("every_step", "break_even"), [(False, 0.1 + 0.8), (True, 0.1 * 49 / 10 + 0.8)])
 def test_break_even_counts_the_steps_that_pay_the_fixed_cost(every_step, break_even):
-    cost = Cost(0.2, 0.1, CostSource.CONFIGURED, None, fixed_in_every_step=every_step)
+    cost = make_cost(0.2, every_step=every_step)
     stored, group = StoredRequests(10), RequestGroup(GroupKey("llama", "chat", "0"))
     stored.add(RequestRecord("llama", 10, 40, 20, 4, completion_tokens=70), group, 0.0)  # 49 steps
     ((*_, found),) = sums(stored.since(0.0), lambda target: cost).informative

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from math import sqrt
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import Cost
-from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.step_cost import StepCost
+from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.requests.group_totals import RequestGroup
 from spec_decode_exporter.requests.ratio_estimate import MIN_REQUESTS
 from spec_decode_exporter.requests.request_aggregate import sums
@@ -23,12 +20,11 @@ from spec_decode_exporter.requests.request_speedup import (
     speedup_estimate,
 )
 from spec_decode_exporter.requests.stored_requests import StoredRequests
-
-AT_A_TENTH = Cost(0.1, 0.1, CostSource.CONFIGURED, None)
+from tests.fixtures.costs import make_cost
 
 
 @pytest.fixture(name="pay")
-def pay_fixture(make_cost):
+def pay_fixture():
     """Function that returns the sums over requests of (drafts, accepted tokens), K = 4."""
 
     def pay(requests, ratio=0.1, fixed=0.1, source=CostSource.CONFIGURED):
@@ -49,7 +45,7 @@ def sums_at(requests, *, every_step=False, cost=None):
     stored, group = StoredRequests(1000), RequestGroup(GroupKey("llama", "chat", "0"))
     for request in requests:
         stored.add(request, group, 0.0)
-    cost = cost or replace(AT_A_TENTH, fixed_in_every_step=every_step)
+    cost = cost or make_cost(every_step=every_step)
     return sums(stored.since(0.0), lambda target: cost).speedup
 
 
@@ -90,7 +86,7 @@ def test_the_error_is_that_of_a_ratio_estimator(requests):
     stored, group = StoredRequests(1000), RequestGroup(GroupKey("llama", "chat", "0"))
     for drafts, accepted in requests:
         stored.add(RequestRecord("llama", drafts, 4 * drafts, accepted, 4), group, 0.0)
-    found = speedup_estimate(sums(stored.since(0.0), lambda target: AT_A_TENTH).speedup)
+    found = speedup_estimate(sums(stored.since(0.0), lambda target: make_cost()).speedup)
     xs = [drafts + accepted for drafts, accepted in requests]
     ys = [1.5 * drafts for drafts, _ in requests]
     value = sum(xs) / sum(ys)
@@ -147,8 +143,7 @@ def test_a_request_without_drafts_pays_only_if_every_step_searches():
 )
 @pytest.mark.parametrize("source", CostSource)
 def test_the_effect_holds_at_both_corners_of_the_cost(low, high, expected, source):
-    interval = (StepCost(low, 0.1), StepCost(high, 0.1))
-    cost = Cost((low + high) / 2, 0.1, source, None, interval)
+    cost = make_cost((low + high) / 2, source=source, low=low, high=high)
     requests = [RequestRecord("llama", 100, 400, 100, 4)] * 40  # 2 tokens in 1.1 + 4·c plain steps
     total = sums_at(requests, cost=cost)
     found = speedup_estimate(total)

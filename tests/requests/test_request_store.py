@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import Cost
-from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.requests.request_findings import (
     GroupKey,
@@ -20,6 +18,7 @@ from spec_decode_exporter.requests.request_findings import (
 )
 from spec_decode_exporter.requests.request_record import Refusal, RequestRecord
 from spec_decode_exporter.requests.request_store import EVALUATION_SECONDS, MAX_EAGER_REQUESTS, RequestStore
+from tests.fixtures.costs import make_cost
 
 
 def test_an_empty_store_has_empty_windows(make_store, evaluate):
@@ -248,9 +247,7 @@ def test_users_beyond_the_limit_are_other(make_store, make_request, evaluate, us
     assert found.folded["user"] == 20
 
 
-def test_each_request_is_evaluated_at_the_cost_of_its_own_target(
-    make_store, make_request, make_cost, evaluate
-):
+def test_each_request_is_evaluated_at_the_cost_of_its_own_target(make_store, make_request, evaluate):
     store = make_store()
     for target in ("cheap", "dear", "unknown"):
         store.take(make_request(30, 30, target=target), 1000.0)
@@ -261,7 +258,7 @@ def test_each_request_is_evaluated_at_the_cost_of_its_own_target(
     assert (summary.evaluated, summary.below_break_even) == (2, 1)
 
 
-async def test_findings_are_reused_until_something_changes(make_store, make_request, make_cost):
+async def test_findings_are_reused_until_something_changes(make_store, make_request):
     store, cost, asked = make_store(), make_cost(), Counter()
 
     def costs(model_name, target):
@@ -278,7 +275,7 @@ async def test_findings_are_reused_until_something_changes(make_store, make_requ
     assert (await store.findings((30.0,), 1040.0, costs)).windows["30s"].groups == []
 
 
-async def test_many_requests_are_evaluated_only_at_intervals(make_store, make_request, make_cost):
+async def test_many_requests_are_evaluated_only_at_intervals(make_store, make_request):
     store, cost = make_store(), make_cost()
     for _ in range(MAX_EAGER_REQUESTS + 1):
         store.take(make_request(), 1000.0)
@@ -293,7 +290,7 @@ async def test_many_requests_are_evaluated_only_at_intervals(make_store, make_re
     assert later.windows["30s"].models[0].summary.totals.requests == MAX_EAGER_REQUESTS + 2
 
 
-async def test_concurrent_readers_share_one_evaluation(make_store, make_request, make_cost):
+async def test_concurrent_readers_share_one_evaluation(make_store, make_request):
     store, cost = make_store(), make_cost()
     store.take(make_request(), 1000.0)
     one, other = await asyncio.gather(
@@ -302,7 +299,7 @@ async def test_concurrent_readers_share_one_evaluation(make_store, make_request,
     assert one.windows is other.windows
 
 
-async def test_requests_may_arrive_during_an_evaluation(make_store, make_request, make_cost):
+async def test_requests_may_arrive_during_an_evaluation(make_store, make_request):
     store, cost = make_store(keep=1000), make_cost()
     for number in range(1000):
         store.take(make_request(request_type=f"t{number % 7}"), 1000.0 + number / 100)
@@ -337,7 +334,7 @@ requests = st.builds(
 )
 def test_every_request_is_counted_once_even_if_folded(arrivals, models, types, groups):
     store = RequestStore(RequestSettings(ingest=True, models=models, types=types, groups=groups, keep=100))
-    cost, now, taken = Cost(0.1, 0.0, CostSource.CONFIGURED, None), 1000.0, []
+    cost, now, taken = make_cost(0.1, 0.0), 1000.0, []
     for request, later in arrivals:
         now += later
         store.take(request, now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from spec_decode_exporter.requests.request_aggregate import SLICE_SUMMED, sums
+from tests.fixtures.costs import make_cost
 
 
 def test_without_users_there_are_no_user_findings(make_store, make_request, evaluate):
@@ -23,9 +24,7 @@ def test_user_findings_are_about_the_longest_window(make_store, make_request, ev
     assert user.summary.acceptance_ratio.p50 == 0.5
 
 
-def test_many_users_and_targets_are_evaluated_in_slices(
-    make_store, make_request, make_cost, users, monkeypatch
-):
+def test_many_users_and_targets_are_evaluated_in_slices(make_store, make_request, users, monkeypatch):
     """Senders choose the names of targets: 20,000 once took minutes without a yield."""
     store, cost = make_store(users=users), make_cost()
     for number in range(20_000):

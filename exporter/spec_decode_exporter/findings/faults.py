@@ -9,7 +9,6 @@ from spec_decode_exporter.analysis.verdict import State, Verdict
 from spec_decode_exporter.drops.drop import DropKind
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.quantile import quantile
-from spec_decode_exporter.figures.window_figures import seconds
 from spec_decode_exporter.findings.finding import (
     FindingContext,
     Found,
@@ -211,7 +210,7 @@ def prefix_cache_lost(context: FindingContext) -> Found | None:
     if hits is not None:
         text += " Without speculation {hits_without:.3f} of the prompt tokens were found."
         values["hits_without"] = hits
-    first_token = ratio(seconds(total.first_token_nanoseconds), requests)
+    first_token = context.its.time_to_first_token_seconds
     if baseline is not None and first_token is not None:
         text += (
             " The mean time to first token is {first_token:.3g} s, without it {first_token_without:.3g} s."

@@ -10,7 +10,7 @@ from typing import Final
 from spec_decode_exporter.analysis.cost import UNSTATED_LOAD, Cost, CostSource, is_near
 from spec_decode_exporter.analysis.verdict import NOT_PAYING, State, drafts_what_it_finds
 from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS
-from spec_decode_exporter.figures.estimate import MIN_REQUESTS, ratio
+from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, ratio
 from spec_decode_exporter.findings.faults import tail
 from spec_decode_exporter.findings.finding import (
     FindingContext,
@@ -169,17 +169,13 @@ def room_for_longer_draft(context: FindingContext) -> Found | None:
 @HINTS.finding(accepting)
 def low_rate(context: FindingContext) -> Found | None:
     text = "The acceptance rate is {rate:.3f}; below {threshold:g} operators call it poor. The rate falls with the number of draft tokens, {tokens:.0f} here, and a long draft may still pay: rely on the verdict."
-    return found(text, below("rate", _rate(context), LOW_RATE), tokens=context.tokens)
-
-
-def _rate(context: FindingContext) -> float | None:
-    return ratio(context.its.total.accepted_tokens, context.its.total.draft_tokens)
+    return found(text, below("rate", context.its.draft_acceptance_ratio, LOW_RATE), tokens=context.tokens)
 
 
 @HINTS.finding(accepting)
 def high_rate(context: FindingContext) -> Found | None:
     text = "The acceptance rate is {rate:.3f}; above {threshold:g} operators call it good. It does not include the cost of drafting {tokens:.0f} tokens, which may still be slower: rely on the verdict."
-    return found(text, above("rate", _rate(context), HIGH_RATE), tokens=context.tokens)
+    return found(text, above("rate", context.its.draft_acceptance_ratio, HIGH_RATE), tokens=context.tokens)
 
 
 @HINTS.finding(drafting)
@@ -239,10 +235,10 @@ def few_requests(context: FindingContext) -> Found | None:
     values = {
         "requests": requests,
         "counted": counted,
-        "threshold": MIN_REQUESTS,
+        "threshold": MIN_BOUND_REQUESTS,
         "least": MIN_VERDICT_REQUESTS,
     }
-    return Found(text, values) if counted < MIN_REQUESTS else None
+    return Found(text, values) if counted < MIN_BOUND_REQUESTS else None
 
 
 @HINTS.finding(drafting)

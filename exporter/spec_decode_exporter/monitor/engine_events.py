@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from spec_decode_exporter.drops.drop import DropChange, DropKind
-from spec_decode_exporter.analysis.evaluation_result import Conclusion, Evaluation
-from spec_decode_exporter.analysis.integrity import Check
-from spec_decode_exporter.analysis.recommendation import Action
-from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.verdict import Action, Advice, State, Verdict
 from spec_decode_exporter.core.debounce import Debounce
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.window.increments import Counts, PollStep
+from spec_decode_exporter.drops.drop import DropChange, DropKind
+from spec_decode_exporter.findings.finding import Finding
+from spec_decode_exporter.window.poll import Check, Poll, Step
 
 LOGGED_AFTER = 60.0
 """Seconds for which a verdict must last before its event: at a threshold it may alternate."""
 
 
-def reset_events(step: PollStep) -> list[Event]:
+def reset_events(step: Step) -> list[Event]:
     """Return the event of a reset of the server's counters."""
     if step.reset is None:
         return []
@@ -28,14 +25,14 @@ def reset_events(step: PollStep) -> list[Event]:
     return [Event("engine_reset", fields)]
 
 
-def check_event(check: Check, counts: Counts, *, broken: bool) -> Event:
+def check_event(check: Check, poll: Poll, *, broken: bool) -> Event:
     """Return the event of an identity of the counters that breaks or holds again, with its numbers."""
     fields: dict[str, object] = {
         "check": str(check),
-        "drafts": counts.counters[Counter.DRAFTS],
-        "draft_tokens": counts.counters[Counter.DRAFT_TOKENS],
-        "accepted_tokens": counts.counters[Counter.ACCEPTED_TOKENS],
-        "accepted_by_position": list(counts.positions),
+        "drafts": poll.counters.drafts,
+        "draft_tokens": poll.counters.draft_tokens,
+        "accepted_tokens": poll.counters.accepted_tokens,
+        "accepted_by_position": list(poll.positions),
     }
     return Event("check_broken" if broken else "check_holds_again", fields, is_bad=broken)
 
@@ -83,33 +80,33 @@ class EngineChangeNotifier:
     def __init__(self) -> None:
         self._debounce: Debounce[Verdict] = Debounce(LOGGED_AFTER)
         self._verdict: Verdict | None = None
-        self._advice: tuple[Action, int | None] | None = None
+        self._advice: Advice | None = None
         self._state: State | None = None
         self._tokens = 0
         self._window_resets = 0
 
     def changes(
         self,
-        conclusion: Conclusion,
+        evaluation: Evaluation,
         now: float,
-        tokens: int = 0,
-        window_resets: int = 0,
-        whole: Callable[[], Evaluation] | None = None,
+        tokens: int,
+        window_resets: int,
+        findings: Callable[[], Sequence[Finding]],
     ) -> list[Event]:
         """Return the events of the changes since the last call.
 
         Args:
-            conclusion: Verdict and advice of a window that is not empty.
+            evaluation: Evaluation of windows that are not empty.
             now: Monotonic, in seconds.
             tokens: K; 0 if unknown.
             window_resets: Number of resets of the windows by another K or method.
-            whole: Returns the whole evaluation: the event of another verdict names the findings.
+            findings: Returns the findings, which the event of another verdict names.
         """
         return [
             *self._token_events(tokens, window_resets),
-            *self._state_events(conclusion),
-            *self._verdict_events(conclusion, now, whole or conclusion.completed),
-            *self._advice_events(conclusion),
+            *self._state_events(evaluation.state),
+            *self._verdict_events(evaluation.verdict, now, findings),
+            *self._advice_events(evaluation),
         ]
 
     def gone(self, *, is_bad: bool) -> list[Event]:
@@ -120,10 +117,9 @@ class EngineChangeNotifier:
         fields: dict[str, object] = {"state": str(State.UNREACHABLE), "before": str(before or "")}
         return [Event("state_changed", fields, is_bad=is_bad)]
 
-    def _state_events(self, conclusion: Conclusion) -> list[Event]:
+    def _state_events(self, state: State) -> list[Event]:
         """Return the event of a new state; the first state is an event only if it is a fault."""
-        state, before = conclusion.state, self._state
-        self._state = state
+        before, self._state = self._state, state
         stalled = state is State.STALLED
         if state is before or (before is None and not stalled):
             return []
@@ -142,33 +138,33 @@ class EngineChangeNotifier:
         return [Event("configured_tokens_changed", {"configured_tokens": tokens, "before": before})]
 
     def _verdict_events(
-        self, conclusion: Conclusion, now: float, whole: Callable[[], Evaluation]
+        self, present: Verdict, now: float, findings: Callable[[], Sequence[Finding]]
     ) -> list[Event]:
         """Return the event of another verdict; ``insufficient`` is none."""
-        if conclusion.verdict is Verdict.INSUFFICIENT:
+        if present is Verdict.INSUFFICIENT:
             return []
-        verdict = self._debounce.offer(conclusion.verdict, now)
-        if verdict is self._verdict or verdict is not conclusion.verdict:
+        verdict = self._debounce.offer(present, now)
+        if verdict is self._verdict or verdict is not present:
             return []
         before, self._verdict = self._verdict, verdict
         fields: dict[str, object] = {
             "verdict": str(verdict),
             "before": str(before or ""),
-            "findings": [str(finding.name) for finding in whole().findings],
+            "findings": [finding.name for finding in findings()],
         }
         return [Event("verdict_changed", fields, is_bad=verdict is Verdict.HARMFUL)]
 
-    def _advice_events(self, conclusion: Conclusion) -> list[Event]:
+    def _advice_events(self, evaluation: Evaluation) -> list[Event]:
         """Return the event of other advice; the absence of advice is none."""
-        depth = conclusion.recommended
-        advice = conclusion.action, None if depth is None else depth.tokens
-        if conclusion.action is Action.COLLECT or advice == self._advice:
+        depth = evaluation.recommended
+        advice = Advice(evaluation.action, None if depth is None else depth.tokens)
+        if advice.action is Action.COLLECT or advice == self._advice:
             return []
         before, self._advice = self._advice, advice
         fields: dict[str, object] = {
-            "recommendation": str(conclusion.action),
-            "before": str(before[0]) if before else "",
-            "recommended_tokens": advice[1],
-            "verdict": str(conclusion.verdict),
+            "recommendation": str(advice.action),
+            "before": str(before.action) if before else "",
+            "recommended_tokens": advice.tokens,
+            "verdict": str(evaluation.verdict),
         }
         return [Event("recommendation_changed", fields)]

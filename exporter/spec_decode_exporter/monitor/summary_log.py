@@ -16,17 +16,15 @@ from typing import Final
 import structlog
 
 from spec_decode_exporter.analysis.end_to_end import EndToEnd
+from spec_decode_exporter.analysis.figure_table import FIGURE
+from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.internal_errors import InternalErrors
-from spec_decode_exporter.figures.acceptance import (
-    mean_acceptance_length,
-)
-from spec_decode_exporter.figures.ratio import ratio
-from spec_decode_exporter.figures.window_figures import WindowFigures
+from spec_decode_exporter.figures.estimate import ratio
+from spec_decode_exporter.figures.window_figures import acceptance_length
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.window.engine_history import EngineTotals
+from spec_decode_exporter.window.history import Totals
 
 Labelled = tuple[Mapping[str, str], EngineSnapshot]
 Fields = dict[str, object]
@@ -79,7 +77,7 @@ class SummaryLog:
 class _LastLine:
     """Counters and words of an engine's last line."""
 
-    totals: EngineTotals
+    totals: Totals
     tokens: int
     words: Mapping[str, str]
 
@@ -105,8 +103,7 @@ class Summaries:
             before = None  # the engine was evicted, and added again
         words = _words(snapshot)
         self._last[_key(labels)] = _LastLine(snapshot.totals, snapshot.tokens, words)
-        drafted = _increase(before, snapshot.totals, Counter.DRAFTS)
-        if not drafted and before is not None and before.words == words:
+        if not _increase(before, snapshot.totals, "drafts") and before is not None and before.words == words:
             return None
         named = {name: labels[name] for name in _NAMES}
         return {**named, **_since(before, snapshot), **words, **_window(snapshot)}
@@ -124,13 +121,13 @@ def _since(before: _LastLine | None, snapshot: EngineSnapshot) -> Fields:
     """Return the fields of vLLM's line, with its names, over the time since the last line."""
     totals = snapshot.totals
     seconds = totals.covered_seconds - (before.totals.covered_seconds if before else 0.0)
-    drafts = _increase(before, totals, Counter.DRAFTS)
-    drafted = _increase(before, totals, Counter.DRAFT_TOKENS)
-    accepted = _increase(before, totals, Counter.ACCEPTED_TOKENS)
+    drafts = _increase(before, totals, "drafts")
+    drafted = _increase(before, totals, "draft_tokens")
+    accepted = _increase(before, totals, "accepted_tokens")
     return _known(
         seconds=seconds,
         drafts=drafts,
-        mean_acceptance_length=mean_acceptance_length(accepted, drafts),
+        mean_acceptance_length=acceptance_length(accepted, drafts),
         accepted_throughput=ratio(accepted, seconds),
         drafted_throughput=ratio(drafted, seconds),
         accepted_tokens=accepted,
@@ -151,8 +148,10 @@ def _positions(before: _LastLine | None, snapshot: EngineSnapshot, drafts: int) 
     return [round((count - known) / drafts, _DIGITS) for count, known in zip(counts, earlier, strict=True)]
 
 
-def _increase(before: _LastLine | None, totals: EngineTotals, counter: Counter) -> int:
-    return totals.counters[counter] - (before.totals.counters[counter] if before else 0)
+def _increase(before: _LastLine | None, totals: Totals, name: str) -> int:
+    """Return the increase of a counter since the last line."""
+    count: int = getattr(totals.counters, name)
+    return count - (getattr(before.totals.counters, name) if before else 0)
 
 
 def _words(snapshot: EngineSnapshot) -> dict[str, str]:
@@ -172,9 +171,9 @@ def _window(snapshot: EngineSnapshot) -> Fields:
         configured_tokens=snapshot.tokens or None,
         recommended_tokens=evaluation.recommended.tokens if evaluation.recommended else None,
     )
-    if not snapshot.windows:
+    if not evaluation.windows:
         return fields
-    window = snapshot.figures[-1]
+    window = evaluation.longest
     return {
         **fields,
         "window": window.label,
@@ -183,9 +182,9 @@ def _window(snapshot: EngineSnapshot) -> Fields:
         **_bounded("estimated_speedup_ratio", window),
         **_request(evaluation.request),
         **_known(
-            time_per_output_token_seconds=window.value("time_per_output_token_seconds"),
-            time_to_first_token_seconds=window.value("time_to_first_token_seconds"),
-            prefix_cache_hit_ratio=window.value("prefix_cache_hit_ratio"),
+            time_per_output_token_seconds=window.time_per_output_token_seconds,
+            time_to_first_token_seconds=window.time_to_first_token_seconds,
+            prefix_cache_hit_ratio=FIGURE["prefix_cache_hit_ratio"].of(window),
         ),
     }
 
@@ -203,11 +202,12 @@ def _request(request: EndToEnd | None) -> Fields:
     )
 
 
-def _bounded(key: str, window: WindowFigures) -> Fields:
+def _bounded(key: str, window: WindowEvaluation) -> Fields:
     """Return a figure and its 95 % bounds, if it has some."""
-    estimate = window.estimate(key)
+    figure = FIGURE[key]
+    estimate = figure.bounds(window) if figure.bounds else None
     lower, upper = (estimate.lower, estimate.upper) if estimate else (None, None)
-    return _known(**{key: window.value(key), f"{key}_lower": lower, f"{key}_upper": upper})
+    return _known(**{key: figure.of(window), f"{key}_lower": lower, f"{key}_upper": upper})
 
 
 def _known(**fields: object) -> Fields:

@@ -6,7 +6,6 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
-from spec_decode_exporter.figures.acceptance import acceptance_length
 from spec_decode_exporter.requests.request_findings import (
     GroupKey,
     GroupTotals,
@@ -56,7 +55,7 @@ class RunningTotals:
         if request.draft_tokens:
             self._ratio.observe(request.accepted_tokens / request.draft_tokens)
         if request.drafts:
-            self._length.observe(acceptance_length(request.accepted_tokens / request.drafts))
+            self._length.observe(1 + request.accepted_tokens / request.drafts)
 
     def snapshot(self) -> GroupTotals:
         """Return an immutable copy."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
-from spec_decode_exporter.figures.acceptance import acceptance_length
-from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.figures.ratio import ratio
+from spec_decode_exporter.figures.estimate import Estimate, ratio
 from spec_decode_exporter.requests.bucket_labels import bucket_labels
 from spec_decode_exporter.requests.context_fall import context_fall
 from spec_decode_exporter.requests.ratio_estimate import (
@@ -139,5 +137,4 @@ def _length(accepted: Estimate | None) -> Estimate | None:
     """Return 1 + A/D with the bounds of A/D."""
     if accepted is None:
         return None
-    length, lower, upper = map(acceptance_length, (accepted.value, accepted.lower, accepted.upper))
-    return replace(accepted, value=length, lower=lower, upper=upper)
+    return accepted._replace(value=1 + accepted.value, lower=1 + accepted.lower, upper=1 + accepted.upper)

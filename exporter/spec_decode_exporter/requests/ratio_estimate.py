@@ -16,8 +16,8 @@ from math import sqrt
 from operator import mul
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.figures.student_t import t_quantile
 from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.figures.student_t import t_quantile
 
 MIN_REQUESTS: Final = 30
 """Below, the error of a ratio estimator is itself unknown (Cochran, section 6.8)."""

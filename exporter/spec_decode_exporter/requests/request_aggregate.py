@@ -13,8 +13,7 @@ from typing import Final, TypeVar
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
-from spec_decode_exporter.figures.acceptance import acceptance_length
-from spec_decode_exporter.figures.quantiles import SPREAD_QUANTILES
+from spec_decode_exporter.figures.quantile import SPREAD_QUANTILES
 from spec_decode_exporter.requests.below_break_even import MIN_TOKENS, InformativeRow
 from spec_decode_exporter.requests.pathology import Pathology
 from spec_decode_exporter.requests.request_findings import Percentiles, RequestTotals, Summary
@@ -64,7 +63,7 @@ def sums(rows: RequestRows, cost_of: CostOf) -> RequestSums:
         RequestTotals(len(rows), sum(rows.drafts), sum(rows.draft_tokens), sum(rows.accepted_tokens)),
         sorted(accepted / tokens for _, tokens, accepted in counts if tokens),
         _informative(rows, work, costs),
-        sorted(acceptance_length(accepted / drafts) for drafts, _, accepted in counts if drafts),
+        sorted(1 + accepted / drafts for drafts, _, accepted in counts if drafts),
         sorted(seconds for seconds in rows.seconds_per_token if seconds == seconds),  # noqa: PLR0124  # not NaN
         rows.pathologies.count(Pathology.REJECTED),
         rows.pathologies.count(Pathology.REPETITIVE),
@@ -97,8 +96,8 @@ def _ratios(cost: Cost | None) -> tuple[float, float, float]:
     """Return the lowest cost of a step, of a draft in addition, and of a draft token; NaN if unknown."""
     if cost is None:
         return nan, nan, nan
-    fixed, token = cost.low.fixed_cost_ratio, cost.low.draft_cost_ratio
-    return (1 + fixed, 0.0, token) if cost.fixed_in_every_step else (1.0, fixed, token)
+    token, step, every_step = cost.low
+    return (1 + step, 0.0, token) if every_step else (1.0, step, token)
 
 
 def add_sums(parts: Sequence[RequestSums]) -> RequestSums:

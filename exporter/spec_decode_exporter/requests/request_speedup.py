@@ -12,14 +12,13 @@ lowest.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from operator import lt, mul
 from typing import Final
 
-from spec_decode_exporter.analysis.cost import Cost
-from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.figures.decode_work import DraftCost
+from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.figures.window_figures import Price
 from spec_decode_exporter.requests.ratio_estimate import RatioSums, ratio_estimate
 from spec_decode_exporter.requests.request_findings import Effect
 
@@ -102,29 +101,25 @@ def _add(parts: Sequence[PlainSteps]) -> PlainSteps:
 def _sums_at(requests: Sequence[RequestWork], cost: Cost) -> SpeedupSums:
     """Add up one or more requests at one cost."""
     xs, steps, drafts, draft_tokens = zip(*requests, strict=True)
-    paying = steps if cost.fixed_in_every_step else drafts
+    paying = steps if cost.every_step else drafts
 
-    def plain_steps(corner: DraftCost) -> list[float]:
-        fixed, token = corner.fixed_cost_ratio, corner.draft_cost_ratio
-        return [s + fixed * p + token * t for s, p, t in zip(steps, paying, draft_tokens, strict=True)]
+    def plain_steps(price: Price) -> list[float]:
+        rows = zip(steps, paying, draft_tokens, strict=True)
+        return [s + price.step * p + price.token * t for s, p, t in rows]
 
-    ys = plain_steps(cost)
-    own = _plain_sums(xs, ys)
-    low = high = own
-    if cost.interval is not None:
-        low, high = (_plain_sums(xs, plain_steps(corner)) for corner in cost.interval)
+    ys = plain_steps(cost.guess)
     return SpeedupSums(
         requests=len(requests),
         x=sum(xs),
         xx=sum(map(mul, xs, xs)),
         steps=sum(steps),
         drafts=sum(drafts),
-        plain=own,
-        low=low,
-        high=high,
+        plain=_plain_sums(xs, ys),
+        low=_plain_sums(xs, plain_steps(cost.low)),
+        high=_plain_sums(xs, plain_steps(cost.high)),
         below_break_even=sum(map(lt, xs, ys)),
-        costs=sum(drafts) * cost.draft_cost_ratio,
-        fixed_costs=sum(paying) * cost.fixed_cost_ratio,
+        costs=sum(drafts) * cost.guess.token,
+        fixed_costs=sum(paying) * cost.guess.step,
         typical_costs=len(requests) if cost.source is CostSource.TYPICAL else 0,
     )
 
@@ -139,7 +134,7 @@ def speedup_estimate(sums: SpeedupSums) -> Estimate | None:
     low, high = _estimate(sums, sums.low), _estimate(sums, sums.high)
     if estimate is None or low is None or high is None:
         return None
-    return replace(estimate, lower=high.lower, upper=low.upper)
+    return estimate._replace(lower=high.lower, upper=low.upper)
 
 
 def _estimate(sums: SpeedupSums, plain: PlainSteps) -> Estimate | None:
