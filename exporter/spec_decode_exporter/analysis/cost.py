@@ -1,13 +1,17 @@
-"""Cost of drafting: c for each draft token and c0 for each step, as ranges in plain decode steps.
+"""Cost of speculation: c for each draft token and c0 for each step that drafts, in plain decode steps.
 
-S steps with D drafts of T tokens take S + c0·D + c·T plain steps, or S·(1 + c0) + c·T if the drafter searches
-in every step. Verdicts and bounds hold for all costs within the range.
+A plain step is a decode step of the target model without speculation. c is one more draft token, drafted and
+verified; c0 does not depend on the number of draft tokens. S steps with D drafts of T tokens take
+S + c0·D + c·T plain steps, or S·(1 + c0) + c·T if the drafter searches in every step.
+
+A cost is a range: verdicts and bounds hold for all costs within it. docs/explanation/semantics.md states the
+sources and the range of each.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -15,10 +19,19 @@ from itertools import pairwise
 from math import log, sqrt
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.figures.window_figures import Price, Work
-from spec_decode_exporter.analysis import typical_costs
-from spec_decode_exporter.analysis.typical_costs import UNKNOWN_METHOD, Range, together, verifying
+from spec_decode_exporter.analysis.typical_costs import (
+    UNKNOWN_METHOD,
+    DrafterCost,
+    Range,
+    drafter_cost,
+    drafting,
+    every_step_pays,
+    fixed_tokens,
+    together,
+    verifying,
+)
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
+from spec_decode_exporter.figures.window_figures import Price, Work
 
 VALID_FACTOR: Final = 2.0
 """A cost is valid from its load divided by this to its load times this."""
@@ -29,9 +42,9 @@ _SIZES_DRAFTER: Final = (0.8, 2.5, 0.08)
 nearly as many layers to launch as a large one."""
 _FULL_STEP: Final = 1.0
 """Verifying one token never costs more than a plain step."""
-_MARGIN: Final = 0.25
-"""Assumed relative error of a configured cost."""
-_UNSTATED_LOAD: Final = 4.0
+CONFIGURED_MARGIN: Final = 0.25
+"""Assumed relative error of a configured cost: another day, other prompts, a number read from a chart."""
+UNSTATED_LOAD: Final = 4.0
 """Load of a cost that is configured without one: people measure with few requests."""
 
 
@@ -39,11 +52,16 @@ class CostSource(StrEnum):
     """Source of a cost, the most certain first; the value is the ``source`` label."""
 
     EXPERIMENT = "experiment"
+    """Step times of this engine with drafts, and of the baseline of its experiment without."""
     MEASURED = "measured"
+    """Step times of this engine at the same load with and without drafts."""
     BASELINE = "baseline"
+    """Step times with drafts, and those learned while the target served the model without speculation."""
     CONFIGURED = "configured"
     SIZES = "sizes"
+    """Numbers of parameters of the draft model and of the target model."""
     TYPICAL = "typical"
+    """Range of costs of the method over published models: see ``typical_costs``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +69,14 @@ class Cost:
     """Cost of speculation at one load: the best guess, between the lowest and the highest possible one."""
 
     token: Range
+    """c."""
     step: Range
+    """c0."""
     source: CostSource
     running_requests: float | None
     """Load at which it is known; None: at the present one."""
     every_step: bool
+    """True if steps without a draft pay c0 too."""
 
     @property
     def low(self) -> Price:
@@ -72,6 +93,12 @@ class Cost:
         """Highest possible cost."""
         return Price(self.token.high, self.step.high, self.every_step)
 
+    def is_valid_at(self, running_requests: float | None) -> bool:
+        """Return whether the cost is valid at a load: from half to twice its own."""
+        if self.running_requests is None:
+            return True
+        return running_requests is not None and is_near(self.running_requests, running_requests)
+
 
 class Point(NamedTuple):
     """c at one load."""
@@ -82,7 +109,12 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """c by load, interpolated linearly between the known loads; its range holds the logarithmic one too."""
+    """c by load, interpolated linearly between the known loads.
+
+    Its range also contains the interpolation by the logarithm of the load: c of a dense model grows in
+    proportion to the load before arithmetic limits it, and that of a mixture of experts falls with each
+    doubling.
+    """
 
     points: tuple[Point, ...]
     """Ascending by load; at least one."""
@@ -94,7 +126,7 @@ class Curve:
 
     def at(self, running_requests: float) -> Point:
         """Return c at a load; beyond the known loads that of the nearest, with its load."""
-        above = bisect_left(self.points, running_requests, key=lambda point: point.running_requests)
+        above = bisect_left(self.points, running_requests, key=_load)
         if above in {0, len(self.points)}:
             return self.points[0 if above == 0 else -1]
         (begin, low), (end, high) = self.points[above - 1 : above + 1]
@@ -107,7 +139,7 @@ class Curve:
     def step_at(self, point: Point) -> Range:
         """Return c0 at one of the loads; a configured one has a range of its own."""
         if self.source is CostSource.CONFIGURED:
-            return around(self.step)
+            return _around(self.step)
         return Range(*(self.step + self.step_tokens * each for each in point.token))
 
     def guess(self, running_requests: float, *, every_step: bool) -> Price:
@@ -126,11 +158,13 @@ class CostModel:
 
     settings: CostSettings | None = None
     measured: tuple[Curve, ...] = ()
-    """Measured cost, the most certain source first."""
+    """Measured cost, the most certain source first: see ``measured_curves``."""
     method: str = ""
     """In vLLM's spelling; empty if unknown."""
     architecture: Architecture | None = None
+    """Architecture of the target model; None if unknown."""
     experts_ratio: float | None = None
+    """Experts of a mixture over the experts of a token; None if unknown."""
 
     def at(self, running_requests: float | None, tokens: float) -> Cost | None:
         """Return the cost at a load from the most certain source; None if unknown.
@@ -148,12 +182,11 @@ class CostModel:
             return configured
         if self.measured and running_requests is not None:
             return self.by_curve(self.measured[0], running_requests)
-        return None if self._drafter is None else self.typical(running_requests, tokens)
+        return None if drafter_cost(self.method) is None else self.typical(running_requests, tokens)
 
     def typical(self, running_requests: float | None, tokens: float) -> Cost:
         """Return what drafting by the method usually costs; that of any drafter if it is unknown."""
-        drafter = typical_costs.drafting(self._drafter or UNKNOWN_METHOD, self.architecture)
-        verified = self._verifying(running_requests, tokens)
+        verified, drafter = self._verifying(running_requests, tokens), self._drafter
         return self._cost(CostSource.TYPICAL, *together(drafter.token, verified, drafter.step, tokens))
 
     def by_curve(self, curve: Curve, running_requests: float) -> Cost:
@@ -187,36 +220,38 @@ class CostModel:
     @cached_property
     def best_curve(self) -> Curve | None:
         """Most certain cost that is known at several loads; None if there is none."""
-        curves = (*self.measured, *self._stated())
-        return next((curve for curve in curves if len(curve.points) > 1), None)
+        curves = (*self.measured, self._stated)
+        return next((curve for curve in curves if curve is not None and len(curve.points) > 1), None)
 
     @property
     def pays_every_step(self) -> bool:
         """True if steps without a draft pay c0 too."""
-        return not typical_costs.undrafted_steps_are_plain(self.method)
+        return every_step_pays(self.method)
 
-    @property
-    def _drafter(self) -> typical_costs.DrafterCost | None:
-        return typical_costs.drafter_cost(self.method)
+    @cached_property
+    def _drafter(self) -> DrafterCost:
+        """Typical cost of the drafter beside this target model; that of any drafter if it has none."""
+        return drafting(drafter_cost(self.method) or UNKNOWN_METHOD, self.architecture)
 
-    def _stated(self) -> Iterator[Curve]:
-        """Yield the cost that the operator states, by load or at one."""
+    @cached_property
+    def _stated(self) -> Curve | None:
+        """Cost that the configuration states, by load or at one; None if it states sizes, or nothing."""
         its = self.settings
         if its is None or its.draft_parameters is not None:
-            return
+            return None
         loads = [(each.running_requests, each.draft_cost_ratio) for each in its.loads]
-        loads = loads or [(its.running_requests or _UNSTATED_LOAD, its.draft_cost_ratio or 0.0)]
-        points = tuple(Point(load, around(ratio)) for load, ratio in loads)
-        yield Curve(points, CostSource.CONFIGURED, its.fixed_cost_ratio)
+        loads = loads or [(its.running_requests or UNSTATED_LOAD, its.draft_cost_ratio or 0.0)]
+        points = tuple(Point(load, _around(ratio)) for load, ratio in loads)
+        return Curve(points, CostSource.CONFIGURED, its.fixed_cost_ratio)
 
     def _configured(self, running_requests: float | None, tokens: float) -> Cost | None:
-        curve = next(self._stated(), None)
+        curve = self._stated
         if curve is None:
             return None if self.settings is None else self._by_sizes(self.settings, running_requests, tokens)
         if running_requests is not None:
             return self.by_curve(curve, running_requests)
-        token, load = _spanning([each.token for each in curve.points]), curve.points[0].running_requests
-        return self._cost(curve.source, token, around(curve.step), load)
+        token = _spanning([point.token for point in curve.points])
+        return self._cost(curve.source, token, _around(curve.step), curve.points[0].running_requests)
 
     def _by_sizes(self, settings: CostSettings, running_requests: float | None, tokens: float) -> Cost:
         """Return the cost by the sizes of the models: that of drafting, and a typical one of verifying."""
@@ -224,8 +259,8 @@ class CostModel:
         lowest, highest, launches = _SIZES_DRAFTER
         drafter = Range(lowest * ratio, ratio, highest * ratio + launches)
         verify, fixed = settings.verify_cost_ratio, settings.fixed_cost_ratio
-        verified = around(verify) if verify else self._verifying(running_requests, tokens)
-        step = around(fixed) if fixed else UNKNOWN_METHOD.step
+        verified = _around(verify) if verify else self._verifying(running_requests, tokens)
+        step = _around(fixed) if fixed else UNKNOWN_METHOD.step
         return self._cost(CostSource.SIZES, *together(drafter, verified, step, tokens))
 
     def _verifying(self, running_requests: float | None, tokens: float) -> Range:
@@ -246,11 +281,22 @@ class CostModel:
 
     def _cost(self, source: CostSource, token: Range, step: Range, load: float | None = None) -> Cost:
         """Return a cost within what is physically possible."""
-        drafter = typical_costs.drafting(self._drafter or UNKNOWN_METHOD, self.architecture)
-        high = max(token.guess, min(token.high, _FULL_STEP + drafter.token.high))
+        high = max(token.guess, min(token.high, _FULL_STEP + self._drafter.token.high))
         token = Range(min(token.low, token.guess), token.guess, high)
         step = Range(min(step.low, step.guess), step.guess, max(step.high, step.guess))
         return Cost(token, step, source, load, self.pays_every_step)
+
+
+def measured_curves(found: Iterable[tuple[CostSource, Point]], method: str) -> tuple[Curve, ...]:
+    """Return measured costs by source, the most certain first; ``method`` splits them into c and c0."""
+    by_source: dict[CostSource, list[Point]] = {}
+    for source, point in found:
+        by_source.setdefault(source, []).append(point)
+    return tuple(
+        Curve(tuple(sorted(by_source[source], key=_load)), source, step_tokens=fixed_tokens(method))
+        for source in CostSource
+        if source in by_source
+    )
 
 
 def is_near(known: float, running_requests: float) -> bool:
@@ -258,14 +304,18 @@ def is_near(known: float, running_requests: float) -> bool:
     return known / VALID_FACTOR <= running_requests <= VALID_FACTOR * known
 
 
-def around(value: float, margin: float = _MARGIN) -> Range:
-    """Return a value with a relative error."""
-    return Range((1 - margin) * value, value, (1 + margin) * value)
+def _around(value: float) -> Range:
+    """Return a configured value with its relative error."""
+    return Range((1 - CONFIGURED_MARGIN) * value, value, (1 + CONFIGURED_MARGIN) * value)
 
 
 def _spanning(ranges: Sequence[Range]) -> Range:
     """Return the range of several ranges, with the guess of the first."""
     return Range(min(each.low for each in ranges), ranges[0].guess, max(each.high for each in ranges))
+
+
+def _load(point: Point) -> float:
+    return point.running_requests
 
 
 def _between(share: float, begin: Range, end: Range) -> Range:

@@ -5,8 +5,10 @@ t_k the mean tokens of a draft of at most k,
 
     S(k) = (1 + cov·(p_0 + … + p_{k-1})) / (1 + cov·(c0 + c·t_k))
 
-where a drafter that searches in every step pays c0 instead of cov·c0. Another depth is a hypothesis: p_i was
-measured at this K. If a schedule changes K, S(k) is that of the schedule with at most k tokens.
+where a drafter that searches in every step pays c0 instead of cov·c0.
+
+Another depth is a hypothesis: p_i was measured at this K, and differs slightly at another. If a schedule
+changes K, S(k) is that of the schedule with at most k tokens: p_i is then a share of all drafts.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from spec_decode_exporter.window.history import position_columns
 MAX_EXTRAPOLATED: Final = 2
 """Extrapolated positions, if the decay over the known ones is known."""
 WHOLE_DRAFTS: Final = 0.95
-"""Mean draft length, as a share of K, that extrapolation needs: n-gram drafts would not grow with K."""
+"""Mean draft length, as a share of K, that extrapolation needs. An n-gram or suffix search that drafts fewer
+than K tokens would not draft more with a larger K."""
 
 
 class Depth(NamedTuple):
@@ -32,7 +35,7 @@ class Depth(NamedTuple):
     tokens: int
     """k; 0 means no speculation."""
     speedup: float
-    """S(k)."""
+    """S(k): tokens per time of a plain decode step; 1 without speculation."""
     basis: str
     """``measured``, or ``extrapolated`` beyond the positions that the engine drafts now."""
     marginal_benefit: float | None
@@ -51,9 +54,6 @@ class Depths:
         self._drafts = drafts
         self.known = len(figures.positions)
         """K."""
-        first = figures.window.positions[0] / drafts
-        decay = first if self.known == 1 else figures.positions.decay or 0.0
-        self._decay = min(decay, 1.0)
         coverage = figures.coverage_ratio
         self._coverage = 1.0 if coverage is None else coverage
 
@@ -62,8 +62,7 @@ class Depths:
 
     def speedup(self, price: Price, tokens: int) -> float:
         """Return S(k)."""
-        gained = 1 + self._coverage * self._accepted[tokens]
-        return gained / self._plain_steps(price, tokens)
+        return (1 + self._coverage * self._accepted[tokens]) / self._plain_steps(price, tokens)
 
     def pays(self, price: Price, tokens: int) -> bool:
         """Return whether k tokens are at least as fast as none, less the share of discarded tokens."""
@@ -79,31 +78,72 @@ class Depths:
         enough = (1 - tolerance) * speedups[best]
         for tokens, speedup in speedups.items():
             if self.pays(price, tokens) and (
-                speedup >= enough or speedup >= speedups[best] - self._error(price, tokens, best)
+                speedup >= enough or speedup >= speedups[best] - self.error(price, tokens, best)
             ):
                 return tokens
         return 0
 
     def is_faster(self, price: Price, tokens: int, tolerance: float) -> bool:
-        """Return whether k tokens are faster than K by more than ``tolerance`` and one standard error."""
+        """Return whether k tokens are faster than K by more than ``tolerance`` and one standard error.
+
+        ``recommended`` requires the same to prefer more tokens to fewer.
+        """
         if not 0 < tokens <= len(self):
             return False
         present, other = self.speedup(price, self.known), self.speedup(price, tokens)
         if present >= (1 - tolerance) * other:
             return False
-        return present < other - self._error(price, self.known, tokens)
+        return present < other - self.error(price, self.known, tokens)
 
     def each(self, price: Price) -> list[Depth]:
-        """Return every number of tokens with its speed-up."""
-        own = [share or 0.0 for share in self._figures.positions.acceptance]
-        surviving = [*own, *self._reached[self.known :]]
-        found, before = [], 1 / (1 + self._fixed(price))
-        for tokens, reached in enumerate(surviving, 1):
+        """Return every number of tokens with its speed-up.
+
+        If a schedule changes K, the marginal benefit is that of the drafts that have the position. With other
+        shorter drafts it is a lower limit: the position then costs less than a token per draft.
+        """
+        found, before = [], 1 / (1 + price.step * self._paying(price, self._coverage))
+        for tokens, reached in enumerate(self._surviving, 1):
             benefit = reached / (price.token * before) if price.token else None
             before = self.speedup(price, tokens)
             basis = "measured" if tokens <= self.known else "extrapolated"
             found.append(Depth(tokens, before, basis, benefit))
         return found
+
+    def speedups_alone(self, price: Price, most: int, *, searches: bool) -> list[float]:
+        """Return S(0) … S(most), each of a server that drafts this number of tokens at most, at one load.
+
+        They do not depend on the schedule in force, so they hold at a load at which the server does not draft
+        now: p_i is that of the drafts with position i, and every step has a draft unless the method
+        ``searches`` for one. The share of discarded tokens reduces them. S(0) is 1, as without speculation.
+        """
+        coverage = self._coverage if searches else 1.0
+        accepted = accumulate(self._surviving, initial=0.0)
+        speedups = [1.0]
+        for tokens, gained in enumerate(accepted):
+            if 0 < tokens <= most:
+                drafted = tokens if self._figures.positions.regimes else self._drafted(tokens)
+                steps = 1 + price.step * self._paying(price, coverage) + price.token * coverage * drafted
+                speedups.append(self._kept * (1 + coverage * gained) / steps)
+        return speedups
+
+    def error(self, price: Price, tokens: int, other: int) -> float:
+        """Return the standard error of S(other) - S(tokens); 0 if the window has no bounds.
+
+        By the delta method: S is linear in p_i. Both depths depend on the same drafts, so that the error of
+        their difference is smaller than either.
+        """
+        difference = list(map(sub, self._changes(price, other), self._changes(price, tokens)))
+        return standard_error(difference, self._figures.cosines) / self._drafts
+
+    @cached_property
+    def _decay(self) -> float:
+        """Ratio of each p_i beyond K to the one before.
+
+        A single position has no decay. Its own p_0 is used: the second token is then as difficult as the
+        first, given that the first was right.
+        """
+        first = self._figures.window.positions[0] / self._drafts
+        return min(first if self.known == 1 else self._figures.positions.decay or 0.0, 1.0)
 
     @cached_property
     def _reached(self) -> list[float]:
@@ -120,6 +160,12 @@ class Depths:
         return [0.0, *accumulate(self._reached)]
 
     @cached_property
+    def _surviving(self) -> list[float]:
+        """p_i of the drafts that have the position; 0 if none has."""
+        own = [share or 0.0 for share in self._figures.positions.acceptance]
+        return [*own, *self._reached[self.known :]]
+
+    @cached_property
     def _kept(self) -> float:
         """Share of tokens that are not discarded; those accepted beyond the end of an answer are."""
         total = self._figures.total
@@ -128,25 +174,32 @@ class Depths:
             return 1.0
         return min(max(decoded, 0) / (steps + accepted), 1.0)
 
-    def _fixed(self, price: Price) -> float:
-        """Return the mean fixed cost of a step."""
-        return price.step * (1.0 if price.every_step else self._coverage)
-
     def _plain_steps(self, price: Price, tokens: int) -> float:
         """Return the plain decode steps that a step takes."""
-        drafted = tokens if tokens > self.known else self._drafted_up_to(tokens)
-        return 1 + self._fixed(price) + price.token * self._coverage * drafted
+        coverage = self._coverage
+        fixed = price.step * self._paying(price, coverage)
+        return 1 + fixed + price.token * coverage * self._drafted(tokens)
 
-    def _drafted_up_to(self, tokens: int) -> float:
+    @staticmethod
+    def _paying(price: Price, coverage: float) -> float:
+        """Return the share of steps that pay c0."""
+        return 1.0 if price.every_step else coverage
+
+    def _drafted(self, tokens: int) -> float:
         """Return t_k: an upper limit if drafts differ in length, unless by a schedule."""
+        if tokens > self.known:
+            return tokens
         drafted = self._figures.positions.drafted_up_to(tokens)
-        if drafted is not None:
-            return drafted
-        return min(tokens, self._figures.draft_length_tokens or self.known)
+        if drafted is None:
+            return min(tokens, self._figures.draft_length_tokens or self.known)
+        return drafted
 
     @cached_property
     def _residuals(self) -> tuple[list[list[float]], list[float]]:
-        """a_i - p_i·D of each increment with drafts: summed over the first k positions, and of the last."""
+        """a_i - p_i·D of each increment with drafts: summed over the first k positions, and of the last.
+
+        With the sums, comparing K depths takes K steps per increment instead of K².
+        """
         (drafted,) = self._figures.columns("drafts")
         columns = position_columns(self._figures.increments, self.known)
         active = list(filter(None, drafted))
@@ -156,11 +209,6 @@ class Depths:
         ]
         sums = accumulate(residuals, lambda one, other: list(map(add, one, other)))
         return [[0.0] * len(active), *sums], residuals[-1]
-
-    def _error(self, price: Price, tokens: int, other: int) -> float:
-        """Return the standard error of S(other) - S(tokens), by the delta method on the same drafts."""
-        difference = list(map(sub, self._changes(price, other), self._changes(price, tokens)))
-        return standard_error(difference, self._figures.cosines) / self._drafts
 
     def _changes(self, price: Price, tokens: int) -> list[float]:
         """Return the contribution of each increment to S(k), with the decay taken as exact."""

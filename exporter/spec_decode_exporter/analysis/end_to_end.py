@@ -12,12 +12,12 @@ from math import inf
 from operator import add
 from typing import Final, NamedTuple
 
+from spec_decode_exporter.analysis.request_baseline import RequestBaseline
 from spec_decode_exporter.analysis.verdict import PAYING, Verdict
+from spec_decode_exporter.config.policy import SpeedupPolicy
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of, ratio
 from spec_decode_exporter.figures.window_figures import WindowFigures
 from spec_decode_exporter.window.history import NANO
-from spec_decode_exporter.analysis.request_baseline import RequestBaseline
-from spec_decode_exporter.config.policy import SpeedupPolicy
 
 BASELINE_ERROR: Final = 0.10
 """Relative error of a baseline's time to first token: it is of another day."""
@@ -39,6 +39,12 @@ class EndToEnd(NamedTuple):
     basis: EndToEndBasis
     bounds: Estimate | None
 
+    @property
+    def is_slower(self) -> bool:
+        """True if requests are slower than a baseline, statistically significant (95 %)."""
+        is_measured = self.basis is EndToEndBasis.BASELINE
+        return is_measured and self.bounds is not None and self.bounds.upper < 1
+
     def capped(self, verdict: Verdict, policy: SpeedupPolicy) -> Verdict:
         """Return the verdict, lowered to that of whole requests by their lower bound.
 
@@ -46,14 +52,14 @@ class EndToEnd(NamedTuple):
         """
         if self.bounds is None:
             return verdict
-        is_slower = self.basis is EndToEndBasis.BASELINE and self.bounds.upper < 1
-        if is_slower and verdict not in (Verdict.HARMFUL, Verdict.INSUFFICIENT):
+        if self.is_slower and verdict not in (Verdict.HARMFUL, Verdict.INSUFFICIENT):
             return Verdict.POOR
-        if verdict not in PAYING:
+        capped = (Verdict.POOR, *PAYING)
+        if verdict not in capped:
             return verdict
         ends = (policy.harmful, policy.marginal, policy.healthy)
         highest = sum(self.bounds.lower >= end for end in ends)
-        return PAYING[min(PAYING.index(verdict), highest)]
+        return capped[min(capped.index(verdict), highest)]
 
 
 def end_to_end(
@@ -112,7 +118,7 @@ def _bounds(
         value,
         min(value, low.lower),
         max(value, high.upper),
-        max(low.error, high.error),
+        max(low.standard_error, high.standard_error),
         min(low.degrees, high.degrees),
     )
 

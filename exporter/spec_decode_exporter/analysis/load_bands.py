@@ -1,6 +1,6 @@
 """Draft tokens by load: the fewest steps that lose little, with boundaries where errors cost least.
 
-At n running requests with the cost c(n), S_n(k) is the speed-up of k draft tokens (``depth.speedups_alone``).
+At n running requests with the cost c(n), S_n(k) is the speed-up of k draft tokens (``speedups_alone``).
 Acceptance is taken as the same at every load. Loads are compared in cells: from 1, 2, 3, 4, 6, 8, 12, …
 running requests, two for each doubling. Finer ones would claim more than the cost by load shows, and would
 move with every minute.
@@ -14,35 +14,28 @@ move with every minute.
 - A setting in force that suffices in every cell stays.
 
 A band's verdict is that of the draft tokens in force, by their mean speed-up over its cells. Its bounds
-contain the interval of the cost at each load and, in proportion, the sampling error of the acceptance length.
+contain the range of the cost at each load and, in proportion, the sampling error of the acceptance length.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import attrgetter
 from statistics import fmean
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.cost import CostKnowledge, cost_by_curve
-from spec_decode_exporter.analysis.cost_curve import CostCurve
-from spec_decode_exporter.analysis.depth import speedups_alone
-from spec_decode_exporter.analysis.speedup import SpeedupRange
-from spec_decode_exporter.analysis.statistics.ratio_bounds import acceptance_length_estimate
-from spec_decode_exporter.analysis.verdict import Verdict, speedup_verdict
+from spec_decode_exporter.analysis.cost import Curve
+from spec_decode_exporter.analysis.verdict import SpeedupRange, Verdict, speedup_verdict
+from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
-from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.window.ledger import Window
 
 _CELLS: Final = (1, *sorted({2**power for power in range(1, 17)} | {3 * 2**power for power in range(16)}))
 """First load of each cell."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoadBand:
+class LoadBand(NamedTuple):
     """Loads with one recommended and one present number of draft tokens."""
 
     first: int
@@ -64,58 +57,44 @@ class LoadBand:
     """True if the recommended tokens are faster by more than ``policy.depth.tolerance``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Drafting:
-    """Draft tokens that are possible, and those in force."""
-
-    tokens: int
-    """K in force."""
-    most: int
-    """Maximum K to compare."""
-    schedule: BatchSchedule
-    """Schedule in force."""
-    searches: bool
-    """True if the method drafts only what it finds."""
-
-    def at(self, load: int) -> int:
-        """Return the draft tokens in force at a load; a schedule never exceeds K."""
-        planned = self.schedule.at(load)
-        return self.tokens if planned is None else min(planned, self.tokens)
-
-
 class _Cell(NamedTuple):
-    """Loads that are compared as one."""
+    """Loads that are compared as one, with the speed-ups S(0) … S(most) there."""
 
     first: int
     last: int
-    speedups: Sequence[float]
-    """S(0) … S(most) at the guessed cost."""
-    at_lowest_cost: Sequence[float]
-    at_highest_cost: Sequence[float]
-    regrets: Sequence[float]
-    """Largest share of the best speed-up that each number loses, over the possible costs."""
     present: int
     """Draft tokens in force."""
+    guess: Sequence[float]
+    at_lowest_cost: Sequence[float]
+    at_highest_cost: Sequence[float]
+
+    @property
+    def regrets(self) -> list[float]:
+        """Largest share of the best speed-up that each number of tokens loses, over the possible costs."""
+        possible = (self.guess, self.at_lowest_cost, self.at_highest_cost)
+        losses = [[1 - speedup / max(speedups) for speedup in speedups] for speedups in possible]
+        return list(map(max, zip(*losses, strict=True)))
 
     def suffices(self, tokens: int, tolerance: float) -> bool:
-        return self.speedups[tokens] >= (1 - tolerance) * max(self.speedups)
+        """Return whether a number of tokens is within the tolerance of the best."""
+        return self.guess[tokens] >= (1 - tolerance) * max(self.guess)
 
 
-def load_bands(
-    window: Window, curve: CostCurve, known: CostKnowledge, drafting: Drafting, policy: Policy
-) -> tuple[LoadBand, ...]:
+def load_bands(its: WindowEvaluation, curve: Curve, most: int) -> tuple[LoadBand, ...]:
     """Return the bands of load from 1 to the highest load with a known cost, ascending and without gaps.
 
-    Below the lowest known load its cost counts. Empty without drafts or positions.
+    Below the lowest known load its cost counts. ``most`` limits the draft tokens. Empty without drafts or
+    positions.
     """
-    cells = list(_cells(window, curve, known, drafting))
+    cells, tolerance = list(_cells(its, curve, most)), its.known.policy.depth.tolerance
     if not cells:
         return ()
-    tolerance = policy.depth.tolerance
     chosen: Sequence[int] = [cell.present for cell in cells]
     if not all(cell.suffices(cell.present, tolerance) for cell in cells):
         chosen = _chosen(cells, tolerance)
-    return tuple(_band(joined, tokens, window, policy) for joined, tokens in _joined(cells, chosen))
+    # A band ends where the chosen or the present number changes.
+    pairs = groupby(zip(cells, chosen, strict=True), key=lambda pair: (pair[1], pair[0].present))
+    return tuple(_band([cell for cell, _ in same], tokens, its) for (tokens, _), same in pairs)
 
 
 def schedule_of(bands: Sequence[LoadBand]) -> BatchSchedule:
@@ -126,91 +105,67 @@ def schedule_of(bands: Sequence[LoadBand]) -> BatchSchedule:
     return BatchSchedule(tuple(band.first for band in steps), tuple(band.tokens for band in steps))
 
 
-def _cells(window: Window, curve: CostCurve, known: CostKnowledge, drafting: Drafting) -> Iterator[_Cell]:
+def _cells(its: WindowEvaluation, curve: Curve, most: int) -> Iterator[_Cell]:
+    depths, known, schedule = its.depths, its.known, its.known.speculation.schedule
+    if depths is None:
+        return
+    most = min(most, len(depths))
     highest = max(int(curve.points[-1].running_requests), 1)
-    firsts = sorted({*_CELLS, *drafting.schedule.firsts})
-    ends = [*(first for first in firsts if first <= highest), highest + 1]
-    for first, end in pairwise(ends):
-        cost = cost_by_curve(curve, (first + end - 1) / 2, known)
-        at_costs = [
-            speedups_alone(window, each, drafting.most, searches=drafting.searches)
-            for each in (cost, cost.low, cost.high)
+    firsts = sorted({*_CELLS, *schedule.firsts})
+    for first, end in pairwise([*(first for first in firsts if first <= highest), highest + 1]):
+        cost = known.cost.by_curve(curve, (first + end - 1) / 2)
+        speedups = [
+            depths.speedups_alone(price, most, searches=known.drafts_what_it_finds)
+            for price in (cost.guess, cost.low, cost.high)
         ]
-        if not at_costs[0]:
-            return
-        regrets = [max(losses) for losses in zip(*map(_losses, at_costs), strict=True)]
-        guess, low, high = at_costs
-        yield _Cell(first, end - 1, guess, low, high, regrets, min(drafting.at(first), len(regrets) - 1))
-
-
-def _losses(speedups: Sequence[float]) -> list[float]:
-    best = max(speedups)
-    return [1 - speedup / best for speedup in speedups]
+        planned = schedule.at(first)
+        present = depths.known if planned is None else min(planned, depths.known)
+        yield _Cell(first, end - 1, min(present, most), *speedups)
 
 
 class _Path(NamedTuple):
     """Numbers of tokens of the cells so far; a lesser path is better."""
 
-    steps: int
-    regret: float
-    tokens: tuple[int, ...]
+    steps: int = 0
+    regret: float = 0.0
+    tokens: tuple[int, ...] = ()
+
+    def to(self, tokens: int, regret: float) -> _Path:
+        """Return the path with one more cell."""
+        return _Path(self.steps, self.regret + regret, (*self.tokens, tokens))
 
 
 def _chosen(cells: Sequence[_Cell], tolerance: float) -> Sequence[int]:
     """Return the tokens of each cell, by dynamic programming over the last cell's tokens."""
     paths: dict[int, _Path] = {}
     for cell in cells:
-        best = min(paths.values(), default=_Path(0, 0.0, ()))
+        best = min(paths.values(), default=_Path())
+        stepped = best._replace(steps=best.steps + 1)
         paths = {
-            tokens: _extended(paths.get(tokens), best, tokens, cell.regrets[tokens])
-            for tokens in range(len(cell.speedups))
+            tokens: min(paths.get(tokens, stepped), stepped).to(tokens, regret)
+            for tokens, regret in enumerate(cell.regrets)
             if cell.suffices(tokens, tolerance)
         }
     return min(paths.values()).tokens
 
 
-def _extended(same: _Path | None, best: _Path, tokens: int, regret: float) -> _Path:
-    """Return the best path that continues with ``tokens``: without a step from ``same``, or with one."""
-    stepped = best._replace(steps=best.steps + 1)
-    before = stepped if same is None else min(same, stepped)
-    return _Path(before.steps, before.regret + regret, (*before.tokens, tokens))
+def _band(cells: Sequence[_Cell], tokens: int, its: WindowEvaluation) -> LoadBand:
+    in_force, policy = _in_force(cells, its), its.known.policy
+    speedup, now = fmean(cell.guess[tokens] for cell in cells), in_force.estimate.value
+    regret = max(cell.regrets[tokens] for cell in cells)
+    verdict = speedup_verdict(in_force, policy.speedup) if cells[0].present else None
+    is_improvable = now < (1 - policy.depth.tolerance) * speedup
+    loads = cells[0].first, cells[-1].last
+    return LoadBand(*loads, tokens, speedup, regret, cells[0].present, now, verdict, is_improvable)
 
 
-def _joined(cells: Sequence[_Cell], chosen: Sequence[int]) -> Iterator[tuple[Sequence[_Cell], int]]:
-    """Yield the cells of each band with its tokens: joined until the chosen or the present ones change."""
-    pairs = zip(cells, chosen, strict=True)
-    for (tokens, _), same in groupby(pairs, key=lambda pair: (pair[1], pair[0].present)):
-        yield [cell for cell, _ in same], tokens
-
-
-def _band(cells: Sequence[_Cell], tokens: int, window: Window, policy: Policy) -> LoadBand:
-    present = cells[0].present
-    speedup = fmean(cell.speedups[tokens] for cell in cells)
-    present_speedup = fmean(cell.speedups[present] for cell in cells)
-    return LoadBand(
-        cells[0].first,
-        cells[-1].last,
-        tokens,
-        speedup,
-        max(cell.regrets[tokens] for cell in cells),
-        present,
-        present_speedup,
-        speedup_verdict(_range(cells, window, policy), policy.speedup) if present else None,
-        present_speedup < (1 - policy.depth.tolerance) * speedup,
-    )
-
-
-def _range(cells: Sequence[_Cell], window: Window, policy: Policy) -> SpeedupRange:
+def _in_force(cells: Sequence[_Cell], its: WindowEvaluation) -> SpeedupRange:
     """Return the speed-up of the draft tokens in force over the cells, at the possible costs."""
-    present = cells[0].present
-    value = fmean(cell.speedups[present] for cell in cells)
+    present, length = cells[0].present, its.acceptance_length_bounds
+    value = fmean(cell.guess[present] for cell in cells)
     low = fmean(cell.at_highest_cost[present] for cell in cells)
     high = fmean(cell.at_lowest_cost[present] for cell in cells)
-    length = acceptance_length_estimate(window)
-    if length is None:
-        lower, upper = 1 - policy.max_half_width, 1 + policy.max_half_width
-    else:
-        lower, upper = length.lower / length.value, length.upper / length.value
-    return SpeedupRange(
-        Estimate(value, lower * low, upper * high, 0.0), low, high, is_bounded=length is not None
-    )
+    half = its.known.policy.max_half_width
+    lower = 1 - half if length is None else length.lower / length.value
+    upper = 1 + half if length is None else length.upper / length.value
+    return SpeedupRange(Estimate(value, lower * low, upper * high, 0.0), low, high, length is not None)

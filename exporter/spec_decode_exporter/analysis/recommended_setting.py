@@ -9,26 +9,16 @@ based on the acceptance of the last drafts, of which it has the time.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.assessment import Assessment, cost_knowledge
-from spec_decode_exporter.analysis.cost_curve import CostCurve, best_curve
-from spec_decode_exporter.analysis.evaluation_inputs import EvaluationInputs
-from spec_decode_exporter.analysis.evaluation_result import EngineAdvice
-from spec_decode_exporter.analysis.load_bands import Drafting, LoadBand, load_bands, schedule_of
-from spec_decode_exporter.analysis.recommendation import Action
-from spec_decode_exporter.analysis.speculation_setting import (
-    UNKNOWN_SETTING,
-    Obstacle,
-    Pause,
-    SpeculationSetting,
-)
-from spec_decode_exporter.analysis.speculation_state import drafts_what_it_finds
-from spec_decode_exporter.config.batch_schedule import BatchSchedule
-from spec_decode_exporter.figures.server_load import mean
-from spec_decode_exporter.scrape.page.engine_table import Gauge
-from spec_decode_exporter.window.ledger import Window
+from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.load_bands import LoadBand, load_bands, schedule_of
+from spec_decode_exporter.analysis.verdict import Action, Advice
+from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
 
 MAX_REGRET: Final = 0.10
 """Share of the best speed-up that a schedule may lose at the worst cost; beyond, its cost is unknown."""
@@ -36,74 +26,104 @@ _SCHEDULED_BY_RUNNER_V1: Final = frozenset({"ngram", "eagle", "eagle3", "mtp", "
 """Methods whose schedule vLLM 0.33 keeps on Model Runner V1 (``vllm/config/vllm.py``)."""
 
 
-def recommended_setting(assessment: Assessment, advice: EngineAdvice) -> SpeculationSetting:
-    """Return the setting by the evaluated window; ``advice`` is the debounced one about the present load."""
-    if advice.action is Action.COLLECT:
-        return _paused(assessment, advice)
+class Obstacle(StrEnum):
+    """Reason why vLLM ignores a schedule, or why it may cost more than it gains."""
+
+    DATA_PARALLEL = "data_parallel"
+    """Several data-parallel engines: vLLM drafts K at every load."""
+    MODEL_RUNNER_V1 = "model_runner_v1"
+    """vLLM 0.33 ignores the schedule of this method on Model Runner V1."""
+    PIECEWISE_GRAPHS = "piecewise_graphs"
+    """Model Runner V1 keeps the schedule, and runs piecewise CUDA graphs instead of full ones."""
+
+
+class Pause(NamedTuple):
+    """Load at which the schedule in force drafts nothing."""
+
+    first: int
+    """Fewest running requests without drafts."""
+    drafted: float | None
+    """Unix time of the drafts whose acceptance the setting is based on; None if no acceptance is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculationSetting:
+    """Recommended number of draft tokens, and its schedule."""
+
+    tokens: int | None = None
+    """K, the maximum by load; 0 is no speculation, None unknown."""
+    schedule: BatchSchedule = NO_SCHEDULE
+    """Recommended schedule; without ranges K applies to every load."""
+    is_change: bool = False
+    """True if it differs from the setting in force."""
+    bands: tuple[LoadBand, ...] = ()
+    """Speed-up by load, also if the setting is unknown; empty without a cost at several loads."""
+    source: CostSource | None = None
+    """Source of the cost by load; None without one."""
+    known: tuple[float, float] | None = None
+    """Lowest and highest load with a known cost."""
+    obstacles: tuple[Obstacle, ...] = ()
+    """Reasons against the schedule."""
+    pause: Pause | None = None
+    """Present pause of drafting by the schedule in force; None if it drafts."""
+
+
+UNKNOWN_SETTING: Final = SpeculationSetting()
+
+
+def recommended_setting(
+    its: WindowEvaluation, advice: Advice, running_requests: float | None
+) -> SpeculationSetting:
+    """Return the setting by the evaluated window, the shown advice, and the load of the longest window."""
     if advice.action is Action.SWITCH_METHOD:
         return UNKNOWN_SETTING
-    return _setting(assessment.evaluated.choice.window, assessment, advice)
-
-
-def _setting(window: Window, assessment: Assessment, advice: EngineAdvice) -> SpeculationSetting:
-    """Return the setting by the acceptance in a window."""
-    tokens = len(window.positions)
-    most = (advice.tokens if advice.action is Action.INCREASE else None) or tokens
-    return setting_by_load(window, assessment.inputs, most) or _by_advice(advice, tokens)
-
-
-def setting_by_load(window: Window, inputs: EvaluationInputs, most: int) -> SpeculationSetting | None:
-    """Return the setting by load with at most ``most`` draft tokens; None without a cost at several loads."""
-    known, speculation = cost_knowledge(inputs), inputs.assumptions.speculation
-    curve = best_curve(known.settings, known.measured, known.method)
-    if curve is None:
-        return None
-    searches = drafts_what_it_finds(speculation.method)
-    drafting = Drafting(len(window.positions), most, speculation.schedule, searches=searches)
-    bands = load_bands(window, curve, known, drafting, inputs.assumptions.policy)
-    return _by_load(bands, curve, inputs) if bands else None
-
-
-def _paused(assessment: Assessment, advice: EngineAdvice) -> SpeculationSetting:
-    """Return the setting by the last drafts if the schedule drafts nothing now; else it is unknown."""
-    inputs, last = assessment.inputs, assessment.inputs.last_drafts
-    running = mean(assessment.windows[-1], Gauge.RUNNING_REQUESTS)
-    first = inputs.assumptions.speculation.paused_from(running)
-    if first is None or not inputs.speculates:
+    if advice.action is not Action.COLLECT:
+        return _setting(its, advice)
+    # No advice: the schedule may draft nothing at this load.
+    known, last = its.known, its.known.last_drafts
+    first = known.speculation.paused_from(running_requests)
+    if first is None or not known.speculates:
         return UNKNOWN_SETTING
-    if last is None or last.changes != inputs.changes:
+    if last is None or last.changes != known.changes:
         return SpeculationSetting(pause=Pause(first, None))
-    return replace(_setting(last.window, assessment, advice), pause=Pause(first, last.wall))
+    return replace(_setting(WindowEvaluation(last.window, known), advice), pause=Pause(first, last.wall))
 
 
-def _by_load(bands: tuple[LoadBand, ...], curve: CostCurve, inputs: EvaluationInputs) -> SpeculationSetting:
+def setting_by_load(its: WindowEvaluation, most: int) -> SpeculationSetting | None:
+    """Return the setting by load with at most ``most`` draft tokens; None without a cost at several loads."""
+    curve = its.known.cost.best_curve
+    bands = () if curve is None else load_bands(its, curve, most)
+    if curve is None or not bands:
+        return None
     loads = curve.points[0].running_requests, curve.points[-1].running_requests
+    found = SpeculationSetting(bands=bands, source=curve.source, known=loads)
     if max(band.regret for band in bands) > MAX_REGRET:
-        return SpeculationSetting(bands=bands, source=curve.source, known=loads)
+        return found
     schedule = schedule_of(bands)
-    return SpeculationSetting(
-        max(band.tokens for band in bands),
-        schedule,
-        any(band.tokens != band.present_tokens for band in bands),
-        bands,
-        curve.source,
-        loads,
-        _obstacles(schedule, inputs),
+    return replace(
+        found,
+        tokens=max(band.tokens for band in bands),
+        schedule=schedule,
+        is_change=any(band.tokens != band.present_tokens for band in bands),
+        obstacles=_obstacles(its.known) if schedule else (),
     )
 
 
-def _by_advice(advice: EngineAdvice, present: int) -> SpeculationSetting:
+def _setting(its: WindowEvaluation, advice: Advice) -> SpeculationSetting:
+    """Return the setting by load, else the advice as a number."""
+    present = len(its.positions)
+    more = advice.tokens if advice.action is Action.INCREASE else None
+    by_load = setting_by_load(its, more or present)
+    if by_load is not None:
+        return by_load
     tokens = {Action.KEEP: present, Action.DISABLE: 0}.get(advice.action)
     if advice.action in {Action.INCREASE, Action.DECREASE}:
         tokens = advice.tokens
     return SpeculationSetting(tokens, is_change=tokens not in {None, present})
 
 
-def _obstacles(schedule: BatchSchedule, inputs: EvaluationInputs) -> tuple[Obstacle, ...]:
-    if not schedule:
-        return ()
-    found = [Obstacle.DATA_PARALLEL] if inputs.data_parallel else []
-    speculation = inputs.assumptions.speculation
+def _obstacles(known: Knowledge) -> tuple[Obstacle, ...]:
+    found, speculation = [Obstacle.DATA_PARALLEL] if known.data_parallel else [], known.speculation
     if speculation.method and speculation.method not in _SCHEDULED_BY_RUNNER_V1:
         found.append(Obstacle.MODEL_RUNNER_V1)
     elif not speculation.schedule:

@@ -6,9 +6,9 @@ from enum import StrEnum
 from math import inf
 from typing import Final, NamedTuple
 
+from spec_decode_exporter.config.policy import SpeedupPolicy
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.window.history import Window
-from spec_decode_exporter.config.policy import SpeedupPolicy
 
 WHOLE_WINDOW: Final = 0.85
 """Share of its length that a whole window covers, to allow for jitter and one or two failed polls."""
@@ -45,8 +45,8 @@ class Verdict(StrEnum):
 
 
 NOT_PAYING: Final = frozenset({Verdict.POOR, Verdict.HARMFUL})
-PAYING: Final = (Verdict.POOR, Verdict.MARGINAL, Verdict.HEALTHY, Verdict.OPTIMAL)
-"""Verdicts that a cap lowers, ascending."""
+PAYING: Final = (Verdict.MARGINAL, Verdict.HEALTHY, Verdict.OPTIMAL)
+"""Ascending."""
 
 
 class Action(StrEnum):

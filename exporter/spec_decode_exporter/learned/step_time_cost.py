@@ -32,10 +32,10 @@ from dataclasses import dataclass
 from math import hypot, log2, sqrt
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.measured_cost import MeasuredCost
+from spec_decode_exporter.analysis.cost import Point
+from spec_decode_exporter.analysis.typical_costs import Range
+from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.student_t import degrees_of_sum, t_quantile
-from spec_decode_exporter.figures.ratio import ratio
 
 UNSEEN: Final = 0.02
 """Half-width of the bounds of t1/t0, relative, that no amount of data reduces."""
@@ -99,20 +99,19 @@ class _PlainTime(NamedTuple):
 def measured_cost(
     drafting: StepTime,
     plain: Sequence[StepTime],
-    source: CostSource,
     *,
     fixed_tokens: float = 0.0,
     every_step_pays: bool = False,
     another_day: bool = False,
-) -> MeasuredCost | None:
-    """Return c at the load of ``drafting``; None without enough steps at this load on both sides.
+) -> Point | None:
+    """Return c with its 95 % bounds at the load of ``drafting``.
 
-    c is 0 if steps with drafts take no longer than those without.
+    None without enough steps at this load on both sides. c is 0 if steps with drafts take no longer than
+    those without.
 
     Args:
         drafting: Steps with drafts at one load.
         plain: Steps without drafts, ascending by load.
-        source: Source of the plain steps.
         fixed_tokens: c0 in draft tokens; it splits the measured sum.
         every_step_pays: Whether steps without drafts pay c0 too.
         another_day: Whether the plain steps are of another day.
@@ -124,12 +123,9 @@ def measured_cost(
         return None
     longer = drafting.time / at_load.time
     low, high = _longer_bounds(drafting, at_load, ANOTHER_DAY if another_day else 0.0)
-    return MeasuredCost(
-        running_requests=drafting.running_requests,
-        draft_cost_ratio=max(0.0, longer - 1) / drafted,
-        lower=max(0.0, low - 1) / drafted,
-        upper=max(0.0, high - 1) / drafted,
-        source=source,
+    return Point(
+        drafting.running_requests,
+        Range(*(max(0.0, each - 1) / drafted for each in (low, longer, high))),
     )
 
 
