@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from math import inf
 
 from spec_decode_exporter.drops.drop import DropChange
-from spec_decode_exporter.analysis.evaluated_window import Change
-from spec_decode_exporter.window.engine_history import EngineHistory
 
 
 class LastChange:
@@ -27,7 +25,6 @@ class LastChange:
             self._moment = max(self._moment, moment - min(ages))
             self.number += 1
 
-    def within(self, history: EngineHistory, seconds: float, wall: float) -> Change | None:
-        """Return the last change; None if it is ``seconds`` old. ``wall`` is the time of the newest poll."""
-        age = history.last_seen - self._moment
-        return None if age >= seconds else Change(history.window(age), wall - age)
+    def age(self, now: float) -> float:
+        """Return the seconds since the last change at ``now`` (monotonic); infinite without one."""
+        return now - self._moment

@@ -8,13 +8,10 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, zip_longest
 from typing import Final, NamedTuple, TypeVar
 
-from spec_decode_exporter.scrape.page.engine_table import Gauge, Latency
+from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets, Sample
 from spec_decode_exporter.window.histograms import Answers, Histograms, answers_of
 from spec_decode_exporter.window.poll import (
-    ACCEPTED_TOKENS,
-    DRAFT_TOKENS,
-    DRAFTS,
     Counters,
     Increment,
     Poll,
@@ -42,7 +39,7 @@ Number = TypeVar("Number", int, float)
 # A row of the ring: covered nanoseconds, polls, gauges in billionths, counters, accepted tokens by position.
 _COVERED, _POLLS, _GAUGES = 0, 1, 2
 _COUNTERS: Final = _GAUGES + 3
-_POSITIONS: Final = _COUNTERS + len(Counters())
+_POSITIONS: Final = _COUNTERS + len(Counters._fields)
 _COLUMNS: Final = {name: _COUNTERS + place for place, name in enumerate(Counters._fields)}
 
 
@@ -62,7 +59,7 @@ class Window:
     seconds: float
     """Covered seconds: less than ``length`` after a start."""
     polls: int
-    total: Counters
+    total: Counters[int | None]
     positions: tuple[int, ...]
     """Accepted tokens at each of the K draft positions."""
     mean: Means
@@ -157,7 +154,7 @@ def polls(increments: Increments) -> list[int]:
 class Totals:
     """Sums of all increments since the engine's first poll, over restarts of the server."""
 
-    counters: Counters
+    counters: Counters[int]
     positions: tuple[int, ...]
     covered_seconds: float
     poll_buckets: tuple[int, ...]
@@ -176,6 +173,8 @@ class History:
         self.sample: Sample | None = None
         self.always_counts_drafts = False
         """The server counts drafts without speculation too, as vLLM's Rust front end does."""
+        self.data_parallel = False
+        """The server has several engines."""
         self.configured_tokens = 0
         self.window_resets = 0
         """Resets of the windows, each caused by another way of drafting."""
@@ -194,14 +193,24 @@ class History:
         return max(self._seen_tokens, self.configured_tokens)
 
     @property
+    def columns(self) -> int:
+        """Largest number of draft positions so far: windows and totals have a column for each."""
+        return max(self.tokens, len(self._totals) - _POSITIONS, self._most_tokens)
+
+    @property
     def last_seen(self) -> float:
         """Time of the last page with the engine (monotonic)."""
         return self.poll.moment if self.poll else 0.0
 
     @property
+    def wall(self) -> float:
+        """Unix time of the last page with the engine; 0 before the first."""
+        return self.poll.wall if self.poll else 0.0
+
+    @property
     def has_drafted(self) -> bool:
         """True if the server's process has drafted."""
-        return self.poll is not None and self.poll.counters[DRAFTS] > 0
+        return self.poll is not None and self.poll.counters.drafts > 0
 
     @property
     def speculates(self) -> bool:
@@ -212,15 +221,20 @@ class History:
         if sample.gauge(Gauge.REPORTED_ACCEPTANCE_RATIO) is not None:
             return True
         is_sure = not self.always_counts_drafts or self.has_drafted or bool(sample.positions)
-        return sample.counters[DRAFTS] is not None and is_sure
+        return sample[Counter.DRAFTS] is not None and is_sure
 
     @property
     def is_undecided(self) -> bool:
         """True until a server that always counts drafts drafts, or decodes enough tokens without one."""
         if self.poll is None or self.sample is None or not self.always_counts_drafts or self.speculates:
             return False
-        decoded = Counters(*self.poll.counters).decoded_tokens or 0
-        return self.sample.counters[DRAFTS] is not None and decoded < UNDRAFTED_TOKENS
+        decoded = self.poll.counters.generation_tokens - self.poll.counters.first_tokens
+        return self.sample[Counter.DRAFTS] is not None and decoded < UNDRAFTED_TOKENS
+
+    @property
+    def knows_steps(self) -> bool:
+        """True if the server counts its decode steps."""
+        return self.sample is not None and self.sample[Counter.DECODE_STEPS] is not None
 
     @property
     def alternates(self) -> bool:
@@ -238,7 +252,7 @@ class History:
         self.poll = taken.poll
         if sample.created is not None and sample.created not in self._creations:
             self._creations.append(sample.created)
-        self._learn_tokens(taken.poll, speculates=sample.counters[DRAFTS] is not None)
+        self._learn_tokens(taken.poll, speculates=sample[Counter.DRAFTS] is not None)
         if taken.increment:
             self._add(taken.increment, sample)
         return taken
@@ -267,6 +281,10 @@ class History:
     def is_gone(self, now: float) -> bool:
         """Return whether the last page with the engine is too old for its windows."""
         return now - self.last_seen > max(GONE_POLLS * self._interval, GONE_SECONDS)
+
+    def window(self, length: float) -> Window:
+        """Return the sums over the last ``length`` seconds before the newest poll."""
+        return self.windows(length)[0]
 
     def windows(self, *lengths: float) -> tuple[Window, ...]:
         """Return the sums over the last seconds before the newest poll, for each length."""
@@ -342,7 +360,7 @@ class History:
         row = row_of(increment, sample.gauges[: len(Means())])
         self._ring.add(increment.begin, increment.end, row, self._interval)
         self._totals = added(self._totals, row)
-        drafted, accepted = increment.counters[DRAFT_TOKENS], increment.counters[ACCEPTED_TOKENS]
+        _, drafted, accepted, *_ = increment.counters
         if drafted > 0:
             tenths = -(-accepted * _TENTHS // drafted)  # in integers: exactly 0.3 is not above 0.3
             self._poll_buckets[min(max(tenths, 1), _TENTHS + 1) - 1] += drafted
