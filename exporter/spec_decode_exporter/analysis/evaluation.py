@@ -27,11 +27,11 @@ from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.window.histograms import Answers
 from spec_decode_exporter.window.history import MIN_INCREMENTS, Means, Window
-from spec_decode_exporter.window.poll import Counters
+from spec_decode_exporter.window.poll import UNKNOWN
 from spec_decode_exporter.window.ring import Increments
 
 _NO_DATA: Final = WindowEvaluation(
-    Window(0.0, 0.0, 0, Counters(), (), Means(), Increments.of((), ()), Answers()),
+    Window(0.0, 0.0, 0, UNKNOWN, (), Means(), Increments.of((), ()), Answers()),
     Knowledge(speculates=False),
 )
 
@@ -113,7 +113,8 @@ class Evaluation:
     @property
     def _since_change(self) -> WindowEvaluation:
         """Window since the last change, or the longest; partial unless it has bounds or is half as long."""
-        window, half = self.known.since_change or self.longest.window, self.longest.window.length / 2
+        window = self._shorter(self.known.since_change) or self.longest.window
+        half = self.longest.window.length / 2
         if window is self.longest.window and (not self.longest.is_partial or not self.windows):
             return self.longest
         whole = WindowEvaluation(window, self.known, is_partial=window.polls < MIN_INCREMENTS)
@@ -122,12 +123,16 @@ class Evaluation:
             return whole
         return WindowEvaluation(window, self.known, is_partial=True)
 
+    def _shorter(self, window: Window | None) -> Window | None:
+        """Return a window if it is shorter than the longest one."""
+        return window if window is not None and window.length < self.longest.window.length else None
+
     @cached_property
     def basis(self) -> Basis:
         """Reason for ``evaluated``."""
         if self.evaluated in self.windows[:-1]:
             return Basis.SHORTER
-        return Basis.LONGEST if self.known.since_change is None else Basis.CHANGE
+        return Basis.CHANGE if self._shorter(self.known.since_change) else Basis.LONGEST
 
     @property
     def since(self) -> float | None:
@@ -223,3 +228,47 @@ class Evaluation:
         """Recommended setting by these windows and the advice to show."""
         running = self.longest.window.mean.running_requests
         return recommended_setting(self.evaluated, self.shown_advice, running)
+
+    # Readers
+
+    def settle(self) -> None:
+        """Compute what readers of a snapshot read from columns of increments, and drop the columns."""
+        _ = self.state, self.recommended, self.crossover, self.setting
+        for its in {*self.windows, self.evaluated}:
+            its.settle()
+
+    def forget(self) -> None:
+        """Drop the columns of increments; what is read later computes them again."""
+        for its in self.windows:
+            its.forget()
+        if "evaluated" in self.__dict__:
+            self.evaluated.forget()
+
+
+class PlainEvaluation(Evaluation):
+    """Evaluation after an internal error: the state by the counters alone, and figures without bounds."""
+
+    def __init__(self, windows: Sequence[Window], known: Knowledge) -> None:
+        """Take the windows of a present engine."""
+        super().__init__(windows, known)
+        unknown = Knowledge(known.speculation, policy=known.policy, speculates=False)
+        self.windows = tuple(WindowEvaluation(window, unknown, is_partial=True) for window in windows)
+
+    @cached_property
+    def state(self) -> State:
+        """State by the drafts of the longest window."""
+        if self.known.is_undecided or (self.known.speculates and not self.longest.window.seconds):
+            return State.UNKNOWN
+        if not self.known.speculates:
+            return State.DISABLED
+        return State.ACTIVE if self.longest.total.drafts else State.IDLE
+
+    @cached_property
+    def evaluated(self) -> WindowEvaluation:
+        """The longest window, which has no verdict."""
+        return self.longest
+
+    @cached_property
+    def missing(self) -> tuple[Need, ...]:
+        """None: more data give no verdict."""
+        return ()

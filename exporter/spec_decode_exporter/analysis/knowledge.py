@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from spec_decode_exporter.analysis.cost import CostModel
+from spec_decode_exporter.analysis.cost import CostModel, Curve
 from spec_decode_exporter.analysis.request_baseline import RequestBaseline
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
@@ -24,6 +25,11 @@ class Assumptions:
     policy: Policy = field(default_factory=Policy)
     reference: ReferenceSettings | None = None
     """Acceptance to compare with; None if unknown."""
+
+    def cost_model(self, measured: Sequence[Curve]) -> CostModel:
+        """Return all that is known of the cost; ``measured`` has the most certain source first."""
+        its = self.speculation
+        return CostModel(self.cost, tuple(measured), its.method, its.architecture, its.experts_ratio)
 
 
 @dataclass(frozen=True, slots=True)

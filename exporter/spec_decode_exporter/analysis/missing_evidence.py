@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW
 from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS, WindowEvaluation
-from spec_decode_exporter.figures.estimate import MIN_REQUESTS, SHORT_SECONDS
+from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, SHORT_SECONDS
 from spec_decode_exporter.window.history import MIN_INCREMENTS
 
 MIN_SECONDS: Final = WHOLE_WINDOW * SHORT_SECONDS
@@ -61,7 +61,7 @@ def missing(its: WindowEvaluation, longest: float) -> tuple[Need, ...]:
 def _until_enough(its: WindowEvaluation, half: float) -> tuple[Need, ...]:
     """Return the ends of a wait for bounds, or for ``half`` of the longest window."""
     seconds, requests = its.window.seconds, its.passing_requests
-    if requests is not None and requests < MIN_REQUESTS:
-        return Need(Evidence.REQUESTS, MIN_REQUESTS, requests), Need(Evidence.SECONDS, half, seconds)
+    if requests is not None and requests < MIN_BOUND_REQUESTS:
+        return Need(Evidence.REQUESTS, MIN_BOUND_REQUESTS, requests), Need(Evidence.SECONDS, half, seconds)
     is_early = requests is not None and seconds < MIN_SECONDS
     return (Need(Evidence.SECONDS, min(MIN_SECONDS, half) if is_early else half, seconds),)

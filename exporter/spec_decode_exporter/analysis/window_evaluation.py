@@ -185,9 +185,9 @@ class WindowEvaluation(WindowFigures):
     def pays_share_ratio(self) -> float | None:
         """Share of the possible speed-ups, on a logarithmic scale, at which speculation pays.
 
-        The scale is logarithmic since a speed-up is a ratio: 2 and 0.5 are equally far from 1. A verdict that
-        says that speculation pays makes it 1, and one that it does not, 0: ``poor`` too, since so small a gain
-        is not worth the memory of a drafter. So only ``unclear`` has a share in between. None with
+        The scale is logarithmic since a speed-up is a ratio: 2 and 0.5 are equally far from 1. Only
+        ``unclear`` has a share between 0 and 1. Verdicts that speculation pays make it 1, ``harmful`` makes
+        it 0, and so does ``poor``: so small a gain is not worth the memory of a drafter. None with
         ``insufficient``, and without a lower limit of the speed-up.
         """
         if self.verdict in NOT_PAYING:

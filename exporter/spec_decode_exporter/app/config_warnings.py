@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator
 from typing import Final
 
-from spec_decode_exporter.analysis.cost_curve import UNSTATED_LOAD
+from spec_decode_exporter.analysis.cost import UNSTATED_LOAD
 from spec_decode_exporter.analysis.typical_costs import METHODS, is_known_method
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.errors import Path, dotted

@@ -17,9 +17,8 @@ from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.monitor.target_status import ExporterStatus
+from spec_decode_exporter.views.fleet_view import TargetView, target_view
 from spec_decode_exporter.views.history import Histories
-from spec_decode_exporter.views.models import TargetView
-from spec_decode_exporter.views.target_view import target_view
 
 
 class FleetSnapshots:

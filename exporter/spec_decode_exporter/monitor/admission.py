@@ -8,7 +8,7 @@ from functools import lru_cache
 from spec_decode_exporter.core.capacity import Capacity, places_of
 from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES, MAX_NAMES_TOTAL
 from spec_decode_exporter.scrape.page.sample import EngineName, Sample
-from spec_decode_exporter.window.increments import first
+from spec_decode_exporter.window.poll import step
 
 
 class Admission:
@@ -45,7 +45,7 @@ class Admission:
         required = {name: self._places_of(name) for name in monitored - samples.keys()}
         for name, sample in samples.items():
             # The windows of a monitored engine know its positions.
-            positions = tokens if name in monitored else max(tokens, first(sample, 0.0, 0.0).tokens)
+            positions = tokens if name in monitored else max(tokens, step(None, sample, 0.0, 0.0).poll.tokens)
             required[name] = self._places_of(name, positions)
         demand, smallest = sum(required.values()), min(required.values(), default=0)
         self._places = self._capacity.places(target, min(demand, MAX_ENGINES), smallest)

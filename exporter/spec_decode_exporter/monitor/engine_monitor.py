@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import inf
 from typing import Any
 
 from spec_decode_exporter.analysis.cost import Cost
-from spec_decode_exporter.drops.drop import DropChange, DropStatus
-from spec_decode_exporter.analysis.evaluation import evaluate
-from spec_decode_exporter.analysis.evaluation_inputs import Assumptions, EvaluationInputs
-from spec_decode_exporter.analysis.evaluation_result import UNREACHABLE, Conclusion, Evaluation
-from spec_decode_exporter.experiments.experiment import OFF
-from spec_decode_exporter.experiments.faster_method import FasterMethod
-from spec_decode_exporter.learned.plain_period import PlainPeriod
-from spec_decode_exporter.analysis.speculation_state import STALL_SECONDS, WHOLE_WINDOW, State, plain_state
+from spec_decode_exporter.analysis.evaluation import Evaluation, PlainEvaluation
+from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge
+from spec_decode_exporter.analysis.verdict import STALL_SECONDS, State
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.throttle import Throttle
+from spec_decode_exporter.drops.drop import DropChange, DropStatus
+from spec_decode_exporter.experiments.experiment import OFF
+from spec_decode_exporter.findings.finding import Finding
+from spec_decode_exporter.learned.plain_period import PlainPeriod
 from spec_decode_exporter.monitor.analysis_errors import AnalysisErrors
-from spec_decode_exporter.monitor.confirmed_checks import ConfirmedChecks
 from spec_decode_exporter.monitor.drops.traffic_mix import TypeTotals, no_types
 from spec_decode_exporter.monitor.engine_events import (
     EngineChangeNotifier,
+    check_event,
     drop_event,
     reset_events,
 )
@@ -32,13 +30,10 @@ from spec_decode_exporter.monitor.evaluator import Evaluator
 from spec_decode_exporter.monitor.last_change import LastChange
 from spec_decode_exporter.monitor.learned_baseline import LearnedBaseline
 from spec_decode_exporter.monitor.learned_state import LearnedState
-from spec_decode_exporter.monitor.step_recognition import recognise_steps
 from spec_decode_exporter.monitor.step_times import StepTimes
-from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.scrape.page.sample import Sample
-from spec_decode_exporter.window.engine_history import EngineHistory
-from spec_decode_exporter.window.increments import Increment
-from spec_decode_exporter.window.ledger import Window
+from spec_decode_exporter.window.history import History, Window
+from spec_decode_exporter.window.poll import Check, Increment, Poll
 
 
 class EngineMonitor:
@@ -68,15 +63,16 @@ class EngineMonitor:
             evaluated_every: Seconds between evaluations: see ``evaluate_every``.
         """
         self._assumptions = assumptions or Assumptions()
-        self.history = EngineHistory(windows[-1])
+        self.history = History(windows[-1])
+        self.broken = frozenset[Check]()
+        """Identities of counters that two successive polls broke: one page can be torn."""
+        self._suspected = frozenset[Check]()
         self._lengths = tuple(windows)
         self._evaluator = Evaluator(windows[-1])
-        self._conclusion: Conclusion | None = None
         self._evaluation: Evaluation | None = None
-        """The whole evaluation of the conclusion, if it was read."""
-        self._evaluated_at = -inf
+        """Evaluation of the newest poll, if there is one."""
         self._cost: Cost | None = None
-        self._present_windows: tuple[Window, ...] | None = None
+        self._windows: tuple[Window, ...] | None = None
         self._snapshots: dict[bool, EngineSnapshot] = {}
         """Snapshots of the newest poll, by whether the engine is gone."""
         self._throttle = Throttle(evaluated_every, phase)
@@ -85,10 +81,8 @@ class EngineMonitor:
         self._notifier = EngineChangeNotifier()
         self._errors = AnalysisErrors()
         self._learned = LearnedState(self._assumptions, baseline, types)
-        self._baseline: Sequence[StepTimes] = ()
+        self._arms: Sequence[StepTimes] = ()
         self._faster: FasterMethod | None = None
-        self._checks = ConfirmedChecks()
-        self._wall = 0.0
         self._last_change = LastChange()
         self.assume(self._assumptions)
 
@@ -117,18 +111,14 @@ class EngineMonitor:
         """Take a poll's sample; intervals, in seconds, are those of polls and of polls with histograms."""
         history, read = self.history, self._reader_events()
         step = history.observe(sample, moment, wall, interval)
-        if sample.latencies is not None:
-            history.observe_latencies(sample, moment, max(interval, latency_interval))
-            recognise_steps(history, self._lengths[-1])
+        history.observe_histograms(sample, moment, max(interval, latency_interval))
         self._invalidate()
-        self._conclusion = self._evaluation = None
-        self._wall = wall
         changes = self._learn(step.increment, sample) if step.increment else ()
         self._last_change.note(changes, moment)
         return [
             *read,
             *reset_events(step),
-            *self._checks.observe(step.counts, self.history),
+            *self._check_events(step.poll),
             *(drop_event(change, wall) for change in changes),
             *self._evaluate_in_time(moment),
             *self._errors.events(),
@@ -148,18 +138,16 @@ class EngineMonitor:
 
         After an internal error the evaluation has only the state, until the next poll.
         """
-        conclusion = self._concluded()
-        if self._evaluation is None:
-            whole = self._errors.attempt("evaluation", self.history.last_seen, conclusion.completed)
-            self._evaluation = whole or Evaluation(self._plain_state())
-            self._forget(conclusion)
+        evaluation = self._evaluated()
+        self._evaluation = self._settled(evaluation) or self._plain()
         return self._evaluation
 
     def snapshot(self, now: float) -> EngineSnapshot:
         """Return the snapshot at ``now`` (monotonic); readers between two polls share one."""
         gone = self.history.is_gone(now)
         if gone not in self._snapshots:
-            self._snapshots[gone] = self._taken(gone=gone)
+            unknown = Evaluation((), Knowledge(self._assumptions.speculation))
+            self._snapshots[gone] = self._taken(unknown if gone else self.evaluate(), gone=gone)
         return self._snapshots[gone]
 
     def snapshot_over(self, seconds: float, now: float) -> EngineSnapshot:
@@ -167,21 +155,19 @@ class EngineMonitor:
 
         The advice needs no more than that these seconds are whole. An engine that is gone is evaluated too.
         """
-        history, gone = self.history, self.history.is_gone(now)
-        recognise_steps(history, WHOLE_WINDOW * seconds)
-        self._invalidate()
         lengths = (*(length for length in self._lengths if length < seconds), seconds)
-        windows = tuple(map(history.window, lengths))
+        gone, windows = self.history.is_gone(now), self.history.windows(*lengths)
         evaluation = self._errors.attempt(
-            "evaluation", history.last_seen, lambda: evaluate(windows, self._inputs())
+            "evaluation",
+            self.history.last_seen,
+            lambda: Evaluation(windows, self._knowledge(), self.history.latencies()),
         )
-        evaluation = evaluation or Evaluation(self._plain_state())
-        return replace(
-            self.snapshot(now),
-            windows=windows,
-            latencies=history.latencies(),
-            evaluation=replace(evaluation, state=State.UNREACHABLE) if gone else evaluation,
-        )
+        settled = evaluation and self._settled(evaluation)
+        snapshot = self._taken(settled or PlainEvaluation(windows, self._plain_knowledge()), gone=gone)
+        if gone:
+            _ = snapshot.findings  # by the state of its last poll
+            snapshot.evaluation.state = State.UNREACHABLE
+        return snapshot
 
     @property
     def cost(self) -> Cost | None:
@@ -205,17 +191,17 @@ class EngineMonitor:
         """Return the windows; empty if the engine is gone at ``now`` (monotonic)."""
         return () if self.history.is_gone(now) else self._present()
 
-    def use_experiments(self, baseline: Sequence[StepTimes], faster: FasterMethod | None) -> None:
+    def use_experiments(self, arms: Sequence[StepTimes], faster: FasterMethod | None) -> None:
         """Use the results of experiments in evaluations.
 
         Args:
-            baseline: Step times of engines that serve the same model without speculation.
+            arms: Step times of engines that serve the same model without speculation.
             faster: Another method that is faster.
         """
-        if (bool(baseline), bool(faster)) != (bool(self._baseline), bool(self._faster)):
-            self._evaluated_at = -inf  # the last evaluation used other results
+        if (bool(arms), bool(faster)) != (bool(self._arms), bool(self._faster)):
+            self._evaluation = None  # it used other results
             self._snapshots.clear()
-        self._baseline, self._faster = baseline, faster
+        self._arms, self._faster = arms, faster
 
     @property
     def baseline(self) -> LearnedBaseline:
@@ -231,68 +217,86 @@ class EngineMonitor:
         self._learned.remember(learned)
 
     def _invalidate(self) -> None:
-        self._present_windows = None
+        self._windows = self._evaluation = None
         self._snapshots.clear()
 
     def _present(self) -> tuple[Window, ...]:
-        if self._present_windows is None:
-            self._present_windows = tuple(map(self.history.window, self._lengths))
-        return self._present_windows
+        if self._windows is None:
+            self._windows = self.history.windows(*self._lengths)
+        return self._windows
 
-    def _taken(self, *, gone: bool) -> EngineSnapshot:
+    def _taken(self, evaluation: Evaluation, *, gone: bool) -> EngineSnapshot:
         history, drops, reference = self.history, self._drops(), self._assumptions.reference
         return EngineSnapshot(
             totals=history.totals(),
-            broken=self._checks.broken,
-            windows=() if gone else self._present(),
-            latencies={} if gone else history.latencies(),
-            reported=None if gone else history.sample,
-            speculation=self._assumptions.speculation,
             tokens=history.tokens,
-            evaluation=UNREACHABLE if gone else self.evaluate(),
+            broken=self.broken,
+            evaluation=evaluation,
+            reported=None if gone else history.sample,
             drops=DropStatus(drops=drops.drops) if gone else drops,
             reference_acceptance_ratio=None if reference is None else reference.at(history.tokens),
             baseline=self._period(),
         )
 
-    def _concluded(self) -> Conclusion:
-        """Return verdict and advice of the newest poll; compute them once per poll."""
-        moment = self.history.last_seen
-        if self._conclusion is None or self._evaluated_at < moment:
-            conclude = self._evaluator.evaluate
-            found = self._errors.attempt(
-                "evaluation", moment, lambda: conclude(self._present(), self._inputs(), moment)
-            )
-            self._conclusion = found or Evaluation(self._plain_state())
-            self._evaluation, self._evaluated_at, self._cost = None, moment, self._conclusion.cost
-        return self._conclusion
+    def _evaluated(self) -> Evaluation:
+        """Return the evaluation of the newest poll, of which readers may need more: see ``_settled``."""
+        if self._evaluation is None:
+            self._cost = None
+            found = self._errors.attempt("evaluation", self.history.last_seen, self._evaluation_now)
+            self._evaluation = found or self._plain()
+        return self._evaluation
 
-    def _forget(self, conclusion: Conclusion) -> None:
-        """Free what the windows keep for the figures of one evaluation."""
-        its = conclusion.evaluated
-        for window in (*self._present(), *([its.choice.window] if its else [])):
-            window.forget()
-
-    def _inputs(self) -> EvaluationInputs:
+    def _evaluation_now(self) -> Evaluation:
+        """Evaluate the newest poll, as far as events and the cost need it."""
         history = self.history
+        latencies, now = history.latencies(), history.last_seen
+        evaluation = self._evaluator.evaluate(self._present(), self._knowledge(), latencies, now)
+        _ = evaluation.state, evaluation.recommended
+        self._cost = evaluation.cost
+        return evaluation
+
+    def _settled(self, evaluation: Evaluation) -> Evaluation | None:
+        """Compute all that readers of an evaluation need; return None after an internal error."""
+
+        def settled() -> Evaluation:
+            evaluation.settle()
+            return evaluation
+
+        return self._errors.attempt("evaluation", self.history.last_seen, settled)
+
+    def _plain(self) -> Evaluation:
+        return PlainEvaluation(self._present(), self._plain_knowledge())
+
+    def _plain_knowledge(self) -> Knowledge:
+        its, assumed = self.history, self._assumptions
+        return Knowledge(
+            assumed.speculation,
+            policy=assumed.policy,
+            speculates=its.speculates,
+            is_undecided=its.is_undecided,
+        )
+
+    def _knowledge(self) -> Knowledge:
+        history, assumed, longest = self.history, self._assumptions, self._lengths[-1]
+        age, wall = self._last_change.age(history.last_seen), history.wall
         period = self._period() if history.speculates else None
-        return EvaluationInputs(
-            assumptions=self._assumptions,
-            latencies=history.latencies(),
-            broken=self._checks.broken,
+        is_changed, is_drafting = age < longest, bool(self._present()[0].total.drafts)
+        return Knowledge(
+            assumed.speculation,
+            assumed.cost_model(self._learned.costs(self._arms)),
+            assumed.policy,
             speculates=history.speculates,
-            undecided=history.is_undecided,
-            drafted_before=history.drafts_in_process > 0,
-            costs=self._learned.costs(self._baseline),
-            recent=None if self._present()[0][Counter.DRAFTS] else history.window(STALL_SECONDS),
-            drops=self._drops(),
-            faster=self._faster,
-            request_baseline=period.request if period else None,
-            change=self._last_change.within(history, self._lengths[-1], self._wall),
+            is_undecided=history.is_undecided,
+            has_drafted=history.has_drafted,
+            recent=None if is_drafting or longest <= STALL_SECONDS else history.windows(STALL_SECONDS)[0],
+            since_change=history.windows(age)[0] if is_changed else None,
+            change_wall=wall - age if is_changed else None,
             changes=self._last_change.number + history.window_resets,
-            wall=self._wall,
-            data_parallel=history.data_parallel,
+            request_baseline=period.request if period else None,
+            faster_method=self._faster,
             last_drafts=self._evaluator.last_drafts,
+            data_parallel=history.data_parallel,
+            wall=wall,
         )
 
     def _period(self) -> PlainPeriod | None:
@@ -312,34 +316,44 @@ class EngineMonitor:
         seen = self.history.last_seen
         return self._errors.attempt("drops", seen, self._learned.drops) or DropStatus(drops={})
 
-    def _plain_state(self) -> State:
-        """Return the state by the counters alone."""
-        its = self.history
-        return plain_state(self._present()[-1], speculates=its.speculates, undecided=its.is_undecided)
+    def _check_events(self, poll: Poll) -> list[Event]:
+        """Check the identities of a poll's counters; return the events of changes."""
+        suspected = poll.broken_checks(self.history.tokens)
+        confirmed = suspected & self._suspected
+        if self.history.alternates:
+            confirmed |= {Check.ONE_SERVER}
+        changed = confirmed ^ self.broken
+        self._suspected, self.broken = suspected, confirmed
+        return [check_event(check, poll, broken=check in confirmed) for check in sorted(changed)]
 
     def _reader_events(self) -> list[Event]:
         """Return the events of the last poll's evaluation if only a reader caused it, once."""
-        conclusion, moment = self._conclusion, self.history.last_seen
-        if conclusion is None or self._noted_at == moment:
+        evaluation, moment = self._evaluation, self.history.last_seen
+        if evaluation is None or self._noted_at == moment:
             return []
         self._throttle.served(moment)
-        return self._noted(conclusion, moment)
+        return self._noted(evaluation, moment)
 
     def _evaluate_in_time(self, moment: float) -> list[Event]:
-        """Conclude every few seconds, independent of readers, and return the events."""
+        """Evaluate every few seconds, independent of readers, and return the events."""
         if not self._throttle.is_due(moment):
             return []
         self._throttle.done(moment)
-        conclusion = self._concluded()
-        events = self._noted(conclusion, moment)
-        self._forget(conclusion)
+        evaluation = self._evaluated()
+        events = self._noted(evaluation, moment)
+        evaluation.forget()
         return events
 
-    def _noted(self, conclusion: Conclusion, moment: float) -> list[Event]:
+    def _noted(self, evaluation: Evaluation, moment: float) -> list[Event]:
         """Note the evaluation of a poll, and return its events."""
         self._noted_at = moment
         # An empty window, as after a start, would only report an idle engine.
         if not self._present()[-1].polls or self._errors.failed("evaluation", moment):
             return []
+
+        def findings() -> Sequence[Finding]:
+            snapshot = self._taken(evaluation, gone=False)
+            return self._errors.attempt("evaluation", moment, lambda: snapshot.findings) or ()
+
         tokens, resets = self.history.tokens, self.history.window_resets
-        return self._notifier.changes(conclusion, moment, tokens, resets, self.evaluate)
+        return self._notifier.changes(evaluation, moment, tokens, resets, findings)

@@ -1,28 +1,24 @@
-"""Evaluator of one engine: debounces the advice of successive evaluations."""
+"""Evaluator of one engine: debounces the advice and the setting of successive evaluations."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.assessment import Assessment, assess
-from spec_decode_exporter.analysis.evaluation import Concluded
-from spec_decode_exporter.analysis.evaluation_inputs import EvaluationInputs, LastDrafts
-from spec_decode_exporter.analysis.evaluation_result import NO_ADVICE, Conclusion, EngineAdvice
-from spec_decode_exporter.analysis.recommendation import Action
-from spec_decode_exporter.analysis.recommended_setting import recommended_setting
-from spec_decode_exporter.analysis.speculation_setting import SpeculationSetting
-from spec_decode_exporter.analysis.verdict import NOT_PAYING
+from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.knowledge import Knowledge, LastDrafts
+from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting
+from spec_decode_exporter.analysis.verdict import NOT_PAYING, Action, Advice
 from spec_decode_exporter.core.debounce import Debounce
-from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.window.ledger import Window
-
-_NEEDS_A_BAD_VERDICT = (Action.DISABLE, Action.LIMIT_BATCH)
-
+from spec_decode_exporter.scrape.page.engine_table import Latency
+from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.window.history import Window, columns
 
 SETTING_SECONDS: Final = 30.0
 """Time for which a recommended setting stays, unless the advice or the assumptions change."""
+_NEEDS_A_BAD_VERDICT: Final = (Action.DISABLE, Action.LIMIT_BATCH)
 
 
 class _HeldSetting(NamedTuple):
@@ -43,63 +39,64 @@ class Evaluator:
     def __init__(self, longest: float) -> None:
         """Debounce advice by ``longest``, the length of the longest window in seconds."""
         self.last_drafts: LastDrafts | None = None
+        """Newest drafts with a verdict, of a schedule that pauses."""
         self.keep(longest)
 
     def keep(self, longest: float) -> None:
         """Use another longest window, and start without advice."""
         self._longest = longest
-        self._debounce: Debounce[EngineAdvice] = Debounce(longest)
+        self._debounce: Debounce[Advice] = Debounce(longest)
         self._advised_at = -inf
         self._changes = 0
         self._held: _HeldSetting | None = None
 
-    def evaluate(self, windows: tuple[Window, ...], inputs: EvaluationInputs, now: float) -> Conclusion:
-        """Evaluate ``windows``, ascending by length, at ``now`` (monotonic seconds)."""
-        assessment = assess(windows, inputs)
-        if assessment.changes != self._changes:
+    def evaluate(
+        self,
+        windows: Sequence[Window],
+        known: Knowledge,
+        latencies: Mapping[Latency, Buckets],
+        now: float,
+    ) -> Evaluation:
+        """Return the evaluation at ``now`` (monotonic), with debounced advice; see ``Evaluation``."""
+        evaluation = Evaluation(windows, known, latencies)
+        if known.changes != self._changes:
             self.keep(self._longest)
-            self._changes = assessment.changes
-        self.last_drafts = self._drafted(assessment)
-        return Concluded(assessment, self._advice(assessment, now), partial(self._setting, now))
+            self._changes = known.changes
+        if not known.speculation.schedule.pauses:
+            self.last_drafts = None
+        elif evaluation.is_advisable and columns(evaluation.evaluated.window.increments, "drafts")[0][-1]:
+            self.last_drafts = LastDrafts(evaluation.evaluated.window, known.wall, known.changes)
+        evaluation.advice = self._advice(evaluation, now)
+        evaluation.held_setting = partial(self._setting, now)
+        return evaluation
 
-    def _setting(self, now: float, assessment: Assessment, advice: EngineAdvice) -> SpeculationSetting:
-        """Return the recommended setting, for ``SETTING_SECONDS`` the same one.
-
-        Comparing all loads takes longer than the rest of an evaluation, and a setting that is to be copied
-        must not change each second.
-        """
-        inputs = assessment.inputs
-        basis = (advice, inputs.assumptions, inputs.data_parallel, inputs.changes)
-        held = self._held
-        if held is None or held.basis != basis or now - held.moment >= SETTING_SECONDS:
-            held = self._held = _HeldSetting(recommended_setting(assessment, advice), basis, now)
-            if inputs.last_drafts is not None:
-                inputs.last_drafts.window.forget()
-        return held.setting
-
-    def _drafted(self, assessment: Assessment) -> LastDrafts | None:
-        """Return the newest drafts with a verdict, for the time in which the schedule will draft nothing."""
-        inputs, window = assessment.inputs, assessment.evaluated.choice.window
-        if not inputs.assumptions.speculation.schedule.pauses:
-            return None
-        if assessment.is_advisable and window.increments.counter(Counter.DRAFTS)[-1]:
-            return LastDrafts(window, inputs.wall, inputs.changes)
-        return self.last_drafts
-
-    def _advice(self, assessment: Assessment, now: float) -> EngineAdvice:
+    def _advice(self, evaluation: Evaluation, now: float) -> Advice:
         """Return the debounced advice; none without a verdict of a whole window.
 
         The last advice returns if there is a verdict again within a longest window: it must not flicker while
         drafts are only just enough.
         """
-        if not assessment.is_advisable:
+        if not evaluation.is_advisable:
             if now - self._advised_at >= self._longest:
                 self._debounce = Debounce(self._longest)
-            return NO_ADVICE
+            return Advice()
         self._advised_at = now
-        seconds = min(self._longest, assessment.evaluated.choice.window.seconds)
-        advice = self._debounce.offer(assessment.advice, now, seconds)
-        if advice.action in _NEEDS_A_BAD_VERDICT and assessment.verdict not in NOT_PAYING:
+        seconds = min(self._longest, evaluation.evaluated.window.seconds)
+        advice = self._debounce.offer(evaluation.own_advice, now, seconds)
+        if advice.action in _NEEDS_A_BAD_VERDICT and evaluation.verdict not in NOT_PAYING:
             self._debounce = Debounce(self._longest)
-            advice = self._debounce.offer(assessment.advice, now)
+            advice = self._debounce.offer(evaluation.own_advice, now)
         return advice
+
+    def _setting(self, now: float, evaluation: Evaluation) -> SpeculationSetting:
+        """Return the recommended setting, for ``SETTING_SECONDS`` the same one.
+
+        Comparing all loads takes longer than the rest of an evaluation, and a setting that is to be copied
+        must not change each second.
+        """
+        known, held = evaluation.known, self._held
+        assumed = known.speculation, known.cost.settings, known.policy
+        basis = (evaluation.shown_advice, *assumed, known.data_parallel, known.changes)
+        if held is None or held.basis != basis or now - held.moment >= SETTING_SECONDS:
+            held = self._held = _HeldSetting(evaluation.own_setting, basis, now)
+        return held.setting

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from math import inf
@@ -12,9 +12,8 @@ from typing import Final
 
 import structlog
 
-from spec_decode_exporter.analysis.cost import Cost
-from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.step_cost import StepCost
+from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.analysis.typical_costs import Range
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
@@ -188,28 +187,19 @@ def _mean(costs: Sequence[Cost]) -> Cost:
     chosen = [cost for cost in costs if cost.source is source]
     if len(chosen) == 1:
         return chosen[0]
-    every_step = all(cost.fixed_in_every_step for cost in chosen)
     return Cost(
-        sum(cost.draft_cost_ratio for cost in chosen) / len(chosen),
-        sum(cost.fixed_cost_ratio for cost in chosen) / len(chosen),
+        _spanning([cost.token for cost in chosen]),
+        _spanning([cost.step for cost in chosen]),
         source,
         running_requests=None,
-        interval=(
-            _corner(min, [cost.low for cost in chosen], every_step=every_step),
-            _corner(max, [cost.high for cost in chosen], every_step=every_step),
-        ),
-        fixed_in_every_step=every_step,
+        every_step=all(cost.every_step for cost in chosen),
     )
 
 
-def _corner(
-    extreme: Callable[[Iterable[float]], float], costs: Sequence[StepCost], *, every_step: bool
-) -> StepCost:
-    return StepCost(
-        extreme(cost.draft_cost_ratio for cost in costs),
-        extreme(cost.fixed_cost_ratio for cost in costs),
-        every_step,
-    )
+def _spanning(ranges: Sequence[Range]) -> Range:
+    """Return the mean guess of ranges, between their lowest and their highest limit."""
+    lows, guesses, highs = zip(*ranges, strict=True)
+    return Range(min(lows), sum(guesses) / len(guesses), max(highs))
 
 
 def _store_settings(settings: RequestSettings) -> RequestSettings:

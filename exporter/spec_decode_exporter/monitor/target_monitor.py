@@ -8,8 +8,7 @@ from operator import attrgetter
 from typing import TypeVar
 
 from spec_decode_exporter.analysis.cost import Cost
-from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
-from spec_decode_exporter.experiments.experiment import Member
+from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import resolve
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.capacity import Capacity
@@ -18,6 +17,7 @@ from spec_decode_exporter.core.cooperative_yield import Pausing, finish
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.discovery.target import Target
+from spec_decode_exporter.experiments.experiment import Member
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_budget import EventBudget
@@ -40,7 +40,7 @@ from spec_decode_exporter.scrape.poll.poller import Poller
 from spec_decode_exporter.scrape.poll.raw_poll import Recorded
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 from spec_decode_exporter.scrape.poll_errors import Reason
-from spec_decode_exporter.window.ledger import Window
+from spec_decode_exporter.window.history import Window
 
 T = TypeVar("T")
 
@@ -160,7 +160,7 @@ class TargetMonitor:
     def histories(self) -> Iterator[tuple[dict[str, str], Window]]:
         """Yield the labels and the longest window of every engine, also of engines that are gone."""
         longest = self._config.windows[-1]
-        return self._each("history", lambda engine: engine.history.window(longest))
+        return self._each("history", lambda engine: engine.history.windows(longest)[0])
 
     def remember(self) -> None:
         """Hand over the learned state of the engines for persistence."""
