@@ -14,17 +14,16 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, TypeAdapter
 
-from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.learned.plain_period import PlainPeriod, period_name
+from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.request_baseline import RequestBaseline
-from spec_decode_exporter.figures.latency import quantile
-from spec_decode_exporter.figures.ratio import ratio
+from spec_decode_exporter.figures.estimate import ratio
+from spec_decode_exporter.figures.quantile import quantile
+from spec_decode_exporter.learned.plain_period import PlainPeriod, period_name
 from spec_decode_exporter.monitor.step_blocks import HALF_LIFE_SECONDS, SavedBlocks, Sum
 from spec_decode_exporter.monitor.step_times import MAX_SAVED_LOADS, PlainTimes, StepsByLoad, times_by_load
-from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.scrape.page.sample import Buckets
-from spec_decode_exporter.window.increments import Increment
-from spec_decode_exporter.window.ledger import NANO
+from spec_decode_exporter.window.history import NANO
+from spec_decode_exporter.window.poll import Increment
 
 MIN_SECONDS: Final = 60.0
 """Time with requests from which on a period is a baseline."""
@@ -55,16 +54,12 @@ class PlainRequests:
 
     def add(self, increment: Increment, running: float, weight: float) -> None:
         """Multiply the sums by ``weight`` and add an increment."""
-        counters, seconds = increment.counters, increment.end - increment.begin
-        self.first_tokens = self.first_tokens * weight + counters[Counter.FIRST_TOKENS]
-        self.first_token_nanoseconds = (
-            self.first_token_nanoseconds * weight + counters[Counter.FIRST_TOKEN_NANOSECONDS]
-        )
-        self.prompt_tokens = self.prompt_tokens * weight + counters[Counter.PROMPT_TOKENS]
-        self.prefix_cache_queries = (
-            self.prefix_cache_queries * weight + counters[Counter.PREFIX_CACHE_QUERIES]
-        )
-        self.prefix_cache_hits = self.prefix_cache_hits * weight + counters[Counter.PREFIX_CACHE_HITS]
+        its, seconds = increment.counters, increment.end - increment.begin
+        self.first_tokens = self.first_tokens * weight + its.first_tokens
+        self.first_token_nanoseconds = self.first_token_nanoseconds * weight + its.first_token_nanoseconds
+        self.prompt_tokens = self.prompt_tokens * weight + its.prompt_tokens
+        self.prefix_cache_queries = self.prefix_cache_queries * weight + its.prefix_cache_queries
+        self.prefix_cache_hits = self.prefix_cache_hits * weight + its.prefix_cache_hits
         self.seconds = self.seconds * weight + seconds
         self.running_seconds = self.running_seconds * weight + seconds * running
 
@@ -124,7 +119,7 @@ class _Period:
         self.requests.add(increment, running, exp2(min(self.end - wall, 0.0) / HALF_LIFE_SECONDS))
         self.seconds += increment.end - increment.begin
         self.end = max(self.end, wall)
-        if knows_steps and increment.counters[Counter.DECODE_STEPS]:
+        if knows_steps and increment.counters.decode_steps:
             self.steps.add(increment, running, wall)
 
     def add_queue(self, bounds: list[float], counts: list[int]) -> None:
@@ -171,8 +166,7 @@ class LearnedBaseline:
             wall: Unix time of its end.
             knows_steps: Whether its decode steps are known.
         """
-        counters = increment.counters
-        if not (counters[Counter.DECODE_STEPS] or counters[Counter.FIRST_TOKENS]):
+        if not (increment.counters.decode_steps or increment.counters.first_tokens):
             return
         period = self._present()
         period.add(increment, running, wall, knows_steps=knows_steps)

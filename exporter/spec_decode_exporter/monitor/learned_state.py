@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.drops.drop import DropChange, DropStatus
-from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
-from spec_decode_exporter.analysis.measured_cost import MeasuredCost
+from spec_decode_exporter.analysis.cost import CostSource, Curve
+from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.speculation_state import drafts_what_it_finds
-from spec_decode_exporter.analysis.typical_costs import fixed_tokens, undrafted_steps_are_plain
+from spec_decode_exporter.analysis.typical_costs import every_step_pays
+from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
+from spec_decode_exporter.drops.drop import DropChange, DropStatus
 from spec_decode_exporter.monitor.drops.drop_detector import DecodeSteps, DropDetector
 from spec_decode_exporter.monitor.drops.traffic_mix import TypeTotals, no_types
 from spec_decode_exporter.monitor.learned_baseline import LearnedBaseline
 from spec_decode_exporter.monitor.step_times import PlainTimes, StepTimes, times_by_load
-from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
+from spec_decode_exporter.scrape.page.engine_table import Gauge, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets, Sample
-from spec_decode_exporter.window.engine_history import EngineHistory
-from spec_decode_exporter.window.increments import Increment
+from spec_decode_exporter.window.history import History
+from spec_decode_exporter.window.poll import Increment
 
 COMPLETE_AFTER: Final = 60.0
 """Seconds of drafting after which all positions are known: some front ends create them one by one."""
@@ -82,39 +81,27 @@ class LearnedState:
             self._drafter = drafter.completed(before)
         return is_another
 
-    def observe(self, increment: Increment, sample: Sample, history: EngineHistory) -> Sequence[DropChange]:
+    def observe(self, increment: Increment, sample: Sample, history: History) -> Sequence[DropChange]:
         """Add an increment that ``history`` has already; return the drops that begin or end with it."""
         if history.window_resets != self._beginnings:
             self._beginnings = history.window_resets
             self._start_again()
         self._recall(history.tokens, increment)
         self._learn_steps(increment, sample, history)
-        counters = increment.counters
-        if counters[Counter.DRAFTS]:
+        if increment.counters.drafts:
             self._tokens = max(self._tokens, history.tokens)
-        return self._drops.observe(
-            increment.begin,
-            increment.end,
-            counters[Counter.DRAFTS],
-            counters[Counter.ACCEPTED_TOKENS],
-            increment.positions,
-            wall=history.wall,
-            steps=self._decode_steps(increment, history),
-        )
+        return self._drops.observe(increment, wall=history.wall, steps=self._decode_steps(increment, history))
 
-    def costs(self, arms: Sequence[StepTimes] = ()) -> tuple[MeasuredCost, ...]:
-        """Return the measured cost of a draft token by load.
+    def costs(self, arms: Sequence[StepTimes] = ()) -> tuple[Curve, ...]:
+        """Return the measured cost by load.
 
         Args:
             arms: Step times of engines that serve the same model without speculation in an experiment.
         """
         times = self._step_times
         experiment = times_by_load([arm.plain for arm in arms], times.now)
-        return times.costs(
-            (PlainTimes(experiment, CostSource.EXPERIMENT), self.baseline.plain_times(self._wall)),
-            fixed_tokens(self._method),
-            every_step_pays=not undrafted_steps_are_plain(self._method),
-        )
+        others = PlainTimes(experiment, CostSource.EXPERIMENT), self.baseline.plain_times(self._wall)
+        return times.costs(others, self._method)
 
     @property
     def step_times(self) -> StepTimes:
@@ -145,7 +132,7 @@ class LearnedState:
     def _method(self) -> str:
         return self._assumptions.speculation.method
 
-    def _learn_steps(self, increment: Increment, sample: Sample, history: EngineHistory) -> None:
+    def _learn_steps(self, increment: Increment, sample: Sample, history: History) -> None:
         """Learn step times, and the baseline while the engine does not speculate."""
         running, self._wall = sample.gauge(Gauge.RUNNING_REQUESTS), history.wall
         if history.is_undecided:
@@ -155,15 +142,15 @@ class LearnedState:
             self._step_times.forget_plain()
             self._speculates, self._queue = history.speculates, None
         if history.knows_steps:
-            plain = not history.speculates or undrafted_steps_are_plain(self._method)
+            plain = not history.speculates or not every_step_pays(self._method)
             self._step_times.observe(increment, running, plain=plain)
         if not history.speculates:
             self.baseline.plain(increment, running or 0.0, history.wall, knows_steps=history.knows_steps)
             self._learn_queue(sample)
-        elif increment.counters[Counter.DRAFTS]:
+        elif increment.counters.drafts:
             self.baseline.drafting()
 
-    def _decode_steps(self, increment: Increment, history: EngineHistory) -> DecodeSteps | None:
+    def _decode_steps(self, increment: Increment, history: History) -> DecodeSteps | None:
         """Return the steps of an increment if a lack of drafts would be a drop of drafting.
 
         None if steps are unknown, if a schedule decides which steps have a draft, or if the method drafts in
@@ -173,7 +160,7 @@ class LearnedState:
         searches = drafts_what_it_finds(speculation.method)
         if not history.knows_steps or speculation.schedule or (speculation.method and not searches):
             return None
-        return DecodeSteps(increment.counters[Counter.DECODE_STEPS], searches)
+        return DecodeSteps(increment.counters.decode_steps, searches)
 
     def _learn_queue(self, sample: Sample) -> None:
         """Add the queue times since the last page with histograms to the baseline."""
@@ -187,7 +174,7 @@ class LearnedState:
         """Restore the persisted state, or discard it, once K and drafter are known."""
         if self._remembered is None:
             return
-        if increment.counters[Counter.DRAFTS]:
+        if increment.counters.drafts:
             self._drafting += increment.end - increment.begin
         known = self._remembered.get("tokens")
         may_show_more = isinstance(known, int) and tokens < known and self._drafting < COMPLETE_AFTER

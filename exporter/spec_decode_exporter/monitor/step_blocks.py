@@ -23,7 +23,7 @@ from typing import Annotated, Final, NamedTuple
 from pydantic import Field
 
 from spec_decode_exporter.learned.step_time_cost import StepTime
-from spec_decode_exporter.window.ledger import NANO
+from spec_decode_exporter.window.history import NANO
 
 HALF_LIFE_SECONDS: Final = 12 * 3600.0
 """Half-life of the weights: requests are longer at night, and ten minutes of 30 steps per second suffice for

@@ -15,18 +15,16 @@ measured sum c0·D/S + c·T/S is exact for any split.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import log2
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.measured_cost import MeasuredCost
+from spec_decode_exporter.analysis.cost import CostSource, Curve, Point, measured_curves
+from spec_decode_exporter.analysis.typical_costs import every_step_pays, fixed_tokens
+from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.learned.step_time_cost import StepTime, measured_cost
-from spec_decode_exporter.figures.ratio import ratio
 from spec_decode_exporter.monitor.step_blocks import SavedBlocks, StepBlocks, Steps, step_time
-from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.window.increments import Increment
+from spec_decode_exporter.window.poll import Increment
 
 PLAIN_SECONDS: Final = 10.0
 """Seconds without drafts under load that count as plain; shorter pauses are of single requests."""
@@ -59,17 +57,10 @@ class StepsByLoad:
         """Add the steps of an increment at a load; without running requests the load is unknown."""
         if running <= 0:
             return
-        counters = increment.counters
-        steps = counters[Counter.DECODE_STEPS]
-        blocks = self._buckets.setdefault(_bucket(running), StepBlocks())
-        sums = Steps(
-            counters[Counter.DECODE_NANOSECONDS],
-            steps,
-            steps * running,
-            counters[Counter.DRAFT_TOKENS],
-            counters[Counter.DRAFTS],
-        )
-        blocks.add(sums, moment)
+        its = increment.counters
+        requests = its.decode_steps * running
+        steps = Steps(its.decode_nanoseconds, its.decode_steps, requests, its.draft_tokens, its.drafts)
+        self._buckets.setdefault(_bucket(running), StepBlocks()).add(steps, moment)
 
     def clear(self) -> None:
         """Forget all steps."""
@@ -117,14 +108,13 @@ class StepTimes:
         """Add the increment of two polls, and the load at its end.
 
         Args:
-            increment: Increment of an engine with known decode steps that are not counted by tokens.
+            increment: Increment of an engine with known decode steps.
             running_requests: Load at its end.
-            plain: Whether a step without drafts costs as much as a plain step: see
-                ``undrafted_steps_are_plain``.
+            plain: Whether a step without drafts costs as much as a plain step.
         """
         self.now = increment.end
         running = running_requests or 0.0
-        drafts, steps = increment.counters[Counter.DRAFTS], increment.counters[Counter.DECODE_STEPS]
+        drafts, steps = increment.counters.drafts, increment.counters.decode_steps
         if drafts:
             self._end_pause()
             if steps and (drafts >= DRAFTED_SHARE * steps or not plain):
@@ -145,20 +135,15 @@ class StepTimes:
         """Return the mean times of steps with drafts, ascending by load."""
         return tuple(times_by_load([self._drafting], self.now))
 
-    def costs(
-        self, others: Iterable[PlainTimes] = (), fixed_tokens: float = 0.0, *, every_step_pays: bool = False
-    ) -> tuple[MeasuredCost, ...]:
-        """Return c at every load with enough steps with and without drafts, ascending by load.
+    def costs(self, others: Iterable[PlainTimes] = (), method: str = "") -> tuple[Curve, ...]:
+        """Return the cost at every load with enough steps with and without drafts.
 
         Args:
             others: Plain steps that are used where this engine has too few, the most certain first.
-            fixed_tokens: c0 in draft tokens.
-            every_step_pays: Whether steps without drafts pay c0 too.
+            method: Method of speculation.
         """
         own = PlainTimes(times_by_load([self.plain], self.now), CostSource.MEASURED)
-        return costs_by_load(
-            self.drafting_times, (own, *others), fixed_tokens, every_step_pays=every_step_pays
-        )
+        return costs_by_load(self.drafting_times, (own, *others), method)
 
     def _take_undrafted(self, increment: Increment, running: float) -> None:
         """Hold steps without drafts until there are enough in a row."""
@@ -185,39 +170,36 @@ def times_by_load(engines: Iterable[StepsByLoad], now: float) -> list[StepTime]:
 
 
 def costs_by_load(
-    drafting: Callable[[], Sequence[StepTime]],
-    plain: Iterable[PlainTimes],
-    fixed_tokens: float = 0.0,
-    *,
-    every_step_pays: bool = False,
-) -> tuple[MeasuredCost, ...]:
-    """Return c at every load with enough steps with and without drafts, ascending by load.
+    drafting: Callable[[], Sequence[StepTime]], plain: Iterable[PlainTimes], method: str
+) -> tuple[Curve, ...]:
+    """Return the cost at every load with enough steps with and without drafts.
 
     Args:
         drafting: Returns the times of steps with drafts, ascending by load.
         plain: Plain steps, the most certain first.
-        fixed_tokens: c0 in draft tokens.
-        every_step_pays: Whether steps without drafts pay c0 too.
+        method: Method of speculation: it splits a measured sum into c and c0.
     """
     known = [each for each in plain if each.times]
     if not known:
         return ()
-    cost = partial(_cost, fixed_tokens=fixed_tokens, every_step_pays=every_step_pays)
-    costs = (next(filter(None, (cost(each, plain) for plain in known)), None) for each in drafting())
-    return tuple(each for each in costs if each is not None)
+    costs = (next(_costs(steps, known, method), None) for steps in drafting())
+    return measured_curves((cost for cost in costs if cost), method)
 
 
-def _cost(
-    drafting: StepTime, plain: PlainTimes, *, fixed_tokens: float, every_step_pays: bool
-) -> MeasuredCost | None:
-    return measured_cost(
-        drafting,
-        plain.times,
-        plain.source,
-        fixed_tokens=fixed_tokens,
-        every_step_pays=every_step_pays,
-        another_day=plain.another_day,
-    )
+def _costs(
+    drafting: StepTime, plain: Iterable[PlainTimes], method: str
+) -> Iterator[tuple[CostSource, Point]]:
+    """Yield the cost at one load by each source that has enough plain steps near it."""
+    for each in plain:
+        point = measured_cost(
+            drafting,
+            each.times,
+            fixed_tokens=fixed_tokens(method),
+            every_step_pays=every_step_pays(method),
+            another_day=each.another_day,
+        )
+        if point:
+            yield each.source, point
 
 
 def _bucket(running_requests: float) -> int:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from math import exp
 from typing import Final
 
-from spec_decode_exporter.figures.acceptance import acceptance_length
 from spec_decode_exporter.monitor.drops.interval import Amount, Interval
 
 FEW_STEPS: Final = 0.05
@@ -49,7 +48,7 @@ class Baseline:
     @property
     def length(self) -> float:
         """Acceptance length in tokens, 1 + A / D."""
-        return acceptance_length(self.mean)
+        return 1 + self.mean
 
     @property
     def independent_variance(self) -> float:

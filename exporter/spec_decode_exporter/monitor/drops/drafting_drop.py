@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from spec_decode_exporter.drops.drop import DropKind
 from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.drops.drop import DropKind
 from spec_decode_exporter.monitor.drops.interval import Interval
 from spec_decode_exporter.monitor.drops.sudden_drop import SuddenDropDetector
 

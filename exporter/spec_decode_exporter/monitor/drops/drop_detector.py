@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import mul
 from typing import Any, Final, NamedTuple
 
 from pydantic import TypeAdapter
 
-from spec_decode_exporter.drops.drop import ALWAYS_COUNTED, DropChange, DropKind, DropStatus
 from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.drops.drop import ALWAYS_COUNTED, DropChange, DropKind, DropStatus
 from spec_decode_exporter.monitor.drops.drafting_drop import DraftingDropDetector
 from spec_decode_exporter.monitor.drops.interval import Interval
 from spec_decode_exporter.monitor.drops.slow_drop import SlowDropDetector, SlowState
@@ -22,6 +22,7 @@ from spec_decode_exporter.monitor.drops.sudden_drop import (
 )
 from spec_decode_exporter.monitor.drops.traffic_mix import TypeTotals, no_types
 from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
+from spec_decode_exporter.window.poll import Increment
 
 RECENT_SECONDS: Final = 30.0
 _ODD: Final = range(1, 2 * MAX_POSITIONS, 2)
@@ -69,33 +70,21 @@ class DropDetector:
         self._sudden.policy = self._slow.policy = self._drafting.policy = policy
 
     def observe(
-        self,
-        begin: float,
-        end: float,
-        drafts: int,
-        accepted: int,
-        positions: Sequence[int],
-        *,
-        wall: float = 0.0,
-        steps: DecodeSteps | None = None,
+        self, increment: Increment, *, wall: float = 0.0, steps: DecodeSteps | None = None
     ) -> tuple[DropChange, ...]:
         """Add an increment; return the drops that it begins or ends.
 
         Args:
-            begin: Begin in seconds; only the difference to ``end`` counts.
-            end: End in seconds.
-            drafts: D.
-            accepted: Accepted tokens of all positions.
-            positions: Accepted tokens of each position.
+            increment: Increment of an engine; only its length and its drafts count.
             wall: End in Unix time; 0 if unknown. Then no hour of the day is compared.
             steps: Decode steps of an engine whose drafting may drop; None if that is unknown or impossible.
         """
-        increment = Interval(end - begin, drafts, accepted, squares(accepted, positions), wall=wall)
+        interval = _interval(increment, wall)
         try:
             changes = (
-                self._sudden.observe(increment),
-                self._slow.observe(increment),
-                self._observe_steps(increment, steps),
+                self._sudden.observe(interval),
+                self._slow.observe(interval),
+                self._observe_steps(interval, steps),
             )
         except ArithmeticError:  # the restored state holds impossible numbers
             self.start_again()
@@ -105,8 +94,8 @@ class DropDetector:
             self._drops[change.kind] += change.dropped
         return complete
 
-    def _observe_steps(self, increment: Interval, steps: DecodeSteps | None) -> DropChange | None:
-        """Add the decode steps of an increment; without them the detector of drafting is reset.
+    def _observe_steps(self, interval: Interval, steps: DecodeSteps | None) -> DropChange | None:
+        """Add the decode steps of an interval; without them the detector of drafting is reset.
 
         Two detectors share the budget of false alarms, so that their total stays within it.
         """
@@ -118,16 +107,7 @@ class DropDetector:
             return None
         detector.searches = steps.searches
         self._drops.setdefault(DropKind.DRAFTING, 0)
-        return detector.observe(
-            Interval(
-                increment.seconds,
-                steps.number,
-                increment.accepted,
-                increment.squares,
-                wall=increment.wall,
-                drafted=increment.drafts,
-            )
-        )
+        return detector.observe(replace(interval, drafts=steps.number, drafted=interval.drafts))
 
     def start_again(self) -> None:
         """Reset the baselines; the counts of drops stay."""
@@ -174,6 +154,12 @@ class DropDetector:
             return False
         self._sudden, self._slow, self._drafting = sudden, slow, drafting
         return True
+
+
+def _interval(increment: Increment, wall: float) -> Interval:
+    _, _, accepted, *_ = its = increment.counters
+    seconds = increment.end - increment.begin
+    return Interval(seconds, its.drafts, accepted, squares(accepted, increment.positions), wall=wall)
 
 
 def squares(accepted: int, positions: Sequence[int]) -> int:

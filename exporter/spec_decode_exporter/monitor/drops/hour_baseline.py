@@ -8,7 +8,6 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
-from spec_decode_exporter.figures.acceptance import acceptance_length
 from spec_decode_exporter.monitor.drops.interval import Amount
 
 HOURS: Final = 24
@@ -77,8 +76,8 @@ class HourBaseline:
             return None
         neighbour = self._mean(hour + (1 if offset > 0 else -1))
         if neighbour is None:
-            return acceptance_length(own)
-        return acceptance_length(own + abs(offset) * (neighbour - own))
+            return 1 + own
+        return 1 + (own + abs(offset) * (neighbour - own))
 
     def _mean(self, hour: int) -> float | None:
         """Return the accepted tokens per draft of an hour since 1970 on the days before it."""

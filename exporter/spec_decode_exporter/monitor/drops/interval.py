@@ -11,8 +11,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from spec_decode_exporter.figures.acceptance import acceptance_length
-
 Amount = Annotated[float, Field(ge=0, le=1e100, allow_inf_nan=False)]
 """A persisted number. The limit exceeds the drafts of any engine, and its square is finite."""
 
@@ -36,7 +34,7 @@ class Interval:
     @property
     def length(self) -> float:
         """Acceptance length in tokens, 1 + A / D."""
-        return acceptance_length(self.accepted / self.drafts)
+        return 1 + self.accepted / self.drafts
 
     def add(self, other: Interval) -> None:
         """Extend the interval by another one."""

@@ -16,8 +16,8 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
-from spec_decode_exporter.drops.drop import DropChange, DropKind
 from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.drops.drop import DropChange, DropKind
 from spec_decode_exporter.monitor.drops.alarm import Alarm, Cusum, DropStep
 from spec_decode_exporter.monitor.drops.baseline import Baseline
 from spec_decode_exporter.monitor.drops.hour_baseline import HourBaseline

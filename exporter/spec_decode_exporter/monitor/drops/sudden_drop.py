@@ -11,10 +11,10 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
+from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.drops.drop import DropChange, DropKind, LiveDrop
 from spec_decode_exporter.drops.threshold import min_threshold
 from spec_decode_exporter.drops.variance import Variance, length_error
-from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.monitor.drops.alarm import Alarm, Cusum, DropStep
 from spec_decode_exporter.monitor.drops.baseline import Baseline
 from spec_decode_exporter.monitor.drops.interval import Amount, Interval, IntervalSplitter
