@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from spec_decode_exporter.config.errors import ConfigError
     from spec_decode_exporter.core.user_errors import ExporterError
     from spec_decode_exporter.reports.observe.session import observe, observe_async
-    from spec_decode_exporter.views.models import EngineView, ObservationView, TargetView, WindowView
+    from spec_decode_exporter.views.engine_view import EngineView
+    from spec_decode_exporter.views.fleet_view import ObservationView, TargetView
+    from spec_decode_exporter.views.window_view import WindowView
 
 __all__ = [
     "REVISION",
@@ -30,11 +32,11 @@ __all__ = [
 
 _MODULES = {
     "ConfigError": "config.errors",
-    "EngineView": "views.models",
+    "EngineView": "views.engine_view",
     "ExporterError": "core.user_errors",
-    "ObservationView": "views.models",
-    "TargetView": "views.models",
-    "WindowView": "views.models",
+    "ObservationView": "views.fleet_view",
+    "TargetView": "views.fleet_view",
+    "WindowView": "views.window_view",
     "observe": "reports.observe.session",
     "observe_async": "reports.observe.session",
 }

@@ -16,7 +16,7 @@ from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.reports.escape import escaped
 from spec_decode_exporter.scrape.http.client import Client
 from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
-from spec_decode_exporter.views.models import View
+from spec_decode_exporter.views.document import View
 
 AnyView = TypeVar("AnyView", bound=View)
 

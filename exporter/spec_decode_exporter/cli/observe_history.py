@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from io import StringIO
 from typing import Final
 
-from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
+from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import resolve
 from spec_decode_exporter.cli.event_loop import stop_on_signals
 from spec_decode_exporter.cli.flags import Flags

@@ -30,7 +30,7 @@ from spec_decode_exporter.core.user_errors import ExporterError, UsageError
 from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.observe.session import watch
 from spec_decode_exporter.reports.recommend.recommend_report import FORMATS, recommendation_status, written
-from spec_decode_exporter.views.models import ObservationView, SnapshotView
+from spec_decode_exporter.reports.saved_snapshot import SavedSnapshot, parsed
 
 _DESCRIPTION: Final = """\
 Print the setting of speculation: the number of draft tokens, by load if the cost of drafting is known at
@@ -95,14 +95,13 @@ def handle(arguments: argparse.Namespace) -> int:
     view = _view(arguments)
     write_stdout(written(view.engines, arguments.format))
     status = recommendation_status(view.engines)
-    targets = view.targets if isinstance(view, ObservationView) else ()
-    missing = [target for target in targets if not target.engines]
+    missing = [target for target in view.targets if not target.engines]
     for target in missing:
         print(f"spec-decode-exporter: {target.target}: {target.error or 'no engine'}", file=sys.stderr)  # noqa: T201
     return ExitStatus.FAILED if missing else status
 
 
-def read_snapshot(path: Path) -> SnapshotView:
+def read_snapshot(path: Path) -> SavedSnapshot:
     """Read a snapshot of the API, or an observation; of several, one a line, the last.
 
     Raises:
@@ -116,7 +115,7 @@ def read_snapshot(path: Path) -> SnapshotView:
     except TooManyValuesError as error:
         raise NoSnapshotError(f"{path} cannot be read: {error}") from None
     try:
-        return _parsed(content)
+        return parsed(content)
     except ValidationError:
         raise NoSnapshotError(
             f"{path}: it is neither a response of /api/v1/snapshot nor the output of observe --format json "
@@ -124,18 +123,7 @@ def read_snapshot(path: Path) -> SnapshotView:
         ) from None
 
 
-def _parsed(content: bytes) -> SnapshotView:
-    last = content.strip().rsplit(b"\n", 1)[-1]
-    for part in (content, last):
-        for model in (SnapshotView, ObservationView):
-            try:
-                return model.model_validate_json(part)
-            except ValidationError:
-                continue
-    return SnapshotView.model_validate_json(content)
-
-
-def _view(arguments: argparse.Namespace) -> SnapshotView:
+def _view(arguments: argparse.Namespace) -> SavedSnapshot:
     servers = [*arguments.urls, *filter(None, (arguments.simulate, arguments.config_file))]
     if sum(map(bool, (servers, arguments.exporter, arguments.snapshot))) > 1:
         raise UsageError("give servers, --exporter or --snapshot: one of the three")
@@ -144,10 +132,11 @@ def _view(arguments: argparse.Namespace) -> SnapshotView:
     if arguments.snapshot:
         return read_snapshot(arguments.snapshot)
     if arguments.exporter:
-        return run_loop(read_result(arguments.exporter, SnapshotView.model_validate_json))
+        return run_loop(read_result(arguments.exporter, SavedSnapshot.model_validate_json))
     return run_loop(_observed(arguments))
 
 
-async def _observed(arguments: argparse.Namespace) -> SnapshotView:
+async def _observed(arguments: argparse.Namespace) -> SavedSnapshot:
     async with configured_servers(arguments, "observing") as config:
-        return (await watch(config, arguments.seconds, SystemClock())).view()
+        observed = await watch(config, arguments.seconds, SystemClock())
+        return SavedSnapshot.model_validate(observed.view())

@@ -7,7 +7,6 @@ few scrapes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from math import ceil, inf
 from typing import Final
@@ -23,7 +22,7 @@ from spec_decode_exporter.history.sample_pages import PageSize, sample_pages
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.learned_baseline import LearnedBaseline
 from spec_decode_exporter.scrape.page.sample import EngineName
-from spec_decode_exporter.window.engine_history import GONE_POLLS, GONE_SECONDS
+from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS
 
 KEYS: Final = Remedies("`baseline.prometheus.match`", "`baseline.prometheus.authorization`")
 MAX_BODY: Final = 2**20
@@ -42,8 +41,8 @@ MAX_SAMPLES: Final = 4_000_000
 """Samples that are read of one period: a day of two engines at 1 s."""
 MAX_PERIODS: Final = 3
 """Periods that are read until one is a baseline."""
-_RECOGNISED_EVERY: Final = 900.0
-"""Seconds between two checks whether the engine counts tokens as steps."""
+_WINDOW_SECONDS: Final = 900.0
+"""Longest window of an engine's monitor: no evaluation is read, so it only bounds the memory."""
 SCRAPES_SLICE: Final = 20
 """Scrapes between two yields to the event loop: they take some 5 ms."""
 
@@ -160,11 +159,10 @@ class _PeriodReading:
             if engine is None or time - last > max(GONE_POLLS * self._interval, GONE_SECONDS):
                 # An increment over a gap has the load of its end alone.
                 engine = self._engines[name] = self._new_engine()
-            is_check = last // _RECOGNISED_EVERY != time // _RECOGNISED_EVERY
-            checked = replace(sample, latencies={}) if is_check else sample
-            engine.observe(checked, time, time, self._interval or DEFAULT_INTERVAL, _RECOGNISED_EVERY)
+            interval = self._interval or DEFAULT_INTERVAL
+            engine.observe(sample, time, time, interval, interval)
 
     def _new_engine(self) -> EngineMonitor:
-        engine = EngineMonitor((_RECOGNISED_EVERY,), baseline=self._baseline, evaluated_every=inf)
+        engine = EngineMonitor((_WINDOW_SECONDS,), baseline=self._baseline, evaluated_every=inf)
         engine.history.always_counts_drafts = self._is_rust
         return engine

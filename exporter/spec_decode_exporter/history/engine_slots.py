@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
+from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.analysis.knowledge import Assumptions
+from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.learned.plain_period import PlainPeriod
 from spec_decode_exporter.learned.step_time_cost import StepTime
-from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.learned_baseline import SAME_DAY_SECONDS, LearnedBaseline
 from spec_decode_exporter.monitor.step_times import PlainTimes, times_by_load
 from spec_decode_exporter.scrape.page.sample import Sample
-from spec_decode_exporter.window.engine_history import GONE_POLLS, GONE_SECONDS
-from spec_decode_exporter.window.ledger import Window
+from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS, Window
+from spec_decode_exporter.window.poll import step
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Slot:
     end: float
     window: Window
     speculates: bool
-    drafted_before: bool
+    has_drafted: bool
     tokens: int
     """K; 0 if unknown or without speculation."""
     era: int
@@ -136,12 +136,11 @@ class EngineSlots:
         last = history.last_seen if self._since is not None else None
         is_gap = last is not None and wall - last > max(GONE_POLLS * self._interval, GONE_SECONDS)
         is_next = last is None or last // self._seconds != wall // self._seconds
-        is_reset = history.is_reset_by(sample)
+        is_reset = step(history.poll, sample, wall, wall).reset is not None
         if is_next or is_gap or is_reset:
             self.close()
             self._since = wall if last is None or is_gap else last
             self._process += is_reset
-            sample = replace(sample, latencies={})  # recognises a server that counts tokens as steps
         self.scrapes += 1
         events = self._monitor.observe(sample, wall, wall, self._interval, self._seconds)
         self.events += [TimedEvent(wall, event) for event in events]
@@ -160,9 +159,9 @@ class EngineSlots:
             Slot(
                 since,
                 history.wall,
-                window,
+                replace(window, increments=window.increments.detached()),
                 history.speculates,
-                history.drafts_in_process > 0,
+                history.has_drafted,
                 history.tokens,
                 history.window_resets,
                 self._process,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from spec_decode_exporter.learned.plain_period import PlainPeriod
 from spec_decode_exporter.history.engine_slots import TimedEvent
 from spec_decode_exporter.history.history_setting import HistorySetting
 from spec_decode_exporter.history.slot_evaluation import SlotResult
+from spec_decode_exporter.learned.plain_period import PlainPeriod
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
-from spec_decode_exporter.analysis.recommended_setting import setting_by_load
+from spec_decode_exporter.analysis.knowledge import Assumptions
+from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting, setting_by_load
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.speculation_setting import SpeculationSetting
+from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.history.engine_slots import PlainPeriods, Slot
 from spec_decode_exporter.history.history_summary import best_tokens
-from spec_decode_exporter.history.slot_evaluation import SlotResult, last_inputs
-from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.window.merge import sum_of_windows
+from spec_decode_exporter.history.slot_evaluation import SlotResult, last_knowledge
+from spec_decode_exporter.window.history import Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +45,16 @@ def best_setting(
         assumptions: Knowledge of the engine besides its counters.
         data_parallel: Its server has several engines.
     """
-    drafted = [slot for slot in slots if slot.tokens and slot.window[Counter.DRAFTS]]
+    drafted = [slot for slot in slots if slot.tokens and slot.window.total.drafts]
     if not drafted:
         return None
     tokens = drafted[-1].tokens
     best = best_tokens(result for result in results if result.tokens == tokens)
-    inputs = replace(last_inputs(drafted, periods, assumptions), data_parallel=data_parallel)
-    window = sum_of_windows([slot.window for slot in drafted if slot.tokens == tokens])
+    known = replace(last_knowledge(drafted, periods, assumptions), data_parallel=data_parallel)
+    window = Window.over_time([slot.window for slot in drafted if slot.tokens == tokens])
+    loads = {point.running_requests for curve in known.cost.measured for point in curve.points}
     return HistorySetting(
-        setting_by_load(window, inputs, max(tokens, best.best if best else 0)),
+        setting_by_load(WindowEvaluation(window, known), max(tokens, best.best if best else 0)),
         assumptions.speculation,
-        tuple(sorted({cost.running_requests for cost in inputs.costs})),
+        tuple(sorted(loads)),
     )

@@ -10,7 +10,7 @@ from math import floor, log2
 from typing import Final, TypeVar
 
 from spec_decode_exporter.core.number_formats import number_range
-from spec_decode_exporter.figures.ratio import ratio
+from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.history.slot_evaluation import Outcome, SlotResult
 
 SPECULATING: Final = (Outcome.PAID, Outcome.HURT, Outcome.UNCLEAR)

@@ -12,20 +12,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from spec_decode_exporter.analysis.assessment import Assessment, assess
-from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.cost import CostSource, Curve
 from spec_decode_exporter.analysis.depth import NO_SPECULATION
-from spec_decode_exporter.analysis.evaluation_inputs import Assumptions, EvaluationInputs
-from spec_decode_exporter.analysis.measured_cost import MeasuredCost
-from spec_decode_exporter.analysis.typical_costs import fixed_tokens, undrafted_steps_are_plain
+from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.figure_table import FIGURE
+from spec_decode_exporter.analysis.knowledge import Assumptions, Knowledge
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.figures.ratio import ratio
-from spec_decode_exporter.figures.server_load import drafting_requests
+from spec_decode_exporter.figures.window_figures import seconds
 from spec_decode_exporter.history.engine_slots import PlainPeriods, PlainTimesOfPeriod, Slot
 from spec_decode_exporter.monitor.step_times import PlainTimes, costs_by_load
-from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.window.ledger import NANO
 
 COST_AFTER: Final = 6 * 3600.0
 """Seconds after a slot up to which drafting steps count for its cost: those learned then have a half-life of
@@ -89,7 +85,7 @@ class SlotResult:
 
 def evaluated(slots: Sequence[Slot], periods: PlainPeriods, assumptions: Assumptions) -> Iterator[SlotResult]:
     """Yield each slot of an engine with its evaluation; ``slots`` are in the order of time."""
-    costs: dict[tuple[int, int], tuple[MeasuredCost, ...]] = {}
+    costs: dict[tuple[int, int], tuple[Curve, ...]] = {}
     ends = [slot.end for slot in slots]
     for slot in slots:
         source = _cost_source(slots, ends, slot)
@@ -97,15 +93,15 @@ def evaluated(slots: Sequence[Slot], periods: PlainPeriods, assumptions: Assumpt
         key = source, id(period)
         if key not in costs:
             costs[key] = _costs(slots[source], period, assumptions.speculation.method, slot.end)
-        yield _evaluated(slot, _inputs(slot, costs[key], period, assumptions))
+        yield _evaluated(slot, _known(slot, costs[key], period, assumptions))
 
 
-def last_inputs(slots: Sequence[Slot], periods: PlainPeriods, assumptions: Assumptions) -> EvaluationInputs:
-    """Return what is known of an engine at the end of its last slot, with the costs learned until then."""
+def last_knowledge(slots: Sequence[Slot], periods: PlainPeriods, assumptions: Assumptions) -> Knowledge:
+    """Return the knowledge of an engine at the end of its last slot, with the costs learned until then."""
     last = slots[-1]
     period = periods.nearest(last.end)
     costs = _costs(last, period, assumptions.speculation.method, last.end)
-    return _inputs(last, costs, period, assumptions)
+    return _known(last, costs, period, assumptions)
 
 
 def _cost_source(slots: Sequence[Slot], ends: Sequence[float], slot: Slot) -> int:
@@ -116,86 +112,72 @@ def _cost_source(slots: Sequence[Slot], ends: Sequence[float], slot: Slot) -> in
     return place
 
 
-def _costs(
-    slot: Slot, period: PlainTimesOfPeriod | None, method: str, time: float
-) -> tuple[MeasuredCost, ...]:
+def _costs(slot: Slot, period: PlainTimesOfPeriod | None, method: str, time: float) -> tuple[Curve, ...]:
     plain = [PlainTimes(slot.plain, CostSource.MEASURED)]
     if period is not None:
         plain.append(period.at(time))
-    return costs_by_load(
-        lambda: slot.drafting,
-        plain,
-        fixed_tokens(method),
-        every_step_pays=not undrafted_steps_are_plain(method),
-    )
+    return costs_by_load(lambda: slot.drafting, plain, method)
 
 
-def _inputs(
-    slot: Slot,
-    costs: Sequence[MeasuredCost],
-    period: PlainTimesOfPeriod | None,
-    assumptions: Assumptions,
-) -> EvaluationInputs:
-    """Return the inputs of a slot's evaluation besides its window."""
-    return EvaluationInputs(
-        assumptions=assumptions,
-        latencies={},
-        broken=frozenset(),
+def _known(
+    slot: Slot, costs: tuple[Curve, ...], period: PlainTimesOfPeriod | None, assumptions: Assumptions
+) -> Knowledge:
+    """Return the knowledge of an engine in a slot."""
+    return Knowledge(
+        assumptions.speculation,
+        assumptions.cost_model(costs),
+        assumptions.policy,
         speculates=slot.speculates,
-        drafted_before=slot.drafted_before,
-        costs=costs,
+        has_drafted=slot.has_drafted,
         request_baseline=period.period.request if period else None,
         wall=slot.end,
     )
 
 
-def _evaluated(slot: Slot, inputs: EvaluationInputs) -> SlotResult:
-    assessment = assess((slot.window,), inputs)
-    window, its = slot.window, assessment.evaluated
-    found = SlotResult(
+def _evaluated(slot: Slot, known: Knowledge) -> SlotResult:
+    evaluation = Evaluation((slot.window,), known)
+    its, total = evaluation.evaluated, slot.window.total
+    return SlotResult(
         slot.begin,
         slot.end,
-        window.seconds,
-        _outcome(slot, assessment),
+        slot.window.seconds,
+        _outcome(evaluation),
         slot.tokens if slot.speculates else 0,
         slot.era,
         slot.process,
-        window[Counter.GENERATION_TOKENS] or 0,
-        None if (spent := window[Counter.DECODE_NANOSECONDS]) is None else spent / NANO,
-        window[Counter.DRAFTS] or 0,
-        window[Counter.DRAFT_TOKENS] or 0,
-        window[Counter.ACCEPTED_TOKENS] or 0,
-        window.positions,
-        drafting_requests(window),
-        ratio(window[Counter.FIRST_TOKEN_NANOSECONDS], (window[Counter.FIRST_TOKENS] or 0) * NANO),
-        ratio(window[Counter.DECODE_NANOSECONDS], (window[Counter.DECODE_STEPS] or 0) * NANO),
-        _speedup(assessment) if window[Counter.DRAFTS] else None,
-        its.bounds.acceptance_length,
+        total.generation_tokens or 0,
+        seconds(total.decode_nanoseconds),
+        total.drafts or 0,
+        total.draft_tokens or 0,
+        total.accepted_tokens or 0,
+        slot.window.positions,
+        its.drafting_requests,
+        its.time_to_first_token_seconds,
+        FIGURE["step_seconds"].of(its),
+        _speedup(evaluation) if total.drafts else None,
+        its.acceptance_length_bounds,
         its.cost.source if its.cost else None,
-        {depth.tokens: depth.speedup for depth in (NO_SPECULATION, *assessment.depths)},
+        {depth.tokens: depth.speedup for depth in (NO_SPECULATION, *evaluation.depths)},
     )
-    window.forget()
-    return found
 
 
-def _speedup(assessment: Assessment) -> Estimate | None:
+def _speedup(evaluation: Evaluation) -> Estimate | None:
     """Return the speed-up; None without bounds, or with too few data for a verdict."""
-    speedup = assessment.evaluated.result.speedup
-    if speedup is None or not speedup.is_bounded or assessment.verdict is Verdict.INSUFFICIENT:
+    speedup = evaluation.evaluated.speedup_range
+    if speedup is None or not speedup.is_bounded or evaluation.verdict is Verdict.INSUFFICIENT:
         return None
     return speedup.estimate
 
 
-def _outcome(slot: Slot, assessment: Assessment) -> Outcome:
-    window = slot.window
-    if not window[Counter.DRAFTS]:
-        worked = window[Counter.DECODE_STEPS] or window[Counter.GENERATION_TOKENS]
+def _outcome(evaluation: Evaluation) -> Outcome:
+    its = evaluation.evaluated
+    if not its.total.drafts:
+        worked = its.total.decode_steps or its.total.generation_tokens
         return Outcome.PLAIN if worked else Outcome.IDLE
-    speedup = _speedup(assessment)
+    speedup = _speedup(evaluation)
     if speedup is None:
         return Outcome.UNCLEAR
-    even = assessment.inputs.assumptions.policy.speedup.harmful
-    request = assessment.evaluated.result.request
-    if speedup.upper < even or (request is not None and request.is_slower):
+    even = evaluation.known.policy.speedup.harmful
+    if speedup.upper < even or (its.request is not None and its.request.is_slower):
         return Outcome.HURT
     return Outcome.PAID if speedup.lower >= even else Outcome.UNCLEAR

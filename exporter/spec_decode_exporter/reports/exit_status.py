@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
-from spec_decode_exporter.experiments.comparison import Outcome
-from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.analysis.verdict import PAYING, Verdict
+from spec_decode_exporter.analysis.verdict import PAYING, State, Verdict
 from spec_decode_exporter.core.user_errors import USAGE_STATUS
+from spec_decode_exporter.experiments.comparison import Outcome
 from spec_decode_exporter.history.history_result import HistoryResult
 from spec_decode_exporter.history.history_summary import summary
 from spec_decode_exporter.reports.plan.deployment_plan import PlanOutcome
-from spec_decode_exporter.views.models import EngineView, ObservationView
+from spec_decode_exporter.views.engine_view import EngineView
+from spec_decode_exporter.views.fleet_view import ObservationView
 
 
 class ExitStatus(IntEnum):

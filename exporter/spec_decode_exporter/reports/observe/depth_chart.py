@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.verdict import Action
 from spec_decode_exporter.core import number_formats as numbers
 from spec_decode_exporter.reports.parts import Bar, Chart, Note, Part
-from spec_decode_exporter.views.models import DepthView, EngineView, WindowView
+from spec_decode_exporter.views.engine_view import DepthView, EngineView
+from spec_decode_exporter.views.window_view import WindowView
 
 GIVE_COST: Final = (
     "Give what it costs, and the concurrent requests of the measurement: --cost.draft-cost-ratio 0.05 "

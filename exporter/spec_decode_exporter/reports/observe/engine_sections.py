@@ -6,18 +6,19 @@ from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import Final
 
-from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.findings.finding import FindingName, Severity
+from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.core import number_formats as numbers
-from spec_decode_exporter.figures.latency import Edges
+from spec_decode_exporter.figures.quantile import Edges
+from spec_decode_exporter.findings.finding import Severity
 from spec_decode_exporter.reports.band_table import band_table
 from spec_decode_exporter.reports.observe.depth_chart import GIVE_COST, depths
 from spec_decode_exporter.reports.observe.figure_lines import figure_lines
 from spec_decode_exporter.reports.observe.needs import DOUBTS
 from spec_decode_exporter.reports.parts import Bar, Chart, Figure, Note, Part, ReportSection, Tone
 from spec_decode_exporter.scrape.page.engine_table import Latency
-from spec_decode_exporter.views.models import BucketView, EngineView, FindingView, WindowView
+from spec_decode_exporter.views.engine_view import BucketView, EngineView, FindingView
 from spec_decode_exporter.views.verdict_text import BASES
+from spec_decode_exporter.views.window_view import WindowView
 
 _LATENCIES: Final[Mapping[Latency, str]] = {
     Latency.TIME_PER_OUTPUT_TOKEN: "the same, by request",
@@ -33,7 +34,7 @@ _SOURCES: Final[Mapping[CostSource, str]] = {
     CostSource.SIZES: "estimated from the sizes of both models",
     CostSource.TYPICAL: "the method's typical cost",
 }
-_SHOWN_ELSEWHERE: Final = frozenset({*DOUBTS, FindingName.TYPICAL_COST})
+_SHOWN_ELSEWHERE: Final = frozenset({*DOUBTS, "typical_cost"})
 
 
 def engine_sections(engine: EngineView) -> Iterator[ReportSection]:

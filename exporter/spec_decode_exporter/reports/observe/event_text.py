@@ -8,7 +8,7 @@ from typing import Final
 
 from spec_decode_exporter.monitor.event_log import Plain
 from spec_decode_exporter.reports.parts import Note, Tone
-from spec_decode_exporter.views.models import EventView
+from spec_decode_exporter.views.fleet_view import EventView
 
 Fields = Mapping[str, Plain | tuple[Plain, ...]]
 

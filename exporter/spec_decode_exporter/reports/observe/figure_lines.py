@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from spec_decode_exporter.analysis.figure_table import FIGURES, Line, Unit
 from spec_decode_exporter.core import number_formats as numbers
-from spec_decode_exporter.figures.figure import ReportLine, Unit
-from spec_decode_exporter.figures.table import shown
 from spec_decode_exporter.reports.parts import Figure
-from spec_decode_exporter.views.models import Estimated, WindowView
+from spec_decode_exporter.views.document import Estimated
+from spec_decode_exporter.views.window_view import WindowView
 
 _FORMATS: Final[Mapping[Unit, Callable[[float | None], str]]] = {
     Unit.SHARE: numbers.share,
@@ -36,10 +36,10 @@ def figure_lines(section: str, window: WindowView, meanings: Mapping[str, str]) 
             yield Figure(line.name, write(value), "", meaning)
 
 
-def _lines(section: str) -> list[tuple[str, Unit, ReportLine]]:
+def _lines(section: str) -> list[tuple[str, Unit, Line]]:
     lines = [
         (figure.key, figure.unit, figure.report)
-        for figure in shown()
+        for figure in FIGURES
         if figure.report is not None and figure.report.section == section
     ]
     return sorted(lines, key=lambda line: line[2].place)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from math import ceil
 from typing import Final
 
-from spec_decode_exporter.findings.finding import FindingName
-from spec_decode_exporter.analysis.speculation_state import WHOLE_WINDOW, State
+from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, State
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.reports.parts import Note
-from spec_decode_exporter.views.models import EngineView, WindowView
+from spec_decode_exporter.views.engine_view import EngineView
+from spec_decode_exporter.views.window_view import WindowView
 
 _ROUND: Final = 10
 """Estimated times are rounded up to a multiple, in seconds."""
@@ -89,9 +89,9 @@ def _longer(present: float, enough: float, window: WindowView) -> str:
     return f"At this rate that takes --for {format_duration(ceil(seconds / _ROUND) * _ROUND)}."
 
 
-DOUBTS: Final[Mapping[FindingName, Callable[[Values, WindowView], str]]] = {
-    FindingName.FEW_DRAFTS: _few_drafts,
-    FindingName.FEW_REQUESTS: _few_requests,
-    FindingName.WIDE_BOUNDS: _wide_bounds,
+DOUBTS: Final[Mapping[str, Callable[[Values, WindowView], str]]] = {
+    "few_drafts": _few_drafts,
+    "few_requests": _few_requests,
+    "wide_bounds": _wide_bounds,
 }
 """Findings that explain why there is no verdict or advice, with the sentence of each."""

@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
-from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.verdict import State, Verdict
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core import number_formats as numbers
 from spec_decode_exporter.core.internal_errors import NO_ITEM, InternalErrors
@@ -19,7 +18,9 @@ from spec_decode_exporter.reports.observe.event_text import QUIET, event_note
 from spec_decode_exporter.reports.observe.needs import needs
 from spec_decode_exporter.reports.parts import EngineReport, Fact, Note, Report, ReportSection, Tone
 from spec_decode_exporter.scrape.poll_errors import NO_ENGINE_REMEDY
-from spec_decode_exporter.views.models import EngineView, ObservationView, TargetView, WindowView
+from spec_decode_exporter.views.engine_view import EngineView
+from spec_decode_exporter.views.fleet_view import ObservationView, TargetView
+from spec_decode_exporter.views.window_view import WindowView
 
 _VERDICTS: Final[Mapping[Verdict, Tone]] = {
     Verdict.OPTIMAL: Tone.GOOD,

@@ -18,7 +18,7 @@ from spec_decode_exporter.reports.observe.observe_report import json_report, rep
 from spec_decode_exporter.reports.parts import Tone
 from spec_decode_exporter.reports.terminal import TerminalStyle, is_terminal, terminal_style
 from spec_decode_exporter.reports.terminal_report import text_report
-from spec_decode_exporter.views.models import ObservationView
+from spec_decode_exporter.views.fleet_view import ObservationView
 
 FORMATS: Final[Mapping[str, Callable[[ObservationView, TerminalStyle], str]]] = {
     "text": lambda view, style: text_report(report(view), style),

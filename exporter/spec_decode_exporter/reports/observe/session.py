@@ -31,10 +31,14 @@ from spec_decode_exporter.monitor.persistence.remembered_engines import Remember
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.reports.observe.observation_config import DEFAULT_SECONDS, observed_config
 from spec_decode_exporter.scrape.poll.raw_poll import RawPoll, Recorded
-from spec_decode_exporter.views.engine_view import engine_view
-from spec_decode_exporter.views.event_view import event_view
-from spec_decode_exporter.views.models import EventView, ObservationView, TargetView
-from spec_decode_exporter.views.target_view import target_view
+from spec_decode_exporter.views.engine_view import EngineView
+from spec_decode_exporter.views.fleet_view import (
+    EventView,
+    ObservationView,
+    TargetView,
+    event_view,
+    target_view,
+)
 
 BASELINE_SECONDS: Final = 60.0
 """Seconds that an observation waits after its end for a baseline that is still being read."""
@@ -64,7 +68,7 @@ class ObservedFleet:
     def view(self) -> ObservationView:
         """Return the JSON models; an engine that cannot be shown has only its id, in ``targets``."""
         views = self.errors.each(
-            "report", self.engines, lambda engine: engine[0], lambda engine: engine_view(*engine)
+            "report", self.engines, lambda engine: engine[0], lambda engine: _engine_view(*engine)
         )
         return ObservationView(
             time=self.time,
@@ -172,6 +176,13 @@ class Observation:
     def _length(self, now: float) -> float:
         """Return the window's length: as planned, or the whole seconds of an observation that ended early."""
         return min(self._max_window, float(max(1, round(now - self._began))))
+
+
+def _engine_view(labels: Mapping[str, str], snapshot: EngineSnapshot) -> EngineView:
+    """Return the document of an engine. Compute all of it here, where an internal error is isolated."""
+    view = EngineView(labels=labels, snapshot=snapshot)
+    view.model_dump(mode="json")
+    return view
 
 
 def _target_view(monitor: TargetMonitor) -> TargetView:
