@@ -1,22 +1,64 @@
-"""Build the JSON models of experiments."""
+"""Documents of experiments."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from spec_decode_exporter.experiments.arm_speedup import ArmSpeedup
-from spec_decode_exporter.experiments.experiment import ArmFindings, ArmWindow
-from spec_decode_exporter.config.units import format_duration
-from spec_decode_exporter.views.experiment_models import (
-    ArmFirstTokenView,
-    ArmView,
-    ArmWindowView,
-    ExperimentView,
-)
-from spec_decode_exporter.views.window_models import Estimated
+from spec_decode_exporter.experiments.arm import SpeedupBasis
+from spec_decode_exporter.experiments.comparability import Condition
+from spec_decode_exporter.experiments.experiment import ArmFindings
+from spec_decode_exporter.figures.window_figures import window_label
+from spec_decode_exporter.views.document import Estimated, View, at
 
 Arms = Sequence[tuple[Mapping[str, str], ArmFindings]]
+
+
+# fmt: off
+class ArmFirstTokenView(View):
+    """Time to first token of an arm, in seconds."""
+
+    mean: float | None = at("Null if the server does not export its sum.")
+    p50: float | None = at("Interpolated within the server's buckets; longest window only.")
+    p95: float | None = at("Likewise.")
+
+
+class ArmSpeedupView(Estimated):
+    """Speed relative to the baseline, with its 95 % bounds."""
+
+    lower: float | None = at("Null if one of both arms has none.", "estimate.lower", default=None)
+    upper: float | None = at("Null exactly if `lower` is null.", "estimate.upper", default=None)
+
+
+class ArmWindowView(View):
+    """An arm over one window, beside the baseline."""
+
+    window: str = at("Name and length of the window, as in the label `window`.")
+    engines: int = at("Number of engines of the arm in the window.")
+    requests: int | None = at("Number of requests that began on them.")
+    acceptance_length_tokens: float | None = at("Mean tokens that a draft gives, the bonus token included; null without drafts.", "acceptance_length")
+    time_to_first_token_seconds: ArmFirstTokenView = at("In seconds.", "first_token")
+    prefix_cache_hit_ratio: float | None = at("Share of prompt tokens that the prefix cache held; null if unknown.", "first_token.prefix_hit_ratio")
+    comparable: dict[Condition, bool] = at("True if the arm does the same work as the baseline, by condition; empty for the baseline itself. Unknown conditions are absent. `prefix_hits`, `acceptance` and `request_types` only prevent a winner.", "conditions")
+    speedup_ratio: dict[SpeedupBasis, ArmSpeedupView] = at("Speed relative to the baseline, by basis; empty if they are not comparable.", "speedups")
+
+
+class ArmView(View):
+    """One arm of an experiment."""
+
+    arm: str = at("Its name, the label `arm`.")
+    winner: dict[SpeedupBasis, bool] = at("True if it is the fastest, statistically significant (95 %), over the longest window and for at least as long without interruption, by basis.", "wins")
+    windows: tuple[ArmWindowView, ...] = at("Ascending by length.")
+
+
+class ExperimentView(View):
+    """Arms that serve the same work with different settings."""
+
+    experiment: str = at("Its name, the label `experiment`.")
+    baseline: str = at("The arm that the others are compared with.")
+    arms: tuple[ArmView, ...] = at("In the order of the configuration, the baseline too.")
+
+# fmt: on
 
 
 def experiments_of(arms: Arms) -> list[tuple[str, str, Arms]]:
@@ -26,35 +68,12 @@ def experiments_of(arms: Arms) -> list[tuple[str, str, Arms]]:
 
 
 def experiment_view(name: str, baseline: str, arms: Arms) -> ExperimentView:
-    """Return the JSON model of an experiment."""
+    """Return the document of an experiment."""
     return ExperimentView(
-        experiment=name,
-        baseline=baseline,
-        arms=tuple(_arm(labels["arm"], findings) for labels, findings in arms),
+        experiment=name, baseline=baseline, arms=tuple(_arm(labels["arm"], its) for labels, its in arms)
     )
 
 
-def _arm(name: str, findings: ArmFindings) -> ArmView:
-    return ArmView(arm=name, winner=dict(findings.wins), windows=tuple(map(_window, findings.windows)))
-
-
-def _window(window: ArmWindow) -> ArmWindowView:
-    return ArmWindowView(
-        window=format_duration(window.length),
-        engines=window.engines,
-        requests=window.requests,
-        acceptance_length_tokens=window.acceptance_length,
-        time_to_first_token_seconds=ArmFirstTokenView(
-            mean=window.first_token.mean, p50=window.first_token.p50, p95=window.first_token.p95
-        ),
-        prefix_cache_hit_ratio=window.first_token.prefix_hit_ratio,
-        comparable=dict(window.conditions),
-        speedup_ratio={basis: _speedup(each) for basis, each in window.speedups.items()},
-    )
-
-
-def _speedup(speedup: ArmSpeedup) -> Estimated:
-    sure = speedup.estimate
-    return Estimated(
-        value=speedup.value, lower=sure.lower if sure else None, upper=sure.upper if sure else None
-    )
+def _arm(name: str, its: ArmFindings) -> ArmView:
+    windows = (ArmWindowView.of(each, window=window_label(each.length)) for each in its.windows)
+    return ArmView.of(its, arm=name, windows=tuple(windows))

@@ -1,4 +1,4 @@
-"""Histories: the increments of each engine in the ledgers, summed on a time grid."""
+"""Histories: the increments of each engine, summed on a grid of time, for the API and for the page's lines."""
 
 from __future__ import annotations
 
@@ -6,28 +6,62 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import floor
 from operator import sub, truediv
-from typing import Final
+from typing import Final, NamedTuple
 
-from spec_decode_exporter.figures.acceptance import mean_acceptance_length, tokens_per_step
-from spec_decode_exporter.figures.ratio import ratio
-from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
+from spec_decode_exporter.figures.estimate import ratio
+from spec_decode_exporter.figures.window_figures import acceptance_length, tokens_per_step
+from spec_decode_exporter.views.document import View, at
 from spec_decode_exporter.views.engine_view import id_of
-from spec_decode_exporter.views.models import HistoryEngineView
-from spec_decode_exporter.window.ledger import MEAN_GAUGES, Increments, Window
+from spec_decode_exporter.window.history import Window, columns, covered_seconds, polls, running_requests
 
 MAX_STEPS: Final = 720
 """Maximum steps of one engine's history, more than the pixels of a chart."""
 DEFAULT_STEPS: Final = 60
+TRACE_SECONDS: Final = 300.0
+TRACE_PIECES: Final = 60
 
 _COLUMNS: Final = (
-    Counter.DRAFTS,
-    Counter.DRAFT_TOKENS,
-    Counter.ACCEPTED_TOKENS,
-    Counter.GENERATION_TOKENS,
-    Counter.FIRST_TOKENS,
-    Counter.DECODE_STEPS,
-    Counter.DECODE_NANOSECONDS,
+    *("drafts", "draft_tokens", "accepted_tokens", "generation_tokens"),
+    *("first_tokens", "decode_steps", "decode_nanoseconds"),
 )
+Column = Sequence[int] | None
+
+
+# fmt: off
+class HistoryEngineView(View):
+    """Increments of one engine, summed in steps: columns of equal length, oldest first.
+
+    Steps without a poll are absent. A column is null if the engine does not have the counter.
+    """
+
+    id: str = at("As in the snapshot, as are target, model name and engine.")
+    target: str
+    model_name: str
+    engine: str
+    time: tuple[float, ...] = at("Unix time at which each step begins, a multiple of it.")
+    seconds: tuple[float, ...] = at("Time that the increments of each step cover.")
+    polls: tuple[int, ...] = at("Number of increments of each step.")
+    drafts: tuple[int, ...] | None
+    draft_tokens: tuple[int, ...] | None
+    accepted_tokens: tuple[int, ...] | None
+    generation_tokens: tuple[int, ...] | None
+    first_tokens: tuple[int, ...] | None
+    decode_steps: tuple[int, ...] | None
+    decode_nanoseconds: tuple[int, ...] | None
+    running_requests: tuple[float, ...] | None = at("Means over the polls.")
+    draft_acceptance_ratio: tuple[float | None, ...] = at("Null without draft tokens.")
+    acceptance_length_tokens: tuple[float | None, ...] = at("The bonus token included.")
+    effective_tokens_per_step: tuple[float | None, ...] = at("With a draft or without.")
+
+
+class HistoryView(View):
+    """Histories of engines, as long as the longest window."""
+
+    time: float = at("Unix time of the snapshot.")
+    step_seconds: float
+    engines: tuple[HistoryEngineView, ...]
+
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +69,7 @@ class Histories:
     """The longest window of every engine, also of an engine that is gone."""
 
     offset: float
-    """Unix time less the ledgers' monotonic time."""
+    """Unix time less the windows' monotonic time."""
     longest: float
     """The length of the windows, in seconds."""
     engines: Sequence[tuple[Mapping[str, str], Window]]
@@ -57,44 +91,63 @@ def history_view(labels: Mapping[str, str], window: Window, offset: float, step:
     Steps begin at multiples of their length in Unix time, so that repeated requests get the same steps. An
     increment belongs to the step in which it begins.
     """
-    increments = window.increments
-    places, times = _steps(increments.begins, offset, step)
-    steps, ends = increments.between([*places, len(increments)]), [*places[1:], len(increments)]
-    polls = tuple(map(sub, ends, places))
-    counts = {counter: tuple(steps.counter(counter)) for counter in _COLUMNS if window[counter] is not None}
+    firsts: dict[int, int] = {}
+    for place, begin in enumerate(window.increments.begins):
+        firsts.setdefault(floor((begin + offset) / step), place)
+    steps = window.increments.between([*firsts.values(), len(window.increments)])
+    found: dict[str, Column] = dict(zip(_COLUMNS, columns(steps, *_COLUMNS), strict=True))
+    found |= {name: None for name in _COLUMNS if getattr(window.total, name) is None}
+    has_load = window.mean.running_requests is not None or not len(window.increments)
     return HistoryEngineView(
         id=id_of(labels),
-        target=labels["target"],
-        model_name=labels["model_name"],
-        engine=labels["engine"],
-        time=times,
-        seconds=tuple(steps.seconds()),
-        polls=polls,
-        **{counter.name.lower(): counts.get(counter) for counter in _COLUMNS},
-        running_requests=_running(window, steps, polls),
-        **_derived({counter: counts.get(counter, (None,) * len(times)) for counter in _COLUMNS}),
+        **{name: labels[name] for name in ("target", "model_name", "engine")},
+        time=[number * step for number in firsts],
+        seconds=covered_seconds(steps),
+        polls=polls(steps),
+        **found,
+        running_requests=map(truediv, running_requests(steps), polls(steps)) if has_load else None,
+        **_ratios(found, len(firsts)),
     )
 
 
-def _steps(begins: Sequence[float], offset: float, step: float) -> tuple[list[int], tuple[float, ...]]:
-    """Return the place of the first increment of each non-empty step, and the begin of these steps."""
-    numbers = [floor((begin + offset) / step) for begin in begins]
-    firsts = {number: place for place, number in reversed(list(enumerate(numbers)))}
-    return sorted(firsts.values()), tuple(number * step for number in sorted(firsts))
-
-
-def _running(window: Window, steps: Increments, polls: Sequence[int]) -> tuple[float, ...] | None:
-    if window.gauges[MEAN_GAUGES.index(Gauge.RUNNING_REQUESTS)] is None and len(window.increments):
-        return None
-    return tuple(map(truediv, steps.gauge(Gauge.RUNNING_REQUESTS), polls))
-
-
-def _derived(counts: Mapping[Counter, Sequence[int | None]]) -> dict[str, tuple[float | None, ...]]:
-    accepted, drafts = counts[Counter.ACCEPTED_TOKENS], counts[Counter.DRAFTS]
-    each = zip(counts[Counter.GENERATION_TOKENS], counts[Counter.FIRST_TOKENS], strict=True)
-    decoded = [None if generated is None or first is None else generated - first for generated, first in each]
+def _ratios(found: Mapping[str, Column], steps: int) -> dict[str, list[float | None]]:
+    unknown: list[int | None] = [None] * steps
+    known = {name: column or unknown for name, column in found.items()}
+    generated, first = found["generation_tokens"], found["first_tokens"]
+    decoded = list(map(sub, generated, first)) if generated and first else unknown
     return {
-        "draft_acceptance_ratio": tuple(map(ratio, accepted, counts[Counter.DRAFT_TOKENS])),
-        "acceptance_length_tokens": tuple(map(mean_acceptance_length, accepted, drafts)),
-        "effective_tokens_per_step": tuple(map(tokens_per_step, decoded, counts[Counter.DECODE_STEPS])),
+        "draft_acceptance_ratio": list(map(ratio, known["accepted_tokens"], known["draft_tokens"])),
+        "acceptance_length_tokens": list(map(acceptance_length, known["accepted_tokens"], known["drafts"])),
+        "effective_tokens_per_step": list(map(tokens_per_step, decoded, known["decode_steps"])),
     }
+
+
+class Piece(NamedTuple):
+    """Sum of some increments."""
+
+    age: float
+    """Seconds since its middle."""
+    acceptance_ratio: float | None
+    """None without draft tokens."""
+
+
+class Trace(NamedTuple):
+    """Acceptance rate in the pieces of the last ``seconds``, the oldest first, for a line on the page."""
+
+    seconds: float
+    pieces: tuple[Piece, ...]
+
+
+def acceptance_trace(window: Window, now: float) -> Trace:
+    """Return the last five minutes of a window, or all of a shorter one; ``now`` is monotonic, in seconds.
+
+    Pieces begin at multiples of their length, so that the line moves without jitter. An increment belongs to
+    the piece in which it begins.
+    """
+    seconds = min(TRACE_SECONDS, window.length)
+    step = seconds / TRACE_PIECES
+    begins = [(now // step - TRACE_PIECES + piece) * step for piece in range(TRACE_PIECES + 1)]
+    places = [*window.increments.places(begins), len(window.increments)]
+    ratios = map(ratio, *columns(window.increments.between(places), "accepted_tokens", "draft_tokens"))
+    ages = (now - (begin + min(begin + step, now)) / 2 for begin in begins)
+    return Trace(seconds, tuple(map(Piece, ages, ratios)))

@@ -1,44 +1,159 @@
-"""Build the JSON models of single requests."""
+"""Documents of single requests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from typing import Any
 
 from spec_decode_exporter.core.internal_errors import NO_ITEM, InternalErrors
-from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.figures.ratio import ratio
+from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.requests.model_findings import BOUNDS
-from spec_decode_exporter.requests.request_findings import (
-    GroupFindings,
-    GroupKey,
-    GroupTotals,
-    ModelFindings,
-    Percentiles,
-    PromptBucket,
-    PromptFindings,
-    RequestFindings,
-    RequestHistogram,
-    RequestTotals,
-    Summary,
-    UserFindings,
-    WindowFindings,
-)
+from spec_decode_exporter.requests.request_findings import Effect, RequestFindings
 from spec_decode_exporter.requests.request_record import Refusal
-from spec_decode_exporter.views.request_models import (
-    ContextFallView,
-    HistogramView,
-    PercentilesView,
-    RequestGroupView,
-    RequestModelView,
-    RequestPromptBucketView,
-    RequestPromptsView,
-    RequestSinceStartView,
-    RequestUserView,
-    RequestWindowView,
-)
-from spec_decode_exporter.views.window_models import Estimated, View
+from spec_decode_exporter.views.document import Estimated, View, at, fact
+
+
+# fmt: off
+class PercentilesView(View):
+    """Percentiles of a number over requests, each with weight 1."""
+
+    p10: float
+    p50: float
+    p90: float
+
+
+class HistogramView(View):
+    """Histogram of requests that drafted, by a number."""
+
+    upper_bounds: tuple[float, ...] = at("Ascending; a number equal to a bound is below it. The label `le` of the metric.")
+    counts: tuple[int, ...] = at("Requests between two bounds, not cumulative; the last above every bound.")
+    sum: float = at("Sum of the numbers.")
+
+
+class RequestTotalsView(View):
+    """Sums over requests."""
+
+    requests: int = at("Number of requests.", "summary.totals.requests", "totals.requests")
+    drafts: int = at("Decode steps that drafted.", "summary.totals.drafts", "totals.drafts")
+    draft_tokens: int = at("Draft tokens.", "summary.totals.draft_tokens", "totals.draft_tokens")
+    accepted_tokens: int = at("Saved tokens: each saves a decode step of the target model.", "summary.totals.accepted_tokens", "totals.accepted_tokens")
+
+    @fact
+    def draft_acceptance_ratio(self) -> float | None:
+        """Accepted tokens over draft tokens, weighted as the server's counters are."""
+        return ratio(self.accepted_tokens, self.draft_tokens)
+
+
+class RequestSummaryView(RequestTotalsView):
+    """Summary of requests of one window."""
+
+    mean_acceptance_ratio: float | None = at("Mean over requests, each with weight 1.", "summary.mean_acceptance_ratio")
+    acceptance_ratio: PercentilesView | None = at("Accepted over draft tokens.", "summary.acceptance_ratio")
+    acceptance_length_tokens: PercentilesView | None = at("Tokens of a draft, bonus token included.", "summary.acceptance_length_tokens")
+    time_per_output_token_seconds: PercentilesView | None = at("Time per output token after the first.", "summary.time_per_output_token_seconds")
+    speedup_ratio: Estimated | None = at("Speed-up of their tokens, at the cost of drafting.", "summary.speedup_ratio")
+    below_break_even: int = at("Requests that speculation made slower.", "summary.below_break_even")
+    evaluated: int = at("Requests with decode steps and a known cost.", "summary.evaluated")
+    rejected: int = at("Requests with almost no accepted draft token.", "summary.rejected")
+    repetitive: int = at("Requests with almost all draft tokens accepted.", "summary.repetitive")
+
+
+class RequestGroupView(RequestSummaryView):
+    """One kind of requests in one window."""
+
+    window: str
+    model_name: str = at("The label `model_name`.", "key.model_name")
+    request_type: str = at("The sender's name of this kind of work.", "key.request_type")
+    temperature: str = at("The bucket: `0`, `0.3-0.7`, `>1`, `unknown`.", "key.temperature")
+    effect: Effect = at("Statistically significant (95 %) effect of speculation.")
+
+
+class RequestModelView(RequestSummaryView):
+    """All requests of a model in one window."""
+
+    window: str
+    model_name: str
+    mixed: bool = at("True if the mean hides two kinds of requests.")
+    low_share: float | None = at("Share of requests in the lower of two modes; null, as the next, if there is one mode.", "modes.low_share", default=None)
+    low_mean_acceptance_ratio: float | None = at("Of the lower mode.", "modes.low_mean", default=None)
+    high_mean_acceptance_ratio: float | None = at("Of the higher mode.", "modes.high_mean", default=None)
+    modes_mean_acceptance_ratio: float | None = at("Mean of the requests of both modes.", "modes.mean", default=None)
+    modes_requests: int | None = at("Requests of both modes: long answers, with the same number of draft tokens.", "modes.requests", default=None)
+    advice: tuple[str, ...] = at("The most useful first.")
+    acceptance_bounds: tuple[float, ...] = at("Bounds of `acceptance_counts`: from each bound to below the next; 1 is in the last.", default=BOUNDS)
+    acceptance_counts: tuple[int, ...] = at("Requests that drafted, by their acceptance ratio; shows one mode or two.")
+
+
+class RequestSinceStartView(RequestTotalsView):
+    """One kind of requests since the exporter's start."""
+
+    model_name: str = at("The label `model_name`.", "key.model_name")
+    request_type: str = at("The sender's name of this kind of work.", "key.request_type")
+    temperature: str = at("The bucket.", "key.temperature")
+    acceptance_ratio_histogram: HistogramView = at("Accepted over draft tokens.", "acceptance_ratio")
+    acceptance_length_tokens_histogram: HistogramView = at("Tokens of a draft, bonus token included.", "acceptance_length_tokens")
+
+
+class RequestUserView(RequestSummaryView):
+    """One user in the longest window."""
+
+    user: str = at("Hash of the user.")
+    model_name: str
+
+
+class RequestPromptBucketView(RequestSummaryView):
+    """Requests of one model with about the same length of the prompt, in the longest window."""
+
+    prompt_tokens: str = at("The bucket: `0-1000`, `1000-4000`, `>64000`.")
+    mean_prompt_tokens: float
+    cached_ratio: float | None = at("Share of the prompt tokens from the prefix cache, of requests that report it.")
+    mean_acceptance_length_tokens: Estimated | None = at("Tokens of a draft, bonus token included; null of fewer than 30 requests.", "acceptance_length")
+    time_to_first_token_seconds: PercentilesView | None
+    effect: Effect = at("Statistically significant (95 %) effect of speculation.")
+
+
+class ContextFallView(View):
+    """Acceptance that is significantly lower with long prompts, by the mean length of both buckets."""
+
+    short_tokens: float
+    short_length: float = at("Acceptance length with prompts of `short_tokens`.")
+    long_tokens: float
+    long_length: float = at("Acceptance length with prompts of `long_tokens`.")
+
+
+class RequestPromptsView(View):
+    """Requests of one model by the length of the prompt, in the longest window."""
+
+    model_name: str
+    fall: ContextFallView | None = at("Null unless acceptance is significantly lower (95 %) with long prompts.")
+    buckets: tuple[RequestPromptBucketView, ...] = at("Ascending; without empty ones.")
+
+
+class RequestWindowView(View):
+    """One window."""
+
+    window: str = at("Name and length of the window, as in the label `window`.")
+    seconds: float
+    partial: bool = at("True if requests of it are missing.")
+    covered_seconds: float = at("Time of which every request is kept; less than `seconds` if it is partial.")
+
+
+class RequestsView(View):
+    """Single requests at one moment."""
+
+    time: float = at("Unix time of the snapshot.")
+    enabled: bool = at("True if requests are received (`requests.ingest`).")
+    taken: int = at("Requests counted since the start.")
+    refused: dict[Refusal, int] = at("Requests rejected since the start, by reason.")
+    folded: dict[str, int] = at("Requests counted as `other` since the start, by label.")
+    windows: tuple[RequestWindowView, ...]
+    groups: tuple[RequestGroupView, ...]
+    models: tuple[RequestModelView, ...]
+    since_start: tuple[RequestSinceStartView, ...]
+    users: tuple[RequestUserView, ...] = at("Empty unless users are kept.")
+    prompts: tuple[RequestPromptsView, ...] = at("Empty unless senders report `usage.prompt_tokens`.", default=())
+
+# fmt: on
 
 
 def refused_view(refused: Mapping[Refusal, int]) -> dict[Refusal, int]:
@@ -58,146 +173,31 @@ def head(findings: RequestFindings) -> dict[str, Any]:
 
 def lists(findings: RequestFindings, errors: InternalErrors) -> dict[str, Iterator[View]]:
     """Return the lists, whose members are built lazily; one that fails is omitted."""
-    windows = findings.windows
-    groups = [(name, group) for name, window in windows.items() for group in window.groups]
-    models = [(name, model) for name, window in windows.items() for model in window.models]
-    return {
-        "windows": errors.each("requests", windows.items(), lambda _: NO_ITEM, lambda each: _window(*each)),
-        "groups": errors.each(
-            "requests", groups, lambda each: each[1].key.labels, lambda each: _group(*each)
+    windows = findings.windows.items()
+    groups = [(name, each) for name, window in windows for each in window.groups]
+    models = [(name, each) for name, window in windows for each in window.models]
+    listed: dict[str, tuple[Any, Any, Any]] = {
+        "windows": (windows, lambda _: NO_ITEM, lambda each: RequestWindowView.of(each[1], window=each[0])),
+        "groups": (
+            groups,
+            lambda each: each[1].key.labels,
+            lambda each: RequestGroupView.of(each[1], window=each[0]),
         ),
-        "models": errors.each(
-            "requests", models, lambda each: {"model_name": each[1].model_name}, lambda each: _model(*each)
+        "models": (
+            models,
+            lambda each: {"model_name": each[1].model_name},
+            lambda each: RequestModelView.of(each[1], window=each[0]),
         ),
-        "since_start": errors.each(
-            "requests",
+        "since_start": (
             findings.since_start.items(),
             lambda each: each[0].labels,
-            lambda each: _since_start(*each),
+            lambda each: RequestSinceStartView.of(each[1], key=each[0]),
         ),
-        "users": errors.each(
-            "requests", findings.users, lambda each: {"model_name": each.model_name, "user": each.user}, _user
+        "users": (
+            findings.users,
+            lambda each: {"model_name": each.model_name, "user": each.user},
+            RequestUserView.of,
         ),
-        "prompts": errors.each(
-            "requests", findings.prompts, lambda each: {"model_name": each.model_name}, _prompts
-        ),
+        "prompts": (findings.prompts, lambda each: {"model_name": each.model_name}, RequestPromptsView.of),
     }
-
-
-def _window(name: str, window: WindowFindings) -> View:
-    return RequestWindowView(
-        window=name,
-        seconds=window.seconds,
-        partial=window.partial,
-        covered_seconds=window.covered_seconds,
-    )
-
-
-def _group(window: str, group: GroupFindings) -> View:
-    return RequestGroupView(
-        window=window,
-        model_name=group.key.model_name,
-        request_type=group.key.request_type,
-        temperature=group.key.temperature,
-        effect=group.effect,
-        **_summary(group.summary),
-    )
-
-
-def _model(window: str, model: ModelFindings) -> View:
-    return RequestModelView(
-        window=window,
-        model_name=model.model_name,
-        mixed=model.mixed,
-        low_share=model.modes and model.modes.low_share,
-        low_mean_acceptance_ratio=model.modes and model.modes.low_mean,
-        high_mean_acceptance_ratio=model.modes and model.modes.high_mean,
-        modes_mean_acceptance_ratio=model.modes and model.modes.mean,
-        modes_requests=model.modes and model.modes.requests,
-        advice=tuple(model.advice),
-        acceptance_bounds=BOUNDS,
-        acceptance_counts=tuple(model.acceptance_counts),
-        **_summary(model.summary),
-    )
-
-
-def _since_start(key: GroupKey, group: GroupTotals) -> View:
-    return RequestSinceStartView(
-        model_name=key.model_name,
-        request_type=key.request_type,
-        temperature=key.temperature,
-        acceptance_ratio_histogram=_histogram(group.acceptance_ratio),
-        acceptance_length_tokens_histogram=_histogram(group.acceptance_length_tokens),
-        **_totals(group.totals),
-    )
-
-
-def _user(each: UserFindings) -> View:
-    return RequestUserView(user=each.user, model_name=each.model_name, **_summary(each.summary))
-
-
-def _prompts(each: PromptFindings) -> View:
-    return RequestPromptsView(
-        model_name=each.model_name,
-        fall=None if each.fall is None else ContextFallView(**asdict(each.fall)),
-        buckets=tuple(map(_prompt_bucket, each.buckets)),
-    )
-
-
-def _prompt_bucket(bucket: PromptBucket) -> RequestPromptBucketView:
-    return RequestPromptBucketView(
-        prompt_tokens=bucket.prompt_tokens,
-        mean_prompt_tokens=bucket.mean_prompt_tokens,
-        cached_ratio=bucket.cached_ratio,
-        mean_acceptance_length_tokens=_estimated(bucket.acceptance_length),
-        time_to_first_token_seconds=_percentiles(bucket.time_to_first_token_seconds),
-        effect=bucket.effect,
-        **_summary(bucket.summary),
-    )
-
-
-def _totals(totals: RequestTotals) -> dict[str, Any]:
-    return {
-        "requests": totals.requests,
-        "drafts": totals.drafts,
-        "draft_tokens": totals.draft_tokens,
-        "accepted_tokens": totals.accepted_tokens,
-        "draft_acceptance_ratio": (ratio(totals.accepted_tokens, totals.draft_tokens)),
-    }
-
-
-def _summary(summary: Summary) -> dict[str, Any]:
-    return {
-        **_totals(summary.totals),
-        "mean_acceptance_ratio": summary.mean_acceptance_ratio,
-        "acceptance_ratio": _percentiles(summary.acceptance_ratio),
-        "acceptance_length_tokens": _percentiles(summary.acceptance_length_tokens),
-        "time_per_output_token_seconds": _percentiles(summary.time_per_output_token_seconds),
-        "speedup_ratio": _estimated(summary.speedup_ratio),
-        "below_break_even": summary.below_break_even,
-        "evaluated": summary.evaluated,
-        "rejected": summary.rejected,
-        "repetitive": summary.repetitive,
-    }
-
-
-def _histogram(histogram: RequestHistogram) -> HistogramView:
-    return HistogramView(
-        upper_bounds=tuple(histogram.upper_bounds), counts=tuple(histogram.counts), sum=histogram.sum
-    )
-
-
-def _percentiles(percentiles: Percentiles | None) -> PercentilesView | None:
-    return (
-        None
-        if percentiles is None
-        else PercentilesView(p10=percentiles.p10, p50=percentiles.p50, p90=percentiles.p90)
-    )
-
-
-def _estimated(estimate: Estimate | None) -> Estimated | None:
-    return (
-        None
-        if estimate is None
-        else Estimated(value=estimate.value, lower=estimate.lower, upper=estimate.upper)
-    )
+    return {name: errors.each("requests", *each) for name, each in listed.items()}

@@ -6,25 +6,17 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from spec_decode_exporter.analysis.cost import Cost
-from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.analysis.depth import NO_SPECULATION
-from spec_decode_exporter.drops.drop import DropKind
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
-from spec_decode_exporter.analysis.evaluated_window import Basis
-from spec_decode_exporter.analysis.evaluation_result import Evaluation
-from spec_decode_exporter.findings.finding import FindingName
+from spec_decode_exporter.analysis.evaluation import Basis, Evaluation
 from spec_decode_exporter.analysis.missing_evidence import Evidence
-from spec_decode_exporter.analysis.recommendation import Action
-from spec_decode_exporter.analysis.speculation_state import WHOLE_WINDOW, State
-from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQUESTS, effective_requests
-from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, Action, State, Verdict
+from spec_decode_exporter.analysis.window_evaluation import PROBABLY_NOT, PROBABLY_PAYS, WindowEvaluation
 from spec_decode_exporter.core.number_formats import ago, percent, plural, utc_clock
-from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.figures.server_load import mean
+from spec_decode_exporter.drops.drop import DropKind
+from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, Estimate
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
-from spec_decode_exporter.window.ledger import Window
 
 STATES: Final = {
     State.DISABLED: "The engine does not speculate.",
@@ -72,35 +64,70 @@ def verdict_text(snapshot: EngineSnapshot) -> str:
     if evaluation.state in STATES:
         return STATES[evaluation.state]
     if evaluation.verdict is Verdict.INSUFFICIENT:
-        return _scheduled_off(snapshot) or f"{_drop(evaluation)}{_missing(evaluation)}"
+        return _scheduled_off(evaluation) or f"{_drop(snapshot)}{_missing(evaluation)}"
     if evaluation.verdict is Verdict.UNCLEAR:
-        return _unclear(snapshot)
-    return f"{_statement(evaluation)}: {_figure(snapshot)}{_basis(evaluation)}."
+        return unclear_text(evaluation.evaluated)
+    return f"{_statement(evaluation)}: {_figure(evaluation.evaluated)}{_basis(evaluation)}."
 
 
-def _drop(evaluation: Evaluation) -> str:
+def unclear_text(its: WindowEvaluation) -> str:
+    """Return what is likely of an unclear window, with its speed-up, and the cost below which drafts pay."""
+    speedup, cost, even = its.speedup_range, its.cost, its.break_even_cost_ratio
+    parts = [f"{_likely(its.pays_share_ratio)}:"]
+    if speedup is not None:
+        value, low, high = map(_about, speedup.estimate[:3])
+        by = "the range of its cost" if cost and cost.source in _OWN else "what drafting costs others"
+        parts.append(f"about {value} times as fast ({low} to {high} by {by}).")
+    if even is not None:
+        parts.append(f"It pays if a draft token costs less than {max(even, 0.0):.2g} of a decode step")
+    return f"{' '.join(parts)}{_assumed(cost)}"
+
+
+_OWN: Final = frozenset(CostSource) - {CostSource.SIZES, CostSource.TYPICAL}
+"""Sources that are about the server itself."""
+
+
+def _likely(share: float | None) -> str:
+    """Write what is likely, by the share of the possible speed-ups at which speculation pays."""
+    if share is not None and share >= PROBABLY_PAYS:
+        return "Probably pays"
+    return "Probably does not pay" if share is not None and share <= PROBABLY_NOT else "Unclear"
+
+
+def _about(speedup: float) -> str:
+    """Write a speed-up with one decimal, or with two near 1: they tell faster from slower."""
+    return f"{speedup:.2f}" if 0.95 < speedup < 1.05 else f"{speedup:.1f}"  # noqa: PLR2004
+
+
+def _assumed(cost: Cost | None) -> str:
+    if cost is None:
+        return "; what it costs is unknown."
+    return f"; it costs {cost.low.token:.2g} to {cost.high.token:.2g} here ({SOURCES[cost.source]})."
+
+
+def _drop(snapshot: EngineSnapshot) -> str:
     """Write the newest present drop as a sentence; nothing without one."""
-    live = evaluation.drops.live
+    live = snapshot.drops.live
     if not live:
         return ""
     kind = min(live, key=lambda each: live[each].age)
     drop, subject = live[kind], "a decode step" if kind is DropKind.DRAFTING else "a draft"
+    began = utc_clock(snapshot.evaluation.known.wall - drop.age)
     return (
-        f"{_DROPPED[kind]} at {utc_clock(evaluation.wall - drop.age)}, {ago(drop.age)}: {subject} gave "
-        f"{drop.baseline_length:.2f} tokens, and gives {drop.length:.2f}. "
+        f"{_DROPPED[kind]} at {began}, {ago(drop.age)}: {subject} gave {drop.baseline_length:.2f} tokens, "
+        f"and gives {drop.length:.2f}. "
     )
 
 
 _DROPPED: Final = {DropKind.SUDDEN: "Acceptance dropped", DropKind.DRAFTING: "Drafting dropped"}
 
 
-def _scheduled_off(snapshot: EngineSnapshot) -> str:
+def _scheduled_off(evaluation: Evaluation) -> str:
     """Write that the schedule has no drafts for the present load; nothing if it has, or if it drafts."""
-    window = snapshot.windows[-1] if snapshot.windows else None
-    running = None if window is None else mean(window, Gauge.RUNNING_REQUESTS)
-    if window is None or running is None or window[Counter.DRAFTS]:
+    running = evaluation.longest.window.mean.running_requests
+    if running is None or evaluation.longest.total.drafts:
         return ""
-    first = snapshot.speculation.paused_from(running)
+    first = evaluation.known.speculation.paused_from(running)
     if first is None:
         return ""
     return f"Its schedule drafts nothing from {first} running requests, and {running:.1f} run."
@@ -108,19 +135,18 @@ def _scheduled_off(snapshot: EngineSnapshot) -> str:
 
 def _missing(evaluation: Evaluation) -> str:
     """Write the evidence that a verdict needs."""
-    its = evaluation.evaluated
-    if its is None or not its.missing:
+    if not evaluation.missing:
         return "Too little was drafted, or too unevenly, to say whether speculation pays."
-    since = "" if its.choice.since is None else f" since {utc_clock(its.choice.since)}"
-    early = f"Too early to say whether speculation pays{since}"
-    if its.missing[0].evidence is Evidence.HALF_WIDTH:
-        needed, seen = percent(its.missing[0].needed), percent(its.missing[0].seen)
+    since = "" if evaluation.since is None else f" since {utc_clock(evaluation.since)}"
+    early, first = f"Too early to say whether speculation pays{since}", evaluation.missing[0]
+    if first.evidence is Evidence.HALF_WIDTH:
+        needed, seen = percent(first.needed), percent(first.seen)
         return f"{early}: the acceptance length is known to ±{seen}, and a verdict needs ±{needed}."
-    if its.missing[0].evidence is Evidence.LOWEST_SPEEDUP:
-        needed, seen = (f"{number:.2f}" for number in (its.missing[0].needed, its.missing[0].seen))
-        return f"{early}: the lower bound of the speed-up is {seen}, and a verdict needs {needed}."
-    needs = ", or ".join(_NEEDS[need.evidence][0].format(need.needed) for need in its.missing)
-    seen = " and ".join(_NEEDS[need.evidence][1].format(need.seen) for need in its.missing)
+    if first.evidence is Evidence.LOWEST_SPEEDUP:
+        speedup = f"the lower bound of the speed-up is {first.seen:.2f}"
+        return f"{early}: {speedup}, and a verdict needs {first.needed:.2f}."
+    needs = ", or ".join(_NEEDS[need.evidence][0].format(need.needed) for need in evaluation.missing)
+    seen = " and ".join(_NEEDS[need.evidence][1].format(need.seen) for need in evaluation.missing)
     return f"{early}: a verdict needs {needs}; {seen} seen."
 
 
@@ -135,64 +161,37 @@ _NEEDS: Final = {
 
 def _basis(evaluation: Evaluation) -> str:
     """Write the time that the verdict covers, if it is not the longest window."""
-    its = evaluation.evaluated
-    if its is None:
-        return ""
-    seconds = f"{its.choice.window.seconds:.0f} s"
-    if its.choice.since is not None:
-        return f", since the change at {utc_clock(its.choice.since)} ({seconds})"
-    if its.choice.basis is Basis.SHORTER:
+    seconds = f"{evaluation.evaluated.window.seconds:.0f} s"
+    if evaluation.since is not None:
+        return f", since the change at {utc_clock(evaluation.since)} ({seconds})"
+    if evaluation.basis is Basis.SHORTER:
         return f", by the last {seconds}, which contradict the longer window"
-    return f" (early, from {seconds})" if its.choice.is_early else ""
+    return f" (early, from {seconds})" if evaluation.is_early else ""
 
 
 def _statement(evaluation: Evaluation) -> str:
-    its = evaluation.evaluated
-    request = None if its is None else its.result.request
-    if evaluation.verdict is Verdict.POOR and request is not None and request.is_slower:
+    request = evaluation.evaluated.request
+    is_slower = request is not None and request.is_slower
+    if evaluation.verdict is Verdict.POOR and is_slower:
         return _SLOWER_REQUESTS
     return _VERDICTS[evaluation.verdict]
 
 
-def _unclear(snapshot: EngineSnapshot) -> str:
-    """Write the bounds of the speed-up, and the cost below which speculation pays."""
-    its, figures = snapshot.evaluation.evaluated, snapshot.evaluated or snapshot.figures[-1]
-    speedup, even = its.result.speedup if its else None, figures.value("break_even_cost_ratio")
-    parts = ["Whether speculation pays depends on its cost:"]
-    if speedup is not None:
-        bounds = speedup.estimate
-        parts.append(f"{bounds.lower:.2f} to {bounds.upper:.2f} times as fast.")
-    if even is not None:
-        parts.append(f"It pays if a draft token costs less than {max(even, 0.0):.2g} of a decode step")
-    return f"{' '.join(parts)}{_assumed(its.cost if its else None)}"
-
-
-def _assumed(cost: Cost | None) -> str:
-    if cost is None:
-        return "; what it costs is unknown."
-    span = f"{cost.low.draft_cost_ratio:.2g} to {cost.high.draft_cost_ratio:.2g}"
-    return f"; it costs {span} here ({SOURCES[cost.source]})."
-
-
-def _figure(snapshot: EngineSnapshot) -> str:
+def _figure(its: WindowEvaluation) -> str:
     """Write the speed-up of a request and of decoding or, if the cost is unknown, the tokens of a step."""
-    its, figures = snapshot.evaluation.evaluated, snapshot.evaluated or snapshot.figures[-1]
-    speedup, tokens = (figures.value(key) for key in ("estimated_speedup_ratio", "speedup_ceiling_ratio"))
-    request = None if its is None else its.result.request
-    if speedup is not None and request is not None:
-        span = _between(request.bounds, figures.window)
-        whole = f"a request is {request.value:.2f} times as fast as without it{span}"
-        return f"{whole}; decoding {speedup:.2f} times"
-    if speedup is not None:
-        span = _between(figures.estimate("estimated_speedup_ratio"), figures.window)
-        return f"{speedup:.2f} times as fast as without it{span}, decode only"
-    return f"a decode step gives {tokens:.2f} tokens, at an unknown cost of drafting"
+    speedup, request = its.estimated_speedup_ratio, its.request
+    if speedup is None:
+        return f"a decode step gives {its.speedup_ceiling_ratio:.2f} tokens, at an unknown cost of drafting"
+    if request is None:
+        return f"{speedup:.2f} times as fast as without it{_between(its.speedup_bounds, its)}, decode only"
+    whole = f"a request is {request.value:.2f} times as fast as without it{_between(request.bounds, its)}"
+    return f"{whole}; decoding {speedup:.2f} times"
 
 
-def _between(estimate: Estimate | None, window: Window) -> str:
-    if estimate is not None:
-        return f" ({estimate.lower:.2f} to {estimate.upper:.2f})"
-    requests = effective_requests(window)
+def _between(bounds: Estimate | None, its: WindowEvaluation) -> str:
+    if bounds is not None:
+        return f" ({bounds.lower:.2f} to {bounds.upper:.2f})"
+    requests = its.effective_requests
     if requests is not None and requests < MIN_BOUND_REQUESTS:
         return " (too few requests passed for bounds)"
     return " (its bounds are unknown)"
@@ -209,14 +208,13 @@ _UNKNOWN: Final = "No advice: too little is known of its present drafts."
 
 def _collect(snapshot: EngineSnapshot) -> str:
     evaluation = snapshot.evaluation
-    its = evaluation.evaluated
     if evaluation.state in _COLLECT:
         return _COLLECT[evaluation.state]
-    if its is None or evaluation.verdict is Verdict.INSUFFICIENT or its.choice.is_advisable:
+    if evaluation.verdict is Verdict.INSUFFICIENT or evaluation.is_advisable:
         return _UNKNOWN
-    if its.choice.basis is Basis.SHORTER:
+    if evaluation.basis is Basis.SHORTER:
         return "No advice now: the last minutes contradict each other."
-    needed, seen = WHOLE_WINDOW * its.choice.longest, its.choice.window.seconds
+    needed, seen = WHOLE_WINDOW * evaluation.longest.window.length, evaluation.evaluated.window.seconds
     return f"No advice yet: it needs {needed:.0f} s; {seen:.0f} s seen."
 
 
@@ -249,10 +247,9 @@ def _change(snapshot: EngineSnapshot, direction: str) -> str:
 
 def _disable(snapshot: EngineSnapshot) -> str:
     """Name the missing load of the cost, and the number that would pay at its best guess."""
-    evaluation = snapshot.evaluation
-    if all(finding.name is not FindingName.COST_WITHOUT_LOAD for finding in evaluation.findings):
+    if all(finding.name != "cost_without_load" for finding in snapshot.findings):
         return "Switch speculation off: no number of draft tokens is known to pay."
-    best = max(evaluation.depths, key=lambda depth: depth.speedup, default=NO_SPECULATION)
+    best = max(snapshot.evaluation.depths, key=lambda depth: depth.speedup, default=NO_SPECULATION)
     if best.speedup <= NO_SPECULATION.speedup:
         return (
             "Switch speculation off, or configure the load of its cost (cost.running_requests): without the "
@@ -272,7 +269,7 @@ def _limit_batch(snapshot: EngineSnapshot) -> str:
 
 def _switch_method(snapshot: EngineSnapshot) -> str:
     """Name the faster method; omit the server's name of it if it is not a plain name."""
-    faster = snapshot.evaluation.faster
+    faster = snapshot.evaluation.known.faster_method
     if faster is None:  # there was one a moment ago: advice changes only after a whole window
         return "Draft by the faster method of the other engine that serves this model."
     arm = f"arm `{faster.arm}` of experiment `{faster.experiment}`"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import hdrs, web
 from pydantic import BaseModel
 
-from spec_decode_exporter.views.models import View
+from spec_decode_exporter.views.document import View
 from spec_decode_exporter.web.api.problems import RequestError
 from spec_decode_exporter.web.api.queries import ApiQuery, read
 

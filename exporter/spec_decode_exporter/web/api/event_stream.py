@@ -12,8 +12,7 @@ from aiohttp import hdrs, web
 
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.monitor.event_log import EventLog, Since, UnknownEventError
-from spec_decode_exporter.views.event_view import event_view
-from spec_decode_exporter.views.models import EventView
+from spec_decode_exporter.views.fleet_view import EventView, event_view
 from spec_decode_exporter.web.api.problems import RequestError, wrong_parameter
 from spec_decode_exporter.web.server.client_address import client_address
 from spec_decode_exporter.web.server.fair_queue import QueueFullError

@@ -12,7 +12,7 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.requests.request_batch import MAX_BATCH_REQUESTS
-from spec_decode_exporter.views.models import View
+from spec_decode_exporter.views.document import View
 from spec_decode_exporter.web.api.endpoint import Endpoint
 from spec_decode_exporter.web.api.event_stream import CONTENT_TYPE as STREAM
 from spec_decode_exporter.web.api.problems import CONTENT_TYPE, ProblemView

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import hdrs, web
 from pydantic import Field
 
-from spec_decode_exporter.views.models import View
+from spec_decode_exporter.views.document import View
 
 if TYPE_CHECKING:
     from aiohttp.typedefs import Handler

@@ -16,11 +16,11 @@ from aiohttp import hdrs, web
 from spec_decode_exporter.core.internal_errors import NO_ITEM
 from spec_decode_exporter.requests.request_batch import Batch, NotJsonError, TooManyError
 from spec_decode_exporter.requests.request_record import Refusal
-from spec_decode_exporter.views.request_models import MistakeView, TakenView
 from spec_decode_exporter.views.request_view import head, lists, refused_view
 from spec_decode_exporter.web.api.problems import RequestError
 from spec_decode_exporter.web.api.queries import ApiQuery, RequestsQuery
 from spec_decode_exporter.web.api.responses import check_windows, encoded, pieces, respond, whole
+from spec_decode_exporter.web.api.sent_request import MistakeView, TakenView
 from spec_decode_exporter.web.state import STATE
 
 if TYPE_CHECKING:

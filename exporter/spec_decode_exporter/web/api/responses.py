@@ -9,17 +9,18 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from aiohttp import hdrs, web
+from pydantic_core import PydanticSerializationError
 
 from spec_decode_exporter.core.byte_stream import compressed, each
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.metrics.negotiation import choose_gzip
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.views.engine_view import engine_view, id_of
-from spec_decode_exporter.views.event_view import event_view
+from spec_decode_exporter.views.document import View
+from spec_decode_exporter.views.engine_view import EngineView, id_of
 from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of
+from spec_decode_exporter.views.fleet_view import event_view
 from spec_decode_exporter.views.group_view import group_view, grouped
 from spec_decode_exporter.views.history import MAX_STEPS, default_step, history_view, min_step
-from spec_decode_exporter.views.models import View
 from spec_decode_exporter.web.api.problems import RequestError, wrong_parameter
 from spec_decode_exporter.web.api.queries import (
     ApiQuery,
@@ -54,13 +55,13 @@ async def snapshot(request: web.Request, query: SnapshotQuery) -> web.StreamResp
             "snapshot",
             engines,
             lambda engine: engine[0],
-            lambda engine: encoded(_with_windows(engine_view(*engine), query.window)),
+            lambda engine: encoded(EngineView(labels=engine[0], snapshot=engine[1], shown=query.window)),
         ),
         "groups": errors.each(
             "snapshot",
             groups,
             lambda group: group[0],
-            lambda group: encoded(_with_windows(group_view(*group), query.window)),
+            lambda group: encoded(group_view(*group, query.window)),
         ),
         "experiments": errors.each(
             "snapshot",
@@ -88,7 +89,7 @@ async def engine(request: web.Request, _query: ApiQuery) -> web.StreamResponse:
 
 
 def _engine(labels: Mapping[str, str], engine_snapshot: EngineSnapshot) -> bytes:
-    return encoded(engine_view(labels, engine_snapshot))
+    return encoded(EngineView(labels=labels, snapshot=engine_snapshot))
 
 
 async def targets(request: web.Request, _query: ApiQuery) -> web.StreamResponse:
@@ -148,16 +149,13 @@ def _check_labels(query: EngineQuery, known: Sequence[str], group_by: Iterable[s
             )
 
 
-def _with_windows(view: Any, windows: tuple[str, ...]) -> Any:  # noqa: ANN401  an engine or a group
-    """Return an engine or a group with only the named windows; with all of them if none is named."""
-    if not windows:
-        return view
-    return view.model_copy(update={"windows": tuple(each for each in view.windows if each.window in windows)})
-
-
 def encoded(view: View) -> bytes:
     """Return a view as JSON."""
-    return view.model_dump_json().encode()
+    try:
+        return view.model_dump_json().encode()
+    except PydanticSerializationError:
+        view.read_all()  # raises the error of the fact itself, with its traceback
+        raise
 
 
 async def pieces(head: Mapping[str, Any], lists: Mapping[str, Iterable[bytes]]) -> AsyncIterator[bytes]:

@@ -8,15 +8,10 @@ from aiohttp import web
 
 from spec_decode_exporter.core.byte_stream import each
 from spec_decode_exporter.monitor.event_log import EVENT_ID
-from spec_decode_exporter.views.models import (
-    EngineView,
-    EventsView,
-    EventView,
-    HistoryView,
-    SnapshotView,
-    TargetsView,
-)
-from spec_decode_exporter.views.request_models import RequestsView, SentRequest, TakenView
+from spec_decode_exporter.views.engine_view import EngineView
+from spec_decode_exporter.views.fleet_view import EventsView, EventView, SnapshotView, TargetsView
+from spec_decode_exporter.views.history import HistoryView
+from spec_decode_exporter.views.request_view import RequestsView
 from spec_decode_exporter.web.api import event_stream, request_ingest, responses
 from spec_decode_exporter.web.api.endpoint import Endpoint, Header
 from spec_decode_exporter.web.api.openapi import document
@@ -28,6 +23,7 @@ from spec_decode_exporter.web.api.queries import (
     RequestsQuery,
     SnapshotQuery,
 )
+from spec_decode_exporter.web.api.sent_request import SentRequest, TakenView
 
 
 async def openapi(request: web.Request, _query: ApiQuery) -> web.StreamResponse:

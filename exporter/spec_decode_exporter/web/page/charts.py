@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from spec_decode_exporter.views.trace import Trace
+from spec_decode_exporter.views.history import Trace
 from spec_decode_exporter.web.page.markup import Markup, tag
 from spec_decode_exporter.web.page.page_numbers import percent
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from spec_decode_exporter.findings.finding import Severity
-from spec_decode_exporter.views.models import DepthView, EngineView, FindingView, WindowView
-from spec_decode_exporter.views.trace import Trace
+from spec_decode_exporter.views.engine_view import DepthView, EngineView, FindingView
+from spec_decode_exporter.views.history import Trace
+from spec_decode_exporter.views.window_view import WindowView
 from spec_decode_exporter.web.page.charts import bar, line_chart
 from spec_decode_exporter.web.page.event_list import engine_events, marks
 from spec_decode_exporter.web.page.figure_table import figures

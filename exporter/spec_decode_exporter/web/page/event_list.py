@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.integrity import Check
-from spec_decode_exporter.analysis.recommendation import Action
-from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.verdict import Action, State
 from spec_decode_exporter.core.number_formats import plural
-from spec_decode_exporter.views.models import EventView
+from spec_decode_exporter.views.fleet_view import EventView
 from spec_decode_exporter.web.page.charts import ChartMark
 from spec_decode_exporter.web.page.markup import Markup, joined, name, sentences, tag, text
 from spec_decode_exporter.web.page.page_numbers import DASH, moment
 from spec_decode_exporter.web.page.words import ACTIONS, STATES, VERDICTS
-from spec_decode_exporter.window.increments import Reset
+from spec_decode_exporter.window.poll import Check, Reset
 
 _SHOWN: Final = 12
 

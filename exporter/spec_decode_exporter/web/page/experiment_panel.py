@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.comparability import Condition
-from spec_decode_exporter.core.internal_errors import InternalErrors
-from spec_decode_exporter.views.experiment_models import ArmView, ArmWindowView, ExperimentView
-from spec_decode_exporter.views.window_models import Estimated
+from spec_decode_exporter.views.document import Estimated
+from spec_decode_exporter.views.experiment_view import ArmView, ArmWindowView, ExperimentView
 from spec_decode_exporter.web.page.markup import Markup, joined, name, scrollable, tag
 from spec_decode_exporter.web.page.page_numbers import NOTHING, between, duration, number, plain, times, whole
 from spec_decode_exporter.web.page.words import NOT_SHOWN

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from spec_decode_exporter.analysis.figure_table import FIGURES, Figure, Unit, term
 from spec_decode_exporter.config.schema import Group
-from spec_decode_exporter.figures.figure import ScalarFigure, Unit
-from spec_decode_exporter.figures.table import shown
-from spec_decode_exporter.figures.terms import CounterTerm
-from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.views.models import CountsView, EndToEndView, EngineView, Estimated, WindowView
+from spec_decode_exporter.views.document import Estimated
+from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.verdict_text import BASES
+from spec_decode_exporter.views.window_view import EndToEndView, WindowView
 from spec_decode_exporter.web.page.markup import Markup, joined, scrollable, tag
 from spec_decode_exporter.web.page.page_numbers import (
     Format,
@@ -24,6 +23,7 @@ from spec_decode_exporter.web.page.page_numbers import (
     times,
     whole,
 )
+from spec_decode_exporter.window.history import Means, Window
 
 _FORMATS: Final[Mapping[Unit, Format]] = {
     Unit.SHARE: percent,
@@ -38,11 +38,13 @@ _GROUPS: Final = (Group.ACCEPTANCE, Group.PAY, Group.LATENCY, Group.RATES, Group
 """Order of the groups of figures; other groups follow."""
 
 
-def _rank(figure: ScalarFigure) -> int:
+def _rank(figure: Figure) -> int:
     return _GROUPS.index(figure.group) if figure.group in _GROUPS else len(_GROUPS)
 
 
-_FIGURES: Final = sorted((figure for figure in shown() if isinstance(figure, ScalarFigure)), key=_rank)
+_FIGURES: Final = sorted((figure for figure in FIGURES if not figure.index), key=_rank)
+_NOT_COUNTED: Final = frozenset({*Means._fields, "seconds", "polls"})
+"""Sums that are no counts."""
 
 _TOTALS: Final = (
     ("drafts", "drafts"),
@@ -75,7 +77,8 @@ def _rows(view: EngineView) -> Iterator[Markup]:
             continue
         title = tag("th", figure.label, tag("code", figure.metric), scope="row")
         cells = (
-            _cell(figure, value, window.counts) for value, window in zip(values, view.windows, strict=True)
+            _cell(figure, value, window.its.window)
+            for value, window in zip(values, view.windows, strict=True)
         )
         yield tag("tr", title, *cells, data_key=figure.key)
         if figure.key == "estimated_speedup_ratio":
@@ -100,31 +103,24 @@ def _request_cell(request: EndToEndView | None) -> Markup:
     return tag("td", number(request.value, times), span, basis, class_="number")
 
 
-def _cell(figure: ScalarFigure, value: Estimated | float | None, counts: CountsView) -> Markup:
+def _cell(figure: Figure, value: Estimated | float | None, window: Window) -> Markup:
     write = _FORMATS[figure.unit]
     if isinstance(value, Estimated):
         parts = [number(value.value, write), between(value.lower, value.upper, write)]
     else:
         parts = [number(value, write)]
-    return tag("td", *parts, *_counts(figure, counts), class_="number")
+    return tag("td", *parts, *_counts(figure, window), class_="number")
 
 
-def _counts(figure: ScalarFigure, counts: CountsView) -> Iterator[Markup]:
+def _counts(figure: Figure, window: Window) -> Iterator[Markup]:
     """Yield the counts of a figure of counters, such as 581 of 1 000."""
-    if not isinstance(figure.numerator, CounterTerm):
+    above, below = figure.over or ("polls", "polls")
+    if above in _NOT_COUNTED:
         return
-    parts: Iterable[str] = (_count(figure.numerator, counts),)
-    if isinstance(figure.denominator, CounterTerm):
-        parts = (*parts, f" {figure.counts} ", _count(figure.denominator, counts))
+    parts: Iterable[str] = (number(term(window, above), whole),)
+    if below not in _NOT_COUNTED:
+        parts = (*parts, f" {figure.counts} ", number(term(window, below), whole))
     yield tag("small", joined(parts), class_="counts")
-
-
-def _count(term: CounterTerm, counts: CountsView) -> Markup:
-    def count(counter: Counter) -> int | None:
-        value: int | None = getattr(counts, counter.name.lower(), None)
-        return value
-
-    return number(term.total(count), whole)
 
 
 def _totals(view: EngineView) -> Markup:

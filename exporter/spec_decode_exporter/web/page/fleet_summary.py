@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, Verdict
+from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, State, Verdict
 from spec_decode_exporter.core.number_formats import plural
-from spec_decode_exporter.views.models import EngineView
+from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.web.page.markup import Markup, tag
 from spec_decode_exporter.web.page.page_query import PageQuery
 from spec_decode_exporter.web.page.words import VERDICTS, state_word, verdict_sign

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.views.engine_view import id_of
-from spec_decode_exporter.views.models import EngineView, WindowView
+from spec_decode_exporter.analysis.verdict import State, Verdict
+from spec_decode_exporter.views.engine_view import EngineView, id_of
+from spec_decode_exporter.views.window_view import WindowView
 from spec_decode_exporter.web.page.charts import line_chart
 from spec_decode_exporter.web.page.engine_detail import detail
 from spec_decode_exporter.web.page.event_list import marks

@@ -12,8 +12,8 @@ from aiohttp import hdrs, web
 
 from spec_decode_exporter.core.byte_stream import compress, each
 from spec_decode_exporter.metrics.negotiation import choose_gzip
-from spec_decode_exporter.views.event_view import event_view
 from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of
+from spec_decode_exporter.views.fleet_view import event_view
 from spec_decode_exporter.web.page.page_content import content
 from spec_decode_exporter.web.page.page_data import PageData, shown_engine
 from spec_decode_exporter.web.page.page_query import PageQuery
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from spec_decode_exporter.core.internal_errors import InternalErrors
     from spec_decode_exporter.monitor.snapshot import Snapshot
-    from spec_decode_exporter.views.experiment_models import ExperimentView
+    from spec_decode_exporter.views.experiment_view import ExperimentView
     from spec_decode_exporter.web.page.markup import Markup
 
 _FOLDER: Final = files("spec_decode_exporter.web.page")

@@ -10,10 +10,10 @@ from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.requests.request_findings import RequestFindings
-from spec_decode_exporter.views.engine_view import engine_view
-from spec_decode_exporter.views.experiment_models import ExperimentView
-from spec_decode_exporter.views.models import EngineView, EventView, TargetView
-from spec_decode_exporter.views.trace import Trace, acceptance_trace
+from spec_decode_exporter.views.engine_view import EngineView
+from spec_decode_exporter.views.experiment_view import ExperimentView
+from spec_decode_exporter.views.fleet_view import EventView, TargetView
+from spec_decode_exporter.views.history import Trace, acceptance_trace
 from spec_decode_exporter.web.page.fleet_summary import standing
 from spec_decode_exporter.web.page.page_query import Words, folded
 from spec_decode_exporter.web.page.words import STATES, VERDICTS, advice
@@ -37,8 +37,9 @@ class ShownEngine(NamedTuple):
     @classmethod
     def of(cls, labels: Mapping[str, str], snapshot: EngineSnapshot, now: float) -> Self:
         """Return an engine at ``now`` (monotonic) with the labels of its metrics."""
-        trace = acceptance_trace(snapshot.windows[-1], now) if snapshot.windows else None
-        return cls(engine_view(labels, snapshot), trace)
+        windows = snapshot.evaluation.windows
+        trace = acceptance_trace(windows[-1].window, now) if windows else None
+        return cls(EngineView(labels=labels, snapshot=snapshot), trace)
 
     @property
     def name(self) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from spec_decode_exporter.scrape.page.engine_table import Latency
-from spec_decode_exporter.views.models import BaselineView, EngineView, WindowView
+from spec_decode_exporter.views.engine_view import BaselineView, EngineView
+from spec_decode_exporter.views.window_view import WindowView
 from spec_decode_exporter.web.page.markup import Markup, joined, name, tag
 from spec_decode_exporter.web.page.page_numbers import Format, duration, number, percent
 

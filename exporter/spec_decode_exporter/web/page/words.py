@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.recommendation import Action
-from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.views import verdict_text
-from spec_decode_exporter.views.models import EngineView
+from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.web.page.markup import Markup, joined, tag
 
 NOT_SHOWN: Final = "Cannot be shown: an internal error of the exporter. Its log has the details."

@@ -1,0 +1,86 @@
+"""Documents of the JSON: ONE set for the API, the page, the commands and Python.
+
+Names and units are those of the metrics without ``spec_decode_``: shares are between 0 and 1, times in
+seconds, moments in Unix time. A number without a value is null, never 0. Documents are frozen and reject
+unknown fields. docs/reference/api.md lists the stable fields.
+
+A field is read from an attribute of a domain record (``at``), or computed when it is first read (``fact``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Self, TypeVar
+
+from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, computed_field
+
+from spec_decode_exporter.figures.estimate import Estimate
+
+T = TypeVar("T")
+
+
+class View(BaseModel):
+    """Base of all documents: frozen, without unknown fields."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        from_attributes=True,
+        populate_by_name=True,
+        json_schema_serialization_defaults_required=True,
+    )
+
+    @classmethod
+    def of(cls, record: object, **fields: object) -> Self:
+        """Return the document of a record, with the ``fields`` that the record lacks."""
+        return cls.model_validate(_Extended(record, fields))
+
+    def read_all(self) -> Self:
+        """Read every fact, those of nested documents too: an error keeps its traceback, unlike in a dump."""
+        for name in (*type(self).model_fields, *type(self).model_computed_fields):
+            value = getattr(self, name)
+            parts = value.values() if isinstance(value, dict) else (value,)
+            for each in value if isinstance(value, tuple) else parts:
+                if isinstance(each, View):
+                    each.read_all()
+        return self
+
+
+class _Extended:
+    """A record with further attributes."""
+
+    def __init__(self, record: object, more: dict[str, object]) -> None:
+        self._record, self._more = record, more
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  any attribute
+        return self._more[name] if name in self._more else getattr(self._record, name)
+
+
+def at(description: str, *paths: str, **more: Any) -> Any:  # noqa: ANN401  a field of any type
+    """Return a field that is read from the first of some attributes of its record, such as ``token.guess``.
+
+    Without any it is the attribute of the field's name.
+    """
+    alias = AliasChoices(*(AliasPath(*path.split(".")) for path in paths)) if paths else None
+    return Field(validation_alias=alias, description=description, **more)
+
+
+def fact(compute: Callable[[Any], T]) -> cached_property[T]:
+    """Make a method a field of the JSON, computed once. Its docstring is the description of the field."""
+    return computed_field(cached_property(compute))
+
+
+class Estimated(View):
+    """A value with its 95 % bounds."""
+
+    value: float | None = at("Null if the window has no counts to compute it from.")
+    lower: float | None = at("Null if too few requests pass through the window for bounds.")
+    upper: float | None = at("Null exactly if `lower` is null.")
+
+
+def estimated(value: float | None, bounds: Estimate | None) -> Estimated:
+    """Return a value with its bounds; None: they are unknown."""
+    return Estimated(
+        value=value, lower=bounds.lower if bounds else None, upper=bounds.upper if bounds else None
+    )
