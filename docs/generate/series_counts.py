@@ -6,13 +6,11 @@ from functools import cache
 from math import inf
 from typing import Final
 
-from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
+from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
 from spec_decode_exporter.config.schema import Config, Metrics, Profile
-from spec_decode_exporter.metrics.negotiation import Format
-from spec_decode_exporter.metrics.selection import selected_metrics
-from spec_decode_exporter.metrics.snapshot_writer import SnapshotWriter
+from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.snapshot import Snapshot
@@ -96,7 +94,5 @@ def exporter_series(profile: Profile) -> int:
 
 def series(snapshot: Snapshot, profile: Profile) -> int:
     """Return the number of series that a profile exports of a snapshot."""
-    selection = selected_metrics(Metrics(profile=profile), WINDOWS)
-    writer = SnapshotWriter(lambda: selection)
-    text = "".join(piece.text for piece in writer.pieces(snapshot, Format.TEXT_0_0_4))
+    text = MetricsPage(lambda: Metrics(profile=profile)).text(snapshot)
     return sum(not line.startswith("#") for line in text.splitlines())

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from docs.generate.metrics import main, markdown
+from docs.generate.metrics import main, markdown, series_of
 from spec_decode_exporter.config.schema import Group
-from spec_decode_exporter.metrics.catalogue import CATALOGUE, NAMES
-from spec_decode_exporter.metrics.engine_metrics import ENGINE_LABELS
-from spec_decode_exporter.metrics.profiles import smallest_profile
+from spec_decode_exporter.metrics.table import METRICS, NAMES
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "reference" / "metrics.md"
 
@@ -24,14 +22,16 @@ def test_every_metric_has_one_row_with_its_meaning_profile_labels_and_source():
     assert len({name for name, _, _ in found}) == len(found)
     by_name = {name: (labels.split(", "), cells) for name, labels, cells in found if name in NAMES}
     violations = []
-    for metric in CATALOGUE:
+    for metric in METRICS:
         labels, cells = by_name[metric.name]
         if metric.help not in cells[1]:
             violations.append(f"{metric.name}: meaning")
-        if cells[0].split(", ")[:2] != [metric.kind, smallest_profile(metric.name)]:
+        if cells[0].split(", ")[:2] != [metric.kind, metric.profile]:
             violations.append(f"{metric.name}: profile")
-        violations += [f"{metric.name}: {label}" for label in metric.labels if label not in labels]
-        violations += [f"{metric.name}: {name}" for name in metric.source if f"`{name}`" not in cells[2]]
+        violations += [f"{metric.name}: {label}" for label in metric.label_names if label not in labels]
+        violations += [
+            f"{metric.name}: {name}" for name in map(series_of, metric.source) if f"`{name}`" not in cells[2]
+        ]
     assert violations == []
 
 
@@ -44,7 +44,7 @@ def test_every_group_has_a_heading():
 
 
 def test_every_label_is_explained():
-    labels = {label for metric in CATALOGUE for label in metric.labels} | set(ENGINE_LABELS)
+    labels = {label for metric in METRICS for label in (*metric.subject.labels, *metric.label_names)}
     rows = markdown().splitlines()
     assert all(any(row.startswith(f"- `{label}`: ") for row in rows) for label in labels)
 

@@ -15,6 +15,7 @@ from typing import Any
 from unittest import mock
 from urllib.parse import parse_qs, urlsplit
 
+from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.app.options import Options
@@ -22,7 +23,7 @@ from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.errors import Problem
 from spec_decode_exporter.config.load import ConfigError
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.metrics.selection import Selection, selected_metrics
+from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
 from spec_decode_exporter.simulator.python_page import filtered_page, python_page
@@ -33,7 +34,6 @@ from spec_decode_exporter.simulator.scenario_library import load_scenario
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.simulator.unix_time import UnixTime
 from tests.conftest import FakeClock, settle
-from tests.unit.metrics.oracle import SnapshotCollector
 
 SCRAPE_SECONDS = 15
 SCRAPED = {"job": "spec-decode", "instance": "exporter:7732"}
@@ -260,13 +260,13 @@ async def _record(run: Run) -> Recording:
         service = Service(lambda: _next(configs), Options(addresses=()), clock)
         await service.start()
         await settle()
-        selection = selected_metrics(config.metrics, config.windows)
+        page = MetricsPage(lambda: config.metrics)
         for scrape in range(run.minutes * 60 // run.scrape):
             minute = scrape * run.scrape / 60
             if minute == run.mistake:
                 await _reload(service)
             await network.send(service)
-            await _scrape(recording, scrape, minute, service, selection)
+            await _scrape(recording, scrape, minute, service, page)
             await clock.advance(run.scrape, _TURNS)
         await service.close()
     return recording
@@ -287,7 +287,7 @@ async def _reload(service: Service) -> None:
 
 
 async def _scrape(
-    recording: Recording, scrape: int, minute: float, service: Service, selection: Selection
+    recording: Recording, scrape: int, minute: float, service: Service, page: MetricsPage
 ) -> None:
     run = recording.run
     if int(minute) in run.absent:
@@ -295,7 +295,6 @@ async def _scrape(
     recording.add(scrape, "up", {}, int(minute) not in run.down)
     if int(minute) in run.down:
         return
-    snapshot = await service.snapshot()
-    for family in SnapshotCollector(lambda: snapshot, lambda: selection).collect():
+    for family in text_string_to_metric_families(page.text(await service.snapshot())):
         for sample in family.samples:
             recording.add(scrape, sample.name, sample.labels, sample.value)

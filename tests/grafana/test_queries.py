@@ -7,12 +7,8 @@ import re
 import promql_parser as promql
 import pytest
 
-from spec_decode_exporter.metrics.catalogue import CATALOGUE
-from spec_decode_exporter.metrics.engine_metrics import ENGINE_LABELS
-from spec_decode_exporter.metrics.experiment_metrics import ARM_LABELS, EXPERIMENT_METRICS
-from spec_decode_exporter.metrics.metric import MetricKind
-from spec_decode_exporter.metrics.own_metrics import EXPORTER_METRICS, TARGET_METRICS
-from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
+from spec_decode_exporter.metrics.subject import ENGINE, TARGET
+from spec_decode_exporter.metrics.table import METRICS
 
 from .shipped import each_board, each_panel, each_target, interpolated, parse
 
@@ -36,15 +32,11 @@ OTHERS = {
 def _known():
     """Return the labels of every series, by name."""
     known = {name: labels | SCRAPED for name, labels in OTHERS.items()}
-    for metric in CATALOGUE:
-        own = set(metric.labels) | SCRAPED
-        if metric in TARGET_METRICS:
-            own |= {"target"} | ARM
-        elif metric in EXPERIMENT_METRICS:
-            own |= set(ARM_LABELS)
-        elif metric not in (*EXPORTER_METRICS, *REQUEST_METRICS):
-            own |= set(ENGINE_LABELS) | ARM
-        if metric.kind is MetricKind.HISTOGRAM:
+    for metric in METRICS:
+        own = {*metric.subject.labels, *metric.label_names, *SCRAPED}
+        if metric.subject in {ENGINE, TARGET}:
+            own |= ARM
+        if metric.kind == "histogram":
             known |= {
                 f"{metric.name}_bucket": own | {"le"},
                 f"{metric.name}_sum": own,

@@ -6,9 +6,7 @@ import pytest
 
 from grafana import style
 from grafana.panels import reference
-from spec_decode_exporter.analysis.recommendation import Action
-from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.config.policy import SpeedupPolicy
 from spec_decode_exporter.requests.request_findings import Effect
 

@@ -9,7 +9,7 @@ import pytest
 
 from spec_decode_exporter.config.cost_settings import SpeculativeSettings
 from spec_decode_exporter.config.load import load
-from spec_decode_exporter.metrics.catalogue import CATALOGUE
+from spec_decode_exporter.metrics.table import METRICS
 from tests.fixtures.replayed_metrics import recorded_targets, replayed_metrics
 
 HERE = Path(__file__).parent
@@ -17,7 +17,7 @@ SETTINGS = json.loads((HERE / "settings.json").read_text())
 PINS = sorted((HERE / "metrics").glob("*.txt.gz"))
 NAMES = {
     f"{metric.name}{suffix}"
-    for metric in CATALOGUE
+    for metric in METRICS
     for suffix in (("_bucket", "_sum", "_count") if metric.kind == "histogram" else ("",))
 }
 """Names of the samples that the exporter writes now."""

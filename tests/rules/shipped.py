@@ -13,12 +13,8 @@ import yaml
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.parser import text_string_to_metric_families
 
-from spec_decode_exporter.metrics.catalogue import CATALOGUE
-from spec_decode_exporter.metrics.engine_metrics import ENGINE_LABELS
-from spec_decode_exporter.metrics.experiment_metrics import ARM_LABELS, EXPERIMENT_METRICS
-from spec_decode_exporter.metrics.metric import MetricKind
-from spec_decode_exporter.metrics.own_metrics import EXPORTER_METRICS, TARGET_METRICS
-from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
+from spec_decode_exporter.metrics.subject import ENGINE, TARGET
+from spec_decode_exporter.metrics.table import METRICS
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "config" / "prometheus"
@@ -38,21 +34,17 @@ def needs(program):
 
 
 def own_labels(metric):
-    """Return the labels that a row of the catalogue has on the page."""
-    if metric in EXPORTER_METRICS or metric in REQUEST_METRICS:
-        return set(metric.labels)
-    if metric in EXPERIMENT_METRICS:
-        return {*ARM_LABELS, *metric.labels}
-    base = {"target"} if metric in TARGET_METRICS else set(ENGINE_LABELS)
-    return {*base, *CONFIGURED, *metric.labels}
+    """Return the labels that a row of the metric table has on the page."""
+    configured = CONFIGURED if metric.subject in {ENGINE, TARGET} else ()
+    return {*metric.subject.labels, *configured, *metric.label_names}
 
 
 def exported():
     """Return the labels of every sample of the exporter's, by its name."""
-    suffixes = {MetricKind.HISTOGRAM: {"_bucket": {"le"}, "_sum": set(), "_count": set()}}
+    suffixes = {"histogram": {"_bucket": {"le"}, "_sum": set(), "_count": set()}}
     return {
         metric.name + suffix: own_labels(metric) | more
-        for metric in CATALOGUE
+        for metric in METRICS
         for suffix, more in suffixes.get(metric.kind, {"": set()}).items()
     }
 

@@ -6,8 +6,9 @@ import re
 
 import promql_parser
 
-from spec_decode_exporter.findings.acceptance_conditions import DEAD, LOW_RATE
-from spec_decode_exporter.experiments.comparability_limits import LOAD_FACTOR
+from spec_decode_exporter.experiments.comparability import LOAD_FACTOR
+from spec_decode_exporter.findings.faults import DEAD
+from spec_decode_exporter.findings.hints import LOW_RATE
 from tests.every import every
 
 from .shipped import PROMETHEUS, ROOT, alerts, nodes, rule_id, rules

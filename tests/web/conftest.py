@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from spec_decode_exporter.metrics.page_writer import PIECE_WORK, Piece, header
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.views.history import Histories
@@ -11,17 +12,20 @@ from tests.conftest import FakeClock
 
 
 class Gauges:
-    """A writer of one gauge with ``series`` series."""
+    """A page of one gauge with ``series`` series, in pieces as the exporter's own."""
 
     def __init__(self, series):
         self.series = series
 
-    def pieces(self, _, format_):
-        yield Piece(header("spec_decode_gauge", "Some gauge.", "gauge", format_), 1)
-        for begin in range(0, self.series, PIECE_WORK):
-            numbers = range(begin, min(begin + PIECE_WORK, self.series))
+    async def render(self, _, format_):
+        yield b"# HELP spec_decode_gauge Some gauge.\n# TYPE spec_decode_gauge gauge\n"
+        for begin in range(0, self.series, 128):
+            numbers = range(begin, min(begin + 128, self.series))
             lines = [f'spec_decode_gauge{{target="vllm-{number}:8000"}} 0.5\n' for number in numbers]
-            yield Piece("".join(lines), len(lines))
+            yield "".join(lines).encode()
+            await asyncio.sleep(0)
+        if format_.is_open:
+            yield b"# EOF\n"
 
 
 async def no_engines():
@@ -34,7 +38,7 @@ def plain_state(series=1, **overrides):
         "version": "1.2.3",
         "clock": FakeClock(),
         "snapshot": no_engines,
-        "writers": [Gauges(series)],
+        "metrics": Gauges(series),
         "labels": lambda: ["target", "model_name", "engine"],
         "windows": lambda: ["30s", "5m"],
         "targets": tuple,

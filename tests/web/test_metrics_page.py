@@ -6,7 +6,6 @@ from contextlib import ExitStack
 import pytest
 
 from spec_decode_exporter.core.single_flight import SingleFlight
-from spec_decode_exporter.metrics.exposition import Exposition
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.web import metrics_page as module
@@ -18,11 +17,11 @@ from tests.web.conftest import Gauges
 TEXT = Representation(Format.TEXT_0_0_4, gzip=False)
 
 
-class Counted(Exposition):
-    """An exposition that counts its renderings."""
+class Counted(Gauges):
+    """A page that counts its renderings."""
 
     def __init__(self, series=1):
-        super().__init__([Gauges(series)])
+        super().__init__(series)
         self.rendered = []
 
     async def render(self, snapshot, format_):

@@ -193,7 +193,11 @@ def _refused(found: RequestFindings) -> Numbers:
 _COST: Final = ("configuration", "decode_nanoseconds", "typical cost of the method")
 _DECODING: Final = ("generation_tokens", "first_tokens", "decode_steps")
 _WORK: Final = (*_DECODING, "drafts", "draft_tokens")
-_TIMES: Final = ("decode_nanoseconds", "end_to_end_nanoseconds", "running_requests", "generation_tokens")
+_TIMES: Final = (
+    "vllm:inter_token_latency_seconds",
+    "vllm:e2e_request_latency_seconds",
+    *("running_requests", "generation_tokens"),
+)
 _SPECULATION: Final = ("drafts", "draft_tokens", "accepted_tokens", "positions")
 _TRAFFIC: Final = ("running_requests", "first_tokens", "prompt_tokens", "generation_tokens")
 _ANSWER: Final = ("response: metrics.speculative_decoding",)

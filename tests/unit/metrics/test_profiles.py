@@ -5,76 +5,71 @@ from __future__ import annotations
 import pytest
 
 from docs.generate.series_counts import LABELS, engine_series, exporter_series, series, target_series
+from spec_decode_exporter.analysis.figure_table import EACH, Windows
 from spec_decode_exporter.config.schema import Metrics, Profile
-from spec_decode_exporter.metrics.catalogue import CATALOGUE, NAMES
-from spec_decode_exporter.metrics.metric import MetricKind
-from spec_decode_exporter.metrics.profiles import (
-    ESSENTIAL,
-    LONGEST_WINDOW,
-    PROFILES,
-    SHORTEST_WINDOW,
-    smallest_profile,
-)
-from spec_decode_exporter.metrics.selection import selected_metrics
+from spec_decode_exporter.metrics.page import selected_metrics
+from spec_decode_exporter.metrics.table import METRICS
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from tests.unit.metrics.used_metrics import used
 
-STANDARD, MINIMAL = PROFILES[Profile.STANDARD], PROFILES[Profile.MINIMAL]
+ESSENTIAL = {
+    # throughput
+    "spec_decode_drafts_per_second",
+    "spec_decode_draft_tokens_per_second",
+    "spec_decode_accepted_tokens_per_second",
+    # acceptance with its bounds, over polls and over users
+    "spec_decode_acceptance_length_tokens_lower",
+    "spec_decode_acceptance_length_tokens_upper",
+    "spec_decode_poll_acceptance_ratio",
+    "spec_decode_interval_acceptance_ratio_min",
+    "spec_decode_interval_acceptance_ratio_max",
+    "spec_decode_interval_acceptance_quantile_ratio",
+    "spec_decode_user_requests",
+    "spec_decode_user_acceptance_ratio",
+    # requests
+    "spec_decode_request_saved_tokens_total",
+    # what is likely where the verdict is not known yet
+    "spec_decode_pays_share_ratio",
+    # engines without usable counters
+    "spec_decode_engine_reported_acceptance_ratio",
+    "spec_decode_engine_reported_acceptance_length_tokens",
+}
+"""What the exporter is for: part of ``standard``, whether a shipped file reads it or not."""
+ONE_WINDOW = {Windows.LONGEST: "5m", Windows.SHORTEST: "30s"}
+
+
+def windows_of(profile):
+    """Return the only window of each metric of a profile; empty for a metric with all or without any."""
+    selected = selected_metrics(Metrics(profile=profile))
+    return {metric.name: ONE_WINDOW.get(windows, "") for metric, windows in selected}
+
+
+STANDARD = windows_of(Profile.STANDARD)
 
 
 class TestStandard:
-    def test_has_what_a_shipped_file_reads(self):
-        assert sorted(used().keys() - STANDARD) == []
+    def test_has_what_a_shipped_file_reads_and_what_the_exporter_is_for_and_nothing_else(self):
+        assert sorted(STANDARD.keys() ^ (used().keys() | ESSENTIAL)) == []
         assert len(used()) > 80
 
-    def test_has_what_the_exporter_is_for(self):
-        assert sorted(ESSENTIAL - STANDARD) == []
-
-    def test_has_nothing_else(self):
-        assert sorted(STANDARD - used().keys() - ESSENTIAL) == []
-
     def test_has_every_window_that_they_read(self):
-        exported = selected_metrics(Metrics(), (30.0, 300.0)).windows
-        missing = {name: windows - {exported[name]} for name, windows in used().items() if name in exported}
+        one = {name: window for name, window in STANDARD.items() if window}
+        missing = {name: windows - {one[name]} for name, windows in used().items() if name in one}
         assert {name for name, windows in missing.items() if windows} == set()
 
     def test_has_no_window_that_none_of_them_reads(self):
         """A selector without a window, of a metric with some, reads whichever there are."""
         both = {
-            metric.name
-            for metric in CATALOGUE
-            if "window" in metric.labels and metric.name in STANDARD - LONGEST_WINDOW - SHORTEST_WINDOW
+            metric.name for metric in METRICS if metric.windows is EACH and STANDARD.get(metric.name) == ""
         }
+        assert len(both) > 10
         assert {name for name in both if len(used().get(name, ())) == 1} == set()
 
 
-class TestEveryProfile:
-    def test_contains_the_one_before(self):
-        assert MINIMAL < STANDARD < NAMES
-        everything = selected_metrics(Metrics(profile=Profile.FULL), (30.0, 300.0))
-        assert everything.names == NAMES
-        assert everything.windows == {}
-
-    def test_a_single_window_is_of_a_metric_with_windows_that_the_profile_has(self):
-        single = LONGEST_WINDOW | SHORTEST_WINDOW
-        assert not LONGEST_WINDOW & SHORTEST_WINDOW
-        assert single <= STANDARD
-        windowed = [metric for metric in CATALOGUE if metric.name in single]
-        assert {metric.name for metric in windowed if "window" in metric.labels} == single
-        # A histogram's values begin with suffix and bound, which the selection of a window does not expect.
-        assert MetricKind.HISTOGRAM not in {metric.kind for metric in windowed}
-
-    @pytest.mark.parametrize(
-        ("name", "profile"),
-        [
-            ("spec_decode_verdict", Profile.MINIMAL),
-            ("spec_decode_coverage_ratio", Profile.STANDARD),
-            ("spec_decode_drafts_per_second", Profile.STANDARD),
-            ("spec_decode_rejected_tokens_per_second", Profile.FULL),
-        ],
-    )
-    def test_a_metric_begins_with_the_smallest(self, name, profile):
-        assert smallest_profile(name) is profile
+def test_every_profile_contains_the_one_before_and_full_has_all_with_all_their_windows():
+    minimal, full = windows_of(Profile.MINIMAL), dict(selected_metrics(Metrics(profile=Profile.FULL)))
+    assert minimal.keys() < STANDARD.keys() < {metric.name for metric in METRICS}
+    assert full == {metric: metric.windows for metric in METRICS}
 
 
 COUNTS = {

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 import pytest
 
-from spec_decode_exporter.analysis.cost import Cost
-from spec_decode_exporter.analysis.cost_source import CostSource
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.metrics.request_metrics import REQUEST_METRICS
+from spec_decode_exporter.metrics.subject import GROUP, MODEL, PROMPTS, RECEIVER, USER
+from spec_decode_exporter.metrics.table import METRICS
 from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.requests.group_totals import (
-    ACCEPTANCE_LENGTH_BOUNDS,
-    ACCEPTANCE_RATIO_BOUNDS,
-)
 from spec_decode_exporter.requests.request_findings import (
     ContextFall,
     Effect,
@@ -37,7 +33,8 @@ from spec_decode_exporter.requests.request_findings import (
 )
 from spec_decode_exporter.requests.request_record import Refusal, RequestRecord
 from spec_decode_exporter.requests.request_store import RequestStore
-from tests.unit.metrics.written_page import families_of
+from tests.fixtures.costs import make_cost
+from tests.unit.metrics.written_page import families_of, page_of
 
 GOLDEN = Path(__file__).parent / "golden" / "requests.txt"
 
@@ -56,7 +53,7 @@ SUMMARY = Summary(
 NOTHING = Summary(RequestTotals(2), None, None, None, None, None, 0, 0, 0, 0)
 """Requests that drafted nothing."""
 
-BOUNDS = (ACCEPTANCE_RATIO_BOUNDS, ACCEPTANCE_LENGTH_BOUNDS)
+OF_REQUESTS = {GROUP, MODEL, PROMPTS, RECEIVER, USER}
 CHAT = GroupKey("llama", "chat", "0.3-0.7")
 ODD = GroupKey('lla"ma', "a\\b\nc", "unknown")
 SINCE = GroupTotals(
@@ -122,7 +119,14 @@ def values_of(findings, name):
 
 def test_every_metric_has_values_if_the_findings_are_complete():
     names = {family.name for family in families(found())}
-    assert names == {metric.family for metric in REQUEST_METRICS}
+    assert names == {metric.family for metric in METRICS if metric.subject in OF_REQUESTS}
+
+
+async def test_the_page_is_the_golden_one():
+    text = await page_of(Snapshot(requests=found()))
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(text, encoding="utf-8")
+    assert text == GOLDEN.read_text(encoding="utf-8")
 
 
 def test_a_workload_of_one_kind_is_0_and_not_absent():
@@ -149,7 +153,7 @@ class TestNumberOfSeries:
 
     async def test_the_defaults_allow_6173_at_most_and_882_of_users(self, board):
         """Two windows. Every group has all its 74, every model its 2, and 6 by the length of the prompt."""
-        cost = Cost(0.1, 0.1, CostSource.CONFIGURED, None)
+        cost = make_cost(0.1)
         findings = await board.findings((30.0, 300.0), 1.0, lambda *_: cost)
         groups, models = len(findings.since_start), len(findings.windows["5m"].models)
         assert (groups, models) == (60 + 21, 20 + 1)

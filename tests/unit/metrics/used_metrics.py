@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from spec_decode_exporter.metrics.catalogue import CATALOGUE, NAMES
+from spec_decode_exporter.metrics.table import METRICS, NAMES
 from tests.grafana import shipped as boards
 from tests.integrations.shipped import keda_queries
 from tests.rules import shipped as rules
 
-QUESTIONS = Path(__file__).parents[2] / "docs/guide/questions.md"
+QUESTIONS = Path(__file__).parents[3] / "docs/guide/questions.md"
 SHORT, LONG = "30s", "5m"
 """The default windows, which rules name and the variables of dashboards stand for."""
-WINDOWED = {metric.name for metric in CATALOGUE if "window" in metric.labels}
+WINDOWED = {metric.name for metric in METRICS if "window" in metric.label_names}
 
 
 @cache

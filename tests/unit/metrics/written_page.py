@@ -4,43 +4,33 @@ from __future__ import annotations
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from spec_decode_exporter.metrics.catalogue import CATALOGUE, NAMES
-from spec_decode_exporter.metrics.exposition import Exposition
+from spec_decode_exporter.config.schema import Metrics, Profile
 from spec_decode_exporter.metrics.negotiation import Format
-from spec_decode_exporter.metrics.selection import Selection
-from spec_decode_exporter.metrics.snapshot_writer import SnapshotWriter
+from spec_decode_exporter.metrics.page import MetricsPage
+from spec_decode_exporter.metrics.table import METRICS
 
-EVERYTHING = Selection(NAMES)
-_VIEWS = ("target", "model_name", "engine", "experiment", "arm", "baseline")
-_LABELS = {metric.family: metric.labels for metric in CATALOGUE}
+EVERYTHING = Metrics(profile=Profile.FULL)
+_LABELS = {metric.family: (metric.subject.labels, metric.label_names) for metric in METRICS}
 
 
-async def page_of(snapshot, selection=EVERYTHING, format_=Format.TEXT_0_0_4):
+async def page_of(snapshot, settings=EVERYTHING, format_=Format.TEXT_0_0_4):
     """Return the page of a snapshot."""
-    writer = SnapshotWriter(lambda: selection)
-    return b"".join([piece async for piece in Exposition([writer]).render(snapshot, format_)]).decode()
+    page = MetricsPage(lambda: settings)
+    return b"".join([piece async for piece in page.render(snapshot, format_)]).decode()
 
 
-def families_by(writer, snapshot):
-    """Return the families that a writer writes, as prometheus_client's parser reads them."""
-    text = "".join(piece.text for piece in writer.pieces(snapshot, Format.OPENMETRICS_1_0_0))
-    families = list(text_string_to_metric_families(f"{text}# EOF\n"))
+def families_of(snapshot, settings=EVERYTHING, errors=None):
+    """Return the families on the page of a snapshot, as prometheus_client's parser reads them."""
+    text = MetricsPage(lambda: settings, errors).text(snapshot, Format.OPENMETRICS_1_0_0)
+    families = list(text_string_to_metric_families(text))
     for family in families:
         family.samples = [_own_labels_last(family.name, sample) for sample in family.samples]
     return families
 
 
-def families_of(snapshot, selection=EVERYTHING):
-    """Return the families on the page of a snapshot."""
-    return families_by(SnapshotWriter(lambda: selection), snapshot)
-
-
 def _own_labels_last(family, sample):
-    """Return a sample whose labels are in the order of the metric table: the view's, its own, ``le``."""
-    own = (*_LABELS[family], "le")
-    order = [
-        *(name for name in _VIEWS if name not in own),
-        *sorted(sample.labels.keys() - {*_VIEWS, *own}),
-        *own,
-    ]
+    """Return a sample whose labels are in the order of the metric table: the subject's, its own, ``le``."""
+    carried, own = _LABELS[family]
+    configured = sorted(sample.labels.keys() - {*carried, *own, "le"})
+    order = [*carried, *configured, *own, "le"]
     return sample._replace(labels={name: sample.labels[name] for name in order if name in sample.labels})

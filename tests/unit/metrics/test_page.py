@@ -1,0 +1,300 @@
+"""The page: its bytes, its metrics by configuration, and what one bad number or row takes from it."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import os
+from contextlib import contextmanager
+from dataclasses import replace
+from math import inf, nan
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from prometheus_client import PLATFORM_COLLECTOR, PROCESS_COLLECTOR, CollectorRegistry
+from prometheus_client import Metric as Family
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import generate_latest as write_text
+from prometheus_client.openmetrics.exposition import ALLOWUTF8
+from prometheus_client.openmetrics.exposition import generate_latest as write_open
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.config.schema import Group, Metrics, Profile
+from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.core.internal_errors import RECOVERED_AFTER, InternalErrors
+from spec_decode_exporter.experiments.arm import SpeedupBasis
+from spec_decode_exporter.experiments.experiment import ArmFindings, ArmWindow
+from spec_decode_exporter.metrics import page as module
+from spec_decode_exporter.metrics.metric import Metric
+from spec_decode_exporter.metrics.negotiation import Format
+from spec_decode_exporter.metrics.page import MetricsPage, number_text, selected_metrics
+from spec_decode_exporter.metrics.subject import Subject
+from spec_decode_exporter.metrics.table import METRICS
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
+from spec_decode_exporter.monitor.snapshot import Snapshot
+from spec_decode_exporter.monitor.target_status import ExporterStatus, TargetStatus
+from spec_decode_exporter.scrape.page.sample import EngineName
+from spec_decode_exporter.scrape.page.sample_reader import SampleReader
+from tests.unit.metrics.test_request_metrics import found
+from tests.unit.metrics.written_page import EVERYTHING, families_of, page_of
+
+TESTS = Path(__file__).parents[2]
+GOLDEN = Path(__file__).parent / "golden"
+WALL = 1_795_225_677.0
+LABELS = {"target": "one", "model_name": "m", "engine": "0"}
+EXPORTER = ExporterStatus("1.2.3", "abc", "3.11.9", {"static": 1, "file": 1}, True, WALL, 4711)
+STATUS = TargetStatus(
+    up=True,
+    engine_kind="vllm",
+    front_end="python",
+    page="filtered",
+    version="0.32.0",
+    polls=21,
+    failures={"refused": 1},
+    poll_seconds=0.0021,
+    poll_bytes=2048,
+    interval=1.0,
+    last_success=WALL + 24.022,
+)
+
+
+class One:
+    """A registry of given families; an exception is raised in its place."""
+
+    def __init__(self, *families):
+        self.families = families
+
+    def collect(self):
+        for family in self.families:
+            if isinstance(family, Exception):
+                raise family
+            yield family
+
+
+@contextmanager
+def table(*metrics):
+    with patch.object(module, "METRICS", metrics):
+        yield
+
+
+class TestBytes:
+    """They are those of prometheus_client."""
+
+    NAMES = ("action", "arm", "engine", "kind", "model_name", "position", "target", "window", "zone")
+    texts = st.text(max_size=6) | st.sampled_from(
+        ['"', "\\", "\n", "a\\nb", "{}", "%s", "100 %", "%%", "\x00"]
+    )
+    numbers = st.none() | st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**62), 2**62)
+    views = Subject((), lambda views: views)
+
+    @given(st.data())
+    @pytest.mark.parametrize("kind", ["gauge", "counter", "unknown"])
+    @pytest.mark.parametrize(("format_", "write"), [(0, write_text), (2, write_open)])
+    def test_of_a_family_with_labels_in_any_order_and_any_texts_and_numbers(self, kind, format_, write, data):
+        names = data.draw(st.lists(st.sampled_from(self.NAMES), unique=True))
+        own, carried = names[: len(names) // 2], names[len(names) // 2 :]
+        labels = st.fixed_dictionaries(dict.fromkeys(carried, self.texts))
+        values = data.draw(
+            st.lists(st.tuples(st.tuples(*(self.texts for _ in own)), self.numbers), max_size=4)
+        )
+        values = values if own else [((), number) for _, number in values[:1]]
+        views = data.draw(st.lists(labels, min_size=1, max_size=3))
+        name = "spec_decode_x_total" if kind == "counter" else "spec_decode_x"
+        family = Family("spec_decode_x", "Of drafts.", kind)
+        for view in views:
+            for own_values, number in values:
+                if number is not None:
+                    family.add_sample(name, {**view, **dict(zip(own, own_values, strict=True))}, number)
+        expected = write(One(*[family] if family.samples else []), escaping=ALLOWUTF8).decode()
+        read = (lambda values: values) if own else (lambda values: values[0][1] if values else None)
+        metric = Metric(
+            Group.PAY, Profile.MINIMAL, name, "Of drafts.", read, tuple(own), kind=kind, subject=self.views
+        )
+        with table(metric):
+            page = MetricsPage(Metrics).text([(view, values) for view in views], Format(format_))
+        assert page == expected
+
+    @given(st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**62), 2**62))
+    @example(100_000_000_000_000_000)
+    @example(-0.0)
+    @example(999_999.0)
+    @example(1234567.0)
+    @example(1e16)
+    @example(5e-324)
+    @example(1.7e308)
+    def test_of_a_number(self, number):
+        family = Family("x", "", "gauge")
+        family.add_sample("x", {}, number)
+        assert write_text(One(family)).decode().endswith(f"\nx {number_text(number)}\n")
+
+    @pytest.mark.parametrize(("format_", "write"), [(Format.TEXT_1_0_0, write_text), (Format(2), write_open)])
+    def test_of_the_process(self, format_, write):
+        registry = CollectorRegistry()
+        registry.register(PLATFORM_COLLECTOR)
+        with table():
+            page = MetricsPage(Metrics, collectors=(PLATFORM_COLLECTOR,)).text(Snapshot(), format_)
+            process = MetricsPage(Metrics, collectors=(PROCESS_COLLECTOR,)).text(Snapshot(), format_)
+        assert page == write(registry, escaping=ALLOWUTF8).decode()
+        assert "# TYPE process_cpu_seconds" in process
+        assert "_created" not in process
+
+
+@pytest.fixture(name="recorded", scope="module")
+def recorded_fixture():
+    """Snapshot after the first 25 s of a recorded trace, of one target of two."""
+    with gzip.open(TESTS / "traces" / "restart_k3_k5.jsonl.gz", "rt") as lines:
+        rows = [row for row in map(json.loads, lines) if row["t"] < 25]
+    watch, reader = EngineMonitor((10.0, 300.0)), SampleReader()
+    for row in rows:
+        reading = finish(reader.read(row["page"].encode(), with_latencies=row["histograms"]))
+        sample = reading.samples[EngineName("tiny-llama", "0")]
+        watch.observe(sample, row["t"], WALL + row["t"], 1.0, 10.0)
+    engine = {"target": "one", "model_name": "tiny-llama", "engine": "0", "team": "a", "zone": ""}
+    targets = [
+        ({"target": "one", "team": "a", "zone": ""}, STATUS),
+        ({"target": 'tw"o', "team": "", "zone": "b"}, TargetStatus()),
+    ]
+    return Snapshot([(engine, watch.snapshot(rows[-1]["t"]))], targets, [({}, EXPORTER)])
+
+
+@pytest.mark.parametrize("profile", Profile)
+async def test_the_page_of_a_recorded_trace_is_the_golden_one(recorded, profile):
+    """After a wanted change: ``UPDATE_GOLDEN=1 pytest tests/unit/metrics``, then read the difference."""
+    text = await page_of(recorded, Metrics(profile=profile))
+    file = GOLDEN / f"restart_k3_k5.{profile}.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.write_text(text, encoding="utf-8")
+    assert text == file.read_text(encoding="utf-8")
+
+
+class TestSelection:
+    def names(self, **settings):
+        return {metric.name for metric, _ in selected_metrics(Metrics(**settings))}
+
+    @pytest.mark.parametrize("group", Group)
+    def test_lacks_a_disabled_group(self, group):
+        of_group = {metric.name for metric in METRICS if metric.group is group}
+        assert self.names(disable=(str(group),)) == self.names() - of_group
+
+    @pytest.mark.parametrize("profile", Profile)
+    def test_has_an_enabled_group_with_all_windows(self, profile):
+        selected = dict(selected_metrics(Metrics(profile=profile, enable=("distribution",))))
+        own = [metric for metric in METRICS if metric.group is Group.DISTRIBUTION]
+        assert len(own) == 4
+        assert [selected[metric] for metric in own] == [metric.windows for metric in own]
+
+
+ARM = ArmFindings((ArmWindow(30.0, 1, 5, 2.0), ArmWindow(300.0, 1, 5, 2.0)), {SpeedupBasis.END_TO_END: True})
+
+
+@pytest.fixture(name="fleet")
+def fleet_fixture(busy):
+    """Snapshot with two subjects of each kind, as far as there can be two."""
+    return Snapshot(
+        [(LABELS, busy), (LABELS | {"engine": "1"}, replace(busy, tokens=4))],
+        [({"target": "one"}, STATUS), ({"target": "two"}, replace(STATUS, polls=7))],
+        [({}, EXPORTER)],
+        [({"experiment": "e", "arm": arm, "baseline": "a"}, replace(ARM, serves=arm)) for arm in "ab"],
+        requests=found(),
+    )
+
+
+def broken(metric, view, bad):
+    """Return the row with a number or an exception in place of each number of one subject."""
+    parts = [view, *(part for _, part in metric.subject.parts(view))] if metric.windows else [view]
+
+    def read(part):
+        if not any(part is one for one in parts):
+            return metric.read(part)
+        if isinstance(bad, Exception):
+            raise bad
+        own = ("_bucket", "1.0") if metric.kind == "histogram" else ("x",) * len(metric.labels)
+        return [(own, bad)] if own else bad
+
+    return replace(metric, read=read)
+
+
+class TestOneBadNumber:
+    @pytest.mark.parametrize("bad", [nan, inf, -inf, 10**400, ZeroDivisionError("no")], ids=str)
+    def test_of_any_row_takes_its_family_of_one_subject_and_is_logged_once(self, fleet, bad):
+        good = MetricsPage(lambda: EVERYTHING).text(fleet).splitlines()
+        for place, metric in enumerate(METRICS):
+            labels, view = next(iter(metric.subject.views(fleet)))
+            own = {f'{name}="{value}"' for name, value in labels.items()}
+            lost = [
+                line for line in good if line.startswith(metric.name) and own <= set(_pairs(metric, line))
+            ]
+            rows = (*METRICS[:place], broken(metric, view, bad), *METRICS[place + 1 :])
+            page = MetricsPage(lambda: EVERYTHING)
+            with table(*rows), capture_logs() as logs:
+                texts = {page.text(fleet) for _ in range(2)}
+            (text,) = texts
+            kept = [line for line in good if line not in lost]
+            left = any(_pairs(metric, line) for line in kept)
+            expected = [line for line in kept if left or metric.name not in line.split()[:3]]
+            assert text.splitlines() == expected, metric.name
+            assert [(log["event"], log["part"]) for log in logs] == [("internal_error", metric.name)]
+
+    def test_it_recovers_and_a_failure_a_minute_later_is_logged_again(self, fleet, clock):
+        metric, errors = METRICS[0], InternalErrors(clock.monotonic)
+        fails = broken(metric, fleet.engines[0][1], nan)
+        page = MetricsPage(lambda: EVERYTHING, errors)
+        with capture_logs() as logs:
+            for row in (fails, metric, fails):
+                with table(row):
+                    page.text(fleet)
+                clock.now += RECOVERED_AFTER + 1
+        assert [log["event"] for log in logs] == ["internal_error", "internal_error_ended", "internal_error"]
+
+    def test_a_subject_with_other_labels_than_the_first_is_omitted_alone(self, busy):
+        others = ({"zone": "a"}, {"engine": "2"}, {"engine": None})
+        snapshot = Snapshot([(LABELS, busy), *((LABELS | other, busy) for other in others)])
+        with capture_logs() as logs:
+            families = families_of(snapshot)
+        engines = {sample.labels["engine"] for family in families for sample in family.samples}
+        assert engines == {"0", "2"}
+        assert [(log["event"], log["part"]) for log in logs] == [("internal_error", "metrics")] * 2
+
+    def test_a_family_of_the_process_is_omitted_alone_and_logged_once(self):
+        bad, good = GaugeMetricFamily("bad", "Bad.", value=nan), GaugeMetricFamily("good", "Good.", value=1)
+        page = MetricsPage(Metrics, collectors=(One(good, bad, good), One(ValueError("no")), One(good)))
+        with table(), capture_logs() as logs:
+            texts = [page.text(Snapshot()) for _ in range(2)]
+        assert texts == [3 * "# HELP good Good.\n# TYPE good gauge\ngood 1.0\n"] * 2
+        assert [(log["event"], log["part"]) for log in logs] == [
+            ("internal_error", "bad"),
+            ("internal_error", "metrics"),
+        ]
+
+
+def _pairs(metric, line):
+    """Return the labels of a line of a metric, as they are written; none of another's."""
+    name, _, rest = line.partition("{")
+    names = {metric.name, *(f"{metric.name}{suffix}" for suffix in ("_bucket", "_sum", "_count"))}
+    return [*rest.rpartition("}")[0].split(","), ""] if name.split(" ")[0] in names else []
+
+
+async def test_other_tasks_run_every_few_milliseconds(busy):
+    """A thousand engines take some hundred milliseconds; each part of an engine is a slice of its own if slow."""
+    moments, seen, engines = [0.0], [], [(LABELS | {"engine": str(number)}, busy) for number in range(50)]
+
+    def now():
+        moments[0] += 0.001
+        return moments[0]
+
+    async def others():
+        while True:
+            seen.append(moments[0])
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(others())
+    await asyncio.sleep(0)
+    pieces = [piece async for piece in MetricsPage(Metrics, now=now).render(Snapshot(engines), Format(0))]
+    task.cancel()
+    gaps = [after - before for before, after in zip(seen, [*seen[1:], moments[0]], strict=True)]
+    assert max(gaps) <= 0.008
+    assert b"".join(pieces).decode() == MetricsPage(Metrics).text(Snapshot(engines))

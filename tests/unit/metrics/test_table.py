@@ -1,0 +1,187 @@
+"""Metric table: names, labels and kinds are the contract with dashboards, alerts and users."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+from operator import ge, le
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.figure_table import Windows
+from spec_decode_exporter.config.batch_schedule import BatchSchedule
+from spec_decode_exporter.config.labels import RESERVED_LABELS
+from spec_decode_exporter.config.schema import Group
+from spec_decode_exporter.discovery.target import Target
+from spec_decode_exporter.figures.quantile import QUANTILE_LABEL
+from spec_decode_exporter.metrics.subject import ARM, ENGINE, TARGET
+from spec_decode_exporter.metrics.table import METRICS, NAMES
+from spec_decode_exporter.monitor.snapshot import Snapshot
+from spec_decode_exporter.monitor.target_status import TargetStatus, status_of
+from spec_decode_exporter.scrape.page.sample import PageReading
+from spec_decode_exporter.scrape.poll.poll_record import PollRecord
+from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
+from tests.unit.metrics.written_page import families_of
+
+GOLDEN = Path(__file__).parent / "golden" / "contract.txt"
+"""Every metric by group: kind, name, labels, smallest profile, and the only window that it has below ``full``."""
+ONE_WINDOW = {Windows.LONGEST: "longest", Windows.SHORTEST: "shortest"}
+LABELS = {"target": "one", "model_name": "m", "engine": "0"}
+
+
+def line_of(metric):
+    carried = () if metric.subject in {ENGINE, ARM, TARGET} else metric.subject.labels
+    window = ONE_WINDOW.get(metric.reduced or metric.windows, "")
+    parts = [metric.kind, metric.name, *carried, *metric.label_names, f"({metric.profile})", window]
+    return " ".join(filter(None, parts))
+
+
+def contract():
+    """Return the text of the golden file for the present table."""
+    sections = []
+    for group in Group:
+        metrics = sorted((metric for metric in METRICS if metric.group is group), key=lambda one: one.name)
+        sections.append("\n".join([f"{group}:", *map(line_of, metrics)]) + "\n")
+    return "\n".join(sections)
+
+
+def violations(holds, metrics=METRICS):
+    """Return the names of the metrics for which a check does not hold."""
+    return [metric.name for metric in metrics if not holds(metric)]
+
+
+def test_every_metric_has_its_kind_labels_and_profile():
+    """A changed line changes for every user: ``UPDATE_GOLDEN=1 pytest tests/unit/metrics``, CHANGELOG.md."""
+    if os.environ.get("UPDATE_GOLDEN"):
+        GOLDEN.write_text(contract(), encoding="utf-8")
+    assert contract() == GOLDEN.read_text(encoding="utf-8")
+
+
+def is_reserved_once(metric):
+    """No target can carry a label of ours, and no metric has one twice."""
+    labels = (*metric.subject.labels, *metric.label_names)
+    return set(labels) <= RESERVED_LABELS and len(set(labels)) == len(labels)
+
+
+def has_the_label_of_quantiles_if_named_so(metric):
+    """Other gauges have no ``quantile``, which the formats reserve for summaries: decision 17."""
+    names = "quantile" in metric.name.split("_")
+    return (QUANTILE_LABEL in metric.labels) is (metric.kind == "unknown") is names
+
+
+OTHER_UNITS = r"milliseconds|_ms\b|minutes|hours|percent|kilobytes|megabytes|_kb\b|_mb\b|perc\b"
+TYPES = {"gauge", "counter", "histogram", "summary"}
+CHECKS = {
+    # The checks of ``promtool check metrics``, and a few more.
+    "prefix, snake case": lambda its: re.fullmatch(r"spec_decode_[a-z0-9]+(_[a-z0-9]+)*", its.name),
+    "exporter's prefix": lambda its: (
+        its.name.startswith("spec_decode_exporter_") is (its.group is Group.EXPORTER)
+    ),
+    "_total of counters": lambda its: its.name.endswith("_total") is (its.kind == "counter"),
+    "suffixes of histograms": lambda its: not re.search(r"_(bucket|sum|count|created)$", its.name),
+    "type": lambda its: not set(its.name.split("_")) & TYPES,
+    "base unit": lambda its: not re.search(OTHER_UNITS, its.name),
+    "labels": is_reserved_once,
+    "quantiles": has_the_label_of_quantiles_if_named_so,
+    "one sentence": lambda its: re.fullmatch(r"[A-Z](?!.*(\. [A-Z]|  )).*\.", its.help),
+    "at most 120 characters": lambda its: len(its.help) <= 120,
+    "over which window": lambda its: "window" not in its.label_names or "window" in its.help,
+    "no source": lambda its: not re.search(r"(vllm|sglang):", its.help),
+}
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_every_name_and_help_follows_the_rules(check):
+    assert violations(CHECKS[check]) == []
+
+
+def test_no_name_is_there_twice():
+    assert len(NAMES) == len(METRICS)
+
+
+@pytest.fixture(name="scheduled")
+def scheduled_fixture(busy):
+    """Snapshot of the busy engine with a schedule of draft tokens, which adds a series."""
+    known = busy.evaluation.known
+    schedule = replace(known.speculation, schedule=BatchSchedule((1, 64), (8, 4)))
+    evaluation = Evaluation(
+        [its.window for its in busy.evaluation.windows],
+        replace(known, speculation=schedule),
+        busy.evaluation.latencies,
+    )
+    return replace(busy, evaluation=evaluation)
+
+
+def samples_of(engine):
+    families = families_of(Snapshot([(LABELS, engine)]))
+    return [sample for family in families for sample in family.samples]
+
+
+def test_every_metric_of_an_engine_but_its_own_report_has_values_and_no_series_is_there_twice(scheduled):
+    samples = samples_of(scheduled)
+    found = {re.sub(r"_(bucket|sum|count)$", "", one.name) for one in samples}
+    reported = {name for name in NAMES if "engine_reported" in name}
+    assert found == {metric.name for metric in METRICS if metric.subject is ENGINE} - reported
+    assert len({(one.name, *one.labels.items()) for one in samples}) == len(samples)
+
+
+def test_a_counter_is_0_after_a_single_page_without_speculation(findings_of, make_sample):
+    fresh = {(one.name, *one.labels.values()): one.value for one in samples_of(findings_of([make_sample()]))}
+    own = [metric.name for metric in METRICS if metric.subject is ENGINE and metric.kind == "counter"]
+    without = {"spec_decode_position_accepted_tokens_total"}
+    assert {name for name, *_ in fresh if name in own} == set(own) - without
+    assert {value for (name, *_), value in fresh.items() if name in own} == {0}
+
+
+def row(suffix):
+    return next(one for one in METRICS if one.name.endswith(suffix))
+
+
+def test_a_target_never_polled_shows_every_reason_for_failing():
+    reasons = ("refused", "timeout", "status", "too_large", "malformed", "tls", "dns")
+    metric = row("poll_failures_total")
+    assert list(metric.series(TargetStatus(), metric.windows)) == [((reason,), 0) for reason in reasons]
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (StatusError(401), [(("status 401",), 1.0)]),
+        (StatusError(302, "login"), [(("status 302",), 1.0)]),
+        (PollError("dns", "no such name"), [(("dns",), 1.0)]),
+        (None, []),
+    ],
+)
+def test_a_target_shows_why_its_newest_poll_failed_as_long_as_it_does(error, shown):
+    record = PollRecord()
+    record.failed("timeout", "no answer")
+    if error is None:
+        record.succeeded(0.1, 10, 1, 0.0)
+    else:
+        record.failed(error.reason, str(error))
+    reading, engines = PageReading("", "", {}), SimpleNamespace(not_monitored=0, target_labels={})
+    target = Target("http://a:1/metrics", "a")
+    status = status_of(target, record, reading, engines, interval=1.0, names=())
+    assert list(row("target_error").series(status, None)) == shown
+
+
+def test_the_engine_s_own_report_is_absent_once_it_is_gone(findings_of, make_sample):
+    findings = findings_of([make_sample(reported_acceptance_ratio=0.7)], later=3000.0)
+    assert not any("engine_reported" in one.name for one in samples_of(findings))
+
+
+@pytest.mark.parametrize("suffix", ["_lower", "_upper"])
+def test_bounds_contain_the_value(busy, suffix):
+    values = {(one.name, *one.labels.values()): one.value for one in samples_of(busy)}
+    pairs = [
+        (value, values[(name.removesuffix(suffix), *labels)])
+        for (name, *labels), value in values.items()
+        if name.endswith(suffix)
+    ]
+    assert len(pairs) >= 8
+    side = le if suffix == "_lower" else ge
+    assert all(side(bound, value) for bound, value in pairs)
