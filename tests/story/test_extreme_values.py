@@ -12,17 +12,19 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from spec_decode_exporter.metrics.page import MetricsPage
+from spec_decode_exporter.views.event_view import event_view
+from spec_decode_exporter.views.target_view import target_view
+from spec_decode_exporter.window.merge import merge_windows
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.experiments.measure import added, measure
 from spec_decode_exporter.app.fleet_snapshot import FleetSnapshots
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.metrics.exposition import Exposition
+from spec_decode_exporter.experiments.measure import added, measure
 from spec_decode_exporter.metrics.negotiation import Format
-from spec_decode_exporter.metrics.snapshot_writer import SnapshotWriter
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
@@ -40,16 +42,13 @@ from spec_decode_exporter.scrape.page.engine_table import ENGINES, EngineMark, G
 from spec_decode_exporter.scrape.page.sample_reader import GAUGES, MAX_COUNT
 from spec_decode_exporter.scrape.poll_errors import PollError
 from spec_decode_exporter.views.engine_view import engine_view
-from spec_decode_exporter.views.event_view import event_view
+from spec_decode_exporter.views.fleet_view import ObservationView
 from spec_decode_exporter.views.group_view import group_view, grouped
 from spec_decode_exporter.views.history import history_view
-from spec_decode_exporter.views.models import ObservationView
 from spec_decode_exporter.views.request_view import lists
-from spec_decode_exporter.views.target_view import target_view
 from spec_decode_exporter.web.page.handlers import page_data
 from spec_decode_exporter.web.page.page_content import content
 from spec_decode_exporter.web.page.page_query import PageQuery
-from spec_decode_exporter.window.merge import merge_windows
 from tests.conftest import FakeClock
 from tests.fixtures.snapshot_view import snapshot_view
 from tests.unit.metrics.written_page import EVERYTHING
@@ -58,7 +57,6 @@ MOST = MAX_COUNT - 1
 FAILURES = {
     "analysis_failed",
     "internal_error",
-    "metrics_left_out",
     "poll_crashed",
     "requests_failed",
     "saving_failed",
@@ -291,8 +289,8 @@ class Chain:
 
 
 async def _check_metrics(taken, errors):
-    writer = SnapshotWriter(lambda: EVERYTHING, errors)
-    pieces = [piece async for piece in Exposition([writer]).render(taken, Format.OPENMETRICS_1_0_0)]
+    page = MetricsPage(lambda: EVERYTHING, errors)
+    pieces = [piece async for piece in page.render(taken, Format.OPENMETRICS_1_0_0)]
     for family in text_string_to_metric_families(b"".join(pieces).decode()):
         for sample in family.samples:
             assert isfinite(sample.value), sample

@@ -17,8 +17,8 @@ from spec_decode_exporter.analysis.figure_table import EACH, FIGURES, FULL, LONG
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.schema import Group, Profile
-from spec_decode_exporter.experiments.arm_speedup import ArmSpeedup
 from spec_decode_exporter.experiments.experiment import ArmWindow
+from spec_decode_exporter.experiments.pace import ArmSpeedup
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.quantile import (
     LATENCY_QUANTILES,
