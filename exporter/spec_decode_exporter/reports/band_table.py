@@ -7,7 +7,7 @@ from typing import Final
 
 from spec_decode_exporter.core.number_formats import ABSENT, number_range, plain
 from spec_decode_exporter.reports.parts import FigureTable
-from spec_decode_exporter.views.models import LoadBandView
+from spec_decode_exporter.views.setting_view import LoadBandView
 
 _COLUMNS: Final = ("running requests", "now", "speed", "verdict", "try", "speed")
 

@@ -22,8 +22,7 @@ from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.page.engine_table import Gauge, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.views.document import Estimated, View, at, fact
-from spec_decode_exporter.views.setting_models import SettingView
-from spec_decode_exporter.views.setting_view import setting_view
+from spec_decode_exporter.views.setting_view import SettingView, setting_view
 from spec_decode_exporter.views.verdict_text import recommendation_text, verdict_text
 from spec_decode_exporter.views.window_view import CountsView, EndToEndView, WindowView, counts
 from spec_decode_exporter.window.poll import Check, Reset

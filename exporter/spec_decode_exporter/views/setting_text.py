@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from spec_decode_exporter.findings.finding_rules import WAYS_TO_MEASURE
+from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.load_bands import LoadBand
-from spec_decode_exporter.analysis.recommendation import Action
-from spec_decode_exporter.analysis.speculation_setting import Obstacle, Pause, SpeculationSetting
+from spec_decode_exporter.analysis.recommended_setting import Obstacle, Pause, SpeculationSetting
+from spec_decode_exporter.analysis.verdict import Action
 from spec_decode_exporter.core.number_formats import ago, percent, plural, utc_clock
+from spec_decode_exporter.findings.faults import WAYS_TO_MEASURE
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.views.speculative_config import ranges
 from spec_decode_exporter.views.verdict_text import SOURCES, recommendation_text
@@ -31,7 +32,7 @@ def setting_text(snapshot: EngineSnapshot) -> str:
     setting = snapshot.evaluation.setting
     if setting.tokens is None or not setting.bands:
         return recommendation_text(snapshot)
-    return " ".join(filter(None, (by_load_text(setting), _acceptance(snapshot))))
+    return " ".join(filter(None, (by_load_text(setting), _acceptance(snapshot.evaluation))))
 
 
 def by_load_text(setting: SpeculationSetting) -> str:
@@ -49,11 +50,9 @@ def uncertain_text(setting: SpeculationSetting) -> str:
     )
 
 
-def measure_text(snapshot: EngineSnapshot) -> str:
+def measure_text(evaluation: Evaluation) -> str:
     """Return what to measure: for a setting, or for one by load; empty if nothing is missing."""
-    evaluation = snapshot.evaluation
-    setting = evaluation.setting
-    pause = setting.pause
+    setting, pause = evaluation.setting, evaluation.setting.pause
     if pause is not None and pause.drafted is None:
         return _measure_acceptance(pause)
     collects = evaluation.action is Action.COLLECT and pause is None
@@ -111,12 +110,12 @@ def _known(setting: SpeculationSetting) -> str:
     )
 
 
-def _acceptance(snapshot: EngineSnapshot) -> str:
+def _acceptance(evaluation: Evaluation) -> str:
     """Write the time of the acceptance if it is not that of the present drafts."""
-    pause = snapshot.evaluation.setting.pause
+    pause = evaluation.setting.pause
     if pause is None or pause.drafted is None:
         return ""
-    age = ago(snapshot.evaluation.wall - pause.drafted)
+    age = ago(evaluation.known.wall - pause.drafted)
     return f"Nothing is drafted now: the acceptance is that of {utc_clock(pause.drafted)}, {age}."
 
 

@@ -6,8 +6,8 @@ import json
 import re
 from typing import Final, NamedTuple
 
+from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.speculation_setting import SpeculationSetting
 from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
 
 _WITHOUT_MODEL: Final = frozenset({"mtp", "ngram", "ngram_gpu", "suffix"})

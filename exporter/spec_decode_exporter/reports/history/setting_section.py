@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spec_decode_exporter.analysis.load_bands import LoadBand
-from spec_decode_exporter.analysis.speculation_setting import UNKNOWN_SETTING
+from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING
 from spec_decode_exporter.core import number_formats as numbers
 from spec_decode_exporter.history.history_setting import HistorySetting
 from spec_decode_exporter.reports.parts import FigureTable, Note, Part
-from spec_decode_exporter.views.setting_models import SettingView
 from spec_decode_exporter.views.setting_text import by_load_text, uncertain_text
-from spec_decode_exporter.views.setting_view import view_of_setting
+from spec_decode_exporter.views.setting_view import SettingView, view_of_setting
 
 _MISSING = (
     "A setting by load needs the cost at two loads at least, so steps with drafts and steps without at each. "

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from spec_decode_exporter.analysis.typical_costs import undrafted_steps_are_plain
+from spec_decode_exporter.analysis.typical_costs import every_step_pays
 from spec_decode_exporter.reports.plan.draft_method import VERIFY_COST_RATIO, fixed_cost_ratio
 from spec_decode_exporter.reports.plan.gpu_memory import GIGABYTE, Gpus, MemoryPart, Room, room
 from spec_decode_exporter.reports.plan.observed_models import ObservedModel
@@ -183,14 +183,7 @@ def _costs(wanted: Wanted, drafting: Room) -> Costs:
         basis = CostBasis.GIVEN
     elif observed is not None:
         known, fixed, basis = observed.draft_cost_ratio, observed.fixed_cost_ratio, CostBasis.MEASURED
-    return Costs(
-        reading,
-        basis,
-        VERIFY_COST_RATIO,
-        fixed,
-        known,
-        fixed_in_every_step=not undrafted_steps_are_plain(wanted.method),
-    )
+    return Costs(reading, basis, VERIFY_COST_RATIO, fixed, known, every_step_pays(wanted.method))
 
 
 def _payoff(wanted: Wanted, drafting: Room, table: tuple[PlannedDepth, ...]) -> Payoff | None:

@@ -9,12 +9,13 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.core.bounded_file import read_bounded
 from spec_decode_exporter.core.bounded_json import TooManyValuesError, check_values
 from spec_decode_exporter.reports.plan.model_config import ModelError
 from spec_decode_exporter.reports.plan.planned_depths import Drafts, continued
-from spec_decode_exporter.views.models import CostView, EngineView, ObservationView, WindowView
+from spec_decode_exporter.reports.saved_snapshot import SavedEngine, SavedSnapshot, SavedWindow, parsed
+from spec_decode_exporter.views.engine_view import CostView
 
 MAX_BYTES: Final = 16 * 2**20
 """Maximum size of an observation, in bytes."""
@@ -61,12 +62,12 @@ def read(path: Path) -> ObservedModel:
     except TooManyValuesError as error:
         raise ModelError(f"{path} cannot be read: {error}") from None
     try:
-        return measured(_view(content))
+        return measured(_observation(content))
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
 
 
-def measured(view: ObservationView) -> ObservedModel:
+def measured(observation: SavedSnapshot) -> ObservedModel:
     """Return the merged engines of an observation.
 
     Raises:
@@ -74,7 +75,7 @@ def measured(view: ObservationView) -> ObservedModel:
     """
     drafting = [
         (engine, window)
-        for engine in view.engines
+        for engine in observation.engines
         for window in engine.windows[-1:]
         if window.counts.drafts and window.counts.position_accepted_tokens
     ]
@@ -90,7 +91,7 @@ def measured(view: ObservationView) -> ObservedModel:
 
 
 def _merged(
-    drafting: Sequence[tuple[EngineView, WindowView]], name: str, method: str, tokens: int
+    drafting: Sequence[tuple[SavedEngine, SavedWindow]], name: str, method: str, tokens: int
 ) -> ObservedModel:
     windows = [window for _, window in drafting]
     drafts = _total(window.counts.drafts for window in windows)
@@ -130,13 +131,13 @@ def _decay(accepted: Sequence[int], drafts: int) -> float:
     return accepted[0] / drafts if len(accepted) == 1 else (sum(accepted[1:]) / before if before else 0.0)
 
 
-def _cost(engines: Sequence[EngineView]) -> CostView | None:
+def _cost(engines: Sequence[SavedEngine]) -> CostView | None:
     """Return the cost of the first engine, if it is measured or configured for all."""
     known = [engine.cost for engine in engines if engine.cost and engine.cost.source != CostSource.TYPICAL]
     return known[0] if len(known) == len(engines) else None
 
 
-def _speedup(windows: Sequence[WindowView], rates: Sequence[float]) -> float | None:
+def _speedup(windows: Sequence[SavedWindow], rates: Sequence[float]) -> float | None:
     """Return the speed-up of all engines: generated tokens over those expected without speculation."""
     ratios = [window.estimated_speedup_ratio.value for window in windows]
     plain = [rate / ratio for rate, ratio in zip(rates, ratios, strict=True) if ratio]
@@ -144,11 +145,14 @@ def _speedup(windows: Sequence[WindowView], rates: Sequence[float]) -> float | N
     return sum(rates) / without if len(plain) == len(windows) and without else None
 
 
-def _view(content: bytes) -> ObservationView:
-    last = content.strip().rsplit(b"\n", 1)[-1]
-    for part in (content, last):
-        try:
-            return ObservationView.model_validate_json(part)
-        except ValidationError:
-            continue
-    raise ModelError("it is nothing that spec-decode-exporter observe --format json of this version wrote")
+def _observation(content: bytes) -> SavedSnapshot:
+    """Parse an observation; a snapshot of the API, which has no length, is none."""
+    try:
+        found = parsed(content)
+    except ValidationError:
+        found = None
+    if found is None or found.seconds is None:
+        raise ModelError(
+            "it is nothing that spec-decode-exporter observe --format json of this version wrote"
+        )
+    return found

@@ -50,8 +50,8 @@ def view(plan: DeploymentPlan) -> PlanView:
             concurrent_sequences=lost(alone.sequences, drafting.sequences),
         ),
         cost=PlanCostView(
-            draft_cost_ratio=cost.draft_cost_ratio,
-            fixed_cost_ratio=cost.fixed_cost_ratio,
+            draft_cost_ratio=cost.token,
+            fixed_cost_ratio=cost.step,
             basis=plan.costs.basis,
             batch_sequences=plan.costs.reading.batch,
         ),

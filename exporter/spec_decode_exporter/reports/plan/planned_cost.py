@@ -14,8 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from spec_decode_exporter.analysis.cost import Cost
-from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.figures.window_figures import Price
 from spec_decode_exporter.reports.plan.gpu_memory import MemoryPart
 
 
@@ -95,18 +94,12 @@ class Costs:
     fixed_cost_ratio: float
     known: float | None = None
     """c if it is given or measured, without c0: the same for every number of tokens."""
-    fixed_in_every_step: bool = False
+    every_step: bool = False
     """True if steps without a draft pay c0 too."""
 
-    def at(self, tokens: int) -> Cost:
+    def at(self, tokens: int) -> Price:
         """Return the cost of drafts of ``tokens``."""
         ratio = self.known
         if ratio is None:
             ratio = self.reading.draft_cost_ratio(max(tokens, 1), self.verify_cost_ratio)
-        return Cost(
-            ratio,
-            self.fixed_cost_ratio,
-            CostSource.CONFIGURED,
-            running_requests=None,
-            fixed_in_every_step=self.fixed_in_every_step,
-        )
+        return Price(ratio, self.fixed_cost_ratio, self.every_step)

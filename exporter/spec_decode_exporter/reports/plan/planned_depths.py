@@ -12,11 +12,11 @@ The break-even a solves 1 + a + … + a^k = 1 + c0 + c·k.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.config.policy import DepthPolicy
+from spec_decode_exporter.figures.window_figures import Price
 
 MAX_TOKENS: Final = 8
 """Largest number of draft tokens in the table."""
@@ -58,15 +58,14 @@ class Drafts:
         """Return the acceptance rate of ``tokens`` draft tokens."""
         return sum(self.reached[:tokens]) / tokens
 
-    def speedup(self, tokens: int, cost: Cost) -> float:
+    def speedup(self, tokens: int, price: Price) -> float:
         """Return S(k)."""
-        fixed = self.fixed_cost_of_a_draft(cost)
-        steps = 1 + self.coverage * (fixed + cost.draft_cost_ratio * tokens)
+        steps = 1 + self.coverage * (self.fixed_cost_of_a_draft(price) + price.token * tokens)
         return (1 + self.coverage * sum(self.reached[:tokens])) / steps
 
-    def fixed_cost_of_a_draft(self, cost: Cost) -> float:
+    def fixed_cost_of_a_draft(self, price: Price) -> float:
         """Return c0 for each draft: if every step searches, a draft pays for the steps that find none too."""
-        return cost.fixed_cost_ratio / (self.coverage if cost.fixed_in_every_step else 1.0)
+        return price.step / (self.coverage if price.every_step else 1.0)
 
 
 def geometric(token_acceptance: float) -> Drafts:
@@ -87,19 +86,19 @@ def acceptance_rate(token_acceptance: float, tokens: int) -> float:
     return sum(token_acceptance**position for position in range(1, tokens + 1)) / tokens
 
 
-def depths(drafts: Drafts, cost_at: Callable[[int], Cost]) -> tuple[PlannedDepth, ...]:
-    """Return S(1) … S(``MAX_TOKENS``); ``cost_at`` returns the cost by number of tokens."""
-    return tuple(_depth(drafts, tokens, cost_at(tokens)) for tokens in range(1, MAX_TOKENS + 1))
+def depths(drafts: Drafts, price_at: Callable[[int], Price]) -> tuple[PlannedDepth, ...]:
+    """Return S(1) … S(``MAX_TOKENS``); ``price_at`` returns the cost by number of tokens."""
+    return tuple(_depth(drafts, tokens, price_at(tokens)) for tokens in range(1, MAX_TOKENS + 1))
 
 
-def _depth(drafts: Drafts, tokens: int, cost: Cost) -> PlannedDepth:
-    of_drafts = replace(cost, fixed_cost_ratio=drafts.fixed_cost_of_a_draft(cost))
+def _depth(drafts: Drafts, tokens: int, price: Price) -> PlannedDepth:
+    of_drafts = price._replace(step=drafts.fixed_cost_of_a_draft(price))
     return PlannedDepth(
         tokens,
-        drafts.speedup(tokens, cost),
-        cost.draft_cost_ratio,
+        drafts.speedup(tokens, price),
+        price.token,
         break_even_token_acceptance(tokens, of_drafts),
-        cost.draft_cost_ratio + of_drafts.fixed_cost_ratio / tokens,
+        price.token + of_drafts.step / tokens,
         measured=tokens <= drafts.measured,
     )
 
@@ -111,9 +110,9 @@ def best(known: Sequence[PlannedDepth]) -> int:
     return next((depth.tokens for depth in known if largest > 1 and depth.speedup >= enough), 0)
 
 
-def break_even_token_acceptance(tokens: int, cost: Cost) -> float | None:
+def break_even_token_acceptance(tokens: int, price: Price) -> float | None:
     """Return the acceptance a of a token at break-even with ``tokens``; None if even 1 is too low."""
-    wanted = 1 + cost.fixed_cost_ratio + cost.draft_cost_ratio * tokens
+    wanted = 1 + price.step + price.token * tokens
     if wanted > tokens + 1:
         return None
     low, high = 0.0, 1.0

@@ -32,11 +32,11 @@ def cost(plan: DeploymentPlan) -> Iterator[Part]:
     expected, reading = plan.costs.at(plan.wanted.tokens), plan.costs.reading
     yield Figure(
         "a draft token",
-        f"{expected.draft_cost_ratio:.3f}",
+        f"{expected.token:.3f}",
         "",
         f"plain decode steps, at {plural(reading.batch, 'sequence')}",
     )
-    yield Figure("a draft", f"{expected.fixed_cost_ratio:.3f}", "", "besides, however many tokens it has")
+    yield Figure("a draft", f"{expected.step:.3f}", "", "besides, however many tokens it has")
     needed = plan.depth.break_even_token_acceptance
     if needed is not None:
         rate = _needed(needed, plan.depth.tokens)

@@ -7,12 +7,13 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.verdict import State
 from spec_decode_exporter.reports.band_table import band_table
 from spec_decode_exporter.reports.escape import cells, escaped, wrapped
 from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.parts import FigureTable
-from spec_decode_exporter.views.models import EngineView, SettingView
+from spec_decode_exporter.reports.saved_snapshot import SavedEngine
+from spec_decode_exporter.views.setting_view import SettingView
 
 _PROSE: Final = 100
 """Columns of a line of prose."""
@@ -23,7 +24,7 @@ FORMATS: Final = ("text", "json", "vllm")
 """Values of ``--format``."""
 
 
-def written(engines: Sequence[EngineView], form: str) -> str:
+def written(engines: Sequence[SavedEngine], form: str) -> str:
     """Return the settings of engines in a format, with a final newline."""
     if form == "json":
         return _json(engines)
@@ -33,14 +34,14 @@ def written(engines: Sequence[EngineView], form: str) -> str:
     return "\n".join("".join(f"{line}\n" for line in write(engine)) for engine in engines)
 
 
-def recommendation_status(engines: Sequence[EngineView]) -> ExitStatus:
+def recommendation_status(engines: Sequence[SavedEngine]) -> ExitStatus:
     """Return GOOD if the setting of every engine that speculates is known, else UNKNOWN."""
     speculating = [engine for engine in engines if engine.state is not State.DISABLED]
     known = speculating and all(engine.setting.tokens is not None for engine in speculating)
     return ExitStatus.GOOD if known else ExitStatus.UNKNOWN
 
 
-def _json(engines: Sequence[EngineView]) -> str:
+def _json(engines: Sequence[SavedEngine]) -> str:
     fields = ("id", "target", "model_name", "engine", "method", "draft_model", "configured_tokens", "verdict")
     settings = [
         {
@@ -52,11 +53,11 @@ def _json(engines: Sequence[EngineView]) -> str:
     return json.dumps({"engines": settings}, indent=2).replace(_DELETE, "\\u007f") + "\n"
 
 
-def _name(engine: EngineView) -> str:
+def _name(engine: SavedEngine) -> str:
     return escaped(f"{engine.target}, {engine.model_name}, engine {engine.engine}")
 
 
-def _text(engine: EngineView) -> Iterator[str]:
+def _text(engine: SavedEngine) -> Iterator[str]:
     """Yield the lines for people: what to set, the flag, the speed by load, and what to measure."""
     setting = engine.setting
     yield _name(engine)
@@ -73,7 +74,7 @@ def _text(engine: EngineView) -> Iterator[str]:
         yield from _indented(note)
 
 
-def _commented(engine: EngineView) -> Iterator[str]:
+def _commented(engine: SavedEngine) -> Iterator[str]:
     """Yield vLLM's flag; everything else is a comment."""
     for text in filter(None, (_name(engine), engine.setting.text, *_notes(engine.setting))):
         yield from (f"# {line}" for line in wrapped(text, _PROSE))
@@ -81,7 +82,7 @@ def _commented(engine: EngineView) -> Iterator[str]:
         yield from _lines(engine)
 
 
-def _lines(engine: EngineView) -> Iterator[str]:
+def _lines(engine: SavedEngine) -> Iterator[str]:
     """Yield vLLM's flag; the keys to change as a comment if its method or draft model is unknown."""
     setting = engine.setting
     if not setting.tokens:

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from spec_decode_exporter.core.number_formats import number_range
-from spec_decode_exporter.views.setting_models import LoadBandView, SettingView
+from spec_decode_exporter.views.setting_view import LoadBandView, SettingView
 from spec_decode_exporter.web.page.markup import Markup, joined, scrollable, sentences, tag
 from spec_decode_exporter.web.page.page_numbers import NOTHING, number, times
 
