@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from spec_decode_exporter.core.internal_errors import NO_ITEM, InternalErrors
+from pydantic import ConfigDict
+
+from spec_decode_exporter.core.internal_errors import InternalErrors, Item
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.requests.model_findings import BOUNDS
-from spec_decode_exporter.requests.request_findings import Effect, RequestFindings
+from spec_decode_exporter.requests.request_findings import (
+    ContextFall,
+    Effect,
+    Percentiles,
+    RequestFindings,
+    RequestHistogram,
+)
 from spec_decode_exporter.requests.request_record import Refusal
 from spec_decode_exporter.views.document import Estimated, View, at, fact
 
+_Member = tuple[type[View], object, Mapping[str, object]]
+"""Document of a list, its record, and what the record lacks."""
+
 
 # fmt: off
-class PercentilesView(View):
-    """Percentiles of a number over requests, each with weight 1."""
-
-    p10: float
-    p50: float
-    p90: float
-
-
-class HistogramView(View):
-    """Histogram of requests that drafted, by a number."""
-
-    upper_bounds: tuple[float, ...] = at("Ascending; a number equal to a bound is below it. The label `le` of the metric.")
-    counts: tuple[int, ...] = at("Requests between two bounds, not cumulative; the last above every bound.")
-    sum: float = at("Sum of the numbers.")
-
-
 class RequestTotalsView(View):
     """Sums over requests."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)  # those of the records
 
     requests: int = at("Number of requests.", "summary.totals.requests", "totals.requests")
     drafts: int = at("Decode steps that drafted.", "summary.totals.drafts", "totals.drafts")
@@ -48,9 +45,9 @@ class RequestSummaryView(RequestTotalsView):
     """Summary of requests of one window."""
 
     mean_acceptance_ratio: float | None = at("Mean over requests, each with weight 1.", "summary.mean_acceptance_ratio")
-    acceptance_ratio: PercentilesView | None = at("Accepted over draft tokens.", "summary.acceptance_ratio")
-    acceptance_length_tokens: PercentilesView | None = at("Tokens of a draft, bonus token included.", "summary.acceptance_length_tokens")
-    time_per_output_token_seconds: PercentilesView | None = at("Time per output token after the first.", "summary.time_per_output_token_seconds")
+    acceptance_ratio: Percentiles | None = at("Accepted over draft tokens.", "summary.acceptance_ratio")
+    acceptance_length_tokens: Percentiles | None = at("Tokens of a draft, bonus token included.", "summary.acceptance_length_tokens")
+    time_per_output_token_seconds: Percentiles | None = at("Time per output token after the first.", "summary.time_per_output_token_seconds")
     speedup_ratio: Estimated | None = at("Speed-up of their tokens, at the cost of drafting.", "summary.speedup_ratio")
     below_break_even: int = at("Requests that speculation made slower.", "summary.below_break_even")
     evaluated: int = at("Requests with decode steps and a known cost.", "summary.evaluated")
@@ -90,8 +87,8 @@ class RequestSinceStartView(RequestTotalsView):
     model_name: str = at("The label `model_name`.", "key.model_name")
     request_type: str = at("The sender's name of this kind of work.", "key.request_type")
     temperature: str = at("The bucket.", "key.temperature")
-    acceptance_ratio_histogram: HistogramView = at("Accepted over draft tokens.", "acceptance_ratio")
-    acceptance_length_tokens_histogram: HistogramView = at("Tokens of a draft, bonus token included.", "acceptance_length_tokens")
+    acceptance_ratio_histogram: RequestHistogram = at("Accepted over draft tokens.", "acceptance_ratio")
+    acceptance_length_tokens_histogram: RequestHistogram = at("Tokens of a draft, bonus token included.", "acceptance_length_tokens")
 
 
 class RequestUserView(RequestSummaryView):
@@ -108,24 +105,17 @@ class RequestPromptBucketView(RequestSummaryView):
     mean_prompt_tokens: float
     cached_ratio: float | None = at("Share of the prompt tokens from the prefix cache, of requests that report it.")
     mean_acceptance_length_tokens: Estimated | None = at("Tokens of a draft, bonus token included; null of fewer than 30 requests.", "acceptance_length")
-    time_to_first_token_seconds: PercentilesView | None
+    time_to_first_token_seconds: Percentiles | None
     effect: Effect = at("Statistically significant (95 %) effect of speculation.")
-
-
-class ContextFallView(View):
-    """Acceptance that is significantly lower with long prompts, by the mean length of both buckets."""
-
-    short_tokens: float
-    short_length: float = at("Acceptance length with prompts of `short_tokens`.")
-    long_tokens: float
-    long_length: float = at("Acceptance length with prompts of `long_tokens`.")
 
 
 class RequestPromptsView(View):
     """Requests of one model by the length of the prompt, in the longest window."""
 
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     model_name: str
-    fall: ContextFallView | None = at("Null unless acceptance is significantly lower (95 %) with long prompts.")
+    fall: ContextFall | None = at("Null unless acceptance is significantly lower (95 %) with long prompts.")
     buckets: tuple[RequestPromptBucketView, ...] = at("Ascending; without empty ones.")
 
 
@@ -173,31 +163,28 @@ def head(findings: RequestFindings) -> dict[str, Any]:
 
 def lists(findings: RequestFindings, errors: InternalErrors) -> dict[str, Iterator[View]]:
     """Return the lists, whose members are built lazily; one that fails is omitted."""
-    windows = findings.windows.items()
-    groups = [(name, each) for name, window in windows for each in window.groups]
-    models = [(name, each) for name, window in windows for each in window.models]
-    listed: dict[str, tuple[Any, Any, Any]] = {
-        "windows": (windows, lambda _: NO_ITEM, lambda each: RequestWindowView.of(each[1], window=each[0])),
-        "groups": (
-            groups,
-            lambda each: each[1].key.labels,
-            lambda each: RequestGroupView.of(each[1], window=each[0]),
-        ),
-        "models": (
-            models,
-            lambda each: {"model_name": each[1].model_name},
-            lambda each: RequestModelView.of(each[1], window=each[0]),
-        ),
-        "since_start": (
-            findings.since_start.items(),
-            lambda each: each[0].labels,
-            lambda each: RequestSinceStartView.of(each[1], key=each[0]),
-        ),
-        "users": (
-            findings.users,
-            lambda each: {"model_name": each.model_name, "user": each.user},
-            RequestUserView.of,
-        ),
-        "prompts": (findings.prompts, lambda each: {"model_name": each.model_name}, RequestPromptsView.of),
+    windows = [(its, {"window": name}) for name, its in findings.windows.items()]
+    members: dict[str, Iterable[_Member]] = {
+        "windows": [(RequestWindowView, its, name) for its, name in windows],
+        "groups": [(RequestGroupView, each, name) for its, name in windows for each in its.groups],
+        "models": [(RequestModelView, each, name) for its, name in windows for each in its.models],
+        "since_start": [
+            (RequestSinceStartView, its, {"key": key}) for key, its in findings.since_start.items()
+        ],
+        "users": [(RequestUserView, each, {}) for each in findings.users],
+        "prompts": [(RequestPromptsView, each, {}) for each in findings.prompts],
     }
-    return {name: errors.each("requests", *each) for name, each in listed.items()}
+    return {name: errors.each("requests", each, _labels, _document) for name, each in members.items()}
+
+
+def _document(member: _Member) -> View:
+    view, record, fields = member
+    return view.of(record, **fields)
+
+
+def _labels(member: _Member) -> Item:
+    """Return the labels of a record, for the log."""
+    _, record, fields = member
+    record = fields.get("key") or getattr(record, "key", record)
+    names = ("model_name", "request_type", "temperature", "user")
+    return {name: getattr(record, name) for name in names if hasattr(record, name)}

@@ -1,20 +1,34 @@
-"""JSON model of an engine."""
+"""Document of an engine."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
 
 import pytest
 from pydantic import ValidationError
 
-from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.views.engine_view import engine_view
-from spec_decode_exporter.views.models import EngineView, SnapshotView
+from spec_decode_exporter.analysis.end_to_end import EndToEnd, EndToEndBasis
+from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.request_baseline import RequestBaseline
+from spec_decode_exporter.analysis.verdict import State
+from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.learned.plain_period import PlainPeriod
+from spec_decode_exporter.scrape.page.engine_table import Latency
+from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.views.engine_view import BaselineView, EngineView
+from spec_decode_exporter.views.fleet_view import SnapshotView
+from spec_decode_exporter.views.request_view import RequestsView
+from spec_decode_exporter.views.window_view import EndToEndView
 
 LABELS = {"target": "one", "model_name": "m", "engine": "0", "team": "a"}
+SURE = Estimate(1.5, 1.2, 1.8, 0.1)
 
 
 @pytest.fixture(scope="module")
 def view(busy):
-    return engine_view(LABELS, busy)
+    return EngineView(labels=LABELS, snapshot=busy)
 
 
 def test_a_window_is_shown_with_its_bounds(view):
@@ -30,19 +44,97 @@ def test_a_window_is_shown_with_its_bounds(view):
     assert view.latency_seconds["queue"].p50 == pytest.approx(0.1)
 
 
-def test_a_view_is_equal_after_json_and_back(view):
-    assert EngineView.model_validate_json(view.model_dump_json()) == view
-    with pytest.raises(ValidationError):
-        EngineView.model_validate({**view.model_dump(), "colour": "red"})
-    with pytest.raises(ValidationError, match="frozen"):
+def test_the_evaluated_window_says_what_the_verdict_is_about(view, busy):
+    long, evaluated = view.windows[-1], view.evaluated
+    assert (evaluated.basis, evaluated.seconds, evaluated.early, evaluated.since) == (
+        "longest",
+        long.seconds,
+        False,
+        None,
+    )
+    assert evaluated.estimated_speedup_ratio == long.estimated_speedup_ratio
+    assert view.pays_share_ratio == busy.evaluation.pays_share_ratio is not None
+
+
+def test_only_the_requested_windows_are_shown(busy):
+    (window,) = EngineView(labels=LABELS, snapshot=busy, shown=("5m",)).windows
+    assert window.window == "5m"
+
+
+def test_depths_mark_the_recommended_one_and_those_beyond_k(view):
+    assert [depth.tokens for depth in view.depths if depth.recommended] == [view.recommended_tokens]
+    assert all(depth.extrapolated == (depth.tokens > view.configured_tokens) for depth in view.depths)
+
+
+def test_an_engine_that_is_gone_has_totals_and_no_windows(busy):
+    gone = EngineView(labels=LABELS, snapshot=replace(busy, evaluation=Evaluation((), Knowledge()), reported=None))
+    shown = gone.read_all().model_dump(mode="json")
+    assert (gone.state, gone.evaluated, gone.windows, gone.cost) == (State.UNREACHABLE, None, (), None)
+    assert shown["totals"] == EngineView(labels=LABELS, snapshot=busy).model_dump(mode="json")["totals"]
+
+
+def test_the_json_has_exactly_the_described_fields(view):
+    shown = view.model_dump(mode="json")
+    described = EngineView.model_json_schema(mode="serialization")
+    assert shown.keys() == described["properties"].keys()
+    assert shown["windows"][0].keys() == described["$defs"]["WindowView"]["properties"].keys()
+    assert {"snapshot", "its", "shown"}.isdisjoint(shown.keys() | shown["windows"][0].keys())
+
+
+def test_a_document_is_frozen(view):
+    with pytest.raises((ValidationError, AttributeError)):
         view.state = State.IDLE
+    with pytest.raises(ValidationError):
+        EngineView(labels=LABELS, snapshot=view.snapshot, colour="red")
 
 
-def test_every_field_has_a_description_or_is_a_model_with_one():
-    schema = SnapshotView.model_json_schema()
-    plain = {"p50", "p95", "p99", "tokens"}
-    for name, model in {"SnapshotView": schema, **schema["$defs"]}.items():
-        assert model.get("description"), name
-        for field, about in model.get("properties", {}).items():
-            described = about.get("description") or "$ref" in about or "items" in about
-            assert described or field in plain, f"{name}.{field}"
+def test_an_error_of_a_fact_comes_out_as_itself(busy):
+    """In a dump pydantic replaces it by one of its own, without the traceback."""
+    broken = replace(busy, evaluation=Evaluation((None,), Knowledge()))
+    with pytest.raises(AttributeError, match="'NoneType'"):
+        EngineView(labels=LABELS, snapshot=broken).read_all()
+
+
+def test_bounds_and_times_of_a_record_may_be_unknown():
+    known = EndToEndView.of(EndToEnd(1.5, EndToEndBasis.BASELINE, SURE))
+    assert (known.value, known.lower, known.upper) == SURE[:3]
+    unknown = EndToEndView.of(EndToEnd(1.5, EndToEndBasis.BASELINE, None))
+    assert (unknown.value, unknown.lower, unknown.upper) == (1.5, None, None)
+
+
+def test_a_baseline_has_the_times_of_its_requests_if_they_are_known():
+    request = RequestBaseline(0.2, 0.4, 0.1, 3600.0, 0.0, "3600 s without speculation")
+    period = PlainPeriod(7200.0, 1_790_000_000.0, 60.0, request)
+    shown = BaselineView.of(period)
+    assert (shown.name, shown.age_seconds) == ("2 h without speculation on 21 September", 60.0)
+    assert shown.time_to_first_token_seconds == 0.2
+    assert (shown.prefix_cache_hit_ratio, shown.queue_seconds) == (0.4, 0.1)
+    assert BaselineView.of(replace(period, request=None)).queue_seconds is None
+
+
+def test_a_quantile_names_its_bucket_and_the_last_one_has_no_end(busy):
+    buckets = {Latency.QUEUE: Buckets((0.1, 1.0, inf), (50, 96, 100)), Latency.END_TO_END: Buckets((inf,), (0,))}
+    evaluation = Evaluation([its.window for its in busy.evaluation.windows], Knowledge(), buckets)
+    shown = EngineView(labels=LABELS, snapshot=replace(busy, evaluation=evaluation)).latency_seconds
+    queue = shown[Latency.QUEUE].model_dump()
+    assert queue["p50"] == pytest.approx(0.1)
+    assert queue["buckets"] == {
+        "p50": {"lower": 0.0, "upper": 0.1},
+        "p95": {"lower": 0.1, "upper": 1.0},
+        "p99": {"lower": 1.0, "upper": None},
+    }
+    assert shown[Latency.END_TO_END].model_dump() == {"p50": None, "p95": None, "p99": None, "buckets": {}}
+
+
+@pytest.mark.parametrize("model", [SnapshotView, RequestsView])
+def test_every_field_has_a_description_or_is_a_model_with_one(model):
+    schema = model.model_json_schema(mode="serialization")
+    plain = {
+        *("p10", "p50", "p90", "p95", "p99", "tokens", "window", "model_name", "seconds"),
+        *("short_tokens", "long_tokens", "mean_prompt_tokens"),
+    }
+    for name, about_model in {model.__name__: schema, **schema["$defs"]}.items():
+        assert about_model.get("description") or "enum" in about_model, name
+        for field, about in about_model.get("properties", {}).items():
+            described = about.get("description") or "$ref" in about or "items" in about or "enum" in about
+            assert described or "anyOf" in about or field in plain, f"{name}.{field}"

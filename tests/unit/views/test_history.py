@@ -1,19 +1,75 @@
-"""Histories of engines in steps of time."""
+"""Histories of engines in steps of time, and the line of the page."""
 
 from __future__ import annotations
 
-from spec_decode_exporter.views.history import history_view
-from spec_decode_exporter.window.engine_history import EngineHistory
+import pytest
+
+from spec_decode_exporter.views.history import TRACE_PIECES, acceptance_trace, history_view
+from spec_decode_exporter.window.history import History
+from tests.fixtures.windows import polled
 
 LABELS = {"target": "one", "model_name": "m", "engine": "0"}
 OFFSET = 1_790_000_000.25
 
 
+def drafting(make_sample, second):
+    """A sample after so many seconds, with two draft tokens a second, of which one is accepted."""
+    return make_sample(
+        second,
+        2 * second,
+        second,
+        positions=(second,),
+        generation_tokens=5 * second,
+        first_tokens=second,
+        decode_steps=2 * second,
+        running_requests=4.0,
+    )
+
+
 def test_counters_that_the_engine_lacks_are_null(make_sample):
-    history = EngineHistory(300.0)
-    for second in range(5):
-        history.observe(make_sample(generation_tokens=second), float(second), OFFSET + second, 1.0)
-    view = history_view(LABELS, history.window(300.0), 0.0, 1.0)
+    window = polled([make_sample(generation_tokens=second) for second in range(5)])
+    view = history_view(LABELS, window, 0.0, 1.0)
     assert (view.drafts, view.decode_steps, view.running_requests) == (None, None, None)
     assert view.generation_tokens == (1, 1, 1, 1)
     assert view.draft_acceptance_ratio == view.effective_tokens_per_step == (None,) * 4
+
+
+def test_steps_begin_at_multiples_of_their_length_in_unix_time(make_sample):
+    window = polled([drafting(make_sample, second) for second in range(25)])
+    view = history_view(LABELS, window, OFFSET, 10.0)
+    assert view.time == (1_790_000_000.0, 1_790_000_010.0, 1_790_000_020.0)
+    assert (view.polls, view.seconds) == ((10, 10, 4), (10.0, 10.0, 4.0))
+    assert (view.drafts, view.draft_tokens, view.running_requests) == ((10, 10, 4), (20, 20, 8), (4.0,) * 3)
+    assert view.draft_acceptance_ratio == (0.5,) * 3
+    assert view.acceptance_length_tokens == view.effective_tokens_per_step == (2.0,) * 3
+
+
+def test_an_engine_without_polls_has_no_steps():
+    (window,) = History(300.0).windows(300.0)
+    view = history_view(LABELS, window, OFFSET, 10.0)
+    assert (view.time, view.polls, view.running_requests, view.draft_acceptance_ratio) == ((), (), (), ())
+
+
+def trace(make_sample, skipped=range(0)):
+    """The line at the 400th second, one poll a second but for the ``skipped`` ones."""
+    history = History(300.0)
+    for second in range(401):
+        if second not in skipped:
+            history.observe(drafting(make_sample, second), 1000.0 + second, OFFSET + second, 1.0)
+    return acceptance_trace(history.windows(300.0)[0], 1400.0)
+
+
+def test_five_minutes_are_sixty_pieces_and_the_one_that_begins(make_sample):
+    seconds, pieces = trace(make_sample)
+    assert (seconds, len(pieces)) == (300, TRACE_PIECES + 1)
+    known = [piece for piece in pieces if piece.acceptance_ratio is not None]
+    assert {piece.acceptance_ratio for piece in known} == {0.5}
+    assert len(known) == 60
+    ages = [piece.age for piece in pieces]
+    assert ages == sorted(ages, reverse=True)
+
+
+def test_pieces_without_polls_are_unknown(make_sample):
+    pieces = trace(make_sample, skipped=range(300, 330)).pieces
+    unknown = [piece.age for piece in pieces if piece.acceptance_ratio is None and piece.age > 1]
+    assert unknown == pytest.approx([97.5, 92.5, 87.5, 82.5, 77.5, 72.5])

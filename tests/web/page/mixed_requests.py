@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.cost_source import CostSource
+
+from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.requests.request_findings import RequestFindings
 from spec_decode_exporter.requests.request_record import RequestRecord

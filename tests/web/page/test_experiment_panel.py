@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
-from spec_decode_exporter.experiments.arm import SpeedupBasis
-from spec_decode_exporter.experiments.comparability import Condition
-from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.views.experiment_models import (
     ArmFirstTokenView,
     ArmView,
@@ -14,6 +10,10 @@ from spec_decode_exporter.views.experiment_models import (
     ExperimentView,
 )
 from spec_decode_exporter.views.window_models import Estimated
+
+from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.experiments.arm import SpeedupBasis
+from spec_decode_exporter.experiments.comparability import Condition
 from spec_decode_exporter.web.page.experiment_panel import experiments
 
 TIME = SpeedupBasis.TIME_PER_OUTPUT_TOKEN

@@ -129,3 +129,18 @@ async def test_pathological_requests_are_shown_in_their_row():
     text = Reading(await requests(found(group(rejected=3, repetitive=1200)))).text
     assert "3 had almost nothing accepted" in text
     assert "1\u202f200 had almost everything accepted" in text
+
+
+@pytest.mark.parametrize(
+    ("drafts", "evaluated", "lower", "upper", "expected"),
+    [
+        (0, 0, None, None, "nothing was drafted"),
+        (900, 0, None, None, "the cost of drafting is unknown"),
+        (900, 29, None, None, "too few requests"),
+        (900, 40, 0.99, 1.01, "the bounds include 1"),
+        (900, 40, 1.0, 1.01, "the bounds include 1"),
+        (900, 40, 0.9, 0.92, "the cost of drafting is only a default"),
+    ],
+)
+def test_the_reason_for_an_unclear_effect(drafts, evaluated, lower, upper, expected):
+    assert module.why_unclear(drafts, evaluated, lower, upper) == expected

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-
 from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.load_bands import LoadBand
 from spec_decode_exporter.analysis.recommendation import Action
-from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.speculation_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
+from spec_decode_exporter.views.models import SettingView
+
+from spec_decode_exporter.analysis.load_bands import LoadBand
+from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
-from spec_decode_exporter.views.models import SettingView
 from spec_decode_exporter.views.setting_view import setting_view
 from spec_decode_exporter.web.page.setting_card import setting_content
 

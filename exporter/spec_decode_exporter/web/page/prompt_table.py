@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Final
 
+from spec_decode_exporter.core import number_formats
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.requests.request_findings import Percentiles, PromptBucket, PromptFindings
-from spec_decode_exporter.views.request_text import acceptance_falls, prompt_bucket
+from spec_decode_exporter.requests.bucket_labels import bucket_text
+from spec_decode_exporter.requests.request_findings import (
+    ContextFall,
+    Percentiles,
+    PromptBucket,
+    PromptFindings,
+)
 from spec_decode_exporter.web.page.markup import Markup, joined, tag
 from spec_decode_exporter.web.page.page_numbers import (
     DASH,
@@ -33,11 +38,25 @@ _HEADS: Final = (
 )
 
 
+def _prompt_bucket(label: str) -> str:
+    """Return the text of a bucket's label: ``0-1000`` is "up to 1,000", ``>64000`` "above 64,000"."""
+    words, _, bound = bucket_text(label).rpartition(" ")
+    return f"{words} {number_formats.count(int(bound))}"
+
+
+def _acceptance_falls(fall: ContextFall) -> str:
+    short, long = (number_formats.count(round(tokens)) for tokens in (fall.short_tokens, fall.long_tokens))
+    return (
+        f"Acceptance falls with the context: a draft gives {fall.short_length:.2f} tokens at {short} prompt "
+        f"tokens, and {fall.long_length:.2f} at {long}. Check the context length that the draft model was "
+        "trained for; serve long prompts with fewer draft tokens, or without speculation where they lose."
+    )
+
+
 def prompt_finding(prompts: PromptFindings) -> Iterator[Markup]:
     """Yield the sentence of acceptance that falls with the context."""
     if prompts.fall is not None:
-        text = acceptance_falls(**asdict(prompts.fall))
-        yield tag("p", tag("strong", text), class_="mixed")
+        yield tag("p", tag("strong", _acceptance_falls(prompts.fall)), class_="mixed")
 
 
 def prompt_table(prompts: PromptFindings, label: str) -> Markup:
@@ -68,7 +87,7 @@ def _row(bucket: PromptBucket) -> Markup:
         _percentiles(bucket.time_to_first_token_seconds),
         NOTHING if bucket.cached_ratio is None else number(bucket.cached_ratio, percent),
     )
-    head = tag("th", prompt_bucket(bucket.prompt_tokens), scope="row", role="rowheader")
+    head = tag("th", _prompt_bucket(bucket.prompt_tokens), scope="row", role="rowheader")
     drawn = (
         tag("td", tag("div", value), class_="number", role="cell", data_label=title)
         for (title, _), value in zip(_HEADS[1:], cells, strict=True)

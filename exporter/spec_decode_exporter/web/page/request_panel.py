@@ -21,7 +21,6 @@ from spec_decode_exporter.requests.request_findings import (
     WindowFindings,
 )
 from spec_decode_exporter.requests.request_record import Refusal
-from spec_decode_exporter.views.request_text import why_unclear
 from spec_decode_exporter.web.page.charts import columns, range_bar
 from spec_decode_exporter.web.page.markup import Markup, joined, name, tag
 from spec_decode_exporter.web.page.page_numbers import (
@@ -292,6 +291,26 @@ def _why(group: GroupFindings) -> Iterator[Markup]:
     if group.effect is Effect.UNCLEAR:
         bounds = (speedup.lower, speedup.upper) if speedup else (None, None)
         yield tag("small", why_unclear(summary.totals.drafts, summary.evaluated, *bounds), class_="context")
+
+
+def why_unclear(drafts: int, evaluated: int, lower: float | None, upper: float | None) -> str:
+    """Return the reason for which the effect on some requests is unclear.
+
+    Args:
+        drafts: Drafts of all requests.
+        evaluated: Requests with a known cost of drafting.
+        lower: The lower bound of their speed-up; None if too few were evaluated.
+        upper: The upper bound.
+    """
+    if not drafts:
+        return "nothing was drafted"
+    if not evaluated:
+        return "the cost of drafting is unknown"
+    if lower is None or upper is None:
+        return "too few requests"
+    if lower <= 1 <= upper:
+        return "the bounds include 1"
+    return "the cost of drafting is only a default"
 
 
 def _pathological(summary: Summary) -> Iterator[Markup]:
