@@ -8,19 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from spec_decode_exporter.drops.drop import DropKind
-from spec_decode_exporter.findings.finding import FindingName
-from spec_decode_exporter.analysis.recommendation import Action
-from spec_decode_exporter.analysis.speculation_state import State
 from spec_decode_exporter.analysis.typical_costs import _DRAFTERS
-from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.verdict import Action, State, Verdict
+from spec_decode_exporter.drops.drop import DropKind
+from spec_decode_exporter.findings.findings import NAMES
 
 CHECKOUT = Path(__file__).parents[1]
 DOCS = CHECKOUT / "docs"
 SEMANTICS = (DOCS / "explanation/semantics.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("word", [*State, *Verdict, *Action, *FindingName, *DropKind])
+@pytest.mark.parametrize("word", [*State, *Verdict, *Action, *NAMES, *DropKind])
 def test_every_term_is_explained(word):
     assert f"`{word}`" in SEMANTICS
 

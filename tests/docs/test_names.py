@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from spec_decode_exporter.findings.finding import FindingName
+from spec_decode_exporter.findings.findings import NAMES
 from tests.every import every
 
 from .documents import (
@@ -62,7 +62,7 @@ def test_every_field_of_the_api_alert_and_finding_exists(name):
     assert alerts(names) == set()
     fields = [one for one in names if re.match(r"(engines|experiments)\[\]\.[\w.\[\]]+$", one)]
     assert [one for one in fields if wrong_field(one)] == []
-    assert set(re.findall(r"finding `(\w+)`", text)) <= {*FindingName}
+    assert set(re.findall(r"finding `(\w+)`", text)) <= {*NAMES}
 
 
 def test_the_documents_have_many_of_each():

@@ -4,40 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.analysis.depth import Depth
+from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.drops.drop import DropChange, DropKind
-from spec_decode_exporter.analysis.evaluation_result import Evaluation
-from spec_decode_exporter.findings.finding import Finding, FindingName, Severity
-from spec_decode_exporter.analysis.recommendation import Action
-from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.monitor.engine_events import EngineChangeNotifier, drop_event
-
-FINDING = Finding(FindingName.CLIFF, Severity.WARNING, {}, "")
-
-
-def evaluated(verdict=Verdict.HEALTHY, state=State.ACTIVE, action=Action.COLLECT, tokens=None):
-    depth = None if tokens is None else Depth(tokens, 2.0, extrapolated=False)
-    return Evaluation(state, verdict, action, recommended=depth, findings=(FINDING,))
+from tests.fixtures.windows import window
 
 
-@pytest.fixture(name="notifier")
-def notifier_fixture():
-    return EngineChangeNotifier()
+def test_another_number_of_tokens_has_an_event_and_the_same_with_another_method_has_none():
+    notifier, evaluation = EngineChangeNotifier(), Evaluation((window(),), Knowledge(speculates=False))
 
+    def told(now, tokens, window_resets):
+        return [event.fields for event in notifier.changes(evaluation, now, tokens, window_resets, tuple)]
 
-def told(notifier, evaluation, now):
-    return [event.name for event in notifier.changes(evaluation, now)]
-
-
-class TestTheConfiguredTokens:
-    def tell(self, notifier, now, *tokens_and_resets):
-        return [event.fields for event in notifier.changes(evaluated(), now, *tokens_and_resets)[:1]]
-
-    def test_that_stay_the_same_with_another_method_have_no_event(self, notifier):
-        notifier.changes(evaluated(), 0.0, 5, 0)
-        assert notifier.changes(evaluated(), 5.0, 5, 1) == []
-        assert self.tell(notifier, 10.0, 3, 2) == [{"configured_tokens": 3, "before": 5}]
+    assert told(0.0, 5, 0) == []
+    assert told(5.0, 5, 1) == []
+    assert told(10.0, 3, 2) == [{"configured_tokens": 3, "before": 5}]
 
 
 def test_other_traffic_that_explains_a_fall_has_an_event_that_is_not_bad():

@@ -41,11 +41,11 @@ def test_the_line_has_the_evaluation_of_the_longest_window(summaries, busy):
         evaluation.recommended.tokens,
         "5m",
     )
-    bounds = evaluation.bounds[-1]
+    longest = evaluation.longest
     for name, estimate in (
-        ("acceptance_length_tokens", bounds.acceptance_length),
-        ("draft_acceptance_ratio", bounds.acceptance_ratio),
-        ("estimated_speedup_ratio", bounds.speedup),
+        ("acceptance_length_tokens", longest.acceptance_length_bounds),
+        ("draft_acceptance_ratio", longest.draft_acceptance_bounds),
+        ("estimated_speedup_ratio", longest.speedup_bounds),
     ):
         assert line[name] == pytest.approx(estimate.value, abs=1e-4)
         assert line[f"{name}_lower"] == pytest.approx(estimate.lower, abs=1e-4)

@@ -111,7 +111,7 @@ def drafter_dead(context: FindingContext) -> Found | None:
 def repetition(context: FindingContext) -> Found | None:
     text = "For {seconds:.0f} s position 0 was accepted in {acceptance:.3f} of the drafts, at least {threshold:g}. This is typical of a model that repeats itself without end, or of synthetic acceptance: read some of the answers."
     first, threshold = context.acceptance(0), context.policy.findings.repetition_first_position
-    if first is None or first < threshold or not context.is_whole:
+    if first is None or first < threshold or not context.evaluation.is_whole:
         return None
     values = {"acceptance": first, "threshold": threshold}
     return Found(text, {**values, "seconds": context.its.window.seconds})

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
 from typing import NamedTuple
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Knowledge
-from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.core.number_formats import fill
@@ -45,7 +43,7 @@ class Finding:
     """One or two sentences with these numbers, and the remedy."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FindingContext:
     """Inputs of the findings about an engine that has windows."""
 
@@ -61,17 +59,12 @@ class FindingContext:
     @property
     def policy(self) -> Policy:
         """Thresholds."""
-        return self.evaluation.known.policy
+        return self.known.policy
 
     @property
     def its(self) -> WindowEvaluation:
         """Evaluated window."""
         return self.evaluation.evaluated
-
-    @property
-    def is_whole(self) -> bool:
-        """True if the evaluated window covers a whole longest one."""
-        return self.its.window.seconds >= WHOLE_WINDOW * self.evaluation.longest.window.length
 
     @property
     def drafts(self) -> int:
@@ -82,11 +75,6 @@ class FindingContext:
     def tokens(self) -> int:
         """K."""
         return len(self.its.positions)
-
-    @cached_property
-    def is_drafting(self) -> bool:
-        """True if the window has enough drafts."""
-        return not self.its.is_partial and self.drafts >= self.policy.min_drafts
 
     def acceptance(self, position: int) -> float | None:
         """Return p_i of the drafts with position i; -1 is the last. None if unknown, or of too few drafts."""
@@ -113,12 +101,12 @@ def covered(context: FindingContext) -> bool:
 
 def drafting(context: FindingContext) -> bool:
     """Need enough drafts."""
-    return context.is_drafting
+    return covered(context) and context.drafts >= context.policy.min_drafts
 
 
 def accepting(context: FindingContext) -> bool:
     """Need an accepted draft token: otherwise ``drafter_dead`` is the only finding about acceptance."""
-    return context.is_drafting and context.its.total.accepted_tokens != 0
+    return drafting(context) and context.its.total.accepted_tokens != 0
 
 
 class Found(NamedTuple):

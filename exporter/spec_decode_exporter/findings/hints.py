@@ -232,13 +232,9 @@ def few_requests(context: FindingContext) -> Found | None:
     requests, counted = context.its.passing_requests, context.its.effective_requests
     if context.its.acceptance_length_bounds is not None or requests is None or counted is None:
         return None
-    values = {
-        "requests": requests,
-        "counted": counted,
-        "threshold": MIN_BOUND_REQUESTS,
-        "least": MIN_VERDICT_REQUESTS,
-    }
-    return Found(text, values) if counted < MIN_BOUND_REQUESTS else None
+    limits = {"threshold": MIN_BOUND_REQUESTS, "least": MIN_VERDICT_REQUESTS}
+    few = Found(text, {"requests": requests, "counted": counted, **limits})
+    return few if counted < MIN_BOUND_REQUESTS else None
 
 
 @HINTS.finding(drafting)

@@ -115,7 +115,6 @@ LOG_EVENTS: Final = tuple(
         (About.EXPORTER, "baselines_forgotten", "warning", ("forgotten", "most_kept"), "More engines than the state can hold; the oldest are forgotten."),
         (About.EXPORTER, "internal_error", "error", ("part", "…", "exception"), "An internal error: the exporter omits one item in one `part` and serves all others."),
         (About.EXPORTER, "internal_error_ended", "info", ("part", "…"), "That item has worked for a minute."),
-        (About.EXPORTER, "metrics_left_out", "error", ("source", "exception"), "An internal error in one source of metrics; the others are served."),
         (About.EXPORTER, "request_failed", "error", ("method", "path", "exception"), "An internal error in a request; its response was 500."),
         (About.EXPORTER, "connection_failed", "error", ("exception",), "An internal error in accepting a connection."),
         (About.EXPORTER, "task_died", "error", ("exception",), "An internal error ended a background task. Restart the exporter and report the error."),
