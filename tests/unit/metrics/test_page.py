@@ -188,17 +188,24 @@ class TestSelection:
         assert [selected[metric] for metric in own] == [metric.windows for metric in own]
 
 
-ARM = ArmFindings((ArmWindow(30.0, 1, 5, 2.0), ArmWindow(300.0, 1, 5, 2.0)), {SpeedupBasis.END_TO_END: True})
-
-
 @pytest.fixture(name="fleet")
 def fleet_fixture(busy):
     """Snapshot with two subjects of each kind, as far as there can be two."""
+    windows = [its.window for its in busy.evaluation.windows]
+    baselines = tuple(ArmWindow([each], each.length, 310.0) for each in windows)
+    pairs = zip(windows, baselines, strict=True)
+    arms = tuple(ArmWindow([each], each.length, 310.0, baseline=baseline) for each, baseline in pairs)
     return Snapshot(
         [(LABELS, busy), (LABELS | {"engine": "1"}, replace(busy, tokens=4))],
         [({"target": "one"}, STATUS), ({"target": "two"}, replace(STATUS, polls=7))],
         [({}, EXPORTER)],
-        [({"experiment": "e", "arm": arm, "baseline": "a"}, replace(ARM, serves=arm)) for arm in "ab"],
+        [
+            (
+                {"experiment": "e", "arm": name, "baseline": "a"},
+                ArmFindings(each, {SpeedupBasis.END_TO_END: False}),
+            )
+            for name, each in (("a", baselines), ("b", arms))
+        ],
         requests=found(),
     )
 
