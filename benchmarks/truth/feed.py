@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from benchmarks.truth.traffic import Counts
-from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
+from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.scrape.page.sample import Sample
-from spec_decode_exporter.window.engine_history import EngineHistory
-from spec_decode_exporter.window.ledger import Window
+from spec_decode_exporter.window.history import History, Window
 
 INTERVAL = 1.0
 """Seconds between polls."""
@@ -53,8 +52,8 @@ class FedEngine:
 
 
 def windows(polls: Iterable[Counts]) -> tuple[Window, ...]:
-    history = EngineHistory(LENGTHS[-1])
+    history = History(LENGTHS[-1])
     for index, counts in enumerate(polls):
         moment = START + index * INTERVAL
         history.observe(sample(counts, created=WALL), moment, WALL + index * INTERVAL, INTERVAL)
-    return tuple(map(history.window, LENGTHS))
+    return history.windows(*LENGTHS)

@@ -14,14 +14,13 @@ from benchmarks.truth.cells import Cell
 from benchmarks.truth.feed import LENGTHS, FedEngine, windows
 from benchmarks.truth.shapes import Method
 from benchmarks.truth.traffic import Counts, population
-from spec_decode_exporter.analysis.evaluation import evaluate
-from spec_decode_exporter.analysis.evaluation_inputs import Assumptions, EvaluationInputs
-from spec_decode_exporter.analysis.evaluation_result import Evaluation
+from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.knowledge import Assumptions, Knowledge
 from spec_decode_exporter.analysis.model_architecture import architecture_of, experts_ratio_of
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.statistics.ratio_bounds import acceptance_length_estimate
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
-from spec_decode_exporter.window.ledger import Window
+from spec_decode_exporter.figures.window_figures import WindowFigures
+from spec_decode_exporter.window.history import Window
 
 DRAFTING_SECONDS = int(LENGTHS[-1]) + 10
 PLAIN_SECONDS = 120
@@ -75,7 +74,7 @@ class Recording:
 
         They depend on no cost, so they are the control of all sources: no bounds of a speed-up can be better.
         """
-        bounds = acceptance_length_estimate(self.windows[-1])
+        bounds = WindowFigures(self.windows[-1]).acceptance_length_bounds
         if bounds is None:
             return None
         cell = self.cell
@@ -98,20 +97,12 @@ class Recording:
 
     def by(self, assumptions: Assumptions) -> Reported:
         """Return the evaluation with these assumptions, and nothing measured."""
-        inputs = EvaluationInputs(
-            assumptions=assumptions,
-            latencies={},
-            broken=frozenset(),
-            speculates=True,
-            drafted_before=True,
-            costs=(),
-        )
-        return reported(evaluate(self.windows, inputs))
+        known = Knowledge(assumptions.speculation, assumptions.cost_model(()), has_drafted=True)
+        return reported(Evaluation(self.windows, known))
 
 
 def reported(evaluation: Evaluation) -> Reported:
-    cost = evaluation.cost
-    bounds = evaluation.bounds[-1].speedup if evaluation.bounds else None
+    cost, bounds = evaluation.cost, evaluation.longest.speedup_bounds
     return Reported(
         verdict=str(evaluation.verdict.value),
         lower=None if bounds is None else bounds.lower,
