@@ -1,4 +1,4 @@
-"""Conditions under which two arms did the same work, so that their times can be compared.
+"""Conditions under which two arms did the same work, so that their paces can be compared.
 
 Two arms with equal loads and lengths may still serve different requests: easy ones make a drafter fast. So a
 winner also needs alike prefix-cache hits, and the same acceptance where both draft by the same method.
@@ -7,7 +7,7 @@ Between different methods the acceptance shows nothing, since a better drafter h
 The load is the same if the arms began about as many requests per second and engine, *or* had about as many
 running. At equal arrivals the slower arm has more running requests (Little's law). At equal concurrency the
 faster arm begins more of them. The traffic fixes one of the two. The recording rules for arms across
-exporters (config/prometheus/rules/arms.yml) use the same conditions.
+exporters (config/prometheus/rules/arms.yml) use the same conditions, and references the same limits.
 """
 
 from __future__ import annotations
@@ -16,20 +16,19 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Final
 
-from spec_decode_exporter.experiments.comparability_limits import LENGTH_FACTOR, LOAD_FACTOR
 from spec_decode_exporter.experiments.arm import Arm
 from spec_decode_exporter.experiments.standardised import mix_distance
-from spec_decode_exporter.figures.ratio import ratio
-from spec_decode_exporter.scrape.page.engine_table import Counter
 
-MIN_ARM_REQUESTS: Final = 30
-"""Requests that an arm needs; with fewer, their lengths alone determine the result."""
-MAX_HIT_DIFFERENCE: Final = 0.1
-"""Maximum difference of the shares of prompt tokens that the prefix cache has."""
-MAX_MIX_DISTANCE: Final = 0.1
-"""Maximum share of the tokens that belongs to other types of requests."""
+LOAD_FACTOR: Final = 1.5
+"""Maximum ratio of two loads: latency depends on the load."""
+LENGTH_FACTOR: Final = 1.25
+"""Maximum ratio of the mean lengths of prompts or answers: time is about proportional to length."""
+SHARE_DIFFERENCE: Final = 0.1
+"""Maximum difference of two shares: of a cache, of steps with a draft, of the tokens of a type."""
 ACCEPTANCE_FACTOR: Final = 1.1
 """Maximum ratio of the acceptance lengths of one method at the depth that both arms have."""
+MIN_ARM_REQUESTS: Final = 30
+"""Requests that an arm needs; with fewer, their lengths alone determine the result."""
 
 
 class Condition(StrEnum):
@@ -55,68 +54,70 @@ Conditions = Mapping[Condition, bool]
 
 
 def conditions(arm: Arm, baseline: Arm) -> Conditions:
-    """Return whether each condition holds; a condition of unknown lengths is absent."""
+    """Return whether each condition holds; a condition of unknown values is absent."""
     results = {condition: holds(arm, baseline) for condition, holds in _CONDITIONS.items()}
     return {condition: holds for condition, holds in results.items() if holds is not None}
 
 
-def comparable(results: Conditions) -> bool:
+def are_comparable(results: Conditions) -> bool:
     """Return whether arms can be compared: all known conditions of their work hold."""
     return all(holds for condition, holds in results.items() if condition not in _OF_A_WINNER)
 
 
-def same_traffic(results: Conditions, *, standardised: bool = False) -> bool:
+def same_traffic(results: Conditions, *, is_standardised: bool = False) -> bool:
     """Return whether a difference of the arms may name a winner: all known conditions hold.
 
-    Times that are ``standardised`` by request type need neither the same mix nor the same acceptance.
+    Paces that are standardised by request type need neither the same mix nor the same acceptance.
     """
-    ignored = _OF_A_MIX if standardised else frozenset[Condition]()
+    ignored = _OF_A_MIX if is_standardised else frozenset[Condition]()
     return all(holds for condition, holds in results.items() if condition not in ignored)
 
 
+def are_within(factor: float, one: float, other: float) -> bool:
+    """Return whether two values differ by at most a factor."""
+    return max(one, other) <= factor * min(one, other)
+
+
+def are_near(one: float, other: float) -> bool:
+    """Return whether two shares differ by at most ``SHARE_DIFFERENCE``."""
+    return abs(one - other) <= SHARE_DIFFERENCE
+
+
 def _enough(arm: Arm, baseline: Arm) -> bool:
-    return not any(
-        each.partial or (each.total(Counter.FIRST_TOKENS) or 0) < MIN_ARM_REQUESTS for each in (arm, baseline)
-    )
+    return not any(each.is_partial or (each.requests or 0) < MIN_ARM_REQUESTS for each in (arm, baseline))
 
 
 def _load(arm: Arm, baseline: Arm) -> bool:
-    began = _within(arm.requests_per_second, baseline.requests_per_second, LOAD_FACTOR)
-    ran = _within(arm.running_requests, baseline.running_requests, LOAD_FACTOR)
+    began = _within(LOAD_FACTOR, arm.requests_per_second, baseline.requests_per_second)
+    ran = _within(LOAD_FACTOR, arm.running_requests, baseline.running_requests)
     return bool(began or ran)
 
 
-def _lengths(counter: Counter) -> Callable[[Arm, Arm], bool | None]:
-    def alike(arm: Arm, baseline: Arm) -> bool | None:
-        mine, its = (ratio(each.total(counter), each.total(Counter.FIRST_TOKENS)) for each in (arm, baseline))
-        return _within(mine, its, LENGTH_FACTOR)
-
-    return alike
-
-
-def _within(mine: float | None, its: float | None, factor: float) -> bool | None:
-    times = ratio(mine, its)
-    return None if times is None else 1 / factor <= times <= factor
+def _lengths(counter: str) -> Callable[[Arm, Arm], bool | None]:
+    """Return the condition that the mean of a counter per request is similar."""
+    names = counter, "first_tokens"
+    return lambda arm, baseline: _within(LENGTH_FACTOR, arm.over(*names), baseline.over(*names))
 
 
 def _prefix_hits(arm: Arm, baseline: Arm) -> bool | None:
-    mine, its = (
-        ratio(each.total(Counter.PREFIX_CACHE_HITS), each.total(Counter.PREFIX_CACHE_QUERIES))
-        for each in (arm, baseline)
-    )
-    return None if mine is None or its is None else abs(mine - its) <= MAX_HIT_DIFFERENCE
+    mine, its = arm.first_token.prefix_hit_ratio, baseline.first_token.prefix_hit_ratio
+    return None if mine is None or its is None else are_near(mine, its)
 
 
 def _acceptance(arm: Arm, baseline: Arm) -> bool | None:
     if arm.method is None or arm.method != baseline.method:
         return None
     depth = min(arm.depth, baseline.depth)
-    return _within(arm.length_at(depth), baseline.length_at(depth), ACCEPTANCE_FACTOR)
+    return _within(ACCEPTANCE_FACTOR, arm.length_at(depth), baseline.length_at(depth))
 
 
 def _request_types(arm: Arm, baseline: Arm) -> bool | None:
     distance = mix_distance(arm.types, baseline.types)
-    return None if distance is None else distance <= MAX_MIX_DISTANCE
+    return None if distance is None else distance <= SHARE_DIFFERENCE
+
+
+def _within(factor: float, mine: float | None, its: float | None) -> bool | None:
+    return None if mine is None or not its else are_within(factor, mine, its)
 
 
 _OF_A_MIX: Final = frozenset({Condition.ACCEPTANCE, Condition.REQUEST_TYPES})
@@ -124,8 +125,8 @@ _OF_A_WINNER: Final = _OF_A_MIX | {Condition.PREFIX_HITS}
 _CONDITIONS: Final[Mapping[Condition, Callable[[Arm, Arm], bool | None]]] = {
     Condition.REQUESTS: _enough,
     Condition.LOAD: _load,
-    Condition.PROMPT_TOKENS: _lengths(Counter.PROMPT_TOKENS),
-    Condition.GENERATION_TOKENS: _lengths(Counter.GENERATION_TOKENS),
+    Condition.PROMPT_TOKENS: _lengths("prompt_tokens"),
+    Condition.GENERATION_TOKENS: _lengths("generation_tokens"),
     Condition.PREFIX_HITS: _prefix_hits,
     Condition.ACCEPTANCE: _acceptance,
     Condition.REQUEST_TYPES: _request_types,

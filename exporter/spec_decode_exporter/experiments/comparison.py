@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from math import inf
+from functools import cached_property, partial
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.experiments.comparability_limits import LENGTH_FACTOR, LOAD_FACTOR, SHARE_DIFFERENCE
+from spec_decode_exporter.experiments.comparability import LENGTH_FACTOR, LOAD_FACTOR, are_near, are_within
 from spec_decode_exporter.experiments.difference import Difference, difference
 from spec_decode_exporter.experiments.measurement import MeasuredFigure, Measurement
-from spec_decode_exporter.figures.latency import Edges, edges
-from spec_decode_exporter.figures.quantiles import LATENCY_QUANTILES
+from spec_decode_exporter.figures.quantile import Quantile
 from spec_decode_exporter.scrape.page.engine_table import Latency
-from spec_decode_exporter.scrape.page.sample import Buckets
 
 
 class Outcome(StrEnum):
@@ -45,8 +42,7 @@ class Reason(StrEnum):
     COVERAGE = "coverage"
 
 
-@dataclass(frozen=True, slots=True)
-class Caution:
+class Caution(NamedTuple):
     """A difference between the measurements beside the intended change."""
 
     reason: Reason
@@ -54,73 +50,112 @@ class Caution:
     after: float
 
 
-@dataclass(frozen=True, slots=True)
+Limit = tuple[str, Callable[[float, float], bool]]
+"""Key of a figure, and whether two values of it are alike."""
+_LIMITS: Final[Mapping[Reason, Limit]] = {
+    Reason.LOAD: ("running_requests", partial(are_within, LOAD_FACTOR)),
+    Reason.OUTPUT_TOKENS: ("output_tokens_per_request", partial(are_within, LENGTH_FACTOR)),
+    Reason.PROMPT_TOKENS: ("prompt_tokens_per_request", partial(are_within, LENGTH_FACTOR)),
+    Reason.PREFIX_CACHE: ("prefix_cache_hit_ratio", are_near),
+    Reason.COVERAGE: ("coverage_ratio", are_near),
+}
+
+
 class Comparison:
     """Changes between two measurements."""
 
-    outcome: Outcome
-    threshold: float
-    """Tolerated fall of the acceptance rate, between 0 and 1."""
-    quantities: Mapping[str, Difference]
-    """Figures that both have, by key."""
-    positions: tuple[Difference | None, ...]
-    conditional: tuple[Difference | None, ...]
-    latencies: Mapping[tuple[Latency, str], Difference]
-    """Quantiles, by latency and percentile."""
-    latency_edges: Mapping[tuple[Latency, str], tuple[Edges | None, Edges | None]]
-    """Edges of the bucket of each quantile, before and after."""
-    cautions: tuple[Caution, ...]
+    def __init__(
+        self, before: Measurement, after: Measurement, threshold: float, engines: tuple[int, int] = (1, 1)
+    ) -> None:
+        """Compare ``after`` with ``before``.
+
+        Args:
+            before: Measurement of the reference.
+            after: Measurement now.
+            threshold: Tolerated fall of the acceptance rate, between 0 and 1.
+            engines: Number of engines that each one sums: load is compared per engine.
+        """
+        self.before = before
+        self.after = after
+        self.threshold = threshold
+        self._engines = engines
+
+    @cached_property
+    def quantities(self) -> dict[str, Difference]:
+        """Figures that both have, by key."""
+        others = self.after.quantities
+        return {
+            key: difference(one, others[key]) for key, one in self.before.quantities.items() if key in others
+        }
 
     @property
     def acceptance(self) -> Difference | None:
         """The acceptance rates, if both drafted."""
         return self.quantities.get("draft_acceptance_ratio")
 
+    @cached_property
+    def positions(self) -> tuple[Difference | None, ...]:
+        """Acceptance up to each position that both have."""
+        return _each(self.before.position_acceptance_ratio, self.after.position_acceptance_ratio)
 
-def compare(
-    before: Measurement, after: Measurement, threshold: float, engines: tuple[int, int] = (1, 1)
-) -> Comparison:
-    """Compare ``after`` with ``before``; the acceptance rate may fall by ``threshold``, between 0 and 1.
+    @cached_property
+    def conditional(self) -> tuple[Difference | None, ...]:
+        """Conditional acceptance at each position that both have."""
+        return _each(
+            self.before.position_conditional_acceptance_ratio,
+            self.after.position_conditional_acceptance_ratio,
+        )
 
-    ``engines`` is the number of engines that each one sums: load is compared per engine.
-    """
-    quantities = {
-        key: difference(figure, after.quantities[key])
-        for key, figure in before.quantities.items()
-        if key in after.quantities
-    }
-    return Comparison(
-        outcome=_outcome(before, after, quantities.get("draft_acceptance_ratio"), threshold),
-        threshold=threshold,
-        quantities=quantities,
-        positions=_each(before.position_acceptance_ratio, after.position_acceptance_ratio),
-        conditional=_each(
-            before.position_conditional_acceptance_ratio, after.position_conditional_acceptance_ratio
-        ),
-        latencies=dict(_latencies(before, after)),
-        latency_edges={
-            (latency, name): (_edges(before, latency, share), _edges(after, latency, share))
-            for latency in before.latency_seconds.keys() & after.latency_seconds.keys()
-            for name, share in LATENCY_QUANTILES
-        },
-        cautions=tuple(_cautions(before, after, quantities, engines)),
-    )
+    @cached_property
+    def latencies(self) -> dict[tuple[Latency, Quantile], Difference]:
+        """Quantiles that both have."""
+        others = self.after.latency_seconds
+        return {
+            (latency, quantile): difference(one, other)
+            for latency, histogram in self.before.latency_seconds.items()
+            if latency in others
+            for quantile, one in histogram.quantiles.items()
+            if one is not None and (other := others[latency].quantiles[quantile]) is not None
+        }
 
+    @property
+    def outcome(self) -> Outcome:
+        """Change of the acceptance rate in a word."""
+        change = self.acceptance
+        if self._have_other_depths:
+            return Outcome.NOT_COMPARABLE
+        if change is None or change.lower is None or change.upper is None:
+            return Outcome.UNCERTAIN
+        if change.upper < -self.threshold:
+            return Outcome.FELL
+        if change.lower < -self.threshold:
+            return Outcome.UNCERTAIN
+        if not change.is_beyond_chance:
+            return Outcome.SAME
+        return Outcome.BETTER if change.change > 0 else Outcome.LOWER
 
-def _outcome(
-    before: Measurement, after: Measurement, acceptance: Difference | None, threshold: float
-) -> Outcome:
-    if before.tokens and after.tokens and before.tokens != after.tokens:
-        return Outcome.NOT_COMPARABLE
-    if acceptance is None or acceptance.lower is None or acceptance.upper is None:
-        return Outcome.UNCERTAIN
-    if acceptance.upper < -threshold:
-        return Outcome.FELL
-    if acceptance.lower < -threshold:
-        return Outcome.UNCERTAIN
-    if not acceptance.is_beyond_chance:
-        return Outcome.SAME
-    return Outcome.BETTER if acceptance.change > 0 else Outcome.LOWER
+    @cached_property
+    def cautions(self) -> tuple[Caution, ...]:
+        """Conditions that differ by more than their limit, and by more than chance."""
+        return tuple(self._cautions())
+
+    @property
+    def _have_other_depths(self) -> bool:
+        before, after = self.before.tokens, self.after.tokens
+        return bool(before and after) and before != after
+
+    def _cautions(self) -> Iterator[Caution]:
+        if self._have_other_depths:
+            yield Caution(Reason.DRAFT_TOKENS, self.before.tokens, self.after.tokens)
+        for reason, (key, are_alike) in _LIMITS.items():
+            moved = self.quantities.get(key)
+            if moved is not None and reason is Reason.LOAD:
+                then, now = self._engines
+                moved = difference(moved.before.divided(then), moved.after.divided(now))
+            if moved is None or (moved.lower is not None and not moved.is_beyond_chance):
+                continue
+            if not are_alike(moved.before.value, moved.after.value):
+                yield Caution(reason, moved.before.value, moved.after.value)
 
 
 def _each(
@@ -128,61 +163,3 @@ def _each(
 ) -> tuple[Difference | None, ...]:
     pairs = zip(before, after, strict=False)
     return tuple(None if then is None or now is None else difference(then, now) for then, now in pairs)
-
-
-def _latencies(before: Measurement, after: Measurement) -> Iterator[tuple[tuple[Latency, str], Difference]]:
-    for latency, histogram in before.latency_seconds.items():
-        if latency not in after.latency_seconds:
-            continue
-        later = after.latency_seconds[latency].quantiles
-        for percentile, figure in histogram.quantiles.items():
-            other = later[percentile]
-            if figure is not None and other is not None:
-                yield (latency, percentile), difference(figure, other)
-
-
-def _edges(measurement: Measurement, latency: Latency, share: float) -> Edges | None:
-    histogram = measurement.latency_seconds[latency]
-    return edges(share, Buckets((*histogram.bounds, inf), histogram.counts))
-
-
-class _Rule(NamedTuple):
-    """Limit beyond which a figure makes two measurements unlike."""
-
-    reason: Reason
-    key: str
-    factor: float | None = None
-    share: float | None = None
-
-
-_RULES: Final = (
-    _Rule(Reason.LOAD, "running_requests", factor=LOAD_FACTOR),
-    _Rule(Reason.OUTPUT_TOKENS, "output_tokens_per_request", factor=LENGTH_FACTOR),
-    _Rule(Reason.PROMPT_TOKENS, "prompt_tokens_per_request", factor=LENGTH_FACTOR),
-    _Rule(Reason.PREFIX_CACHE, "prefix_cache_hit_ratio", share=SHARE_DIFFERENCE),
-    _Rule(Reason.COVERAGE, "coverage_ratio", share=SHARE_DIFFERENCE),
-)
-
-
-def _cautions(
-    before: Measurement,
-    after: Measurement,
-    quantities: Mapping[str, Difference],
-    engines: tuple[int, int],
-) -> Iterator[Caution]:
-    if before.tokens and after.tokens and before.tokens != after.tokens:
-        yield Caution(Reason.DRAFT_TOKENS, before.tokens, after.tokens)
-    for rule in _RULES:
-        moved = quantities.get(rule.key)
-        if moved is not None and rule.reason is Reason.LOAD:
-            then, now = engines
-            moved = difference(moved.before.divided(then), moved.after.divided(now))
-        if moved is not None and not _are_alike(moved, rule):
-            yield Caution(rule.reason, moved.before.value, moved.after.value)
-
-
-def _are_alike(moved: Difference, rule: _Rule) -> bool:
-    """Return whether a figure is the same within the rule's limits, or within chance."""
-    low, high = sorted((moved.before.value, moved.after.value))
-    near = high <= low * rule.factor if rule.factor else high - low <= (rule.share or 0.0)
-    return near or (moved.lower is not None and not moved.is_beyond_chance)

@@ -1,12 +1,13 @@
 """Difference of a figure between two independent measurements, with its 95 % bounds.
 
-The variance of a difference is the sum of both variances, whose degrees of freedom B are Welch's (``welch``):
+The variance of a difference is the sum of both variances, whose degrees of freedom B are Welch's
+(``student_t``):
 
     bounds = difference ± t_B(0.975) · √(v1 + v2)
 
-If only bounds are known, as of a
-quantile, the distances to them take the place of t times the errors, each in its own direction (Zou and
-Donner, *Construction of confidence limits about effect measures*, Statistics in Medicine 27, 2008):
+If only bounds are known, as of a quantile, the distances to them take the place of t times the errors, each
+in its own direction (Zou and Donner, *Construction of confidence limits about effect measures*, Statistics in
+Medicine 27, 2008):
 
     lower = d - √((after - after's lower)² + (before's upper - before)²)        and upper the other way round
 """
@@ -34,7 +35,7 @@ class Difference:
 
     @property
     def is_beyond_chance(self) -> bool:
-        """Return whether it is statistically significant (95 %)."""
+        """True if it is statistically significant (95 %)."""
         return self.lower is not None and self.upper is not None and not self.lower <= 0 <= self.upper
 
     @property

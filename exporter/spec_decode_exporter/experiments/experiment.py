@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import permutations
 from typing import Final
 
-from spec_decode_exporter.experiments.arm import Arm, ArmPace, SpeedupBasis
-from spec_decode_exporter.experiments.arm_first_token import (
-    ArmFirstToken,
-    Histograms,
-    arm_first_token,
-)
-from spec_decode_exporter.experiments.arm_speedup import ArmSpeedup, arm_speedup
+from spec_decode_exporter.analysis.knowledge import FasterMethod
+from spec_decode_exporter.config.experiment_settings import ExperimentSettings
+from spec_decode_exporter.experiments.arm import Arm, Histograms, SpeedupBasis
 from spec_decode_exporter.experiments.comparability import (
     Conditions,
-    comparable,
+    are_comparable,
     conditions,
     same_traffic,
 )
+from spec_decode_exporter.experiments.pace import ArmSpeedup, Pace
 from spec_decode_exporter.experiments.standardised import (
     TypeTimesOf,
     added_types,
     no_times,
     standardised_paces,
 )
-from spec_decode_exporter.analysis.recommendation import is_better
-from spec_decode_exporter.config.experiment_settings import ExperimentSettings
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.window.ledger import Window
+from spec_decode_exporter.window.history import Window
 
 OFF: Final = "off"
 """Method of an engine that does not speculate."""
@@ -38,6 +33,7 @@ MIN_COVERAGE: Final = 0.5
 """Share of an arm's tokens that requests with a known type must have."""
 _NO_GAIN: Final = Estimate(1.0, 1.0, 1.0, 0.0)
 """Speed-up of the baseline over itself."""
+_DECODING: Final = SpeedupBasis.TIME_PER_OUTPUT_TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,31 +54,41 @@ class Member:
         return all(self.labels.get(label) == value for label, value in match.items())
 
 
-@dataclass(frozen=True, slots=True)
-class ArmWindow:
-    """Results of an arm over one window."""
+class ArmWindow(Arm):
+    """An arm over one window, compared with the baseline."""
 
-    length: float
-    """Length of the window in seconds."""
-    engines: int
-    """Engines with polls in it."""
-    requests: int | None
-    """Requests that began; None if no engine counts them."""
-    acceptance_length: float | None
-    """In tokens, the bonus token included; None without drafts."""
-    conditions: Conditions = field(default_factory=dict)
-    """Conditions of the comparison; empty for the baseline itself."""
-    speedups: Mapping[SpeedupBasis, ArmSpeedup] = field(default_factory=dict)
-    """Speed-ups over the baseline, if both can be compared."""
-    first_token: ArmFirstToken = field(default_factory=ArmFirstToken)
-    """Time to first token and prefix-cache hits; quantiles only over the longest window."""
-    standardised: bool = False
-    """The time per output token is at the mix of request types of both arms."""
+    @cached_property
+    def conditions(self) -> Conditions:
+        """Conditions of the comparison; empty for the baseline itself."""
+        return {} if self.baseline is None else conditions(self, self.baseline)
 
-    def may_win(self, basis: SpeedupBasis) -> bool:
-        """Return whether its traffic allows to name a winner by a basis."""
-        by_type = self.standardised and basis is SpeedupBasis.TIME_PER_OUTPUT_TOKEN
-        return same_traffic(self.conditions, standardised=by_type)
+    @cached_property
+    def speedups(self) -> Mapping[SpeedupBasis, ArmSpeedup]:
+        """Speed-ups over the baseline, if both can be compared."""
+        if self.baseline is None or not are_comparable(self.conditions):
+            return {}
+        own, others = self.paces, self.baseline.paces
+        found = {basis: own[basis].speedup_over(others[basis]) for basis in own if basis in others}
+        if found and self._by_type:
+            baseline, arm = self._by_type
+            found[_DECODING] = arm.speedup_over(baseline)
+        return found
+
+    def gain(self, basis: SpeedupBasis) -> Estimate | None:
+        """Return the speed-up by a basis for a winner; None without bounds, or if the traffic differs."""
+        is_standardised = self._by_type is not None and basis is _DECODING
+        if not same_traffic(self.conditions, is_standardised=is_standardised):
+            return None
+        if self.baseline is None:
+            return _NO_GAIN
+        return self.speedups[basis].estimate if basis in self.speedups else None
+
+    @cached_property
+    def _by_type(self) -> tuple[Pace, Pace] | None:
+        """Seconds per token of the baseline and of this arm, at the mix of request types of both."""
+        if self.baseline is None:
+            return None
+        return standardised_paces(self.baseline.types, self.types, min(self.cosines, self.baseline.cosines))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +119,25 @@ class Experiment:
     By the time per output token over the longest window, in one comparison alone. End to end the first is
     faster too, with a lower bound above 1."""
 
+    def faster_method(self, arm: str, member: Member) -> FasterMethod | None:
+        """Return the fastest arm that is better than ``arm``, the arm of ``member``; None if there is none.
+
+        All its engines serve the same model by one other known method. ``off`` is no method.
+        """
+        own = self.arms[arm].windows[-1].gain(_DECODING)
+        model_name, method = member.labels["model_name"], member.labels["method"]
+        if own is None or method in {"", OFF}:
+            return None
+        found = []
+        for name, other in self.arms.items():
+            speedup = other.windows[-1].gain(_DECODING)
+            if (name, arm) not in self.faster or len(other.serves) != 1 or speedup is None:
+                continue
+            ((its_model, its_method),) = other.serves
+            if its_model == model_name and its_method not in {"", OFF, method}:
+                found.append(FasterMethod(self.name, name, its_method, speedup, own))
+        return max(found, key=lambda each: each.speedup.lower, default=None)
+
 
 def arm_of(settings: ExperimentSettings, member: Member) -> str | None:
     """Return the arm of an engine; at most one matches, since arms exclude each other."""
@@ -124,34 +149,30 @@ def compare(
     settings: ExperimentSettings, members: Sequence[Member], lengths: Sequence[float], newest: float
 ) -> Experiment:
     """Compare each arm with the baseline over the windows of ``lengths``, which end at ``newest``."""
-    arms: dict[str, list[Member]] = {name: [] for name in settings.arms}
+    engines: dict[str, list[Member]] = {name: [] for name in settings.arms}
     for member in members:
         name = arm_of(settings, member)
         if name is not None:
-            arms[name].append(member)
-    sums = {name: [_arm(engines, length, newest) for length in lengths] for name, engines in arms.items()}
-    baselines = [(arm, arm.measures()) for arm in sums[settings.baseline]]
-    windows = {
+            engines[name].append(member)
+    baselines = [_window(engines[settings.baseline], length, newest, lengths[-1]) for length in lengths]
+    arms = {
         name: tuple(
-            _baseline_window(arm) if name == settings.baseline else _window(arm, *baseline)
-            for arm, baseline in zip(each, baselines, strict=True)
+            each if name == settings.baseline else _window(own, each.length, newest, lengths[-1], each)
+            for each in baselines
         )
-        for name, each in sums.items()
+        for name, own in engines.items()
     }
-    windows = {name: tuple(_with_first_token(sums[name], arms[name], each)) for name, each in windows.items()}
-    longest = {name: each[-1] for name, each in windows.items()}
+    longest = {name: each[-1] for name, each in arms.items()}
     winners = {basis: winner(settings.baseline, longest, basis) for basis in SpeedupBasis}
-    return Experiment(
-        settings.name,
-        settings.baseline,
-        {
-            name: ArmFindings(
-                each, {basis: winners[basis] == name for basis in SpeedupBasis}, _serves(arms[name])
-            )
-            for name, each in windows.items()
-        },
-        _faster(settings.baseline, longest),
-    )
+    findings = {
+        name: ArmFindings(
+            each,
+            {basis: winners[basis] == name for basis in SpeedupBasis},
+            frozenset((its.labels["model_name"], its.labels["method"]) for its in engines[name]),
+        )
+        for name, each in arms.items()
+    }
+    return Experiment(settings.name, settings.baseline, findings, _faster(longest))
 
 
 def winner(baseline: str, arms: Mapping[str, ArmWindow], basis: SpeedupBasis) -> str | None:
@@ -164,11 +185,7 @@ def winner(baseline: str, arms: Mapping[str, ArmWindow], basis: SpeedupBasis) ->
     active = {
         name: arm for name, arm in arms.items() if name != baseline and arm.engines and arm.requests != 0
     }
-    bounds = {
-        name: estimate
-        for name, arm in active.items()
-        if arm.may_win(basis) and (estimate := _estimate(arm, basis)) is not None
-    }
+    bounds = {name: gain for name, arm in active.items() if (gain := arm.gain(basis)) is not None}
     if not bounds or len(bounds) < len(active):
         return None
     if all(each.upper < 1 for each in bounds.values()):
@@ -178,94 +195,38 @@ def winner(baseline: str, arms: Mapping[str, ArmWindow], basis: SpeedupBasis) ->
     return best if bounds[best].lower > max([1.0, *others]) else None
 
 
-def speedup_of(experiment: Experiment, name: str) -> Estimate | None:
-    """Return the speed-up by the time per output token over the longest window; None without bounds."""
-    arm = experiment.arms[name].windows[-1]
-    return _gain(experiment.baseline, name, arm, SpeedupBasis.TIME_PER_OUTPUT_TOKEN)
-
-
-def _gain(baseline: str, name: str, arm: ArmWindow, basis: SpeedupBasis) -> Estimate | None:
-    return _NO_GAIN if name == baseline else _estimate(arm, basis)
-
-
-def _faster(baseline: str, arms: Mapping[str, ArmWindow]) -> frozenset[tuple[str, str]]:
+def _faster(arms: Mapping[str, ArmWindow]) -> frozenset[tuple[str, str]]:
     """Return the pairs that differ by decoding, and whose first answers whole requests sooner too."""
     decoding, whole = (
-        {
-            name: gain
-            for name, arm in arms.items()
-            if arm.may_win(basis) and (gain := _gain(baseline, name, arm, basis)) is not None
-        }
-        for basis in (SpeedupBasis.TIME_PER_OUTPUT_TOKEN, SpeedupBasis.END_TO_END)
+        {name: gain for name, arm in arms.items() if (gain := arm.gain(basis)) is not None}
+        for basis in (_DECODING, SpeedupBasis.END_TO_END)
     )
     return frozenset(
         (faster, slower)
         for faster, slower in permutations(decoding.keys() & whole.keys(), 2)
-        if is_better(decoding[faster], decoding[slower])
+        if decoding[faster].lower > max(decoding[slower].upper, 1.0)
         and whole[faster].lower > 1.0
         and whole[faster].value > whole[slower].value
     )
 
 
-def _estimate(arm: ArmWindow, basis: SpeedupBasis) -> Estimate | None:
-    speedup = arm.speedups.get(basis)
-    return None if speedup is None else speedup.estimate
-
-
-def _serves(engines: Sequence[Member]) -> frozenset[tuple[str, str]]:
-    return frozenset((each.labels["model_name"], each.labels["method"]) for each in engines)
-
-
-def _arm(engines: Sequence[Member], length: float, newest: float) -> Arm:
+def _window(
+    engines: Sequence[Member], length: float, newest: float, longest: float, baseline: Arm | None = None
+) -> ArmWindow:
     """Sum the engines that have a window of that length; after a reload some may not have it yet."""
-    windows = (window for member in engines for window in member.windows if window.length == length)
+    methods = {member.labels["method"] for member in engines}
     # Engines of one target share its requests.
     targets = {(each.labels.get("name"), each.labels["model_name"]): each.types for each in engines}
     types = added_types(times(newest - length, newest) for times in targets.values())
-    arm = Arm(length, newest, tuple(window for window in windows if window.polls), _method(engines), types)
-    return arm if _covered(arm) else replace(arm, types={})
-
-
-def _covered(arm: Arm) -> bool:
-    """Return whether the requests with a type have most of the arm's tokens: the others may differ."""
-    tokens = sum(sum(times.tokens) for times in arm.types.values())
-    return tokens >= MIN_COVERAGE * (arm.total(Counter.GENERATION_TOKENS) or 0)
-
-
-def _method(engines: Sequence[Member]) -> str | None:
-    """Return the only method of the engines; None if there is none."""
-    methods = {member.labels["method"] for member in engines}
-    return methods.pop() if len(methods) == 1 and not methods & {"", OFF} else None
-
-
-def _with_first_token(
-    arms: Sequence[Arm], engines: Sequence[Member], windows: Sequence[ArmWindow]
-) -> Iterator[ArmWindow]:
-    """Yield the windows of an arm with their times to first token."""
-    histograms = [member.histograms for member in engines if member.windows]
-    for place, (arm, window) in enumerate(zip(arms, windows, strict=True), 1):
-        is_longest = place == len(windows)
-        yield replace(window, first_token=arm_first_token(arm.windows, histograms if is_longest else ()))
-
-
-def _baseline_window(arm: Arm) -> ArmWindow:
-    return ArmWindow(arm.length, len(arm.windows), arm.total(Counter.FIRST_TOKENS), arm.acceptance_length)
-
-
-def _window(arm: Arm, baseline: Arm, paces: Mapping[SpeedupBasis, ArmPace]) -> ArmWindow:
-    """Compare an arm with its baseline by each basis."""
-    results = conditions(arm, baseline)
-    own = arm.measures() if comparable(results) else {}
-    speedups = {basis: arm_speedup(paces[basis], pace) for basis, pace in own.items() if basis in paces}
-    by_type = standardised_paces(baseline.types, arm.types, min(arm.cosines, baseline.cosines))
-    if speedups and by_type is not None:
-        speedups[SpeedupBasis.TIME_PER_OUTPUT_TOKEN] = arm_speedup(*by_type)
+    windows = [each for member in engines for each in member.windows if each.length == length and each.polls]
+    generated = sum(window.total.generation_tokens or 0 for window in windows)
+    typed = sum(sum(times.tokens) for times in types.values())
     return ArmWindow(
-        arm.length,
-        len(arm.windows),
-        arm.total(Counter.FIRST_TOKENS),
-        arm.acceptance_length,
-        results,
-        speedups,
-        standardised=by_type is not None,
+        windows,
+        length,
+        newest,
+        baseline=baseline,
+        method=methods.pop() if len(methods) == 1 and not methods & {"", OFF} else None,
+        types=types if typed >= MIN_COVERAGE * generated else {},
+        histograms=[member.histograms for member in engines if member.windows] if length == longest else (),
     )

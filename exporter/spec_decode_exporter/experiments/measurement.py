@@ -6,14 +6,16 @@ A reference file keeps it from before a change of the server, for a comparison a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from spec_decode_exporter.analysis.statistics.ratio_bounds import MAX_COSINES
-from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.figures.table import measured
+from spec_decode_exporter.analysis.figure_table import COMPARED
+from spec_decode_exporter.figures.estimate import MAX_COSINES, Estimate
+from spec_decode_exporter.figures.quantile import LATENCY_QUANTILES, Edges, Quantile, edges
 from spec_decode_exporter.scrape.page.engine_table import Latency
+from spec_decode_exporter.scrape.page.sample import Buckets
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -25,7 +27,7 @@ def _is_measured(key: str) -> str:
     return key
 
 
-_KEYS: Final = frozenset(figure.key for figure in measured())
+_KEYS: Final = frozenset(figure.key for figure in COMPARED)
 FigureKey = Annotated[str, AfterValidator(_is_measured)]
 """Key of a measured figure."""
 
@@ -99,9 +101,13 @@ class MeasuredHistogram(MeasurementPart):
         return self
 
     @property
-    def quantiles(self) -> dict[str, MeasuredFigure | None]:
-        """The quantiles by their names."""
-        return {"p50": self.p50, "p95": self.p95, "p99": self.p99}
+    def quantiles(self) -> dict[Quantile, MeasuredFigure | None]:
+        """The quantiles that references have."""
+        return {quantile: getattr(self, quantile.name) for quantile in LATENCY_QUANTILES}
+
+    def edges(self, quantile: Quantile) -> Edges | None:
+        """Return the edges of the bucket of a quantile; None for an empty histogram."""
+        return edges(quantile.share, Buckets((*self.bounds, inf), self.counts))
 
 
 class Measurement(MeasurementPart):

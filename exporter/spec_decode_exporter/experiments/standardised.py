@@ -1,4 +1,4 @@
-"""Times of two arms at one common mix of request types.
+"""Paces of two arms at one common mix of request types.
 
 An arm with more easy requests is faster whatever its drafter. Its time per token is therefore averaged over
 the types g with the same weights in both arms (direct standardisation; K. J. Rothman, *Modern Epidemiology*):
@@ -7,26 +7,31 @@ the types g with the same weights in both arms (direct standardisation; K. J. Ro
 
 w_g is the share of type g in the tokens of both arms. With the tokens N_g of a type, a request of s seconds
 and n tokens contributes w_g·(s - T_g·n)/N_g to the error of T. So the mix itself is no error. The standard
-error follows from the sums of the contributions over cells of time, as that of any ratio (``ratio_bounds``).
+error follows from the sums of the contributions over cells of time, as that of any ratio (``estimate``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from math import inf
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import add
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.experiments.arm import ArmPace, TypeTimes
-from spec_decode_exporter.analysis.statistics.ratio_bounds import ratio_estimate
+from spec_decode_exporter.experiments.pace import Pace, pace_of
 
 MIN_COMMON_SHARE: Final = 0.9
 """Share of the tokens of each arm that common types must have; the rest is left out."""
 
 
+class TypeTimes(NamedTuple):
+    """Requests of one type in one arm, by cell of time; all types and all arms have the same cells."""
+
+    seconds: Sequence[float]
+    """Time from the first token to the last."""
+    tokens: Sequence[float]
+    """Tokens after the first."""
+
+
 ArmTypes = Mapping[str, TypeTimes]
-
-
 TypeTimesOf = Callable[[float, float], ArmTypes]
 """Return the times by type of the requests that ended in an interval (begin and end, monotonic)."""
 
@@ -41,12 +46,8 @@ def added_types(parts: Iterable[ArmTypes]) -> ArmTypes:
     total: dict[str, TypeTimes] = {}
     for part in parts:
         for name, times in part.items():
-            before = total.get(name)
-            total[name] = (
-                times
-                if before is None
-                else TypeTimes(*(list(map(add, *sides)) for sides in zip(before, times, strict=True)))
-            )
+            sides = zip(total.get(name, ((), ())), times, strict=True)
+            total[name] = TypeTimes(*(list(map(add, *side)) if side[0] else side[1] for side in sides))
     return total
 
 
@@ -60,34 +61,26 @@ def mix_distance(one: ArmTypes, other: ArmTypes) -> float | None:
     return sum(abs(tokens.get(n, 0.0) / total - its_tokens.get(n, 0.0) / its_total) for n in names) / 2
 
 
-class StandardisedPaces(NamedTuple):
-    """Seconds per token of both arms at the common mix."""
+def standardised_paces(baseline: ArmTypes, arm: ArmTypes, cosines: int) -> tuple[Pace, Pace] | None:
+    """Return the seconds per token of baseline and arm at the mix of both.
 
-    baseline: ArmPace
-    arm: ArmPace
-
-
-def standardised_paces(baseline: ArmTypes, arm: ArmTypes, cosines: int) -> StandardisedPaces | None:
-    """Return the times of both arms at the mix of both; None if their types have too little in common.
-
-    ``cosines`` is the number for the errors, as in ``ratio_bounds``; without enough of them they are unknown.
+    None if their types have too little in common. Without enough ``cosines`` the errors are unknown.
     """
     tokens, its_tokens = _tokens(arm), _tokens(baseline)
     common = [name for name, number in tokens.items() if number > 0 and its_tokens.get(name, 0.0) > 0]
     for own in (tokens, its_tokens):
-        total = sum(own.values())
-        if not common or sum(own[name] for name in common) < MIN_COMMON_SHARE * total:
+        if not common or sum(own[name] for name in common) < MIN_COMMON_SHARE * sum(own.values()):
             return None
     both = {name: tokens[name] + its_tokens[name] for name in common}
     weights = {name: number / sum(both.values()) for name, number in both.items()}
-    return StandardisedPaces(_pace(baseline, weights, cosines), _pace(arm, weights, cosines))
+    return _pace(baseline, weights, cosines), _pace(arm, weights, cosines)
 
 
 def _tokens(types: ArmTypes) -> dict[str, float]:
     return {name: sum(times.tokens) for name, times in types.items()}
 
 
-def _pace(types: ArmTypes, weights: Mapping[str, float], cosines: int) -> ArmPace:
+def _pace(types: ArmTypes, weights: Mapping[str, float], cosines: int) -> Pace:
     means = {name: sum(types[name].seconds) / sum(types[name].tokens) for name in weights}
     value = sum(weight * means[name] for name, weight in weights.items())
     cells = range(max(len(types[name].tokens) for name in weights))
@@ -95,10 +88,7 @@ def _pace(types: ArmTypes, weights: Mapping[str, float], cosines: int) -> ArmPac
     for name, weight in weights.items():
         share = weight / sum(types[name].tokens)
         for cell, (seconds, tokens) in enumerate(zip(*types[name], strict=True)):
-            # Residuals of ``ratio_estimate`` are above - value·below: that of the type alone remains.
+            # Residuals of ``estimate_of`` are above - value·below: that of the type alone remains.
             above[cell] += share * (seconds - means[name] * tokens + value * tokens)
             below[cell] += share * tokens
-    estimate = ratio_estimate(above, below, cosines, lowest=0.0, highest=inf)
-    if estimate is None or value <= 0:
-        return ArmPace(value, None, 0)
-    return ArmPace(value, estimate.standard_error / value, estimate.degrees)
+    return pace_of(value, above, below, cosines)

@@ -210,12 +210,15 @@ class WindowFigures:
         *before, accepted = position_columns(self.increments, position + 1)
         reached = before[-1] if before else self.columns("drafts")[0]
         share = ratio(sum(accepted), sum(reached))
-        return None if share is None or share > 1 else self.share_bounds(share, accepted, reached)
+        if share is None or share > 1 or not self.cosines:
+            return None
+        return self.share_bounds(share, accepted, reached)
 
     def share_bounds(self, share: float, accepted: Sequence[int], drafts: Sequence[int]) -> Estimate | None:
         """Return bounds of a share of drafts, at least as wide as those of independent drafts."""
-        independent = sqrt(max(0.0, share * (1 - share)) / sum(drafts))
-        return estimate_of(accepted, drafts, self.cosines, (0.0, 1.0), independent)
+        total = sum(drafts)
+        independent = sqrt(max(0.0, share * (1 - share)) / total) if total > 0 else 0.0
+        return estimate_of(accepted, drafts, self.request_cosines, (0.0, 1.0), independent)
 
     @cached_property
     def tokens_per_step_bounds(self) -> Estimate | None:

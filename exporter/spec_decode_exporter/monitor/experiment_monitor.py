@@ -12,6 +12,11 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+from spec_decode_exporter.analysis.knowledge import FasterMethod
+from spec_decode_exporter.config.experiment_settings import ExperimentSettings
+from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
+from spec_decode_exporter.core.debounce import PersistenceFilter
+from spec_decode_exporter.core.internal_errors import NO_ITEM, InternalErrors
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.experiment import (
     ArmFindings,
@@ -20,11 +25,6 @@ from spec_decode_exporter.experiments.experiment import (
     arm_of,
     compare,
 )
-from spec_decode_exporter.experiments.faster_method import FasterMethod, faster_method
-from spec_decode_exporter.config.experiment_settings import ExperimentSettings
-from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
-from spec_decode_exporter.core.debounce import PersistenceFilter
-from spec_decode_exporter.core.internal_errors import NO_ITEM, InternalErrors
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.step_times import StepTimes
 
@@ -144,7 +144,7 @@ class ExperimentMonitor:
                 continue
             if arm != settings.baseline:
                 baselines[engine].extend(plain[member.labels["model_name"]])
-            better = experiment and faster_method(experiment, arm, member)
+            better = experiment and experiment.faster_method(arm, member)
             if better:
                 faster.setdefault(engine, better)
 

@@ -11,7 +11,7 @@ from itertools import takewhile
 from typing import Final
 
 from spec_decode_exporter.drops.mix import TypeSums
-from spec_decode_exporter.experiments.arm import TypeTimes
+from spec_decode_exporter.experiments.standardised import TypeTimes
 from spec_decode_exporter.requests.request_findings import GroupKey
 from spec_decode_exporter.requests.request_record import RequestRecord
 

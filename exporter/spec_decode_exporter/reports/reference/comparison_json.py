@@ -94,6 +94,6 @@ def _difference(difference: Difference | None) -> dict[str, Any] | None:
 
 def _latencies(comparison: Comparison) -> Mapping[str, dict[str, Any]]:
     latencies: dict[str, dict[str, Any]] = {}
-    for (latency, percentile), difference in comparison.latencies.items():
-        latencies.setdefault(latency, {})[percentile] = _difference(difference)
+    for (latency, quantile), difference in comparison.latencies.items():
+        latencies.setdefault(latency, {})[quantile.name] = _difference(difference)
     return latencies

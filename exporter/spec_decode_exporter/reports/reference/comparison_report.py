@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from spec_decode_exporter.experiments.comparison import Outcome
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core.number_formats import plural
+from spec_decode_exporter.experiments.comparison import Outcome
 from spec_decode_exporter.reports.parts import (
     EngineReport,
     Fact,
@@ -68,7 +68,7 @@ def _model(pair: ModelPair) -> EngineReport:
     sections = (
         ReportSection("Differences", tuple(_differences(pair))),
         *(
-            ReportSection(table.title, (FigureTable(_COLUMNS, tuple(row.cells for row in table.rows)),))
+            ReportSection(table.title, (FigureTable(_COLUMNS, table.rows),))
             for table in tables(comparison)
             if table.rows
         ),

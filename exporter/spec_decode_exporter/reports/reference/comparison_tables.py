@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
+from spec_decode_exporter.analysis.figure_table import COMPARED, Figure, Line, Unit
+from spec_decode_exporter.core.number_formats import percent, plain, three_digits, within
 from spec_decode_exporter.experiments.comparison import Comparison
 from spec_decode_exporter.experiments.difference import Difference
-from spec_decode_exporter.core.number_formats import percent, plain, three_digits, within
-from spec_decode_exporter.figures.figure import ReportLine, Unit
-from spec_decode_exporter.figures.latency import Edges
-from spec_decode_exporter.figures.table import measured
+from spec_decode_exporter.figures.quantile import Edges
 from spec_decode_exporter.scrape.page.engine_table import Latency
 
 NOTE: Final = "* beyond chance: the 95 % bounds of the change do not reach 0."
@@ -19,8 +17,7 @@ NONE: Final = "-"
 _MILLISECOND: Final = 1e-3
 
 
-@dataclass(frozen=True, slots=True)
-class TableRow:
+class TableRow(NamedTuple):
     """A figure before and after."""
 
     name: str
@@ -31,14 +28,8 @@ class TableRow:
     bounds: str
     """Of the change, 95 %."""
 
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """Its columns."""
-        return self.name, self.before, self.after, self.change, self.bounds
 
-
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """A table of related figures."""
 
     title: str
@@ -69,8 +60,7 @@ def _more_time(value: float) -> str:
     return _more(value * 1000)
 
 
-@dataclass(frozen=True, slots=True)
-class _Unit:
+class _Unit(NamedTuple):
     value: Callable[[float], str]
     change: Callable[[float], str]
     relative: bool = False
@@ -104,7 +94,7 @@ _LATENCIES: Final = {
 def tables(comparison: Comparison) -> Iterator[Table]:
     """Yield the tables of a comparison, the most important first."""
     acceptance, *others = (
-        Table(title, tuple(_figures(comparison, figures))) for title, figures in _sections().items()
+        Table(title, tuple(_figures(comparison, rows))) for title, rows in _sections().items()
     )
     yield acceptance
     yield Table("Accepted up to and including each position", tuple(_positions(comparison.positions)))
@@ -115,20 +105,19 @@ def tables(comparison: Comparison) -> Iterator[Table]:
     yield Table("Latency of requests, by the server's histograms", tuple(_latencies(comparison)))
 
 
-def _sections() -> dict[str, list[tuple[str, ReportLine, Unit]]]:
-    """Return key, line and unit of the figures of each table, tables and lines in their order."""
-    sections: dict[str, list[tuple[str, ReportLine, Unit]]] = {}
-    for figure in measured():
-        if figure.comparison is not None and figure.comparison.section:
-            row = (figure.key, figure.comparison, figure.unit)
-            sections.setdefault(figure.comparison.section, []).append(row)
-    return {title: sorted(rows, key=lambda row: row[1].place) for title, rows in sections.items()}
+def _sections() -> dict[str, list[tuple[Line, Figure]]]:
+    """Return lines and figures of each table, tables and lines in their order."""
+    sections: dict[str, list[tuple[Line, Figure]]] = {}
+    for figure in COMPARED:
+        if figure.compared is not None and figure.compared.section:
+            sections.setdefault(figure.compared.section, []).append((figure.compared, figure))
+    return {title: sorted(rows, key=lambda row: row[0].place) for title, rows in sections.items()}
 
 
-def _figures(comparison: Comparison, figures: list[tuple[str, ReportLine, Unit]]) -> Iterator[TableRow]:
-    for key, line, unit in figures:
-        if key in comparison.quantities:
-            yield _row(line.name, comparison.quantities[key], _FORMATS[unit])
+def _figures(comparison: Comparison, rows: list[tuple[Line, Figure]]) -> Iterator[TableRow]:
+    for line, figure in rows:
+        if figure.key in comparison.quantities:
+            yield _row(line.name, comparison.quantities[figure.key], _FORMATS[figure.unit])
 
 
 def _positions(differences: tuple[Difference | None, ...]) -> Iterator[TableRow]:
@@ -138,24 +127,24 @@ def _positions(differences: tuple[Difference | None, ...]) -> Iterator[TableRow]
 
 
 def _latencies(comparison: Comparison) -> Iterator[TableRow]:
-    for (latency, percentile), difference in comparison.latencies.items():
+    sides = comparison.before.latency_seconds, comparison.after.latency_seconds
+    for (latency, quantile), difference in comparison.latencies.items():
         if latency in _LATENCIES:
-            row = _row(f"{_LATENCIES[latency]} {percentile}", difference, _TIME)
-            yield _within(row, difference, comparison.latency_edges[latency, percentile])
+            row = _row(f"{_LATENCIES[latency]} {quantile.name}", difference, _TIME)
+            yield _within(row, difference, *(side[latency].edges(quantile) for side in sides))
 
 
-def _within(row: TableRow, difference: Difference, edges: tuple[Edges | None, Edges | None]) -> TableRow:
+def _within(row: TableRow, difference: Difference, before: Edges | None, after: Edges | None) -> TableRow:
     """Write the edges of buckets that are far apart instead of the interpolated quantile."""
-    then, now = (each if each is not None and each.are_far_apart else None for each in edges)
-    if then is None and now is None:
+    texts = {
+        side: within(*edges, _MILLISECOND, "ms")
+        for side, edges in (("before", before), ("after", after))
+        if edges is not None and edges.are_far_apart
+    }
+    if not texts:
         return row
     moved = f"{'more' if difference.change > 0 else 'less'} *" if difference.is_beyond_chance else NONE
-    return replace(
-        row,
-        before=row.before if then is None else within(*then, _MILLISECOND, "ms"),
-        after=row.after if now is None else within(*now, _MILLISECOND, "ms"),
-        change=moved,
-    )
+    return row._replace(**texts, change=moved)
 
 
 def _row(name: str, difference: Difference, unit: _Unit) -> TableRow:

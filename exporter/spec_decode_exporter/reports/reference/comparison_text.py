@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.experiments.comparison import Caution, Comparison, Outcome, Reason
 from spec_decode_exporter.experiments.difference import Difference
-from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQUESTS
-from spec_decode_exporter.core.number_formats import plural
+from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS
 from spec_decode_exporter.reports.reference.pairing import Compared
 from spec_decode_exporter.reports.reference_document import MeasuredEngine, MeasuredModel
 

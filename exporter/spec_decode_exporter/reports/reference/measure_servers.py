@@ -7,11 +7,13 @@ from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from spec_decode_exporter.experiments.measure import added, measure
+from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.core.background_tasks import cancel
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.core.version import __version__
+from spec_decode_exporter.experiments.measure import measure, sum_of_histograms
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.reports.observe.session import Observation, ObservedFleet
 from spec_decode_exporter.reports.reference_document import (
@@ -19,7 +21,7 @@ from spec_decode_exporter.reports.reference_document import (
     MeasuredModel,
     ReferenceDocument,
 )
-from spec_decode_exporter.window.merge import merge_windows
+from spec_decode_exporter.window.history import Window
 
 Engine = tuple[Mapping[str, str], EngineSnapshot]
 """Labels and snapshot of an engine."""
@@ -96,16 +98,17 @@ def document_of(observed: ObservedFleet) -> ReferenceDocument:
 
 def _engine(engine: Engine, versions: Mapping[str, str]) -> MeasuredEngine:
     labels, snapshot = engine
+    evaluation = snapshot.evaluation
     return MeasuredEngine(
         target=labels["target"],
         model_name=labels["model_name"],
         engine=labels["engine"],
-        method=snapshot.speculation.method,
-        draft_model=snapshot.speculation.draft_model,
+        method=evaluation.known.speculation.method,
+        draft_model=evaluation.known.speculation.draft_model,
         server_version=versions.get(labels["target"], ""),
         restarts=sum(snapshot.totals.resets.values()),
         broken_checks=tuple(sorted(map(str, snapshot.broken))),
-        measurement=measure(snapshot.windows[-1], snapshot.latencies),
+        measurement=measure(evaluation.longest, evaluation.latencies),
     )
 
 
@@ -113,19 +116,20 @@ def _models(engines: Sequence[Engine], versions: Mapping[str, str]) -> Iterator[
     """Yield each model, once for each number of draft tokens of its engines."""
     groups: dict[tuple[str, int], list[Engine]] = {}
     for labels, snapshot in engines:
-        key = labels["model_name"], len(snapshot.windows[-1].positions)
+        key = labels["model_name"], len(snapshot.evaluation.longest.positions)
         groups.setdefault(key, []).append((labels, snapshot))
     for (model_name, _), group in groups.items():
-        snapshots = [snapshot for _, snapshot in group]
+        evaluations = [snapshot.evaluation for _, snapshot in group]
+        total = Window.sum_of([each.longest.window for each in evaluations])
         yield MeasuredModel(
             model_name=model_name,
             engines=len(group),
-            method=_common(snapshot.speculation.method for snapshot in snapshots),
-            draft_model=_common(snapshot.speculation.draft_model for snapshot in snapshots),
+            method=_common(each.known.speculation.method for each in evaluations),
+            draft_model=_common(each.known.speculation.draft_model for each in evaluations),
             server_version=_common(versions.get(labels["target"], "") for labels, _ in group),
             measurement=measure(
-                merge_windows([snapshot.windows[-1] for snapshot in snapshots]),
-                added([snapshot.latencies for snapshot in snapshots]),
+                WindowEvaluation(total, Knowledge()),
+                sum_of_histograms([each.latencies for each in evaluations]),
             ),
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from spec_decode_exporter.experiments.comparison import Comparison, Outcome, compare
+from spec_decode_exporter.experiments.comparison import Comparison, Outcome
 from spec_decode_exporter.reports.reference_document import (
     MeasuredEngine,
     MeasuredModel,
@@ -109,10 +109,10 @@ def _model(
     )
     several = old.engines > 1 or new.engines > 1
     engines = (
-        EnginePair(left, right, compare(left.measurement, right.measurement, threshold))
+        EnginePair(left, right, Comparison(left.measurement, right.measurement, threshold))
         for left, right in pairs
     )
-    comparison = compare(old.measurement, new.measurement, threshold, engines=(old.engines, new.engines))
+    comparison = Comparison(old.measurement, new.measurement, threshold, (old.engines, new.engines))
     return ModelPair(old, new, comparison, tuple(engines) if several else ())
 
 
