@@ -29,15 +29,24 @@ def name_of(line):
     return line.split("{")[0]
 
 
+def by_name(lines, names):
+    """Return the lines of each name: the order of names on the page is that of the metric table."""
+    found = {}
+    for line in lines:
+        if name_of(line) in names:
+            found.setdefault(name_of(line), []).append(line)
+    return found
+
+
 def pinned(path):
-    """Return the lines of each snapshot, by its moment, of metrics that exist."""
+    """Return the lines of each snapshot, by its moment and their name, of metrics that exist."""
     snapshots = {}
     for line in gzip.decompress(path.read_bytes()).decode().splitlines():
         if line.startswith("# at "):
             lines = snapshots[float(line.removeprefix("# at "))] = []
-        elif name_of(line) in NAMES:
+        else:
             lines.append(line)
-    return snapshots
+    return {moment: by_name(lines, NAMES) for moment, lines in snapshots.items()}
 
 
 def targets_of(recording, speculative):
@@ -53,15 +62,15 @@ async def test_every_line_is_as_it_was(path):
     config = load(None, environ={}, overrides={"metrics.profile": "full", "windows": ["30s", "5m"], **costs})
     pages = HERE / "recordings" / f"{recording}.jsonl.gz"
     expected = pinned(path)
-    names = {name_of(line) for lines in expected.values() for line in lines}
+    names = {name for found in expected.values() for name in found}
     shown = {}
     async for moment, text in replayed_metrics(
         pages, config, EVERY, targets_of(pages, known.get("speculative"))
     ):
-        shown[moment] = [line for line in text.splitlines() if name_of(line) in names]
+        shown[moment] = by_name(text.splitlines(), names)
     assert shown == expected
 
 
 def test_the_pins_cover_most_metrics_of_engines():
-    names = {name_of(line) for path in PINS for lines in pinned(path).values() for line in lines}
+    names = {name for path in PINS for found in pinned(path).values() for name in found}
     assert len(names) > 60
