@@ -35,8 +35,11 @@ class Percentiles:
     """Percentiles over requests, each counting once."""
 
     p10: float
+    """The 10th percentile."""
     p50: float
+    """The median."""
     p90: float
+    """The 90th percentile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +149,11 @@ class RequestHistogram:
     """Histogram over requests since the exporter's start."""
 
     upper_bounds: Sequence[float]
-    """Ascending; values above the last are only in ``count``."""
+    """Ascending; a value equal to a bound is below it. The label `le` of the metric."""
     counts: Sequence[int]
-    """Per bucket, not cumulative; one more than bounds."""
+    """Between two bounds, not cumulative; the last above every bound."""
     sum: float
+    """Sum of the values."""
 
     @property
     def count(self) -> int:
@@ -200,7 +204,9 @@ class ContextFall:
     short_length: float
     """Its acceptance length."""
     long_tokens: float
+    """Mean prompt tokens of the longest bucket with enough requests."""
     long_length: float
+    """Its acceptance length."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,9 @@ def test_depths_mark_the_recommended_one_and_those_beyond_k(view):
 
 
 def test_an_engine_that_is_gone_has_totals_and_no_windows(busy):
-    gone = EngineView(labels=LABELS, snapshot=replace(busy, evaluation=Evaluation((), Knowledge()), reported=None))
+    gone = EngineView(
+        labels=LABELS, snapshot=replace(busy, evaluation=Evaluation((), Knowledge()), reported=None)
+    )
     shown = gone.read_all().model_dump(mode="json")
     assert (gone.state, gone.evaluated, gone.windows, gone.cost) == (State.UNREACHABLE, None, (), None)
     assert shown["totals"] == EngineView(labels=LABELS, snapshot=busy).model_dump(mode="json")["totals"]
@@ -82,15 +84,15 @@ def test_the_json_has_exactly_the_described_fields(view):
 
 
 def test_a_document_is_frozen(view):
-    with pytest.raises((ValidationError, AttributeError)):
-        view.state = State.IDLE
+    with pytest.raises(ValidationError, match="frozen"):
+        view.labels = {}
     with pytest.raises(ValidationError):
         EngineView(labels=LABELS, snapshot=view.snapshot, colour="red")
 
 
 def test_an_error_of_a_fact_comes_out_as_itself(busy):
     """In a dump pydantic replaces it by one of its own, without the traceback."""
-    broken = replace(busy, evaluation=Evaluation((None,), Knowledge()))
+    broken = replace(busy, totals=None)
     with pytest.raises(AttributeError, match="'NoneType'"):
         EngineView(labels=LABELS, snapshot=broken).read_all()
 
@@ -113,7 +115,10 @@ def test_a_baseline_has_the_times_of_its_requests_if_they_are_known():
 
 
 def test_a_quantile_names_its_bucket_and_the_last_one_has_no_end(busy):
-    buckets = {Latency.QUEUE: Buckets((0.1, 1.0, inf), (50, 96, 100)), Latency.END_TO_END: Buckets((inf,), (0,))}
+    buckets = {
+        Latency.QUEUE: Buckets((0.1, 1.0, inf), (50, 96, 100)),
+        Latency.END_TO_END: Buckets((inf,), (0,)),
+    }
     evaluation = Evaluation([its.window for its in busy.evaluation.windows], Knowledge(), buckets)
     shown = EngineView(labels=LABELS, snapshot=replace(busy, evaluation=evaluation)).latency_seconds
     queue = shown[Latency.QUEUE].model_dump()
@@ -130,8 +135,7 @@ def test_a_quantile_names_its_bucket_and_the_last_one_has_no_end(busy):
 def test_every_field_has_a_description_or_is_a_model_with_one(model):
     schema = model.model_json_schema(mode="serialization")
     plain = {
-        *("p10", "p50", "p90", "p95", "p99", "tokens", "window", "model_name", "seconds"),
-        *("short_tokens", "long_tokens", "mean_prompt_tokens"),
+        *("p50", "p95", "p99", "tokens", "window", "model_name", "seconds", "mean_prompt_tokens"),
     }
     for name, about_model in {model.__name__: schema, **schema["$defs"]}.items():
         assert about_model.get("description") or "enum" in about_model, name

@@ -1,58 +1,65 @@
+"""Documents of experiments, and the metrics with the same values."""
+
 from __future__ import annotations
 
-from spec_decode_exporter.experiments.arm import SpeedupBasis
-from spec_decode_exporter.experiments.arm_first_token import ArmFirstToken
-from spec_decode_exporter.experiments.arm_speedup import ArmSpeedup
+from types import SimpleNamespace
+
+from spec_decode_exporter.experiments.arm import ArmFirstToken, SpeedupBasis
 from spec_decode_exporter.experiments.comparability import Condition
-from spec_decode_exporter.experiments.experiment import ArmFindings, ArmWindow
+from spec_decode_exporter.experiments.experiment import ArmFindings
+from spec_decode_exporter.experiments.pace import ArmSpeedup
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.views.experiment_models import ExperimentView
 from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of
 from tests.unit.metrics.written_page import families_of
 
 
-def experiment_views(arms):
-    return tuple(experiment_view(*each) for each in experiments_of(arms))
+def arm(length, engines, requests=None, acceptance_length=None, first_token=None, **compared):
+    """An arm over one window, which ``compared`` compares with the baseline."""
+    return SimpleNamespace(
+        length=length,
+        engines=engines,
+        requests=requests,
+        acceptance_length=acceptance_length,
+        first_token=first_token or ArmFirstToken(),
+        **{"conditions": {}, "speedups": {}} | compared,
+    )
 
 
 NO_WINS = dict.fromkeys(SpeedupBasis, False)
-OFF = ArmFindings((ArmWindow(30.0, 0, None, None), ArmWindow(300.0, 2, 1200, None)), NO_WINS)
+OFF = ArmFindings((arm(30.0, 0), arm(300.0, 2, 1200)), NO_WINS)
 EAGLE = ArmFindings(
     (
-        ArmWindow(30.0, 1, 12, None, {Condition.REQUESTS: False}),
-        ArmWindow(
+        arm(30.0, 1, 12, conditions={Condition.REQUESTS: False}),
+        arm(
             300.0,
             1,
             1300,
             2.5,
-            {Condition.REQUESTS: True, Condition.LOAD: True},
-            {
+            ArmFirstToken(0.2, 0.1, 0.5, 0.25),
+            conditions={Condition.REQUESTS: True, Condition.LOAD: True},
+            speedups={
                 SpeedupBasis.TIME_PER_OUTPUT_TOKEN: ArmSpeedup(2.0, Estimate(2.0, 1.8, 2.2, 0.1)),
                 SpeedupBasis.END_TO_END: ArmSpeedup(1.9, None),
             },
-            ArmFirstToken(0.2, 0.1, 0.5, 0.25),
         ),
     ),
     NO_WINS | {SpeedupBasis.TIME_PER_OUTPUT_TOKEN: True},
 )
 ARMS = [
-    ({"experiment": "drafter", "arm": arm, "baseline": "off"}, findings)
-    for arm, findings in (("off", OFF), ("eagle", EAGLE))
+    ({"experiment": "drafter", "arm": name, "baseline": "off"}, findings)
+    for name, findings in (("off", OFF), ("eagle", EAGLE))
 ]
 
 
-def samples():
-    return {
+def test_the_metrics_have_exactly_the_known_values():
+    off, eagle = ("drafter", "off", "off"), ("drafter", "eagle", "off")
+    found = {
         (sample.name.removeprefix("spec_decode_experiment_"), *sample.labels.values()): sample.value
         for family in families_of(Snapshot(experiments=ARMS))
         for sample in family.samples
     }
-
-
-def test_a_page_has_exactly_the_known_values():
-    off, eagle = ("drafter", "off", "off"), ("drafter", "eagle", "off")
-    assert samples() == {
+    assert found == {
         ("speedup_ratio", *eagle, "5m", "time_per_output_token"): 2.0,
         ("speedup_ratio", *eagle, "5m", "end_to_end"): 1.9,
         ("speedup_ratio_lower", *eagle, "5m", "time_per_output_token"): 1.8,
@@ -77,22 +84,52 @@ def test_a_page_has_exactly_the_known_values():
 
 
 def test_json_has_the_same_values():
-    (view,) = experiment_views(ARMS)
-    assert (view.experiment, view.baseline, [arm.arm for arm in view.arms]) == (
-        "drafter",
-        "off",
-        ["off", "eagle"],
-    )
-    window = view.arms[1].windows[1]
-    assert (window.window, window.engines, window.requests) == ("5m", 1, 1300)
-    assert window.acceptance_length_tokens == 2.5
-    assert window.comparable == {"requests": True, "load": True}
-    assert window.speedup_ratio["time_per_output_token"].model_dump() == {
-        "value": 2.0,
-        "lower": 1.8,
-        "upper": 2.2,
+    (each,) = experiments_of(ARMS)
+    assert experiment_view(*each).model_dump(mode="json") == {
+        "experiment": "drafter",
+        "baseline": "off",
+        "arms": [
+            {
+                "arm": "off",
+                "winner": {str(basis): False for basis in SpeedupBasis},
+                "windows": [window("30s", 0), window("5m", 2, requests=1200)],
+            },
+            {
+                "arm": "eagle",
+                "winner": {
+                    "time_per_output_token": True,
+                    "end_to_end": False,
+                    "throughput_per_request": False,
+                },
+                "windows": [
+                    window("30s", 1, requests=12, comparable={"requests": False}),
+                    window(
+                        "5m",
+                        1,
+                        requests=1300,
+                        acceptance_length_tokens=2.5,
+                        time_to_first_token_seconds={"mean": 0.2, "p50": 0.1, "p95": 0.5},
+                        prefix_cache_hit_ratio=0.25,
+                        comparable={"requests": True, "load": True},
+                        speedup_ratio={
+                            "time_per_output_token": {"value": 2.0, "lower": 1.8, "upper": 2.2},
+                            "end_to_end": {"value": 1.9, "lower": None, "upper": None},
+                        },
+                    ),
+                ],
+            },
+        ],
     }
-    assert window.speedup_ratio["end_to_end"].lower is None
-    assert view.arms[1].winner["time_per_output_token"]
-    assert not view.arms[0].winner["time_per_output_token"]
-    assert ExperimentView.model_validate_json(view.model_dump_json()) == view
+
+
+def window(name, engines, **known):
+    """JSON of a window of an arm; what is not known is null or empty."""
+    unknown = {
+        "requests": None,
+        "acceptance_length_tokens": None,
+        "time_to_first_token_seconds": {"mean": None, "p50": None, "p95": None},
+        "prefix_cache_hit_ratio": None,
+        "comparable": {},
+        "speedup_ratio": {},
+    }
+    return {"window": name, "engines": engines, **unknown, **known}

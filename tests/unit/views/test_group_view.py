@@ -9,14 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.evaluation_result import Evaluation
-from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.figures.figure import Unit
-from spec_decode_exporter.figures.table import FIGURES
-from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.views.engine_view import engine_view, id_of
+from spec_decode_exporter.analysis.evaluation import Evaluation
+from spec_decode_exporter.analysis.figure_table import FIGURES, Unit
+from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.views.engine_view import EngineView, id_of
 from spec_decode_exporter.views.group_view import group_view, grouped
-from spec_decode_exporter.window.ledger import MEAN_GAUGES, Window
+from tests.fixtures.windows import window
 
 
 def group_views(engines, names):
@@ -30,19 +28,19 @@ def labels(engine, **more):
 @pytest.fixture(scope="module")
 def with_window(busy):
     """Return a function that makes a snapshot with the given windows."""
-    return lambda *windows: replace(busy, windows=windows, evaluation=Evaluation(State.ACTIVE))
+    return lambda *windows: replace(busy, evaluation=Evaluation(windows, Knowledge()))
 
 
-def window(counters, positions=(), seconds=30.0, running=None):
+def counted(counters, positions=(), seconds=30.0, running=None):
     """Return a window of 30 s; counters that are not named are unknown."""
-    told = tuple(counters.get(counter.name.lower()) for counter in Counter)
-    gauges = (running, *(None,) * (len(MEAN_GAUGES) - 1))
-    return Window(30.0, seconds, 30, told, tuple(positions), gauges)
+    counters = dict(counters)
+    first = [counters.pop(name, None) for name in ("drafts", "draft_tokens", "accepted_tokens")]
+    return window(*first, positions=positions, seconds=seconds, gauges=(running,), **counters)
 
 
 COUNTS = ("drafts", "draft_tokens", "accepted_tokens", "generation_tokens", "first_tokens", "decode_steps")
 WINDOWS = st.builds(
-    window,
+    counted,
     st.dictionaries(
         st.sampled_from((*COUNTS, "decode_nanoseconds")),
         st.one_of(st.none(), st.integers(0, 10**9)),
@@ -60,8 +58,8 @@ RATES = {figure.key for figure in FIGURES if figure.unit is Unit.PER_SECOND}
 SPECULATION = ("drafts", "draft_tokens", "accepted_tokens")
 
 
-def told(window, name):
-    return window[Counter[name.upper()]]
+def told(its, name):
+    return getattr(its.total, name)
 
 
 @given(windows=st.lists(WINDOWS, min_size=1, max_size=6))
@@ -82,16 +80,13 @@ def test_counts_and_rates_of_a_group_are_sums(with_window, windows):
     engines = [(labels(n), with_window(each)) for n, each in enumerate(windows)]
     ((shown,),) = (group.windows for group in group_views(engines, ["model_name"]))
     for name in COUNTS:
-        counted = [told(each, name) for each in windows if told(each, name) is not None]
-        assert getattr(shown.counts, name) == (sum(counted) if counted else None)
-    grouped_rates = RATES & type(shown).model_fields.keys()
+        counts = [told(each, name) for each in windows if told(each, name) is not None]
+        assert getattr(shown.counts, name) == (sum(counts) if counts else None)
+    grouped_rates = RATES & type(shown).model_computed_fields.keys()
     assert len(grouped_rates) == 5
+    own = [EngineView(labels=its, snapshot=snapshot).windows[0] for its, snapshot in engines]
     for name in grouped_rates:
-        rates = [
-            getattr(engine_view(*engine).windows[0], name)
-            for engine in engines
-            if getattr(engine_view(*engine).windows[0], name) is not None
-        ]
+        rates = [getattr(each, name) for each in own if getattr(each, name) is not None]
         assert getattr(shown, name) == (pytest.approx(sum(rates)) if rates else None)
 
 
@@ -108,17 +103,22 @@ def test_every_engine_is_in_exactly_one_group(with_window, windows, zones):
 
 def test_a_group_of_one_engine_has_the_engine_s_values(busy):
     (group,) = group_views([(labels(0), busy)], ["engine"])
-    for shown, own in zip(group.windows, engine_view(labels(0), busy).windows, strict=True):
-        for name in type(shown).model_fields.keys() - {"window", "engines"}:
+    for shown, own in zip(group.windows, EngineView(labels=labels(0), snapshot=busy).windows, strict=True):
+        for name in type(shown).model_computed_fields.keys() - {"window", "engines"}:
             expected = getattr(own, name)
             assert getattr(shown, name) == getattr(expected, "value", expected), name
 
 
+def test_only_the_requested_windows_are_shown(busy):
+    (window_,) = group_view({}, [(labels(0), busy)], ["5m"]).windows
+    assert (window_.window, window_.engines) == ("5m", 1)
+
+
 def test_an_engine_that_does_not_draft_leaves_the_ratios_of_the_others(with_window):
-    drafting = window(
+    drafting = counted(
         {"drafts": 10, "draft_tokens": 30, "accepted_tokens": 15, "decode_steps": 20}, [10, 4, 1]
     )
-    plain = window({"decode_steps": 100, "generation_tokens": 100, "first_tokens": 0})
+    plain = counted({"decode_steps": 100, "generation_tokens": 100, "first_tokens": 0})
     (group,) = group_views([(labels(n), with_window(each)) for n, each in enumerate((drafting, plain))], [])
     (shown,) = group.windows
     assert (group.labels, shown.engines) == ({}, 2)
@@ -130,7 +130,7 @@ def test_an_engine_that_does_not_draft_leaves_the_ratios_of_the_others(with_wind
 
 def test_positions_of_different_k_are_never_mixed(with_window):
     counts = {"drafts": 10, "draft_tokens": 30, "accepted_tokens": 15}
-    engines = [(labels(k), with_window(window(counts, [5] * k))) for k in (3, 4)]
+    engines = [(labels(k), with_window(counted(counts, [5] * k))) for k in (3, 4)]
     (group,) = group_views(engines, ["model_name"])
     assert group.windows[0].position_acceptance_ratio == ()
     assert group.windows[0].counts.position_accepted_tokens == ()

@@ -8,8 +8,8 @@ from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.snapshot import Snapshot
+from spec_decode_exporter.views.fleet_view import TargetView
 from spec_decode_exporter.views.history import Histories
-from spec_decode_exporter.views.models import TargetView
 from spec_decode_exporter.web.application import create_app
 
 NOW = 1_790_000_000.0

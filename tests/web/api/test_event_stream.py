@@ -7,7 +7,7 @@ import json
 import pytest
 
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.views.event_view import event_view
+from spec_decode_exporter.views.fleet_view import event_view
 from spec_decode_exporter.web.api.event_stream import MAX_READERS_PER_CLIENT, READERS, Readers
 from spec_decode_exporter.web.application import create_app
 

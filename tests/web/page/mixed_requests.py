@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from spec_decode_exporter.analysis.cost_source import CostSource
-
-from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.requests.request_findings import RequestFindings
 from spec_decode_exporter.requests.request_record import RequestRecord
@@ -12,6 +9,7 @@ from spec_decode_exporter.requests.request_store import RequestStore
 from spec_decode_exporter.simulator.response_metrics import Answer
 from spec_decode_exporter.simulator.scenario_library import load_scenario
 from spec_decode_exporter.simulator.simulation import Simulation
+from tests.fixtures.costs import make_cost
 
 
 def request(answer: Answer, **changes: object) -> RequestRecord:
@@ -50,5 +48,5 @@ async def _requests(name: str, seconds: float, **changes: object) -> RequestFind
         simulation.advance(1.0)
     for moment, answer in answers:
         board.take(request(answer, **changes), begin + moment)
-    cost = Cost(scenario.speculation.cost, 0.0, CostSource.CONFIGURED, None)
+    cost = make_cost(scenario.speculation.cost, 0.0)
     return await board.findings((30.0, 300.0), begin + seconds, lambda model, target: cost)

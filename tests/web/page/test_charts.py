@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import re
 
-from spec_decode_exporter.views.trace import Piece, Trace
-
+from spec_decode_exporter.views.history import Piece, Trace
 from spec_decode_exporter.web.page.charts import ChartMark, bar, line_chart
 
 

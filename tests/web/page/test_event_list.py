@@ -4,9 +4,9 @@ import itertools
 from string import Formatter
 
 import pytest
-from spec_decode_exporter.views.models import EventView
 
 from spec_decode_exporter.monitor.log_events import LOG_EVENTS, About
+from spec_decode_exporter.views.fleet_view import EventView
 from spec_decode_exporter.web.page import event_list
 from spec_decode_exporter.web.page.page_data import PageData
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from spec_decode_exporter.views.experiment_models import (
-    ArmFirstTokenView,
-    ArmView,
-    ArmWindowView,
-    ExperimentView,
-)
-from spec_decode_exporter.views.window_models import Estimated
 
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.comparability import Condition
+from spec_decode_exporter.views.experiment_view import (
+    ArmFirstTokenView,
+    ArmSpeedupView,
+    ArmView,
+    ArmWindowView,
+    ExperimentView,
+)
 from spec_decode_exporter.web.page.experiment_panel import experiments
 
 TIME = SpeedupBasis.TIME_PER_OUTPUT_TOKEN
-CLEAR = Estimated(value=2.0, lower=1.8, upper=2.2)
+CLEAR = ArmSpeedupView(value=2.0, lower=1.8, upper=2.2)
 
 
 def arm(name, *, engines=2, comparable=None, speedup=None, wins=False):
@@ -56,8 +56,8 @@ def test_arms_are_side_by_side_with_bounds_and_the_winner():
         (arm("eagle", comparable={Condition.LOAD: False, Condition.REQUESTS: True}), "is not comparable with the baseline: another load"),
         (arm("eagle", comparable={Condition.PREFIX_HITS: False}, speedup=CLEAR), "is not comparable with the baseline: another share of prefix-cache hits"),
         (arm("eagle"), "has no speed-up yet: too little data in it or in the baseline"),
-        (arm("eagle", speedup=Estimated(value=2.0, lower=None, upper=None)), "has no bounds yet: too few requests"),
-        (arm("eagle", speedup=Estimated(value=1.1, lower=0.9, upper=1.3)), "is neither faster nor slower, statistically significant (95 %)"),
+        (arm("eagle", speedup=ArmSpeedupView(value=2.0, lower=None, upper=None)), "has no bounds yet: too few requests"),
+        (arm("eagle", speedup=ArmSpeedupView(value=1.1, lower=0.9, upper=1.3)), "is neither faster nor slower, statistically significant (95 %)"),
         (arm("eagle", speedup=CLEAR), "needs the same result for a whole longest window"),
     ],
 )  # fmt: skip

@@ -3,9 +3,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from spec_decode_exporter.analysis.speculation_state import State
 
-from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.verdict import State, Verdict
 from spec_decode_exporter.web.page import page_content
 from spec_decode_exporter.web.page.fleet_summary import sentence
 from spec_decode_exporter.web.page.page_content import content

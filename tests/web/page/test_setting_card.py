@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import pytest
-from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.recommendation import Action
-from spec_decode_exporter.analysis.speculation_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
-from spec_decode_exporter.views.models import SettingView
-
+from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.load_bands import LoadBand
+from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
-from spec_decode_exporter.views.setting_view import setting_view
+from spec_decode_exporter.views.setting_view import view_of_setting
 from spec_decode_exporter.web.page.setting_card import setting_content
 
 BANDS = (
@@ -27,32 +21,25 @@ BY_LOAD = SpeculationSetting(
 )
 
 
-@pytest.fixture(name="card")
-def fixture_card(busy):
-    def card(setting, speculation=MTP, action=Action.KEEP):
-        evaluation = replace(busy.evaluation, setting=setting, action=action)
-        return setting_content(setting_view(replace(busy, evaluation=evaluation, speculation=speculation)))
-
-    return card
+def card(setting, text="", measure=""):
+    return setting_content(view_of_setting(setting, MTP, text, measure))
 
 
-def test_the_table_scrolls_on_a_narrow_screen(card):
+def test_the_table_scrolls_on_a_narrow_screen():
     assert '<div class="scrolls" tabindex="0" role="group" aria-label="Speed by load"><table' in card(BY_LOAD)
 
 
 def test_the_advice_above_the_card_is_not_repeated():
-    setting = SettingView.model_construct(
-        tokens=0, text="Switch it off.", speculative_config="", bands=(), obstacles=(), measure=""
-    )
+    setting = view_of_setting(SpeculationSetting(0, is_change=True), MTP, "Switch it off.", "")
     assert "Switch it off." in setting_content(setting)
     assert "Switch it off." not in setting_content(setting, "Switch it off.")
 
 
-def test_an_unknown_setting_shows_what_to_measure_and_no_button(card):
-    content = card(UNKNOWN_SETTING, action=Action.MEASURE_COST)
-    assert "baseline.prometheus" in content
+def test_an_unknown_setting_shows_what_to_measure_and_no_button():
+    content = card(UNKNOWN_SETTING, "Measure it.", "Run it without drafts for ten minutes.")
+    assert "Run it without drafts for ten minutes." in content
     assert "button" not in content
 
 
-def test_without_advice_there_is_no_card(card):
-    assert card(UNKNOWN_SETTING, action=Action.COLLECT) is None
+def test_without_advice_there_is_no_card():
+    assert card(UNKNOWN_SETTING, "No advice yet.") is None

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from spec_decode_exporter.analysis.recommendation import Action
-from spec_decode_exporter.analysis.speculation_state import State
 
-from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.views import verdict_text
 from spec_decode_exporter.web.page.words import ACTIONS, STATES, VERDICTS, Advice, advice
 from tests.web.page.conftest import changed
