@@ -144,7 +144,7 @@ def test_slow_requests_are_hidden_if_more_than_a_tenth_loses_while_the_model_gai
 
 
 def test_equal_requests_are_no_mix_even_if_chance_puts_a_third_below_break_even(
-    make_store, make_request, evaluate, make_cost
+    make_store, make_request, evaluate
 ):
     store, generator, cost = make_store(), random.Random(2), make_cost(0.2, 0.05)
     for _ in range(300):

@@ -94,3 +94,8 @@ class Knowledge:
     def drafts_what_it_finds(self) -> bool:
         """True if the method drafts only if text repeats itself, as n-gram and suffix do."""
         return drafts_what_it_finds(self.speculation.method)
+
+    @property
+    def drafts_in_every_step(self) -> bool:
+        """True if the method drafts in every step; False if it is unknown."""
+        return bool(self.speculation.method) and not self.drafts_what_it_finds

@@ -156,6 +156,6 @@ class Rules:
     def of(self, context: FindingContext) -> Iterator[Finding]:
         """Yield the findings that hold."""
         for name, (needs, condition) in self.conditions.items():
-            its = condition(context) if needs(context) else None
-            if its is not None:
-                yield Finding(name, self._severity, its.values, fill(its.text, its.values))
+            result = condition(context) if needs(context) else None
+            if result is not None:
+                yield Finding(name, self._severity, result.values, fill(result.text, result.values))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from spec_decode_exporter.analysis.cost import UNSTATED_LOAD, Cost, CostSource, is_near
-from spec_decode_exporter.analysis.verdict import NOT_PAYING, State, drafts_what_it_finds
+from spec_decode_exporter.analysis.verdict import NOT_PAYING, State
 from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, ratio
 from spec_decode_exporter.findings.faults import tail
@@ -56,7 +56,7 @@ def schedule_flips(context: FindingContext) -> Found | None:
     text = "The schedule changed the number of draft tokens in {changes:.0f} of {polls:.0f} polls: {running:.1f} requests run, and from {boundary:.0f} on it drafts {above:.0f} instead of {below:.0f}. Steps of changing length can cost throughput (vLLM issue 49548). Move the boundary away from this load, to where both numbers are about as fast: `spec-decode-exporter recommend` prints it."
     schedule, running = context.known.speculation.schedule, context.its.window.mean.running_requests
     boundaries, changed = schedule.firsts[1:], context.its.schedule_changes
-    if not boundaries or not _always_drafts(context) or changed is None or running is None:
+    if not boundaries or not context.known.drafts_in_every_step or changed is None or running is None:
         return None
     changes, polls = changed
     if changes < FLIPPING * polls:
@@ -67,22 +67,16 @@ def schedule_flips(context: FindingContext) -> Found | None:
     return Found(text, {**counts, "boundary": boundary, **sides})
 
 
-def _always_drafts(context: FindingContext) -> bool:
-    """Return whether the method drafts in every step; False for an unknown method."""
-    method = context.known.speculation.method
-    return bool(method) and not drafts_what_it_finds(method)
-
-
 @HINTS.finding(drafting)
 def drafting_paused(context: FindingContext) -> Found | None:
     text = f"{_COVERAGE} This method drafts in every step, so drafting paused for a part of the window: it stalled, or the schedule has no draft for some batch sizes (num_speculative_tokens_per_batch_size). Find the time when drafts stop, and read the server's log."
-    return found(text, _coverage(context)) if _always_drafts(context) else None
+    return found(text, _coverage(context)) if context.known.drafts_in_every_step else None
 
 
 @HINTS.finding(drafting)
 def low_coverage(context: FindingContext) -> Found | None:
     text = f"{_COVERAGE} An n-gram or suffix drafter drafts only if text repeats itself; if that is rare here, try another method."
-    return None if _always_drafts(context) else found(text, _coverage(context))
+    return None if context.known.drafts_in_every_step else found(text, _coverage(context))
 
 
 def _coverage(context: FindingContext) -> Values | None:

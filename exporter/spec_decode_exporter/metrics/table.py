@@ -132,9 +132,8 @@ def _recommended(engine: EngineSnapshot) -> Numbers:
 
 def _schedule_changes(its: WindowEvaluation) -> Number:
     """Return the share of polls with a change of K, of a schedule whose method drafts in every step."""
-    speculation = its.known.speculation
-    drafts_always = speculation.method and not its.known.drafts_what_it_finds
-    return its.schedule_change_ratio if len(speculation.schedule.firsts) > 1 and drafts_always else None
+    has_ranges = len(its.known.speculation.schedule.firsts) > 1
+    return its.schedule_change_ratio if has_ranges and its.known.drafts_in_every_step else None
 
 
 def _speedups(value: Callable[[ArmSpeedup], Number]) -> Callable[[ArmWindow], Numbers]:
