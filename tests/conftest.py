@@ -26,7 +26,7 @@ hypothesis.settings.load_profile("exporter")
 
 CHECKOUT = Path(__file__).parents[1]
 SLOW = (
-    "tests/unit/analysis/experiments/test_arm_speedup.py",
+    "tests/unit/experiments/test_pace.py",
     "tests/benchmarks",
     "tests/cli/test_observe_reference.py",
     "tests/fuzz",

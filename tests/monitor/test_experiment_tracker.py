@@ -5,15 +5,26 @@ from __future__ import annotations
 from random import Random
 
 from spec_decode_exporter.experiments.experiment import compare
-from spec_decode_exporter.experiments.faster_method import faster_method
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentTracker
-from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.window.increments import Increment
-from spec_decode_exporter.window.ledger import Ledger, PublishedValues
-from tests.fixtures.arms import EAGLE, NANO, NOW, PLAIN, SETTINGS, TIME, member, second_of, times, window_of
+from spec_decode_exporter.window.history import NANO, row_of
+from spec_decode_exporter.window.ring import Ring
+from tests.fixtures.arms import (
+    EAGLE,
+    NOW,
+    PLAIN,
+    SETTINGS,
+    TIME,
+    member,
+    second_of,
+    times,
+    window_of,
+    window_over,
+)
+from tests.fixtures.windows import increment
 
 SLOWER = EAGLE | {"decode_nanoseconds": 8 * NANO, "end_to_end_nanoseconds": 8_800_000_000}
 LONGEST = 300.0
+UNKNOWN = ("finished_requests", "end_to_end_nanoseconds")
 
 
 def looked(tracker, moment, eagle=EAGLE, running=6.0):
@@ -24,7 +35,7 @@ def looked(tracker, moment, eagle=EAGLE, running=6.0):
         member("ngram", window_of(SLOWER, now=now)),
     ]
     found = tracker.compare(members, (30.0, LONGEST), now)
-    return found, faster_method(found, "ngram", members[2])
+    return found, found.faster_method("ngram", members[2])
 
 
 def winner_of(found):
@@ -56,29 +67,23 @@ def test_a_comparison_of_incomparable_arms_ends_it_at_once():
 
 def test_equal_arms_hardly_ever_have_a_winner_with_repeated_comparisons():
     """Twenty hours of two arms that are the same, looked at once a minute."""
-    known = PublishedValues(tuple(each not in NEVER_TOLD for each in Counter), (True,) * 3, 0)
 
     def hour(seed):
         random, tracker = Random(seed), ExperimentTracker(SETTINGS)
-        ledgers, states, at_once, stood = (Ledger(LONGEST), Ledger(LONGEST)), ([0.0], [0.0]), False, False
-        for second in range(1, 3901):
-            for ledger, state in zip(ledgers, states, strict=True):
-                moved = second_of(random, 0.02, state, second) | {"decode_steps": 240, "prompt_tokens": 800}
-                counters = tuple(moved.get(counter.name.lower(), 0) for counter in Counter)
-                ledger.add(Increment(second - 1.0, float(second), counters, ()), (6.0, 0.0, 0.0), 1.0)
-            if second >= LONGEST and second % 60 == 0:
-                windows = [ledger.window(LONGEST, 1.0, float(second), known) for ledger in ledgers]
+        rings, states, at_once, stood = (Ring(LONGEST), Ring(LONGEST)), ([0.0], [0.0]), False, False
+        for now in map(float, range(1, 3901)):
+            for ring, state in zip(rings, states, strict=True):
+                moved = second_of(random, 0.02, state, now) | {"decode_steps": 240, "prompt_tokens": 800}
+                ring.add(now - 1, now, row_of(increment(**moved), (6.0, 0.0, 0.0)), 1.0)
+            if now >= LONGEST and now % 60 == 0:
                 members = [
-                    member(name, window) for name, window in zip(("off", "eagle"), windows, strict=True)
+                    member(name, window_over(ring.since(now - LONGEST - 0.5), hidden=UNKNOWN))
+                    for name, ring in zip(("off", "eagle"), rings, strict=True)
                 ]
-                look = compare(SETTINGS, members, (LONGEST,), float(second))
-                at_once |= winner_of(look) is not None
-                stood |= winner_of(tracker.compare(members, (LONGEST,), float(second))) is not None
+                at_once |= winner_of(compare(SETTINGS, members, (LONGEST,), now)) is not None
+                stood |= winner_of(tracker.compare(members, (LONGEST,), now)) is not None
         return at_once, stood
 
     hours = [hour(seed) for seed in range(20)]
     assert sum(at_once for at_once, _ in hours) >= 10
     assert sum(stood for _, stood in hours) <= 3
-
-
-NEVER_TOLD = (Counter.FINISHED_REQUESTS, Counter.END_TO_END_NANOSECONDS)

@@ -2,43 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from math import inf
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.experiments.arm import Arm
-from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.window.answer_lengths import AnswerLengths
-from spec_decode_exporter.window.increments import Increment
-from spec_decode_exporter.window.ledger import Ledger, PublishedValues
+from spec_decode_exporter.experiments.arm import Arm, ArmFirstToken
+from spec_decode_exporter.scrape.page.engine_table import Latency
+from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.window.histograms import Answers
 from tests.fixtures.arms import EAGLE, END, NANO, PLAIN, THROUGHPUT, TIME, arm_with, times, window_of
 
 
 class TestSums:
     def test_a_pace_is_a_ratio_of_sums_and_not_a_mean_of_ratios(self):
         slow = times(PLAIN, 1) | {"decode_nanoseconds": 12 * NANO}
-        measures = arm_with(window_of(PLAIN), window_of(times(slow, 3))).measures()
+        measures = arm_with(window_of(PLAIN), window_of(times(slow, 3))).paces
         # (6 s + 36 s) / (240 + 720) tokens; the mean of the two would be 37.5 ms.
         assert measures[TIME].value == pytest.approx(42 * NANO / 960)
 
     def test_each_basis_by_hand(self):
-        measures = arm_with(window_of(EAGLE)).measures()
+        measures = arm_with(window_of(EAGLE)).paces
         assert measures[TIME].value == pytest.approx(6 * NANO / 480)
         assert measures[END].value == pytest.approx(1.7 * NANO)
         assert measures[THROUGHPUT].value == pytest.approx(6.0 / 484)
 
     @given(st.lists(st.integers(0, 10**6), min_size=3, max_size=300), st.floats(-400, 400))
     def test_the_sums_do_not_depend_on_the_cells(self, tokens, shift):
-        ledger = Ledger(300.0)
-        for second, count in enumerate(tokens):
-            moved = {"generation_tokens": count, "decode_nanoseconds": 7 * count}
-            counters = tuple(moved.get(counter.name.lower(), 0) for counter in Counter)
-            ledger.add(Increment(second, second + 1.0, counters, ()), (1.0, 0.0, 0.0), 1.0)
-        known = PublishedValues((True,) * len(Counter), (True,) * 3, 0)
-        window = ledger.window(300.0, 1.0, float(len(tokens)), known)
-        found = Arm(300.0, len(tokens) + shift, (window,)).measures()
+        window = window_of(
+            lambda second: {"generation_tokens": tokens[second], "decode_nanoseconds": 7 * tokens[second]},
+            seconds=len(tokens),
+            running=1.0,
+            now=len(tokens),
+        )
+        found = Arm((window,), 300.0, len(tokens) + shift).paces
         if not sum(tokens):
             assert found == {}
         else:
@@ -48,16 +46,16 @@ class TestSums:
     def test_an_engine_without_a_counter_is_omitted_from_that_basis_alone(self):
         known, unknown = (
             window_of(PLAIN),
-            window_of(PLAIN, hidden={Counter.DECODE_NANOSECONDS, Counter.END_TO_END_NANOSECONDS}),
+            window_of(PLAIN, hidden={"decode_nanoseconds", "end_to_end_nanoseconds"}),
         )
-        both = arm_with(known, unknown).measures()
-        assert both[TIME] == arm_with(known).measures()[TIME]
-        assert set(arm_with(unknown).measures()) == {THROUGHPUT}
+        both = arm_with(known, unknown).paces
+        assert both[TIME] == arm_with(known).paces[TIME]
+        assert set(arm_with(unknown).paces) == {THROUGHPUT}
 
     def test_an_arm_without_engines_or_work_has_no_pace(self):
-        assert arm_with().measures() == {}
-        assert arm_with(window_of({})).measures() == {}
-        assert arm_with().total(Counter.DRAFTS) is None
+        assert arm_with().paces == {}
+        assert arm_with(window_of({})).paces == {}
+        assert arm_with().total("drafts") is None
 
     def test_the_acceptance_length_is_that_of_all_drafts_together(self):
         twice = times(EAGLE, 2) | {"accepted_tokens": 40}
@@ -71,36 +69,67 @@ class TestSums:
         assert arm.requests_per_second == pytest.approx(2.0)
 
     def test_too_few_requests_or_too_little_time_have_no_bounds(self):
-        assert arm_with(window_of(EAGLE)).measures()[TIME].relative_error is not None
+        assert arm_with(window_of(EAGLE)).paces[TIME].relative_error is not None
         few = window_of(EAGLE | {"first_tokens": 0})
-        assert arm_with(few).measures()[TIME].relative_error is None
+        assert arm_with(few).paces[TIME].relative_error is None
         short = window_of(EAGLE, seconds=149)
-        assert arm_with(short).measures()[TIME].relative_error is None
+        assert arm_with(short).paces[TIME].relative_error is None
 
     def test_the_answers_of_all_engines_together_decide_how_many_requests_count(self):
         # 3000 chats on one engine, and 30 answers of 60 times their length on the other.
         chats, long = (
-            replace(
-                window_of(EAGLE),
-                answers=AnswerLengths(n, 1000 * n * tokens, n * tokens**2, n * tokens**3),
-            )
+            window_of(EAGLE, answers=Answers(n, 1000 * n * tokens, n * tokens**2, n * tokens**3))
             for n, tokens in ((3000, 100), (30, 6000))
         )
         arms = (chats, chats), (long, long), (chats, long)
-        assert [arm_with(*each).measures()[TIME].degrees for each in arms] == [12, 12, 2]
+        assert [arm_with(*each).paces[TIME].degrees for each in arms] == [12, 12, 2]
 
     def test_the_degrees_are_at_most_the_busy_cells_minus_one(self):
         # 40 cells of 7.5 s, of which four had work; requests are enough for many more cosines.
         burst = window_of(lambda second: EAGLE | {"first_tokens": 40} if second < 30 else {})
-        assert arm_with(burst).measures()[TIME].degrees == 3
-        assert arm_with(window_of(EAGLE)).measures()[TIME].degrees == 12
+        assert arm_with(burst).paces[TIME].degrees == 3
+        assert arm_with(window_of(EAGLE)).paces[TIME].degrees == 12
 
     def test_correlated_engines_have_wider_bounds_than_alternating_ones(self):
         def waves(sign):
             return lambda second: EAGLE | {"decode_nanoseconds": (6 + sign * (-1) ** (second // 75)) * NANO}
 
-        together = arm_with(window_of(waves(1)), window_of(waves(1))).measures()[TIME]
-        in_turn = arm_with(window_of(waves(1)), window_of(waves(-1))).measures()[TIME]
+        together = arm_with(window_of(waves(1)), window_of(waves(1))).paces[TIME]
+        in_turn = arm_with(window_of(waves(1)), window_of(waves(-1))).paces[TIME]
         assert together.value == in_turn.value
         assert together.relative_error > 0.04
         assert in_turn.relative_error == pytest.approx(0.0, abs=1e-12)
+
+
+SLOW, FAST = (
+    {
+        "first_tokens": requests,
+        "first_token_nanoseconds": 2 * NANO,
+        "prefix_cache_queries": 1000,
+        "prefix_cache_hits": hits,
+    }
+    for requests, hits in ((2, 0), (6, 800))
+)
+
+
+def histogram(*counts):
+    return {Latency.TIME_TO_FIRST_TOKEN: Buckets((0.1, 1.0, 10.0, inf), counts)}
+
+
+class TestFirstToken:
+    def test_the_mean_and_the_hits_are_ratios_of_the_sums_over_the_engines(self):
+        found = arm_with(window_of(SLOW), window_of(FAST)).first_token
+        assert found == ArmFirstToken(mean=pytest.approx(0.5), prefix_hit_ratio=pytest.approx(0.4))
+
+    def test_an_engine_without_the_sum_is_left_out(self):
+        hidden = {"first_token_nanoseconds", "prefix_cache_queries"}
+        found = arm_with(window_of(SLOW, hidden=hidden), window_of(FAST)).first_token
+        assert (found.mean, found.prefix_hit_ratio) == (pytest.approx(1 / 3), 0.8)
+
+    def test_quantiles_are_those_of_the_requests_of_all_engines_with_histograms(self):
+        engines = [histogram(0, 90, 100, 100), histogram(100, 100, 100, 100), {}]
+        found = arm_with(histograms=engines).first_token
+        assert (found.p50, found.p95) == (pytest.approx(0.1), pytest.approx(1.0))
+
+    def test_an_empty_arm_has_no_values(self):
+        assert arm_with().first_token == ArmFirstToken()

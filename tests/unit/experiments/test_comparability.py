@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.experiments.arm import Arm
 from spec_decode_exporter.experiments.comparability import (
     Condition,
-    comparable,
+    are_comparable,
     conditions,
     same_traffic,
 )
-from spec_decode_exporter.scrape.page.engine_table import Counter
-from tests.fixtures.arms import EAGLE, NOW, PLAIN, arm_with, times, window_of
+from tests.fixtures.arms import EAGLE, PLAIN, arm_with, times, window_of
 
 
 class TestConditions:
@@ -20,7 +18,7 @@ class TestConditions:
         found = conditions(arm_with(window_of(EAGLE)), arm_with(window_of(PLAIN)))
         unknown = {Condition.PREFIX_HITS, Condition.ACCEPTANCE, Condition.REQUEST_TYPES}
         assert found == {condition: True for condition in Condition if condition not in unknown}
-        assert comparable(found)
+        assert are_comparable(found)
         assert same_traffic(found)
 
     def test_arms_with_the_same_arrivals_are_comparable_though_one_has_twice_the_requests_at_a_time(self):
@@ -33,7 +31,7 @@ class TestConditions:
         assert conditions(arm, arm_with(window_of(PLAIN)))[Condition.LOAD] is held
 
     def test_unknown_load_is_not_comparable(self):
-        blind = arm_with(window_of(PLAIN, running=None, hidden={Counter.FIRST_TOKENS}))
+        blind = arm_with(window_of(PLAIN, running=None, hidden={"first_tokens"}))
         assert not conditions(blind, blind)[Condition.LOAD]
 
     @pytest.mark.parametrize(("requests", "held"), [(30, True), (29, False)])
@@ -58,10 +56,10 @@ class TestConditions:
         assert not conditions(arm, arm_with(window_of(PLAIN)))[Condition.GENERATION_TOKENS]
 
     def test_unknown_lengths_are_no_condition(self):
-        silent = arm_with(window_of(PLAIN, hidden={Counter.PROMPT_TOKENS}))
+        silent = arm_with(window_of(PLAIN, hidden={"prompt_tokens"}))
         found = conditions(arm_with(window_of(PLAIN)), silent)
         assert Condition.PROMPT_TOKENS not in found
-        assert comparable(found)
+        assert are_comparable(found)
 
     @pytest.mark.parametrize(("hits", "held"), [(400, True), (480, True), (481, False), (0, False)])
     def test_a_winner_needs_similar_shares_of_cached_prompt_tokens(self, hits, held):
@@ -69,13 +67,12 @@ class TestConditions:
         arm = arm_with(window_of(PLAIN | queries | {"prefix_cache_hits": hits}))
         found = conditions(arm, arm_with(window_of(PLAIN | queries)))
         assert found[Condition.PREFIX_HITS] is held
-        assert comparable(found)
+        assert are_comparable(found)
         assert same_traffic(found) is held
 
     def drafting(self, accepted, depth=3, method="eagle"):
         """Return an arm with these accepted tokens of each position, in a second with 200 drafts."""
-        window = window_of(EAGLE, positions=accepted[:depth])
-        return Arm(300.0, NOW, (window,), method)
+        return arm_with(window_of(EAGLE, positions=accepted[:depth]), method=method)
 
     def test_a_winner_between_arms_of_one_method_needs_a_similar_acceptance(self):
         easy, hard, harder = (150, 100, 60), (140, 85, 50), (90, 40, 20)
@@ -84,7 +81,7 @@ class TestConditions:
         assert same_traffic(found)
         found = conditions(self.drafting(harder), self.drafting(easy))
         assert not found[Condition.ACCEPTANCE]
-        assert comparable(found)
+        assert are_comparable(found)
         assert not same_traffic(found)
 
     def test_arms_of_different_depths_are_compared_at_the_smaller(self):
@@ -97,5 +94,5 @@ class TestConditions:
         assert Condition.ACCEPTANCE not in found
 
     def test_the_acceptance_without_drafts_is_no_condition(self):
-        arm = Arm(300.0, NOW, (window_of(PLAIN),), "eagle")
+        arm = arm_with(window_of(PLAIN), method="eagle")
         assert Condition.ACCEPTANCE not in conditions(arm, arm)

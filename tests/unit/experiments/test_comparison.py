@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.experiments.comparison import Outcome, Reason, compare
+from spec_decode_exporter.experiments.comparison import Comparison, Outcome, Reason
 from spec_decode_exporter.experiments.measurement import (
     MeasuredFigure,
     MeasuredHistogram,
@@ -36,7 +36,7 @@ def measurement(rate=None, half=0.0, tokens=4, **more):
 
 def outcome(after, half, threshold=0.05, before=0.7):
     """Return the outcome if only the later rate has an error."""
-    return compare(measurement(before), measurement(after, half), threshold).outcome
+    return Comparison(measurement(before), measurement(after, half), threshold).outcome
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_the_threshold_may_be_0():
 
 
 def test_another_number_of_draft_tokens_is_not_comparable():
-    found = compare(measurement(0.7, tokens=4), measurement(0.5, tokens=6), 0.05)
+    found = Comparison(measurement(0.7, tokens=4), measurement(0.5, tokens=6), 0.05)
     assert found.outcome is Outcome.NOT_COMPARABLE
     assert found.cautions[0].reason is Reason.DRAFT_TOKENS
     assert len(found.positions) == 4
@@ -73,7 +73,7 @@ def test_another_number_of_draft_tokens_is_not_comparable():
 
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.3), st.floats(0, 0.5))
 def test_an_outcome_follows_from_the_bounds(before, after, half, threshold):
-    found = compare(measurement(before), measurement(after, half), threshold)
+    found = Comparison(measurement(before), measurement(after, half), threshold)
     change = found.acceptance
     assert (found.outcome is Outcome.FELL) is (change.upper < -threshold)
     if found.outcome in (Outcome.SAME, Outcome.LOWER, Outcome.BETTER):
@@ -87,7 +87,7 @@ def test_an_outcome_follows_from_the_bounds(before, after, half, threshold):
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.3), st.floats(0, 0.5), st.floats(0, 0.5))
 def test_a_higher_threshold_never_makes_a_fall(before, after, half, threshold, more):
     results = [
-        compare(measurement(before), measurement(after, half), limit).outcome
+        Comparison(measurement(before), measurement(after, half), limit).outcome
         for limit in (threshold, threshold + more)
     ]
     assert results[0] is Outcome.FELL or results[1] is not Outcome.FELL
@@ -106,7 +106,9 @@ def test_a_higher_threshold_never_makes_a_fall(before, after, half, threshold, m
 )
 def test_unlike_measurements_have_a_caution(reason, quantity, before, alike, other):
     def cautions(after):
-        found = compare(measurement(0.7, **{quantity: before}), measurement(0.7, **{quantity: after}), 0.05)
+        found = Comparison(
+            measurement(0.7, **{quantity: before}), measurement(0.7, **{quantity: after}), 0.05
+        )
         return [(caution.reason, caution.before, caution.after) for caution in found.cautions]
 
     assert cautions(alike) == []
@@ -114,7 +116,7 @@ def test_unlike_measurements_have_a_caution(reason, quantity, before, alike, oth
 
 
 def test_differences_by_chance_are_no_caution():
-    found = compare(
+    found = Comparison(
         measurement(0.7, output_tokens_per_request=(200.0, 40.0)),
         measurement(0.7, output_tokens_per_request=(260.0, 50.0)),
         0.05,
@@ -125,8 +127,8 @@ def test_differences_by_chance_are_no_caution():
 def test_figures_of_one_side_only_are_omitted():
     quiet = measurement(0.7)
     busy = measurement(0.7, running_requests=4.0)
-    assert "running_requests" not in compare(quiet, busy, 0.05).quantities
-    assert "running_requests" not in compare(busy, quiet, 0.05).quantities
+    assert "running_requests" not in Comparison(quiet, busy, 0.05).quantities
+    assert "running_requests" not in Comparison(busy, quiet, 0.05).quantities
 
 
 def test_quantiles_of_both_sides_are_compared():
@@ -135,6 +137,6 @@ def test_quantiles_of_both_sides_are_compared():
         return measurement(0.7).model_copy(update={"latency_seconds": {latency: histogram}})
 
     before = with_queue(Latency.QUEUE, None)
-    found = compare(before, with_queue(Latency.QUEUE, exactly(0.1)), 0.05).latencies
-    assert found.keys() == {(Latency.QUEUE, "p95")}
-    assert compare(before, with_queue(Latency.END_TO_END, None), 0.05).latencies == {}
+    found = Comparison(before, with_queue(Latency.QUEUE, exactly(0.1)), 0.05).latencies
+    assert [(latency, quantile.name) for latency, quantile in found] == [(Latency.QUEUE, "p95")]
+    assert Comparison(before, with_queue(Latency.END_TO_END, None), 0.05).latencies == {}

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
+from types import SimpleNamespace
 
 import pytest
 
-from spec_decode_exporter.experiments.arm import SpeedupBasis, TypeTimes
-from spec_decode_exporter.experiments.arm_first_token import ArmFirstToken
-from spec_decode_exporter.experiments.arm_speedup import ArmSpeedup
-from spec_decode_exporter.experiments.comparability import Condition
-from spec_decode_exporter.experiments.experiment import ArmWindow, Member, arm_of, compare, winner
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
+from spec_decode_exporter.experiments.arm import ArmFirstToken, SpeedupBasis
+from spec_decode_exporter.experiments.comparability import Condition
+from spec_decode_exporter.experiments.experiment import Member, arm_of, compare, winner
+from spec_decode_exporter.experiments.standardised import TypeTimes
 from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.scrape.page.engine_table import Latency
+from spec_decode_exporter.scrape.page.sample import Buckets
 from tests.fixtures.arms import (
     EAGLE,
     END,
@@ -62,12 +65,12 @@ class TestExperiment:
 
     def test_the_baseline_has_no_speedup_and_an_empty_arm_nothing(self):
         found = compared(member("off", window_of(PLAIN)))
-        assert found.arms["off"].windows == (ArmWindow(300.0, 1, 600, None, first_token=ArmFirstToken(0.0)),)
+        (off,) = found.arms["off"].windows
+        assert (off.length, off.engines, off.requests, off.acceptance_length) == (300.0, 1, 600, None)
+        assert (off.conditions, off.speedups, off.first_token) == ({}, {}, ArmFirstToken(0.0))
         assert found.arms["ngram"].windows[-1].speedups == {}
-        assert (found.arms["ngram"].windows[-1].engines, found.arms["ngram"].windows[-1].requests) == (
-            0,
-            None,
-        )
+        assert found.arms["ngram"].windows[-1].engines == 0
+        assert found.arms["ngram"].windows[-1].requests is None
 
     def test_an_incomparable_arm_has_no_speedup_and_names_the_condition(self):
         busy = window_of(times(EAGLE, 4), running=24.0)
@@ -83,6 +86,19 @@ class TestExperiment:
     def test_while_windows_change_an_engine_is_in_those_that_it_has(self):
         found = compare(SETTINGS, [member("off", window_of(PLAIN))], (30.0, 300.0), NOW).arms["off"].windows
         assert [(window.length, window.engines) for window in found] == [(30.0, 0), (300.0, 1)]
+
+    def test_quantiles_of_the_time_to_first_token_are_over_the_longest_window_alone(self):
+        histogram = {Latency.TIME_TO_FIRST_TOKEN: Buckets((0.1, 1.0, 10.0, inf), (0, 50, 100, 100))}
+        engines = [
+            replace(
+                member(name, window_of(work, 30.0), window_of(work, 300.0)),
+                histograms=histogram,
+            )
+            for name, work in (("off", PLAIN), ("eagle", EAGLE))
+        ]
+        arms = compare(SETTINGS, engines, (30.0, 300.0), NOW).arms
+        found = [[each.first_token.p95 for each in arms[name].windows] for name in ("off", "eagle")]
+        assert found == [[None, pytest.approx(9.1)]] * 2
 
     def test_an_arm_of_two_engines_is_as_fast_as_one(self):
         one = compared(member("off", window_of(PLAIN)), member("eagle", window_of(EAGLE)))
@@ -134,7 +150,6 @@ class TestDifferentTraffic:
 
     def test_with_types_the_time_per_token_is_that_at_one_mix(self):
         (window,) = self.arms().windows
-        assert window.standardised
         assert window.speedups[TIME].value == pytest.approx(1.0)
         assert window.conditions[Condition.REQUEST_TYPES] is False
 
@@ -143,8 +158,8 @@ class TestDifferentTraffic:
         assert found.windows[-1].speedups[END].value == pytest.approx(1.0)
         assert found.windows[-1].speedups[THROUGHPUT].value == pytest.approx(1.0)
         assert not any(found.wins.values())
-        assert not found.windows[-1].may_win(END)
-        assert found.windows[-1].may_win(TIME)
+        assert found.windows[-1].gain(END) is None
+        assert found.windows[-1].gain(TIME).value == pytest.approx(1.0)
 
     def test_requests_of_a_small_part_of_the_tokens_do_not_count(self):
         settings = SETTINGS.model_copy()
@@ -152,16 +167,16 @@ class TestDifferentTraffic:
         off = replace(member("off", window_of(PLAIN)), **few)
         eagle = replace(member("eagle", window_of(EAGLE)), **few)
         found = compare(settings, (off, eagle), (300.0,), NOW).arms["eagle"].windows[-1]
-        assert not found.standardised
         assert found.speedups[TIME].value == pytest.approx(2.0)
 
 
 def bounded(lower, upper, requests=100, engines=1):
-    estimate = None if lower is None else Estimate((lower + upper) / 2, lower, upper, 0.1)
-    return ArmWindow(300.0, engines, requests, None, {}, {TIME: ArmSpeedup(1.0, estimate)})
+    gain = None if lower is None else Estimate((lower + upper) / 2, lower, upper, 0.1)
+    return SimpleNamespace(engines=engines, requests=requests, gain=lambda _: gain)
 
 
-OFF = ArmWindow(300.0, 1, 100, None)
+UNCLEAR = bounded(None, None)
+OFF = SimpleNamespace(engines=1, requests=100, gain=lambda _: Estimate(1.0, 1.0, 1.0, 0.0))
 
 
 @pytest.mark.parametrize(
@@ -174,13 +189,96 @@ OFF = ArmWindow(300.0, 1, 100, None)
         (bounded(0.9, 0.99), bounded(0.5, 0.8), "off"),
         (bounded(0.9, 1.0), bounded(0.5, 0.8), None),
         # The other arm has no requests, or no engines.
-        (bounded(1.5, 1.7), ArmWindow(300.0, 1, 0, None), "eagle"),
-        (bounded(1.5, 1.7), ArmWindow(300.0, 0, None, None), "eagle"),
-        # It is asked, and cannot be compared, or not surely: it may be the fastest.
-        (bounded(1.5, 1.7), ArmWindow(300.0, 1, 100, None), None),
-        (bounded(1.5, 1.7), bounded(None, None), None),
-        (ArmWindow(300.0, 1, 100, None), ArmWindow(300.0, 1, 100, None), None),
+        (bounded(1.5, 1.7), bounded(None, None, requests=0), "eagle"),
+        (bounded(1.5, 1.7), bounded(None, None, requests=None, engines=0), "eagle"),
+        # It has requests, but cannot be compared, or has no bounds: it may be the fastest.
+        (bounded(1.5, 1.7), UNCLEAR, None),
+        (UNCLEAR, UNCLEAR, None),
     ],
 )
 def test_the_winner_is_significantly_faster(eagle, ngram, won):
     assert winner("off", {"off": OFF, "eagle": eagle, "ngram": ngram}, TIME) == won
+
+
+class TestFasterMethod:
+    PLAIN_ENGINE = member("off", window_of(PLAIN))
+    EAGLE_ENGINE = member("eagle", window_of(EAGLE))
+    NGRAM = EAGLE | {"decode_nanoseconds": 8 * NANO, "end_to_end_nanoseconds": 8_800_000_000}
+
+    def faster_of(self, engine, *others):
+        experiment = compare(SETTINGS, (engine, *others), (300.0,), NOW)
+        return experiment.faster_method(arm_of(SETTINGS, engine), engine)
+
+    def test_a_faster_method_for_the_same_model_is_one(self):
+        ngram = member("ngram", window_of(self.NGRAM))
+        found = self.faster_of(ngram, self.PLAIN_ENGINE, self.EAGLE_ENGINE)
+        assert (found.experiment, found.arm, found.method) == ("drafter", "eagle", "eagle")
+        assert found.speedup.value == pytest.approx(2.0)
+        assert found.own.value == pytest.approx(1.5)
+        assert self.faster_of(self.EAGLE_ENGINE, self.PLAIN_ENGINE, ngram) is None
+
+    def test_one_for_another_model_is_none(self):
+        ngram = member("ngram", window_of(self.NGRAM), model_name="n")
+        assert self.faster_of(ngram, self.PLAIN_ENGINE, self.EAGLE_ENGINE) is None
+
+    def test_an_engine_that_does_not_speculate_has_none(self):
+        assert self.faster_of(self.PLAIN_ENGINE, self.EAGLE_ENGINE) is None
+
+    def test_one_that_decodes_faster_and_answers_later_is_none(self):
+        late = EAGLE | {"end_to_end_nanoseconds": self.NGRAM["end_to_end_nanoseconds"]}
+        ngram = member("ngram", window_of(self.NGRAM))
+        assert self.faster_of(ngram, self.PLAIN_ENGINE, member("eagle", window_of(late))) is None
+
+    def test_one_without_times_of_whole_requests_is_none(self):
+        blind = member("eagle", window_of(EAGLE, hidden={"end_to_end_nanoseconds"}))
+        assert self.faster_of(member("ngram", window_of(self.NGRAM)), self.PLAIN_ENGINE, blind) is None
+
+    def test_one_with_another_share_of_cached_prompts_is_none(self):
+        cached = EAGLE | {"prefix_cache_queries": 1600, "prefix_cache_hits": 800}
+        ngram = member("ngram", window_of(self.NGRAM | {"prefix_cache_queries": 1600}))
+        plain = member("off", window_of(PLAIN | {"prefix_cache_queries": 800}))
+        assert self.faster_of(ngram, plain, member("eagle", window_of(cached))) is None
+        assert self.faster_of(ngram, plain, self.EAGLE_ENGINE) is not None
+
+    def test_an_incomparable_arm_has_none(self):
+        lone = member("ngram", window_of(times(self.NGRAM, 4), running=24.0))
+        assert self.faster_of(lone, self.PLAIN_ENGINE, self.EAGLE_ENGINE) is None
+
+    def test_the_same_method_with_other_settings_is_none(self):
+        settings = ExperimentSettings.model_validate(
+            {
+                "name": "tokens",
+                "arms": {name: {"match": {"k": name}} for name in ("zero", "three", "five")},
+                "baseline": "zero",
+            }
+        )
+        members = (
+            member("off", window_of(PLAIN), k="zero"),
+            member("eagle", window_of(self.NGRAM), k="three"),
+        )
+        for method, is_one in (("eagle", False), ("", False), ("off", False), ("mtp", True)):
+            five = member(method, window_of(EAGLE), k="five")
+            found = compare(settings, (*members, five), (300.0,), NOW)
+            assert (found.faster_method("three", members[1]) is not None) is is_one
+
+    def test_an_arm_of_two_methods_is_none(self):
+        settings = ExperimentSettings.model_validate(
+            {
+                "name": "x",
+                "arms": {name: {"match": {"k": name}} for name in ("off", "fast", "slow")},
+                "baseline": "off",
+            }
+        )
+        slow = member("ngram", window_of(self.NGRAM), k="slow")
+        fast = [member(method, window_of(EAGLE), k="fast") for method in ("eagle", "mtp")]
+        members = (member("off", window_of(PLAIN), k="off"), slow, *fast)
+        assert compare(settings, members, (300.0,), NOW).faster_method("slow", slow) is None
+        assert compare(settings, members[:-1], (300.0,), NOW).faster_method("slow", slow) is not None
+
+    def test_with_a_speculating_baseline_it_needs_a_gain(self):
+        settings = SETTINGS.model_copy(update={"baseline": "ngram"})
+        ngram = member("ngram", window_of(self.NGRAM))
+        members = (ngram, self.EAGLE_ENGINE)
+        found = compare(settings, members, (300.0,), NOW).faster_method("ngram", ngram)
+        assert found.own == Estimate(1.0, 1.0, 1.0, 0.0)
+        assert found.speedup.value == pytest.approx(4 / 3)

@@ -9,20 +9,18 @@ from math import inf, sqrt
 import pytest
 from pydantic import ValidationError
 
-from spec_decode_exporter.experiments.measure import added, measure
-from spec_decode_exporter.experiments.measurement import (
-    MeasuredFigure,
-    MeasuredHistogram,
-    Measurement,
-)
-from spec_decode_exporter.analysis.statistics import ratio_bounds
-from spec_decode_exporter.figures.latency import quantile
-from spec_decode_exporter.figures.table import measured
-from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
+from spec_decode_exporter.analysis.figure_table import COMPARED
+from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.experiments.measure import measure, sum_of_histograms
+from spec_decode_exporter.experiments.measurement import MeasuredFigure, MeasuredHistogram, Measurement
+from spec_decode_exporter.figures.quantile import quantile
+from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
-from spec_decode_exporter.window.increments import Increment
-from spec_decode_exporter.window.ledger import Ledger, PublishedValues
-from spec_decode_exporter.window.merge import merge_windows
+from spec_decode_exporter.window.history import Window, row_of
+from spec_decode_exporter.window.ring import Increments
+from tests.fixtures.arms import window_over
+from tests.fixtures.windows import increment, increments, window
 
 
 def seconds(number=60, seed=1):
@@ -47,26 +45,28 @@ def seconds(number=60, seed=1):
         }
 
 
-@pytest.fixture(name="window")
-def window_fixture(make_window):
-    increments = list(seconds())
-    totals = {name: sum(one[name] for one in increments) for name in increments[0] if name not in ("positions", "gauges")}  # fmt: skip
-    places = [sum(one["positions"][place] for one in increments) for place in (0, 1)]
-    return make_window(
-        totals.pop("drafts"), totals.pop("draft_tokens"), totals.pop("accepted_tokens"),
-        positions=places, gauges=(4.0, 1.0, 0.5), length=60.0, seconds=60.0, increments=increments, **totals,
-    )  # fmt: skip
+def of(window, latencies=None):
+    """Return the measurement of a window."""
+    return measure(WindowEvaluation(window, Knowledge()), latencies or {})
 
 
-def test_the_acceptance_rate_and_length_are_those_of_the_gauges(window):
-    found = measure(window, {}).quantities
-    for quantity, estimate in (
-        ("draft_acceptance_ratio", ratio_bounds.acceptance_ratio_estimate(window)),
-        ("acceptance_length_tokens", ratio_bounds.acceptance_length_estimate(window)),
+def server(each):
+    """The window of a minute of these increments, each a second."""
+    return window_over(increments(*each), 60.0, depth=len(each[0]["positions"]))
+
+
+@pytest.fixture(name="busy_server")
+def busy_server_fixture():
+    return server(list(seconds()))
+
+
+def test_the_acceptance_rate_and_length_have_their_own_bounds(busy_server):
+    found, its = of(busy_server).quantities, WindowEvaluation(busy_server, Knowledge())
+    for key, estimate in (
+        ("draft_acceptance_ratio", its.draft_acceptance_bounds),
+        ("acceptance_length_tokens", its.acceptance_length_bounds),
     ):
-        one = found[quantity]
-        assert (one.value, one.lower, one.upper) == (estimate.value, estimate.lower, estimate.upper)
-        assert (one.standard_error, one.degrees) == (estimate.standard_error, estimate.degrees)
+        assert found[key] == MeasuredFigure(**estimate._asdict())
 
 
 @pytest.mark.parametrize(
@@ -84,35 +84,37 @@ def test_the_acceptance_rate_and_length_are_those_of_the_gauges(window):
         ("prefix_cache_hit_ratio", 0.25),
     ],
 )
-def test_constant_figures_have_no_error(window, quantity, value):
-    one = measure(window, {}).quantities[quantity]
+def test_constant_figures_have_no_error(busy_server, quantity, value):
+    one = of(busy_server).quantities[quantity]
     assert [one.value, one.lower, one.upper] == pytest.approx([value] * 3)
     assert one.standard_error == pytest.approx(0, abs=1e-9)
 
 
 def gauged(engine, missed, number=300):
     """A window of a server with 16 requests at a time, polled a second each, unevenly and not in ``missed``."""
-    dice, ledger, begin = random.Random(engine), Ledger(number), 0.0
+    dice, rows, begins, begin = random.Random(engine), [], [], 0.0
     for second in range(1, number):
         if second not in missed:
             end = second + dice.uniform(-0.2, 0.2)
-            counters = [4 if counter is Counter.FIRST_TOKENS else 100 for counter in Counter]
-            ledger.add(Increment(begin, end, tuple(counters), ()), (16.0, 0.0, 0.5), 1.0)
+            rows.append(
+                row_of(increment(begin, end, first_tokens=4, generation_tokens=100), (16.0, 0.0, 0.5))
+            )
+            begins.append(begin)
             begin = end
-    return ledger.window(number, 1.0, begin, PublishedValues((True,) * len(Counter), (True,) * 3, 0))
+    return window_over(Increments.of(rows, begins), number)
 
 
 @pytest.mark.parametrize("missed", [(), (100, 101)])
 @pytest.mark.parametrize("engines", [1, 2])
 def test_a_constant_gauge_has_no_error_with_uneven_polls(engines, missed):
     windows = [gauged(engine, missed if engine else ()) for engine in range(2 - engines, 2)]
-    running = measure(merge_windows(windows), {}).quantities["running_requests"]
+    running = of(Window.sum_of(windows)).quantities["running_requests"]
     assert [running.value, running.lower, running.upper] == pytest.approx([16 * engines] * 3)
 
 
-def test_every_figure_is_there_with_bounds_around_it(window):
-    found = measure(window, {}).quantities
-    assert found.keys() == {figure.key for figure in measured()}
+def test_every_figure_is_there_with_bounds_around_it(busy_server):
+    found = of(busy_server).quantities
+    assert found.keys() == {figure.key for figure in COMPARED}
     assert all(one.lower <= one.value <= one.upper for one in found.values())
     varying = found["prompt_tokens_per_request"]
     assert varying.lower < varying.value < varying.upper
@@ -121,34 +123,32 @@ def test_every_figure_is_there_with_bounds_around_it(window):
     )
 
 
-def test_errors_of_positions_are_at_least_those_of_independent_drafts(window):
-    found = measure(window, {})
+def test_errors_of_positions_are_at_least_those_of_independent_drafts(busy_server):
+    found = of(busy_server)
     for place, one in enumerate(found.position_acceptance_ratio):
-        share = window.positions[place] / 6000
+        share = busy_server.positions[place] / 6000
         assert one.value == share
         assert one.standard_error >= sqrt(share * (1 - share) / 6000)
     first, second = found.position_conditional_acceptance_ratio
     assert first == found.position_acceptance_ratio[0]
-    assert second.value == window.positions[1] / window.positions[0]
+    assert second.value == busy_server.positions[1] / busy_server.positions[0]
 
 
-def test_a_window_without_requests_has_figures_and_no_bounds(make_window):
-    found = measure(make_window(100, 200, 90, positions=(60, 30)), {})
+def test_a_window_without_requests_has_figures_and_no_bounds():
+    found = of(window(100, 200, 90, positions=(60, 30)))
     assert found.quantities.keys() >= {"draft_acceptance_ratio", "drafts_per_second"}
     assert all(one.lower is None for one in found.quantities.values())
     assert [one.value for one in found.position_acceptance_ratio] == [0.6, 0.3]
 
 
-def test_unknown_figures_are_absent(make_window):
-    found = measure(make_window(None), {})
+def test_unknown_figures_are_absent():
+    found = of(window())
     assert (dict(found.quantities), dict(found.counts), found.tokens) == ({}, {}, 0)
 
 
-def test_a_server_that_does_not_speculate_has_bounds_of_its_speed(make_window):
-    increments = [{**one, "drafts": 0, "draft_tokens": 0, "accepted_tokens": 0, "positions": ()} for one in seconds()]  # fmt: skip
-    totals = {name: sum(one[name] for one in increments) for name in ("generation_tokens", "first_tokens", "decode_steps", "decode_nanoseconds")}  # fmt: skip
-    window = make_window(0, 0, 0, gauges=(4.0, 0.0, 0.0), length=60.0, seconds=60.0, increments=increments, **totals)  # fmt: skip
-    found = measure(window, {}).quantities
+def test_a_server_that_does_not_speculate_has_bounds_of_its_speed():
+    none = {"drafts": 0, "draft_tokens": 0, "accepted_tokens": 0, "positions": ()}
+    found = of(server([one | none for one in seconds()])).quantities
     assert found["time_per_output_token_seconds"].lower is not None
     assert "draft_acceptance_ratio" not in found
 
@@ -156,40 +156,40 @@ def test_a_server_that_does_not_speculate_has_bounds_of_its_speed(make_window):
 HUNDREDS = Buckets((0.1, 0.2, 0.4, inf), (400, 600, 1000, 1000))
 
 
-def test_a_quantile_lies_between_the_edges_of_the_buckets_of_its_ranks(make_window):
+def test_a_quantile_lies_between_the_edges_of_the_buckets_of_its_ranks():
     """The median's ranks are 500 ± 31: both in the second bucket. p95's are 950 ± 14: in the third."""
-    found = measure(make_window(), {Latency.END_TO_END: HUNDREDS}).latency_seconds[Latency.END_TO_END]
+    found = of(window(), {Latency.END_TO_END: HUNDREDS}).latency_seconds[Latency.END_TO_END]
     assert found.p50 == MeasuredFigure(value=quantile(0.5, HUNDREDS), lower=0.1, upper=0.2)
     assert found.p95 == MeasuredFigure(value=quantile(0.95, HUNDREDS), lower=0.2, upper=0.4)
     assert (found.bounds, found.counts) == ((0.1, 0.2, 0.4), (400, 600, 1000, 1000))
 
 
-def test_a_quantile_without_a_last_rank_or_a_last_edge_has_no_bounds(make_window):
+def test_a_quantile_without_a_last_rank_or_a_last_edge_has_no_bounds():
     few, beyond = Buckets((0.1, inf), (100, 100)), Buckets((0.1, inf), (0, 100))
-    measured = measure(make_window(), {Latency.QUEUE: few, Latency.END_TO_END: beyond}).latency_seconds
-    assert measured[Latency.QUEUE].p50.upper == 0.1
-    assert measured[Latency.QUEUE].p99.upper is None  # 99 ± 1.95 of 100
-    assert measured[Latency.END_TO_END].p50 == MeasuredFigure(value=0.1)
+    found = of(window(), {Latency.QUEUE: few, Latency.END_TO_END: beyond}).latency_seconds
+    assert found[Latency.QUEUE].p50.upper == 0.1
+    assert found[Latency.QUEUE].p99.upper is None  # 99 ± 1.95 of 100
+    assert found[Latency.END_TO_END].p50 == MeasuredFigure(value=0.1)
 
 
-def test_steps_of_a_request_depend_on_one_another_and_have_no_bounds(make_window):
-    found = measure(make_window(), {Latency.DECODE_STEP: HUNDREDS}).latency_seconds[Latency.DECODE_STEP]
+def test_steps_of_a_request_depend_on_one_another_and_have_no_bounds():
+    found = of(window(), {Latency.DECODE_STEP: HUNDREDS}).latency_seconds[Latency.DECODE_STEP]
     assert found.p50 == MeasuredFigure(value=quantile(0.5, HUNDREDS))
 
 
-def test_an_empty_histogram_has_no_quantiles(make_window):
+def test_an_empty_histogram_has_no_quantiles():
     empty = Buckets((0.1, inf), (0, 0))
-    assert measure(make_window(), {Latency.QUEUE: empty}).latency_seconds[Latency.QUEUE].p50 is None
+    assert of(window(), {Latency.QUEUE: empty}).latency_seconds[Latency.QUEUE].p50 is None
 
 
-def test_ranks_hold_a_quantile_in_95_of_100_samples(make_window):
+def test_ranks_hold_a_quantile_in_95_of_100_samples():
     """Buckets so fine that their edges add next to nothing; exponential times, whose median is ln 2."""
     dice, edges, held = random.Random(7), [place / 200 for place in range(1, 2000)], 0
     for _ in range(400):
         times = sorted(dice.expovariate(1.0) for _ in range(200))
         counts = tuple(sum(time <= edge for time in times) for edge in edges[:400:2])
         buckets = Buckets((*edges[:400:2], inf), (*counts, 200))
-        found = measure(make_window(), {Latency.QUEUE: buckets}).latency_seconds[Latency.QUEUE].p50
+        found = of(window(), {Latency.QUEUE: buckets}).latency_seconds[Latency.QUEUE].p50
         held += found.lower <= 0.6931 <= found.upper
     assert 0.92 <= held / 400 <= 0.99
 
@@ -198,11 +198,11 @@ def test_histograms_of_engines_add_up_if_they_have_the_same_buckets():
     other = Buckets((0.1, 0.2, 0.4, inf), (1, 2, 3, 4))
     strange = Buckets((0.3, inf), (1, 2))
     engines = [{Latency.QUEUE: HUNDREDS, Latency.END_TO_END: HUNDREDS}, {Latency.QUEUE: other, Latency.END_TO_END: strange}]  # fmt: skip
-    assert added(engines) == {Latency.QUEUE: Buckets(HUNDREDS.bounds, (401, 602, 1003, 1004))}
+    assert sum_of_histograms(engines) == {Latency.QUEUE: Buckets(HUNDREDS.bounds, (401, 602, 1003, 1004))}
 
 
-def test_a_measurement_is_equal_after_json_and_back(window):
-    found = measure(window, {Latency.QUEUE: HUNDREDS})
+def test_a_measurement_is_equal_after_json_and_back(busy_server):
+    found = of(busy_server, {Latency.QUEUE: HUNDREDS})
     assert Measurement.model_validate_json(found.model_dump_json()) == found
 
 
@@ -225,7 +225,7 @@ def test_impossible_measurements_are_rejected(model, fields):
         model.model_validate(fields)
 
 
-def test_positions_of_different_lengths_are_rejected(window):
-    written = json.loads(measure(window, {}).model_dump_json())
+def test_positions_of_different_lengths_are_rejected(busy_server):
+    written = json.loads(of(busy_server).model_dump_json())
     with pytest.raises(ValidationError, match="positions"):
         Measurement.model_validate({**written, "position_accepted_tokens": [1]})
