@@ -20,14 +20,14 @@ import numpy as np
 
 from benchmarks.experiments import MIX, winner_of
 from benchmarks.options import parsed, parser
-from benchmarks.simulated_requests import counted, requests_of, window
+from benchmarks.simulated_requests import counted, requests_of
 from benchmarks.table import print_table
-from spec_decode_exporter.experiments.experiment import Member, compare
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
+from spec_decode_exporter.experiments.experiment import Member, compare
 from spec_decode_exporter.requests.request_findings import GroupKey
 from spec_decode_exporter.requests.request_record import RequestRecord
 from spec_decode_exporter.requests.request_types import RequestTypes
-from spec_decode_exporter.window.ledger import Window
+from spec_decode_exporter.window.history import Window
 
 SECONDS: Final = 300
 PLACES: Final = 12
@@ -78,7 +78,7 @@ def served(random: np.random.Generator, name: str, easy: float, factor: float, t
                 completion_tokens=tokens, decode_seconds=float(seconds[each]), target=name,
             )  # fmt: skip
             types.add(GroupKey("m", kind, "0"), record, float(ends[each]))
-    return window(counted(random, mix, requests, begins, seconds=SECONDS), 0, SECONDS)
+    return counted(random, mix, requests, begins, seconds=SECONDS).window(0, SECONDS)
 
 
 def winner(random: np.random.Generator, case: Case) -> str | None:

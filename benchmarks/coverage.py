@@ -3,7 +3,9 @@
     python -m benchmarks.coverage [--windows 1000] [--uneven 500] [--seed 1] [--smoke]
 
 Requests are drawn one by one and counted every second, as the exporter would count them, and the exporter's
-own code estimates the bounds. The truth is the ratio of an endless run of the same mix.
+own code estimates the bounds. The truth is the ratio of an endless run of the same mix. Requests of the kinds
+of traffic are not alike: heavy tails, bursts of one job, regimes, and waves of load. Their truth is the ratio
+of a run of some hundred windows.
 """
 
 from __future__ import annotations
@@ -13,33 +15,42 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, product, starmap
 from math import sqrt
+from typing import TypeAlias
 
 import numpy as np
 
 from benchmarks.options import parsed, parser
-from benchmarks.simulated_requests import MIXES, Array, Load, Mix, draw, trace, window
-from benchmarks.table import percent, print_table
-from benchmarks.uneven_traffic import KINDS, Traffic
-from spec_decode_exporter.analysis.cost import Cost
-from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.speedup import speedup_estimate
-from spec_decode_exporter.analysis.statistics.ratio_bounds import (
-    MIN_BOUND_REQUESTS,
-    acceptance_length_estimate,
-    acceptance_ratio_estimate,
-    effective_requests,
-    independent_variance,
+from benchmarks.simulated_requests import (
+    MIXES,
+    Array,
+    Load,
+    Mix,
+    Requests,
+    Trace,
+    counted,
+    draw,
+    even,
+    first_positions,
+    requests_of,
+    trace,
 )
-from spec_decode_exporter.figures.acceptance import acceptance_length_tokens
-from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.window.ledger import Window
+from benchmarks.table import percent, print_table
+from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.typical_costs import Range
+from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, Estimate
 
-COST = Cost(0.05, 0.02, CostSource.CONFIGURED, None)
-ESTIMATES: dict[str, Callable[[Window], Estimate | None]] = {
-    "length": acceptance_length_estimate,
-    "rate": acceptance_ratio_estimate,
-    "speed-up": lambda window: speedup_estimate(window, COST),
+Random: TypeAlias = np.random.Generator
+
+TOKEN, STEP = 0.05, 0.02
+COST = Cost(
+    Range(TOKEN, TOKEN, TOKEN), Range(STEP, STEP, STEP), CostSource.CONFIGURED, None, every_step=False
+)
+ESTIMATES: dict[str, Callable[[WindowEvaluation], Estimate | None]] = {
+    "length": lambda its: its.acceptance_length_bounds,
+    "rate": lambda its: its.draft_acceptance_bounds,
+    "speed-up": lambda its: its.speedup_bounds,
 }
 
 TOKENS = ((50, 500), (500, 3000))
@@ -60,8 +71,124 @@ MANY = 10**6
 TRUE_SECONDS = 400_000
 """Seconds times running requests of the run that stands for an endless one of uneven traffic."""
 
+# Traffic whose requests are not alike: at random, at 30 decode steps a second, with three tokens a draft.
+MIX = next(mix for mix in MIXES if mix.name == "EAGLE")
+SPREAD = 0.15
+"""Standard deviation of the acceptance among the requests of a kind."""
+CHAT = (50, 500)
+AGENT = (2000, 8000)
+AGENTS = 0.05
+"""Share of agents among the requests."""
+PARETO, MAX_TOKENS = 1.5, 8192
+"""Exponent of the tail, and longest answer: without it the variance is infinite."""
+CHATS, JOB = 100, 20
+"""Chats from one job to the next, and its requests, which begin together and have nearly one acceptance."""
+JOB_TOKENS, JOB_SPREAD = (500, 1500), 0.03
+REGIME = 200
+"""Requests of a regime; each regime has its own mean acceptance."""
+WAVE_SECONDS, WAVE_DEPTH = 90.0, 0.9
+"""The rate of arrivals rises and falls by this share."""
 
-def truth(random: np.random.Generator, mix: Mix, tokens: tuple[int, int]) -> dict[str, float]:
+
+def equal(random: Random, number: int) -> Requests:
+    return _with_acceptance(random, np.full(number, 200.0), MIX.acceptance)
+
+
+def alike(random: Random, number: int) -> Requests:
+    return _with_acceptance(random, even(random, CHAT, number), MIX.acceptance)
+
+
+def pareto(random: Random, number: int) -> Requests:
+    tokens = np.minimum(CHAT[0] * (1 - random.random(number)) ** (-1 / PARETO), MAX_TOKENS)
+    return _with_acceptance(random, tokens, MIX.acceptance)
+
+
+def agents(random: Random, number: int) -> Requests:
+    agent = random.random(number) < AGENTS
+    tokens = np.where(agent, even(random, AGENT, number), even(random, CHAT, number))
+    return _with_acceptance(random, tokens, np.where(agent, 0.80, 0.65))
+
+
+def jobs(random: Random, number: int) -> Requests:
+    """Draw chats, and after every 100 of them a job; see ``together``."""
+    place = np.arange(number) % (CHATS + JOB)
+    in_job = place >= CHATS
+    job = np.arange(number) // (CHATS + JOB)
+    own = first_positions(random, MIX.acceptance, SPREAD, job[-1] + 1)[job]
+    tokens = np.where(in_job, even(random, JOB_TOKENS, number), even(random, CHAT, number))
+    near = np.clip(own + random.normal(0, JOB_SPREAD, number), 0.02, 0.98)
+    first = np.where(in_job, near, first_positions(random, MIX.acceptance, SPREAD, number))
+    return requests_of(random, MIX, tokens, first)
+
+
+def regimes(random: Random, number: int) -> Requests:
+    """Draw chats whose mean acceptance changes after every ``REGIME`` of them."""
+    regime = np.arange(number) // REGIME
+    means = random.uniform(0.5, 0.9, regime[-1] + 1)[regime]
+    return requests_of(random, MIX, even(random, CHAT, number), first_positions(random, means, 0.08, number))
+
+
+def _with_acceptance(random: Random, tokens: Array, mean: float | Array) -> Requests:
+    return requests_of(random, MIX, tokens, first_positions(random, mean, SPREAD, len(tokens)))
+
+
+def at_random(random: Random, number: int, begin: float, end: float) -> Array:
+    return np.sort(random.uniform(begin, end, number))
+
+
+def together(random: Random, number: int, begin: float, end: float) -> Array:
+    """Return begins at random, those of a job together."""
+    begins = at_random(random, number, begin, end)
+    place = np.arange(number)
+    first = place - np.maximum(place % (CHATS + JOB) - CHATS, 0)
+    return np.asarray(begins[first])
+
+
+def in_waves(random: Random, number: int, begin: float, end: float) -> Array:
+    grid = np.linspace(begin, end, round(end - begin) + 1)
+    rate = 1 + WAVE_DEPTH * np.sin(2 * np.pi * grid / WAVE_SECONDS)
+    reached = np.cumsum(rate) / rate.sum()
+    return np.interp(np.sort(random.random(number)), reached, grid)
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """A kind of traffic."""
+
+    name: str
+    draw: Callable[[Random, int], Requests]
+    arrivals: Callable[[Random, int, float, float], Array] = at_random
+    """Begins of a number of requests, in order, from one second to another."""
+    waves: bool = False
+    """True if K depends on the load: three tokens up to the mean of running requests, one above."""
+
+    def trace(self, random: Random, running: int, seconds: int) -> Trace:
+        """Return ``seconds`` with ``running`` requests in the mean."""
+        lives = self.draw(random, 24_000).steps / MIX.steps_per_second
+        before = float(lives.max())
+        number = round(running * (before + seconds) / float(lives.mean()))
+        requests = self.draw(random, number)
+        begins = self.arrivals(random, number, -before, float(seconds))
+
+        def by_load(now: Array) -> Array:
+            return np.where(now > running, 1, MIX.tokens)
+
+        schedule = by_load if self.waves else None
+        return counted(random, MIX, requests, begins, seconds=seconds, draft_tokens=schedule)
+
+
+KINDS = (
+    Traffic("answers of 200 tokens", equal),
+    Traffic("answers of 50 to 500 tokens", alike),
+    Traffic("Pareto lengths", pareto),
+    Traffic("5 % agents among chats", agents),
+    Traffic("chats and bursts of one job", jobs, together),
+    Traffic("regimes of 200 requests", regimes),
+    Traffic("waves of load, K by load", alike, in_waves, waves=True),
+)
+
+
+def truth(random: Random, mix: Mix, tokens: tuple[int, int]) -> dict[str, float]:
     requests = draw(random, mix, tokens, MANY)
     drafts = requests.steps * requests.drafting
     sums = (drafts, drafts * requests.lengths, drafts * requests.accepted, requests.steps)
@@ -69,23 +196,11 @@ def truth(random: np.random.Generator, mix: Mix, tokens: tuple[int, int]) -> dic
 
 
 def _figures(drafts: float, drafted: float, accepted: float, steps: float) -> dict[str, float]:
-    time = steps * (1 + COST.fixed_cost_ratio) + COST.draft_cost_ratio * drafted
     return {
         "length": 1 + accepted / drafts,
         "rate": accepted / drafted,
-        "speed-up": (steps + accepted) / time,
+        "speed-up": (steps + accepted) / (steps * (1 + STEP) + TOKEN * drafted),
     }
-
-
-def as_if_independent(seen: Window) -> Estimate:
-    """Return the acceptance length with the bounds that it had if drafts were independent."""
-    length = acceptance_length_tokens(seen) or 1.0
-    error = sqrt((independent_variance(seen) or 0.0) / max(seen[Counter.DRAFTS] or 0, 1))
-    return Estimate(length, length - NORMAL * error, length + NORMAL * error, error)
-
-
-def _holds(found: Estimate | None, truth: float) -> bool:
-    return found is not None and found.lower <= truth <= found.upper
 
 
 @dataclass(frozen=True)
@@ -97,7 +212,7 @@ class Outcome:
     """Effective requests through the window."""
     estimates: dict[str, Estimate | None]
     independent: Estimate
-    """Of the length, as the next one."""
+    """Acceptance length with the bounds that it had if drafts were independent."""
     truth: dict[str, float]
 
     def holds(self, name: str) -> bool:
@@ -121,37 +236,31 @@ class Outcome:
         return 0.0 if found is None else (found.upper - found.lower) / 2 / found.value
 
 
-def outcomes(drawn: Callable[[int], Array], true: dict[str, float], windows: int) -> Iterator[Outcome]:
-    """Draw windows of both lengths, each pair apart from the others, and estimate."""
-    for totals, begin in _traces(drawn, windows):
-        for length in LENGTHS:
-            yield Outcome(length, *_estimated(totals, begin, length), true)
+def _holds(found: Estimate | None, truth: float) -> bool:
+    return found is not None and found.lower <= truth <= found.upper
 
 
-def _truth_of(totals: Array) -> dict[str, float]:
-    counted = totals[-1][1 : 1 + len(Counter)].astype(float)
-    names = (Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS, Counter.DECODE_STEPS)
-    return _figures(*(counted[counter] for counter in names))
-
-
-def _traces(drawn: Callable[[int], Array], windows: int) -> Iterator[tuple[Array, int]]:
-    """Yield a trace and the begin of each of its longest windows.
+def outcomes(drawn: Callable[[int], Trace], true: dict[str, float], windows: int) -> Iterator[Outcome]:
+    """Draw windows of both lengths, each pair apart from the others, and estimate.
 
     The first of a trace is left out: its histogram of answers would lack those that began before.
     """
     longest = max(LENGTHS)
     for done in range(0, windows, TRACE_WINDOWS):
         number = min(windows - done, TRACE_WINDOWS)
-        totals = drawn((number + 1) * longest)
-        for place in range(1, number + 1):
-            yield totals, place * longest
+        its = drawn((number + 1) * longest)
+        for place, length in product(range(2, number + 2), LENGTHS):
+            yield _outcome(its, place * longest - length, length, true)
 
 
-def _estimated(totals: Array, begin: int, length: int) -> tuple[float, dict[str, Estimate | None], Estimate]:
-    longest = max(LENGTHS)
-    seen = window(totals, begin + longest - length, length, longest)
-    estimates = {name: estimate(seen) for name, estimate in ESTIMATES.items()}
-    return effective_requests(seen) or 0.0, estimates, as_if_independent(seen)
+def _outcome(drawn: Trace, begin: int, length: int, true: dict[str, float]) -> Outcome:
+    its = WindowEvaluation(drawn.window(begin, length, max(LENGTHS)), Knowledge())
+    its.cost = COST
+    estimates = {name: estimate(its) for name, estimate in ESTIMATES.items()}
+    value = its.acceptance_length_tokens or 1.0
+    error = sqrt((its.draft_variance or 0.0) / max(its.total.drafts or 0, 1))
+    independent = Estimate(value, value - NORMAL * error, value + NORMAL * error, error)
+    return Outcome(length, its.effective_requests or 0.0, estimates, independent, true)
 
 
 def coverages(among: list[Outcome]) -> list[str]:
@@ -211,7 +320,8 @@ def main() -> None:
     heads = ["traffic", "running", "window", "effective requests", "with bounds", *heads]
 
     def rows(traffic: Traffic, running: int) -> Iterator[list[str]]:
-        true = _truth_of(traffic.trace(random, running, arguments.true_seconds // running))
+        total = traffic.trace(random, running, arguments.true_seconds // running).total
+        true = _figures(total.drafts, total.draft_tokens, total.accepted_tokens, total.decode_steps)
         drawn = partial(traffic.trace, random, running)
         return by_traffic(traffic, running, list(outcomes(drawn, true, arguments.uneven)))
 

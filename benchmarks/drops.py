@@ -35,6 +35,7 @@ from spec_decode_exporter.drops.drop import DropChange, DropKind
 from spec_decode_exporter.drops.mix import TypeSums
 from spec_decode_exporter.monitor.drops.drop_detector import DecodeSteps, DropDetector
 from spec_decode_exporter.monitor.drops.traffic_mix import no_types
+from spec_decode_exporter.window.poll import Counters, Increment
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 Random: TypeAlias = np.random.Generator
@@ -62,6 +63,8 @@ REQUEST_DRAFTS_PER_SECOND = 5.0
 POLL = 10
 SINK = 0.15
 SINK_SECONDS, AFTER_SINK = 3 * HOUR, 6 * HOUR
+
+_NOTHING = Counters(*[0] * len(Counters._fields))
 
 
 class Polled(NamedTuple):
@@ -132,10 +135,10 @@ def detected(
             detector = new()
             assert detector.restore(saved)
         else:
+            counters = _NOTHING._replace(drafts=drafts, accepted_tokens=sum(survived))
+            increment = Increment(begin, end, counters, tuple(survived))
             wall = midnight and midnight + end
-            for change in detector.observe(
-                begin, end, drafts, sum(survived), survived, wall=wall, steps=step
-            ):
+            for change in detector.observe(increment, wall=wall, steps=step):
                 yield Found(end, change)
         begin, drafts, survived = end, 0, [0] * K
 

@@ -26,10 +26,10 @@ from benchmarks.truth.hardware import H100, H200, Efficiency
 from benchmarks.truth.server import Host, Server
 from benchmarks.truth.shapes import DENSE_8B, DENSE_70B, MOE_30B, Method, Target
 from benchmarks.truth.traffic import Counts, Mix, Traffic, pace, plain_seconds
-from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
-from spec_decode_exporter.analysis.evaluation_result import Evaluation
+from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.config.cost_settings import CostSettings
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 
 SETTLING_SECONDS = 60
 """Time that is not counted: the places fill, and the queue finds its length."""
@@ -129,8 +129,8 @@ class Trial:
         ratio = state.step_seconds / server.plain_seconds(running)
         return max(0.0, (ratio - 1) / (state.coverage * state.draft_length))
 
-    def report(self, *, with_baseline: bool) -> Evaluation:
-        """Return the exporter's evaluation."""
+    def report(self, *, with_baseline: bool) -> EngineSnapshot:
+        """Return what the exporter reports."""
         speculation = Speculation(method=self.cell.method.value, tokens=self.cell.server.tokens)
         cost = None if with_baseline else CostSettings(draft_cost_ratio=self.cost_ratio)
         engine = FedEngine(Assumptions(speculation=speculation, cost=cost))
@@ -138,7 +138,7 @@ class Trial:
             engine.poll(self.plain[-PLAIN_SECONDS:], speculates=False)
         seconds = int(LENGTHS[-1]) + 10
         engine.poll(self.drafting[-seconds:], process=PLAIN_SECONDS)
-        return engine.monitor.evaluate()
+        return engine.monitor.snapshot(engine.monitor.history.last_seen)
 
 
 def _mean_request(polls: Sequence[Counts]) -> float:
@@ -177,18 +177,18 @@ class Outcome:
 
 
 def outcome(trial: Trial, *, with_baseline: bool) -> Outcome:
-    evaluation = trial.report(with_baseline=with_baseline)
-    request = getattr(evaluation, "request", None)
+    report = trial.report(with_baseline=with_baseline)
+    request = report.evaluation.request
     bounds = None if request is None else request.bounds
     return Outcome(
         trial,
         with_baseline,
         trial.truth,
-        str(evaluation.verdict.value),
+        str(report.evaluation.verdict),
         None if request is None else request.value,
         None if bounds is None else bounds.lower,
         None if bounds is None else bounds.upper,
-        frozenset(str(each.name) for each in evaluation.findings),
+        frozenset(each.name for each in report.findings),
     )
 
 

@@ -15,11 +15,11 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.options import parsed, parser
-from benchmarks.simulated_requests import MIXES, Array, Load, trace, window
+from benchmarks.simulated_requests import MIXES, Load, Trace, trace
 from benchmarks.table import percent, print_table
+from spec_decode_exporter.config.experiment_settings import ExperimentSettings
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.experiment import Experiment, Member, compare
-from spec_decode_exporter.config.experiment_settings import ExperimentSettings
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentTracker
 
 SECONDS = 300
@@ -38,7 +38,7 @@ SETTINGS = ExperimentSettings.model_validate(
 
 def traces(
     random: np.random.Generator, load: Load, engines: int, faster: float, seconds: int
-) -> dict[str, list[Array]]:
+) -> dict[str, list[Trace]]:
     """Draw the engines of both arms; those of the second are ``faster`` times as fast."""
     factors = dict(zip(ARMS, (1.0, faster), strict=True))
     return {
@@ -50,11 +50,11 @@ def traces(
     }
 
 
-def members(drawn: dict[str, list[Array]], begin: int) -> list[Member]:
+def members(drawn: dict[str, list[Trace]], begin: int) -> list[Member]:
     return [
-        Member({"model_name": "m", "method": arm}, (window(totals, begin, SECONDS),))
+        Member({"model_name": "m", "method": arm}, (its.window(begin, SECONDS),))
         for arm, engines in drawn.items()
-        for totals in engines
+        for its in engines
     ]
 
 

@@ -6,20 +6,21 @@ benchmarks of bounds draw requests one by one and give the exporter's own code t
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import cached_property
 from itertools import pairwise
 from math import inf, log
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.scrape.page.sample import Buckets
-from spec_decode_exporter.window.answer_lengths import AnswerLengths, answer_lengths
-from spec_decode_exporter.window.increments import Increment
-from spec_decode_exporter.window.ledger import MEAN_GAUGES, NANO, Increments, Window, rows_of
-from spec_decode_exporter.window.ring import Rows
+from spec_decode_exporter.window.histograms import answers_of
+from spec_decode_exporter.window.history import NANO, Means, Window
+from spec_decode_exporter.window.poll import Counters
+from spec_decode_exporter.window.ring import Increments
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -135,8 +136,52 @@ def arrive(random: np.random.Generator, mix: Mix, load: Load, seconds: float) ->
     return requests, begins.ravel()
 
 
-def trace(random: np.random.Generator, mix: Mix, load: Load, seconds: int) -> Array:
-    """Return running totals at every second's end of ``seconds`` of a load, as ``counted``."""
+@dataclass(frozen=True)
+class Trace:
+    """Running totals at every second's end, the first all 0."""
+
+    totals: Array
+    """Columns of ``window.history.row_of``."""
+    answers: Array
+    """Finished requests by the bucket of their tokens, cumulative."""
+
+    @property
+    def total(self) -> Counters[int]:
+        """Counters at the end."""
+        return Counters(*self.totals[-1, _COUNTERS:_POSITIONS].tolist())
+
+    def window(self, begin: int, length: int, longest: int | None = None) -> Window:
+        """Return the window that covers the seconds from ``begin`` on.
+
+        Its answers are those of the ``longest`` window, which ends with it.
+        """
+        end = begin + length
+        sums = (self.totals[end] - self.totals[begin]).tolist()
+        finished = self.answers[end] - self.answers[max(0, end - (longest or length))]
+        return Window(
+            length=float(length),
+            seconds=float(length),
+            polls=length,
+            total=Counters(*sums[_COUNTERS:_POSITIONS]),
+            positions=tuple(sums[_POSITIONS:]),
+            mean=Means(*(value / NANO / length for value in sums[_GAUGES:_COUNTERS])),
+            increments=Increments(self._rows, len(sums), range(begin, end + 1), range(end)),
+            answers=answers_of(Buckets(BOUNDS, tuple(finished.tolist()))),
+        )
+
+    @cached_property
+    def _rows(self) -> array[int]:
+        return array("q", self.totals.tobytes())
+
+
+_GAUGES = 2
+_COUNTERS = _GAUGES + len(Means._fields)
+_POSITIONS = _COUNTERS + len(Counters._fields)
+"""First columns of a trace."""
+
+
+def trace(random: np.random.Generator, mix: Mix, load: Load, seconds: int) -> Trace:
+    """Return ``seconds`` of a load, as ``counted``."""
     return counted(random, mix, *arrive(random, mix, load, seconds), seconds=seconds)
 
 
@@ -152,12 +197,8 @@ def counted(
     *,
     seconds: int,
     draft_tokens: DraftTokens | None = None,
-) -> Array:
-    """Return running totals at every second's end, the first all 0.
-
-    The columns are the time covered in nanoseconds, the counters, the gauges, the answers and the positions.
-    ``draft_tokens`` limits the draft length by the load, as vLLM's schedule does.
-    """
+) -> Trace:
+    """Count requests; ``draft_tokens`` limits the draft length by the load, as vLLM's schedule does."""
     ends = begins + requests.steps / mix.steps_per_second
     seen = (ends > 0) & (begins < seconds)
     requests, begins, ends = requests[seen], begins[seen], ends[seen]
@@ -192,65 +233,26 @@ def counted(
         return np.bincount(done_at[over], each[over], seconds)
 
     counters = {
-        Counter.DRAFTS: count(drafts),
-        Counter.DRAFT_TOKENS: count(drafts * np.minimum(requests.lengths[which], limit)),
-        Counter.ACCEPTED_TOKENS: sum(accepted),
-        Counter.GENERATION_TOKENS: count(steps) + sum(accepted) + started,
-        Counter.FIRST_TOKENS: started,
-        Counter.DECODE_STEPS: count(steps),
-        Counter.DECODE_NANOSECONDS: count(np.round(decoding * NANO)),
-        Counter.FINISHED_REQUESTS: at_end(np.ones(len(ends))),
-        Counter.END_TO_END_NANOSECONDS: at_end(np.round((ends - begins) * NANO)),
+        "drafts": count(drafts),
+        "draft_tokens": count(drafts * np.minimum(requests.lengths[which], limit)),
+        "accepted_tokens": sum(accepted),
+        "generation_tokens": count(steps) + sum(accepted) + started,
+        "first_tokens": started,
+        "decode_steps": count(steps),
+        "decode_nanoseconds": count(np.round(decoding * NANO)),
+        "finished_requests": at_end(np.ones(len(ends))),
+        "end_to_end_nanoseconds": at_end(np.round((ends - begins) * NANO)),
     }
     nothing = np.zeros(seconds)
     buckets = [at_end((low < requests.tokens) & (requests.tokens <= high)) for low, high in BUCKETS]
     columns = [
-        np.full(seconds, NANO),
-        *(counters.get(counter, nothing) for counter in Counter),
-        *(running if gauge is MEAN_GAUGES[0] else nothing for gauge in MEAN_GAUGES),
-        *np.cumsum(buckets, axis=0),
+        *(np.full(seconds, NANO), np.ones(seconds), running * NANO, nothing, nothing),
+        *(counters.get(name, nothing) for name in Counters._fields),
         *accepted,
     ]
-    rows = np.stack(columns, axis=1).astype(np.int64)
-    return np.concatenate([np.zeros((1, len(columns)), np.int64), rows.cumsum(axis=0)])
+    return Trace(_totals(columns), _totals(np.cumsum(buckets, axis=0)))
 
 
-def window(totals: Array, begin: int, length: int, longest: int | None = None) -> Window:
-    """Return the window that covers the seconds from ``begin`` on.
-
-    The histogram of answers covers the ``longest`` window, which ends with it.
-    """
-    rows = totals[begin : begin + length + 1].tolist()
-    first = max(0, begin + length - (longest or length))
-    _, *sums = map(int.__sub__, rows[-1], rows[0])
-    return Window(
-        length=float(length),
-        seconds=float(length),
-        polls=length,
-        counters=tuple(sums[: len(Counter)]),
-        positions=tuple(sums[_POSITIONS - 1 :]),
-        gauges=tuple(total / length for total in sums[len(Counter) : _ANSWERS - 1]),
-        increments=Increments(_totals(rows), [float(second) for second in range(begin, begin + length)]),
-        answers=_answers(totals[begin + length] - totals[first]),
-    )
-
-
-_GAUGES = 1 + len(Counter)
-_ANSWERS = _GAUGES + len(MEAN_GAUGES)
-_POSITIONS = _ANSWERS + len(BUCKETS)
-"""First columns of a trace."""
-
-
-def _answers(difference: Array) -> AnswerLengths:
-    return answer_lengths(Buckets(BOUNDS, tuple(map(int, difference[_ANSWERS:_POSITIONS]))))
-
-
-def _totals(rows: list[list[int]]) -> list[Rows]:
-    groups = [
-        rows_of(
-            Increment(0.0, row[0] / NANO, tuple(row[1:_GAUGES]), tuple(row[_POSITIONS:])),
-            row[_GAUGES:_ANSWERS],
-        )
-        for row in rows
-    ]
-    return [Rows.of(group) for group in zip(*groups, strict=True)]
+def _totals(columns: Array | list[Array]) -> Array:
+    rows = np.stack([*columns], axis=1).astype(np.int64)
+    return np.concatenate([np.zeros((1, rows.shape[1]), np.int64), rows.cumsum(axis=0)])
