@@ -101,15 +101,26 @@ class Histograms:
             is_possible = min(finished) >= 0 and max(finished) <= _MAX_SUM
             self.ring.add(before[0], moment, [*counts, *(finished if is_possible else Answers())], interval)
 
-    def window(self, now: float) -> tuple[dict[Latency, Buckets], Answers]:
-        """Return the observations before the newest page with histograms; empty if that is too old."""
+    def latencies(self, now: float) -> dict[Latency, Buckets]:
+        """Return the latencies before the newest page with histograms; empty if that is too old."""
+        sums = self._sums(now)
+        return self._latencies(sums) if sums else {}
+
+    def answers(self, now: float) -> Answers:
+        """Return the answers that ended in the same time."""
+        return Answers(*self._sums(now)[-len(Answers()) :])
+
+    def _sums(self, now: float) -> list[int]:
+        """Return the sums over the window that ends at the newest page with histograms; else an empty list.
+
+        If it ended at ``now``, it would lose its oldest increment before the next page arrives.
+        """
         increments = self.ring.since(self._newest - self.ring.keep - self._interval / 2)
-        if now - self._newest > _GONE_PAGES * self._interval or not len(increments):
-            return {}, Answers()
-        sums = increments.sums(0)
-        return self._latencies(sums), Answers(*sums[-len(Answers()) :])
+        is_gone = now - self._newest > _GONE_PAGES * self._interval
+        return [] if is_gone or not len(increments) else increments.sums(0)
 
     def _latencies(self, row: Sequence[int]) -> dict[Latency, Buckets]:
+        """Split the row of an increment by histogram."""
         found, start = {}, 0
         for name, bounds in self._bounds.items():
             found[name] = Buckets(bounds, tuple(row[start : start + len(bounds)]))

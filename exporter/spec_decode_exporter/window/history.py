@@ -11,14 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets, Sample
 from spec_decode_exporter.window.histograms import Answers, Histograms, answers_of
-from spec_decode_exporter.window.poll import (
-    Counters,
-    Increment,
-    Poll,
-    Reset,
-    Step,
-    step,
-)
+from spec_decode_exporter.window.poll import UNKNOWN, Counters, Increment, Poll, Reset, Step, step
 from spec_decode_exporter.window.ring import Increments, Ring, added, side_by_side
 
 NANO: Final = 10**9
@@ -193,9 +186,9 @@ class History:
         return max(self._seen_tokens, self.configured_tokens)
 
     @property
-    def columns(self) -> int:
-        """Largest number of draft positions so far: windows and totals have a column for each."""
-        return max(self.tokens, len(self._totals) - _POSITIONS, self._most_tokens)
+    def most_tokens(self) -> int:
+        """Largest K so far: totals have a column for each of its positions."""
+        return max(self._most_tokens, self.configured_tokens)
 
     @property
     def last_seen(self) -> float:
@@ -288,12 +281,12 @@ class History:
 
     def windows(self, *lengths: float) -> tuple[Window, ...]:
         """Return the sums over the last seconds before the newest poll, for each length."""
-        answers = self._histograms.window(self.last_seen)[1]
+        answers = self._histograms.answers(self.last_seen)
         return tuple(self._window(length, answers) for length in lengths)
 
     def latencies(self) -> dict[Latency, Buckets]:
         """Return the histograms over the longest window."""
-        return self._histograms.window(self.last_seen)[0]
+        return self._histograms.latencies(self.last_seen)
 
     def totals(self) -> Totals:
         """Return all sums so far, with every position that any process had."""
@@ -301,7 +294,7 @@ class History:
         return Totals(
             Counters(*self._totals[_COUNTERS:_POSITIONS]),
             tuple(positions),
-            self._totals[0] / NANO,
+            self._totals[_COVERED] / NANO,
             tuple(accumulate(self._poll_buckets)),
             dict(self._resets),
         )
@@ -312,24 +305,22 @@ class History:
         With a whole interval, jitter would decide whether one more increment is in the window.
         """
         increments = self._ring.since(self.last_seen - length - self._interval / 2)
-        sums, polls, tokens = increments.sums(_POSITIONS + self.tokens), len(increments), self.tokens
-        known, gauges = (self.sample.counters, self.sample.gauges) if self.sample else ((), ())
+        number, sums = len(increments), increments.sums(_POSITIONS + self.tokens)
+        known = self.sample.counters if self.sample else UNKNOWN
+        gauges = self.sample.gauges[: len(Means())] if self.sample and number else Means()
+        counts, means = (
+            sums[_COUNTERS:_POSITIONS],
+            [total / NANO / (number or 1) for total in sums[_GAUGES:_COUNTERS]],
+        )
         return Window(
-            length,
-            sums[0] / NANO,
-            polls,
-            Counters(
-                *(None if had is None else new for new, had in zip(sums[_COUNTERS:], known, strict=False))
-            ),
-            tuple(sums[_POSITIONS : _POSITIONS + tokens]),
-            Means(
-                *(
-                    value / NANO / polls if polls and gauge is not None else None
-                    for value, gauge in zip(sums[_GAUGES:_COUNTERS], gauges, strict=False)
-                )
-            ),
-            increments,
-            answers,
+            length=length,
+            seconds=sums[_COVERED] / NANO,
+            polls=number,
+            total=Counters(*map(_if_known, counts, known)),
+            positions=tuple(sums[_POSITIONS : _POSITIONS + self.tokens]),
+            mean=Means(*map(_if_known, means, gauges)),
+            increments=increments,
+            answers=answers,
         )
 
     def _restart(self, taken: Step, reset: Reset) -> None:
@@ -364,6 +355,10 @@ class History:
         if drafted > 0:
             tenths = -(-accepted * _TENTHS // drafted)  # in integers: exactly 0.3 is not above 0.3
             self._poll_buckets[min(max(tenths, 1), _TENTHS + 1) - 1] += drafted
+
+
+def _if_known(value: Number, published: float | None) -> Number | None:
+    return None if published is None else value
 
 
 def _fixed(gauge: float | None) -> int:
