@@ -11,7 +11,7 @@ import pytest
 
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.metrics.subject import GROUP, MODEL, PROMPTS, RECEIVER, USER
+from spec_decode_exporter.metrics import subject
 from spec_decode_exporter.metrics.table import METRICS
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.requests.request_findings import (
@@ -53,7 +53,7 @@ SUMMARY = Summary(
 NOTHING = Summary(RequestTotals(2), None, None, None, None, None, 0, 0, 0, 0)
 """Requests that drafted nothing."""
 
-OF_REQUESTS = {GROUP, MODEL, PROMPTS, RECEIVER, USER}
+OF_REQUESTS = {subject.GROUP, subject.MODEL, subject.PROMPTS, subject.RECEIVER, subject.USER}
 CHAT = GroupKey("llama", "chat", "0.3-0.7")
 ODD = GroupKey('lla"ma', "a\\b\nc", "unknown")
 SINCE = GroupTotals(
@@ -63,18 +63,11 @@ SINCE = GroupTotals(
 )
 
 
+LENGTH, WAIT = Estimate(2.3, 2.2, 2.4, 0.05), Percentiles(0.1, 0.2, 0.4)
 PROMPTS = PromptFindings(
     "llama",
     [
-        PromptBucket(
-            "1000-4000",
-            2000.0,
-            0.5,
-            Estimate(2.3, 2.2, 2.4, 0.05),
-            Percentiles(0.1, 0.2, 0.4),
-            SUMMARY,
-            Effect.GAINS,
-        ),
+        PromptBucket("1000-4000", 2000.0, 0.5, LENGTH, WAIT, SUMMARY, Effect.GAINS),
         PromptBucket(">64000", 70_000.0, None, None, None, NOTHING, Effect.UNCLEAR),
     ],
     ContextFall(2000.0, 2.3, 20_000.0, 1.08),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import replace
-from operator import ge, le
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -172,16 +171,3 @@ def test_a_target_shows_why_its_newest_poll_failed_as_long_as_it_does(error, sho
 def test_the_engine_s_own_report_is_absent_once_it_is_gone(findings_of, make_sample):
     findings = findings_of([make_sample(reported_acceptance_ratio=0.7)], later=3000.0)
     assert not any("engine_reported" in one.name for one in samples_of(findings))
-
-
-@pytest.mark.parametrize("suffix", ["_lower", "_upper"])
-def test_bounds_contain_the_value(busy, suffix):
-    values = {(one.name, *one.labels.values()): one.value for one in samples_of(busy)}
-    pairs = [
-        (value, values[(name.removesuffix(suffix), *labels)])
-        for (name, *labels), value in values.items()
-        if name.endswith(suffix)
-    ]
-    assert len(pairs) >= 8
-    side = le if suffix == "_lower" else ge
-    assert all(side(bound, value) for bound, value in pairs)
