@@ -82,7 +82,7 @@ class Evaluation:
             return State.UNKNOWN
         if not known.speculates:
             return State.DISABLED
-        recent = known.recent or self.longest.window
+        recent = self._shorter(known.recent) or self.longest.window
         should_draft = (
             known.has_drafted
             and not known.speculation.scheduled_off(recent.mean.running_requests)

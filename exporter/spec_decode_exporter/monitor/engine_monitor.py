@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -14,7 +15,7 @@ from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.throttle import Throttle
 from spec_decode_exporter.drops.drop import DropChange, DropStatus
 from spec_decode_exporter.experiments.experiment import OFF
-from spec_decode_exporter.findings.finding import Finding
+from spec_decode_exporter.findings.findings import findings
 from spec_decode_exporter.learned.plain_period import PlainPeriod
 from spec_decode_exporter.monitor.analysis_errors import AnalysisErrors
 from spec_decode_exporter.monitor.drops.traffic_mix import TypeTotals, no_types
@@ -71,6 +72,8 @@ class EngineMonitor:
         self._evaluator = Evaluator(windows[-1])
         self._evaluation: Evaluation | None = None
         """Evaluation of the newest poll, if there is one."""
+        self._is_outdated = False
+        """True if that evaluation used other windows, assumptions or results of experiments."""
         self._cost: Cost | None = None
         self._windows: tuple[Window, ...] | None = None
         self._snapshots: dict[bool, EngineSnapshot] = {}
@@ -91,7 +94,7 @@ class EngineMonitor:
         self._lengths = tuple(windows)
         self.history.keep(windows[-1])
         self._evaluator.keep(windows[-1])
-        self._invalidate()
+        self._outdate()
 
     def assume(self, assumptions: Assumptions) -> None:
         """Replace the assumptions; the next evaluation uses them."""
@@ -99,7 +102,7 @@ class EngineMonitor:
         if self._learned.assume(assumptions):  # no window may mix two methods
             self.history.reset_windows()
         self.history.configure_tokens(assumptions.speculation.tokens or 0)
-        self._invalidate()
+        self._outdate()
 
     def evaluate_every(self, seconds: float) -> None:
         """Evaluate without a reader if there was no evaluation for ``seconds``."""
@@ -112,7 +115,8 @@ class EngineMonitor:
         history, read = self.history, self._reader_events()
         step = history.observe(sample, moment, wall, interval)
         history.observe_histograms(sample, moment, max(interval, latency_interval))
-        self._invalidate()
+        self._outdate()
+        self._evaluation = None
         changes = self._learn(step.increment, sample) if step.increment else ()
         self._last_change.note(changes, moment)
         return [
@@ -165,7 +169,7 @@ class EngineMonitor:
         settled = evaluation and self._settled(evaluation)
         snapshot = self._taken(settled or PlainEvaluation(windows, self._plain_knowledge()), gone=gone)
         if gone:
-            _ = snapshot.findings  # by the state of its last poll
+            _ = snapshot.findings  # by the state and the drops of its last poll
             snapshot.evaluation.state = State.UNREACHABLE
         return snapshot
 
@@ -199,8 +203,7 @@ class EngineMonitor:
             faster: Another method that is faster.
         """
         if (bool(arms), bool(faster)) != (bool(self._arms), bool(self._faster)):
-            self._evaluation = None  # it used other results
-            self._snapshots.clear()
+            self._outdate()
         self._arms, self._faster = arms, faster
 
     @property
@@ -216,8 +219,9 @@ class EngineMonitor:
         """Continue with the persisted state of an earlier process of the exporter."""
         self._learned.remember(learned)
 
-    def _invalidate(self) -> None:
-        self._windows = self._evaluation = None
+    def _outdate(self) -> None:
+        """Evaluate again for the next reader."""
+        self._windows, self._is_outdated = None, True
         self._snapshots.clear()
 
     def _present(self) -> tuple[Window, ...]:
@@ -236,12 +240,18 @@ class EngineMonitor:
             drops=DropStatus(drops=drops.drops) if gone else drops,
             reference_acceptance_ratio=None if reference is None else reference.at(history.tokens),
             baseline=self._period(),
+            find=partial(
+                self._errors.attempt,
+                "evaluation",
+                history.last_seen,
+                partial(findings, evaluation, self.broken, drops),
+            ),
         )
 
     def _evaluated(self) -> Evaluation:
         """Return the evaluation of the newest poll, of which readers may need more: see ``_settled``."""
-        if self._evaluation is None:
-            self._cost = None
+        if self._evaluation is None or self._is_outdated:
+            self._cost, self._is_outdated = None, False
             found = self._errors.attempt("evaluation", self.history.last_seen, self._evaluation_now)
             self._evaluation = found or self._plain()
         return self._evaluation
@@ -350,10 +360,7 @@ class EngineMonitor:
         # An empty window, as after a start, would only report an idle engine.
         if not self._present()[-1].polls or self._errors.failed("evaluation", moment):
             return []
-
-        def findings() -> Sequence[Finding]:
-            snapshot = self._taken(evaluation, gone=False)
-            return self._errors.attempt("evaluation", moment, lambda: snapshot.findings) or ()
-
         tokens, resets = self.history.tokens, self.history.window_resets
-        return self._notifier.changes(evaluation, moment, tokens, resets, findings)
+        return self._notifier.changes(
+            evaluation, moment, tokens, resets, lambda: self._taken(evaluation, gone=False).findings
+        )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.drops.drop import DropStatus
 from spec_decode_exporter.findings.finding import Finding
-from spec_decode_exporter.findings.findings import findings
 from spec_decode_exporter.learned.plain_period import PlainPeriod
 from spec_decode_exporter.scrape.page.engine_table import Gauge
 from spec_decode_exporter.scrape.page.sample import Sample
@@ -34,10 +34,13 @@ class EngineSnapshot:
     baseline: PlainPeriod | None = None
     """Newest period without speculation of the model on its target; None without one."""
 
+    find: Callable[[], tuple[Finding, ...] | None] = tuple
+    """Return the findings; None after an internal error."""
+
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """Findings about the engine; none if it is gone."""
-        return findings(self.evaluation, self.broken, self.drops)
+        """Findings about the engine, computed when they are first read; none if it is gone."""
+        return self.find() or ()
 
     def engine_reported(self, gauge: Gauge) -> float | None:
         """Return a ratio that the engine itself reports, if it has no counters that can be used."""

@@ -128,4 +128,4 @@ class TargetEngines:
     def _columns(self, name: EngineName) -> int:
         """Return the draft positions of an engine so far; 0 if it is not monitored."""
         engine = self.monitors.get(name)
-        return engine.history.columns if engine else 0
+        return engine.history.most_tokens if engine else 0
