@@ -5,6 +5,7 @@ D drafts, T draft tokens, A accepted tokens, G generation tokens, F first tokens
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
@@ -322,9 +323,10 @@ class WindowFigures:
 
     def poll_rate_quantile(self, share: float) -> float | None:
         """Return the lowest rate of a poll that ``share`` of the draft tokens do not exceed."""
+        if not self.poll_rates:
+            return None
         below = list(accumulate(drafted for _, drafted in self.poll_rates))
-        places = (place for place, drafted in enumerate(below) if drafted >= share * below[-1])
-        return next((self.poll_rates[place][0] for place in places), None)
+        return self.poll_rates[bisect_left(below, share * below[-1])][0]
 
     @cached_property
     def poll_rate_deviation(self) -> float | None:
