@@ -43,8 +43,8 @@ def _rank(figure: Figure) -> int:
 
 
 _FIGURES: Final = sorted((figure for figure in FIGURES if not figure.index), key=_rank)
-_NOT_COUNTED: Final = frozenset({*Means._fields, "seconds", "polls"})
-"""Sums that are no counts."""
+_NOT_COUNTED: Final = frozenset({*Means._fields, "seconds", "polls", "rejected_tokens"})
+"""Sums that no counter counts."""
 
 _TOTALS: Final = (
     ("drafts", "drafts"),
