@@ -8,8 +8,7 @@ from benchmarks.truth.cells import LOADS, cells
 from benchmarks.truth.feed import LENGTHS, windows
 from benchmarks.truth.shapes import TARGETS, Method
 from benchmarks.truth.sources import Recording
-from spec_decode_exporter.figures.acceptance import effective_tokens_per_step
-from spec_decode_exporter.scrape.page.engine_table import Counter
+from spec_decode_exporter.figures.window_figures import WindowFigures
 
 
 @pytest.fixture(name="drawn", scope="module")
@@ -57,9 +56,9 @@ def test_the_exporter_reads_the_windows_that_were_drawn(drawn):
     assert (short.length, long.length) == LENGTHS
     assert long.seconds == LENGTHS[-1]
     before, last = recording.drafting[-301], recording.drafting[-1]
-    assert long[Counter.DRAFTS] == last.drafts - before.drafts
-    assert sum(long.positions) == long[Counter.ACCEPTED_TOKENS]
-    assert effective_tokens_per_step(long) == pytest.approx(cell.pace.tokens_per_step, rel=0.2)
+    assert long.total.drafts == last.drafts - before.drafts
+    assert sum(long.positions) == long.total.accepted_tokens
+    assert WindowFigures(long).effective_tokens_per_step == pytest.approx(cell.pace.tokens_per_step, rel=0.2)
 
 
 def test_windows_of_no_traffic_are_empty():

@@ -1,4 +1,4 @@
-"""Sources of a cost, its interval, and the loads at which it is known."""
+"""Sources of a cost, its range, the loads at which it is known, and the load up to which speculation pays."""
 
 from __future__ import annotations
 
@@ -7,24 +7,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.cost import (
-    Cost,
-    CostKnowledge,
-    StepCost,
-    cost_of,
-    typical_cost,
+    UNSTATED_LOAD,
+    CostModel,
+    CostSource,
+    Curve,
+    Point,
+    measured_curves,
 )
-from spec_decode_exporter.analysis.cost_curve import UNSTATED_LOAD
-from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.measured_cost import MeasuredCost
-from spec_decode_exporter.analysis.typical_costs import fixed_tokens, verifying
+from spec_decode_exporter.analysis.typical_costs import Range, verifying
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings, LoadCost
+from spec_decode_exporter.figures.window_figures import Work
+from tests.fixtures.costs import make_cost
 
 METHODS = ("", "ngram", "eagle3", "mtp", "draft_model", "dflash")
+DENSE, MIXTURE = Architecture
 ARCHITECTURES = (None, *Architecture)
+BY_LOAD = ((8, 0.1), (32, 0.2), (128, 0.8))
 
 
-def measured(*points, source=CostSource.MEASURED):
-    return tuple(MeasuredCost(load, ratio, 0.9 * ratio, 1.2 * ratio, source) for load, ratio in points)
+def found_at(*points, source=CostSource.MEASURED):
+    """Measured costs, of pairs of load and c."""
+    return [(source, Point(load, Range(0.9 * c, c, 1.2 * c))) for load, c in points]
+
+
+def measured(*points, method=""):
+    return measured_curves(found_at(*points), method)
 
 
 def configured(*points, **more):
@@ -33,49 +40,44 @@ def configured(*points, **more):
 
 
 def cost(running=20.0, tokens=4.0, **known):
-    return cost_of(CostKnowledge(**known), running, tokens)
+    return CostModel(**known).at(running, tokens)
 
 
-BY_LOAD = ((8, 0.1), (32, 0.2), (128, 0.8))
+class TestSource:
+    AT_16 = CostSettings(draft_cost_ratio=0.15, fixed_cost_ratio=0.05, running_requests=16)
 
-
-class TestWhereItComesFrom:
-    SETTINGS = CostSettings(draft_cost_ratio=0.15, fixed_cost_ratio=0.05, running_requests=16)
-
-    def test_a_cost_measured_at_this_load_precedes_a_configured_one(self):
-        found = cost(30.0, settings=self.SETTINGS, measured=measured((30, 0.2)))
-        assert (found.source, found.draft_cost_ratio) == (CostSource.MEASURED, 0.2)
-
-    def test_a_configured_cost_precedes_one_measured_at_another_load(self):
-        found = cost(30.0, settings=self.SETTINGS, measured=measured((4, 0.2)))
-        assert (found.source, found.draft_cost_ratio) == (CostSource.CONFIGURED, 0.15)
-
-    def test_a_cost_measured_at_another_load_precedes_a_typical_one(self):
-        found = cost(30.0, method="eagle3", measured=measured((4, 0.2)))
-        assert (found.source, found.running_requests) == (CostSource.MEASURED, 4)
+    @pytest.mark.parametrize(
+        ("known", "source", "token", "load"),
+        [
+            ({"settings": AT_16, "measured": measured((30, 0.2))}, CostSource.MEASURED, 0.2, 30),
+            ({"settings": AT_16, "measured": measured((4, 0.2))}, CostSource.CONFIGURED, 0.15, 16),
+            ({"method": "eagle3", "measured": measured((4, 0.2))}, CostSource.MEASURED, 0.2, 4),
+            ({"method": "eagle3"}, CostSource.TYPICAL, 0.05 + verifying(None, 30, 4).guess, None),
+        ],
+        ids=["measured here", "configured", "measured at another load", "typical"],
+    )
+    def test_the_most_certain_source_that_is_known_for_the_load_counts(self, known, source, token, load):
+        found = cost(30.0, **known)
+        assert (found.source, found.running_requests) == (source, load)
+        assert found.token.guess == pytest.approx(token)
 
     def test_an_experiment_precedes_a_pause_and_a_pause_precedes_the_baseline(self):
         order = [CostSource.EXPERIMENT, CostSource.MEASURED, CostSource.BASELINE]
         for place, source in enumerate(order):
-            costs = [each for other in order[place:] for each in measured((20, 0.1), source=other)]
-            assert cost(measured=tuple(reversed(costs))).source is source
+            costs = [each for other in reversed(order[place:]) for each in found_at((20, 0.1), source=other)]
+            assert cost(measured=measured_curves(costs, "")).source is source
 
     def test_sizes_of_the_models_are_a_source_of_their_own(self):
         settings = CostSettings(draft_parameters=1e9, target_parameters=8e9, verify_cost_ratio=0.02)
         found = cost(settings=settings)
-        assert (found.source, found.draft_cost_ratio) == (CostSource.SIZES, pytest.approx(0.145))
+        assert (found.source, found.token.guess) == (CostSource.SIZES, pytest.approx(0.145))
 
     def test_sizes_without_the_cost_of_verifying_take_the_typical_one_at_this_load(self):
         settings = CostSettings(draft_parameters=1e9, target_parameters=8e9)
         few, many = cost(1.0, settings=settings), cost(256.0, settings=settings)
-        assert few.draft_cost_ratio == pytest.approx(0.125 + verifying(None, 1.0, 4.0).guess)
-        assert few.high.draft_cost_ratio > few.draft_cost_ratio
-        assert many.draft_cost_ratio > few.draft_cost_ratio + 0.3
-
-    def test_without_any_other_source_it_is_the_typical_one_of_the_method(self):
-        found = cost(method="eagle3")
-        assert found == typical_cost(CostKnowledge(method="eagle3"), 20.0, 4.0)
-        assert found.source is CostSource.TYPICAL
+        assert few.token.guess == pytest.approx(0.125 + verifying(None, 1.0, 4.0).guess)
+        assert few.token.high > few.token.guess
+        assert many.token.guess > few.token.guess + 0.3
 
     @pytest.mark.parametrize("method", ["", "draft_model", "custom_class"])
     def test_unknown_stays_unknown(self, method):
@@ -87,49 +89,50 @@ class TestWhereItComesFrom:
 
     def test_at_an_unknown_load_a_configured_cost_is_that_of_all_known_loads(self):
         found = cost(None, settings=configured(*BY_LOAD, fixed_cost_ratio=0.03))
-        assert (found.draft_cost_ratio, found.source) == (0.1, CostSource.CONFIGURED)
-        assert (found.low.draft_cost_ratio, found.high.draft_cost_ratio) == pytest.approx((0.075, 1.0))
+        assert (found.source, found.token) == (CostSource.CONFIGURED, pytest.approx((0.075, 0.1, 1.0)))
 
 
-class TestTheInterval:
+class TestRange:
     def test_a_configured_cost_is_within_a_quarter_from_half_to_twice_its_load(self):
         settings = CostSettings(draft_cost_ratio=0.2, running_requests=16, fixed_cost_ratio=0.1)
         for running in (8, 16, 32):
-            found = cost(running, settings=settings, architecture=Architecture.DENSE)
-            assert (found.low.draft_cost_ratio, found.high.draft_cost_ratio) == pytest.approx((0.15, 0.25))
-            assert (found.low.fixed_cost_ratio, found.high.fixed_cost_ratio) == pytest.approx((0.075, 0.125))
+            found = cost(running, settings=settings, architecture=DENSE)
+            assert (found.token, found.step) == (
+                pytest.approx((0.15, 0.2, 0.25)),
+                pytest.approx((0.075, 0.1, 0.125)),
+            )
 
     @pytest.mark.parametrize(
-        ("running", "low", "high"),
-        [(64, 0.15, 1.0), (2, 0.01875, 0.25)],
+        ("running", "architecture", "low", "high"),
+        [
+            (64, DENSE, 0.15, 1.0),
+            (2, DENSE, 0.15 / 8, 0.25),
+            (64, MIXTURE, 0.15 / 4, 1.0),
+            (4, MIXTURE, 0.15 / 4, 1.0),
+            (4, None, 0.15 / 4, 1.0),
+            (16, MIXTURE, 0.15, 0.25),
+            (32, MIXTURE, 0.15 / 2**0.5, 0.25 * 2**0.5),
+            (32, None, 0.15 / 2**0.5, 0.25 * 2**0.5),
+        ],
     )
-    def test_beyond_it_is_widened_by_the_ratio_of_the_loads(self, running, low, high):
+    def test_another_load_widens_it_by_the_ratio_of_the_loads(self, running, architecture, low, high):
+        """A dense model costs more with more requests, a mixture also with fewer; near its load by the root."""
         settings = CostSettings(draft_cost_ratio=0.2, running_requests=16)
-        found = cost(running, settings=settings, architecture=Architecture.DENSE)
-        assert (found.low.draft_cost_ratio, found.high.draft_cost_ratio) == pytest.approx((low, high))
-        assert found.draft_cost_ratio == 0.2
+        assert cost(running, settings=settings, architecture=architecture).token == pytest.approx(
+            (low, 0.2, high)
+        )
 
-    def test_a_mixture_of_experts_may_also_become_cheaper_under_load_and_dearer_without(self):
-        settings = CostSettings(draft_cost_ratio=0.1, running_requests=16)
-        for architecture in (None, Architecture.MIXTURE_OF_EXPERTS):
-            more, less = (cost(load, settings=settings, architecture=architecture) for load in (64, 4))
-            for found in (more, less):
-                assert found.low.draft_cost_ratio == pytest.approx(0.075 / 4)
-                assert found.high.draft_cost_ratio == pytest.approx(0.125 * 4)
-
-    def test_near_its_load_it_may_change_by_the_root_of_the_ratio_unless_the_model_is_dense(self):
-        settings = CostSettings(draft_cost_ratio=0.2, running_requests=16)
-        for architecture in (None, Architecture.MIXTURE_OF_EXPERTS):
-            same, more = (cost(load, settings=settings, architecture=architecture) for load in (16, 32))
-            assert (same.low.draft_cost_ratio, same.high.draft_cost_ratio) == pytest.approx((0.15, 0.25))
-            assert more.low.draft_cost_ratio == pytest.approx(0.15 / 2**0.5)
-            assert more.high.draft_cost_ratio == pytest.approx(0.25 * 2**0.5)
+    def test_longer_steps_wait_less_for_the_host(self):
+        settings = CostSettings(draft_cost_ratio=0.2, running_requests=16, fixed_cost_ratio=0.1)
+        for running in (4, 64):
+            found = cost(running, settings=settings, architecture=DENSE)
+            assert found.step == pytest.approx((0.075 / 4, 0.1, 0.125))
 
     def test_named_experts_narrow_the_typical_cost(self):
-        known = {"method": "mtp", "architecture": Architecture.MIXTURE_OF_EXPERTS}
+        known = {"method": "mtp", "architecture": MIXTURE}
         unknown, named = cost(32.0, **known), cost(32.0, **known, experts_ratio=16.0)
-        assert named.high.draft_cost_ratio < unknown.high.draft_cost_ratio
-        assert named.low.draft_cost_ratio >= unknown.low.draft_cost_ratio
+        assert named.token.high < unknown.token.high
+        assert named.token.low >= unknown.token.low
 
     def test_a_cost_without_a_load_is_as_one_at_4_running(self):
         stated = CostSettings(draft_cost_ratio=0.1, running_requests=UNSTATED_LOAD)
@@ -139,13 +142,12 @@ class TestTheInterval:
             )
 
     def test_a_measured_cost_has_its_own_bounds(self):
-        found = cost(32.0, measured=measured((32, 0.2)))
-        assert (found.low.draft_cost_ratio, found.high.draft_cost_ratio) == pytest.approx((0.18, 0.24))
+        assert cost(32.0, measured=measured((32, 0.2))).token == pytest.approx((0.18, 0.2, 0.24))
 
     def test_verifying_a_token_never_costs_more_than_a_plain_step(self):
         settings = CostSettings(draft_cost_ratio=0.8, running_requests=1)
-        found = cost(256.0, method="ngram", settings=settings, architecture=Architecture.DENSE)
-        assert found.high.draft_cost_ratio == pytest.approx(1.01)
+        found = cost(256.0, method="ngram", settings=settings, architecture=DENSE)
+        assert found.token.high == pytest.approx(1.01)
 
     @given(
         method=st.sampled_from(METHODS),
@@ -163,56 +165,40 @@ class TestTheInterval:
             st.tuples(st.floats(1, 300), st.floats(0, 2)), max_size=4, unique_by=lambda at: at[0]
         ),
     )
-    def test_it_holds_the_best_guess(self, method, architecture, running, tokens, settings, points):
-        known = CostKnowledge(settings, measured(*points), method, architecture)
-        for found in (cost_of(known, running, tokens), typical_cost(known, running, tokens)):
+    def test_the_best_guess_is_between_the_lowest_and_the_highest_cost(
+        self, method, architecture, running, tokens, settings, points
+    ):
+        known = CostModel(settings, measured(*points, method=method), method, architecture)
+        for found in (known.at(running, tokens), known.typical(running, tokens)):
             if found is None:
                 continue
-            low, high = found.low, found.high
-            assert 0 <= low.draft_cost_ratio <= found.draft_cost_ratio <= high.draft_cost_ratio
-            assert 0 <= low.fixed_cost_ratio <= found.fixed_cost_ratio <= high.fixed_cost_ratio
-            every_step = found.fixed_in_every_step
-            assert low.fixed_in_every_step == high.fixed_in_every_step == every_step == (method == "ngram")
-
-    def test_a_cost_without_an_interval_is_exact(self):
-        exact = Cost(0.1, 0.2, CostSource.CONFIGURED, None)
-        assert exact.low == exact.high == StepCost(0.1, 0.2)
+            assert 0 <= found.token.low <= found.token.guess <= found.token.high
+            assert 0 <= found.step.low <= found.step.guess <= found.step.high
+            assert found.low.every_step == found.high.every_step == found.every_step == (method == "ngram")
 
 
 class TestByLoad:
     @pytest.mark.parametrize(
         ("running", "expected", "known_at"),
-        [
-            (8, 0.1, 8),
-            (20, 0.15, 20),
-            (32, 0.2, 32),
-            (80, 0.5, 80),
-            (128, 0.8, 128),
-            (2, 0.1, 8),
-            (0, 0.1, 8),
-            (500, 0.8, 128),
-        ],
-    )
+        [(8, 0.1, 8), (20, 0.15, 20), (32, 0.2, 32), (80, 0.5, 80), (128, 0.8, 128), (2, 0.1, 8), (0, 0.1, 8), (500, 0.8, 128)],
+    )  # fmt: skip
     def test_straight_lines_between_and_the_nearest_end_beyond(self, running, expected, known_at):
         found = cost(running, settings=configured(*BY_LOAD, fixed_cost_ratio=0.03))
-        assert found.draft_cost_ratio == pytest.approx(expected)
-        assert (found.fixed_cost_ratio, found.source) == (0.03, CostSource.CONFIGURED)
-        assert found.running_requests == known_at
+        assert found.guess[:2] == pytest.approx((expected, 0.03))
+        assert (found.source, found.running_requests) == (CostSource.CONFIGURED, known_at)
 
-    def test_the_interval_between_loads_contains_the_interpolation_by_doublings(self):
+    def test_the_range_between_loads_contains_the_interpolation_by_doublings(self):
         # 16 is a third of the way from 8 to 32, and half of its two doublings: 0.133 and 0.150.
-        found = cost(16, settings=configured((8, 0.1), (32, 0.2)), architecture=Architecture.DENSE)
-        assert found.draft_cost_ratio == pytest.approx(0.4 / 3)
-        assert found.low.draft_cost_ratio == pytest.approx(0.75 * 0.4 / 3)
-        assert found.high.draft_cost_ratio == pytest.approx(1.25 * 0.15)
+        found = cost(16, settings=configured((8, 0.1), (32, 0.2)), architecture=DENSE)
+        assert found.token == pytest.approx((0.75 * 0.4 / 3, 0.4 / 3, 1.25 * 0.15))
+        # A falling cost is below the line by doublings: 0.167 and 0.150.
+        found = cost(16, settings=configured((8, 0.2), (32, 0.1)), architecture=DENSE)
+        assert found.token == pytest.approx((0.75 * 0.15, 0.5 / 3, 1.25 * 0.5 / 3))
 
     def test_a_measured_cost_is_split_by_the_method(self):
         # eagle3: 0.10 for a step and 0.05 + 0.02 a token, so that the fixed cost is that of 1.43 tokens.
-        found = cost(8, measured=measured((8, 0.14)), method="eagle3")
-        assert found.fixed_cost_ratio == pytest.approx(0.2)
-        assert found.low.fixed_cost_ratio == pytest.approx(0.18)
-        assert fixed_tokens("eagle3") == pytest.approx(10 / 7)
-        assert fixed_tokens("") == 0
+        found = cost(8, measured=measured((8, 0.14), method="eagle3"), method="eagle3")
+        assert found.step == pytest.approx((0.18, 0.2, 0.24))
 
     @given(
         points=st.lists(
@@ -223,23 +209,70 @@ class TestByLoad:
         ).map(sorted),
         running=st.floats(0, 1000),
     )
-    def test_between_neighbours(self, points, running):
+    def test_a_cost_is_between_those_of_its_neighbours(self, points, running):
         found = cost(running, settings=configured(*points))
-        below = [ratio for load, ratio in points if load <= running][-1:]
-        above = [ratio for load, ratio in points if load >= running][:1]
-        near = below + above
-        assert min(near) - 1e-9 <= found.draft_cost_ratio <= max(near) + 1e-9
+        near = [c for load, c in points if load <= running][-1:] + [
+            c for load, c in points if load >= running
+        ][:1]
+        assert min(near) - 1e-9 <= found.token.guess <= max(near) + 1e-9
         assert found.running_requests == min(max(running, points[0][0]), points[-1][0])
 
-
-class TestForWhichLoads:
     @pytest.mark.parametrize(
-        ("running", "expected"),
-        [(32, True), (16, True), (64, True), (15.9, False), (64.1, False), (0, False), (None, False)],
-    )
-    def test_from_half_to_twice_the_one_at_which_it_is_known(self, running, expected):
-        assert Cost(0.1, 0.0, CostSource.CONFIGURED, 32).speaks_for(running) is expected
+        ("load", "running", "expected"),
+        [(32, 32, True), (32, 16, True), (32, 64, True), (32, 15.9, False), (32, 64.1, False), (32, 0, False), (32, None, False), (None, 0, True), (None, None, True)],
+    )  # fmt: skip
+    def test_it_is_valid_from_half_to_twice_its_load(self, load, running, expected):
+        assert make_cost(load=load).is_valid_at(running) is expected
 
-    @pytest.mark.parametrize("running", [0, 1000, None])
-    def test_a_cost_of_the_present_load_is_known_for_it(self, running):
-        assert Cost(0.1, 0.0, CostSource.TYPICAL, None).speaks_for(running)
+
+class TestCrossover:
+    """Two tokens a step for four draft tokens: it pays up to c = 0.25."""
+
+    WORK = Work(tokens=200, steps=100, drafts=100, draft_tokens=400)
+
+    @staticmethod
+    def model(*points, step=0.0, step_tokens=0.0):
+        known = tuple(Point(load, Range(c, c, c)) for load, c in points)
+        return CostModel(measured=(Curve(known, CostSource.MEASURED, step, step_tokens),))
+
+    @pytest.mark.parametrize(
+        ("points", "step", "step_tokens", "expected"),
+        [
+            (((8, 0.1), (40, 0.4)), 0.0, 0.0, 24),  # half way between 0.1 and 0.4
+            (((8, 0.1), (38, 0.4)), 0.2, 0.0, 18),  # c = 0.2 is left
+            (((8, 0.1), (38, 0.4)), 0.0, 1.0, 18),  # five tokens a step to pay for: c = 0.2
+            (((1, 0.05), (8, 0.1), (16, 0.2), (32, 0.3), (64, 0.9)), 0.0, 0.0, 24),
+            (((1, 0.2), (2, 0.3), (4, 0.2), (8, 0.3)), 0.0, 0.0, 1.5),  # the lowest of several
+        ],
+    )
+    def test_it_is_the_load_at_which_cost_and_gain_are_equal(self, points, step, step_tokens, expected):
+        known = self.model(*points, step=step, step_tokens=step_tokens)
+        assert known.crossover(self.WORK) == pytest.approx(expected)
+
+    @pytest.mark.parametrize("ratios", [(0.1, 0.2), (0.3, 0.4), (0.4, 0.1), (0.1, 0.25), (0.25, 0.25)])
+    def test_a_gain_at_every_known_load_or_at_none_has_no_crossover(self, ratios):
+        assert self.model((8, ratios[0]), (32, ratios[1])).crossover(self.WORK) is None
+
+    def test_one_load_and_an_idle_engine_have_none(self):
+        assert self.model((8, 0.25)).crossover(self.WORK) is None
+        assert self.model((8, 0.1), (32, 0.4)).crossover(None) is None
+
+    def test_a_measured_cost_at_one_load_leaves_it_to_the_configured_ones(self):
+        settings = configured((8, 0.1), (40, 0.4))
+        assert CostModel(settings, measured((20, 0.9))).crossover(self.WORK) == pytest.approx(24)
+
+    @given(
+        points=st.lists(
+            st.tuples(st.integers(1, 500), st.floats(0, 1)),
+            min_size=2,
+            max_size=6,
+            unique_by=lambda at: at[0],
+        ).map(sorted),
+        step=st.floats(0, 0.5),
+    )
+    def test_at_the_crossover_speculation_neither_pays_nor_costs(self, points, step):
+        known = self.model(*points, step=step)
+        crossover = known.crossover(self.WORK)
+        if crossover is not None:
+            price = known.best_curve.guess(crossover, every_step=False)
+            assert self.WORK.plain_steps(price) == pytest.approx(self.WORK.tokens)

@@ -6,81 +6,67 @@ import pytest
 
 from spec_decode_exporter.analysis.speculation import Speculation, resolve
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
-from spec_decode_exporter.config.cost_settings import SpeculativeSettings
-from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
+from spec_decode_exporter.config.cost_settings import SpeculativeSettings as Settings
+from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation as Served
 
-SERVED = ServedSpeculation("eagle3", 4, "served/draft")
-
-
-def test_without_a_source_all_is_unknown():
-    assert resolve(None, "", None) == Speculation("", "", "", None)
+TO_8, TO_16 = BatchSchedule((1, 9), (2, 0)), BatchSchedule((1, 17), (4, 0))
+SERVED = Served("eagle3", 4, "served/draft", schedule=TO_16, rejection_method="fly")
+POD = Served("mtp", 2, "pod/draft", TO_8, rejection_method="block")
+BY_SERVER = Speculation("eagle3", "server_info", "served/draft", 4, TO_16, rejection_method="fly")
+BY_POD = Speculation("mtp", "pod_arguments", "pod/draft", 2, TO_8, rejection_method="block")
 
 
 @pytest.mark.parametrize(
-    ("method", "label", "served", "expected"),
+    ("settings", "label", "served", "pod", "expected"),
     [
-        ("mtp", "suffix", SERVED, ("mtp", "configured")),
-        (None, "suffix", SERVED, ("suffix", "label")),
-        (None, "", SERVED, ("eagle3", "server_info")),
-        (None, "", ServedSpeculation(tokens=3), ("", "")),
-        (None, "", None, ("", "")),
+        (None, "", None, None, Speculation()),
+        (None, "", SERVED, None, BY_SERVER),
+        (None, "", Served(tokens=3), None, Speculation(tokens=3)),
+        (None, "", SERVED, POD, BY_POD),
+        (
+            None,
+            "",
+            SERVED,
+            Served(tokens=2),
+            Speculation("eagle3", "server_info", "served/draft", 2, TO_16, rejection_method="fly"),
+        ),
+        (
+            Settings(tokens=6),
+            "suffix",
+            None,
+            POD,
+            Speculation("suffix", "label", "pod/draft", 6, TO_8, rejection_method="block"),
+        ),
+        (
+            Settings(method="ngram", draft_model="mine", schedule=((1, 7, 4), (8, 64, 0)), rejection_method="standard", expected_positions=(0.9, 0.8)),
+            "suffix",
+            SERVED,
+            POD,
+            Speculation("ngram", "configured", "mine", 2, BatchSchedule((1, 8), (4, 0)), rejection_method="standard", expected_positions=(0.9, 0.8)),
+        ),
     ],
-)
-def test_the_method_has_the_most_certain_source(method, label, served, expected):
-    speculation = resolve(SpeculativeSettings(method=method), label, served)
-    assert (speculation.method, speculation.source) == expected
+    ids=["unknown", "server", "method unknown", "pod", "pod with K alone", "label", "configured"],
+)  # fmt: skip
+def test_each_field_has_the_most_certain_source(settings, label, served, pod, expected):
+    assert resolve(settings, label, served, pod) == expected
 
 
-def test_each_field_has_its_own_source():
-    speculation = resolve(SpeculativeSettings(tokens=6), "mtp", SERVED)
-    assert speculation == Speculation("mtp", "label", "served/draft", 6)
-    speculation = resolve(SpeculativeSettings(draft_model="mine"), "", SERVED)
-    assert speculation == Speculation("eagle3", "server_info", "mine", 4)
-
-
-def test_expected_positions_are_configured():
-    assert resolve(SpeculativeSettings(expected_positions=(0.9, 0.8)), "", None).expected_positions == (
-        0.9,
-        0.8,
-    )
-    assert resolve(None, "", SERVED).expected_positions == ()
-
-
-def test_the_rejection_method_is_configured_or_of_the_pod_or_of_the_server():
-    pod, served = ServedSpeculation(rejection_method="block"), ServedSpeculation(rejection_method="fly")
-    assert resolve(None, "", served).rejection_method == "fly"
-    assert resolve(None, "", served, pod).rejection_method == "block"
+def test_the_name_of_the_model_says_the_architecture_unless_it_is_configured():
+    named = resolve(None, "", None, model_name="Qwen/Qwen3-30B-A3B")
+    assert (named.architecture, named.experts_ratio) == ("mixture_of_experts", 16)
     assert (
-        resolve(SpeculativeSettings(rejection_method="standard"), "", served, pod).rejection_method
-        == "standard"
-    )
-
-
-def test_pod_arguments_precede_server_info_and_follow_the_label():
-    pod = ServedSpeculation("mtp", 2, "pod/draft", BatchSchedule((1, 9), (2, 0)))
-    assert resolve(None, "", SERVED, pod) == Speculation(
-        "mtp", "pod_arguments", "pod/draft", 2, BatchSchedule((1, 9), (2, 0))
-    )
-    assert resolve(None, "suffix", SERVED, pod).source == "label"
-    assert resolve(None, "", SERVED, ServedSpeculation(tokens=2)) == Speculation(
-        "eagle3", "server_info", "served/draft", 2
+        resolve(Settings(architecture="dense"), "", None, model_name="Qwen/Qwen3-30B-A3B").architecture
+        == "dense"
     )
 
 
 @pytest.mark.parametrize(
-    ("running", "off"),
-    [(1, False), (16, False), (16.1, True), (17, True), (500, True), (0, False), (None, False)],
+    ("running", "first"), [(1, None), (16, None), (16.1, 17), (17, 17), (500, 17), (0, None), (None, None)]
 )
-def test_drafting_is_scheduled_off_from_the_batch_size_of_the_schedule(running, off):
-    served = ServedSpeculation("mtp", 4, schedule=BatchSchedule((1, 17), (4, 0)))
-    assert resolve(None, "", served).scheduled_off(running) is off
-
-
-def test_the_configured_schedule_counts_before_that_of_a_server():
-    served = ServedSpeculation("mtp", 4, schedule=BatchSchedule((1, 17), (4, 0)))
-    configured = SpeculativeSettings(schedule=((1, 7, 4), (8, 64, 0)))
-    assert resolve(configured, "", served).schedule == BatchSchedule((1, 8), (4, 0))
-    assert resolve(SpeculativeSettings(method="mtp"), "", served).schedule == BatchSchedule((1, 17), (4, 0))
+def test_drafting_is_scheduled_off_from_the_batch_size_of_the_schedule(running, first):
+    speculation = Speculation("mtp", tokens=4, schedule=TO_16)
+    assert speculation.paused_from(running) == first
+    assert speculation.scheduled_off(running) is (first is not None)
 
 
 def test_without_a_schedule_nothing_is_scheduled_off():

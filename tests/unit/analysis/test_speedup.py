@@ -1,162 +1,101 @@
-"""Speed-up of speculation: the worked examples of docs/explanation/semantics.md, and unknown values."""
+"""Speed-up of speculation, break-even, and their bounds: the worked examples of docs/explanation/semantics.md."""
 
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost import Cost
-from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.speedup import break_even_cost_estimate, speedup_estimate, speedup_range
-from spec_decode_exporter.analysis.statistics.ratio_bounds import independent_variance
-from spec_decode_exporter.analysis.step_cost import StepCost
-from spec_decode_exporter.figures.acceptance import draft_acceptance_ratio, effective_tokens_per_step
-from spec_decode_exporter.figures.decode_work import (
-    break_even_acceptance_ratio,
-    break_even_cost_ratio,
-    estimated_speedup_ratio,
-    speedup_ceiling_ratio,
-    work,
+from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.typical_costs import Range
+from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.config.policy import Policy
+from tests.fixtures.costs import make_cost
+from tests.fixtures.evaluations import knowledge
+from tests.fixtures.windows import window
+
+HALF = Policy().max_half_width
+
+
+def at(token, step=0.0, **more):
+    return make_cost(token, step, **more)
+
+
+def evaluated(its, cost, known=None):
+    found = WindowEvaluation(its, known or Knowledge())
+    found.cost = cost
+    return found
+
+
+# p = .80 .65 .50 .35, every step with a draft, five requests.
+GOOD = window(
+    100, 400, 230, positions=(80, 65, 50, 35), decode_steps=100, generation_tokens=335, first_tokens=5
 )
-from spec_decode_exporter.scrape.page.engine_table import Counter
+# p = .40 .15 .05 .01, of an engine that does not show its steps.
+POOR = window(100, 400, 61, positions=(40, 15, 5, 1))
+# Half of the steps draft four tokens and give three; the others give one: two a step.
+RARE = window(50, 200, 100, decode_steps=100, generation_tokens=202, first_tokens=2)
+UNSHOWN = window(50, 200, 100, generation_tokens=202, first_tokens=2)
+DRAFTS = window(50, 200, 100)
+IDLE_SEARCH = window(0, 0, 0, decode_steps=100, generation_tokens=102, first_tokens=2)
 
 
-def at(draft_cost_ratio, fixed_cost_ratio=0.0):
-    return Cost(draft_cost_ratio, fixed_cost_ratio, CostSource.CONFIGURED, None)
+@pytest.mark.parametrize(
+    ("its", "cost", "speedup", "rate", "break_even_cost"),
+    [
+        (GOOD, at(0.1), 3.30 / 1.4, 0.1, 2.3 / 4),
+        (GOOD, at(0.1, 0.2), 3.30 / 1.6, 0.15, 2.1 / 4),  # 0.2 of a step, over four draft tokens
+        (POOR, at(0.1), 1.61 / 1.4, 0.1, 0.61 / 4),
+        (POOR, at(0.3), 1.61 / 2.2, 0.3, 0.61 / 4),
+        (POOR, at(0.5), 1.61 / 3.0, 0.5, 0.61 / 4),
+        (RARE, at(0.1), 2.0 / 1.2, 0.1, 0.5),
+        (RARE, at(0.5), 1.0, 0.5, 0.5),
+        (RARE, at(0.1, 0.1), 2.0 / 1.25, 0.1 + 0.1 * 50 / 200, 95 / 200),  # 50 drafts pay c0
+        (RARE, at(0.1, 0.1, every_step=True), 2.0 / 1.3, 0.1 + 0.1 * 100 / 200, 90 / 200),
+        (UNSHOWN, at(0.1, 0.1), 2.0 / 1.25, 0.1 + 0.1 * 50 / 200, 95 / 200),
+        (DRAFTS, at(0.1, 0.1), 3.0 / 1.5, 0.1 + 0.1 * 50 / 200, 95 / 200),  # every step counts as drafting
+        (IDLE_SEARCH, at(0.03, 0.1, every_step=True), 1 / 1.1, None, None),
+        (IDLE_SEARCH, at(0.03, 0.1), 1.0, None, None),
+    ],
+)
+def test_the_worked_examples(its, cost, speedup, rate, break_even_cost):
+    found = evaluated(its, cost)
+    assert found.estimated_speedup_ratio == pytest.approx(speedup)
+    assert found.break_even_acceptance_ratio == pytest.approx(rate)
+    assert found.break_even_cost_ratio == pytest.approx(break_even_cost)
 
 
-@pytest.fixture(name="good")
-def good_fixture(make_window):
-    """p = .80 .65 .50 .35, every step with a draft, five requests."""
-    return make_window(
-        100,
-        400,
-        230,
-        positions=(80, 65, 50, 35),
-        decode_steps=100,
-        generation_tokens=335,
-        first_tokens=5,
-    )
+def test_the_break_even_cost_needs_no_cost_of_a_token():
+    assert evaluated(RARE, None).break_even_cost_ratio == pytest.approx(0.5)
+    assert evaluated(RARE, None).estimated_speedup_ratio is None
 
 
-@pytest.fixture(name="poor")
-def poor_fixture(make_window):
-    """p = .40 .15 .05 .01, of an engine that does not show its steps."""
-    return make_window(100, 400, 61, positions=(40, 15, 5, 1))
+def test_an_engine_that_does_not_speculate_has_no_cost():
+    for speculates, expected in ((True, "typical"), (False, None)):
+        found = WindowEvaluation(RARE, knowledge(method="eagle3", speculates=speculates))
+        assert (found.cost and found.cost.source) == expected
 
 
-def test_a_good_drafter_is_worth_its_cost(good):
-    assert estimated_speedup_ratio(good, at(0.1)) == pytest.approx(3.30 / 1.4)
-    assert break_even_acceptance_ratio(good, at(0.1)) == pytest.approx(0.1)
-    assert speedup_ceiling_ratio(good) == pytest.approx(3.30)
-
-
-@pytest.mark.parametrize(("cost", "expected"), [(0.1, 1.150), (0.3, 0.732), (0.5, 0.537)])
-def test_a_poor_drafter_is_as_far_as_it_is_cheap(poor, cost, expected):
-    assert estimated_speedup_ratio(poor, at(cost)) == pytest.approx(expected, abs=5e-4)
-
-
-def test_a_fixed_cost_is_paid_by_every_step_that_drafts(good):
-    assert estimated_speedup_ratio(good, at(0.1, 0.2)) == pytest.approx(3.30 / 1.6)
-    # 0.2 of a step, over four draft tokens a step
-    assert break_even_acceptance_ratio(good, at(0.1, 0.2)) == pytest.approx(0.15)
-
-
-def test_steps_without_a_draft_make_the_speed_up_smaller(make_window):
-    # Half of the steps draft four tokens and give three; the others give one: two a step.
-    window = make_window(50, 200, 100, decode_steps=100, generation_tokens=202, first_tokens=2)
-    assert estimated_speedup_ratio(window, at(0.1)) == pytest.approx(2.0 / 1.2)
-    assert speedup_ceiling_ratio(window) == 2.0
-    # 50 drafts, and no step without one, pay a fixed cost.
-    assert estimated_speedup_ratio(window, at(0.1, 0.1)) == pytest.approx(2.0 / 1.25)
-    assert break_even_acceptance_ratio(window, at(0.1, 0.1)) == pytest.approx(0.1 + 0.1 * 50 / 200)
-    assert break_even_cost_ratio(window, at(0.1, 0.1)) == pytest.approx((200 - 100 - 5) / 200)
-
-
-def test_a_search_in_every_step_is_paid_by_all(make_window):
-    window = make_window(50, 200, 100, decode_steps=100, generation_tokens=202, first_tokens=2)
-    search = StepCost(0.1, 0.1, fixed_in_every_step=True)
-    assert estimated_speedup_ratio(window, search) == pytest.approx(2.0 / 1.3)
-    assert break_even_acceptance_ratio(window, search) == pytest.approx(0.1 + 0.1 * 100 / 200)
-    assert break_even_cost_ratio(window, search) == pytest.approx((200 - 100 - 10) / 200)
-
-
-def test_a_break_even_cost_needs_no_cost_of_a_token(make_window):
-    window = make_window(50, 200, 100, decode_steps=100, generation_tokens=202, first_tokens=2)
-    assert break_even_cost_ratio(window, None) == pytest.approx(0.5)
-    assert estimated_speedup_ratio(window, at(0.5)) == pytest.approx(1)
-    assert break_even_cost_ratio(make_window(), None) is None
-
-
-def test_unknown_steps_are_the_tokens_less_the_accepted_ones(make_window):
-    window = make_window(50, 200, 100, generation_tokens=202, first_tokens=2)
-    assert estimated_speedup_ratio(window, at(0.1, 0.1)) == pytest.approx(2.0 / 1.25)
-    assert speedup_ceiling_ratio(window) == 2.0
-
-
-def test_with_unknown_tokens_every_step_is_assumed_to_draft(make_window):
-    window = make_window(50, 200, 100)
-    assert estimated_speedup_ratio(window, at(0.1, 0.1)) == pytest.approx(3.0 / 1.5)
-    assert speedup_ceiling_ratio(window) == 3.0
-    assert break_even_acceptance_ratio(window, at(0.1, 0.1)) == pytest.approx(0.1 + 0.1 * 50 / 200)
-
-
-def test_an_engine_that_finds_nothing_to_propose_only_pays(make_window):
-    window = make_window(0, 0, 0, decode_steps=100, generation_tokens=102, first_tokens=2)
-    search = StepCost(0.03, 0.1, fixed_in_every_step=True)
-    assert estimated_speedup_ratio(window, search) == pytest.approx(1 / 1.1)
-    assert estimated_speedup_ratio(window, at(0.03, 0.1)) == 1
-    assert break_even_acceptance_ratio(window, at(0.03, 0.1)) is None
-
-
-def test_without_drafts_there_is_no_break_even_rate_and_no_ceiling(make_window):
-    for drafts in (None, 0):
-        window = make_window(drafts, drafts, drafts, decode_steps=100, generation_tokens=102, first_tokens=2)
-        assert break_even_acceptance_ratio(window, at(0.1)) is None
-        assert speedup_ceiling_ratio(window) is None
-
-
-def test_more_first_tokens_than_tokens_have_no_speed_up(make_window):
-    window = make_window(50, 200, 100, decode_steps=100, generation_tokens=10, first_tokens=11)
-    assert estimated_speedup_ratio(window, at(0.1)) is None
-    assert speedup_ceiling_ratio(window) is None
-    assert effective_tokens_per_step(window) is None
-    none = make_window(50, 200, 100, decode_steps=100, generation_tokens=10, first_tokens=10)
-    assert estimated_speedup_ratio(none, at(0.1)) == 0
-    assert effective_tokens_per_step(none) == 0
-
-
-@pytest.mark.parametrize("formula", [estimated_speedup_ratio, break_even_acceptance_ratio, speedup_estimate])
 @pytest.mark.parametrize(
     "counters",
     [
         {},
         {"drafts": 0, "draft_tokens": 0, "accepted": 0},
-        {
-            "drafts": 0,
-            "draft_tokens": 0,
-            "accepted": 0,
-            "decode_steps": 0,
-            "generation_tokens": 0,
-            "first_tokens": 0,
-        },
-        # torn: drafts, but no step yet
-        {
-            "drafts": 2,
-            "draft_tokens": 8,
-            "accepted": 4,
-            "decode_steps": 0,
-            "generation_tokens": 0,
-            "first_tokens": 0,
-        },
+        {"drafts": 0, "draft_tokens": 0, "accepted": 0, "decode_steps": 0, "generation_tokens": 0, "first_tokens": 0},
+        # torn: drafts, but no step yet; more first tokens than tokens
+        {"drafts": 2, "draft_tokens": 8, "accepted": 4, "decode_steps": 0, "generation_tokens": 0, "first_tokens": 0},
+        {"drafts": 50, "draft_tokens": 200, "accepted": 100, "decode_steps": 100, "generation_tokens": 10, "first_tokens": 11},
         {"decode_steps": 10, "generation_tokens": 10, "first_tokens": 0},
     ],
-)
-def test_an_unknown_or_idle_window_has_no_speedup(make_window, formula, counters):
-    assert formula(make_window(**counters), at(0.1, 0.1)) is None
+)  # fmt: skip
+def test_an_unknown_or_idle_window_has_no_speedup(counters):
+    found = evaluated(window(**counters), at(0.1, 0.1))
+    assert (found.estimated_speedup_ratio, found.speedup_bounds, found.speedup_range) == (None, None, None)
+    assert found.break_even_acceptance_ratio is None
+    assert found.break_even_cost_bounds is None
 
 
 counts = st.integers(1, 10**9)
@@ -172,153 +111,154 @@ counts = st.integers(1, 10**9)
     every_step=st.booleans(),
 )
 def test_it_pays_where_the_acceptance_rate_is_above_break_even(
-    make_window, steps, drafts, length, share, c, c0, every_step
+    steps, drafts, length, share, c, c0, every_step
 ):
     drafts = min(drafts, steps)
     drafted = drafts * length
     accepted = int(drafted * share)
-    window = make_window(
+    its = window(
         drafts, drafted, accepted, decode_steps=steps, generation_tokens=steps + accepted, first_tokens=0
     )
-    cost = StepCost(c, c0, every_step)
-    speedup = estimated_speedup_ratio(window, cost)
-    rate, break_even = draft_acceptance_ratio(window), break_even_acceptance_ratio(window, cost)
+    found = evaluated(its, at(c, c0, every_step=every_step))
+    rate, break_even = accepted / drafted, found.break_even_acceptance_ratio
     assume(abs(rate - break_even) > 1e-9 * max(1, break_even))
-    assert (speedup > 1) == (rate > break_even)
+    pays = found.estimated_speedup_ratio > 1
+    assert pays == (rate > break_even)
     # and the other ways to say it
-    assert (speedup > 1) == (accepted > c0 * (steps if every_step else drafts) + c * drafted)
-    assert (speedup > 1) == (c < break_even_cost_ratio(window, cost))
+    assert pays == (accepted > c0 * (steps if every_step else drafts) + c * drafted)
+    assert pays == (c < found.break_even_cost_ratio)
 
 
-def _run(seed, seconds, *, shows_steps=True):
-    """Increments of an engine that drafts three tokens every other step, and accepts as it likes."""
-    chance, increments = random.Random(seed), []
-    for _ in range(seconds):
-        drafts = 100 + chance.randrange(20)
-        reached, positions = drafts, []
-        for _ in range(3):
-            reached = round(reached * chance.uniform(0.5, 0.8))
-            positions.append(reached)
-        decoded = {"generation_tokens": 2 * drafts + sum(positions) + 20, "decode_steps": 2 * drafts}
-        increments.append(
-            {
-                "drafts": drafts,
-                "draft_tokens": 3 * drafts,
-                "accepted_tokens": sum(positions),
-                "positions": tuple(positions),
-                "first_tokens": 20,
-                **(decoded if shows_steps else {}),
-            }
-        )
-    return increments
+def second(chance, *, shows_steps=True, tokens=3):
+    """A second of an engine that drafts ``tokens`` every other step, and accepts at random."""
+    drafts = reached = 100 + chance.randrange(20)
+    positions = []
+    for _ in range(3):
+        reached = round(reached * chance.uniform(0.5, 0.8))
+        positions.append(reached)
+    decoded = {"generation_tokens": 2 * drafts + sum(positions) + 20, "decode_steps": 2 * drafts}
+    return {
+        "drafts": drafts,
+        "draft_tokens": tokens * drafts,
+        "accepted_tokens": sum(positions),
+        "positions": tuple(positions),
+        "first_tokens": 20,
+        **(decoded if shows_steps else {}),
+    }
 
 
-def summed(make_window, increments, *, seconds, shows_steps=True):
-    names = ["first_tokens"] + (["generation_tokens", "decode_steps"] if shows_steps else [])
+def run(seconds=60, **more):
+    chance = random.Random(1)
+    return [second(chance, **more) for _ in range(seconds)]
+
+
+def same(**more):
+    return [second(random.Random(1), **more)] * 60
+
+
+def summed(increments):
+    names = [name for name in increments[0] if name != "positions"]
     total = {name: sum(one[name] for one in increments) for name in names}
-    return make_window(
-        *(sum(one[name] for one in increments) for name in ("drafts", "draft_tokens", "accepted_tokens")),
-        positions=tuple(map(sum, zip(*(one["positions"] for one in increments), strict=True))),
-        increments=increments,
-        seconds=seconds,
-        length=seconds,
-        gauges=(20.0, 0.0, 0.5),
+    positions = tuple(map(sum, zip(*(one["positions"] for one in increments), strict=True)))
+    length = float(len(increments))
+    total["accepted"] = total.pop("accepted_tokens")
+    return window(
         **total,
+        positions=positions,
+        increments=increments,
+        seconds=length,
+        length=length,
+        gauges=(20.0, 0.0, 0.5),
     )
 
 
-class TestHowSure:
+class TestBounds:
     @pytest.mark.parametrize("shows_steps", [True, False])
-    def test_the_bounds_are_around_the_value_of_the_whole_window(self, make_window, shows_steps):
-        window = summed(
-            make_window, _run(1, 60, shows_steps=shows_steps), seconds=60.0, shows_steps=shows_steps
-        )
-        estimate = speedup_estimate(window, at(0.1, 0.05))
-        assert estimate.value == pytest.approx(estimated_speedup_ratio(window, at(0.1, 0.05)))
-        assert estimate.lower < estimate.value < estimate.upper
-        assert 0.001 < estimate.standard_error < 0.2
+    def test_they_are_around_the_value_of_the_whole_window(self, shows_steps):
+        found = evaluated(summed(run(shows_steps=shows_steps)), at(0.1, 0.05))
+        bounds = found.speedup_bounds
+        assert bounds.value == pytest.approx(found.estimated_speedup_ratio)
+        assert bounds.lower < bounds.value < bounds.upper
+        assert 0.001 < bounds.standard_error < 0.2
 
-    def test_the_bounds_of_an_expensive_drafter_are_proportional(self, make_window):
+    def test_an_engine_without_positions_has_bounds_too(self):
+        bounds = evaluated(summed([{**one, "positions": ()} for one in run()]), at(0.1)).speedup_bounds
+        assert 0 < bounds.lower < bounds.value < bounds.upper
+
+    def test_the_bounds_of_an_expensive_drafter_are_proportional(self):
         # Always 1.5 draft tokens a step, so that the cost only divides.
-        window = summed(make_window, _run(1, 60), seconds=60.0)
-        free, dear = speedup_estimate(window, at(0.0)), speedup_estimate(window, at(0.5))
+        free, dear = (evaluated(summed(run()), at(token)).speedup_bounds for token in (0.0, 0.5))
         assert free.standard_error / dear.standard_error == pytest.approx(1.75)
 
-    def test_they_are_never_narrower_than_those_of_independent_drafts(self, make_window):
-        same = [{**_run(1, 1)[0]} for _ in range(60)]
-        window = summed(make_window, same, seconds=60.0)
-        done, drafts = work(window), window.counters[Counter.DRAFTS]
-        expected = (independent_variance(window) * drafts) ** 0.5 / done.plain_steps(at(0.1))
-        assert speedup_estimate(window, at(0.1)).standard_error == pytest.approx(expected)
+    def test_they_are_never_narrower_than_those_of_independent_drafts(self):
+        found = evaluated(summed(same()), at(0.1))
+        expected = (found.draft_variance * found.total.drafts) ** 0.5 / found.work.plain_steps(at(0.1).guess)
+        assert found.speedup_bounds.standard_error == pytest.approx(expected)
 
-    def test_drafts_of_different_lengths_may_make_them_narrower(self, make_window):
+    def test_drafts_of_different_lengths_may_make_them_narrower(self):
         # Two of three tokens at a time: how many were drafted and how many accepted may go together.
-        same = [{**_run(1, 1)[0]} for _ in range(60)]
-        for one in same:
-            one["draft_tokens"] = 2 * one["drafts"]
-        window = summed(make_window, same, seconds=60.0)
-        done, drafts = work(window), window.counters[Counter.DRAFTS]
-        speedup, plain = estimated_speedup_ratio(window, at(0.1)), done.plain_steps(at(0.1))
-        certain = independent_variance(window) ** 0.5 - speedup * 0.1 * (2 * (3 - 2)) ** 0.5
-        assert speedup_estimate(window, at(0.1)).standard_error == pytest.approx(
-            certain * drafts**0.5 / plain
-        )
+        found = evaluated(summed(same(tokens=2)), at(0.1))
+        speedup, plain = found.estimated_speedup_ratio, found.work.plain_steps(at(0.1).guess)
+        certain = found.draft_variance**0.5 - speedup * 0.1 * (2 * (3 - 2)) ** 0.5
+        assert found.speedup_bounds.standard_error == pytest.approx(certain * found.total.drafts**0.5 / plain)
 
-    def test_the_bounds_are_within_the_possible_range(self, make_window):
+    def test_they_are_within_the_possible_range(self):
         # Nearly everything is accepted in one half of the window and nearly nothing in the other.
-        increments = []
-        for second in range(60):
-            hits = 99 if second < 30 else 1
-            increments.append(
-                {"drafts": 100, "draft_tokens": 300, "accepted_tokens": 3 * hits, "positions": (hits,) * 3,
-                 "decode_steps": 100, "generation_tokens": 120 + 3 * hits, "first_tokens": 20}
-            )  # fmt: skip
-        estimate = speedup_estimate(summed(make_window, increments, seconds=60.0), at(0.1, 0.05))
-        assert estimate.lower == pytest.approx(1 / 1.35)
-        assert estimate.upper == pytest.approx(4 / 1.35)
-
-    def test_an_engine_without_positions_has_bounds_too(self, make_window):
-        increments = [{**one, "positions": ()} for one in _run(1, 60)]
-        window = summed(make_window, increments, seconds=60.0)
-        assert window.positions == ()
-        estimate = speedup_estimate(window, at(0.1))
-        assert 0 < estimate.lower < estimate.value < estimate.upper
+        halves = [
+            {
+                "drafts": 100,
+                "draft_tokens": 300,
+                "accepted_tokens": 3 * hits,
+                "positions": (hits,) * 3,
+                "decode_steps": 100,
+                "generation_tokens": 120 + 3 * hits,
+                "first_tokens": 20,
+            }
+            for hits in (99, 1)
+        ]
+        bounds = evaluated(summed([halves[0]] * 30 + [halves[1]] * 30), at(0.1, 0.05)).speedup_bounds
+        assert (bounds.lower, bounds.upper) == pytest.approx((1 / 1.35, 4 / 1.35))
 
 
 class TestBoundsContainTheCost:
-    COST = Cost(0.1, 0.1, CostSource.TYPICAL, None, (StepCost(0.05, 0.0), StepCost(0.3, 0.2)))
+    COST = make_cost(0.1, 0.1, low=0.05, high=0.3)
+    WINDOW = summed(run(300))
 
-    def test_they_are_those_of_the_highest_and_the_lowest_cost(self, make_window):
-        window = summed(make_window, _run(3, 300), seconds=300.0)
-        exact = {
-            cost: speedup_estimate(
-                window, Cost(cost.draft_cost_ratio, cost.fixed_cost_ratio, CostSource.MEASURED, None)
-            )
-            for cost in (self.COST.low, self.COST.high)
-        }
-        found = speedup_estimate(window, self.COST)
-        assert found.value == pytest.approx(estimated_speedup_ratio(window, self.COST))
-        assert found.lower == pytest.approx(exact[self.COST.high].lower)
-        assert found.upper == pytest.approx(exact[self.COST.low].upper)
+    def test_they_are_those_of_the_highest_and_the_lowest_cost(self):
+        found, low, high = (
+            evaluated(self.WINDOW, at(token, 0.1)).speedup_bounds for token in (0.1, 0.05, 0.3)
+        )
+        ranged = evaluated(self.WINDOW, self.COST).speedup_bounds
+        assert (ranged.value, ranged.standard_error) == (found.value, found.standard_error)
+        assert (ranged.lower, ranged.upper) == (high.lower, low.upper)
 
-    def test_the_range_tells_what_the_cost_and_what_sampling_decides(self, make_window):
-        window = summed(make_window, _run(3, 300), seconds=300.0)
-        bounds = speedup_estimate(window, self.COST)
-        found = speedup_range(window, self.COST, bounds, 0.25)
+    def test_the_range_has_what_the_cost_and_what_sampling_decides(self):
+        its = evaluated(self.WINDOW, self.COST)
+        found, bounds = its.speedup_range, its.speedup_bounds
         assert found.is_bounded
-        assert found.estimate is bounds
+        assert found.estimate == bounds
         assert bounds.lower < found.at_highest_cost < bounds.value < found.at_lowest_cost < bounds.upper
 
-    def test_without_bounds_a_sampling_error_is_assumed(self, make_window):
-        window = summed(make_window, _run(3, 300), seconds=300.0)
-        found = speedup_range(window, self.COST, None, 0.25)
+    def test_without_bounds_a_sampling_error_is_assumed(self):
+        found = evaluated(GOOD, self.COST).speedup_range
         assert not found.is_bounded
-        assert found.estimate.lower == pytest.approx(0.75 * found.at_highest_cost)
-        assert found.estimate.upper == pytest.approx(1.25 * found.at_lowest_cost)
+        expected = ((1 - HALF) * found.at_highest_cost, (1 + HALF) * found.at_lowest_cost)
+        assert found.estimate[1:3] == pytest.approx(expected)
 
-    def test_the_break_even_cost_needs_no_cost_but_the_range_of_the_fixed_one(self, make_window):
-        window = summed(make_window, _run(3, 300), seconds=300.0)
-        found = break_even_cost_estimate(window, self.COST, self.COST.low, self.COST.high)
-        cheap, dear = (break_even_cost_ratio(window, cost) for cost in (self.COST.low, self.COST.high))
-        assert found.lower < dear < found.value < cheap < found.upper
-        assert found.value == break_even_cost_ratio(window, self.COST)
+    def test_an_unknown_cost_has_the_range_of_any_drafter(self):
+        its = evaluated(self.WINDOW, None)
+        assert its.speedup_bounds is None
+        assert its.speedup_range.is_bounded
+        assert its.speedup_range.at_highest_cost < 1 < its.speedup_range.at_lowest_cost
+
+    def test_a_search_whose_steps_are_not_counted_has_an_upper_limit_alone(self):
+        found = evaluated(DRAFTS, at(0.1), knowledge(method="ngram")).speedup_range
+        assert (found.estimate.lower, found.at_highest_cost) == (0.0, 0.0)
+        assert found.estimate.upper > 1
+
+    def test_the_break_even_cost_needs_no_cost_but_the_range_of_the_fixed_one(self):
+        cheap, dear = (evaluated(self.WINDOW, at(0.1, step)).break_even_cost_ratio for step in (0.0, 0.2))
+        found = evaluated(self.WINDOW, replace(self.COST, step=Range(0.0, 0.1, 0.2)))
+        bounds = found.break_even_cost_bounds
+        assert bounds.lower < dear < bounds.value < cheap < bounds.upper
+        assert bounds.value == found.break_even_cost_ratio
