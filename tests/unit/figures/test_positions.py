@@ -1,96 +1,66 @@
-"""Positions: acceptance, conditional acceptance, decay, and accepted lengths of drafts."""
+"""Acceptance by position, also if a schedule changes the number of draft tokens (regimes)."""
 
 from __future__ import annotations
 
+import random
+from itertools import pairwise
 from math import prod
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spec_decode_exporter.figures.acceptance import acceptance_length_tokens
-from spec_decode_exporter.figures.positions import (
-    accepted_length_ratios,
-    conditional_acceptance_ratios,
-    decay_ratio,
-    least_drafted,
-    position_acceptance_ratios,
+from spec_decode_exporter.figures.positions import Positions, Regime
+from spec_decode_exporter.figures.window_figures import acceptance_length
+from spec_decode_exporter.simulator.scenario import Scenario
+from spec_decode_exporter.simulator.simulation import Simulation
+from tests.fixtures.windows import window
+
+
+def positions_of(drafts, drafted, accepted, *positions, **more):
+    return Positions(window(drafts, drafted, accepted, positions=positions, **more))
+
+
+@pytest.mark.parametrize(
+    ("positions", "acceptance", "conditional", "decay", "lengths"),
+    [
+        (
+            positions_of(100, 400, 230, 80, 65, 50, 35),
+            [0.80, 0.65, 0.50, 0.35],
+            [80 / 100, 65 / 80, 50 / 65, 35 / 50],
+            (65 + 50 + 35) / (80 + 65 + 50),
+            [0.20, 0.15, 0.15, 0.15, 0.35],
+        ),
+        (positions_of(10, 30, 15, 5, 5, 5), [0.5] * 3, [0.5, 1.0, 1.0], 1.0, [0.5, 0, 0, 0.5]),
+        (positions_of(10, 10, 5, 5), [0.5], [0.5], None, [0.5, 0.5]),
+        # No draft reached the last position.
+        (positions_of(10, 30, 4, 4, 0, 0), [0.4, 0, 0], [0.4, 0, None], 0, [0.6, 0.4, 0, 0]),
+        (positions_of(10, 30, 0, 0, 0, 0), [0, 0, 0], [0, None, None], None, [1, 0, 0, 0]),
+        (positions_of(0, 0, 0, 0, 0), [None] * 2, [None] * 2, None, [None] * 3),  # idle
+        (positions_of(10, 30, 15), [], [], None, []),  # without positions
+        (positions_of(None, None, None, 5), [None], [None], None, []),
+    ],
 )
-
-
-@pytest.fixture(name="worked")
-def worked_fixture(make_window):
-    return make_window(100, 400, 230, positions=(80, 65, 50, 35))
-
-
-def test_a_position_s_ratio_is_of_all_drafts(worked):
-    assert position_acceptance_ratios(worked) == [0.80, 0.65, 0.50, 0.35]
-
-
-def test_a_position_s_conditional_ratio_is_of_the_drafts_that_reached_it(worked):
-    assert conditional_acceptance_ratios(worked) == [80 / 100, 65 / 80, 50 / 65, 35 / 50]
-
-
-def test_decay_is_pooled_over_all_positions_but_the_last(worked):
-    assert decay_ratio(worked) == (65 + 50 + 35) / (80 + 65 + 50)
-    assert round(decay_ratio(worked), 3) == 0.769
-
-
-def test_no_decay_is_1(make_window):
-    assert decay_ratio(make_window(10, 30, 15, positions=(5, 5, 5))) == 1.0
-
-
-def test_one_position_cannot_decay(make_window):
-    assert decay_ratio(make_window(10, 10, 5, positions=(5,))) is None
-
-
-def test_decay_without_accepted_tokens_has_no_value(make_window):
-    assert decay_ratio(make_window(10, 30, 0, positions=(0, 0, 0))) is None
-
-
-def test_the_accepted_lengths_of_the_example(worked):
-    assert accepted_length_ratios(worked) == pytest.approx([0.20, 0.15, 0.15, 0.15, 0.35])
-
-
-def test_the_conditional_ratio_after_an_unreached_position_has_no_value(make_window):
-    window = make_window(10, 30, 4, positions=(4, 0, 0))
-    assert position_acceptance_ratios(window) == [0.4, 0.0, 0.0]
-    assert conditional_acceptance_ratios(window) == [0.4, 0.0, None]
-
-
-def test_an_idle_window_has_every_position_but_no_value(make_window):
-    window = make_window(0, 0, 0, positions=(0, 0))
-    assert position_acceptance_ratios(window) == [None, None]
-    assert conditional_acceptance_ratios(window) == [None, None]
-    assert accepted_length_ratios(window) == [None, None, None]
-
-
-def test_an_engine_without_positions_has_none(make_window):
-    window = make_window(10, 30, 15)
-    assert position_acceptance_ratios(window) == []
-    assert conditional_acceptance_ratios(window) == []
-    assert accepted_length_ratios(window) == []
-    assert decay_ratio(window) is None
-
-
-def test_an_engine_without_drafts_has_no_lengths(make_window):
-    assert accepted_length_ratios(make_window(positions=(5,))) == []
+def test_figures_of_positions(positions, acceptance, conditional, decay, lengths):
+    assert positions.acceptance == acceptance
+    assert positions.conditional == conditional
+    assert positions.decay == decay
+    assert positions.lengths == pytest.approx(lengths)
 
 
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=200), st.integers(1, 8))
-def test_accepted_lengths_equal_those_of_counted_single_drafts(make_window, lengths, tokens):
+def test_accepted_lengths_equal_those_of_counted_single_drafts(lengths, tokens):
     lengths = [min(length, tokens) for length in lengths]
     drafts = len(lengths)
     counts = [sum(length > place for length in lengths) for place in range(tokens)]
-    window = make_window(drafts, tokens * drafts, sum(lengths), positions=counts)
+    found = positions_of(drafts, tokens * drafts, sum(lengths), *counts)
     shares = [sum(length == exactly for length in lengths) / drafts for exactly in range(tokens + 1)]
-    assert accepted_length_ratios(window) == pytest.approx(shares)
-    mean = sum(length * share for length, share in enumerate(accepted_length_ratios(window)))
-    assert acceptance_length_tokens(window) == pytest.approx(1 + mean)
-    conditional = conditional_acceptance_ratios(window)
-    for place, survival in enumerate(position_acceptance_ratios(window)):
+    assert found.lengths == pytest.approx(shares)
+    mean = sum(length * share for length, share in enumerate(found.lengths))
+    assert acceptance_length(sum(lengths), drafts) == pytest.approx(1 + mean)
+    for place, survival in enumerate(found.acceptance):
         if survival:
-            assert survival == pytest.approx(prod(conditional[: place + 1]))
+            assert survival == pytest.approx(prod(found.conditional[: place + 1]))
 
 
 @pytest.mark.parametrize(
@@ -104,12 +74,181 @@ def test_accepted_lengths_equal_those_of_counted_single_drafts(make_window, leng
         (405, [100, 100, 100, 100]),  # torn
     ],
 )
-def test_the_minimum_of_drafts_that_reach_a_position(make_window, drafted, expected):
-    window = make_window(100, drafted, 0, positions=(0,) * 4)
-    assert [least_drafted(window, position) for position in range(4)] == expected
+def test_the_minimum_of_drafts_that_reach_a_position(drafted, expected):
+    found = positions_of(100, drafted, 90, 50, 20, 15, 5)
+    assert [found.least_drafted(position) for position in range(4)] == expected
+    highest = [
+        accepted / least if least else None for accepted, least in zip((50, 20, 15, 5), expected, strict=True)
+    ]
+    assert [found.highest_acceptance(position) for position in range(4)] == highest
 
 
 @given(st.lists(st.integers(1, 8), min_size=1, max_size=60), st.integers(0, 7))
-def test_the_minimum_of_drafts_holds_for_counted_single_drafts(make_window, lengths, position):
-    window = make_window(len(lengths), sum(lengths), 0, positions=(0,) * 8)
-    assert least_drafted(window, position) <= sum(length > position for length in lengths)
+def test_the_minimum_of_drafts_holds_for_counted_single_drafts(lengths, position):
+    found = positions_of(len(lengths), sum(lengths), 0, *[0] * 8)
+    assert found.least_drafted(position) <= sum(length > position for length in lengths)
+
+
+@pytest.mark.parametrize(
+    ("positions", "are_known"),
+    [
+        (positions_of(10, 30, 4, 4, 0, 0), True),
+        (positions_of(10, 30, 0, 0, 0, 0), True),
+        (positions_of(10, 30, 4, 0, 0, 0), False),
+    ],
+)
+def test_positions_are_unknown_if_none_has_the_accepted_tokens(positions, are_known):
+    assert positions.are_known is are_known
+
+
+def increment(lengths, accepted, tokens=4):
+    """An increment of drafts with these numbers of draft tokens and of accepted tokens."""
+    return {
+        "drafts": len(lengths),
+        "draft_tokens": sum(lengths),
+        "accepted_tokens": sum(accepted),
+        "positions": [sum(each > place for each in accepted) for place in range(tokens)],
+    }
+
+
+def window_of(increments, tokens=4):
+    names = ("drafts", "draft_tokens", "accepted_tokens")
+    positions = [sum(one["positions"][place] for one in increments) for place in range(tokens)]
+    sums = (sum(one[name] for one in increments) for name in names)
+    return window(*sums, positions=positions, increments=increments)
+
+
+def regimes_of(increments):
+    return Positions(window_of(list(increments)))
+
+
+def accepted_of(generator, length, acceptance):
+    return next((place for place in range(length) if generator.random() >= acceptance), length)
+
+
+def scheduled(generator, lengths, acceptance=0.8, drafts=50):
+    """An increment for each of the lengths that a schedule chose."""
+    return [
+        increment([length] * drafts, [accepted_of(generator, length, acceptance) for _ in range(drafts)])
+        for length in lengths
+    ]
+
+
+LONG, SHORT = increment([4] * 10, [4] * 6 + [0] * 4), increment([2] * 30, [2] * 15 + [1] * 15)
+MIXED = increment([4] * 20 + [2] * 30, [0] * 50)
+"""K changed within it."""
+
+
+class TestRegimes:
+    def test_a_schedule_that_changes_k_has_one_for_each_number_of_tokens(self):
+        assert regimes_of([LONG, SHORT, LONG]).regimes == (
+            Regime(2, 30, (30, 15)),
+            Regime(4, 20, (12, 12, 12, 12)),
+        )
+
+    def test_a_position_counts_the_drafts_that_had_it(self):
+        found = regimes_of([LONG, SHORT])
+        assert found.acceptance == [36 / 40, 21 / 40, 6 / 10, 6 / 10]
+        assert found.conditional == [36 / 40, 21 / 36, 6 / 6, 6 / 6]
+        assert found.counts == [(36, 40), (21, 36), (6, 6), (6, 6)]
+        assert found.decay == (15 + 18) / (30 + 18)
+        assert [found.drafts_with(position) for position in range(4)] == [40, 40, 10, 10]
+        assert [found.highest_acceptance(position) for position in range(4)] == [0.9, 0.525, 0.6, 0.6]
+        assert [found.drafted_up_to(tokens) for tokens in range(5)] == [0, 1, 2, 90 / 40, 100 / 40]
+        assert found.common == 2
+        assert found.lengths == [4 / 40, 15 / 40, 15 / 40, 0, 6 / 40]  # of all drafts
+
+    def test_a_position_that_no_draft_had_has_no_value(self):
+        found = regimes_of([increment([2] * 50, [2] * 25 + [0] * 25)] * 4)
+        assert found.acceptance == [0.5, 0.5, None, None]
+        assert found.conditional == [0.5, 1.0, None, None]
+        assert found.decay == 1.0
+
+    @given(st.lists(st.integers(1, 4), min_size=20, max_size=40), st.integers(0, 2**32))
+    @settings(max_examples=50)
+    def test_every_position_shows_the_same_acceptance_as_with_a_constant_k(self, lengths, seed):
+        found = regimes_of(scheduled(random.Random(seed), lengths, drafts=400))
+        for position, share in enumerate(found.acceptance):
+            number = 400 * sum(length > position for length in lengths)
+            if number >= 2000:
+                assert share == pytest.approx(0.8 ** (position + 1), abs=5 * 0.5 / number**0.5)
+
+    def test_increments_during_which_k_changed_are_left_out(self):
+        found = regimes_of([*scheduled(random.Random(1), [4] * 8 + [2] * 8), MIXED])
+        assert [regime.drafts for regime in found.regimes] == [400, 400]
+
+    @pytest.mark.parametrize(
+        ("increments", "common"),
+        [
+            (scheduled(random.Random(2), [4] * 10), 4),
+            (scheduled(random.Random(3), [4] * 30 + [2]), 1),  # a rare short one changes nothing
+            ([increment([2] * 50, [0] * 50), MIXED, MIXED], 1),
+            ([increment([2] * 9, [0] * 9)] * 20, 1),  # so few drafts often have one length by chance
+        ],
+        ids=["drafts of K tokens", "a rare short one", "mostly mixed", "few drafts"],
+    )
+    def test_there_are_none_without_a_schedule_that_changes_k(self, increments, common):
+        found = regimes_of(increments)
+        assert (found.regimes, found.common) == ((), common)
+        assert found.drafts_with(0) is found.drafted_up_to(2) is None
+
+    @pytest.mark.parametrize("drafts", [1, 3, 10, 40, 200])
+    @pytest.mark.parametrize(
+        "weights", [(1, 1, 1, 1), (0, 0, 1, 9), (1, 0, 0, 9), (9, 0, 0, 1), (1, 2, 0, 0)]
+    )
+    def test_there_are_none_of_a_search_in_busy_and_in_quiet_increments(self, drafts, weights):
+        generator = random.Random(7)
+        for _ in range(20):
+            increments = []
+            for _ in range(60):
+                lengths = generator.choices((1, 2, 3, 4), weights, k=drafts)
+                accepted = [accepted_of(generator, length, 0.7) for length in lengths]
+                increments.append(increment(lengths, accepted))
+            found = regimes_of(increments)
+            assert found.regimes == ()
+            shares = [
+                sum(each["positions"][place] for each in increments) / (60 * drafts) for place in range(4)
+            ]
+            assert found.acceptance == shares
+
+    @pytest.mark.parametrize(
+        "positions",
+        [positions_of(10, 30, 15), positions_of(None, None, None), positions_of(10, 30, 5, 5, 0, 0, 0)],
+    )
+    def test_there_are_none_without_positions_drafts_or_increments(self, positions):
+        assert positions.regimes == ()
+
+
+def simulated(speculation, rate=4.0, seconds=180):
+    """Yield the increments of a simulated server, one a second, after a minute."""
+    scenario = Scenario.model_validate(
+        {
+            "description": "a schedule",
+            "speculation": {"tokens": 4, **speculation},
+            "acceptance": {"mean": 0.6, "spread": 0.12, "decay": 0.9},
+            "load": {"rate": rate},
+            "machine": {"saturation": 128, "max_requests": 96},
+        }
+    )
+    simulation, totals = Simulation(scenario, 1), []
+    for moment in range(60, 60 + seconds):
+        simulation.advance(moment - simulation.now)
+        (engine,) = simulation.life.engines
+        counts = engine.counts
+        totals.append(
+            (counts.drafts, counts.draft_tokens, counts.accepted_tokens, *counts.accepted_by_position)
+        )
+    for before, after in pairwise(totals):
+        drafts, drafted, accepted, *positions = (new - old for old, new in zip(before, after, strict=True))
+        yield {"drafts": drafts, "draft_tokens": drafted, "accepted_tokens": accepted, "positions": positions}
+
+
+def test_a_simulated_schedule_shows_nearly_the_acceptance_of_a_constant_k():
+    """At this load the batch is above and below 16 requests, in turn."""
+    schedule = {"tokens_per_batch_size": [[1, 16, 4], [17, 96, 2]]}
+    constant, found = (regimes_of(simulated(each)) for each in ({}, schedule))
+    assert [regime.tokens for regime in found.regimes] == [2, 4]
+    assert found.acceptance == pytest.approx(constant.acceptance, abs=0.025)
+    of_all_drafts = 1 - sum(found.lengths[:3])
+    assert of_all_drafts < constant.acceptance[2] / 1.5
+    assert regimes_of(simulated({"method": "ngram"})).regimes == ()

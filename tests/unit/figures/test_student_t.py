@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.statistics.ratio_bounds import MAX_COSINES
+from spec_decode_exporter.figures.estimate import MAX_COSINES
 from spec_decode_exporter.figures.student_t import T_QUANTILES, degrees_of_sum, t_quantile
 
 VARIANCES = st.floats(1e-6, 1e6)

@@ -1,0 +1,97 @@
+"""Quantiles as Prometheus computes them, the edges of their buckets, and their names."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import accumulate
+from math import inf, isnan, nan
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.figures.quantile import QUANTILES, edges, quantile
+from spec_decode_exporter.scrape.page.sample import Buckets
+
+BUCKETS = Buckets((0.1, 0.5, 1.0, inf), (10, 30, 40, 50))
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [
+        (0.1, 0.05),  # rank 5, half way through the first bucket, which begins at 0
+        (0.2, 0.1),  # rank 10, exactly the first bound
+        (0.5, 0.4),  # rank 25: 15 of 20 into 0.1 … 0.5
+        (0.75, 0.875),  # rank 37.5: 7.5 of 10 into 0.5 … 1
+        (0.8, 1.0),
+        (0.81, 1.0),  # in the last bucket: the highest finite bound
+        (1.0, 1.0),
+    ],
+)
+def test_a_quantile_is_linear_within_its_bucket(share, expected):
+    assert quantile(share, BUCKETS) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "counts", "expected"),
+    [
+        ((0.1, inf), (0, 0), None),
+        ((), (), None),
+        ((inf,), (5,), None),
+        ((0.1, 2.0, inf), (0, 0, 7), 2.0),
+        ((0.0, 1.0, inf), (9, 10, 10), 0.0),  # a first bound of 0 or less is the quantile itself
+        ((-1.0, 1.0, inf), (9, 10, 10), -1.0),
+        ((1.0, 2.0, 4.0, inf), (0, 0, 10, 10), 3.0),
+        # Decode steps of a recorded page: 5 in 10 ms, 24 in 25, 25 in 50, 26 in 75 and 100, all in 150.
+        ((0.01, 0.025, 0.05, 0.075, 0.1, 0.15, inf), (5, 24, 25, 26, 26, 45, 45), 0.01 + 0.015 * 17.5 / 19),
+    ],
+)
+def test_the_median_of_other_histograms(bounds, counts, expected):
+    assert quantile(0.5, Buckets(bounds, counts)) == pytest.approx(expected)
+
+
+@given(
+    bounds=st.lists(st.floats(-5, 100), min_size=1, max_size=12, unique=True),
+    counts=st.lists(st.integers(0, 1000), min_size=13, max_size=13),
+    share=st.floats(0.001, 1),
+)
+def test_a_quantile_is_that_of_prometheus(bounds, counts, share):
+    buckets = Buckets((*sorted(bounds), inf), tuple(accumulate(counts[: len(bounds) + 1])))
+    expected, found = bucket_quantile(share, buckets.bounds, buckets.counts), quantile(share, buckets)
+    assert (found is None) == isnan(expected)
+    if found is not None:
+        assert found == pytest.approx(expected)
+
+
+def bucket_quantile(share, bounds, counts):
+    """Prometheus' bucketQuantile (promql/quantile.go), line by line."""
+    observations = counts[-1]
+    if len(bounds) < 2 or observations == 0:
+        return nan
+    rank = share * observations
+    b = bisect_left(counts, rank, hi=len(counts) - 1)
+    if b == len(bounds) - 1:
+        return bounds[-2]
+    if b == 0 and bounds[0] <= 0:
+        return bounds[0]
+    start, end, count = 0.0, bounds[b], counts[b]
+    if b > 0:
+        start = bounds[b - 1]
+        count -= counts[b - 1]
+        rank -= counts[b - 1]
+    return start + (end - start) * (rank / count)
+
+
+def test_a_quantile_lies_between_the_edges_of_its_bucket():
+    buckets = Buckets((0.3, 0.4, 0.8, inf), (50, 60, 90, 100))
+    found = [edges(share, buckets) for share in (0.5, 0.55, 0.9, 0.99)]
+    assert found == [(0.0, 0.3), (0.3, 0.4), (0.4, 0.8), (0.8, inf)]
+    assert [each.are_far_apart for each in found] == [True, False, True, True]
+    assert edges(0.5, Buckets((0.3, inf), (0, 0))) is None
+
+
+def test_each_exported_quantile_has_the_label_of_a_summary_and_the_name_of_a_percentile():
+    assert [(each.name, each.label, each.share) for each in QUANTILES] == [
+        *(("p10", "0.1", 0.1), ("p50", "0.5", 0.5), ("p90", "0.9", 0.9)),
+        *(("p95", "0.95", 0.95), ("p99", "0.99", 0.99)),
+    ]

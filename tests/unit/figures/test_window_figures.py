@@ -1,0 +1,491 @@
+"""Figures of a window: worked examples, a recorded page, unknown counters, and the bounds of figures."""
+
+from __future__ import annotations
+
+from math import isclose, sqrt
+from pathlib import Path
+from statistics import pstdev
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.figures.estimate import Estimate, estimate_of
+from spec_decode_exporter.figures.window_figures import Price, WindowFigures
+from spec_decode_exporter.scrape.page.sample import EngineName
+from spec_decode_exporter.scrape.page.sample_reader import SampleReader
+from spec_decode_exporter.window.histograms import Answers
+from spec_decode_exporter.window.history import NANO
+from spec_decode_exporter.window.poll import Counters
+from tests.fixtures.windows import polled, window
+
+PAGES = Path(__file__).parents[2] / "pages"
+REQUESTS = {"first_tokens": 100, "generation_tokens": 1000, "gauges": (1.0, None, None)}
+"""Enough requests, one at a time, for as many cosines as the length of a window allows."""
+SPECULATION = (
+    *("draft_acceptance_ratio", "acceptance_length_tokens", "draft_length_tokens"),
+    *("coverage_ratio", "effective_tokens_per_step"),
+)
+
+
+def figures(*counts, **more):
+    return WindowFigures(window(*counts, **more))
+
+
+# Values
+
+
+@pytest.mark.parametrize(
+    ("its", "expected"),
+    [
+        # p = .80 .65 .50 .35, and p = .40 .15 .05 .01 of docs/explanation/semantics.md
+        (
+            figures(100, 400, 230, decode_steps=100, generation_tokens=335, first_tokens=5),
+            {
+                "draft_acceptance_ratio": 0.575,
+                "acceptance_length_tokens": 3.30,
+                "draft_length_tokens": 4,
+                "coverage_ratio": 1,
+                "effective_tokens_per_step": 3.30,
+            },
+        ),
+        (figures(100, 400, 61), {"draft_acceptance_ratio": 0.1525, "acceptance_length_tokens": 1.61}),
+        # Half of the steps draft, and each of those gives 3 tokens: a step gives 2.
+        (
+            figures(50, 200, 100, decode_steps=100, generation_tokens=202, first_tokens=2),
+            {"acceptance_length_tokens": 3, "coverage_ratio": 0.5, "effective_tokens_per_step": 2},
+        ),
+        (figures(10, 40, 0), {"draft_acceptance_ratio": 0, "acceptance_length_tokens": 1}),
+        (figures(102, decode_steps=100), {"coverage_ratio": 1.02}),  # a torn page, shown as it is
+        (figures(0, 0, 0, decode_steps=0, generation_tokens=0, first_tokens=0), dict.fromkeys(SPECULATION)),
+        (figures(), dict.fromkeys(SPECULATION)),
+        (
+            figures(decode_steps=100, generation_tokens=10, first_tokens=11),
+            {"effective_tokens_per_step": None},
+        ),
+    ],
+)
+def test_figures_of_speculation(its, expected):
+    assert {name: getattr(its, name) for name in expected} == pytest.approx(expected)
+
+
+def test_a_recorded_page_of_n_gram_drafts(make_sample):
+    # 41 drafts, 122 draft tokens, 74 accepted; 120 tokens, the first by the prefill, in 45 steps
+    page = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()
+    sample = finish(SampleReader().read(page, with_latencies=True)).samples[EngineName("tiny-llama", "0")]
+    names = ("generation_tokens", "first_tokens", "decode_steps", "decode_nanoseconds")
+    its = WindowFigures(
+        polled([make_sample(0, 0, 0, positions=(0,) * 4, **dict.fromkeys(names, 0)), sample], 30.0)
+    )
+    assert its.draft_acceptance_ratio == 74 / 122
+    assert its.acceptance_length_tokens == 1 + 74 / 41
+    assert its.draft_length_tokens == 122 / 41
+    assert its.coverage_ratio == 41 / 45
+    assert its.effective_tokens_per_step == (120 - 1) / 45
+    assert its.positions.acceptance == [29 / 41, 18 / 41, 14 / 41, 13 / 41]
+    assert its.positions.conditional == [29 / 41, 18 / 29, 14 / 18, 13 / 14]
+    assert its.time_per_output_token_seconds == pytest.approx(0.02263454)
+
+
+@given(
+    drafts=st.integers(1, 10**9),
+    tokens=st.integers(1, 16),
+    rates=st.lists(st.floats(0, 1), min_size=16, max_size=16),
+)
+def test_length_rate_and_draft_length_agree(drafts, tokens, rates):
+    accepted_at, reached = [], drafts
+    for rate in rates[:tokens]:
+        reached = int(reached * rate)
+        accepted_at.append(reached)
+    its = figures(drafts, tokens * drafts, sum(accepted_at), positions=accepted_at)
+    rate, length = its.draft_acceptance_ratio, its.acceptance_length_tokens
+    assert 0 <= rate <= 1
+    assert 1 <= length <= 1 + tokens
+    assert length == pytest.approx(1 + rate * its.draft_length_tokens)
+    assert length == pytest.approx(1 + sum(its.positions.acceptance))
+
+
+@pytest.mark.parametrize(
+    ("counts", "more", "expected"),
+    [
+        (
+            (50, 200, 100),
+            {"decode_steps": 100, "generation_tokens": 202, "first_tokens": 2},
+            (200, 100, 50, 200),
+        ),
+        # Unknown steps: a step gave one token and the accepted ones of its draft, and drafts are steps.
+        ((50, 200, 100), {"generation_tokens": 202, "first_tokens": 2}, (200, 100, 50, 200)),
+        ((50, 200, 100), {"generation_tokens": 122, "first_tokens": 2}, (120, 50, 50, 200)),
+        ((50, 200, 100), {}, (150, 50, 50, 200)),  # unknown tokens: every step drafts
+        (
+            (50, 200, 100),
+            {"decode_steps": 45, "generation_tokens": 102, "first_tokens": 2},
+            (100, 45, 45, 200),
+        ),
+        ((50, 200, 100), {"decode_steps": 0, "generation_tokens": 0, "first_tokens": 0}, None),
+        ((50, 200, 100), {"decode_steps": 50, "generation_tokens": 1, "first_tokens": 2}, None),  # torn
+        ((0, 0, 0), {}, None),
+        ((), {"decode_steps": 100, "generation_tokens": 102, "first_tokens": 2}, None),
+    ],
+)
+def test_the_work_of_steps(counts, more, expected):
+    its = figures(*counts, **more)
+    assert its.work == expected
+    assert its.speedup_ceiling_ratio == (None if expected is None else expected[0] / expected[1])
+
+
+def test_a_speed_up_is_tokens_over_plain_steps():
+    its = figures(50, 200, 100, decode_steps=100, generation_tokens=202, first_tokens=2)
+    assert its.work.speedup(Price(0.1, 0.2)) == pytest.approx(200 / (100 + 0.2 * 50 + 0.1 * 200))
+    assert its.work.speedup(Price(0.1, 0.2, every_step=True)) == pytest.approx(
+        200 / (100 + 0.2 * 100 + 0.1 * 200)
+    )
+    idle = figures(0, 0, 0, decode_steps=100, generation_tokens=102, first_tokens=2)
+    assert (idle.work.speedup(Price(0.1, 0.2)), idle.speedup_ceiling_ratio) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("waited", "decoding", "generated", "first", "expected"),
+    [
+        (2 * NANO, 6 * NANO, 16, 4, (0.5, 0.5, (2.0, 6.0), 0.25)),
+        (2 * NANO, 6 * NANO, 4, 4, (None, 0.5, (2.0, 6.0), 0.25)),
+        (2 * NANO, 6 * NANO, 3, 4, (None, 0.5, (2.0, 6.0), 0.25)),  # torn: no negative time
+        (2 * NANO, None, 16, 4, (None, 0.5, None, None)),
+        (None, 6 * NANO, 16, 4, (0.5, None, None, None)),
+        (0, 0, 0, 0, (None, None, None, None)),
+        (0, 0, 16, 4, (0.0, 0.0, None, None)),
+        (2 * NANO, 6 * NANO, None, None, (None, None, None, None)),
+    ],
+)
+def test_figures_of_time(waited, decoding, generated, first, expected):
+    its = figures(
+        first_token_nanoseconds=waited,
+        decode_nanoseconds=decoding,
+        generation_tokens=generated,
+        first_tokens=first,
+    )
+    found = its.time_per_output_token_seconds, its.time_to_first_token_seconds
+    assert (*found, its.request_seconds, its.first_token_time_ratio) == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["vllm-0.32.0-python-ngram-k4.prom", "vllm-0.32.0-python-dp2-multiapi-k3.prom"]
+)
+def test_on_a_recorded_page_both_times_add_up_to_the_end_to_end_time(name):
+    page = (PAGES / name).read_bytes()
+    for sample in finish(SampleReader().read(page, with_latencies=False)).samples.values():
+        its = Counters(*sample.counters)
+        parts = its.first_token_nanoseconds + its.decode_nanoseconds
+        assert parts == pytest.approx(its.end_to_end_nanoseconds, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("polls", "gauge", "expected"),
+    [
+        # By draft tokens and not by time.
+        ([(0, 0.0), (0, 0.0), (100, 4.0), (300, 60.0)], 16.0, (100 * 4 + 300 * 60) / 400),
+        ([(0, 2.0), (0, 4.0)], 3.0, 3.0),
+        ([(100, 0.0)], None, None),
+    ],
+)
+def test_the_load_of_drafts_is_the_mean_over_draft_tokens(polls, gauge, expected):
+    increments = [{"draft_tokens": drafted, "gauges": (running, 0, 0)} for drafted, running in polls]
+    drafted = sum(drafted for drafted, _ in polls)
+    assert figures(1, drafted, increments=increments, gauges=(gauge,)).drafting_requests == expected
+
+
+# Polls
+
+
+def rates(*counts):
+    return figures(
+        increments=[{"draft_tokens": drafted, "accepted_tokens": hits} for drafted, hits in counts]
+    )
+
+
+def test_a_poll_is_weighted_by_its_draft_tokens():
+    its = rates((80, 72), (10, 1), (0, 0), (10, 5))
+    assert its.poll_rates == [(0.1, 10), (0.5, 10), (0.9, 80)]
+    assert [its.poll_rate_quantile(share) for share in (0.10, 0.11, 0.50)] == [0.1, 0.5, 0.9]
+    idle = rates((0, 0), (0, 0))
+    assert (idle.poll_rates, idle.poll_rate_quantile(0.5), idle.poll_rate_deviation) == ([], None, None)
+
+
+@given(st.lists(st.tuples(st.integers(1, 20), st.integers(0, 20)), min_size=1, max_size=20))
+def test_it_is_the_spread_of_as_many_equal_rates_as_there_are_draft_tokens(increments):
+    increments = [(drafted, min(drafted, accepted)) for drafted, accepted in increments]
+    its = rates(*increments)
+    each = sorted(accepted / drafted for drafted, accepted in increments for _ in range(drafted))
+    assert (its.poll_rates[0][0], its.poll_rates[-1][0]) == (each[0], each[-1])
+    assert its.poll_rate_deviation == pytest.approx(pstdev(each))
+    for share in (0.1, 0.5, 0.9):
+        rank = next(n for n in range(1, len(each) + 1) if n >= share * len(each))
+        assert its.poll_rate_quantile(share) == each[rank - 1]
+
+
+@pytest.mark.parametrize(
+    ("polls", "expected"),
+    [
+        ([(20, 20, 80)] * 20, (0, 20)),
+        ([(20, 20, 80)] * 19, None),
+        ([(20, 20, 80)] * 19 + [(9, 9, 36)] * 9, None),  # polls of a few steps do not count
+        ([(20, 20, 80), (20, 20, 40)] * 10, (19, 20)),
+        ([(20, 20, 80)] * 19 + [(20, 0, 0)], (1, 20)),  # K = 0
+        ([(20, 20, 80)] * 19 + [(20, 20, 70)] * 2, (2, 21)),  # K changed within each of the last two
+        ([(20, 20, 80)] * 19 + [(20, 18, 72)], (1, 20)),
+        ([(20, 20, 80)] * 19 + [(20, 19, 76)], (0, 20)),  # a torn page
+    ],
+)
+def test_changes_of_k_by_polls(polls, expected):
+    increments = [{"decode_steps": s, "drafts": d, "draft_tokens": t} for s, d, t in polls]
+    its = figures(increments=increments)
+    assert its.schedule_changes == expected
+    assert its.schedule_change_ratio == (None if expected is None else expected[0] / expected[1])
+
+
+# Requests and cosines
+
+
+def busy(accepted, drafts=10, tokens=4, **more):
+    """The figures of a window of increments with these drafts and accepted tokens."""
+    one = {"drafts": drafts, "draft_tokens": tokens * drafts, "decode_steps": drafts}
+    increments = [{**one, "accepted_tokens": each, "generation_tokens": drafts + each} for each in accepted]
+    number, total = len(increments), sum(accepted)
+    positions = [total // tokens + (place < total % tokens) for place in range(tokens)]
+    defaults = {"increments": increments, "positions": positions} | REQUESTS
+    return figures(number * drafts, number * tokens * drafts, total, **(defaults | more))
+
+
+ALTERNATING = (20, 30) * 15
+
+
+@pytest.mark.parametrize(
+    ("length", "seconds", "cosines"),
+    [
+        *((10.0, 10.0, 3), (30.0, 30.0, 3), (31.4, 31.4, 3), (60.0, 60.0, 5), (120.0, 120.0, 7)),
+        *((300.0, 300.0, 12), (3600.0, 3600.0, 12)),
+        (300.0, 160.0, 8),  # the covered time counts
+        (300.0, 149.0, 0),  # partial
+    ],
+)
+def test_bounds_rest_on_more_cosines_the_longer_a_window_is(length, seconds, cosines):
+    its = busy(ALTERNATING, length=length, seconds=seconds)
+    assert (its.cosines, its.request_cosines) == (cosines, cosines)
+
+
+@pytest.mark.parametrize(
+    ("first_tokens", "running", "cosines"),
+    [
+        *((69, 10.0, 0), (70, 10.0, 2), (149, 10.0, 2), (150, 10.0, 3), (249, 10.0, 4), (600, 10.0, 12)),
+        *((6000, 10.0, 12), (6, 0.0, 0), (6, 0.1, 0), (35, 0.0, 7), (None, 10.0, 0), (70, None, 0)),
+    ],
+)
+def test_the_fewer_requests_pass_through_the_fewer_cosines(first_tokens, running, cosines):
+    its = busy(ALTERNATING, length=300.0, seconds=300.0, first_tokens=first_tokens, gauges=(running,))
+    assert its.cosines == cosines
+
+
+def test_a_window_without_drafts_has_cosines_for_other_figures_alone():
+    its = figures(0, 0, 0, increments=[{"generation_tokens": 9}] * 30, **REQUESTS)
+    assert (its.cosines, its.request_cosines) == (0, 3)
+    idle = figures(0, 0, 0, increments=[{}] * 30, **REQUESTS)
+    assert idle.passing_requests is idle.effective_requests is None
+
+
+WORKING, QUIET = {"drafts": 10, "generation_tokens": 30}, {"generation_tokens": 30}
+
+
+@pytest.mark.parametrize(
+    ("increments", "running", "cosines"),
+    [
+        # 12 requests, 1.5 at a time: 8 after one another. In half of the time, with 3 at a time, it is 4.
+        ([WORKING] * 30, 1.5, 2),
+        ([WORKING] * 15 + [{}] * 15, 1.5, 0),
+        ([WORKING] * 15 + [{}] * 15, 0.75, 2),
+        ([WORKING, QUIET] * 15, 1.5, 2),  # n-gram: nothing to propose half of the time
+    ],
+)
+def test_idle_time_lets_no_requests_pass(increments, running, cosines):
+    its = figures(150, 600, generation_tokens=900, first_tokens=12, gauges=(running,), increments=increments)
+    assert its.cosines == cosines
+
+
+@pytest.mark.parametrize(("increments", "cosines"), [([WORKING] * 30, 2), ([WORKING] * 15 + [QUIET] * 15, 0)])
+def test_with_unknown_generated_tokens_a_server_is_busy_while_it_drafts(increments, cosines):
+    assert figures(150, 600, first_tokens=12, gauges=(1.5,), increments=increments).cosines == cosines
+
+
+def answers(requests, *lengths):
+    """The sums of answers of which equal numbers have these lengths, in tokens."""
+    each = requests // len(lengths)
+    tokens, squares, cubes = (sum(each * length**power for length in lengths) for power in (1, 2, 3))
+    return Answers(requests, 1000 * tokens, squares, cubes)
+
+
+AGENTS = answers(2000, *(200,) * 19, 5000)
+"""The mean is 440, cv² 5.65, and a request chosen by its part in the variance has 4860 tokens."""
+
+
+@pytest.mark.parametrize(
+    ("requests", "lengths", "effective", "cosines"),
+    [
+        *((4, answers(20, 300), 4, 0), (5, answers(20, 300), 5, 2), (9, answers(20, 300), 9, 2)),
+        *((10, answers(20, 300), 10, 3), (40, answers(20, 300), 40, 12)),
+        # Lengths of 100 and 300: a mean of 200, a standard deviation of 100, so cv² is 1/4.
+        (20, answers(20, 100, 300), 20 / 1.25, 4),
+        # Of unknown answers a common variation is assumed; a few always look alike.
+        *((40, unknown, 40 / 1.4, 8) for unknown in (Answers(), answers(9, 300), answers(9, 10, 10, 9000))),
+        (30, AGENTS, 30 / 6.65, 0),
+        (150, AGENTS, 150 / 6.65, int(150 * 440 / 4860 / 3.3)),
+    ],
+)
+def test_requests_count_less_the_more_their_lengths_differ(requests, lengths, effective, cosines):
+    its = busy(ALTERNATING, length=300.0, seconds=300.0, first_tokens=requests, answers=lengths)
+    assert its.effective_requests == pytest.approx(effective, rel=0.01)
+    assert its.cosines == cosines
+
+
+# Bounds
+
+
+@pytest.mark.parametrize(
+    ("its", "variance"),
+    [
+        (figures(100, 300, 169, positions=(74, 54, 41)), 1.5539),  # 4.41 - 2.8561
+        (figures(100, 100, 30, positions=(30,)), 0.21),  # of a coin
+        (figures(10, 10, 11, positions=(11,)), 0),  # torn
+        (figures(0, 0, 0, positions=(0,)), None),
+        (figures(positions=(0,)), None),
+        (figures(10, 10, 5), None),
+    ],
+)
+def test_the_variance_of_independent_drafts(its, variance):
+    assert its.draft_variance == (None if variance is None else pytest.approx(variance))
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=60))
+def test_the_variance_from_the_positions_is_that_of_the_accepted_lengths(lengths):
+    positions = [sum(length > place for length in lengths) for place in range(5)]
+    its = figures(len(lengths), 5 * len(lengths), sum(lengths), positions=positions)
+    assert its.draft_variance == pytest.approx(pstdev(lengths) ** 2, abs=1e-12)
+
+
+def test_the_length_and_the_rate_have_the_bounds_of_their_ratios():
+    its = busy(range(10, 34))
+    length, rate = its.acceptance_length_bounds, its.draft_acceptance_bounds
+    plain = estimate_of(range(10, 34), [10] * 24, 3, (0.0, 4.0))
+    assert length == plain._replace(value=1 + plain.value, lower=1 + plain.lower, upper=1 + plain.upper)
+    # Every draft has 4 tokens, so the rate is as sure as the length.
+    assert rate.value == pytest.approx(plain.value / 4)
+    assert rate.standard_error == pytest.approx(length.standard_error / 4)
+    assert rate.lower == pytest.approx((length.lower - 1) / 4)
+
+
+def test_variation_within_a_fortieth_of_a_window_has_no_effect():
+    accepted = [second // 10 + second % 2 for second in range(300)]
+    found = busy(accepted, length=300.0, seconds=300.0).acceptance_length_bounds
+    eights = [sum(accepted[:4]), *(sum(accepted[first : first + 8]) for first in range(4, 300, 8))]
+    merged, whole = (
+        estimate_of(above, below, 12, (0.0, 99.0))
+        for above, below in ((eights, [40] + [80] * 37), (accepted, [10] * 300))
+    )
+    assert found.standard_error == pytest.approx(merged.standard_error)
+    assert found.standard_error == pytest.approx(whole.standard_error, rel=0.02)
+
+
+def test_increments_that_agree_by_chance_have_the_bounds_of_independent_drafts():
+    its = busy((20,) * 30, positions=(200, 200, 150, 50))
+    error, length = sqrt(its.draft_variance / 300), its.acceptance_length_bounds
+    assert length.standard_error == pytest.approx(error)
+    assert length.upper == pytest.approx(3 + 3.182 * error)
+    assert its.draft_acceptance_bounds.standard_error == pytest.approx(error / 4)
+
+
+def test_drafts_of_any_length_may_have_narrower_bounds_of_the_rate():
+    # Half of the drafts have 4 tokens and half none; 2 of the 4 are accepted, every time. Nothing is unsure
+    # about the rate, though the length varies.
+    increments = [{"drafts": 2, "draft_tokens": 4, "accepted_tokens": 2, "generation_tokens": 4}] * 30
+    its = figures(60, 120, 60, increments=increments, positions=(30, 30, 0, 0), **REQUESTS)
+    assert its.acceptance_length_bounds.standard_error == pytest.approx(sqrt(1 / 60))
+    assert its.draft_acceptance_bounds == Estimate(0.5, 0.5, 0.5, 0, 3)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=50).filter(
+        lambda drafts: any(tokens for tokens, _ in drafts)
+    )
+)
+def test_the_minimum_error_of_the_rate_is_no_more_than_that_of_independent_drafts(drafts):
+    drafts = [(tokens, min(tokens, accepted)) for tokens, accepted in drafts]
+    drafted, total = sum(tokens for tokens, _ in drafts), sum(accepted for _, accepted in drafts)
+    positions = [sum(accepted > place for _, accepted in drafts) for place in range(4)]
+    its = figures(len(drafts), drafted, total, positions=positions)
+    true = sqrt(sum((accepted - total / drafted * tokens) ** 2 for tokens, accepted in drafts) / len(drafts))
+    assert 0 <= its.least_deviation(total / drafted) <= true + 1e-9
+
+
+def positioned(first, second, drafts=100, number=30):
+    """Increments of drafts of two tokens with these accepted tokens at each position."""
+    one = {"drafts": drafts, "generation_tokens": drafts, "positions": (first, second)}
+    sums = (number * drafts, 2 * number * drafts, number * (first + second))
+    return figures(*sums, positions=(number * first, number * second), increments=[one] * number, **REQUESTS)
+
+
+def test_the_conditional_acceptance_has_bounds_of_the_drafts_that_reach_the_position():
+    its = positioned(80, 40)
+    for position, share, reached in ((0, 0.8, 3000), (1, 0.5, 2400)):
+        found = its.conditional_bounds(position)
+        assert found.value == share
+        assert found.standard_error == pytest.approx(sqrt(share * (1 - share) / reached))
+    assert positioned(40, 60).conditional_bounds(1) is None  # torn
+    assert positioned(0, 0).conditional_bounds(1) is None
+
+
+BOUNDS = ("acceptance_length_bounds", "draft_acceptance_bounds")
+
+
+@pytest.mark.parametrize("name", [*BOUNDS, "tokens_per_step_bounds"])
+def test_some_windows_have_no_bounds(name):
+    steps = {"decode_steps": 300}
+    assert getattr(busy(ALTERNATING, **steps), name) is not None
+    assert getattr(busy(ALTERNATING, seconds=14.0, **steps), name) is None  # partial
+    assert getattr(busy(ALTERNATING, first_tokens=6, **steps), name) is None
+    none = figures(0, 0, 0, increments=[{"generation_tokens": 9}] * 30, **REQUESTS, **steps)
+    assert getattr(none, name) is None
+    assert WindowFigures(busy(ALTERNATING).window, is_partial=True).acceptance_length_bounds is None
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_drafts_in_too_few_increments_leave_no_bounds(name):
+    drafting = {"drafts": 5, "draft_tokens": 20, "accepted_tokens": 9, "generation_tokens": 30}
+
+    def has_bounds(number):
+        increments = [drafting] * number + [{"generation_tokens": 30}] * (30 - number)
+        its = figures(number * 5, number * 20, number * 9, increments=increments, positions=(9,), **REQUESTS)
+        return getattr(its, name) is not None
+
+    assert [has_bounds(number) for number in (2, 3)] == [False, True]
+
+
+@pytest.mark.parametrize(("accepted", "length", "rate"), [(40, 5, 1), (0, 1, 0)])
+def test_without_variation_and_positions_bounds_have_no_width(accepted, length, rate):
+    its = busy((accepted,) * 30, positions=())
+    assert its.acceptance_length_bounds == Estimate(length, length, length, 0, 3)
+    assert its.draft_acceptance_bounds == Estimate(rate, rate, rate, 0, 3)
+
+
+@given(st.lists(st.integers(0, 40), min_size=3, max_size=40))
+def test_bounds_contain_the_value_and_are_possible(accepted):
+    its = busy(accepted, decode_steps=10 * len(accepted))
+    length, rate, tokens = (
+        its.acceptance_length_bounds,
+        its.draft_acceptance_bounds,
+        its.tokens_per_step_bounds,
+    )
+    assert 1 <= length.lower <= length.value <= length.upper <= 5
+    assert 0 <= rate.lower <= rate.value <= rate.upper <= 1
+    assert 0 <= tokens.lower <= tokens.value <= tokens.upper <= 5
+    assert tokens.value == pytest.approx(length.value)
+    least = its.draft_variance / (10 * len(accepted))
+    assert length.standard_error**2 >= least or isclose(length.standard_error**2, least)
