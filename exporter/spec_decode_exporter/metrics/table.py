@@ -132,8 +132,9 @@ def _recommended(engine: EngineSnapshot) -> Numbers:
 
 def _schedule_changes(its: WindowEvaluation) -> Number:
     """Return the share of polls with a change of K, of a schedule whose method drafts in every step."""
-    has_ranges = len(its.known.speculation.schedule.firsts) > 1
-    return its.schedule_change_ratio if has_ranges and its.known.drafts_in_every_step else None
+    known = its.known
+    changes = len(known.speculation.schedule.firsts) > 1 and known.drafts_in_every_step
+    return its.schedule_change_ratio if changes else None
 
 
 def _speedups(value: Callable[[ArmSpeedup], Number]) -> Callable[[ArmWindow], Numbers]:

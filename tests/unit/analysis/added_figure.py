@@ -11,30 +11,21 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from spec_decode_exporter.config.schema import Group
-from spec_decode_exporter.figures import series, table
-from spec_decode_exporter.figures.acceptance import rejected_tokens
-from spec_decode_exporter.figures.figure import GroupSum, ReportLine, ScalarFigure, Unit, of_window
-from spec_decode_exporter.figures.ratio import ratio
-from spec_decode_exporter.figures.terms import CounterTerm
-from spec_decode_exporter.scrape.page.engine_table import Counter
+from spec_decode_exporter.analysis import figure_table
+from spec_decode_exporter.analysis.figure_table import ACCEPTANCE, RATIO, STANDARD, TOKENS, Figure, Line
 
-ROW = ScalarFigure(
-    key="rejected_tokens_per_draft",
-    label="Rejected tokens of a draft",
-    description="Mean rejected tokens of a draft in the window.",
-    unit=Unit.TOKENS,
-    source=(series.DRAFT_TOKENS, series.ACCEPTED, series.DRAFTS),
-    group=Group.ACCEPTANCE,
-    formula=of_window(lambda window: ratio(rejected_tokens(window), window[Counter.DRAFTS])),
-    numerator=CounterTerm(Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS),
-    denominator=CounterTerm(Counter.DRAFTS),
+ROW = Figure(
+    *(STANDARD, ACCEPTANCE, TOKENS),
+    key="decoded_tokens_per_draft",
+    label="Decoded tokens of a draft",
+    help="Mean decoded tokens of a draft in the window.",
+    over=("decoded_tokens", "drafts"),
     counts="in drafts:",
-    in_groups=GroupSum.RATIO_OF_SUMS,
-    report=ReportLine("Acceptance", "rejected per draft"),
-    comparison=ReportLine("Acceptance", "rejected per draft"),
+    groups=RATIO,
+    report=Line("Acceptance", "decoded per draft"),
+    compared=Line("Acceptance", "decoded per draft"),
 )
-TRACE = Path(__file__).parents[1] / "traces" / "restart_k3_k5.jsonl.gz"
+TRACE = Path(__file__).parents[2] / "traces" / "restart_k3_k5.jsonl.gz"
 WALL = 1_795_225_677.0
 LABELS = {"target": "one", "model_name": "tiny-llama", "engine": "0"}
 
@@ -68,7 +59,7 @@ def observe_report(view):
     from spec_decode_exporter.reports.observe.observe_report import report
     from spec_decode_exporter.reports.terminal import TerminalStyle
     from spec_decode_exporter.reports.terminal_report import text_report
-    from spec_decode_exporter.views.models import ObservationView
+    from spec_decode_exporter.views.fleet_view import ObservationView
 
     observation = ObservationView(
         time=WALL, version="1", engines=(view,), seconds=25.0, targets=(), events=()
@@ -91,7 +82,7 @@ def comparison_report(engine):
         method="",
         draft_model="",
         server_version="",
-        measurement=measure(engine.windows[-1], engine.latencies),
+        measurement=measure(engine.evaluation.longest, engine.evaluation.latencies),
     )
     document = ReferenceDocument(
         ended=datetime.fromtimestamp(WALL, UTC),
@@ -106,12 +97,12 @@ def comparison_report(engine):
 def outputs():
     """Return the outputs by name."""
     from docs.generate.metrics import markdown
-    from spec_decode_exporter.views.engine_view import engine_view
+    from spec_decode_exporter.views.engine_view import EngineView
     from spec_decode_exporter.views.group_view import group_view
     from spec_decode_exporter.web.page.figure_table import figures
 
     engine = snapshot()
-    view = engine_view(LABELS, engine)
+    view = EngineView(labels=LABELS, snapshot=engine)
     return {
         "metrics": asyncio.run(metrics_page(engine)),
         "snapshot": view.model_dump_json(),
@@ -124,5 +115,7 @@ def outputs():
 
 
 if __name__ == "__main__":
-    table.FIGURES += (ROW,)
+    figure_table.FIGURES += (ROW,)
+    figure_table.FIGURE[ROW.key] = ROW
+    figure_table.COMPARED += (ROW,)
     print(json.dumps(outputs()))  # noqa: T201
