@@ -40,7 +40,7 @@ async def test_acceptance_and_cost_come_from_the_observation(seen):
     window = view.engines[0].windows[-1]
     found = planned(*PAIR, "--measured", file)
     assert found.costs.basis is CostBasis.MEASURED
-    assert found.costs.at(4).draft_cost_ratio == view.engines[0].cost.draft_cost_ratio == 0.3
+    assert found.costs.at(4).token == view.engines[0].cost.draft_cost_ratio == 0.3
     assert found.drafts.reached[:4] == window.position_acceptance_ratio
     assert found.drafts.measured == 4
     table = {depth.tokens: depth.speedup_ratio for depth in view.engines[0].depths}

@@ -22,7 +22,7 @@ MIXTRAL = {**LLAMA_8B, "model_type": "mixtral", "num_local_experts": 8, "num_exp
 
 def ratio(*words):
     found = planned(*words)
-    return found.costs.at(found.wanted.tokens).draft_cost_ratio
+    return found.costs.at(found.wanted.tokens).token
 
 
 def test_a_cost_by_weights_is_their_ratio_plus_verifying():
@@ -42,7 +42,7 @@ def test_the_cache_is_read_too(llamas):
     tokens = found.costs.reading.batch * 8192
     expected = (draft + 128 * 1024 * tokens) / (target + 320 * 1024 * tokens) + 0.03
     assert found.costs.basis is CostBasis.ESTIMATED
-    assert found.costs.at(4).draft_cost_ratio == pytest.approx(expected)
+    assert found.costs.at(4).token == pytest.approx(expected)
 
 
 def test_a_step_reads_no_more_sequences_than_fit(llamas):
@@ -57,8 +57,8 @@ def test_verifying_reads_more_experts_of_a_mixture(folder):
     own, reading = found.wanted.target.model.parameters, found.costs.reading
     more = own.experts * 2 * ((1 - 0.75**5) - 0.25)
     assert reading.expert_bytes(4) == pytest.approx(more)
-    assert found.costs.at(4).draft_cost_ratio == pytest.approx(more / reading.plain_bytes / 4 + 0.03)
-    assert found.costs.at(1).draft_cost_ratio > found.costs.at(8).draft_cost_ratio
+    assert found.costs.at(4).token == pytest.approx(more / reading.plain_bytes / 4 + 0.03)
+    assert found.costs.at(1).token > found.costs.at(8).token
 
 
 def test_a_given_cost_overrides_the_estimate():
@@ -76,7 +76,7 @@ def test_a_draft_has_the_typical_fixed_cost_of_its_method(method):
 @pytest.mark.parametrize("method", SEARCHES)
 def test_a_search_has_the_typical_cost_and_takes_no_memory(method):
     found = planned("--target", "8B", "--method", method)
-    assert found.costs.at(4).draft_cost_ratio == VERIFY_COST_RATIO
+    assert found.costs.at(4).token == VERIFY_COST_RATIO
     assert drafter_cost(method).token.guess == 0
     assert found.drafting == found.alone
     assert found.draft_ratio is None

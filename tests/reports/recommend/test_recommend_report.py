@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import replace
 
 import pytest
 
-from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.load_bands import LoadBand
-from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.speculation_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
-from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.verdict import Action, Verdict
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.recommend.recommend_report import FORMATS, recommendation_status, written
-from spec_decode_exporter.views.engine_view import engine_view
+from spec_decode_exporter.reports.saved_snapshot import SavedEngine
+from spec_decode_exporter.views.engine_view import EngineView
+from tests.fixtures.evaluations import advised
 
 LABELS = {"target": "chat-0", "model_name": "org/target", "engine": "0"}
 BANDS = (
@@ -39,9 +38,9 @@ EAGLE = Speculation("eagle3", "configured", "org/draft", 8)
 
 @pytest.fixture(name="engine")
 def fixture_engine(busy):
-    def engine(setting=BY_LOAD, speculation=EAGLE, **evaluation):
-        changed = replace(busy.evaluation, setting=setting, **evaluation)
-        return engine_view(LABELS, replace(busy, evaluation=changed, speculation=speculation))
+    def engine(setting=BY_LOAD, speculation=EAGLE, action=Action.KEEP, **more):
+        snapshot = advised(busy, setting, speculation, action, **more)
+        return SavedEngine.model_validate(EngineView(labels=LABELS, snapshot=snapshot))
 
     return engine
 
@@ -86,7 +85,7 @@ def test_json_has_the_setting_of_each_engine(engine):
 
 
 def test_names_of_servers_cannot_control_the_terminal(busy):
-    hostile = engine_view({**LABELS, "model_name": "m\x1b[2J"}, busy)
+    hostile = EngineView(labels={**LABELS, "model_name": "m\x1b[2J"}, snapshot=busy)
     for form in FORMATS:
         assert "\x1b" not in written([hostile], form)
 
@@ -96,6 +95,6 @@ def test_the_status_is_good_only_if_every_setting_is_known(engine):
     assert recommendation_status([known]) is ExitStatus.GOOD
     assert recommendation_status([known, unknown]) is ExitStatus.UNKNOWN
     assert recommendation_status([]) is ExitStatus.UNKNOWN
-    without = engine(UNKNOWN_SETTING, state=State.DISABLED)
+    without = engine(UNKNOWN_SETTING, speculates=False)
     assert recommendation_status([known, without]) is ExitStatus.GOOD
     assert recommendation_status([without]) is ExitStatus.UNKNOWN

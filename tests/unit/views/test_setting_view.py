@@ -7,19 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.load_bands import LoadBand
-from spec_decode_exporter.analysis.recommendation import Action
-from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.speculation_setting import (
+from spec_decode_exporter.analysis.recommended_setting import (
     UNKNOWN_SETTING,
     Obstacle,
     Pause,
     SpeculationSetting,
 )
-from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.analysis.verdict import Action, Verdict
 from spec_decode_exporter.config.batch_schedule import MAX_BATCH, BatchSchedule, batch_schedule
-from spec_decode_exporter.views.setting_view import setting_view
+from spec_decode_exporter.views.setting_view import SettingView, setting_view
+from tests.fixtures.evaluations import advised
 
 BANDS = (
     LoadBand(1, 7, 4, 2.3, 0.01, 4, 2.3, Verdict.OPTIMAL, is_improvable=False),
@@ -41,8 +41,7 @@ EAGLE = Speculation("eagle3", "configured", "org/draft", 4)
 @pytest.fixture(name="shown")
 def fixture_shown(busy):
     def shown(setting, speculation=EAGLE, action=Action.KEEP):
-        evaluation = replace(busy.evaluation, setting=setting, action=action)
-        return setting_view(replace(busy, evaluation=evaluation, speculation=speculation))
+        return setting_view(advised(busy, setting, speculation, action))
 
     return shown
 
@@ -111,7 +110,7 @@ class TestPause:
     """The schedule in force drafts nothing from 8 running requests, and more run."""
 
     def test_the_text_has_the_time_of_the_acceptance(self, shown, busy):
-        pause = Pause(8, busy.evaluation.wall - 7260.0)
+        pause = Pause(8, busy.evaluation.known.wall - 7260.0)
         view = shown(replace(BY_LOAD, pause=pause), action=Action.COLLECT)
         assert (
             "From 8 to 31 running requests it drafts nothing; 4 tokens would be 1.40 times as fast."
@@ -148,3 +147,10 @@ def test_the_schedule_is_one_that_the_exporter_reads_again(shown):
     again = batch_schedule(written)
     assert again == BY_LOAD.schedule
     assert again.ranges[-1] == (32, MAX_BATCH, 0)
+
+
+def test_the_document_of_a_saved_setting_is_read_again(shown):
+    pause = replace(BY_LOAD, pause=Pause(8, 5.0))
+    for setting in (BY_LOAD, UNKNOWN_SETTING, pause):
+        view = shown(setting)
+        assert SettingView.model_validate_json(view.model_dump_json()) == view
