@@ -14,8 +14,9 @@ from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.recommend import NoSnapshotError, handle, read_snapshot
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.observe.observe_report import json_report
-from spec_decode_exporter.views.engine_view import engine_view
-from spec_decode_exporter.views.models import ObservationView, SnapshotView
+from spec_decode_exporter.reports.saved_snapshot import SavedSnapshot
+from spec_decode_exporter.views.engine_view import EngineView
+from spec_decode_exporter.views.fleet_view import ObservationView, SnapshotView
 from tests.web.api.conftest import target_view
 
 LABELS = {"target": "chat-0", "model_name": "org/target", "engine": "0"}
@@ -23,7 +24,7 @@ LABELS = {"target": "chat-0", "model_name": "org/target", "engine": "0"}
 
 @pytest.fixture(name="snapshot", scope="module")
 def fixture_snapshot(busy):
-    return SnapshotView(time=1.0, version="1", engines=(engine_view(LABELS, busy),))
+    return SnapshotView(time=1.0, version="1", engines=(EngineView(labels=LABELS, snapshot=busy),))
 
 
 @pytest.fixture(name="observation", scope="module")
@@ -34,7 +35,7 @@ def fixture_observation(snapshot):
 def test_a_saved_snapshot_is_read(tmp_path, snapshot, capsys):
     file = tmp_path / "snapshot.json"
     file.write_text(snapshot.model_dump_json())
-    assert read_snapshot(file) == snapshot
+    assert read_snapshot(file) == SavedSnapshot.model_validate(snapshot)
     status = handle(parse(["recommend", "--snapshot", str(file), "--format", "json"], {}))
     (shown,) = json.loads(capsys.readouterr().out)["engines"]
     assert shown["setting"] == snapshot.engines[0].setting.model_dump(mode="json")
@@ -43,12 +44,12 @@ def test_a_saved_snapshot_is_read(tmp_path, snapshot, capsys):
 
 def test_of_several_observations_the_last_is_read(tmp_path, observation):
     file = tmp_path / "observed.json"
-    last = observation.model_copy(update={"time": 2.0})
+    last = observation.model_copy(update={"seconds": 60.0})
     file.write_text(json_report(observation, indented=False) + json_report(last, indented=False))
-    assert read_snapshot(file) == last
+    assert read_snapshot(file) == SavedSnapshot.model_validate(last)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"engines": []}'])
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"engines": [{}]}'])
 def test_another_file_is_rejected_by_name(tmp_path, text):
     file = tmp_path / "other.json"
     file.write_text(text)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
+from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.history.history_reader import HistoryQuery, HistoryReader
 from spec_decode_exporter.history.query_api import QueryApi
 from spec_decode_exporter.simulator.scenario import Scenario

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.history import baseline_reader
 from spec_decode_exporter.history.baseline_reader import MAX_SECONDS, BaselineReader
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi

@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.background_tasks import cancel, spawn
 from spec_decode_exporter.core.internal_errors import InternalErrors
@@ -109,8 +109,8 @@ async def test_the_cost_of_a_server_that_always_drafts_comes_from_its_history(ex
     cost = snapshot.evaluation.cost
     assert cost.source is CostSource.BASELINE
     exact = draft_cost_ratio(DRAFTING, 8)
-    assert cost.draft_cost_ratio == pytest.approx(exact, rel=0.35)
-    low, high = (each.fixed_cost_ratio + 4 * each.draft_cost_ratio for each in (cost.low, cost.high))
+    assert cost.token.guess == pytest.approx(exact, rel=0.35)
+    low, high = (price.step + 4 * price.token for price in (cost.low, cost.high))
     assert low <= 4 * exact <= high
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import pytest
 
-from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
+from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.history.history_reader import HistoryQuery, HistoryReader
 from spec_decode_exporter.history.history_summary import mean_speedup
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.simulator.ground_truth import speedup
 from spec_decode_exporter.simulator.scenario import Scenario
 from tests.fixtures.simulated_history import StoredHistory

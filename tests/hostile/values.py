@@ -24,8 +24,8 @@ from spec_decode_exporter.scrape.page.layout_map import (
 from spec_decode_exporter.scrape.page.parser import MAX_NUMBER_CHARACTERS
 from spec_decode_exporter.scrape.page.sample_reader import GAUGES, MAX_COUNT
 from spec_decode_exporter.scrape.poll_errors import PollError
-from spec_decode_exporter.views.engine_view import engine_view
-from spec_decode_exporter.window.increments import MAX_INCREMENT
+from spec_decode_exporter.views.engine_view import EngineView
+from spec_decode_exporter.window.poll import MAX_INCREMENT
 from tests.conftest import FakeClock
 from tests.hostile.row import RejectedError, Row
 
@@ -77,8 +77,8 @@ async def _watched(page: bytes) -> TargetMonitor:
         await watch.poll()
         if not watch.status().up:
             raise RejectedError(watch.status().error)
-    for labels, findings in watch.snapshots(clock.monotonic()):
-        engine_view(labels, findings).model_dump_json()
+    for labels, snapshot in watch.snapshots(clock.monotonic()):
+        EngineView(labels=labels, snapshot=snapshot).model_dump_json()
     return watch
 
 

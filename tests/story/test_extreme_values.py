@@ -12,19 +12,18 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from spec_decode_exporter.metrics.page import MetricsPage
-from spec_decode_exporter.views.event_view import event_view
-from spec_decode_exporter.views.target_view import target_view
-from spec_decode_exporter.window.merge import merge_windows
 from structlog.testing import capture_logs
 
+from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.app.fleet_snapshot import FleetSnapshots
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.internal_errors import InternalErrors
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.experiments.measure import added, measure
+from spec_decode_exporter.experiments.measure import measure, sum_of_histograms
 from spec_decode_exporter.metrics.negotiation import Format
+from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
@@ -41,14 +40,15 @@ from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.page.engine_table import ENGINES, EngineMark, Gauge, Latency, TokenLengths
 from spec_decode_exporter.scrape.page.sample_reader import GAUGES, MAX_COUNT
 from spec_decode_exporter.scrape.poll_errors import PollError
-from spec_decode_exporter.views.engine_view import engine_view
-from spec_decode_exporter.views.fleet_view import ObservationView
+from spec_decode_exporter.views.engine_view import EngineView, id_of
+from spec_decode_exporter.views.fleet_view import ObservationView, event_view, target_view
 from spec_decode_exporter.views.group_view import group_view, grouped
 from spec_decode_exporter.views.history import history_view
 from spec_decode_exporter.views.request_view import lists
 from spec_decode_exporter.web.page.handlers import page_data
 from spec_decode_exporter.web.page.page_content import content
 from spec_decode_exporter.web.page.page_query import PageQuery
+from spec_decode_exporter.window.history import Window
 from tests.conftest import FakeClock
 from tests.fixtures.snapshot_view import snapshot_view
 from tests.unit.metrics.written_page import EVERYTHING
@@ -243,13 +243,15 @@ class Chain:
             _check_json(target.model_dump_json())
         for event in self.events.since().events:
             _check_json(event_view(event).model_dump_json())
-        for labels, findings in taken.engines:
-            _check_json(json.dumps(self.summaries.next(labels, findings)))
-            measure(findings.windows[-1], findings.latencies) if findings.windows else None
-        windows = [findings.windows[-1] for _, findings in taken.engines if findings.windows]
-        if windows:
-            found = [findings.latencies for _, findings in taken.engines if findings.windows]
-            _check_json(measure(merge_windows(windows), added(found)).model_dump_json())
+        for labels, snapshot in taken.engines:
+            _check_json(json.dumps(self.summaries.next(labels, snapshot)))
+        present = [snapshot.evaluation for _, snapshot in taken.engines if snapshot.evaluation.windows]
+        for evaluation in present:
+            measure(evaluation.longest, evaluation.latencies)
+        if present:
+            window = Window.sum_of([evaluation.longest.window for evaluation in present])
+            latencies = sum_of_histograms([evaluation.latencies for evaluation in present])
+            _check_json(measure(WindowEvaluation(window, Knowledge()), latencies).model_dump_json())
         for views in lists(taken.requests, self.errors).values():
             for view in views:
                 _check_json(view.model_dump_json())
@@ -257,7 +259,7 @@ class Chain:
         self._check_report()
 
     async def _check_page(self, taken):
-        opened = tuple(engine_view(*engine).id for engine in taken.engines)
+        opened = tuple(id_of(labels) for labels, _ in taken.engines)
         state = SimpleNamespace(
             clock=self.clock,
             targets=self.overview.targets,
@@ -275,7 +277,9 @@ class Chain:
             time=self.clock.wall(),
             version="1",
             engines=tuple(
-                engine_view(*found) for watch in self.fleet for found in watch.snapshots_over(7.0, now)
+                EngineView(labels=labels, snapshot=snapshot)
+                for watch in self.fleet
+                for labels, snapshot in watch.snapshots_over(7.0, now)
             ),
             seconds=7.0,
             targets=tuple(target_view(watch.status()) for watch in self.fleet),

@@ -15,7 +15,7 @@ from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.core.internal_errors import RECOVERED_AFTER
 from spec_decode_exporter.views.engine_view import id_of
-from spec_decode_exporter.views.models import EventView
+from spec_decode_exporter.views.fleet_view import EventView
 from spec_decode_exporter.web.api.routes import ENDPOINTS
 from spec_decode_exporter.web.server.listen import parse_listen_address
 from tests.fixtures.simulated import Server
@@ -74,7 +74,7 @@ def reading(place, is_bad):
     return start
 
 
-def bad_labels(labels, *_):
+def bad_labels(labels, *_, **__):
     return labels.get("target") == BAD
 
 
@@ -97,13 +97,14 @@ def bad_object(one, *_, **__):
     return one in BAD_OBJECTS
 
 
-def bad_lines(_read, _writer, view):
-    requests = getattr(view.subject, "since_start", {})
-    return (
-        view.labels.get("target") == BAD
-        or view.labels.get("experiment") == "bad"
-        or any(key.request_type == "bad" for key in requests)
-    )
+def bad_view(labels, *_):
+    return labels.get("target") == BAD or "bad" in (labels.get("experiment"), labels.get("request_type"))
+
+
+def bad_member(member):
+    _, record, fields = member
+    key = fields.get("key") or getattr(record, "key", None)
+    return key is not None and bad_key(key)
 
 
 INJECTIONS = {
@@ -126,14 +127,12 @@ INJECTIONS = {
     "engine: its learned state": failing(
         "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.learned", bad_object
     ),
-    "engine: its absence": failing(
-        "spec_decode_exporter.window.engine_history.EngineHistory.is_gone", bad_object
-    ),
-    "engine: its JSON": failing("spec_decode_exporter.web.api.responses.engine_view", bad_labels),
+    "engine: its absence": failing("spec_decode_exporter.window.history.History.is_gone", bad_object),
+    "engine: its JSON": failing("spec_decode_exporter.web.api.responses.EngineView", bad_labels),
     "engine: its history": failing("spec_decode_exporter.web.api.responses.history_view", bad_labels),
     "engine: its line": failing("spec_decode_exporter.web.page.page_data.acceptance_trace", lambda *_: True),
     "engine: what the page has of it": failing(
-        "spec_decode_exporter.web.page.page_data.engine_view", bad_labels
+        "spec_decode_exporter.web.page.page_data.EngineView", bad_labels
     ),
     "engine: what it counts as": failing(
         "spec_decode_exporter.web.page.page_content.standing", lambda view: view.target == BAD
@@ -147,7 +146,7 @@ INJECTIONS = {
     "engine: its summary": failing(
         "spec_decode_exporter.monitor.summary_log.Summaries.next", lambda _, labels, *__: bad_labels(labels)
     ),
-    "engine: its lines": failing("spec_decode_exporter.metrics.snapshot_writer._view_lines", bad_lines),
+    "engine: its lines": failing("spec_decode_exporter.metrics.page._View", bad_view),
     "engine: its group": failing("spec_decode_exporter.web.api.responses.group_view", bad_labels),
     "target: its status": failing(
         "spec_decode_exporter.monitor.target_monitor.TargetMonitor.status", bad_watch
@@ -196,9 +195,7 @@ INJECTIONS = {
     "requests: a model": failing(
         "spec_decode_exporter.requests.window_findings.model_findings", lambda name, *_: name == "bad"
     ),
-    "requests: a group's JSON": failing(
-        "spec_decode_exporter.views.request_view._group", lambda _, group: bad_key(group.key)
-    ),
+    "requests: a group's JSON": failing("spec_decode_exporter.views.request_view._document", bad_member),
     "requests: a group's row": failing("spec_decode_exporter.web.page.request_panel._row", bad_key),
     "requests: a model's section": failing(
         "spec_decode_exporter.web.page.request_panel._distribution",

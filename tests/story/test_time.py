@@ -15,9 +15,8 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.window.engine_history import EngineHistory
-from spec_decode_exporter.window.increments import Reset
+from spec_decode_exporter.window.history import History
+from spec_decode_exporter.window.poll import Reset
 from tests.fixtures.simulated import Server
 
 LIGHT = "load: {rate: 2}"
@@ -60,7 +59,7 @@ async def test_a_changed_wall_clock_affects_only_reported_times(story, jump):
 def test_however_the_wall_clock_jumps_at_most_the_first_second_of_a_new_process_is_missed(
     make_sample, jumps, restart
 ):
-    history, moment, wall, drafts, created = EngineHistory(60.0), 1_000.0, 2e9, 50, 2e9 - 1e4
+    history, moment, wall, drafts, created = History(60.0), 1_000.0, 2e9, 50, 2e9 - 1e4
     for number, jump in enumerate(jumps):
         moment, wall = moment + 1.0, wall + 1.0
         if number == restart:
@@ -68,7 +67,7 @@ def test_however_the_wall_clock_jumps_at_most_the_first_second_of_a_new_process_
         drafts += 5
         history.observe(make_sample(drafts, drafts * 3, drafts, created=created), moment, wall + jump, 1.0)
     totals, restarted = history.totals(), 0 < restart < len(jumps)
-    assert 5 * (len(jumps) - 1) - totals.counters[Counter.DRAFTS] in ({0, 5} if restarted else {0})
+    assert 5 * (len(jumps) - 1) - totals.counters.drafts in ({0, 5} if restarted else {0})
     assert totals.resets[Reset.RESTART] == restarted
 
 

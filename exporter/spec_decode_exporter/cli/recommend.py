@@ -132,7 +132,7 @@ def _view(arguments: argparse.Namespace) -> SavedSnapshot:
     if arguments.snapshot:
         return read_snapshot(arguments.snapshot)
     if arguments.exporter:
-        return run_loop(read_result(arguments.exporter, SavedSnapshot.model_validate_json))
+        return run_loop(read_result(arguments.exporter, parsed))
     return run_loop(_observed(arguments))
 
 

@@ -8,17 +8,17 @@ from html.parser import HTMLParser
 
 import pytest
 
-from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.load_bands import LoadBand, schedule_of
-from spec_decode_exporter.learned.plain_period import PlainPeriod
+from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.speculation_setting import SpeculationSetting
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.history.engine_slots import TimedEvent
 from spec_decode_exporter.history.history_result import EngineHistoryResult, HistoryResult
 from spec_decode_exporter.history.history_setting import HistorySetting
 from spec_decode_exporter.history.slot_evaluation import Outcome
+from spec_decode_exporter.learned.plain_period import PlainPeriod
 from spec_decode_exporter.reports.exit_status import ExitStatus, history_status
 from spec_decode_exporter.reports.history.history_output import HISTORY_FORMATS
 from spec_decode_exporter.reports.terminal import ASCII, TerminalStyle

@@ -10,7 +10,7 @@ from spec_decode_exporter.reports.observe.observe_report import report
 from spec_decode_exporter.reports.parts import Figure
 from spec_decode_exporter.reports.terminal import UNICODE, TerminalStyle
 from spec_decode_exporter.reports.terminal_report import text_report
-from spec_decode_exporter.views.models import BucketView
+from spec_decode_exporter.views.engine_view import BucketView
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from spec_decode_exporter.monitor.log_events import LOG_EVENTS, About
 from spec_decode_exporter.reports.observe.event_text import QUIET, SENTENCES, event_note
-from spec_decode_exporter.views.models import EventView
+from spec_decode_exporter.views.fleet_view import EventView
 
 EVENTS = {event.word: event for event in LOG_EVENTS if event.about in (About.ENGINE, About.TARGET)}
 EVENTS.pop("engine_summary")  # documented as no event

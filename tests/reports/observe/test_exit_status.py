@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.verdict import State, Verdict
 from spec_decode_exporter.reports.exit_status import ExitStatus, observation_status
 
 

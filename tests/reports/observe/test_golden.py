@@ -10,7 +10,6 @@ from spec_decode_exporter.reports.markdown import markdown_report
 from spec_decode_exporter.reports.observe.observe_report import json_report, report
 from spec_decode_exporter.reports.terminal import ASCII, UNICODE, TerminalStyle
 from spec_decode_exporter.reports.terminal_report import text_report
-from spec_decode_exporter.views.models import ObservationView
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -61,9 +60,9 @@ async def test_markdown_is_the_golden_one(observed):
     )
 
 
-async def test_json_is_the_serialized_model(observed):
+async def test_json_is_the_document(observed):
     view = await observed("steady", None)
-    assert ObservationView.model_validate_json(json_report(view)) == view
+    assert json.loads(json_report(view)) == view.model_dump(mode="json")
     line = json_report(view, indented=False)
     assert line.count("\n") == 1
     assert json.loads(line) == json.loads(json_report(view))

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import re
 
-from spec_decode_exporter.findings.finding import FindingName, Severity
 from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.findings.finding import Severity
 from spec_decode_exporter.reports.observe.needs import needs
-from spec_decode_exporter.views.models import FindingView
+from spec_decode_exporter.views.engine_view import FindingView
 
 
 def texts(view):
@@ -22,7 +22,7 @@ async def test_the_advised_length_suffices_for_enough_requests(observed):
 async def test_too_few_drafts_name_the_missing_number(observed):
     view = await observed("steady", seconds=30)
     values = {"drafts": 40.0, "threshold": 100.0}
-    few = FindingView(name=FindingName.FEW_DRAFTS, severity=Severity.INFO, values=values, text="")
+    few = FindingView(name="few_drafts", severity=Severity.INFO, values=values, text="")
     engine = view.engines[0].model_copy(update={"findings": (few,), "verdict": Verdict.INSUFFICIENT})
     text = texts(view.model_copy(update={"engines": (engine,)}))
     assert text == "40 drafts; a verdict takes 100, which is 60 more. At this rate that takes --for 1m30s."

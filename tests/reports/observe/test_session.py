@@ -8,11 +8,8 @@ from functools import partial
 import pytest
 
 import spec_decode_exporter
-from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.findings.finding import FindingName
-from spec_decode_exporter.analysis.recommendation import Action
-from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.config.load import ConfigError
 from spec_decode_exporter.reports.exit_status import observation_status
 from spec_decode_exporter.reports.observe import observe_report
@@ -22,11 +19,10 @@ from spec_decode_exporter.reports.observe.observe_report import report
 from spec_decode_exporter.reports.observe.session import Observation, watch
 from spec_decode_exporter.reports.terminal import TerminalStyle
 from spec_decode_exporter.reports.terminal_report import text_report
-from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.simulator.ground_truth import target_settings
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.scenario_library import load_scenario
-from spec_decode_exporter.views.models import SnapshotView
+from spec_decode_exporter.views.fleet_view import SnapshotView
 from tests.conftest import FakeClock, settle
 from tests.fixtures.simulated import Network, Server
 from tests.fixtures.simulated_history import StoredHistory
@@ -83,9 +79,9 @@ async def test_thirty_seconds_are_enough_for_a_verdict_and_for_advice(network, c
 async def test_a_slow_server_needs_more_time_for_the_verdict_harmful(network, clock):
     """In 30 s four requests pass one after the other; the verdict needs seven."""
     network.servers["a:1"] = Server(clock, "harmful", running=60)
-    evaluation = only(await observed(clock, 30, described("harmful"))).evaluation
-    assert (evaluation.verdict, evaluation.action) == (Verdict.POOR, Action.COLLECT)
-    assert FindingName.FEW_REQUESTS in {finding.name for finding in evaluation.findings}
+    snapshot = only(await observed(clock, 30, described("harmful")))
+    assert (snapshot.evaluation.verdict, snapshot.evaluation.action) == (Verdict.POOR, Action.COLLECT)
+    assert "few_requests" in {finding.name for finding in snapshot.findings}
     evaluation = only(await observed(clock, 60, described("harmful"))).evaluation
     assert evaluation.verdict is Verdict.HARMFUL
     assert evaluation.action in {Action.DISABLE, Action.DECREASE}
@@ -94,11 +90,10 @@ async def test_a_slow_server_needs_more_time_for_the_verdict_harmful(network, cl
 async def test_the_window_covers_the_run_from_the_first_poll_to_the_last(network, clock):
     server = network.servers["a:1"] = Server(clock, "steady", running=60)
     before = server.simulation.life.engines[0].counts.drafts
-    findings = only(await observed(clock, 30, described("steady")))
-    (window,) = findings.windows
-    assert window.length == 30
-    assert window.seconds == pytest.approx(30)
-    assert window[Counter.DRAFTS] == server.simulation.life.engines[0].counts.drafts - before
+    (its,) = only(await observed(clock, 30, described("steady"))).evaluation.windows
+    assert its.window.length == 30
+    assert its.window.seconds == pytest.approx(30)
+    assert its.total.drafts == server.simulation.life.engines[0].counts.drafts - before
 
 
 async def test_a_server_that_goes_away_keeps_its_evaluation_without_advice(network, clock):
@@ -108,11 +103,11 @@ async def test_a_server_that_goes_away_keeps_its_evaluation_without_advice(netwo
     await clock.advance(25)
     server.away = True
     seen = await finished(clock, 15, task)
-    findings = only(seen)
-    assert findings.evaluation.state is State.UNREACHABLE
-    assert findings.windows[-1].seconds == pytest.approx(24.5, abs=1)
-    assert findings.evaluation.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}
-    assert findings.evaluation.action is Action.COLLECT
+    evaluation = only(seen).evaluation
+    assert evaluation.state is State.UNREACHABLE
+    assert evaluation.longest.window.seconds == pytest.approx(24.5, abs=1)
+    assert evaluation.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}
+    assert evaluation.action is Action.COLLECT
     assert seen.targets[0].up is False
 
 

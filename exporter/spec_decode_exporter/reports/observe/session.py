@@ -181,7 +181,7 @@ class Observation:
 def _engine_view(labels: Mapping[str, str], snapshot: EngineSnapshot) -> EngineView:
     """Return the document of an engine. Compute all of it here, where an internal error is isolated."""
     view = EngineView(labels=labels, snapshot=snapshot)
-    view.model_dump(mode="json")
+    view.read_all()
     return view
 
 
