@@ -25,8 +25,9 @@ AREAS = {
     "analysis": "tests/unit/analysis tests/monitor/test_evaluator.py tests/pins",
     "scrape": "tests/scrape/page tests/pins",
     "findings": "tests/unit/findings tests/pins",
+    "experiments": "tests/unit/experiments tests/monitor/test_experiment_tracker.py",
     "drops": "tests/monitor/drops tests/unit/analysis/drops tests/monitor/test_drop_story.py tests/pins",
-    "monitor": "tests/monitor tests/unit/analysis tests/pins",
+    "monitor": "tests/monitor tests/unit/analysis tests/unit/learned tests/pins",
     "requests": "tests/requests tests/unit/metrics/test_request_metrics.py",
 }
 
@@ -116,54 +117,40 @@ MUTANTS = (
     Mutant(
         "figures",
         "figures/positions.py",
-        "reached = (drafts, *window.positions, 0)",
-        "reached = (drafts, *window.positions, *window.positions[-1:])",
+        "pairwise((self._drafts, *self._accepted, 0))",
+        "pairwise((self._drafts, *self._accepted, *self._accepted[-1:]))",
     ),
+    Mutant("figures", "figures/positions.py", "sum(sum(row[:-1]) for row in rows)", "sum(map(sum, rows))"),
+    Mutant("figures", "figures/positions.py", "/ (len(self) - position), 0.0)", "/ len(self), 0.0)"),
+    Mutant(
+        "figures", "figures/window_figures.py", "steps = max(tokens - accepted, drafts)", "steps = tokens"
+    ),
+    Mutant("figures", "figures/window_figures.py", "min(drafts, steps), drafted", "drafts, drafted"),
     Mutant(
         "figures",
-        "figures/positions.py",
-        "later, sum(sum(regime.positions[:-1]) for regime in regimes)",
-        "later, sum(sum(regime.positions) for regime in regimes)",
+        "figures/quantile.py",
+        "(finite[place - 1], buckets.counts[place - 1]) if place",
+        "(finite[place], buckets.counts[place - 1]) if place",
     ),
-    Mutant(
-        "figures",
-        "figures/positions.py",
-        "(len(window.positions) - position), 0.0)",
-        "len(window.positions), 0.0)",
-    ),
-    Mutant("figures", "figures/decode_work.py", "steps = max(tokens - accepted, drafts)", "steps = tokens"),
-    Mutant("figures", "figures/decode_work.py", "min(drafts, steps), drafted", "drafts, drafted"),
-    Mutant(
-        "figures",
-        "figures/latency.py",
-        "lower = finite[place - 1] if place else 0.0",
-        "lower = finite[place]",
-    ),
-    Mutant("figures", "figures/latency.py", "PER_TOKEN_SHARE = 0.05", "PER_TOKEN_SHARE = 0.5"),
     # Bounds.
-    Mutant("figures", "analysis/statistics/ratio_bounds.py", "_GROWTH = 0.6", "_GROWTH = 0.61"),
+    Mutant("figures", "figures/estimate.py", "_GROWTH: Final = 0.6", "_GROWTH: Final = 0.61"),
     Mutant(
-        "figures", "analysis/statistics/ratio_bounds.py", "LIVES_PER_COSINE = 3.3", "LIVES_PER_COSINE = 3.0"
+        "figures", "figures/estimate.py", "LIVES_PER_COSINE: Final = 3.3", "LIVES_PER_COSINE: Final = 3.0"
     ),
-    Mutant("figures", "analysis/statistics/ratio_bounds.py", "place + 0.5", "place"),
+    Mutant("figures", "figures/estimate.py", "place + 0.5", "place"),
     Mutant(
         "figures",
-        "analysis/statistics/ratio_bounds.py",
+        "figures/estimate.py",
         "_error_of_sum(residuals, number) / total, min_error",
         "_error_of_sum(residuals, number) / total, 0.0",
     ),
-    Mutant(
-        "figures",
-        "analysis/statistics/ratio_bounds.py",
-        "running * len(activity) / busy, 1.0",
-        "running, 1.0",
-    ),
+    Mutant("figures", "figures/window_figures.py", "running * len(activity) / busy, 1.0", "running, 1.0"),
     # Cost, speed-up, depth, verdict, advice.
-    Mutant("analysis", "analysis/cost_curve.py", "min(linear.low, logarithmic.low)", "linear.low"),
+    Mutant("analysis", "analysis/cost.py", "min(linear.low, curved.low)", "linear.low"),
     Mutant(
         "analysis",
         "analysis/cost.py",
-        "1.0 if known.architecture is Architecture.DENSE else sqrt(factor)",
+        "1.0 if self.architecture is Architecture.DENSE else sqrt(factor)",
         "1.0",
     ),
     Mutant(
@@ -172,22 +159,55 @@ MUTANTS = (
         "lower, higher = min(factor, 1.0), max(factor, 1.0)",
         "lower, higher = min(factor, 1 / factor), max(factor, 1 / factor)",
     ),
-    Mutant("analysis", "analysis/speedup.py", "return 1 / longest, max(1.0", "return 0.5 / longest, max(1.0"),
-    Mutant("analysis", "analysis/speedup.py", "* sqrt(self.drafts) / plain", "* 0.0 / plain"),
     Mutant(
-        "analysis", "analysis/depth.py", "range(1, tokens - self.known + 1)", "range(1, tokens - self.known)"
+        "analysis",
+        "analysis/cost.py",
+        "max(token.guess, min(token.high, _FULL_STEP",
+        "max(token.guess, max(token.high, _FULL_STEP",
     ),
     Mutant(
-        "analysis", "analysis/depth.py", "return depth.speedup * self._kept >= 1", "return depth.speedup >= 1"
+        "analysis",
+        "analysis/window_evaluation.py",
+        "possible = (1 / longest, max(1.0",
+        "possible = (0.5 / longest, max(1.0",
+    ),
+    Mutant(
+        "analysis",
+        "analysis/window_evaluation.py",
+        "* sqrt(self.total.drafts or 0) / plain",
+        "* 0.0 / plain",
     ),
     Mutant(
         "analysis",
         "analysis/depth.py",
-        "best.speedup - _error_of_difference(window, cost, depth, best)",
-        "best.speedup",
+        "range(1, tokens - self.known + 1)",
+        "range(1, tokens - self.known)",
     ),
-    Mutant("analysis", "analysis/depth.py", "WHOLE_DRAFTS * positions", "0.9 * WHOLE_DRAFTS * positions"),
-    Mutant("analysis", "analysis/verdict.py", "requests < MIN_VERDICT_REQUESTS", "requests < 0"),
+    Mutant(
+        "analysis",
+        "analysis/depth.py",
+        "self.speedup(price, tokens) * self._kept >= 1",
+        "self.speedup(price, tokens) >= 1",
+    ),
+    Mutant(
+        "analysis",
+        "analysis/depth.py",
+        "speedups[best] - self.error(price, tokens, best)",
+        "speedups[best]",
+    ),
+    Mutant(
+        "analysis",
+        "analysis/depth.py",
+        "length >= WHOLE_DRAFTS * self.known",
+        "length >= 0.9 * WHOLE_DRAFTS * self.known",
+    ),
+    Mutant(
+        "analysis",
+        "analysis/depth.py",
+        "coverage = self._coverage if searches else 1.0",
+        "coverage = self._coverage",
+    ),
+    Mutant("analysis", "analysis/window_evaluation.py", "requests < MIN_VERDICT_REQUESTS", "requests < 0"),
     Mutant(
         "analysis",
         "analysis/verdict.py",
@@ -201,25 +221,46 @@ MUTANTS = (
         "if _sampling_decides(speedup, even):",
     ),
     Mutant(
-        "analysis", "analysis/end_to_end.py", "BASELINE_ERROR: Final = 0.10", "BASELINE_ERROR: Final = 0.11"
+        "analysis",
+        "analysis/end_to_end.py",
+        "BASELINE_ERROR: Final = 0.10",
+        "BASELINE_ERROR: Final = 0.11",
     ),
     Mutant(
         "analysis",
         "analysis/end_to_end.py",
-        "sum(request.bounds.lower >= end for end in ends)",
-        "sum(request.bounds.upper >= end for end in ends)",
+        "sum(self.bounds.lower >= end for end in ends)",
+        "sum(self.bounds.upper >= end for end in ends)",
+    ),
+    Mutant(
+        "analysis",
+        "analysis/window_evaluation.py",
+        "if self.verdict is Verdict.HARMFUL:\n            return all(",
+        "if self.verdict is Verdict.HARMFUL:\n            return any(",
+    ),
+    Mutant(
+        "analysis",
+        "analysis/load_bands.py",
+        "stepped = best._replace(steps=best.steps + 1)",
+        "stepped = best",
+    ),
+    Mutant(
+        "analysis",
+        "analysis/load_bands.py",
+        "(self.guess, self.at_lowest_cost, self.at_highest_cost)",
+        "(self.guess,)",
+    ),
+    Mutant(
+        "analysis",
+        "analysis/recommended_setting.py",
+        "last is None or last.changes != known.changes",
+        "last is None",
     ),
     Mutant(
         "analysis",
         "analysis/assessment.py",
         "if contradicts(result.bounds, chosen.bounds, claimed, policy.speedup):",
         "if False:",
-    ),
-    Mutant(
-        "analysis",
-        "analysis/recommendation.py",
-        "if verdict is Verdict.HARMFUL:\n        return all(",
-        "if verdict is Verdict.HARMFUL:\n        return any(",
     ),
     # Drops.
     Mutant("drops", "monitor/drops/alarm.py", "return total > threshold", "return total > 1.1 * threshold"),
@@ -308,14 +349,18 @@ MUTANTS = (
     Mutant(
         "monitor", "monitor/step_times.py", "self._pause_seconds >= PLAIN_SECONDS", "self._pause_seconds >= 0"
     ),
-    Mutant("monitor", "analysis/step_time_cost.py", "hypot(sampling, slow, UNSEEN)", "hypot(sampling, slow)"),
-    Mutant("monitor", "analysis/step_time_cost.py", "> NEAR_DOUBLINGS", "> 2 * NEAR_DOUBLINGS"),
+    Mutant("monitor", "learned/step_time_cost.py", "hypot(sampling, slow, UNSEEN)", "hypot(sampling, slow)"),
+    Mutant("monitor", "learned/step_time_cost.py", "> NEAR_DOUBLINGS", "> 2 * NEAR_DOUBLINGS"),
+    # Experiments and references.
     Mutant(
-        "monitor",
-        "analysis/comparison/difference.py",
+        "experiments",
+        "experiments/difference.py",
         "hypot(after.value - after.lower, before.upper - before.value)",
         "after.value - after.lower",
     ),
+    Mutant("experiments", "experiments/arm.py", "passing * equal, passing * life", "passing, passing"),
+    Mutant("experiments", "experiments/pace.py", "sqrt(sum(variances))", "sqrt(max(variances))"),
+    Mutant("experiments", "experiments/experiment.py", "and whole[faster].lower > 1.0\n", "\n"),
 )
 
 

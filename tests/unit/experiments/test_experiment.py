@@ -229,6 +229,11 @@ class TestFasterMethod:
         ngram = member("ngram", window_of(self.NGRAM))
         assert self.faster_of(ngram, self.PLAIN_ENGINE, member("eagle", window_of(late))) is None
 
+    def test_one_whose_whole_requests_are_not_surely_faster_is_none(self):
+        wave = lambda second: EAGLE | {"end_to_end_nanoseconds": (8 + 4 * (-1) ** (second // 75)) * NANO}  # noqa: E731
+        ngram = member("ngram", window_of(self.NGRAM))
+        assert self.faster_of(ngram, self.PLAIN_ENGINE, member("eagle", window_of(wave))) is None
+
     def test_one_without_times_of_whole_requests_is_none(self):
         blind = member("eagle", window_of(EAGLE, hidden={"end_to_end_nanoseconds"}))
         assert self.faster_of(member("ngram", window_of(self.NGRAM)), self.PLAIN_ENGINE, blind) is None
