@@ -152,7 +152,6 @@ class TestInsufficient:
             ({**FEW, "first_tokens": None}, False),
             ({**FEW, "gauges": (None,)}, False),
         ],
-        ids=str,
     )
     def test_too_few_data_have_no_verdict(self, more, expected):
         found = evaluated(between(2.4, 2.5, 2.6), cost=make_cost(), **more)
