@@ -1,120 +1,178 @@
-"""History of one engine: windows, totals, resets, K and processes."""
+"""History of one engine: windows, totals, resets, K and processes; and windows of several engines."""
 
 from __future__ import annotations
 
 import gc
 import tracemalloc
+from dataclasses import replace
+from itertools import accumulate
+from math import inf
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
+from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
-from spec_decode_exporter.window.engine_history import EngineHistory
-from spec_decode_exporter.window.increments import Reset
+from spec_decode_exporter.window.histograms import Answers
+from spec_decode_exporter.window.history import (
+    MAX_GROUP_INCREMENTS,
+    History,
+    Means,
+    Window,
+    columns,
+    covered_seconds,
+    gauge_column,
+    polls,
+    position_columns,
+    running_requests,
+)
+from spec_decode_exporter.window.poll import UNKNOWN, Counters, Reset
+from tests.conftest import make_sample
+from tests.fixtures.windows import polled, window
+
+COUNTERS = Counters._fields
 
 
-@pytest.fixture(scope="module", name="busy")
-def busy_fixture(make_sample):
-    """Return the sample of a server with K = 4 after a number of drafts, each with 2 accepted tokens."""
-
-    def busy(drafts, *, created=None, positions=None, **more):
-        shown = (drafts, drafts, 0, 0) if positions is None else positions
-        return make_sample(drafts, 4 * drafts, 2 * drafts, positions=shown, created=created, **more)
-
-    return busy
+def at(moment):
+    """Return the Unix time of a moment."""
+    return 1_790_000_000.0 + moment
 
 
-def test_the_first_poll_is_a_starting_point(fed, busy):
-    engine = fed()
-    engine.poll(busy(1_000_000))
-    window = engine.window(30.0)
-    assert (window.polls, window.seconds, window[Counter.DRAFTS]) == (0, 0.0, 0)
-    assert engine.history.totals().counters[Counter.DRAFTS] == 0
+class Fed:
+    """History with the time of its newest poll."""
+
+    def __init__(self, *samples, longest=300.0, interval=1.0, always_counts_drafts=False):
+        self.history = History(longest)
+        self.history.always_counts_drafts = always_counts_drafts
+        self.interval, self.moment = interval, 0.0
+        for sample in samples:
+            self.poll(sample)
+
+    def poll(self, sample, after=None):
+        self.moment += self.interval if after is None else after
+        self.history.observe(sample, self.moment, at(self.moment), self.interval)
+        self.history.observe_histograms(sample, self.moment, self.interval)
+
+    def window(self, length=30.0):
+        return self.history.window(length)
 
 
-def test_a_window_is_30_increments_of_a_second_and_the_long_one_300(fed, busy):
-    engine = fed()
-    for second in range(1000):
-        engine.poll(busy(second))
-    short, long = engine.window(30.0), engine.window(300.0)
-    assert (short.polls, short.seconds, short[Counter.DRAFTS]) == (30, 30.0, 30)
-    assert (long.polls, long.seconds, long[Counter.DRAFTS]) == (300, 300.0, 300)
-    assert short.positions == (30, 30, 0, 0)
+def busy(drafts, tokens=4, positions=None, **more):
+    """Return the sample of a server after drafts of which the first two tokens are accepted."""
+    positions = (drafts, drafts, 0, 0, 0, 0)[:tokens] if positions is None else positions
+    return make_sample(drafts, tokens * drafts, sum(positions), positions=positions, **more)
 
 
-@given(st.lists(st.floats(-0.003, 0.003), min_size=70, max_size=70))
-def test_jitter_of_3_ms_never_makes_31_increments_out_of_30(fed, busy, jitter):
-    engine = fed(longest=30.0)
-    for second, late in enumerate(jitter):
-        engine.poll(busy(second), after=1.0 + late - (jitter[second - 1] if second else 0.0))
-        if second >= 30:
-            assert engine.window(30.0).polls == 30
+def read(found):
+    return columns(found.increments, "drafts"), found.increments.begins, running_requests(found.increments)
 
 
-def test_a_late_poll_shifts_the_window_and_loses_nothing(fed, busy):
-    engine = fed()
-    for second in range(40):
-        engine.poll(busy(second), after=1.4 if second == 35 else 1.0)
-    window = engine.window(30.0)
-    assert (window.polls, window.seconds) == (30, pytest.approx(30.4))
+# Windows
 
 
-def test_a_window_that_is_not_filled_is_partial(fed, busy):
-    engine = fed()
-    for second in range(15):
-        engine.poll(busy(second))
-    assert engine.window(30.0).partial
-    engine.poll(busy(15))
-    assert not engine.window(30.0).partial
-    assert engine.window(300.0).partial
+def test_before_the_first_poll_nothing_is_known():
+    history = History(300.0)
+    assert (history.sample, history.latencies(), history.wall) == (None, {}, 0.0)
+    assert (history.totals().counters, history.window(30.0).total) == ((0,) * len(COUNTERS), UNKNOWN)
+    assert history.totals().resets == {Reset.RESTART: 0, Reset.DECREASE: 0}
+    assert (history.window(30.0).mean, history.window(30.0).is_partial) == (Means(), True)
 
 
-def test_an_outage_is_in_the_windows_that_are_longer(fed, busy):
-    engine = fed()
-    for second in range(10):
-        engine.poll(busy(second))
-    engine.poll(busy(100), after=42.0)
-    assert engine.window(30.0).polls == 0
-    long = engine.window(300.0)
-    assert (long.polls, long.seconds, long[Counter.DRAFTS]) == (10, 51.0, 100)
-    assert engine.history.totals().covered_seconds == 51.0
+def test_the_first_poll_is_a_starting_point():
+    engine = Fed(busy(1_000_000))
+    found = engine.window()
+    assert (found.polls, found.seconds, found.total.drafts, found.positions) == (0, 0.0, 0, (0, 0, 0, 0))
+    assert (found.mean, read(found)) == (Means(), ([[]], [], []))
+    assert engine.history.totals().counters.drafts == 0
+    assert (engine.history.last_seen, engine.history.wall) == (1.0, at(1.0))
 
 
-def test_memory_is_bounded_however_long_it_goes_on(fed, busy):
-    engine = fed(longest=30.0)
-    for second in range(2000):
-        engine.poll(busy(second))
-    assert len(engine.history._ledger._ring) <= 32
+def test_the_margin_is_half_of_the_interval_in_force():
+    engine = Fed(*map(busy, range(40)), interval=2.0)
+    engine.poll(busy(40), after=0.75)
+    assert engine.window().polls == 16
+    engine.interval = 1.0
+    engine.poll(busy(41), after=0.0)
+    assert engine.window().polls == 16
 
 
-def test_an_engine_with_8_positions_takes_100_kb_at_most(fed, make_sample):
+@pytest.mark.parametrize(
+    ("seconds", "number", "partial"),
+    [(15.0, 3, False), (14.999, 100, True), (30.0, 2, True), (30.0, 3, False), (30.0, 30, False)],
+)
+def test_under_half_its_length_or_three_increments_a_window_is_partial(seconds, number, partial):
+    assert replace(window(length=30.0, seconds=seconds), polls=number).is_partial is partial
+
+
+def test_a_value_that_the_engine_lacks_is_none_and_not_0():
+    engine = Fed(busy(1, decode_steps=10), busy(2, decode_steps=20, waiting_requests=1.0), busy(3))
+    assert (engine.window().total.decode_steps, engine.window().total.drafts) == (None, 2)
+    assert (engine.history.knows_steps, engine.window().mean) == (False, Means())
+    engine.poll(busy(4, decode_steps=50, running_requests=3.0))
+    assert engine.window().total.decode_steps == 40
+    assert (engine.history.knows_steps, engine.window().mean) == (True, Means(1.0))
+
+
+def test_gauges_are_means_over_the_polls_and_implausible_ones_break_nothing():
+    loads = (9.0, 3.0, 6.0, 1e300, -1e300)
+    samples = [busy(n, running_requests=load, kv_cache_usage=0.25) for n, load in enumerate(loads)]
+    assert Fed(*samples[:3]).window().mean == (4.5, None, 0.25)
+    found = Fed(*samples).window()
+    assert (found.total.drafts, found.mean.kv_cache_usage_ratio) == (4, 0.25)
+    assert running_requests(found.increments)[:2] == [3.0, 6.0]
+
+
+def test_the_increments_of_a_window_can_be_read_one_by_one():
+    engine = Fed(busy(0), busy(7, running_requests=1.0))
+    engine.poll(busy(9, positions=(9, 8, 1, 0), kv_cache_usage=0.5), 41.5)
+    found = engine.window(300.0).increments
+    assert columns(found, "drafts", "draft_tokens", "accepted_tokens") == [[7, 2], [28, 8], [14, 4]]
+    assert position_columns(found, 3) == [[7, 2], [7, 1], [0, 1]]
+    assert (covered_seconds(found), polls(found), found.begins) == ([1.0, 41.5], [1, 1], [1.0, 2.0])
+    assert gauge_column(found, "kv_cache_usage_ratio") == [0.0, 0.5]
+    merged = found.merged(1)
+    assert (covered_seconds(merged), polls(merged), running_requests(merged)) == ([42.5], [2], [1.0])
+
+
+def test_longer_windows_fill_up_after_a_change_and_shorter_ones_hold_at_once():
+    engine = Fed(*map(busy, range(100)), longest=30.0)
+    engine.history.keep(60.0)
+    for second in range(100, 160):
+        engine.poll(busy(second, latencies={}, answer_lengths=Buckets((1.0, inf), (second, second))))
+    assert (engine.window(60.0).polls, engine.window(10.0).polls) == (60, 10)
+    assert engine.window(10.0).answers.requests == 59
+
+
+def test_windows_that_are_read_later_are_as_they_were():
+    engine = Fed(*map(busy, range(50)), longest=30.0)
+    found = engine.window()
+    before = read(found)
+    for second in range(50, 200):
+        engine.poll(busy(second, running_requests=2.0, positions=(second,) * 6))
+    engine.history.reset_windows()
+    assert read(found) == before
+
+
+def test_every_window_has_the_answers_of_the_longest_one_until_they_are_too_old():
+    lengths = [Buckets((100.0, inf), (poll, 3 * poll)) for poll in range(4)]
+    engine = Fed(*(busy(1, latencies={}, answer_lengths=each) for each in lengths))
+    assert [found.answers.requests for found in engine.history.windows(2.0, 300.0)] == [9, 9]
+    engine.poll(busy(9), 100.0)
+    assert engine.window(300.0).answers == Answers()
+
+
+def test_an_engine_with_8_positions_takes_100_kb_at_most_however_long_it_goes_on():
     def sample(n):
-        steps = 10**6 * n
-        return make_sample(
-            20 * steps,
-            160 * steps,
-            90 * steps,
-            positions=tuple((20 - place) * steps for place in range(8)),
-            generation_tokens=110 * steps,
-            first_tokens=steps,
-            decode_steps=21 * steps,
-            decode_nanoseconds=2 * 10**5 * steps,
-            preemptions=n,
-            prefix_cache_queries=steps,
-            prefix_cache_hits=steps,
-            running_requests=20.0,
-            waiting_requests=1.0,
-            kv_cache_usage=0.5,
-            created=1_790_000_000.0,
-        )
+        counters = dict.fromkeys(COUNTERS, 10**6 * n)
+        gauges = {"running_requests": 20.0, "waiting_requests": 1.0, "kv_cache_usage": 0.5}
+        return make_sample(positions=[(20 - place) * n for place in range(8)], **gauges, **counters)
 
     tracemalloc.start()
     try:
         gc.collect()
         before = tracemalloc.get_traced_memory()[0]
-        engine = fed(longest=300.0)
+        engine = Fed()
         for n in range(1, 700):
             engine.poll(sample(n), after=0.999)
         gc.collect()  # the interpreter's own stock of free tuples is not the engine's
@@ -125,378 +183,290 @@ def test_an_engine_with_8_positions_takes_100_kb_at_most(fed, make_sample):
     assert 50_000 < used <= 100_000
 
 
-class TestResets:
-    def test_a_restart_is_counted_from_its_creation(self, fed, busy, at):
-        engine = fed()
-        for second in range(10):
-            engine.poll(busy(100 + second, created=at(-50)))
-        engine.poll(busy(3, created=at(40.5)), after=32.0)  # at 42
-        window = engine.window(60.0)
-        assert window[Counter.DRAFTS] == 9 + 3
-        assert window.seconds == 9.0 + 1.5
-        assert engine.history.totals().resets == {Reset.RESTART: 1, Reset.DECREASE: 0}
+# Totals
 
-    def test_a_load_balancer_that_flips_between_servers_adds_no_lifetime_totals(self, fed, busy, at):
-        engine = fed()
-        for second in range(20):
-            server = second % 2
-            engine.poll(busy(1000 + 5000 * server + second, created=at(-500 - server)))
-        assert engine.window(30.0)[Counter.DRAFTS] == 0
-        assert engine.history.totals().counters[Counter.DRAFTS] == 0
-        assert engine.history.totals().resets[Reset.RESTART] == 19
-
-    def test_a_fall_without_creation_times_adds_nothing_and_goes_on_from_there(self, fed, busy):
-        engine = fed()
-        for drafts in (100, 110, 4, 6):
-            engine.poll(busy(drafts))
-        assert engine.window(30.0)[Counter.DRAFTS] == 10 + 2
-        assert engine.history.totals().resets == {Reset.RESTART: 0, Reset.DECREASE: 1}
-
-    def test_both_causes_are_there_at_0_from_the_start(self):
-        assert EngineHistory(300.0).totals().resets == {Reset.RESTART: 0, Reset.DECREASE: 0}
-
-    def test_an_engine_that_vanishes_and_comes_back_goes_on(self, fed, busy, at):
-        engine = fed()
-        engine.poll(busy(100, created=at(-5)))
-        engine.poll(busy(105, created=at(-5)), after=20.0)
-        window = engine.window(30.0)
-        assert (window[Counter.DRAFTS], window.seconds) == (5, 20.0)
-        assert engine.history.totals().resets[Reset.RESTART] == 0
-
-    def test_a_series_that_vanished_is_unknown_while_it_is_gone(self, fed, busy, make_sample):
-        engine = fed()
-        for drafts in (1, 2):
-            engine.poll(busy(drafts, decode_steps=10 * drafts))
-        engine.poll(busy(3))
-        assert engine.window(30.0)[Counter.DECODE_STEPS] is None
-        engine.poll(busy(4, decode_steps=50))
-        assert engine.window(30.0)[Counter.DECODE_STEPS] == 40
-
-    def test_a_server_that_shows_no_positions_after_its_restart_breaks_nothing(self, fed, busy, make_sample):
-        engine = fed()
-        for drafts in (100, 110):
-            engine.poll(busy(drafts))
-        for _ in range(3):
-            engine.poll(make_sample(0, 0, 0, positions=()))
-        assert engine.window(30.0)[Counter.DRAFTS] == 10
+RATE = st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)).filter(lambda rate: rate[1] <= rate[0] + 16)
 
 
-class TestAlternatingServers:
-    def test_two_creation_times_that_come_back_are_several_servers(self, fed, busy, at):
-        engine = fed()
-        engine.poll(busy(1, created=at(-1)))
-        engine.poll(busy(2, created=at(-2)))
-        assert not engine.history.alternates
-        engine.poll(busy(3, created=at(-1)))
-        assert engine.history.alternates
-
-    def test_many_alternating_servers_are_detected(self, fed, busy, at):
-        engine = fed()
-        for round_ in range(2):
-            for server in range(20):
-                engine.poll(busy(1 + round_, created=at(-1 - server)))
-        assert engine.history.alternates
-
-    def test_a_restart_is_none(self, fed, busy, at):
-        engine = fed()
-        for restart in range(5):
-            for drafts in range(3):
-                engine.poll(busy(drafts, created=at(10 * restart)))
-        assert not engine.history.alternates
-
-    def test_a_fall_with_the_creation_time_of_before_is_none(self, fed, busy, at):
-        engine = fed()
-        engine.poll(busy(1, created=at(-5)))
-        engine.poll(busy(9, created=at(-1)))
-        engine.poll(busy(3, created=at(-1)))
-        assert engine.history.totals().resets == {Reset.RESTART: 1, Reset.DECREASE: 1}
-        assert not engine.history.alternates
-
-    def test_it_is_forgotten_after_the_longest_window(self, fed, busy, at):
-        engine = fed(longest=30.0)
-        for server in (1, 2, 1):
-            engine.poll(busy(1, created=at(-server)))
-        for _ in range(29):
-            engine.poll(busy(1, created=at(-1)))
-        assert engine.history.alternates
-        engine.poll(busy(1, created=at(-1)))
-        assert not engine.history.alternates
-
-    def test_a_creation_time_that_only_appears_later_counts_too(self, fed, busy, at):
-        engine = fed()
-        engine.poll(busy(1))
-        for server in (1, 2, 1):
-            engine.poll(busy(1, created=at(-server)))
-        assert engine.history.alternates
+@given(st.lists(RATE))
+def test_polls_are_counted_by_their_acceptance_rate_and_weighted_by_draft_tokens(rates):
+    """A rate on a bound belongs to it; a torn page above 1 is above the last bound."""
+    sums = accumulate(rates, lambda one, other: (one[0] + other[0], one[1] + other[1]), initial=(0, 0))
+    pages = [make_sample(drafted, drafted, accepted) for drafted, accepted in sums]
+    found = Fed(*pages).history.totals()
+    assert found.poll_buckets == tuple(
+        sum(drafted for drafted, accepted in rates if 10 * accepted <= tenth * drafted)
+        for tenth in (*range(1, 11), inf)
+    )
+    assert found.counters.draft_tokens == found.poll_buckets[-1]
+    assert found.counters.accepted_tokens == sum(accepted for _, accepted in rates)
 
 
-class TestNumberOfPositions:
-    """K changes only with a restart; then the windows are reset."""
-
-    def test_another_k_after_a_restart_clears_the_windows(self, fed, make_sample, at):
-        engine = fed()
-        for drafts in range(5):
-            engine.poll(make_sample(drafts, 3 * drafts, drafts, positions=(drafts, 0, 0), created=at(-9)))
-        engine.poll(make_sample(2, 10, 2, positions=(2, 0, 0, 0, 0), created=at(5.5)))
-        window = engine.window(30.0)
-        assert engine.history.tokens == 5
-        assert (window[Counter.DRAFTS], window.positions, window.seconds) == (2, (2, 0, 0, 0, 0), 0.5)
-        assert engine.history.totals().counters[Counter.DRAFTS] == 4 + 2
-
-    def test_the_same_k_after_a_restart_does_not(self, fed, busy, at):
-        engine = fed()
-        for drafts in range(5):
-            engine.poll(busy(drafts, created=at(-9)))
-        engine.poll(busy(2, created=at(5.5)))
-        assert engine.window(30.0)[Counter.DRAFTS] == 4 + 2
-
-    def test_fewer_positions_clear_them_too(self, fed, make_sample):
-        engine = fed()
-        for drafts in (10, 20):
-            engine.poll(make_sample(drafts, 5 * drafts, 0, positions=(0,) * 5))
-        engine.poll(make_sample(1, 3, 0, positions=(0,) * 3))
-        window = engine.window(30.0)
-        assert (window[Counter.DRAFTS], window.positions) == (0, (0, 0, 0))
-
-    def test_positions_that_come_one_by_one_do_not(self, fed, make_sample):
-        engine = fed()
-        for drafts, positions in ((0, ()), (10, (4,)), (20, (9, 3)), (30, (14, 5, 1))):
-            engine.poll(make_sample(drafts, 3 * drafts, sum(positions), positions=positions))
-        window = engine.window(30.0)
-        assert (window[Counter.DRAFTS], window.positions) == (30, (14, 5, 1))
-
-    def test_a_server_that_shows_its_positions_late_clears_them_once_it_does(self, fed, make_sample):
-        engine = fed()
-        for drafts in (10, 20):
-            engine.poll(make_sample(drafts, 3 * drafts, 0, positions=(0,) * 3))
-        engine.poll(make_sample(0, 0, 0))
-        assert engine.window(30.0)[Counter.DRAFTS] == 10
-        engine.poll(make_sample(4, 20, 6, positions=(4, 2)))
-        window = engine.window(30.0)
-        assert (window[Counter.DRAFTS], window.positions) == (4, (4, 2))
-
-    def test_positions_that_grow_beyond_the_old_k_soon_after_a_restart_clear_them(self, fed, make_sample):
-        engine = fed()
-        for drafts in (10, 20):
-            engine.poll(make_sample(drafts, 2 * drafts, 0, positions=(0,) * 3))
-        engine.poll(make_sample(1, 2, 0, positions=(0,) * 3))  # the new K is 5, but only 3 are there
-        assert engine.window(30.0)[Counter.DRAFTS] == 10
-        engine.poll(make_sample(3, 9, 5, positions=(1,) * 5))
-        window = engine.window(30.0)
-        assert (window[Counter.DRAFTS], window.positions) == (2, (1,) * 5)
-
-    def test_long_after_a_restart_more_positions_are_no_other_k(self, fed, make_sample):
-        engine = fed(longest=30.0)
-        engine.poll(make_sample(10, 20, 0, positions=(0,) * 3))
-        for drafts in range(1, 60):
-            engine.poll(make_sample(drafts, 2 * drafts, 0, positions=(0,) * 3))
-        engine.poll(make_sample(60, 120, 5, positions=(1,) * 5))
-        assert engine.window(30.0)[Counter.DRAFTS] == 30
-
-    def test_every_known_position_has_a_total_from_the_start(self, fed, make_sample):
-        engine = fed()
-        engine.poll(make_sample(7, 28, 5, positions=(4, 1, 0, 0)))
-        assert engine.history.totals().positions == (0, 0, 0, 0)
-
-    def test_totals_keep_their_positions_when_k_becomes_smaller(self, fed, make_sample):
-        engine = fed()
-        engine.poll(make_sample(0, 0, 0, positions=(0,) * 5))
-        engine.poll(make_sample(2, 10, 4, positions=(2, 1, 1, 0, 0)))
-        engine.poll(make_sample(1, 3, 1, positions=(1, 0, 0)))
-        engine.poll(make_sample(2, 6, 2, positions=(2, 0, 0)))
-        assert engine.history.totals().positions == (2 + 1, 1, 1, 0, 0)
-
-    def test_every_window_has_the_answers_of_the_longest_one(self, fed, make_sample):
-        engine = fed()
-        for poll in range(4):
-            lengths = Buckets((100.0, float("inf")), (poll, 3 * poll))
-            sample = make_sample(1 + poll, latencies={}, answer_lengths=lengths)
-            engine.poll(sample)
-            engine.history.observe_latencies(sample, engine.moment, 1.0)
-        assert [engine.window(seconds).answers.requests for seconds in (2.0, 300.0)] == [9, 9]
-        engine.poll(make_sample(9), 100.0)
-        assert engine.window(300.0).answers.requests == 0
-
-    def test_histograms_start_again_with_k_and_count_from_the_creation(self, fed, make_sample, at):
-        engine = fed()
-
-        def poll(count, tokens, created):
-            sample = make_sample(
-                positions=(0,) * tokens,
-                created=created,
-                latencies={Latency.QUEUE: Buckets((float("inf"),), (count,))},
-            )
-            engine.poll(sample)
-            engine.history.observe_latencies(sample, engine.moment, 1.0)
-            return engine.history.latencies()
-
-        poll(5, 3, at(-9))
-        assert poll(9, 3, at(-9))[Latency.QUEUE].counts == (4,)
-        assert poll(2, 5, at(2.5))[Latency.QUEUE].counts == (2,)
+def test_totals_have_every_position_that_any_process_had():
+    engine = Fed(busy(7, 5))
+    assert engine.history.totals().positions == (0, 0, 0, 0, 0)
+    for sample in (busy(9, 5, (9, 8, 1, 0, 0)), busy(1, 3, (1, 0, 0)), busy(2, 3, (2, 0, 0))):
+        engine.poll(sample)
+    assert engine.history.totals().positions == (2 + 1, 1, 1, 0, 0)
+    assert engine.history.most_tokens == 5
 
 
-class TestWhatIsShown:
-    def test_three_intervals_without_a_poll_and_10_s_the_engine_is_gone(self, fed, busy):
-        engine = fed(interval=1.0)
-        engine.poll(busy(1))
-        assert not engine.history.is_gone(engine.moment + 10.0)
-        assert engine.history.is_gone(engine.moment + 10.1)
-        slow = fed(interval=5.0)
-        slow.poll(busy(1))
-        assert not slow.history.is_gone(slow.moment + 15.0)
-        assert slow.history.is_gone(slow.moment + 15.1)
-
-    def test_longer_windows_fill_up_after_a_change_and_shorter_ones_hold_at_once(self, fed, busy):
-        engine = fed(longest=30.0)
-        for second in range(100):
-            engine.poll(busy(second))
-        engine.history.keep(60.0)
-        assert engine.window(60.0).polls <= 32
-        for second in range(100, 160):
-            engine.poll(busy(second))
-        assert engine.window(60.0).polls == 60
-        engine.history.keep(10.0)
-        assert engine.window(10.0).polls == 10
-
-    def test_late_steps_are_unknown_on_windows_under_a_minute_until_they_left_the_longest(self, fed, busy):
-        engine = fed(always_counts_drafts=True)
-        for second in range(100):
-            engine.poll(busy(100 * second, decode_steps=100 * (second - second % 10)))
-        assert engine.history.late_steps
-        assert not engine.history.knows_steps
-        assert engine.window(30.0)[Counter.DECODE_STEPS] is None
-        assert engine.window(60.0)[Counter.DECODE_STEPS] == 6000
-        for second in range(100, 410):
-            engine.poll(busy(100 * second, decode_steps=100 * second))
-        assert engine.history.knows_steps
-        assert engine.window(30.0)[Counter.DECODE_STEPS] == 3000
-
-    def test_only_a_server_that_always_counts_drafts_is_taken_to_publish_steps_late(self, fed, busy):
-        engine = fed()
-        for second in range(100):
-            engine.poll(busy(100 * second, decode_steps=0))
-        assert not engine.history.late_steps
-        assert engine.window(30.0)[Counter.DECODE_STEPS] == 0
-
-    def test_the_steps_of_another_process_are_not_late(self, fed, busy):
-        engine = fed(always_counts_drafts=True)
-        for second in range(1, 20):
-            engine.poll(busy(100 * second, decode_steps=0))
-        assert engine.history.late_steps
-        engine.poll(busy(10, decode_steps=10))
-        assert not engine.history.late_steps
-
-    def test_the_steps_of_a_server_that_counts_tokens_are_unknown(self, fed, busy):
-        engine = fed()
-        sample = busy(
-            1, decode_steps=1, latencies={Latency.DECODE_STEP: Buckets((1.0, float("inf")), (1, 1))}
-        )
-        for _ in range(2):
-            engine.poll(sample)
-            engine.history.observe_latencies(sample, engine.moment, 1.0)
-        assert set(engine.history.latencies()) == {Latency.DECODE_STEP}
-        engine.history.counts_tokens_as_steps = True
-        assert engine.window(30.0)[Counter.DECODE_STEPS] is None
-        assert engine.history.latencies() == {}
-        engine.poll(busy(0))  # a reset: it may be another version
-        assert not engine.history.counts_tokens_as_steps
-
-    def test_process_seconds_begin_with_the_process(self, fed, busy, at):
-        engine = fed()
-        for second in range(10):
-            engine.poll(busy(second, created=at(-100)))
-        assert engine.history.process_seconds == 9.0
-        engine.poll(busy(1, created=at(10.5)))
-        assert engine.history.process_seconds == 0.5
-
-    def test_before_the_first_poll_there_is_nothing_but_zeros(self):
-        history = EngineHistory(300.0)
-        assert history.sample is None
-        assert history.totals().counters == (0,) * len(Counter)
-        assert history.window(30.0).counters == (None,) * len(Counter)
-        assert history.latencies() == {}
+PAGE = st.tuples(
+    st.lists(st.none() | st.integers(0, 2**83), min_size=len(COUNTERS), max_size=len(COUNTERS)),
+    st.lists(st.integers(0, 2**53), max_size=4),
+    st.none() | st.floats(0, 2e9),
+    st.floats(-1e308, 1e308),
+)
 
 
-class TestServersThatAlwaysCountDrafts:
-    """vLLM's Rust front end: counters at 0 say nothing, until it decodes."""
-
-    def known(self, engine):
-        return (engine.history.speculates, engine.history.is_undecided)
-
-    def test_one_is_undecided_until_its_first_draft(self, fed, make_sample, busy):
-        engine = fed(always_counts_drafts=True)
-        assert self.known(engine) == (False, False)
-        engine.poll(make_sample(0, 0, 0, generation_tokens=0, first_tokens=0))
-        assert self.known(engine) == (False, True)
-        engine.poll(busy(1))
-        assert self.known(engine) == (True, False)
-
-    def test_a_hundred_tokens_without_a_draft_show_that_it_does_not_speculate(self, fed, make_sample):
-        engine = fed(always_counts_drafts=True)
-        engine.poll(make_sample(0, 0, 0, generation_tokens=129, first_tokens=30))
-        assert self.known(engine) == (False, True)
-        engine.poll(make_sample(0, 0, 0, generation_tokens=130, first_tokens=30))
-        assert self.known(engine) == (False, False)
-
-    def test_after_a_restart_it_is_undecided_again(self, fed, make_sample):
-        engine = fed(always_counts_drafts=True)
-        engine.poll(make_sample(0, 0, 0, generation_tokens=500))
-        engine.poll(make_sample(0, 0, 0, generation_tokens=0))
-        assert self.known(engine) == (False, True)
-
-    def test_other_servers_are_never_undecided(self, fed, make_sample):
-        for sample in (make_sample(0, 0, 0), make_sample(generation_tokens=5)):
-            engine = fed()
-            engine.poll(sample)
-            assert not engine.history.is_undecided
-        engine = fed(always_counts_drafts=True)
-        engine.poll(make_sample(generation_tokens=5))
-        assert self.known(engine) == (False, False)
+@given(st.lists(PAGE, max_size=15))
+def test_totals_never_decrease_whatever_the_pages(pages):
+    engine, earlier = Fed(longest=30.0), History(30.0).totals()
+    for counters, positions, created, running in pages:
+        named = dict(zip(COUNTERS, counters, strict=True))
+        engine.poll(make_sample(positions=positions, created=created, running_requests=running, **named))
+        assert engine.window().polls < engine.moment
+        totals = engine.history.totals()
+        for name in ("counters", "positions", "poll_buckets"):
+            pairs = zip(getattr(earlier, name), getattr(totals, name), strict=name != "positions")
+            assert all(old <= new for old, new in pairs)
+        assert len(totals.positions) >= len(earlier.positions)
+        assert totals.covered_seconds >= earlier.covered_seconds
+        earlier = totals
 
 
-class TestSpeculationThatIsSwitched:
-    """A restart without speculation, or with it again, is a restart with another K."""
-
-    def test_a_restart_without_speculation_resets_the_windows(self, fed, busy, make_sample, at):
-        engine = fed()
-        for second in range(1, 6):
-            engine.poll(busy(second, created=at(0), decode_steps=second))
-        engine.poll(make_sample(created=at(5.5), generation_tokens=7, decode_steps=7))
-        window = engine.window(30.0)
-        assert (window.polls, window[Counter.DECODE_STEPS], window[Counter.DRAFTS]) == (1, 7, None)
-        assert window.positions == ()
-
-    def test_a_restart_with_speculation_again_resets_the_windows(self, fed, busy, make_sample, at):
-        engine = fed()
-        for second in range(1, 6):
-            engine.poll(make_sample(created=at(0), decode_steps=second))
-        engine.poll(busy(3, created=at(5.5), decode_steps=3))
-        window = engine.window(30.0)
-        assert (window.polls, window[Counter.DECODE_STEPS], window[Counter.DRAFTS]) == (1, 3, 3)
-
-    def test_a_restart_without_it_before_and_after_changes_nothing(self, fed, make_sample, at):
-        engine = fed()
-        for second in range(1, 6):
-            engine.poll(make_sample(created=at(0), decode_steps=second))
-        engine.poll(make_sample(created=at(5.5), decode_steps=7))
-        assert engine.window(30.0)[Counter.DECODE_STEPS] == 4 + 7
+# Resets
 
 
-class TestConfiguredTokens:
-    @pytest.fixture(name="engine")
-    def engine_fixture(self, fed, busy, at):
-        engine = fed()
-        engine.history.configure_tokens(6)
-        for second in range(1, 6):
-            engine.poll(busy(second, created=at(0)))
-        return engine
+def test_a_load_balancer_that_flips_between_servers_adds_no_lifetime_totals():
+    engine = Fed(*(busy(1000 + 5000 * (n % 2) + n, created=at(-500 - n % 2)) for n in range(20)))
+    assert engine.window().total.drafts == engine.history.totals().counters.drafts == 0
+    assert engine.history.totals().resets[Reset.RESTART] == 19
 
-    def test_another_configured_k_resets_the_windows(self, engine):
-        assert engine.history.tokens == 6
-        engine.history.configure_tokens(7)
-        assert (engine.history.window_resets, engine.window(30.0).polls) == (1, 0)
 
-    def test_a_removed_configured_k_does_not(self, engine):
-        engine.history.configure_tokens(0)
-        assert engine.history.tokens < 6
-        assert (engine.history.window_resets, engine.window(30.0).polls) == (0, 4)
+def test_a_fall_without_creation_times_adds_nothing_and_goes_on_from_there():
+    engine = Fed(*map(busy, (100, 110, 4, 6)))
+    assert engine.window().total.drafts == engine.history.totals().counters.drafts == 10 + 2
+    assert engine.history.totals().resets == {Reset.RESTART: 0, Reset.DECREASE: 1}
+
+
+@pytest.mark.parametrize(
+    ("created", "alternates"),
+    [
+        ((-1, -2), False),
+        ((-1, -2, -1), True),
+        ((None, -1, -2, -1), True),
+        (([*range(20)] * 2)[::-1], True),  # twenty servers
+        ((0, 0, 3, 3, 6, 6), False),  # restarts
+        ((-1, -2, *[-1] * 30), True),  # once, until it left the longest window
+        ((-1, -2, *[-1] * 31), False),
+    ],
+)
+def test_creation_times_that_come_back_are_several_servers(created, alternates):
+    samples = [busy(1, created=moment if moment is None else at(moment)) for moment in created]
+    assert Fed(*samples, longest=30.0).history.alternates is alternates
+
+
+def test_a_fall_with_the_creation_time_of_before_is_no_other_server():
+    history = Fed(busy(1, created=at(-5)), busy(9, created=at(-1)), busy(3, created=at(-1))).history
+    assert history.totals().resets == {Reset.RESTART: 1, Reset.DECREASE: 1}
+    assert not history.alternates
+
+
+@pytest.mark.parametrize(("interval", "seconds"), [(1.0, 10.0), (5.0, 15.0)])
+def test_after_three_intervals_and_10_s_without_a_poll_the_engine_is_gone(interval, seconds):
+    engine = Fed(busy(1), interval=interval)
+    assert not engine.history.is_gone(engine.moment + seconds)
+    assert engine.history.is_gone(engine.moment + seconds + 0.1)
+
+
+# K
+
+
+@pytest.mark.parametrize(
+    ("samples", "drafts", "positions"),
+    [
+        # Another K after a restart, or the same.
+        ((busy(4, 3, created=at(-9)), busy(2, 5, created=at(1.5))), 2, (2, 2, 0, 0, 0)),
+        ((busy(1, created=at(-9)), busy(5, created=at(-9)), busy(2, created=at(2.5))), 6, (6, 6, 0, 0)),
+        ((busy(10, 5), busy(20, 5), busy(1, 3)), 0, (0, 0, 0)),
+        # Positions that come one by one; none after a restart, or other ones later.
+        ((busy(0, 3, ()), busy(10, 3, (4,)), busy(30, 3, (14, 5, 1))), 30, (14, 5, 1)),
+        ((busy(10, 3), busy(20, 3), busy(0, 3, ()), busy(0, 3, ())), 10, ()),
+        ((busy(10, 3), busy(20, 3), busy(0, 3, ()), busy(4, 5, (4, 2))), 4, (4, 2)),
+        # Soon after a restart positions grow beyond the old K.
+        ((busy(10, 3), busy(20, 3), busy(1, 3), busy(3, 3, (2, 2, 1, 1, 1))), 2, (1, 1, 1, 1, 1)),
+        # Speculation is switched off, and on.
+        ((busy(1, created=at(0)), busy(5, created=at(0)), make_sample(created=at(2.5))), None, ()),
+        ((make_sample(created=at(0)), make_sample(created=at(0)), busy(3, 2, created=at(2.5))), 3, (3, 3)),
+    ],
+)
+def test_windows_begin_again_with_another_k_and_only_then(samples, drafts, positions):
+    engine = Fed(*samples)
+    assert (engine.window().total.drafts, engine.window().positions) == (drafts, positions)
+    assert engine.history.tokens == len(positions)
+
+
+def test_a_restart_without_speculation_before_and_after_keeps_the_windows():
+    steps = [make_sample(created=at(0), decode_steps=second) for second in range(1, 6)]
+    engine = Fed(*steps, make_sample(created=at(5.5), decode_steps=7))
+    assert (engine.window().total.decode_steps, engine.history.window_resets) == (4 + 7, 0)
+
+
+def test_long_after_a_restart_more_positions_are_no_other_k():
+    samples = busy(100, 3), *(busy(n, 3) for n in range(1, 60)), busy(60, 3, (60, 60, 1, 1, 1))
+    assert Fed(*samples, longest=30.0).window().total.drafts == 30
+
+
+@pytest.mark.parametrize(("configured", "tokens", "resets"), [(7, 7, 1), (2, 4, 1), (6, 6, 0), (0, 4, 0)])
+def test_another_configured_k_resets_the_windows(configured, tokens, resets):
+    engine = Fed()
+    engine.history.configure_tokens(6)
+    for second in range(1, 6):
+        engine.poll(busy(second))
+    assert (engine.history.tokens, engine.window().positions) == (6, (4, 4, 0, 0, 0, 0))
+    engine.history.configure_tokens(configured)
+    assert (engine.history.tokens, engine.history.window_resets) == (tokens, resets)
+    assert engine.window().polls == (0 if resets else 4)
+
+
+def test_histograms_begin_again_with_k_and_count_from_the_creation():
+    engine, found = Fed(), []
+    for count, tokens, created in ((5, 3, at(-9)), (9, 3, at(-9)), (2, 5, at(2.5))):
+        queue = {Latency.QUEUE: Buckets((inf,), (count,))}
+        engine.poll(busy(0, tokens, created=created, latencies=queue))
+        found.append([buckets.counts for buckets in engine.history.latencies().values()])
+    assert found == [[], [(4,)], [(2,)]]
+
+
+@pytest.mark.parametrize(
+    ("samples", "always", "speculates", "is_undecided"),
+    [
+        ((), True, False, False),
+        ((busy(0),), False, True, False),
+        ((make_sample(generation_tokens=5),), False, False, False),
+        ((make_sample(generation_tokens=5),), True, False, False),
+        ((make_sample(reported_acceptance_ratio=0.5),), True, True, False),
+        # vLLM's Rust front end: counters at 0 say nothing, until it drafts, or decodes 100 tokens.
+        ((make_sample(0, 0, 0, generation_tokens=0),), True, False, True),
+        ((make_sample(0, 0, 0), make_sample(1, 1, 0)), True, True, False),
+        ((busy(0),), True, True, False),
+        ((make_sample(0, 0, 0, generation_tokens=129, first_tokens=30),), True, False, True),
+        ((make_sample(0, 0, 0, generation_tokens=130, first_tokens=30),), True, False, False),
+        ((make_sample(1, 2, 0, generation_tokens=500), make_sample(0, 0, 0)), True, False, True),
+    ],
+)
+def test_an_engine_speculates_or_not_or_is_undecided(samples, always, speculates, is_undecided):
+    history = Fed(*samples, always_counts_drafts=always).history
+    assert (history.speculates, history.is_undecided) == (speculates, is_undecided)
+    assert history.has_drafted is any(sample.counters[0] for sample in samples[-1:])
+
+
+# Several engines
+
+
+def engine_window(*drafts, offset=0.0, **gauges):
+    samples = [make_sample(total, positions=(total, 0), **gauges) for total in accumulate((0, *drafts))]
+    return polled(samples, start=offset)
+
+
+def test_windows_of_several_engines_add_up_but_their_time_does_not():
+    load = {"running_requests": 2.0, "waiting_requests": 0.0, "kv_cache_usage": 0.5}
+    more = {"running_requests": 6.0, "waiting_requests": 4.0, "kv_cache_usage": 1.0}
+    one = replace(engine_window(1, 2, 3, **load), answers=Answers(1, 2, 3, 4))
+    other = replace(engine_window(*[10] * 9, **more), answers=Answers(10, 20, 30, 40))
+    both = Window.sum_of([one, other])
+    assert Window.sum_of([one]) is one
+    assert (both.total.drafts, both.positions, both.mean) == (96, (96, 0), (8.0, 4.0, 0.75))
+    assert (both.length, both.seconds, both.polls, both.answers) == (300.0, 9.0, 9, (11, 22, 33, 44))
+    assert columns(both.increments, "drafts") == [[11, 12, 13, *[10] * 6]]
+    assert polls(both.increments) == [2, 2, 2, *[1] * 6]
+
+
+def test_a_value_that_one_engine_lacks_is_absent_from_the_sum():
+    both = Window.sum_of([window(4, decode_steps=3, gauges=(1.0, 2.0, 0.5)), window(2, gauges=(None, 3.0))])
+    assert (both.total.drafts, both.total.decode_steps, both.mean) == (6, None, (None, 5.0, None))
+
+
+DRAFTS = st.lists(st.integers(0, 2**60), max_size=45)
+
+
+@given(st.lists(st.tuples(DRAFTS, st.floats(0, 50)), min_size=2, max_size=3))
+def test_the_increments_of_several_engines_add_up_to_their_window(engines):
+    both = Window.sum_of([engine_window(*drafts, offset=offset) for drafts, offset in engines])
+    (drafts,) = columns(both.increments, "drafts")
+    assert sum(drafts) == both.total.drafts == sum(sum(each) for each, _ in engines)
+    assert sum(polls(both.increments)) == sum(len(each) for each, _ in engines)
+    assert len(drafts) <= MAX_GROUP_INCREMENTS
+
+
+def test_windows_of_different_times_add_up_with_their_time_and_without_increments():
+    early, late = engine_window(1, 2, 3, running_requests=2.0), engine_window(10, 20, offset=900.0)
+    both = Window.over_time([early, late])
+    assert (both.length, both.seconds, both.polls, both.total.drafts) == (600.0, 5.0, 5, 36)
+    assert (both.positions, both.mean, len(both.increments)) == ((36, 0), Means(), 0)
+
+
+# Random lives of a server. Times are multiples of an eighth of a second, so that sums are exact in binary.
+
+
+class Model:
+    """A server, and all increments between its polls: slow and simple."""
+
+    def __init__(self):
+        self.moment, self.polled, self.tokens = 0.0, None, 0
+        self.begin, self.counts, self.increments, self.drafts, self.seconds = 0.0, [], [], 0, 0.0
+
+    def work(self, lengths):
+        """Draft; ``lengths`` are the accepted tokens of each draft."""
+        reached = [sum(length > place for length in lengths) for place in range(self.tokens)]
+        gained = [len(lengths), len(lengths) * self.tokens, sum(reached), *reached]
+        self.counts = [before + more for before, more in zip(self.counts, gained, strict=True)]
+
+    def restart(self, tokens):
+        self.moment += 0.125
+        self.begin, self.tokens, self.counts = self.moment, tokens, [0] * (3 + tokens)
+
+    def poll(self):
+        before, self.polled = self.polled, (self.moment, self.begin, self.counts)
+        if before is None:
+            return
+        begin, gained = self.begin, self.counts
+        if begin == before[1]:
+            begin, gained = before[0], [new - old for new, old in zip(gained, before[2], strict=True)]
+        elif len(gained) != len(before[2]):
+            self.increments.clear()
+        self.increments.append((begin, self.moment, gained))
+        self.drafts += gained[0]
+        self.seconds += self.moment - begin
+
+    def sums(self, length):
+        inside = [each for each in self.increments if each[0] >= self.moment - length - 0.5]
+        columns_ = [sum(gained[place] for _, _, gained in inside) for place in range(3 + self.tokens)]
+        return sum(end - begin for begin, end, _ in inside), len(inside), *columns_
+
+
+EIGHTHS = st.one_of(st.integers(4, 12), st.just(8), st.integers(1, 1200))
+LIFE = st.one_of(
+    st.tuples(st.just("work"), st.lists(st.integers(0, 6), max_size=6)),
+    st.tuples(st.just("poll"), EIGHTHS),
+    st.tuples(st.just("restart"), st.integers(1, 4)),
+)
+
+
+@given(st.lists(st.one_of(LIFE, LIFE, LIFE.filter(lambda event: event[0] != "restart")), max_size=80))
+def test_windows_and_totals_are_those_of_adding_up_one_by_one(life):
+    history, model = History(120.0), Model()
+    model.restart(3)
+    for event, value in life:
+        if event != "poll":
+            getattr(model, event)(value)
+            continue
+        model.moment += value / 8
+        model.poll()
+        sample = make_sample(*model.counts[:3], positions=model.counts[3:], created=at(model.begin))
+        history.observe(sample, model.moment, at(model.moment), 1.0)
+        for length, found in zip((5.0, 30.0, 120.0), history.windows(5.0, 30.0, 120.0), strict=True):
+            assert model.sums(length) == (found.seconds, found.polls, *found.total[:3], *found.positions)
+        assert history.totals().counters.drafts == model.drafts
+        assert history.totals().covered_seconds == model.seconds

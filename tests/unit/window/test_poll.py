@@ -1,4 +1,4 @@
-"""Increments and resets between two polls."""
+"""Increments and resets between two polls, and the identities that one page breaks."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.window.increments import Reset, first, step
+from spec_decode_exporter.window.poll import UNKNOWN, Check, Counters, Reset, step
 
 WALL = 1_790_000_000.0
 
 
-def after(before, sample, *, moment=10.0, then=11.0):
+def first(sample, moment=0.0):
+    return step(None, sample, moment, WALL + moment).poll
+
+
+def after(before, sample, *, wall=WALL + 11.0):
     """Return the step from one sample to another, a second later."""
-    return step(first(before, moment, WALL + moment), sample, then, WALL + then)
+    return step(first(before, 10.0), sample, 11.0, wall)
 
 
 def test_an_increment_is_the_difference_of_all_counters(make_sample):
@@ -23,22 +26,16 @@ def test_an_increment_is_the_difference_of_all_counters(make_sample):
     taken = after(before, now)
     assert taken.reset is None
     assert (taken.increment.begin, taken.increment.end) == (10.0, 11.0)
-    assert taken.increment.counters[:3] == (3, 12, 6)
-    assert taken.increment.counters[Counter.GENERATION_TOKENS] == 13
-    assert taken.increment.counters[Counter.DECODE_STEPS] == 4
+    assert taken.increment.counters[:4] == (3, 12, 6, 13)
+    assert taken.increment.counters.decode_steps == 4
     assert taken.increment.positions == (3, 2, 1, 0)
 
 
-def test_a_counter_that_decreases_is_a_reset_and_nothing_is_added(make_sample):
-    taken = after(make_sample(10, 40, 20), make_sample(9, 45, 22))
+@pytest.mark.parametrize("counter", Counters._fields)
+def test_any_counter_that_decreases_is_a_reset_and_nothing_is_added(make_sample, counter):
+    taken = after(make_sample(**{counter: 5}), make_sample(**{counter: 4}))
     assert (taken.reset, taken.increment) == (Reset.DECREASE, None)
-    assert taken.counts.counters[:3] == (9, 45, 22)
-
-
-@pytest.mark.parametrize("counter", [one.name.lower() for one in Counter])
-def test_any_counter_that_decreases_is_a_reset(make_sample, counter):
-    before, now = make_sample(**{counter: 5}), make_sample(**{counter: 4})
-    assert after(before, now).reset is Reset.DECREASE
+    assert getattr(taken.poll.counters, counter) == 4
 
 
 def test_a_position_that_decreases_is_a_reset(make_sample):
@@ -46,45 +43,36 @@ def test_a_position_that_decreases_is_a_reset(make_sample):
     assert (taken.reset, taken.increment) == (Reset.DECREASE, None)
 
 
-def test_a_process_created_since_the_last_poll_is_counted_from_its_creation(make_sample):
+@pytest.mark.parametrize("drafts", [5, 500])
+def test_a_process_created_since_the_last_poll_is_counted_from_its_creation(make_sample, drafts):
     before = make_sample(100, 400, 200, created=WALL, positions=(90, 60, 30, 20))
-    now = make_sample(5, 20, 8, created=WALL + 10.25, positions=(4, 2, 1, 1))
+    now = make_sample(drafts, 4 * drafts, 8, created=WALL + 10.25, positions=(4, 2, 1, 1))
     taken = after(before, now)
     assert taken.reset is Reset.RESTART
     assert (taken.increment.begin, taken.increment.end) == (10.25, 11.0)
-    assert taken.increment.counters[:3] == (5, 20, 8)
+    assert taken.increment.counters[:3] == (drafts, 4 * drafts, 8)
     assert taken.increment.positions == (4, 2, 1, 1)
 
 
-def test_a_process_with_higher_counters_is_a_restart_too(make_sample):
-    taken = after(make_sample(1, 4, 2, created=WALL), make_sample(50, 200, 99, created=WALL + 10.5))
-    assert taken.reset is Reset.RESTART
-    assert taken.increment.counters[:3] == (50, 200, 99)
-
-
-@pytest.mark.parametrize("created", [WALL - 3600, WALL + 9.999, WALL + 10.0])
-def test_a_process_older_than_the_last_poll_is_another_server_and_a_starting_point(make_sample, created):
+@pytest.mark.parametrize(
+    ("created", "wall"),
+    [
+        (WALL - 3600, WALL + 11),  # another server at the same address
+        (WALL + 9.999, WALL + 11),
+        (WALL + 10, WALL + 11),
+        (WALL + 11.5, WALL + 11),  # the server's clock is ahead: its start on our clock is unknown
+        (WALL - 3595, WALL - 3589),  # our clock was set back between the polls
+        (WALL + 11, WALL + 3611),  # our clock was set forward: the increment would overlap the one before
+    ],
+)
+def test_a_process_whose_begin_is_not_known_to_be_since_the_last_poll_is_a_starting_point(
+    make_sample, created, wall
+):
     taken = after(
-        make_sample(100, 400, 200, created=WALL), make_sample(9_000, 36_000, 20_000, created=created)
+        make_sample(100, 400, 200, created=WALL), make_sample(9000, 36_000, 8, created=created), wall=wall
     )
     assert (taken.reset, taken.increment) == (Reset.RESTART, None)
-    assert taken.counts.counters[:3] == (9_000, 36_000, 20_000)
-
-
-def test_a_process_created_in_the_future_is_a_starting_point(make_sample):
-    # The server's clock is ahead: the start time on the exporter's clock is unknown.
-    taken = after(make_sample(100, 400, 200, created=WALL), make_sample(5, 20, 8, created=WALL + 11.5))
-    assert (taken.reset, taken.increment) == (Reset.RESTART, None)
-
-
-def test_a_wall_clock_that_was_set_does_not_make_an_increment_overlap_the_one_before(make_sample):
-    before = first(make_sample(100, 400, 200, created=WALL), 10.0, WALL + 10)
-    # Between the polls our own clock was set back by an hour and some.
-    now = make_sample(5, 20, 8, created=WALL - 3595.0)
-    taken = step(before, now, 11.0, WALL - 3589.0)
-    assert (taken.reset, taken.increment) == (Reset.RESTART, None)
-    later = step(before, make_sample(5, 20, 8, created=WALL + 11), 11.0, WALL + 3611.0)
-    assert (later.reset, later.increment) == (Reset.RESTART, None)
+    assert taken.poll.counters[:3] == (9000, 36_000, 8)
 
 
 def test_a_fall_with_the_same_creation_time_adds_nothing(make_sample):
@@ -96,8 +84,7 @@ def test_a_creation_time_that_appears_or_vanishes_is_no_reset(make_sample):
     without, known = make_sample(5, 20, 8), make_sample(6, 24, 9, created=WALL)
     assert after(without, known).reset is None
     taken = after(known, make_sample(7, 28, 10))
-    assert taken.reset is None
-    assert taken.counts.created == WALL
+    assert (taken.reset, taken.poll.created) == (None, WALL)
 
 
 def test_a_series_that_vanishes_keeps_its_last_value_until_it_comes_back(make_sample):
@@ -105,90 +92,138 @@ def test_a_series_that_vanishes_keeps_its_last_value_until_it_comes_back(make_sa
     assert gone.reset is None
     assert gone.increment.counters[:3] == (0, 4, 2)
     assert gone.increment.positions == (1, 0, 0)
-    back = step(gone.counts, make_sample(12, 48, 24, positions=(12, 7, 5)), 12.0, WALL + 12)
+    back = step(gone.poll, make_sample(12, 48, 24, positions=(12, 7, 5)), 12.0, WALL + 12)
     assert back.increment.counters[:3] == (2, 4, 2)
     assert back.increment.positions == (1, 1, 1)
 
 
-def test_a_series_that_the_first_page_lacks_is_0_there(make_sample):
-    taken = after(make_sample(), make_sample(3, 12, 5, positions=(3, 2)))
-    assert taken.increment.counters[:3] == (3, 12, 5)
-    assert taken.increment.positions == (3, 2)
-
-
-def test_a_position_that_appears_is_no_reset(make_sample):
-    taken = after(make_sample(10, 40, 9, positions=(9,)), make_sample(12, 48, 12, positions=(11, 1)))
+@pytest.mark.parametrize(
+    ("before", "positions", "expected"),
+    [((), (3, 2), (3, 2)), ((1,), (4, 1), (3, 1)), ((1, 1), (4,), (3, 0))],
+)
+def test_a_series_that_the_first_page_lacks_is_0_there(make_sample, before, positions, expected):
+    taken = after(make_sample(positions=before), make_sample(3, 12, 5, positions=positions))
     assert taken.reset is None
-    assert taken.increment.positions == (2, 1)
+    assert taken.increment.counters[:3] == (3, 12, 5)
+    assert taken.increment.positions == expected
 
 
-class TestTornPages:
-    """D, T, A and the positions increase one after the other while a page is rendered."""
-
-    def test_accepted_tokens_a_little_ahead_of_their_drafts_are_no_reset(self, make_sample):
-        taken = after(
-            make_sample(100, 400, 200, positions=(100, 50, 30, 20)),
-            make_sample(100, 400, 212, positions=(103, 53, 33, 23)),
-        )
-        assert taken.reset is None
-        assert taken.increment.counters[:3] == (0, 0, 12)
-
-    def test_more_accepted_than_drafted_by_more_than_a_page_can_be_torn_is_a_reset(self, make_sample):
-        # 16 drafts of 4 tokens may be torn, with nothing running.
-        before = make_sample(1000, 4000, 100, positions=(50, 30, 20, 0))
-        assert after(before, make_sample(1000, 4000, 164, positions=(50, 30, 20, 0))).reset is None
-        taken = after(before, make_sample(1000, 4000, 165, positions=(50, 30, 20, 0)))
-        assert (taken.reset, taken.increment) == (Reset.DECREASE, None)
-
-    def test_a_position_with_more_drafts_than_there_are_is_a_reset_too(self, make_sample):
-        before = make_sample(1000, 4000, 100, positions=(100, 0, 0, 0))
-        assert after(before, make_sample(1001, 4004, 117, positions=(117, 0, 0, 0))).reset is None
-        taken = after(before, make_sample(1001, 4004, 118, positions=(118, 0, 0, 0)))
-        assert (taken.reset, taken.increment) == (Reset.DECREASE, None)
-
-    def test_more_running_requests_can_tear_a_page_further(self, make_sample):
-        before = make_sample(1000, 4000, 100, positions=(100, 0, 0, 0))
-        now = make_sample(1000, 4000, 200, positions=(200, 0, 0, 0), running_requests=64.0)
-        assert after(before, now).reset is None
-
-    def test_an_implausible_increment_is_a_reset(self, make_sample):
-        leapt = make_sample(decode_nanoseconds=2**62, created=WALL + 10.5)
-        taken = after(make_sample(decode_nanoseconds=0), leapt)
-        assert (taken.reset, taken.increment) == (Reset.DECREASE, None)
-        restarted = after(make_sample(decode_nanoseconds=0, created=WALL), leapt)
-        assert (restarted.reset, restarted.increment) == (Reset.RESTART, None)
-
-
-class TestNumberOfPositions:
-    """K is max(positions, ⌈T/D⌉), but a torn page adds no position."""
-
-    @pytest.mark.parametrize(
-        ("drafts", "drafted", "positions", "tokens"),
-        [
-            (0, 0, (0, 0, 0, 0), 4),  # vLLM's Python front end: all are there from the start
-            (41, 122, (30, 20, 14, 10), 4),  # n-gram drafts less than it may
-            (0, 0, (), 0),  # nothing known yet
-            (10, 35, (), 4),  # no position accepted yet: ⌈3.5⌉
-            (10, 50, (), 5),
-            (0, 4, (), 0),  # torn: the draft itself is not there yet
-            (200, 1000, (120, 60), 5),  # created one by one: T/D includes the rest
-            (1, 2**52, (), 128),  # a broken page must not make us draw up a vast list
-            (20, 92, (16, 11, 6, 2), 4),  # torn by 3 drafts of 4 tokens: T/D = 4.6
-            (5000, 20_012, (16, 11, 6, 2), 4),  # the same later, T/D = 4.0024
-        ],
+# D, T, A and the positions increase one after the other while a page is rendered: 16 drafts may be torn, and two
+# more for each running request.
+@pytest.mark.parametrize(
+    ("accepted", "positions", "running", "reset"),
+    [
+        (12, (3, 3, 3, 3), 0, None),  # accepted tokens a little ahead of their drafts
+        (64, (0, 0, 0, 0), 0, None),
+        (65, (0, 0, 0, 0), 0, Reset.DECREASE),  # more accepted than 16 drafts of 4 tokens
+        (16, (16, 0, 0, 0), 0, None),
+        (17, (17, 0, 0, 0), 0, Reset.DECREASE),  # more drafts with a first token than there are
+        (18, (18, 0, 0, 0), 1, None),
+        (19, (19, 0, 0, 0), 1, Reset.DECREASE),
+        (72, (0, 0, 0, 0), 1, None),
+        (73, (0, 0, 0, 0), 1, Reset.DECREASE),
+    ],
+)
+@pytest.mark.parametrize("first_runs", [True, False])
+def test_counters_that_disagree_by_more_than_a_torn_page_are_a_reset(
+    make_sample, accepted, positions, running, reset, first_runs
+):
+    loads = (running, 0) if first_runs else (0, running)
+    taken = after(
+        make_sample(1000, 4000, 100, positions=(50, 30, 20, 0), running_requests=float(loads[0])),
+        make_sample(
+            1000,
+            4000,
+            100 + accepted,
+            positions=[a + b for a, b in zip((50, 30, 20, 0), positions, strict=True)],
+            running_requests=float(loads[1]),
+        ),
     )
-    def test_it_is(self, make_sample, drafts, drafted, positions, tokens):
-        counts = first(make_sample(drafts, drafted, 0, positions=positions), 0.0, WALL)
-        assert counts.tokens == tokens
+    assert taken.reset is reset
+    assert (taken.increment is None) is (reset is not None)
 
-    @given(
-        tokens=st.integers(1, 16),
-        drafts=st.integers(0, 10**6),
-        torn=st.integers(0, 16),
-        running=st.integers(0, 512),
-    )
-    def test_a_torn_page_never_adds_a_position(self, make_sample, tokens, drafts, torn, running):
-        sample = make_sample(
-            drafts, tokens * (drafts + torn), 0, positions=(0,) * tokens, running_requests=float(running)
-        )
-        assert first(sample, 0.0, WALL).tokens == tokens
+
+def test_an_increment_of_centuries_is_a_reset(make_sample):
+    leapt = make_sample(decode_nanoseconds=2**62, created=WALL + 10.5)
+    taken = after(make_sample(decode_nanoseconds=0), leapt)
+    assert (taken.reset, taken.increment) == (Reset.DECREASE, None)
+    restarted = after(make_sample(decode_nanoseconds=0, created=WALL), leapt)
+    assert (restarted.reset, restarted.increment) == (Reset.RESTART, None)
+
+
+@pytest.mark.parametrize(
+    ("drafts", "drafted", "positions", "tokens"),
+    [
+        (0, 0, (0, 0, 0, 0), 4),  # vLLM's Python front end: all are there from the start
+        (41, 122, (30, 20, 14, 10), 4),  # n-gram drafts less than it may
+        (0, 0, (), 0),  # nothing known yet
+        (10, 35, (), 4),  # no position accepted yet: ⌈3.5⌉
+        (10, 50, (), 5),
+        (0, 4, (), 0),  # torn: the draft itself is not there yet
+        (200, 1000, (120, 60), 5),  # created one by one: T/D includes the rest
+        (1, 2**52, (), 128),  # a broken page must not cause a vast list
+        (20, 92, (16, 11, 6, 2), 4),  # torn by 3 drafts of 4 tokens: T/D = 4.6
+        (5000, 20_012, (16, 11, 6, 2), 4),  # the same later, T/D = 4.0024
+    ],
+)
+def test_k_is_the_number_of_positions_or_the_mean_length_of_drafts(
+    make_sample, drafts, drafted, positions, tokens
+):
+    assert first(make_sample(drafts, drafted, 0, positions=positions)).tokens == tokens
+
+
+@given(
+    tokens=st.integers(1, 16),
+    drafts=st.integers(0, 10**6),
+    torn=st.integers(0, 16),
+    running=st.integers(0, 512),
+)
+def test_a_torn_page_never_adds_a_position(make_sample, tokens, drafts, torn, running):
+    positions = (0,) * tokens
+    drafted = tokens * (drafts + torn + 2 * running)
+    sample = make_sample(drafts, drafted, 0, positions=positions, running_requests=float(running))
+    assert first(sample).tokens == tokens
+
+
+@pytest.mark.parametrize(
+    ("counters", "positions", "tokens", "running", "broken"),
+    [
+        ((41, 122, 74), (29, 18, 14, 13), 4, 0, None),
+        ((0, 0, 0), (0, 0, 0), 3, 0, None),
+        ((0, 0, 0), (), 0, 0, None),
+        ((41, 122, 75), (29, 18, 14, 13), 4, 0, Check.POSITIONS_ADD_UP),
+        ((41, 122, 73), (29, 18, 14, 13), 4, 0, Check.POSITIONS_ADD_UP),
+        ((41, 122, 74), (), 4, 0, None),  # an engine without positions
+        ((41, 122, 86), (29, 30, 14, 13), 4, 0, Check.POSITIONS_DECREASE),
+        ((41, 122, 74), (29, 18, 13, 14), 4, 0, Check.POSITIONS_DECREASE),
+        ((41, 122, 42), (42, 0, 0, 0), 4, 0, Check.POSITIONS_DECREASE),
+        ((41, 73, 74), (29, 18, 14, 13), 4, 0, Check.ACCEPTED_WITHIN_DRAFTED),
+        ((41, 74, 74), (29, 18, 14, 13), 4, 0, None),
+        ((1000, 4064, 0), (0, 0, 0, 0), 4, 0, None),  # torn by 16 drafts
+        ((1000, 4065, 0), (0, 0, 0, 0), 4, 0, Check.DRAFTED_WITHIN_CONFIGURED),
+        ((1000, 4072, 0), (0, 0, 0, 0), 4, 1, None),  # two more for each running request
+        ((1000, 4073, 0), (0, 0, 0, 0), 4, 1, Check.DRAFTED_WITHIN_CONFIGURED),
+    ],
+)
+def test_the_identities_of_a_page(make_sample, counters, positions, tokens, running, broken):
+    poll = first(make_sample(*counters, positions=positions, running_requests=float(running)))
+    assert poll.broken_checks(tokens) == ({broken} if broken else set())
+
+
+@given(st.lists(st.integers(0, 8), max_size=60), st.integers(1, 8), st.integers(0, 8))
+def test_possible_counters_break_no_identity(make_sample, lengths, tokens, shown):
+    """However short the drafts and however few of the positions are shown yet."""
+    lengths = [min(length, tokens) for length in lengths]
+    counts = [sum(length > place for length in lengths) for place in range(tokens)]
+    positions = counts[: max(shown, sum(map(bool, counts)))]
+    poll = first(make_sample(len(lengths), tokens * len(lengths), sum(lengths), positions=positions))
+    assert poll.broken_checks(poll.tokens) == frozenset()
+
+
+def test_tokens_of_decode_steps_and_rejected_tokens_are_unknown_if_one_of_their_counters_is():
+    known = UNKNOWN._replace(draft_tokens=40, accepted_tokens=30, generation_tokens=50, first_tokens=5)
+    assert (known.decoded_tokens, known.rejected_tokens) == (45, 10)
+    for name in ("generation_tokens", "first_tokens"):
+        assert known._replace(**{name: None}).decoded_tokens is None
+    for name in ("draft_tokens", "accepted_tokens"):
+        assert known._replace(**{name: None}).rejected_tokens is None

@@ -1,230 +1,134 @@
-"""Ring of running totals: each sum up to now is one subtraction."""
+"""Ring of running totals, and the increments that it shows."""
 
 from __future__ import annotations
 
-from itertools import zip_longest
+import pickle
+from bisect import bisect_left
+from itertools import pairwise, zip_longest
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.window.ring import Ring, Rows, difference
+from spec_decode_exporter.window.ring import Increments, Ring, side_by_side
 
 
-def filled(increments, keep=10.0):
+def filled(rows, keep=10.0):
+    """Return a ring with an increment a second."""
     ring = Ring(keep)
-    for second, increment in enumerate(increments):
-        ring.add(float(second), second + 1.0, [increment], 0.5)
+    for second, row in enumerate(rows):
+        ring.add(float(second), second + 1.0, row, 0.5)
     return ring
 
 
-def rows_since(ring, edge):
-    (rows,) = ring.since(edge)
-    return rows
+def rows_of(its, columns=3):
+    return [list(row) for row in zip(*map(its.column, range(columns)), strict=True)]
 
 
-def blocks(ring):
-    (totals,) = ring._totals
-    return totals._blocks
+def sums(ring, edge=0.0, columns=1):
+    return ring.since(edge).sums(columns)
 
 
-def total(ring, edge):
-    rows = rows_since(ring, edge)
-    return difference(rows[0], rows[-1])
+@pytest.mark.parametrize(("edge", "total"), [(0.0, 111), (0.5, 110), (1.0, 110), (2.0, 100), (5.0, 0)])
+def test_a_sum_is_over_the_increments_that_begin_at_the_edge_or_later(edge, total):
+    assert sums(filled([[1], [10], [100]]), edge) == [total]
 
 
-def test_the_sum_is_over_the_increments_that_begin_at_the_edge_or_later():
-    ring = filled([[1], [10], [100]])
-    assert total(ring, 0.0) == [111]
-    assert total(ring, 0.5) == [110]
-    assert total(ring, 1.0) == [110]
-    assert total(ring, 2.0) == [100]
-
-
-def test_a_window_after_the_last_increment_is_empty():
-    assert len(rows_since(filled([[1], [2]]), 5.0)) == 1
-
-
-def test_an_empty_ring_has_no_increments():
-    assert len(rows_since(Ring(10.0), 0.0)) == 1
-
-
-def test_it_keeps_no_more_than_what_begins_within_its_length_and_a_margin():
-    ring = filled([[1]] * 5000)
-    assert len(ring) == 10
-    assert total(ring, 4990.0) == [10]
-
-
-def test_a_shorter_length_applies_with_the_next_increment():
-    ring = filled([[1]] * 10)
-    ring.keep = 3.0
-    ring.add(10.0, 11.0, [[1]], 0.5)
-    assert len(ring) == 3
-
-
-def test_a_column_that_comes_later_was_0_before():
-    ring = filled([[1], [1, 5], [1, 5, 7]])
-    assert total(ring, 0.0) == [3, 10, 7]
-    assert total(ring, 1.0) == [2, 10, 7]
-
-
-def test_a_missing_column_adds_nothing():
-    assert total(filled([[1, 5], [1]]), 0.0) == [2, 5]
-
-
-def test_totals_are_reset_before_they_exceed_64_bits():
-    ring = filled([[2**61], [2**61], [2**61], [3]])
-    # With the third they could leave them with the next one; it and what follows are kept, exactly.
-    assert total(ring, 0.0) == [2**61 + 3]
-
-
-def test_a_cleared_ring_is_empty():
+def test_a_ring_without_increments_has_none():
     ring = filled([[1], [2]])
-    ring.clear()
-    assert len(ring) == 0
-    ring.add(2.0, 3.0, [[5]], 0.5)
-    assert total(ring, 0.0) == [5]
+    for empty in (Ring(10.0), ring):
+        ring.clear()
+        assert (len(empty.since(0.0)), sums(empty, columns=2), empty.since(0.0).begins) == (0, [0, 0], [])
+    ring.add(2.0, 3.0, [5], 0.5)
+    assert sums(ring) == [5]
 
 
-@given(
-    st.lists(st.lists(st.integers(0, 2**53), min_size=1, max_size=4), max_size=40),
-    st.integers(0, 45),
-)
-def test_sums_are_those_of_adding_up_one_by_one(increments, edge):
-    ring = filled(increments, keep=20.0)
-    expected = [0] * max(map(len, increments), default=0)
-    newest = len(increments)
-    for second, increment in enumerate(increments):
-        if second >= max(edge, newest - 20.5):
-            for column, value in enumerate(increment):
-                expected[column] += value
-    found = total(ring, float(edge))
-    assert found == expected or not increments
+def test_a_column_that_comes_later_was_0_before_and_one_that_is_missing_adds_nothing():
+    ring = filled([[1], [1, 5], [1, 5, 7], [1]])
+    assert rows_of(ring.since(0.0), 4) == [[1, 0, 0, 0], [1, 5, 0, 0], [1, 5, 7, 0], [1, 0, 0, 0]]
+    assert sums(ring, columns=5) == [4, 10, 7, 0, 0]
 
 
 def test_totals_that_grow_without_end_lose_no_increment():
-    ring = filled([[2**57]] * 40)
-    assert total(ring, 38.0) == [2**58]
-    assert len(rows_since(ring, 30.0)) == 11
+    ring = filled([[2**58, -5]] * 200)
+    assert sums(ring, 190.0, 2) == [10 * 2**58, -50]
 
 
-def test_a_sum_beyond_64_bits_resets_the_ring():
-    ring = filled([[2**61]] * 9)
-    assert len(rows_since(ring, 0.0)) < 9
-    assert total(ring, 8.0) == [2**61]
+def test_sums_beyond_64_bits_begin_again_with_the_newest_increment():
+    ring = filled([[2**61, 1]] * 5 + [[3, 1]])
+    assert sums(ring, columns=2) == [2**61 * 2 + 3, 3]
+    assert rows_of(ring.since(0.0), 2)[-1] == [3, 1]
 
 
-HUGE = st.one_of(
-    st.integers(0, 9),
-    st.sampled_from([2**31, 2**53, 2**61, 2**62 - 1, 2**62]),
-    st.integers(-(2**62), 2**62),
-    st.sampled_from([2**62 + 1, 2**63 - 1, 2**63, -(2**63), 10**30]),
-)
+ROWS = st.lists(st.lists(st.integers(-(2**57), 2**57), min_size=1, max_size=4), max_size=60)
+
+
+@given(ROWS, st.integers(0, 65))
+def test_sums_and_columns_are_those_of_each_increment(rows, edge):
+    found = filled(rows, keep=20.0).since(float(edge))
+    expected = rows[max(edge, len(rows) - len(found)) :]
+    assert rows_of(found, 4) == [[*row, 0, 0, 0, 0][:4] for row in expected]
+    assert found.sums(4)[:4] == [sum(column) for column in zip_longest(*expected, [0] * 4, fillvalue=0)]
+    assert found.begins == [float(edge + n) for n in range(len(found))] or edge < len(rows) - 20
+    assert len(found) >= min(len(rows) - edge, 20)
+
+
+@given(st.lists(st.lists(st.integers(0, 2**61), min_size=1, max_size=3), max_size=80), st.data())
+def test_increments_that_are_read_later_are_as_they_were(rows, data):
+    """Whatever the ring does since: it grows, widens, removes old rows, subtracts, and is cleared."""
+    ring, read = Ring(8.0), []
+    for second, row in enumerate(rows):
+        ring.add(float(second), second + 1.0, row, 0.5)
+        increments = ring.since(float(data.draw(st.integers(0, second))))
+        read.append((increments, seen(increments)))
+        if data.draw(st.integers(0, 30)) == 0:
+            ring.clear()
+    assert [seen(increments) for increments, _ in read] == [then for _, then in read]
+
+
+def seen(increments):
+    return rows_of(increments), increments.sums(3), increments.begins, increments.places([3.5])
+
+
+@pytest.mark.parametrize("count", [0, 1, 29, 30, 31, 59, 60, 61, 300])
+@pytest.mark.parametrize("most", [1, 30, 60])
+def test_neighbours_are_merged_down_to_the_maximum(count, most):
+    increments = filled([[n + 1] for n in range(count)], keep=300.0).since(0.0)
+    merged, group = increments.merged(most), -(-count // most) or 1
+    groups = [range(max(0, end - group), end) for end in range(count, 0, -group)][::-1]
+    assert merged.column(0) == [sum(each) + len(each) for each in groups]
+    assert merged.begins == [each[0] for each in groups]
+    assert len(merged) <= most
 
 
 @given(
-    st.lists(st.tuples(*[st.lists(HUGE, min_size=1, max_size=3)] * 2), min_size=1, max_size=40),
-    st.lists(st.integers(0, 40), max_size=4),
+    st.integers(0, 30),
+    st.lists(st.floats(-2.0, 32.0), max_size=40).map(sorted),
+    st.booleans(),
 )
-def test_all_groups_have_the_same_increments_whatever_their_numbers(increments, edges):
-    ring, kept = Ring(12.0, groups=2), []
-    for second, increment in enumerate(increments):
-        before = len(ring)
-        ring.add(float(second), second + 1.0, increment, 0.5)
-        kept = [one for one in [*kept, (second, increment)] if one[0] >= second + 1 - 12.5]
-        kept = kept[-len(ring) :] if len(ring) else []  # the sums of those before have more than 64 bits
-        assert len(ring) <= before + 1
-        for edge in (0, *edges):
-            found = [one for begin, one in kept if begin >= edge]
-            groups = ring.since(float(edge))
-            assert {len(rows) for rows in groups} == {len(found) + 1}
-            assert len(ring.begins(float(edge))) == len(found)
-            for group, rows in enumerate(groups):
-                columns = zip_longest(*(one[group] for one in found), fillvalue=0)
-                assert [*difference(rows[0], rows[-1]), *[0] * 3][:3] == [*map(sum, columns), 0, 0, 0][:3]
+def test_increments_are_added_up_between_moments_where_they_begin(count, moments, detached):
+    increments = filled([[n + 1, 1] for n in range(count)], keep=300.0).since(0.0)
+    increments = increments.detached() if detached else increments
+    places = increments.places(moments)
+    assert places == [bisect_left(range(count), moment) for moment in moments]
+    cells = increments.between([0, *places, count])
+    ends = [0, *places, count]
+    assert cells.column(0) == [sum(range(a + 1, b + 1)) for a, b in pairwise(ends)]
+    assert cells.detached().column(1) == cells.column(1)
+    assert sum(cells.column(1)) == count
 
 
-def test_an_increment_that_no_array_holds_is_left_out_and_the_next_counts():
-    ring = filled([[5], [2**63], [7]])
-    assert total(ring, 0.0) == [7]
-    assert len(ring) == 1
+def test_detached_increments_hold_no_other_rows():
+    few = filled([[n] for n in range(300)], keep=300.0).since(290.0)
+    assert few.detached().column(0) == few.column(0) == list(range(290, 300))
+    assert few.detached().begins == few.begins == [float(second) for second in range(290, 300)]
+    assert len(pickle.dumps(few.detached())) < len(pickle.dumps(few)) / 10
 
 
-@given(st.lists(st.lists(st.integers(), max_size=5), max_size=40), st.data())
-def test_rows_hold_integers_of_any_size(given_rows, data):
-    rows = Rows.of(given_rows)
-    expected = [[*row, *[0] * (rows.width - len(row))] for row in given_rows]
-    assert [list(row) for row in rows] == expected
-    places = data.draw(st.lists(st.sampled_from(range(len(expected))))) if expected else []
-    assert [list(row) for row in rows.at(places)] == [expected[place] for place in places]
-    assert [list(rows.column(column)) for column in range(rows.width)] == [
-        [row[column] for row in expected] for column in range(rows.width)
-    ]
-
-
-@given(st.lists(st.lists(st.integers(-(2**62), 2**62), max_size=5), max_size=12), st.integers(0, 12))
-def test_rows_hold_what_they_were_made_of_with_0_where_one_is_shorter(given_rows, first):
-    rows = Rows.of(given_rows)
-    width = max(1, *map(len, given_rows)) if given_rows else 1
-    expected = [row + [0] * (width - len(row)) for row in given_rows]
-    assert [list(row) for row in rows] == expected
-    assert [list(rows.column(column)) for column in range(width + 1)] == [
-        [row[column] if column < width else 0 for row in expected] for column in range(width + 1)
-    ]
-    later = Rows(rows._blocks, rows.width, min(first, len(rows)), len(rows))
-    assert [list(row) for row in later] == expected[first:]
-    assert list(later.column(0)) == [row[0] for row in expected[first:]]
-
-
-@given(st.lists(st.lists(st.integers(), min_size=2, max_size=2), min_size=1), st.data())
-def test_rows_are_selected_by_their_places(given_rows, data):
-    given_rows = [[value % 2**60 for value in row] for row in given_rows]
-    places = data.draw(st.lists(st.integers(0, len(given_rows) - 1)))
-    assert [list(row) for row in Rows.of(given_rows).at(places)] == [given_rows[place] for place in places]
-
-
-def test_a_row_beyond_the_last_raises_an_error():
-    rows = Rows.of([[1], [2]])
-    assert list(rows[-1]) == [2]
-    with pytest.raises(IndexError):
-        rows[2]
-
-
-def test_earlier_views_do_not_change_with_later_increments():
-    ring = filled([[1], [2]])
-    rows = rows_since(ring, 0.0)
-    ring.add(2.0, 3.0, [[4, 5]], 0.5)
-    assert [list(row) for row in rows] == [[0], [1], [3]]
-
-
-@given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=3), min_size=1, max_size=60), st.data())
-def test_views_never_change(increments, data):
-    ring, asked = Ring(8.0), []
-    for second, increment in enumerate(increments):
-        ring.add(float(second), second + 1.0, [increment], 0.5)
-        rows = rows_since(ring, float(data.draw(st.integers(0, second))))
-        asked.append((rows, [list(row) for row in rows]))
-    assert all([list(row) for row in rows] == then for rows, then in asked)
-
-
-def test_the_memory_of_removed_rows_is_released():
-    ring = filled([[1, 2, 3]] * 5000)
-    assert sum(map(len, blocks(ring))) <= 3 * (10 + 1 + 16)
-
-
-def test_totals_are_held_in_32_bits_until_they_need_more():
-    ring = filled([[2**29]] * 3)
-    assert {block.itemsize for block in blocks(ring)} == {4}
-    ring = filled([[2**30]] * 5)
-    assert {block.itemsize for block in blocks(ring)} == {8}
-    assert [list(row) for row in rows_since(ring, 0.0)] == [[2**30 * row] for row in range(6)]
-
-
-def test_totals_that_grow_for_long_begin_at_the_oldest_row_and_stay_in_32_bits():
-    ring = filled([[2**27]] * 500, keep=8.0)
-    assert {block.itemsize for block in blocks(ring)} == {4}
-    assert total(ring, 492.0) == [8 * 2**27]
-
-
-def test_totals_below_0_are_held_too():
-    assert total(filled([[-(2**40)], [5]]), 0.0) == [5 - 2**40]
+def test_increments_of_several_engines_are_added_up_where_they_begin():
+    late = Increments.of([[100, 1]] * 5, [15.2 + n for n in range(5)])
+    every_second = Increments.of([[1]] * 20, [float(n) for n in range(20)])
+    both = side_by_side([every_second, late], 40)
+    assert both.column(0) == [1] * 15 + [101] * 5
+    assert both.column(1) == [0] * 15 + [1] * 5
+    assert side_by_side([every_second, Increments.of([], [])], 5).column(0) == [4, 4, 4, 4, 4]
