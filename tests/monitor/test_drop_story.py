@@ -9,15 +9,13 @@ from itertools import pairwise
 
 import pytest
 
-from spec_decode_exporter.drops.drop import DropKind
-from spec_decode_exporter.analysis.evaluated_window import Basis
-from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
-from spec_decode_exporter.findings.finding import FindingName
-from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.evaluation import Basis
+from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.verdict import Action, Verdict
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.drops.drop import DropKind
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.simulator.ground_truth import target_settings
@@ -36,11 +34,11 @@ RECOVERED = 40
 """Seconds in which the recovery must be detected: requests of before still run."""
 PAYS = {Verdict.MARGINAL, Verdict.HEALTHY, Verdict.OPTIMAL}
 ABOUT_THE_DRAFTER = {
-    FindingName.LOW_FIRST_POSITION,
-    FindingName.WASTED_LAST_POSITION,
-    FindingName.LOW_RATE,
-    FindingName.CLIFF,
-    FindingName.DRAFTER_DEAD,
+    "low_first_position",
+    "wasted_last_position",
+    "low_rate",
+    "cliff",
+    "drafter_dead",
 }
 
 
@@ -82,7 +80,7 @@ def test_there_is_an_early_verdict_within_a_minute(story):
         if snapshot.evaluation.verdict is not Verdict.INSUFFICIENT
     )
     assert first <= 40
-    assert story.snapshots[first].evaluation.evaluated.choice.is_early
+    assert story.snapshots[first].evaluation.is_early
     assert f"(early, from {first - 1} s)" in verdict_text(story.snapshots[first])
 
 
@@ -118,14 +116,12 @@ def test_during_the_drop_speculation_never_pays_well_and_is_not_kept_as_it_is(st
         assert snapshot.evaluation.action is not Action.KEEP
     last = story.snapshots[RECOVERY - 1].evaluation
     assert last.verdict not in PAYS | {Verdict.INSUFFICIENT}
-    assert last.evaluated.choice.basis is Basis.CHANGE
+    assert last.basis is Basis.CHANGE
 
 
 def test_the_finding_names_the_time_and_the_newest_value(story):
     (finding,) = (
-        finding
-        for finding in story.snapshots[RECOVERY - 1].evaluation.findings
-        if finding.name is FindingName.SUDDEN_DROP
+        finding for finding in story.snapshots[RECOVERY - 1].findings if finding.name == "sudden_drop"
     )
     assert finding.text.startswith("Acceptance dropped at 14:15:2")
     assert "1 min 5" in finding.text
@@ -138,15 +134,15 @@ def test_the_drop_ends_soon_after_the_recovery(story):
     assert RECOVERY < second <= RECOVERY + RECOVERED
     assert event.fields["acceptance_length"] > 3
     for snapshot in story.between(second, END):
-        names = {finding.name for finding in snapshot.evaluation.findings}
-        assert FindingName.SUDDEN_DROP not in names
+        names = {finding.name for finding in snapshot.findings}
+        assert "sudden_drop" not in names
         assert DropKind.SUDDEN not in snapshot.drops.live
 
 
 def test_after_the_recovery_no_finding_is_about_the_drafter(story):
     ((second, _),) = story.of_type("acceptance_recovered")
     for snapshot in story.between(second, END):
-        names = {finding.name for finding in snapshot.evaluation.findings}
+        names = {finding.name for finding in snapshot.findings}
         assert not names & ABOUT_THE_DRAFTER
 
 
@@ -160,8 +156,9 @@ def test_after_the_recovery_speculation_pays_again_within_a_minute(story):
 def test_no_shorter_window_excludes_a_verdict(story):
     for snapshot in story.between(60, END):
         evaluation = snapshot.evaluation
-        shorter = evaluation.bounds[0].speedup
-        if shorter is None or evaluation.evaluated.choice.window.seconds <= snapshot.windows[0].seconds:
+        shortest, evaluated = evaluation.windows[0], evaluation.evaluated
+        shorter = shortest.speedup_bounds
+        if shorter is None or evaluated.window.seconds <= shortest.window.seconds:
             continue
         if evaluation.verdict is Verdict.OPTIMAL:
             assert shorter.upper >= 2.0

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
-from spec_decode_exporter.findings.finding import FindingName
-from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.verdict import Action, Verdict
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
@@ -57,7 +55,7 @@ def test_it_is_found_within_seconds_and_the_verdict_does_not_say_that_it_pays(ru
     for snapshot in (snapshots[each] for each in range(second, SILENT + 290)):
         evaluation = snapshot.evaluation
         assert evaluation.verdict not in PAYS
-        assert FindingName.DRAFTING_DROP in {finding.name for finding in evaluation.findings}
+        assert "drafting_drop" in {finding.name for finding in snapshot.findings}
         if evaluation.verdict is Verdict.INSUFFICIENT:
             assert evaluation.action is Action.COLLECT
             assert verdict_text(snapshot).startswith("Drafting dropped at 14:23:")
