@@ -8,14 +8,13 @@ import shlex
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from spec_decode_exporter.drops.drop import DropKind
-from spec_decode_exporter.analysis.integrity import Check
-from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.verdict import State, Verdict
 from spec_decode_exporter.cli.main import parse
-from spec_decode_exporter.views.models import SnapshotView, TargetsView
+from spec_decode_exporter.drops.drop import DropKind
+from spec_decode_exporter.views.fleet_view import SnapshotView, TargetsView
 from spec_decode_exporter.web.api.openapi import document
 from spec_decode_exporter.web.api.routes import ENDPOINTS
+from spec_decode_exporter.window.poll import Check
 from tests.rules.shipped import RUNBOOKS
 from tests.rules.test_names import wrong_names
 

@@ -90,4 +90,6 @@ def _summary(found: SlotSummary) -> dict[str, Any]:
 
 
 def _slot(slot: SlotResult) -> dict[str, Any]:
-    return asdict(slot)
+    estimates = {"speedup": slot.speedup, "acceptance_length": slot.acceptance_length}
+    bounds = {name: None if its is None else its._asdict() for name, its in estimates.items()}
+    return {**asdict(slot), **bounds}
