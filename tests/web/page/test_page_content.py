@@ -101,3 +101,12 @@ async def test_an_unreachable_engine_has_a_row_without_numbers(engines):
     )
     assert "Unreachable" in html
     assert "Since the exporter first saw the engine" in html
+
+
+async def test_an_unclear_engine_shows_what_is_likely(engines):
+    text = "Probably pays: about 1.4 times as fast (0.9 to 2.1 by what drafting costs others)."
+    unclear = engines[0].view.model_copy(update={"verdict": Verdict.UNCLEAR, "verdict_text": text})
+    page = PageData(100.0, iter([ShownEngine(unclear, None)]), [target()], ())
+    html = await content(PageQuery("", (unclear.id,)), page)
+    assert f"<span>{text}</span>" in html
+    assert f'class="verdict unclear" title="{text}"' in html
