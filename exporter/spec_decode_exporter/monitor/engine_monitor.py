@@ -362,5 +362,5 @@ class EngineMonitor:
             return []
         tokens, resets = self.history.tokens, self.history.window_resets
         return self._notifier.changes(
-            evaluation, moment, tokens, resets, lambda: self._taken(evaluation, gone=False).findings
+            evaluation, moment, tokens, resets, lambda: self._taken(self.evaluate(), gone=False).findings
         )

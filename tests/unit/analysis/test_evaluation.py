@@ -1,330 +1,378 @@
-"""Evaluation of one engine: its parts combined."""
+"""Evaluation of one engine: its parts combined, and the window that a verdict is about."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import log
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.cost import CostModel, CostSource
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
-from spec_decode_exporter.analysis.evaluated_window import Basis, Change
-from spec_decode_exporter.analysis.evaluation import evaluate
-from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
-from spec_decode_exporter.experiments.faster_method import FasterMethod
-from spec_decode_exporter.findings.finding import FindingName
-from spec_decode_exporter.analysis.measured_cost import MeasuredCost
-from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, PlainEvaluation
+from spec_decode_exporter.analysis.knowledge import FasterMethod, Knowledge
 from spec_decode_exporter.analysis.request_baseline import RequestBaseline
-from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule
+from spec_decode_exporter.analysis.verdict import Action, Advice, SpeedupRange, State, Verdict
+from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings, LoadCost
-from spec_decode_exporter.config.policy import Policy
+from spec_decode_exporter.config.policy import Policy, SpeedupPolicy
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.scrape.page.engine_table import Counter
-from tests.fixtures.evaluations import POOR
+from spec_decode_exporter.figures.window_figures import WindowFigures
+from tests.fixtures.evaluations import GOOD, POOR, busy_window, curve, evaluation, knowledge
+from tests.fixtures.windows import window
+
+WALL = 1_790_000_000.0
 
 
-def evaluated(case, cost=None, method="eagle3", policy=None, schedule=NO_SCHEDULE, architecture=None):
-    settings = CostSettings(draft_cost_ratio=cost, running_requests=4) if isinstance(cost, float) else cost
-    source = "configured" if method else ""
-    speculation = Speculation(method, source, schedule=schedule, architecture=architecture)
-    assumptions = Assumptions(speculation, settings, policy or Policy())
-    return evaluate(case.windows, replace(case.inputs, assumptions=assumptions))
+def at(cost, method="eagle3", **more):
+    """Knowledge of an engine whose draft token costs ``cost`` at four running requests."""
+    settings = None if cost is None else CostSettings(draft_cost_ratio=cost, running_requests=4)
+    return knowledge(method=method, cost=settings, **more)
 
 
-def with_inputs(case, **inputs):
-    return case._replace(inputs=replace(case.inputs, **inputs))
+def counted(its, **counters):
+    """The window with other counters."""
+    return replace(its, total=its.total._replace(**counters))
 
 
-def test_the_worked_example_is_optimal_and_to_be_kept(case):
-    evaluation = evaluated(case(), 0.1)
-    assert [round(depth.speedup, 3) for depth in evaluation.depths] == [
-        1.636,
-        2.042,
-        2.269,
-        2.357,
-        2.379,
-        2.36,
-    ]
-    assert (evaluation.state, evaluation.verdict, evaluation.action) == (
-        State.ACTIVE,
-        Verdict.OPTIMAL,
-        Action.KEEP,
+class TestWorkedExamples:
+    def test_a_good_drafter_is_optimal_and_to_be_kept(self):
+        its = evaluation(at(0.1))
+        assert [round(depth.speedup, 3) for depth in its.depths] == [1.636, 2.042, 2.269, 2.357, 2.379, 2.36]
+        benefits = [round(depth.marginal_benefit, 2) for depth in its.depths]
+        assert benefits == [8.0, 3.97, 2.45, 1.54, 1.14, 0.87]
+        assert (its.state, its.verdict, its.action) == (State.ACTIVE, Verdict.OPTIMAL, Action.KEEP)
+        assert its.recommended == its.depths[3]
+
+    @pytest.mark.parametrize(
+        ("known", "survival", "more", "verdict", "action", "tokens"),
+        [
+            # A long draft of a poor drafter is to be shortened.
+            (at(0.3, ""), POOR, {}, Verdict.HARMFUL, Action.DECREASE, 1),
+            (at(0.7), POOR, {}, Verdict.HARMFUL, Action.DISABLE, 0),
+            # One token is 1.077 times as fast at the best guess; at 16 requests it may cost four times as much.
+            (
+                at(0.3, architecture=Architecture.DENSE),
+                POOR,
+                {"running": 16.0},
+                Verdict.HARMFUL,
+                Action.DISABLE,
+                0,
+            ),
+            # A dead drafter that costs anything: at least 0.05 of a step.
+            (at(None, "dflash"), (0.01, 0.0, 0.0), {}, Verdict.HARMFUL, Action.DISABLE, 0),
+            (at(None, "dspark"), (0.005,), {}, Verdict.HARMFUL, Action.DISABLE, 0),
+            # 1.61 tokens a step at c = .1, which pays; at a quarter or at four times of it, it may not.
+            (at(0.1, ""), POOR, {"running": 16.0}, Verdict.UNCLEAR, Action.MEASURE_COST, 1),
+            # Any drafter may cost up to half a step, and so does verifying by an unknown model at four requests.
+            (at(None, ""), GOOD, {}, Verdict.UNCLEAR, Action.MEASURE_COST, None),
+            # 1 % of the steps draft 3.3 tokens: at most 1.023 times as fast.
+            (at(None, "suffix"), GOOD, {"coverage": 0.01}, Verdict.POOR, Action.KEEP, 0),
+        ],
     )
-    assert evaluation.recommended == evaluation.depths[3]
-    assert [round(benefit, 2) for benefit in evaluation.marginal_benefits] == [
-        8.0,
-        3.97,
-        2.45,
-        1.54,
-        1.14,
-        0.87,
-    ]
+    def test_have_verdict_and_advice(self, known, survival, more, verdict, action, tokens):
+        its = evaluation(known, survival, **more)
+        recommended = None if its.recommended is None else its.recommended.tokens
+        assert (its.verdict, its.action, recommended) == (verdict, action, tokens)
+
+    def test_beyond_the_crossover_the_batch_is_to_be_limited(self):
+        loads = [LoadCost(running_requests=load, draft_cost_ratio=c) for load, c in ((2, 0.05), (32, 0.9))]
+        its = evaluation(knowledge(method="eagle3", cost=CostSettings(loads=loads)), running=30.0)
+        # 3.3 tokens a step are lost on 1 + 4 c at c = .575, which is reached at this load.
+        assert its.crossover == pytest.approx(2 + 30 * (0.575 - 0.05) / 0.85)
+        assert (its.verdict, its.action) == (Verdict.HARMFUL, Action.LIMIT_BATCH)
+
+    def test_a_faster_method_is_to_be_switched_to(self):
+        speedups = Estimate(3.0, 2.8, 3.2, 0.1), Estimate(2.3, 2.1, 2.5, 0.1)
+        faster = FasterMethod("drafter", "eagle", "eagle3", *speedups)
+        assert evaluation(at(0.1, faster_method=faster)).action is Action.SWITCH_METHOD
+
+    def test_debounced_advice_is_shown_instead_of_its_own(self):
+        its = evaluation(at(0.1))
+        its.advice = Advice(Action.INCREASE, 5)
+        assert (its.action, its.recommended) == (Action.INCREASE, its.depths[4])
+        assert its.own_advice == Advice(Action.KEEP, 4)
 
 
-def test_a_long_draft_of_a_poor_drafter_is_harmful_and_to_be_shortened(case):
-    evaluation = evaluated(case(POOR), 0.3, method="")
-    assert (evaluation.verdict, evaluation.action) == (Verdict.HARMFUL, Action.DECREASE)
-    assert evaluation.recommended.tokens == 1
+class TestCost:
+    def test_one_measured_at_this_load_precedes_a_configured_one(self):
+        measured, typical = curve((4, 0.2)), at(0.1)
+        both = replace(typical, cost=CostModel(typical.cost.settings, (measured,), "eagle3"))
+        assert evaluation(both).cost.source is CostSource.MEASURED
+        assert evaluation(typical).cost.source is CostSource.CONFIGURED
+        assert evaluation(at(None)).cost.source is CostSource.TYPICAL
+        assert evaluation(at(0.1, speculates=False)).cost is None
+
+    def test_what_depends_on_an_unknown_one_is_absent(self):
+        its = evaluation(at(None, ""))
+        assert (its.cost, its.depths, its.recommended, its.longest.speedup_bounds) == (None, [], None, None)
+        assert its.longest.acceptance_length_bounds is not None
+        assert its.longest.break_even_cost_bounds.value == pytest.approx(2.3 / 4, abs=0.01)
+
+    def test_that_of_a_dense_model_has_a_narrower_interval_than_that_of_an_unknown_one(self):
+        dense, unknown = (
+            evaluation(at(None, architecture=architecture)).longest.speedup_bounds
+            for architecture in (Architecture.DENSE, None)
+        )
+        assert dense.lower > unknown.lower
+
+    @pytest.mark.parametrize(("method", "verdict"), [("ngram", Verdict.UNCLEAR), ("mtp", Verdict.HEALTHY)])
+    def test_a_search_whose_steps_are_unknown_has_an_upper_limit_alone(self, method, verdict):
+        unknown = dict.fromkeys(("generation_tokens", "first_tokens", "decode_steps"))
+        windows = [counted(busy_window(coverage=0.4, length=length), **unknown) for length in (30.0, 300.0)]
+        assert Evaluation(windows, at(0.1, method)).verdict is verdict
 
 
-def test_where_no_depth_pays_speculation_is_to_be_disabled(case):
-    evaluation = evaluated(case(POOR), 0.7)
-    assert (evaluation.verdict, evaluation.action) == (Verdict.HARMFUL, Action.DISABLE)
-    assert evaluation.recommended.tokens == 0
-    assert FindingName.NO_DEPTH_PAYS in {finding.name for finding in evaluation.findings}
+class TestRequests:
+    def test_each_window_has_the_speed_up_of_its_requests(self):
+        """Of 4 s a second, 1 s is before the first tokens; decoding is 3.3 / 1.4 times as fast."""
+        its, expected = evaluation(at(0.1), first_token=0.5), 0.25 + 0.75 * 3.3 / 1.4
+        assert [each.request.value for each in its.windows] == [pytest.approx(expected)] * 2
+        assert its.request.bounds.lower <= expected <= its.request.bounds.upper
+        assert evaluation(at(0.1)).request is None
+        assert evaluation(at(None, ""), first_token=0.5).request is None
 
-
-def test_where_no_depth_is_known_to_pay_none_is_recommended(case):
-    # One token is 1.077 times as fast at the best guess; at 16 requests it may cost four times as much.
-    evaluation = evaluated(case(POOR, running=16.0), 0.3, architecture=Architecture.DENSE)
-    assert evaluation.depths[0].speedup > 1
-    assert (evaluation.verdict, evaluation.action) == (Verdict.HARMFUL, Action.DISABLE)
-    assert evaluation.recommended.tokens == 0
-
-
-@pytest.mark.parametrize("survival", [(0.01, 0.0, 0.0), (0.005,)])
-def test_a_dead_drafter_that_costs_anything_is_to_be_disabled(case, survival):
-    for method in ("dflash", "dspark"):  # at least 0.05 of a step
-        evaluation = evaluated(case(survival), None, method=method)
-        assert (evaluation.verdict, evaluation.action) == (Verdict.HARMFUL, Action.DISABLE)
-        assert evaluation.recommended.tokens == 0
-
-
-def test_a_cost_known_for_another_load_is_unclear_and_to_be_measured(case):
-    # 1.61 tokens a step at c = .1, which pays; at a quarter or at four times of it, it may not.
-    settings = CostSettings(draft_cost_ratio=0.1, running_requests=4)
-    evaluation = evaluated(case(POOR, running=16.0), settings, method="")
-    assert (evaluation.verdict, evaluation.action) == (Verdict.UNCLEAR, Action.MEASURE_COST)
-    finding = next(each for each in evaluation.findings if each.name is FindingName.UNCLEAR_COST)
-    assert finding.values["break_even"] == pytest.approx(0.61 / 4, abs=0.01)
-    assert finding.values["highest_cost"] == pytest.approx(0.5)
-
-
-def test_a_dense_model_has_a_narrower_interval_than_an_unknown_one(case):
-    usual = case()
-    found = [
-        evaluate(
-            usual.windows,
-            replace(usual.inputs, assumptions=Assumptions(Speculation("eagle3", architecture=architecture))),
-        ).bounds[-1]
-        for architecture in (Architecture.DENSE, None)
-    ]
-    assert found[0].speedup.lower > found[1].speedup.lower
-
-
-@pytest.mark.parametrize(
-    ("first_tokens", "verdict"), [(0, Verdict.INSUFFICIENT), (7, Verdict.INSUFFICIENT), (8, Verdict.MARGINAL)]
-)
-def test_too_few_requests_have_no_advice_and_at_first_no_verdict(case, first_tokens, verdict):
-    usual = case()
-    counters = list(usual.windows[-1].counters)
-    counters[list(Counter).index(Counter.FIRST_TOKENS)] = first_tokens
-    last = replace(usual.windows[-1], counters=tuple(counters))
-    few = usual._replace(windows=(*usual.windows[:-1], last))
-    evaluation = evaluated(few, 0.2)
-    assert (evaluation.verdict, evaluation.action, evaluation.recommended) == (verdict, Action.COLLECT, None)
-
-
-@pytest.mark.parametrize(
-    ("method", "expected"),
-    [("draft_model", FindingName.DRAFTING_PAUSED), ("suffix", FindingName.LOW_COVERAGE)],
-)
-def test_steps_without_a_draft_are_explained_by_the_method(case, method, expected):
-    names = {finding.name for finding in evaluated(case(coverage=0.4), 0.1, method).findings}
-    assert names & {FindingName.DRAFTING_PAUSED, FindingName.LOW_COVERAGE} == {expected}
-
-
-def test_an_engine_that_does_not_speculate_has_no_cost_of_drafting(case):
-    assert evaluated(with_inputs(case(), speculates=False), 0.1).cost is None
-
-
-def test_every_window_has_its_bounds(case):
-    evaluation = evaluated(case(), 0.1)
-    assert len(evaluation.bounds) == 2
-    short, long = evaluation.bounds
-    for bounds in (short, long):
-        assert bounds.acceptance_length.lower < 3.3 < bounds.acceptance_length.upper
-        assert bounds.acceptance_ratio.lower < 0.575 < bounds.acceptance_ratio.upper
-        assert bounds.speedup.lower < 3.3 / 1.4 < bounds.speedup.upper
-    assert long.speedup.standard_error < short.speedup.standard_error
-
-
-def test_every_window_has_the_speed_up_of_its_requests(case):
-    """Of 4 s of the requests a second, 1 s is before the first tokens; decoding is 3.3 / 1.4 times as fast."""
-    evaluation = evaluated(case(first_token=0.5), 0.1)
-    expected = 0.25 + 0.75 * 3.3 / 1.4
-    assert [request.value for request in evaluation.requests] == [pytest.approx(expected)] * 2
-    assert evaluation.request.bounds.lower <= expected <= evaluation.request.bounds.upper
-    assert evaluated(case(), 0.1).requests == (None, None)
-    assert evaluated(case(first_token=0.5), None, method="").requests == (None, None)
-
-
-@pytest.mark.parametrize(
-    ("first_token", "verdict"),
-    [(None, Verdict.OPTIMAL), (0.2, Verdict.OPTIMAL), (1.0, Verdict.HEALTHY), (1.7, Verdict.MARGINAL)],
-)
-def test_the_more_time_requests_wait_for_the_first_token_the_less_speculation_pays(
-    case, first_token, verdict
-):
-    assert evaluated(case(first_token=first_token), 0.1).verdict is verdict
-
-
-def test_requests_that_are_slower_than_their_baseline_are_poor_however_fast_decoding_is(case):
-    baseline = RequestBaseline(0.1, 0.85, None, 3600.0, 1_790_000_000.0, "a test")
-    slow = with_inputs(case(first_token=1.5), request_baseline=baseline)
-    evaluation = evaluated(slow, 0.1)
-    assert evaluation.request.basis is EndToEndBasis.BASELINE
-    assert evaluation.request.value == pytest.approx((2 * 0.1 + 3.3 / 1.4 * 1) / 4)
-    assert (evaluation.verdict, evaluation.request_baseline) == (Verdict.POOR, baseline)
-    assert evaluation.action is not Action.DISABLE
-
-
-def test_with_an_unknown_cost_dependent_values_are_absent(case):
-    evaluation = evaluated(case(), None, method="")
-    assert (evaluation.cost, evaluation.depths, evaluation.marginal_benefits, evaluation.recommended) == (
-        None,
-        (),
-        (),
-        None,
+    @pytest.mark.parametrize(
+        ("first_token", "verdict"), [(0.2, Verdict.OPTIMAL), (1.0, Verdict.HEALTHY), (1.7, Verdict.MARGINAL)]
     )
-    assert evaluation.bounds[-1].speedup is None
-    assert evaluation.bounds[-1].acceptance_length is not None
-    assert evaluation.bounds[-1].break_even_cost.value == pytest.approx(2.3 / 4, abs=0.01)
-    assert FindingName.UNKNOWN_COST in {finding.name for finding in evaluation.findings}
-    # Any drafter may cost up to half a step, and so does verifying by an unknown model at four requests.
-    assert (evaluation.verdict, evaluation.action) == (Verdict.UNCLEAR, Action.MEASURE_COST)
+    def test_the_longer_they_wait_for_the_first_token_the_less_speculation_pays(self, first_token, verdict):
+        assert evaluation(at(0.1), first_token=first_token).verdict is verdict
 
+    def test_that_are_slower_than_their_baseline_are_poor_however_fast_decoding_is(self):
+        baseline = RequestBaseline(0.1, 0.85, None, 3600.0, WALL, "a test")
+        its = evaluation(at(0.1, request_baseline=baseline), first_token=1.5)
+        assert its.request.basis is EndToEndBasis.BASELINE
+        assert its.request.value == pytest.approx((2 * 0.1 + 3.3 / 1.4 * 1) / 4)
+        assert its.verdict is Verdict.POOR
+        assert its.action is not Action.DISABLE
 
-def test_a_search_whose_steps_are_unknown_has_an_upper_limit_alone(case):
-    usual = case(coverage=0.4)
-    blind = [
-        replace(window, counters=(*window.counters[:3], *[None] * (len(window.counters) - 3)))
-        for window in usual.windows
-    ]
-    for method, expected in (("ngram", Verdict.UNCLEAR), ("mtp", Verdict.HEALTHY)):
-        evaluation = evaluated(usual._replace(windows=tuple(blind)), 0.1, method)
-        assert evaluation.verdict is expected
-
-
-def test_few_steps_with_a_draft_are_not_optimal(case):
-    # 1 % of the steps draft 3.3 tokens: at most 1.023 times as fast.
-    evaluation = evaluated(case(coverage=0.01), None, "suffix")
-    assert evaluation.verdict in (Verdict.POOR, Verdict.HARMFUL)
-    assert evaluation.action is not Action.INCREASE
-
-
-def test_a_cost_measured_at_this_load_precedes_a_configured_one(case):
-    measured = [MeasuredCost(4, 0.2, 0.19, 0.21, CostSource.MEASURED)]
-    assert evaluated(case(costs=measured), None).cost.source is CostSource.MEASURED
-    assert evaluated(case(), None).cost.source is CostSource.TYPICAL
-    assert evaluated(case(costs=measured), 0.1).cost.source is CostSource.MEASURED
-    assert evaluated(case(), 0.1).cost.source is CostSource.CONFIGURED
-
-
-def test_beyond_the_crossover_the_batch_is_to_be_limited(case):
-    loads = CostSettings(
-        loads=[
-            LoadCost(running_requests=2, draft_cost_ratio=0.05),
-            LoadCost(running_requests=32, draft_cost_ratio=0.9),
-        ]
+    @pytest.mark.parametrize(
+        ("requests", "verdict"),
+        [(0, Verdict.INSUFFICIENT), (7, Verdict.INSUFFICIENT), (8, Verdict.MARGINAL)],
     )
-    evaluation = evaluated(case(running=30.0), loads)
-    # 3.3 tokens a step are lost on 1 + 4 c at c = .575, which is reached at this load.
-    assert evaluation.crossover == pytest.approx(2 + 30 * (0.575 - 0.05) / 0.85)
-    assert (evaluation.verdict, evaluation.action) == (Verdict.HARMFUL, Action.LIMIT_BATCH)
-    assert FindingName.ABOVE_CROSSOVER in {finding.name for finding in evaluation.findings}
+    def test_too_few_have_no_advice_and_at_first_no_verdict(self, requests, verdict):
+        windows = busy_window(length=30.0), counted(busy_window(), first_tokens=requests)
+        its = Evaluation(windows, at(0.2))
+        assert (its.verdict, its.action, its.recommended) == (verdict, Action.COLLECT, None)
 
 
-@pytest.mark.parametrize("seconds", [160, 250])
-def test_advice_needs_a_whole_longest_window_and_a_verdict_does_not(case, seconds):
-    evaluation = evaluated(case(seconds=seconds), 0.1)
-    assert (evaluation.verdict, evaluation.action) == (Verdict.OPTIMAL, Action.COLLECT)
-    assert evaluation.recommended is None
+class TestEvaluatedWindow:
+    @pytest.mark.parametrize(
+        ("seconds", "requests", "is_enough"),
+        [
+            (25, None, False),  # bounds are calibrated from 30 s on, less jitter
+            (26, None, True),
+            (26, 2, False),  # too few requests for bounds
+            (149, 2, False),
+            (150, 2, True),
+        ],
+    )
+    def test_has_bounds_or_half_of_the_longest(self, seconds, requests, is_enough):
+        filling = busy_window(seconds=seconds)
+        if requests is not None:
+            filling = counted(filling, first_tokens=requests * 4)  # four run at a time
+        its = Evaluation([filling], at(0.1))
+        assert (its.evaluated.is_partial, its.is_advisable) == (not is_enough, False)
+        assert (its.verdict is not Verdict.INSUFFICIENT) == is_enough
+        assert bool(its.missing) != is_enough
+
+    def test_a_short_longest_window_needs_only_its_half(self):
+        assert not Evaluation([busy_window(length=20.0, seconds=10)], at(0.1)).evaluated.is_partial
+
+    @pytest.mark.parametrize(("seconds", "is_early"), [(34, True), (160, False), (250, False)])
+    def test_gives_a_verdict_before_it_gives_advice(self, seconds, is_early):
+        its = evaluation(at(0.1), seconds=seconds)
+        assert (its.verdict, its.action, its.recommended) == (Verdict.OPTIMAL, Action.COLLECT, None)
+        assert (its.is_early, its.is_whole, its.evaluated.window.seconds) == (is_early, False, seconds)
+        assert (its.longest.acceptance_length_bounds is None) == is_early  # the window of 300 s stays partial
+
+    def test_begins_at_the_last_change(self):
+        known = at(0.3, since_change=busy_window(POOR, length=60.0), change_wall=WALL)
+        its = Evaluation((busy_window(POOR, length=30.0), busy_window()), known)
+        assert (its.verdict, its.action) == (Verdict.HARMFUL, Action.DECREASE)
+        assert (its.basis, its.since, its.is_early, its.recommended.tokens) == (Basis.CHANGE, WALL, True, 1)
+
+    def test_without_enough_evidence_since_a_change_there_is_no_verdict(self):
+        its = evaluation(at(0.3, since_change=busy_window(POOR, length=20.0), change_wall=WALL))
+        assert (its.verdict, its.action, its.basis) == (Verdict.INSUFFICIENT, Action.COLLECT, Basis.CHANGE)
+
+    def test_a_change_before_the_longest_window_does_not_count(self):
+        its = evaluation(at(0.1, since_change=busy_window(), change_wall=WALL))
+        assert (its.evaluated, its.basis, its.since) == (its.longest, Basis.LONGEST, None)
+        assert its.is_advisable
+
+    def test_a_shorter_one_overrules_a_longer_one_that_it_contradicts(self):
+        its = Evaluation((busy_window(POOR, length=30.0), busy_window()), at(0.3))
+        assert (its.basis, its.verdict, its.action) == (Basis.SHORTER, Verdict.HARMFUL, Action.COLLECT)
+        assert evaluation(at(0.3)).basis is Basis.LONGEST
+
+    def test_a_shorter_one_without_drafts_overrules_nothing(self):
+        silent = busy_window((0.0,) * 4, drafts=0, length=30.0)
+        assert Evaluation((silent, busy_window()), at(0.1)).basis is Basis.LONGEST
 
 
-def test_a_verdict_before_half_of_the_longest_window_is_early(case):
-    evaluation = evaluated(case(seconds=34), 0.1)
-    assert (evaluation.verdict, evaluation.action) == (Verdict.OPTIMAL, Action.COLLECT)
-    assert evaluation.evaluated.choice.is_early
-    assert evaluation.evaluated.choice.window.seconds == 34
-    assert not evaluated(case(seconds=160), 0.1).evaluated.choice.is_early
-    assert evaluation.bounds[-1].acceptance_length is None  # the window of 300 s stays partial
+def bounded(length=None, per_step=None, speedup=None, verdict=Verdict.INSUFFICIENT):
+    """A window with these bounds, each a pair, and this verdict."""
+    its = WindowEvaluation(window(), Knowledge())
+    bounds = (
+        None if pair is None else Estimate(sum(pair) / 2, *pair, 0.05) for pair in (length, per_step, speedup)
+    )
+    its.acceptance_length_bounds, its.tokens_per_step_bounds, its.speedup_bounds = bounds
+    its.verdict = verdict
+    return its
 
 
-def few_requests(case, seconds, requests):
-    """A case in which that many requests passed one after the other."""
-    usual = case(seconds=seconds)
-    counters = list(usual.windows[-1].counters)
-    counters[list(Counter).index(Counter.FIRST_TOKENS)] = requests * 4  # four run at a time
-    last = replace(usual.windows[-1], counters=tuple(counters))
-    return usual._replace(windows=(*usual.windows[:-1], last))
+class TestContradiction:
+    @pytest.mark.parametrize(("length", "is_so"), [((2.0, 2.89), True), ((2.0, 2.9), False)])
+    def test_lengths_whose_bounds_have_nothing_in_common_contradict(self, length, is_so):
+        longer = bounded((2.9, 3.1), verdict=Verdict.OPTIMAL)
+        assert bounded(length).contradicts(longer) is is_so
+
+    def test_tokens_per_step_contradict_too(self):
+        assert bounded(None, (1.0, 1.05)).contradicts(bounded(None, (1.8, 2.2)))
+
+    @pytest.mark.parametrize(
+        ("verdict", "speedup", "is_so"),
+        [
+            (Verdict.OPTIMAL, (1.5, 1.99), True),
+            (Verdict.OPTIMAL, (1.5, 2.0), False),
+            (Verdict.HEALTHY, (1.0, 1.29), True),
+            (Verdict.MARGINAL, (0.9, 0.99), True),
+            (Verdict.MARGINAL, (0.9, 1.0), False),
+            (Verdict.POOR, (1.11, 1.5), True),
+            (Verdict.HARMFUL, (1.01, 1.5), True),
+            (Verdict.HARMFUL, (0.99, 1.5), False),
+            (Verdict.INSUFFICIENT, (0.1, 0.2), False),
+        ],
+    )
+    def test_bounds_of_the_speed_up_exclude_a_verdict(self, verdict, speedup, is_so):
+        assert bounded(speedup=speedup).contradicts(bounded(verdict=verdict)) is is_so
+
+    @given(st.sampled_from(Verdict), st.floats(0.1, 4.0), st.floats(0.0, 2.0))
+    def test_no_window_contradicts_its_own_bounds(self, verdict, lower, width):
+        own = bounded((lower, lower + width), verdict=verdict)
+        assert not own.contradicts(own)
+        assert not bounded().contradicts(bounded((lower, lower + width), None, (1.0, 2.0), verdict))
 
 
-@pytest.mark.parametrize(("seconds", "requests"), [(140, 6), (20, 60)])
-def test_a_short_window_without_enough_evidence_has_no_verdict(case, seconds, requests):
-    evaluation = evaluated(few_requests(case, seconds, requests), 0.1)
-    assert (evaluation.verdict, evaluation.action) == (Verdict.INSUFFICIENT, Action.COLLECT)
-    assert evaluation.evaluated.missing
+def shared(verdict, lower=0.9, upper=2.1, even=1.0):
+    """A window with this verdict and these bounds of the speed-up."""
+    its = WindowEvaluation(window(), Knowledge(policy=Policy(speedup=SpeedupPolicy(harmful=even))))
+    its.verdict = verdict
+    its.speedup_range = SpeedupRange(Estimate(1.4, lower, upper, 0.1), lower, upper)
+    return its.pays_share_ratio
 
 
-def test_the_window_since_a_change_has_verdict_advice_depths_and_findings(case, evaluation_window):
-    since = Change(evaluation_window(POOR, length=60.0), 1_790_000_000.0)
-    good = case()
-    mixed = good._replace(windows=(case(POOR).windows[0], good.windows[-1]))
-    evaluation = evaluated(with_inputs(mixed, change=since), 0.3)
-    assert (evaluation.verdict, evaluation.action) == (Verdict.HARMFUL, Action.DECREASE)
-    assert evaluation.recommended.tokens == 1
-    assert FindingName.LOW_FIRST_POSITION in {finding.name for finding in evaluation.findings}
-    assert evaluation.evaluated.choice.basis is Basis.CHANGE
-    assert evaluation.evaluated.choice.since == 1_790_000_000.0
+class TestSharePaying:
+    """Share of the possible speed-ups at which speculation pays."""
+
+    @pytest.mark.parametrize(
+        ("lower", "upper", "even", "share"),
+        [
+            (0.5, 2.0, 1.0, 0.5),
+            (0.9, 2.1, 1.0, log(2.1) / log(2.1 / 0.9)),
+            (1.0, 1.5, 1.0, 1.0),
+            (0.81, 1.0, 1.0, 0.0),
+            (0.9, 1.6, 1.2, 0.5),  # it pays from 1.2 on, by the policy
+            (0.0, 2.0, 1.0, None),  # an upper limit alone
+        ],
+    )
+    def test_is_that_of_the_logarithms_above_break_even(self, lower, upper, even, share):
+        found = shared(Verdict.UNCLEAR, lower, upper, even)
+        assert found == (None if share is None else pytest.approx(share))
+
+    @pytest.mark.parametrize(
+        ("verdict", "share"),
+        [
+            (Verdict.OPTIMAL, 1.0),
+            (Verdict.HEALTHY, 1.0),
+            (Verdict.MARGINAL, 1.0),
+            (Verdict.POOR, 0.0),
+            (Verdict.HARMFUL, 0.0),
+            (Verdict.INSUFFICIENT, None),
+        ],
+    )
+    def test_is_1_or_0_by_a_verdict_that_is_sure(self, verdict, share):
+        assert shared(verdict) == share
+
+    @given(st.floats(0.2, 4.0), st.floats(0.1, 3.0), st.floats(0.05, 1.0))
+    def test_agrees_with_the_verdict_that_the_same_window_has(self, c, share, running):
+        its = evaluation(at(c), (min(share, 1.0),), running=32 * running)
+        found = its.pays_share_ratio
+        if its.verdict is Verdict.INSUFFICIENT:
+            assert found is None
+        elif its.verdict is Verdict.UNCLEAR:
+            assert 0 < found <= 1
+        else:
+            assert found == float(its.verdict not in (Verdict.POOR, Verdict.HARMFUL))
 
 
-def test_without_enough_evidence_since_a_change_there_is_no_verdict(case, evaluation_window):
-    since = Change(evaluation_window(POOR, length=20.0), 1_790_000_000.0)
-    evaluation = evaluated(with_inputs(case(), change=since), 0.3)
-    assert (evaluation.verdict, evaluation.action) == (Verdict.INSUFFICIENT, Action.COLLECT)
-    assert FindingName.LOW_FIRST_POSITION not in {finding.name for finding in evaluation.findings}
-
-
-def test_a_shorter_window_overrules_a_longer_one_that_it_contradicts(case):
-    good, poor = case(), case(POOR)
-    mixed = good._replace(windows=(poor.windows[0], good.windows[-1]))
-    evaluation = evaluated(mixed, 0.3)
-    assert evaluation.evaluated.choice.basis is Basis.SHORTER
-    assert (evaluation.verdict, evaluation.action) == (Verdict.HARMFUL, Action.COLLECT)
-    assert evaluated(good, 0.3).evaluated.choice.basis is Basis.LONGEST
-
-
-def test_a_shorter_window_without_drafts_overrules_nothing(case):
-    good, silent = case(), case(drafts=0, survival=(0.0,) * 4)
-    mixed = good._replace(windows=(silent.windows[0], good.windows[-1]))
-    assert evaluated(mixed, 0.1).evaluated.choice.basis is Basis.LONGEST
-
-
-def test_thresholds_are_those_of_the_policy(case):
+def test_thresholds_are_those_of_the_policy():
     strict = Policy.model_validate({"speedup": {"healthy": 3.0}})
-    assert evaluated(case(), 0.1, policy=strict).verdict is Verdict.HEALTHY
+    assert evaluation(at(0.1, policy=strict)).verdict is Verdict.HEALTHY
     many = Policy.model_validate({"min_drafts": 30_001})
-    assert evaluated(case(), 0.1, policy=many).verdict is Verdict.INSUFFICIENT
+    assert evaluation(at(0.1, policy=many)).verdict is Verdict.INSUFFICIENT
 
 
-def test_an_engine_with_a_schedule_without_drafts_at_this_load_is_not_stalled(case):
-    busy = case((0.0,) * 4)
-    quiet = [replace(window, counters=(0, 0, 0, *window.counters[3:])) for window in busy.windows]
-    silent = busy._replace(windows=tuple(quiet))
-    assert evaluated(silent, 0.1).state is State.STALLED
-    assert evaluated(silent, schedule=BatchSchedule((1, 3), (4, 0))).state is State.ACTIVE
+def test_of_an_engine_that_is_gone_has_no_value():
+    its = Evaluation((), at(0.1))
+    assert (its.state, its.verdict, its.action) == (State.UNREACHABLE, Verdict.INSUFFICIENT, Action.COLLECT)
+    assert (its.cost, its.request, its.crossover, its.recommended, its.since) == (None,) * 5
+    assert (its.depths, its.missing, its.setting.tokens, its.pays_share_ratio) == ([], (), None, None)
+    assert (its.evaluated.work, its.longest.speedup_ceiling_ratio) == (None, None)
 
 
-def test_a_faster_method_is_to_be_switched_to(case):
-    faster = FasterMethod(
-        "drafter", "eagle", "eagle3", Estimate(3.0, 2.8, 3.2, 0.1), Estimate(2.3, 2.1, 2.5, 0.1)
+class TestPlainEvaluation:
+    """Evaluation after an internal error."""
+
+    @pytest.mark.parametrize(
+        ("known", "counts", "state"),
+        [
+            (at(0.1), {}, State.ACTIVE),
+            (at(0.1), {"drafts": 0}, State.IDLE),
+            (at(0.1, speculates=False), {}, State.DISABLED),
+            (at(0.1, speculates=False, is_undecided=True), {}, State.UNKNOWN),
+        ],
     )
-    evaluation = evaluated(with_inputs(case(), faster=faster), 0.1)
-    assert evaluation.action is Action.SWITCH_METHOD
-    assert FindingName.FASTER_METHOD in {finding.name for finding in evaluation.findings}
-    assert evaluation.faster == faster
+    def test_has_the_state_and_the_figures_of_counts_alone(self, known, counts, state):
+        its = PlainEvaluation([counted(busy_window(), **counts)], known)
+        assert (its.state, its.verdict, its.action) == (state, Verdict.INSUFFICIENT, Action.COLLECT)
+        assert (its.cost, its.missing, its.longest.speedup_bounds) == (None, (), None)
+        assert its.longest.acceptance_length_bounds is None
+        assert its.longest.total.accepted_tokens == 300 * 230
+
+    def test_without_any_increment_is_unknown(self):
+        assert PlainEvaluation([replace(busy_window(), seconds=0.0)], at(0.1)).state is State.UNKNOWN
+
+
+class TestColumns:
+    """Columns of increments: 20 kB an engine, which nothing needs between two evaluations."""
+
+    @staticmethod
+    def columns_of(its):
+        return [
+            name
+            for each in (*its.windows, its.evaluated)
+            for name in ("increments", "works")
+            if name in each.__dict__
+        ]
+
+    def test_a_settled_evaluation_reads_no_column_for_a_page(self, monkeypatch):
+        its = evaluation(at(0.1), first_token=0.5)
+        its.settle()
+        assert self.columns_of(its) == []
+        monkeypatch.setattr(WindowFigures, "columns", None)
+        assert its.verdict is Verdict.HEALTHY
+        assert (its.recommended.tokens, its.longest.request is None) == (4, False)
+        for each in its.windows:
+            assert each.speedup_bounds.lower < each.acceptance_length_bounds.value
+            assert each.draft_acceptance_bounds.lower < each.break_even_cost_bounds.value
+
+    def test_what_is_read_after_they_are_dropped_is_the_same(self):
+        early, late = evaluation(at(0.1)), evaluation(at(0.1))
+        late.settle()
+        assert late.longest.conditional_bounds(1) == early.longest.conditional_bounds(1)
+        late.forget()
+        assert self.columns_of(late) == []

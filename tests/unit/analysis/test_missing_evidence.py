@@ -6,67 +6,53 @@ from dataclasses import replace
 
 import pytest
 
-from spec_decode_exporter.analysis.evaluated_window import since_change, unless_enough
+from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.missing_evidence import Evidence, Need, missing
-from spec_decode_exporter.analysis.speedup import SpeedupRange
-from spec_decode_exporter.analysis.statistics.ratio_bounds import MIN_BOUND_REQUESTS
-from spec_decode_exporter.analysis.verdict import MIN_VERDICT_REQUESTS
-from spec_decode_exporter.analysis.window_bounds import NO_BOUNDS
-from spec_decode_exporter.config.policy import Policy
-from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.scrape.page.engine_table import Counter
+from spec_decode_exporter.analysis.verdict import SpeedupRange
+from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS, WindowEvaluation
+from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, Estimate
+from tests.fixtures.evaluations import busy_window, knowledge
+
+UNKNOWN = object()
 
 
-@pytest.fixture(name="needs")
-def needs_fixture(evaluation_window):
-    def needs(seconds, *, requests=None, length=None, speedup=None, known=True, drafts=100, polls=None):
-        window = evaluation_window(length=300.0, seconds=seconds, drafts=drafts)
-        counters = list(window.counters)
-        place = list(Counter).index(Counter.FIRST_TOKENS)
-        if requests is not None:
-            counters[place] = requests * 4  # four run at a time
-        if not known:
-            counters[place] = None
-        window = replace(window, counters=tuple(counters), polls=polls or window.polls)
-        evaluated = unless_enough(since_change((window,), None), NO_BOUNDS)
-        return missing(evaluated, length, speedup, Policy())
-
-    return needs
+def needed(seconds, requests=None, *, drafts=100, polls=None):
+    """What an engine needs after these seconds, in which that many requests passed one after the other."""
+    its = busy_window(seconds=seconds, drafts=drafts)
+    if requests is not None:
+        first = None if requests is UNKNOWN else requests * 4  # four run at a time
+        its = replace(its, total=its.total._replace(first_tokens=first))
+    return Evaluation([replace(its, polls=polls or its.polls)], knowledge()).missing
 
 
-def test_a_window_with_few_drafts_needs_drafts(needs):
-    assert needs(34, drafts=2) == (Need(Evidence.DRAFTS, 100, 68),)
+@pytest.mark.parametrize(
+    ("seconds", "more", "needs"),
+    [
+        (34, {"drafts": 2}, [(Evidence.DRAFTS, 100, 68)]),
+        (40, {"polls": 2}, [(Evidence.POLLS, 3, 2)]),
+        # Few requests: more of them, or half of the longest window
+        (34, {"requests": 3}, [(Evidence.REQUESTS, MIN_BOUND_REQUESTS, 3.0), (Evidence.SECONDS, 150.0, 34)]),
+        (20, {"requests": 30}, [(Evidence.SECONDS, 25.5, 20)]),
+        (84, {"requests": UNKNOWN}, [(Evidence.SECONDS, 150.0, 84)]),
+        (300, {"requests": 1}, [(Evidence.REQUESTS, MIN_VERDICT_REQUESTS, 1.0)]),
+        # With a verdict
+        (300, {}, []),
+    ],
+)
+def test_more_data_are_needed(seconds, more, needs):
+    assert needed(seconds, **more) == tuple(Need(*need) for need in needs)
 
 
-def test_a_window_of_two_polls_needs_polls(needs):
-    assert needs(40, polls=2) == (Need(Evidence.POLLS, 3, 2),)
-
-
-def test_few_requests_need_more_of_them_or_half_of_the_longest_window(needs):
-    expected = (Need(Evidence.REQUESTS, MIN_BOUND_REQUESTS, 3.0), Need(Evidence.SECONDS, 150.0, 34))
-    assert needs(34, requests=3) == expected
-
-
-def test_many_requests_need_the_time_that_bounds_need(needs):
-    assert needs(20, requests=30) == (Need(Evidence.SECONDS, 25.5, 20),)
-
-
-def test_unknown_requests_need_half_of_the_longest_window(needs):
-    assert needs(84, known=False) == (Need(Evidence.SECONDS, 150.0, 84),)
-
-
-def test_a_whole_window_needs_more_than_one_request(needs):
-    assert needs(300, requests=1) == (Need(Evidence.REQUESTS, MIN_VERDICT_REQUESTS, 1.0),)
-
-
-WIDE = SpeedupRange(Estimate(1.59, 0.59, 3.76, 0.5), 1.54, 1.64)
-
-
-def test_wide_bounds_need_narrower_ones(needs):
-    (need,) = needs(300, length=Estimate(2.0, 1.2, 2.4, 0.3), speedup=WIDE)
-    assert need == Need(Evidence.HALF_WIDTH, 0.25, pytest.approx(0.4))
-
-
-def test_a_speedup_that_may_be_below_1_needs_a_higher_lower_bound(needs):
-    (need,) = needs(300, length=Estimate(2.0, 1.8, 2.2, 0.1), speedup=WIDE)
-    assert need == Need(Evidence.LOWEST_SPEEDUP, 1.0, 0.59)
+@pytest.mark.parametrize(
+    ("length", "need"),
+    [
+        (Estimate(2.0, 1.2, 2.4, 0.3), Need(Evidence.HALF_WIDTH, 0.25, pytest.approx(0.4))),
+        # A speed-up that may be below 1 needs a higher lower bound.
+        (Estimate(2.0, 1.8, 2.2, 0.1), Need(Evidence.LOWEST_SPEEDUP, 1.0, 0.59)),
+    ],
+)
+def test_a_whole_window_needs_narrower_bounds(length, need):
+    its = WindowEvaluation(busy_window(), knowledge())
+    its.acceptance_length_bounds = length
+    its.speedup_range = SpeedupRange(Estimate(1.59, 0.59, 3.76, 0.5), 1.54, 1.64)
+    assert missing(its, 300.0) == (need,)
