@@ -138,7 +138,7 @@ class WindowEvaluation(WindowFigures):
         return end_to_end(self, speedup, self.speedup_bounds, self.known.request_baseline)
 
     def _speedup_at(self, price: Price) -> float | None:
-        return None if self.work is None else self.work.tokens / self.work.plain_steps(price)
+        return None if self.work is None else self.work.speedup(price)
 
     def _bounds_at(self, cost: Cost) -> Estimate | None:
         """Return the lower bound at the highest cost, and the upper one at the lowest."""

@@ -160,7 +160,8 @@ class WindowFigures:
     @cached_property
     def effective_tokens_per_step(self) -> float | None:
         """Tokens of a decode step, with a draft or without, (G - F) / S; None on a torn page."""
-        return tokens_per_step(self.total.decoded_tokens, self.total.decode_steps)
+        decoded = self.total.decoded_tokens
+        return None if decoded is None or decoded < 0 else ratio(decoded, self.total.decode_steps)
 
     @cached_property
     def draft_variance(self) -> float | None:
@@ -366,11 +367,6 @@ def acceptance_length(accepted: float | None, drafts: float | None) -> float | N
     """Return the mean tokens of a draft, bonus token included: 1 + A / D."""
     accepted_per_draft = ratio(accepted, drafts)
     return None if accepted_per_draft is None else 1 + accepted_per_draft
-
-
-def tokens_per_step(decoded: float | None, steps: float | None) -> float | None:
-    """Return the mean tokens of a decode step; None on a torn page with more first tokens than tokens."""
-    return None if decoded is None or decoded < 0 else ratio(decoded, steps)
 
 
 def answer_shares(answers: Answers) -> tuple[float, float]:
