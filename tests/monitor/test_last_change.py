@@ -1,28 +1,28 @@
+"""Age of the last detected change."""
+
 from __future__ import annotations
 
-import pytest
+from math import inf
 
 from spec_decode_exporter.drops.drop import DropChange, DropKind
 from spec_decode_exporter.monitor.last_change import LastChange
-
-WALL = 1_790_000_000.0
-
-
-class History:
-    """History whose windows are their lengths."""
-
-    last_seen = 1_000.0
-
-    def window(self, length):
-        return length
 
 
 def change(age):
     return DropChange(DropKind.SUDDEN, True, 2.8, 2.0, 20.0, age)
 
 
-@pytest.mark.parametrize(("seconds", "is_within"), [(30.1, True), (30.0, False)])
-def test_a_change_before_the_longest_window_does_not_count(seconds, is_within):
+def test_the_last_change_is_as_old_as_its_most_likely_moment():
+    last = LastChange()
+    assert (last.age(1000.0), last.number) == (inf, 0)
+    last.note([change(age=20.0), change(age=50.0)], 990.0)
+    assert (last.age(1000.0), last.number) == (30.0, 1)
+
+
+def test_a_change_without_a_moment_or_with_an_earlier_one_leaves_it():
     last = LastChange()
     last.note([change(age=20.0)], 990.0)
-    assert bool(last.within(History(), seconds, WALL)) is is_within
+    last.note([change(age=None)], 991.0)
+    assert (last.age(1000.0), last.number) == (30.0, 1)
+    last.note([change(age=100.0)], 995.0)
+    assert (last.age(1000.0), last.number) == (30.0, 2)

@@ -7,8 +7,8 @@ from math import inf
 
 import pytest
 
-from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
+from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.learned_baseline import (
@@ -17,21 +17,21 @@ from spec_decode_exporter.monitor.learned_baseline import (
     SAME_DAY_SECONDS,
     LearnedBaseline,
 )
-from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
+from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
-from spec_decode_exporter.window.increments import Increment
+from tests.fixtures.windows import increment
 
 WALL = 1_794_484_800.0
 """12 November 2026, noon (UTC)."""
 HOUR = 3600.0
 COUNTS = {
-    Counter.FIRST_TOKENS: 5,
-    Counter.FIRST_TOKEN_NANOSECONDS: 5 * 51_000_000,
-    Counter.PROMPT_TOKENS: 5 * 800,
-    Counter.PREFIX_CACHE_QUERIES: 5 * 800,
-    Counter.PREFIX_CACHE_HITS: 5 * 680,
-    Counter.DECODE_STEPS: 4000,
-    Counter.DECODE_NANOSECONDS: 4000 * 20_000_000,
+    "first_tokens": 5,
+    "first_token_nanoseconds": 5 * 51_000_000,
+    "prompt_tokens": 5 * 800,
+    "prefix_cache_queries": 5 * 800,
+    "prefix_cache_hits": 5 * 680,
+    "decode_steps": 4000,
+    "decode_nanoseconds": 4000 * 20_000_000,
 }
 
 
@@ -45,10 +45,8 @@ class Target:
     def plain(self, seconds, running=8.0, **changed):
         for _ in range(round(seconds / 10)):
             self.wall += 10
-            counts = COUNTS | {Counter[name.upper()]: value for name, value in changed.items()}
-            counters = tuple(counts.get(counter, 0) for counter in Counter)
-            increment = Increment(self.wall - 10, self.wall, counters, ())
-            self.baseline.plain(increment, running, self.wall, knows_steps=True)
+            observed = increment(self.wall - 10, self.wall, **(COUNTS | changed))
+            self.baseline.plain(observed, running, self.wall, knows_steps=True)
         return self
 
     def drafting(self, seconds=0.0):
@@ -309,6 +307,10 @@ class Server:
         self.watch.observe(sample, self.moment, WALL + self.moment, 1.0, 1.0)
 
     @property
+    def known(self):
+        return self.watch.evaluate().known
+
+    @property
     def cost(self):
         return self.watch.evaluate().cost
 
@@ -318,14 +320,12 @@ class TestWhileItDrafts:
         server = Server(make_sample).run(600, drafts=False)
         assert server.cost is None
         server.restart().run(120, drafts=True)
-        assert (server.cost.source, server.cost.draft_cost_ratio) == (
-            CostSource.BASELINE,
-            pytest.approx(0.1, rel=1e-3),
-        )
+        assert server.cost.source is CostSource.BASELINE
+        assert server.cost.token.guess == pytest.approx(0.1, rel=1e-3)
         period = server.watch.snapshot(server.moment).baseline
         assert period.name == "10 min without speculation on 12 November"
         assert period.age_seconds == pytest.approx(140)
-        request = server.watch._inputs().request_baseline
+        request = server.known.request_baseline
         assert request == period.request
         assert request.first_token_seconds == pytest.approx(0.05)
         assert request.prefix_hit_ratio == pytest.approx(0.85)
@@ -333,7 +333,7 @@ class TestWhileItDrafts:
 
     def test_without_speculation_there_is_no_baseline_to_compare_with(self, make_sample):
         server = Server(make_sample).run(600, drafts=False)
-        assert server.watch._inputs().request_baseline is None
+        assert server.known.request_baseline is None
         assert server.watch.snapshot(server.moment).baseline.age_seconds == 0
 
     def test_a_weekly_restart_without_speculation_replaces_it(self, make_sample):
@@ -341,7 +341,7 @@ class TestWhileItDrafts:
         server.moment += 7 * 24 * HOUR
         server.restart().run(600, drafts=False, step=0.025, first_token=0.08)
         server.restart().run(120, drafts=True, step=0.025)
-        assert server.cost.draft_cost_ratio == pytest.approx(0.1, rel=1e-3)
+        assert server.cost.token.guess == pytest.approx(0.1, rel=1e-3)
         period = server.watch.snapshot(server.moment).baseline
         assert period.name == "10 min without speculation on 19 November"
         assert period.request.first_token_seconds == pytest.approx(0.08)
@@ -350,17 +350,17 @@ class TestWhileItDrafts:
         server = Server(make_sample).run(600, drafts=False, step=0.040)
         server.restart().run(120, drafts=True).run(120, drafts=True, pause=True).run(60, drafts=True)
         assert server.cost.source is CostSource.MEASURED
-        assert server.cost.draft_cost_ratio == pytest.approx(0.1, rel=1e-3)
+        assert server.cost.token.guess == pytest.approx(0.1, rel=1e-3)
 
     def test_plain_steps_of_another_process_are_not_measured(self, make_sample):
         server = Server(make_sample).run(600, drafts=False).restart().run(120, drafts=True)
-        assert {each.source for each in server.watch._inputs().costs} == {CostSource.BASELINE}
+        assert [curve.source for curve in server.known.cost.measured] == [CostSource.BASELINE]
 
     def test_another_day_has_wider_bounds(self, make_sample):
         same, other = (Server(make_sample).run(600, drafts=False).restart() for _ in range(2))
         other.moment += 24 * HOUR
-        (same,), (other,) = (each.run(120, drafts=True).watch._inputs().costs for each in (same, other))
-        assert other.upper - other.lower > same.upper - same.lower + 0.1 * 1.4 / 4
+        same, other = (each.run(120, drafts=True).cost.token for each in (same, other))
+        assert other.high - other.low > same.high - same.low + 0.1 * 1.4 / 4
 
     def test_it_is_there_after_a_restart_of_the_exporter_and_the_server(self, make_sample):
         saved = Server(make_sample).run(600, drafts=False).watch.baseline.saved()
@@ -368,8 +368,8 @@ class TestWhileItDrafts:
         assert baseline.restore(json.loads(json.dumps(saved)))
         server = Server(make_sample, baseline, moment=10_000.0).run(120, drafts=True)
         assert server.cost.source is CostSource.BASELINE
-        assert server.cost.draft_cost_ratio == pytest.approx(0.1, rel=1e-3)
-        assert server.watch._inputs().request_baseline.first_token_seconds == pytest.approx(0.05)
+        assert server.cost.token.guess == pytest.approx(0.1, rel=1e-3)
+        assert server.known.request_baseline.first_token_seconds == pytest.approx(0.05)
 
     def test_engines_of_one_model_share_it(self, make_sample):
         baseline = LearnedBaseline()

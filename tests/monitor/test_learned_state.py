@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from spec_decode_exporter.drops.drop import DropKind
-from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
+from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.drops.drop import DropKind
 from spec_decode_exporter.monitor.learned_state import LearnedState
-from spec_decode_exporter.window.engine_history import EngineHistory
+from spec_decode_exporter.window.history import History
 
 WALL = 1_790_000_000.0
 EAGLE = Assumptions(Speculation("eagle3"))
@@ -21,7 +21,7 @@ class Fed:
 
     def __init__(self, make_sample, assumptions=EAGLE):
         self.make_sample = make_sample
-        self.history = EngineHistory(300.0)
+        self.history = History(300.0)
         self.experience = LearnedState(assumptions)
         self.moment = 0.0
         self.created = WALL
@@ -91,10 +91,10 @@ def test_a_sudden_drop_is_returned_at_its_begin_and_at_its_end(fed):
 def test_a_pause_of_drafting_under_load_yields_the_cost(fed):
     fed.run(200, drafts=400, step=0.028)
     fed.run(200, drafts=0, step=0.02)
-    ((load, cost),) = [(known.running_requests, known.draft_cost_ratio) for known in fed.experience.costs()]
+    ((cost,),) = (curve.points for curve in fed.experience.costs())
     # 0.4 plain steps more for 4 tokens, and for what eagle3 pays in any case: 0.10 / 0.07 tokens.
-    assert load == pytest.approx(8.0)
-    assert cost == pytest.approx(0.4 / (4 + 0.10 / 0.07))
+    assert cost.running_requests == pytest.approx(8.0)
+    assert cost.token.guess == pytest.approx(0.4 / (4 + 0.10 / 0.07))
 
 
 def test_another_k_begins_the_baseline_again(fed):

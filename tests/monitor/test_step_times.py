@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.analysis.typical_costs import fixed_tokens
 from spec_decode_exporter.learned.step_time_cost import MIN_BATCHES
 from spec_decode_exporter.monitor.step_blocks import HALF_LIFE_SECONDS
 from spec_decode_exporter.monitor.step_times import PlainTimes, StepTimes, times_by_load
-from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.window.increments import Increment
+from tests.fixtures.windows import increment
 
 
 class Engine:
@@ -27,33 +27,42 @@ class Engine:
         for _ in range(seconds):
             steps = round(rate * running) if running else 40
             factor = 1 + self.fixed_cost + self.draft_cost * tokens if tokens else 1
-            counters = [0] * len(Counter)
-            counters[Counter.DECODE_STEPS] = steps
-            counters[Counter.DECODE_NANOSECONDS] = round(steps * step_seconds * factor * 1e9)
-            counters[Counter.DRAFTS] = steps if tokens else 0
-            counters[Counter.DRAFT_TOKENS] = steps * tokens
-            self.observe(counters, running, plain=plain)
+            self.observe(
+                running,
+                plain=plain,
+                decode_steps=steps,
+                decode_nanoseconds=round(steps * step_seconds * factor * 1e9),
+                drafts=steps if tokens else 0,
+                draft_tokens=steps * tokens,
+            )
         return self
 
-    def observe(self, counters, running, *, plain=True, seconds=1.0):
-        self.times.observe(Increment(self.now, self.now + seconds, tuple(counters), ()), running, plain=plain)
-        self.now += seconds
+    def observe(self, running, *, plain=True, **counters):
+        self.times.observe(increment(self.now, self.now + 1.0, **counters), running, plain=plain)
+        self.now += 1.0
 
     def rest(self, seconds):
         self.now += seconds
         return self
 
-    def found(self, fixed_tokens=0.0):
+    def found(self, method=""):
+        """Return c by load."""
+        curves = self.times.costs(method=method)
         return {
-            round(cost.running_requests, 6): cost.draft_cost_ratio
-            for cost in self.times.costs(fixed_tokens=fixed_tokens)
+            round(each.running_requests, 6): each.token.guess for curve in curves for each in curve.points
         }
 
 
-def plain_of(*engines, source=CostSource.EXPERIMENT):
+def plain_of(*engines):
     """Return the steps without drafts of several engines, as costs take them."""
     now = max(engine.times.now for engine in engines)
-    return [PlainTimes(times_by_load([engine.times.plain for engine in engines], now), source)]
+    return [PlainTimes(times_by_load([engine.times.plain for engine in engines], now), CostSource.EXPERIMENT)]
+
+
+def only(curves):
+    """Return the source and the point of the only cost."""
+    ((point,),) = (curve.points for curve in curves)
+    return curves[0].source, point
 
 
 def test_a_pause_in_drafting_shows_what_it_costs():
@@ -67,23 +76,23 @@ def test_so_does_a_restart_without_speculation_or_with_another_number_of_tokens(
 
 @given(
     draft_cost=st.floats(0, 2),
-    fixed_tokens=st.floats(0, 10),
+    method=st.sampled_from(["", "eagle3", "mtp", "draft_model"]),
     tokens=st.integers(1, 16),
     running=st.integers(1, 500),
     step_seconds=st.floats(0.001, 0.5),
 )
-def test_a_known_cost_is_recovered(draft_cost, fixed_tokens, tokens, running, step_seconds):
-    engine = Engine(draft_cost, fixed_cost=fixed_tokens * draft_cost)
+def test_a_known_cost_is_recovered(draft_cost, method, tokens, running, step_seconds):
+    engine = Engine(draft_cost, fixed_cost=fixed_tokens(method) * draft_cost)
     engine.run(30, running, tokens, step_seconds=step_seconds)
     engine.run(30, running, 0, step_seconds=step_seconds)
-    assert engine.found(fixed_tokens) == {running: pytest.approx(draft_cost, rel=1e-6, abs=1e-6)}
+    assert engine.found(method) == {running: pytest.approx(draft_cost, rel=1e-6, abs=1e-6)}
 
 
 def test_the_whole_overhead_is_exact_however_it_is_split():
     engine = Engine(0.05, fixed_cost=0.2).run(60, tokens=4).run(60, tokens=0)
-    for fixed_tokens in (0.0, 1.0, 4.0):
-        (ratio,) = engine.found(fixed_tokens).values()
-        assert ratio * (fixed_tokens + 4) == pytest.approx(0.4)
+    for method in ("", "eagle3", "mtp"):
+        (ratio,) = engine.found(method).values()
+        assert ratio * (fixed_tokens(method) + 4) == pytest.approx(0.4)
 
 
 def test_steps_that_are_no_longer_with_drafts_cost_nothing():
@@ -153,7 +162,7 @@ class TestHowMuchMustBeSeen:
         for _ in range(3):
             engine.run(9, tokens=0)
             for _ in range(60):
-                engine.observe([0] * len(Counter), 0)
+                engine.observe(0)
         assert engine.found() == {8: pytest.approx(0.1)}
 
     def test_idle_time_alone_is_no_pause(self):
@@ -161,7 +170,7 @@ class TestHowMuchMustBeSeen:
         for _ in range(60):
             engine.run(5, tokens=0).run(1)
             for _ in range(20):
-                engine.observe([0] * len(Counter), 0)
+                engine.observe(0)
         assert engine.found() == {}
 
     def test_steps_that_search_in_vain_are_not_plain(self):
@@ -196,11 +205,8 @@ def test_an_engine_that_shows_no_times_has_no_cost():
 
 def test_drafts_without_draft_tokens_have_no_cost():
     engine = Engine().run(60, tokens=0)
-    counters = [0] * len(Counter)
-    counters[Counter.DRAFTS] = counters[Counter.DECODE_STEPS] = 400
-    counters[Counter.DECODE_NANOSECONDS] = 10**10
     for _ in range(60):
-        engine.observe(counters, 8)
+        engine.observe(8, drafts=400, decode_steps=400, decode_nanoseconds=10**10)
     assert engine.found() == {}
 
 
@@ -211,12 +217,13 @@ class TestPartlyDraftedPolls:
     def mixed(engine, seconds, share, running=8, factor=1.4):
         """Run with drafts of 4 tokens in a share of the steps only."""
         for _ in range(seconds):
-            counters = [0] * len(Counter)
-            counters[Counter.DECODE_STEPS] = 1000
-            counters[Counter.DRAFTS] = round(1000 * share)
-            counters[Counter.DRAFT_TOKENS] = round(4000 * share)
-            counters[Counter.DECODE_NANOSECONDS] = round(1000 * 0.02 * factor * 1e9)
-            engine.observe(counters, running)
+            engine.observe(
+                running,
+                decode_steps=1000,
+                drafts=round(1000 * share),
+                draft_tokens=round(4000 * share),
+                decode_nanoseconds=round(1000 * 0.02 * factor * 1e9),
+            )
 
     @pytest.mark.parametrize("share", [0.001, 0.5, 0.94])
     def test_are_not_used(self, share):
@@ -231,21 +238,20 @@ class TestPartlyDraftedPolls:
         assert cost == pytest.approx(0.4 / (0.96 * 4))
 
     def test_the_fixed_cost_counts_for_steps_with_drafts_only(self):
-        # 1 + c0·D/S + c·T/S with c = 0.1, c0 = 2·c and D/S = 0.96.
-        engine = Engine().run(60, tokens=0)
-        self.mixed(engine, 60, 0.96, factor=1 + 0.2 * 0.96 + 0.1 * 4 * 0.96)
-        assert engine.found(2.0) == {8: pytest.approx(0.1)}
+        # 1 + c0·D/S + c·T/S with c = 0.1, c0 in its typical ratio to c, and D/S = 0.96.
+        engine, fixed = Engine().run(60, tokens=0), fixed_tokens("eagle3")
+        self.mixed(engine, 60, 0.96, factor=1 + 0.1 * fixed * 0.96 + 0.1 * 4 * 0.96)
+        assert engine.found("eagle3") == {8: pytest.approx(0.1)}
 
     def test_are_used_of_a_method_whose_every_step_pays(self):
-        engine = Engine().run(60, tokens=0)
-        counters = [0] * len(Counter)
-        counters[Counter.DECODE_STEPS], counters[Counter.DRAFTS] = 400, 100
-        counters[Counter.DRAFT_TOKENS] = 400
-        counters[Counter.DECODE_NANOSECONDS] = round(400 * 0.02 * (1 + 0.2 + 0.1) * 1e9)
+        engine, fixed = Engine().run(60, tokens=0), fixed_tokens("ngram")
+        spent = round(400 * 0.02 * (1 + 0.1 * fixed + 0.1) * 1e9)
         for _ in range(60):
-            engine.observe(counters, 8, plain=False)
-        (cost,) = engine.times.costs(fixed_tokens=2.0, every_step_pays=True)
-        assert cost.draft_cost_ratio == pytest.approx(0.1)
+            engine.observe(
+                8, plain=False, decode_steps=400, drafts=100, draft_tokens=400, decode_nanoseconds=spent
+            )
+        assert fixed > 0
+        assert engine.found("ngram") == {8: pytest.approx(0.1)}
 
     def test_a_schedule_yields_the_cost_at_its_edge(self):
         """3 tokens up to 24 running, none above, and a load that wanders across the edge within polls.
@@ -261,28 +267,28 @@ class TestPartlyDraftedPolls:
             for load in (25, 26, 27, 26):
                 engine.run(5, load, 0, step_seconds=step[load])
             self.mixed(engine, 2, 0.3, running=25, factor=1.0)
-        (cost,) = engine.times.costs()
-        assert cost.draft_cost_ratio == pytest.approx(0.176, abs=0.01)
-        assert cost.lower < 0.176 < cost.upper
+        source, cost = only(engine.times.costs())
+        assert cost.token.guess == pytest.approx(0.176, abs=0.01)
+        assert cost.token.low < 0.176 < cost.token.high
         assert 22 < cost.running_requests < 24
-        assert cost.source is CostSource.MEASURED
+        assert source is CostSource.MEASURED
 
 
 class TestAgainstTheBaselineOfAnExperiment:
     def test_its_steps_stand_for_those_that_an_engine_never_takes_without_a_draft(self):
         drafting, plain = Engine(0.1).run(60), Engine().run(60, tokens=0)
         assert drafting.times.costs() == ()
-        (cost,) = drafting.times.costs(plain_of(plain))
-        assert cost.draft_cost_ratio == pytest.approx(0.1)
-        assert cost.source is CostSource.EXPERIMENT
+        source, cost = only(drafting.times.costs(plain_of(plain)))
+        assert cost.token.guess == pytest.approx(0.1)
+        assert source is CostSource.EXPERIMENT
 
     def test_the_steps_of_several_add_up(self):
         # Each has 2400 steps at 8 requests, 300 batches, and it takes 1000.
         few = [Engine().run(12, tokens=0, rate=25) for _ in range(4)]
         drafting = Engine(0.1).run(60)
         assert drafting.times.costs(plain_of(*few[:3])) == ()
-        (cost,) = drafting.times.costs(plain_of(*few))
-        assert cost.draft_cost_ratio == pytest.approx(0.1)
+        _, cost = only(drafting.times.costs(plain_of(*few)))
+        assert cost.token.guess == pytest.approx(0.1)
 
     def test_only_steps_at_the_same_load_count(self):
         elsewhere = Engine().run(60, running=32, tokens=0)
@@ -291,8 +297,8 @@ class TestAgainstTheBaselineOfAnExperiment:
     def test_an_engines_own_steps_precede_those_of_the_baseline(self):
         own = Engine(0.1).run(60).run(60, tokens=0)
         slower = Engine().run(60, tokens=0, step_seconds=0.025)
-        (cost,) = own.times.costs(plain_of(slower))
-        assert cost.draft_cost_ratio == pytest.approx(0.1)
+        _, cost = only(own.times.costs(plain_of(slower)))
+        assert cost.token.guess == pytest.approx(0.1)
 
     def test_a_baseline_that_drafts_has_no_effect(self):
         assert Engine(0.1).run(60).times.costs(plain_of(Engine().run(60))) == ()

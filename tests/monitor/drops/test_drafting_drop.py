@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from spec_decode_exporter.drops.drop import DropKind
 from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.drops.drop import DropKind
 from spec_decode_exporter.monitor.drops.drop_detector import DecodeSteps, DropDetector
+from tests.fixtures.windows import increment
 
 HOUR = 3600
 
@@ -22,9 +23,10 @@ class Engine:
         """Count for some seconds; ``accepted`` of 4 drafted tokens each are those of all drafts."""
         for _ in range(seconds):
             counted = None if steps is None else DecodeSteps(steps, self.searches)
+            counts = {"drafts": drafts, "accepted_tokens": accepted}
             positions = (accepted // 2, accepted // 2)
             found = self.detector.observe(
-                self.now, self.now + 1, drafts, sum(positions), positions, steps=counted
+                increment(self.now, self.now + 1, positions, **counts), steps=counted
             )
             self.now += 1
             self.changes += [(self.now, change) for change in found]
@@ -124,7 +126,7 @@ def test_two_detectors_share_the_budget_of_false_alarms():
     weekly, twice = DropDetector(DropPolicy()), DropDetector(DropPolicy(false_alarm_period=14 * 86_400.0))
     for detector in (weekly, twice):
         for now in range(HOUR):
-            detector.observe(now, now + 1, 10, 20, (10, 10))
+            detector.observe(increment(now, now + 1, (10, 10), drafts=10, accepted_tokens=20))
     assert alone == weekly._sudden._limits[0].threshold
     assert shared == twice._sudden._limits[0].threshold
     assert two.detector._drafting.shared_by == 2

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spec_decode_exporter.drops.drop import DropKind, DropStatus
-from spec_decode_exporter.drops.variance import variance_of
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.drops.drop import DropKind, DropStatus
+from spec_decode_exporter.drops.variance import variance_of
 from spec_decode_exporter.monitor.drops.drop_detector import DropDetector, squares
-from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.scrape.page.sample import EngineName
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
-from spec_decode_exporter.window.engine_history import EngineHistory
+from spec_decode_exporter.window.history import History
+from tests.fixtures.windows import increment
 
 TRACES = Path(__file__).parents[2] / "traces"
 WALL = 1_795_225_677.0
@@ -28,7 +28,7 @@ SUDDEN, SLOW = DropKind.SUDDEN, DropKind.SLOW
 
 def replayed(name, model, engine="0"):
     """Replay a trace as the exporter does; return the detector and the changes with their moments."""
-    reader, history, detector, changes = SampleReader(), EngineHistory(300.0), DropDetector(DropPolicy()), []
+    reader, history, detector, changes = SampleReader(), History(300.0), DropDetector(DropPolicy()), []
     with gzip.open(TRACES / f"{name}.jsonl.gz", "rt") as lines:
         rows = [row for row in map(json.loads, lines) if "page" in row]
     for row in rows:
@@ -38,10 +38,8 @@ def replayed(name, model, engine="0"):
         taken = history.observe(sample, row["t"], WALL + row["t"], 1.0)
         if taken.reset:
             detector.start_again()
-        if one := taken.increment:
-            drafts, accepted = one.counters[Counter.DRAFTS], one.counters[Counter.ACCEPTED_TOKENS]
-            found = detector.observe(one.begin, one.end, drafts, accepted, one.positions)
-            changes += [(row["t"], change) for change in found]
+        if taken.increment:
+            changes += [(row["t"], change) for change in detector.observe(taken.increment)]
     return detector, changes
 
 
@@ -50,7 +48,9 @@ def polls(detector, seconds, accepted=11, drafts=10, begin=0):
     return [
         (end, change)
         for end in range(begin + 1, begin + seconds + 1)
-        for change in detector.observe(end - 1, end, drafts, accepted, (accepted,))
+        for change in detector.observe(
+            increment(end - 1, end, (accepted,), drafts=drafts, accepted_tokens=accepted)
+        )
     ]
 
 
@@ -238,7 +238,8 @@ def test_squares_follow_from_the_positions(accepted):
 def test_any_counts_allow_a_status_and_a_saved_state(increments):
     detector, now = DropDetector(DropPolicy()), 0.0
     for seconds, drafts, positions in increments:
-        detector.observe(now, now + seconds, drafts, sum(positions), positions)
+        counts = {"drafts": drafts, "accepted_tokens": sum(positions)}
+        detector.observe(increment(now, now + seconds, positions, **counts))
         now += seconds
         detector.status()
     other = DropDetector(DropPolicy())

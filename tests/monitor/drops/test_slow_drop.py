@@ -7,9 +7,9 @@ from math import pi, sin, sqrt
 import pytest
 from pydantic import TypeAdapter
 
+from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.drops.drop import DropChange, DropKind
 from spec_decode_exporter.drops.mix import TypeSums
-from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.monitor.drops.interval import Interval
 from spec_decode_exporter.monitor.drops.slow_drop import FROZEN_SECONDS, SlowDropDetector, SlowState
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from spec_decode_exporter.drops.drop import DropChange, DropKind, LiveDrop
 from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.drops.drop import DropChange, DropKind, LiveDrop
 from spec_decode_exporter.monitor.drops.interval import Interval
 from spec_decode_exporter.monitor.drops.sudden_drop import FROZEN_SECONDS, SuddenDropDetector, SuddenState
 
