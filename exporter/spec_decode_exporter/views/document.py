@@ -27,7 +27,8 @@ class View(BaseModel):
         frozen=True,
         extra="forbid",
         from_attributes=True,
-        populate_by_name=True,
+        validate_by_name=True,
+        validate_by_alias=True,
         json_schema_serialization_defaults_required=True,
     )
 

@@ -9,7 +9,7 @@ from operator import sub, truediv
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.figures.estimate import ratio
-from spec_decode_exporter.figures.window_figures import acceptance_length, tokens_per_step
+from spec_decode_exporter.figures.window_figures import acceptance_length
 from spec_decode_exporter.views.document import View, at
 from spec_decode_exporter.views.engine_view import id_of
 from spec_decode_exporter.window.history import Window, columns, covered_seconds, polls, running_requests
@@ -113,12 +113,12 @@ def history_view(labels: Mapping[str, str], window: Window, offset: float, step:
 def _ratios(found: Mapping[str, Column], steps: int) -> dict[str, list[float | None]]:
     unknown: list[int | None] = [None] * steps
     known = {name: column or unknown for name, column in found.items()}
-    generated, first = found["generation_tokens"], found["first_tokens"]
-    decoded = list(map(sub, generated, first)) if generated and first else unknown
+    generated, first = found["generation_tokens"] or (), found["first_tokens"] or ()
+    decoded = [tokens if tokens >= 0 else None for tokens in map(sub, generated, first)] or unknown
     return {
         "draft_acceptance_ratio": list(map(ratio, known["accepted_tokens"], known["draft_tokens"])),
         "acceptance_length_tokens": list(map(acceptance_length, known["accepted_tokens"], known["drafts"])),
-        "effective_tokens_per_step": list(map(tokens_per_step, decoded, known["decode_steps"])),
+        "effective_tokens_per_step": list(map(ratio, decoded, known["decode_steps"])),
     }
 
 
