@@ -211,12 +211,9 @@ class TestRegimes:
             ]
             assert found.acceptance == shares
 
-    @pytest.mark.parametrize(
-        "positions",
-        [positions_of(10, 30, 15), positions_of(None, None, None), positions_of(10, 30, 5, 5, 0, 0, 0)],
-    )
-    def test_there_are_none_without_positions_drafts_or_increments(self, positions):
-        assert positions.regimes == ()
+    def test_there_are_none_without_positions_drafts_or_increments(self):
+        for counts in ((10, 30, 15), (None, None, None), (10, 30, 5, 5, 0, 0, 0)):
+            assert positions_of(*counts).regimes == ()
 
 
 def simulated(speculation, rate=4.0, seconds=180):
