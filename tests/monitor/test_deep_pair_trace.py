@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from spec_decode_exporter.analysis.cost_source import CostSource
+from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
-from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
+from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
@@ -52,8 +52,8 @@ def snapshot_at(moment, *, trace="draft_deep", architecture=None, cost=SIZES):
 def test_bounds_by_the_sizes_of_the_models_contain_the_truth(architecture, moment):
     evaluation = snapshot_at(moment, architecture=architecture).evaluation
     assert evaluation.cost.source is CostSource.SIZES
-    for bounds in evaluation.bounds:
-        assert bounds.speedup.lower <= TOKEN <= bounds.speedup.upper
+    for window in evaluation.windows:
+        assert window.speedup_bounds.lower <= TOKEN <= window.speedup_bounds.upper
     request = evaluation.request
     assert request.basis is EndToEndBasis.SAME_FIRST_TOKEN
     assert request.bounds.lower <= REQUEST <= request.bounds.upper
@@ -76,7 +76,7 @@ def test_requests_of_mixed_temperatures_that_lose_are_found_within_the_window_si
     """A step with drafts took 66.6 ms for 1.06 tokens, a plain one at this load 40 to 53 ms."""
     evaluation = snapshot_at(MIXED_ENDS).evaluation
     lower, upper = 40 / 66.6 * 1.06, 53 / 66.6 * 1.06
-    estimate = evaluation.evaluated.bounds.speedup
+    estimate = evaluation.evaluated.speedup_bounds
     assert evaluation.verdict is Verdict.HARMFUL
     assert estimate.lower <= lower
     assert upper <= estimate.upper < 1
@@ -87,7 +87,7 @@ def test_time_without_speculation_becomes_the_baseline_of_requests_after_the_res
     assert before.baseline.seconds == pytest.approx(78, abs=1)
     after = snapshot_at(300.0, trace="deep_baseline", cost=BUSY_SIZES)
     assert after.baseline.seconds == pytest.approx(84, abs=1)
-    [bounds] = [each.speedup for each in after.evaluation.bounds[-1:]]
+    bounds = after.evaluation.longest.speedup_bounds
     assert bounds.lower <= BUSY_TOKEN <= bounds.upper
     request = after.evaluation.request
     assert request.basis is EndToEndBasis.BASELINE

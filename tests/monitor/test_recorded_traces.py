@@ -16,13 +16,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from spec_decode_exporter.core.cooperative_yield import finish
-from spec_decode_exporter.figures.acceptance import acceptance_length_tokens, draft_acceptance_ratio
-from spec_decode_exporter.figures.positions import position_acceptance_ratios
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
+from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import EngineName
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
-from spec_decode_exporter.window.increments import Reset
+from spec_decode_exporter.window.poll import Reset
 
 TRACES = Path(__file__).parents[1] / "traces"
 WINDOWS = (10.0, 30.0, 60.0, 300.0)
@@ -32,15 +30,15 @@ CREATED = 1.7952257678679671e09 - WALL
 """When the second process' counters were created, on the trace's clock."""
 
 NAMES = {
-    Counter.DRAFTS: "vllm:spec_decode_num_drafts_total",
-    Counter.DRAFT_TOKENS: "vllm:spec_decode_num_draft_tokens_total",
-    Counter.ACCEPTED_TOKENS: "vllm:spec_decode_num_accepted_tokens_total",
-    Counter.GENERATION_TOKENS: "vllm:generation_tokens_total",
-    Counter.FIRST_TOKENS: "vllm:time_to_first_token_seconds_count",
-    Counter.DECODE_STEPS: "vllm:inter_token_latency_seconds_count",
-    Counter.PREEMPTIONS: "vllm:num_preemptions_total",
-    Counter.PREFIX_CACHE_QUERIES: "vllm:prefix_cache_queries_total",
-    Counter.PREFIX_CACHE_HITS: "vllm:prefix_cache_hits_total",
+    "drafts": "vllm:spec_decode_num_drafts_total",
+    "draft_tokens": "vllm:spec_decode_num_draft_tokens_total",
+    "accepted_tokens": "vllm:spec_decode_num_accepted_tokens_total",
+    "generation_tokens": "vllm:generation_tokens_total",
+    "first_tokens": "vllm:time_to_first_token_seconds_count",
+    "decode_steps": "vllm:inter_token_latency_seconds_count",
+    "preemptions": "vllm:num_preemptions_total",
+    "prefix_cache_queries": "vllm:prefix_cache_queries_total",
+    "prefix_cache_hits": "vllm:prefix_cache_hits_total",
 }
 SECONDS = "vllm:inter_token_latency_seconds_sum"
 POSITIONS = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
@@ -98,7 +96,7 @@ class Replay:
         """Begin, end and pages of every increment since the last restart; a first page of None is nothing."""
         found = []
         for (begin, before, _), (end, after, _) in pairwise(self.pages):
-            if after[NAMES[Counter.DRAFTS]][""] < before[NAMES[Counter.DRAFTS]][""]:
+            if after[NAMES["drafts"]][""] < before[NAMES["drafts"]][""]:
                 found = [(CREATED, end, None, after)]  # with another K: windows are reset
             else:
                 found.append((begin, end, before, after))
@@ -118,20 +116,22 @@ def test_after_every_poll_every_window_is_the_sum_that_the_pages_give(trace, eng
     replay = Replay(f"{trace}.jsonl.gz", engine)
     for newest in replay.polls():
         increments = replay.increments()
-        for window in replay.watch.snapshot(newest).windows:
+        for evaluated in replay.watch.snapshot(newest).evaluation.windows:
+            window = evaluated.window
             inside = [one for one in increments if one[0] >= newest - window.length - 0.5]
             assert window.polls == len(inside)
             assert window.seconds == pytest.approx(sum(end - begin for begin, end, *_ in inside))
             for counter, name in NAMES.items():
-                assert window[counter] == grown(inside, name)
-            assert window[Counter.DECODE_NANOSECONDS] / 1e9 == pytest.approx(grown(inside, SECONDS), abs=1e-6)
+                assert getattr(window.total, counter) == grown(inside, name)
+            seconds = pytest.approx(grown(inside, SECONDS), abs=1e-6)
+            assert window.total.decode_nanoseconds / 1e9 == seconds
             positions = replay.pages[-1][1][POSITIONS]
             assert window.positions == tuple(
                 grown(inside, POSITIONS, str(place)) for place in range(len(positions))
             )
             running = [after["vllm:num_requests_running"][""] for *_, after in inside]
-            place = window.gauges[Gauge.RUNNING_REQUESTS]
-            assert place == (pytest.approx(sum(running) / len(running)) if running else None)
+            mean = window.mean.running_requests
+            assert mean == (pytest.approx(sum(running) / len(running)) if running else None)
 
 
 def test_a_restart_after_42_failed_polls_with_another_k_loses_and_adds_nothing():
@@ -142,7 +142,7 @@ def test_a_restart_after_42_failed_polls_with_another_k_loses_and_adds_nothing()
     last = replay.pages[-1][1]
     totals = replay.watch.history.totals()
     for counter, name in NAMES.items():
-        assert totals.counters[counter] == last_of_3[name][""] - first[name][""] + last[name][""]
+        assert getattr(totals.counters, counter) == last_of_3[name][""] - first[name][""] + last[name][""]
     assert totals.positions == tuple(
         last_of_3[POSITIONS].get(str(place), 0) + last[POSITIONS][str(place)] for place in range(5)
     )
@@ -157,16 +157,17 @@ def test_during_the_outage_windows_vanish_and_counters_stay():
     for moment in replay.polls():
         if moment == 49.131:
             break
-    assert replay.watch.snapshot(59.1).windows
+    assert replay.watch.snapshot(59.1).evaluation.windows
     gone = replay.watch.snapshot(59.2)
-    assert gone.windows == ()
-    assert gone.totals.counters[Counter.DRAFTS] == 3146
+    assert gone.evaluation.windows == ()
+    assert gone.totals.counters.drafts == 3146
 
 
 def test_the_window_over_the_second_process_equals_its_responses():
     replay = Replay("restart_k3_k5.jsonl.gz", "0")
     replay.run()
-    long = replay.watch.snapshot(187.402).windows[-1]
+    evaluated = replay.watch.snapshot(187.402).evaluation.longest
+    long = evaluated.window
     responses = [
         one for one in lines_of("restart_k3_k5.responses.jsonl.gz") if one.get("num_spec_tokens") == 5
     ]
@@ -174,16 +175,15 @@ def test_the_window_over_the_second_process_equals_its_responses():
     drafted = sum(one["num_draft_tokens"] for one in responses)
     accepted = sum(one["num_accepted_draft_tokens"] for one in responses)
     assert (drafts, drafted, accepted) == (6561, 32_805, 16_728)
-    assert long[Counter.DRAFTS] == drafts
-    assert long[Counter.DRAFT_TOKENS] == drafted
-    assert long[Counter.ACCEPTED_TOKENS] == accepted
-    assert long[Counter.GENERATION_TOKENS] == sum(one["completion_tokens"] for one in responses)
-    assert long[Counter.FIRST_TOKENS] == len(responses)
+    assert long.total[:3] == (drafts, drafted, accepted)
+    assert long.total.generation_tokens == sum(one["completion_tokens"] for one in responses)
+    assert long.total.first_tokens == len(responses)
     survived = [sum(sum(one["acceptance_histogram"][place + 1 :]) for one in responses) for place in range(5)]
     assert long.positions == tuple(survived)
-    assert draft_acceptance_ratio(long) == pytest.approx(accepted / drafted, rel=1e-9)
-    assert acceptance_length_tokens(long) == pytest.approx(1 + accepted / drafts, rel=1e-9)
-    assert position_acceptance_ratios(long) == pytest.approx([count / drafts for count in survived], rel=1e-9)
+    assert evaluated.draft_acceptance_ratio == pytest.approx(accepted / drafted, rel=1e-9)
+    assert evaluated.acceptance_length_tokens == pytest.approx(1 + accepted / drafts, rel=1e-9)
+    shares = [count / drafts for count in survived]
+    assert evaluated.positions.acceptance == pytest.approx(shares, rel=1e-9)
 
 
 def test_the_first_process_responses_lie_between_its_pages():
@@ -203,7 +203,7 @@ def test_histograms_over_the_long_window_are_what_the_pages_give(trace, engine):
     newest = replay.run()
     pages = [page for _, page, histograms in replay.pages if histograms]
     restarted = trace == "restart_k3_k5"
-    found = replay.watch.snapshot(newest).latencies
+    found = replay.watch.snapshot(newest).evaluation.latencies
     assert set(found) == set(Latency)
     for latency, name in BUCKETS.items():
         before = {} if restarted else pages[0][name]
