@@ -26,7 +26,7 @@ AREAS = {
     "scrape": "tests/scrape/page tests/pins",
     "findings": "tests/unit/findings tests/pins",
     "experiments": "tests/unit/experiments tests/monitor/test_experiment_tracker.py",
-    "drops": "tests/monitor/drops tests/unit/analysis/drops tests/monitor/test_drop_story.py tests/pins",
+    "drops": "tests/monitor/drops tests/unit/drops tests/monitor/test_drop_story.py tests/pins",
     "monitor": "tests/monitor tests/unit/analysis tests/unit/learned tests/pins",
     "requests": "tests/requests tests/unit/metrics/test_request_metrics.py",
 }
@@ -43,47 +43,56 @@ class Mutant(NamedTuple):
 
 MUTANTS = (
     # Increments and resets.
-    Mutant("window", "window/increments.py", "TORN_DRAFTS = 16", "TORN_DRAFTS = 160"),
-    Mutant("window", "window/increments.py", "2 * max(self.running, 0)", "max(self.running, 0)"),
-    Mutant("window", "window/increments.py", "(self.torn if self.positions else 0)", "0"),
-    Mutant("window", "window/increments.py", "first_excess > torn or", "first_excess > 0 or"),
-    Mutant("window", "window/increments.py", "excess > torn * max(1, after.tokens)", "excess > torn"),
-    Mutant("window", "window/increments.py", "sample.created != before.created", "sample.created == 0"),
-    # Ring, ledger, histograms, history.
+    Mutant("window", "window/poll.py", "TORN_DRAFTS: Final = 16", "TORN_DRAFTS: Final = 160"),
+    Mutant("window", "window/poll.py", "2 * max(self.running, 0)", "max(self.running, 0)"),
+    Mutant("window", "window/poll.py", "(self.torn if self.positions else 0)", "0"),
+    Mutant("window", "window/poll.py", "first_excess > torn or", "first_excess > 0 or"),
+    Mutant("window", "window/poll.py", "> torn * max(1, tokens)", "> torn"),
+    Mutant("window", "window/poll.py", "sample.created != before.created", "sample.created == 0"),
+    Mutant("window", "window/poll.py", "if before.moment < begin <=", "if 0 < begin <="),
+    Mutant("window", "window/poll.py", "max(before.torn, poll.torn)", "poll.torn"),
+    # Ring, histograms, history.
     Mutant("window", "window/ring.py", "end - self.keep - margin", "end - self.keep + margin"),
-    Mutant("window", "window/ring.py", "_MAX_TOTAL = {_NARROW: 2**31 - 1", "_MAX_TOTAL = {_NARROW: 2**33"),
-    Mutant("window", "window/ledger.py", "newest - length - interval / 2", "newest - length - interval"),
-    Mutant("window", "window/ledger.py", "MIN_INCREMENTS = 3", "MIN_INCREMENTS = 2"),
-    Mutant("window", "window/ledger.py", "self.seconds < self.length / 2", "self.seconds < self.length / 3"),
+    Mutant("window", "window/ring.py", "(self._rebase, self.clear)", "(self.clear, self.clear)"),
+    Mutant("window", "window/ring.py", "max(map(len, engines))", "1"),
     Mutant(
         "window",
-        "window/ledger.py",
-        "kept = list(range(len(self), -1, -group))",
-        "kept = list(range(0, len(self) + 1, group))[::-1]",
-    ),
-    Mutant("window", "window/ledger.py", "0.9 * SLOW_STEPS_SECONDS", "0.1 * SLOW_STEPS_SECONDS"),
-    Mutant(
-        "window", "window/histograms.py", "GONE_PAGES * self._interval", "9 * GONE_PAGES * self._interval"
-    ),
-    Mutant("window", "window/histograms.py", "if all(_is_cumulative(each)", "if any(_is_cumulative(each)"),
-    Mutant(
-        "window",
-        "window/histograms.py",
-        "tenths = -(-accepted_tokens * len(ACCEPTANCE_BOUNDS) // draft_tokens)",
-        "tenths = accepted_tokens * len(ACCEPTANCE_BOUNDS) // draft_tokens + 1",
-    ),
-    Mutant(
-        "window", "window/engine_history.py", "max(GONE_POLLS * self._interval, GONE_SECONDS)", "GONE_SECONDS"
+        "window/ring.py",
+        "self._begins, self._totals = self._begins[old:], self._totals[old * self._width :]",
+        "del self._begins[:old], self._totals[: old * self._width]",
     ),
     Mutant(
         "window",
-        "window/engine_history.py",
-        "        if self._tokens != before:\n            self.reset_windows()",
-        "        if self._tokens > before:\n            self.reset_windows()",
+        "window/ring.py",
+        "range(len(self), -1, -group)[::-1]",
+        "range(0, len(self) + 1, group)",
+    ),
+    Mutant("window", "window/history.py", "length - self._interval / 2", "length - self._interval"),
+    Mutant("window", "window/history.py", "MIN_INCREMENTS: Final = 3", "MIN_INCREMENTS: Final = 2"),
+    Mutant("window", "window/history.py", "self.seconds < self.length / 2", "self.seconds < self.length / 3"),
+    Mutant("window", "window/history.py", "usage / len(engines)", "usage"),
+    Mutant("window", "window/history.py", "if len(known) == len(values) else None", "if known else None"),
+    Mutant(
+        "window", "window/histograms.py", "_GONE_PAGES * self._interval", "9 * _GONE_PAGES * self._interval"
     ),
     Mutant(
-        "window", "window/engine_history.py", "decoded < UNDRAFTED_TOKENS", "decoded < 2 * UNDRAFTED_TOKENS"
+        "window", "window/histograms.py", "if all(_is_cumulative(buckets", "if any(_is_cumulative(buckets"
     ),
+    Mutant("window", "window/histograms.py", "None if begin is None or", "None if"),
+    Mutant(
+        "window",
+        "window/history.py",
+        "tenths = -(-accepted * _TENTHS // drafted)",
+        "tenths = accepted * _TENTHS // drafted + 1",
+    ),
+    Mutant("window", "window/history.py", "max(GONE_POLLS * self._interval, GONE_SECONDS)", "GONE_SECONDS"),
+    Mutant(
+        "window",
+        "window/history.py",
+        "        if poll.tokens != before:\n            self.reset_windows()",
+        "        if poll.tokens > before:\n            self.reset_windows()",
+    ),
+    Mutant("window", "window/history.py", "decoded < UNDRAFTED_TOKENS", "decoded < 2 * UNDRAFTED_TOKENS"),
     # Reader.
     Mutant(
         "scrape",
@@ -244,12 +253,7 @@ MUTANTS = (
         "stepped = best._replace(steps=best.steps + 1)",
         "stepped = best",
     ),
-    Mutant(
-        "analysis",
-        "analysis/load_bands.py",
-        "(self.guess, self.at_lowest_cost, self.at_highest_cost)",
-        "(self.guess,)",
-    ),
+    Mutant("analysis", "analysis/load_bands.py", "map(_losses, speedups)", "map(_losses, speedups[:1])"),
     Mutant(
         "analysis",
         "analysis/recommended_setting.py",
@@ -291,7 +295,7 @@ MUTANTS = (
     Mutant("drops", "monitor/drops/slow_drop.py", "min(self.recent, self.hour)", "self.recent"),
     Mutant(
         "drops",
-        "analysis/drops/variance.py",
+        "drops/variance.py",
         "(allan + variances[-1].value) / 2",
         "(allan + variances[-1].value)",
     ),

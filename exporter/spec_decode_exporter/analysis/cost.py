@@ -111,9 +111,8 @@ class Point(NamedTuple):
 class Curve:
     """c by load, interpolated linearly between the known loads.
 
-    Its range also contains the interpolation by the logarithm of the load: c of a dense model grows in
-    proportion to the load before arithmetic limits it, and that of a mixture of experts falls with each
-    doubling.
+    Its range contains the interpolation by the logarithm too: c of a dense model grows in proportion to the
+    load before arithmetic limits it, and that of a mixture of experts falls with each doubling.
     """
 
     points: tuple[Point, ...]
@@ -144,12 +143,8 @@ class Curve:
 
     def guess(self, running_requests: float, *, every_step: bool) -> Price:
         """Return the best guess of the cost at a load."""
-        token = self.at(running_requests).token.guess
-        return Price(token, self.step + self.step_tokens * token, every_step)
-
-    def covers(self, running_requests: float) -> bool:
-        """Return whether a known load is near."""
-        return is_near(self.at(running_requests).running_requests, running_requests)
+        point = self.at(running_requests)
+        return Price(point.token.guess, self.step_at(point).guess, every_step)
 
 
 @dataclass(frozen=True)
@@ -173,16 +168,14 @@ class CostModel:
             running_requests: Present load; None if unknown.
             tokens: Draft tokens of a draft, which verifying at a high load depends on.
         """
+        measured = []
         if running_requests is not None:
-            near = next((curve for curve in self.measured if curve.covers(running_requests)), None)
-            if near is not None:
-                return self.by_curve(near, running_requests)
-        configured = self._configured(running_requests, tokens)
-        if configured is not None:
-            return configured
-        if self.measured and running_requests is not None:
-            return self.by_curve(self.measured[0], running_requests)
-        return None if drafter_cost(self.method) is None else self.typical(running_requests, tokens)
+            measured = [self.by_curve(curve, running_requests) for curve in self.measured]
+        here = (cost for cost in measured if cost.is_valid_at(running_requests))
+        found = next(here, None) or self._configured(running_requests, tokens) or next(iter(measured), None)
+        if found is None and drafter_cost(self.method) is not None:
+            return self.typical(running_requests, tokens)
+        return found
 
     def typical(self, running_requests: float | None, tokens: float) -> Cost:
         """Return what drafting by the method usually costs; that of any drafter if it is unknown."""

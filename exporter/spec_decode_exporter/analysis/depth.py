@@ -14,7 +14,7 @@ changes K, S(k) is that of the schedule with at most k tokens: p_i is then a sha
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import accumulate, compress
+from itertools import accumulate, compress, islice
 from operator import add, sub
 from typing import Final, NamedTuple
 
@@ -118,13 +118,13 @@ class Depths:
         """
         coverage = self._coverage if searches else 1.0
         accepted = accumulate(self._surviving, initial=0.0)
-        speedups = [1.0]
-        for tokens, gained in enumerate(accepted):
-            if 0 < tokens <= most:
-                drafted = tokens if self._figures.positions.regimes else self._drafted(tokens)
-                steps = 1 + price.step * self._paying(price, coverage) + price.token * coverage * drafted
-                speedups.append(self._kept * (1 + coverage * gained) / steps)
-        return speedups
+        drafted = range(len(self) + 1) if self._figures.positions.regimes else self._drafted
+        plain = 1 + price.step * self._paying(price, coverage)
+        each = (
+            self._kept * (1 + coverage * gained) / (plain + price.token * coverage * tokens)
+            for gained, tokens in zip(accepted, drafted, strict=True)
+        )
+        return [1.0, *islice(each, 1, most + 1)]
 
     def error(self, price: Price, tokens: int, other: int) -> float:
         """Return the standard error of S(other) - S(tokens); 0 if the window has no bounds.
@@ -178,21 +178,20 @@ class Depths:
         """Return the plain decode steps that a step takes."""
         coverage = self._coverage
         fixed = price.step * self._paying(price, coverage)
-        return 1 + fixed + price.token * coverage * self._drafted(tokens)
+        return 1 + fixed + price.token * coverage * self._drafted[tokens]
 
     @staticmethod
     def _paying(price: Price, coverage: float) -> float:
         """Return the share of steps that pay c0."""
         return 1.0 if price.every_step else coverage
 
-    def _drafted(self, tokens: int) -> float:
-        """Return t_k: an upper limit if drafts differ in length, unless by a schedule."""
-        if tokens > self.known:
-            return tokens
-        drafted = self._figures.positions.drafted_up_to(tokens)
-        if drafted is None:
-            return min(tokens, self._figures.draft_length_tokens or self.known)
-        return drafted
+    @cached_property
+    def _drafted(self) -> list[float]:
+        """t_k for every k: an upper limit if drafts differ in length, unless by a schedule."""
+        length = self._figures.draft_length_tokens or self.known
+        cut = (self._figures.positions.drafted_up_to(tokens) for tokens in range(self.known + 1))
+        drafted = [min(tokens, length) if mean is None else mean for tokens, mean in enumerate(cut)]
+        return [*drafted, *range(self.known + 1, len(self) + 1)]
 
     @cached_property
     def _residuals(self) -> tuple[list[list[float]], list[float]]:

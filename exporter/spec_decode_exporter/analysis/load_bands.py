@@ -67,13 +67,8 @@ class _Cell(NamedTuple):
     guess: Sequence[float]
     at_lowest_cost: Sequence[float]
     at_highest_cost: Sequence[float]
-
-    @property
-    def regrets(self) -> list[float]:
-        """Largest share of the best speed-up that each number of tokens loses, over the possible costs."""
-        possible = (self.guess, self.at_lowest_cost, self.at_highest_cost)
-        losses = [[1 - speedup / max(speedups) for speedup in speedups] for speedups in possible]
-        return list(map(max, zip(*losses, strict=True)))
+    regrets: Sequence[float]
+    """Largest share of the best speed-up that each number of tokens loses, over the possible costs."""
 
     def suffices(self, tokens: int, tolerance: float) -> bool:
         """Return whether a number of tokens is within the tolerance of the best."""
@@ -120,7 +115,13 @@ def _cells(its: WindowEvaluation, curve: Curve, most: int) -> Iterator[_Cell]:
         ]
         planned = schedule.at(first)
         present = depths.known if planned is None else min(planned, depths.known)
-        yield _Cell(first, end - 1, min(present, most), *speedups)
+        regrets = list(map(max, zip(*map(_losses, speedups), strict=True)))
+        yield _Cell(first, end - 1, min(present, most), *speedups, regrets)
+
+
+def _losses(speedups: Sequence[float]) -> list[float]:
+    best = max(speedups)
+    return [1 - speedup / best for speedup in speedups]
 
 
 class _Path(NamedTuple):
