@@ -253,7 +253,12 @@ MUTANTS = (
         "stepped = best._replace(steps=best.steps + 1)",
         "stepped = best",
     ),
-    Mutant("analysis", "analysis/load_bands.py", "map(_losses, speedups)", "map(_losses, speedups[:1])"),
+    Mutant(
+        "analysis",
+        "analysis/load_bands.py",
+        "_losses(guess), _losses(low), _losses(high)",
+        "_losses(guess), _losses(guess)",
+    ),
     Mutant(
         "analysis",
         "analysis/recommended_setting.py",

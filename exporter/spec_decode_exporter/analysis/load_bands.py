@@ -109,14 +109,14 @@ def _cells(its: WindowEvaluation, curve: Curve, most: int) -> Iterator[_Cell]:
     firsts = sorted({*_CELLS, *schedule.firsts})
     for first, end in pairwise([*(first for first in firsts if first <= highest), highest + 1]):
         cost = known.cost.by_curve(curve, (first + end - 1) / 2)
-        speedups = [
+        guess, low, high = (
             depths.speedups_alone(price, most, searches=known.drafts_what_it_finds)
             for price in (cost.guess, cost.low, cost.high)
-        ]
+        )
         planned = schedule.at(first)
         present = depths.known if planned is None else min(planned, depths.known)
-        regrets = list(map(max, zip(*map(_losses, speedups), strict=True)))
-        yield _Cell(first, end - 1, min(present, most), *speedups, regrets)
+        regrets = list(map(max, _losses(guess), _losses(low), _losses(high)))
+        yield _Cell(first, end - 1, min(present, most), guess, low, high, regrets)
 
 
 def _losses(speedups: Sequence[float]) -> list[float]:
