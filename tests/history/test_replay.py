@@ -41,7 +41,7 @@ async def test_the_clock_and_the_windows_stand_at_the_last_line():
     *_, last = replay(read_recording(RESTART), fleet, clock)
     assert (clock.monotonic(), clock.wall()) == (last.moment, last.wall)
     ((_, engine),) = fleet.engines()
-    assert engine.windows[0].seconds < 31
+    assert engine.evaluation.windows[0].window.seconds < 31
     assert sum(engine.totals.resets.values()) == 1
     (monitor,) = fleet
     assert monitor.status().failures == {"refused": 42}

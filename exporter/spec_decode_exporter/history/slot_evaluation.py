@@ -15,13 +15,13 @@ from typing import Final
 from spec_decode_exporter.analysis.cost import CostSource, Curve
 from spec_decode_exporter.analysis.depth import NO_SPECULATION
 from spec_decode_exporter.analysis.evaluation import Evaluation
-from spec_decode_exporter.analysis.figure_table import FIGURE
 from spec_decode_exporter.analysis.knowledge import Assumptions, Knowledge
 from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.figures.estimate import Estimate, ratio
 from spec_decode_exporter.figures.window_figures import seconds
 from spec_decode_exporter.history.engine_slots import PlainPeriods, PlainTimesOfPeriod, Slot
 from spec_decode_exporter.monitor.step_times import PlainTimes, costs_by_load
+from spec_decode_exporter.window.history import NANO
 
 COST_AFTER: Final = 6 * 3600.0
 """Seconds after a slot up to which drafting steps count for its cost: those learned then have a half-life of
@@ -152,8 +152,8 @@ def _evaluated(slot: Slot, known: Knowledge) -> SlotResult:
         total.accepted_tokens or 0,
         slot.window.positions,
         its.drafting_requests,
-        its.time_to_first_token_seconds,
-        FIGURE["step_seconds"].of(its),
+        ratio(total.first_token_nanoseconds, (total.first_tokens or 0) * NANO),
+        ratio(total.decode_nanoseconds, (total.decode_steps or 0) * NANO),
         _speedup(evaluation) if total.drafts else None,
         its.acceptance_length_bounds,
         its.cost.source if its.cost else None,
