@@ -1,25 +1,25 @@
-"""Monitor of one engine: events, checks that two polls confirm, and snapshots."""
+"""Monitor of one engine: checks that two polls confirm, changes, snapshots, and internal errors."""
 
 from __future__ import annotations
 
-from collections import Counter as Counts
 from dataclasses import replace
 from math import inf
 
 import pytest
 
-from spec_decode_exporter.drops.drop import DropChange, DropKind
-from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
-from spec_decode_exporter.analysis.evaluation_result import Evaluation
-from spec_decode_exporter.experiments.experiment import Member, compare
-from spec_decode_exporter.analysis.integrity import Check
+from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, PlainEvaluation
+from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.verdict import State, Verdict
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
+from spec_decode_exporter.drops.drop import DropChange, DropKind
+from spec_decode_exporter.experiments.experiment import Member, compare
+from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.monitor.step_times import StepTimes
+from spec_decode_exporter.monitor.learned_state import LearnedState
 from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.window.poll import Check
 
 WALL = 1_790_000_000.0
 
@@ -35,6 +35,9 @@ class Watched:
         self.moment += after
         return self.watch.observe(sample, self.moment, WALL + self.moment, 1.0, 1.0)
 
+    def polls(self, samples):
+        return [event for sample in samples for event in self.poll(sample)]
+
     def snapshot(self, later=0.0):
         return self.watch.snapshot(self.moment + later)
 
@@ -46,136 +49,64 @@ def watched_fixture():
 
 @pytest.fixture(name="good")
 def good_fixture(make_sample):
-    def good(n, *, created=None):
-        return make_sample(10 * n, 40 * n, 15 * n, positions=(9 * n, 4 * n, 2 * n, 0), created=created)
+    def good(n, *, created=None, **more):
+        return make_sample(
+            10 * n, 40 * n, 15 * n, positions=(9 * n, 4 * n, 2 * n, 0), created=created, **more
+        )
 
     return good
 
 
-@pytest.fixture(name="torn")
-def torn_fixture(make_sample):
-    """A page whose positions were read before its accepted tokens."""
-    return lambda n: make_sample(10 * n, 40 * n, 15 * n + 3, positions=(9 * n, 4 * n, 2 * n, 0))
+def names_of(events):
+    return [event.name for event in events]
 
 
 class TestChecks:
+    def test_need_two_successive_polls(self, watched, good):
+        """A page whose positions were read before its accepted tokens is torn."""
+
+        def torn(n):
+            return replace(good(n), counters=_with_accepted(good(n), 15 * n + 3))
+
+        events = [
+            names_of(watched.poll(page)) for page in (good(1), torn(2), good(3), torn(4), torn(5), good(6))
+        ]
+        assert events == [[], [], [], [], ["check_broken"], ["check_holds_again"]]
+        watched.polls([torn(7), torn(8)])
+        assert watched.snapshot().broken == {Check.POSITIONS_ADD_UP}
+        assert watched.snapshot().findings[0].name == "broken_positions_add_up"
+
     def test_alternating_creation_times_are_several_servers_at_once(self, watched, good):
         for n in range(2):
             watched.poll(good(n, created=WALL - 5 - n))
         events = watched.poll(good(2, created=WALL - 5))
-        assert [event.name for event in events] == ["engine_reset", "check_broken"]
+        assert names_of(events) == ["engine_reset", "check_broken"]
         assert watched.snapshot().broken == {Check.ONE_SERVER}
 
 
-class TestFindings:
-    def test_histograms_are_over_the_longest_window(self, watched, make_sample):
-        for n in range(400):
-            buckets = Buckets((1.0, inf), (n, 2 * n))
-            watched.poll(make_sample(latencies={Latency.QUEUE: buckets}))
-        assert watched.snapshot().latencies == {Latency.QUEUE: Buckets((1.0, inf), (300, 600))}
-
-
-class TestServersThatCountTokensAsSteps:
-    """Recognised once a process was watched for a whole long window; held until it restarts."""
-
-    @pytest.fixture(name="page")
-    def page_fixture(self, make_sample):
-        def page(n, *, per_token, created):
-            return make_sample(
-                10 * n,
-                40 * n,
-                20 * n,
-                positions=(10 * n, 10 * n, 0, 0),
-                generation_tokens=30 * n,
-                first_tokens=0,
-                decode_steps=(30 if per_token else 10) * n,
-                decode_nanoseconds=10**9 * n,
-                created=created,
-                latencies={Latency.DECODE_STEP: Buckets((1.0, inf), (n, n))},
-            )
-
-        return page
-
-    @staticmethod
-    def steps(watched):
-        return watched.snapshot().windows[-1][Counter.DECODE_STEPS]
-
-    def test_one_is_recognised_after_a_whole_long_window(self, page):
-        watched = Watched((10.0, 60.0))
-        for n in range(60):
-            watched.poll(page(n, per_token=True, created=WALL - 9))
-            assert self.steps(watched) == 30 * n
-        watched.poll(page(60, per_token=True, created=WALL - 9))
-        assert self.steps(watched) is None
-        assert watched.snapshot().windows[-1][Counter.DECODE_NANOSECONDS] == 60 * 10**9
-        assert watched.snapshot().latencies == {}
-
-    def test_a_server_that_counts_steps_never_is(self, page):
-        watched = Watched((10.0, 60.0))
-        for n in range(200):
-            watched.poll(page(n, per_token=False, created=WALL - 9))
-            assert self.steps(watched) == 10 * min(n, 60)
-
-    def test_one_that_publishes_its_steps_late_is_not_evaluated(self, page):
-        watched = Watched((10.0, 60.0))
-        watched.watch.history.always_counts_drafts = True
-        for n in range(200):
-            late = page(n, per_token=True, created=WALL - 9)
-            counters = list(late.counters)
-            # Six polls behind, all published every twelve polls.
-            counters[Counter.DECODE_STEPS] = 30 * (n - n % 12)
-            watched.poll(replace(late, counters=tuple(counters)))
-        assert self.steps(watched) == 30 * 60
-
-    def test_it_stays_so_while_nothing_runs(self, page):
-        watched = Watched((10.0, 60.0))
-        for n in range(70):
-            watched.poll(page(n, per_token=True, created=WALL - 9))
-        for _ in range(100):
-            watched.poll(page(69, per_token=True, created=WALL - 9))
-        assert self.steps(watched) is None
-
-    def test_after_a_restart_the_server_is_evaluated_by_what_it_does_itself(self, page):
-        watched = Watched((10.0, 60.0))
-        for n in range(70):
-            watched.poll(page(n, per_token=True, created=WALL - 9))
-        for n in range(1, 200):
-            watched.poll(page(n, per_token=False, created=WALL + 70.5))
-            assert self.steps(watched) is not None
-        assert self.steps(watched) == 600
-
-
 class TestChanges:
-    """Changes that the detectors report, as inputs of evaluations."""
+    """Changes that the detectors report."""
 
-    @pytest.fixture(name="inputs_after")
-    def inputs_after_fixture(self, watched, good, monkeypatch):
-        """Return a function that reports changes, and returns inputs of evaluations and events."""
+    @pytest.fixture(name="after")
+    def after_fixture(self, watched, good, monkeypatch):
+        """Report a change at the 40th of 60 polls; return the evaluation, and the events of that poll."""
 
-        def inputs_after(change):
-            used, evaluate = [], watched.watch._evaluator.evaluate
-            detector = watched.watch._learned._drops
-            monkeypatch.setattr(
-                watched.watch._evaluator,
-                "evaluate",
-                lambda windows, inputs, now: used.append(inputs) or evaluate(windows, inputs, now),
-            )
+        def after(change):
             for n in range(60):
                 reported = (change,) if n == 40 else ()
-                monkeypatch.setattr(detector, "observe", lambda *_, found=reported, **__: found)
+                monkeypatch.setattr(LearnedState, "observe", lambda *_, found=reported: found)
                 events = watched.poll(good(n))
                 if n == 40:
-                    names = [event.name for event in events]
-            watched.snapshot()
-            return used[-1], names
+                    names = names_of(events)
+            return watched.snapshot().evaluation, names
 
-        return inputs_after
+        return after
 
-    def test_a_sudden_drop_begins_the_evaluated_window(self, inputs_after):
-        drop = DropChange(DropKind.SUDDEN, True, 2.5, 1.8, 6.0, age=6.0)
-        inputs, names = inputs_after(drop)
-        assert inputs.changes == 1
-        assert inputs.change.window.length == pytest.approx(25.0)
+    def test_a_sudden_drop_begins_the_evaluated_window(self, after):
+        evaluation, names = after(DropChange(DropKind.SUDDEN, True, 2.5, 1.8, 6.0, age=6.0))
+        assert (evaluation.basis, evaluation.known.changes) == (Basis.CHANGE, 1)
+        assert evaluation.since == WALL + 41 - 6
+        assert evaluation.evaluated.window.length == pytest.approx(25.0)
         assert names == ["acceptance_dropped"]
 
     @pytest.mark.parametrize(
@@ -185,41 +116,86 @@ class TestChanges:
             (DropChange(DropKind.SLOW, True, 2.5, 2.1, 7200.0), "acceptance_dropped"),
         ],
     )
-    def test_other_traffic_and_a_slow_drop_leave_the_evaluated_window(self, inputs_after, change, name):
-        inputs, names = inputs_after(change)
-        assert (inputs.change, inputs.changes) == (None, 0)
+    def test_other_traffic_and_a_slow_drop_leave_the_evaluated_window(self, after, change, name):
+        evaluation, names = after(change)
+        assert (evaluation.basis, evaluation.known.changes, evaluation.since) == (Basis.LONGEST, 0, None)
         assert names == [name]
 
 
 class TestSnapshot:
-    @pytest.fixture(name="counted")
-    def counted_fixture(self, watched, monkeypatch):
-        """Count the calls of everything that a snapshot is computed of."""
-        calls = Counts()
+    @pytest.fixture(name="evaluated")
+    def evaluated_fixture(self, monkeypatch):
+        """Collect the moments of all evaluations."""
+        moments, init = [], Evaluation.__init__
 
-        def count(owner, name):
-            method = getattr(owner, name)
-            monkeypatch.setattr(owner, name, lambda *args: calls.update([name]) or method(*args))
+        def counted(self, windows, known, *latencies):
+            if windows:
+                moments.append(known.wall - WALL)
+            init(self, windows, known, *latencies)
 
-        history = watched.watch.history
-        for owner, names in (
-            (history, ("window", "totals", "latencies")),
-            (watched.watch._evaluator, ("evaluate",)),
-            (watched.watch._learned, ("drops", "costs")),
-        ):
-            for name in names:
-                count(owner, name)
-        return calls
+        monkeypatch.setattr(Evaluation, "__init__", counted)
+        return moments
 
-    def test_is_not_computed_again_for_the_same_results_of_experiments(self, watched, good, counted):
-        steps = [StepTimes()]
-        watched.watch.use_experiments(steps, None)
-        watched.poll(good(1))
+    def test_readers_of_a_poll_share_one_evaluation(self, watched, good, evaluated):
+        watched.polls(map(good, range(1, 4)))
+        evaluated.clear()
+        first = watched.snapshot()
+        assert watched.snapshot(0.5) is first
+        assert watched.watch.evaluate() is first.evaluation
+        assert evaluated == [3.0]
+
+    def test_without_readers_it_is_evaluated_each_few_seconds(self, watched, good, evaluated):
+        watched.watch.evaluate_every(20.0)
+        watched.polls(map(good, range(1, 62)))
+        assert evaluated == [1.0, 21.0, 41.0, 61.0]
+
+    def test_of_a_poll_does_not_change_with_later_ones(self, watched, good):
+        """Nothing of it was read before."""
+        early, late = Watched((10.0, 30.0)), Watched((10.0, 30.0))
+        for monitor in (early, late):
+            monitor.polls(
+                good(n, generation_tokens=25 * n, first_tokens=n, running_requests=3.0) for n in range(40)
+            )
+        expected, read_late = early.watch.evaluate(), late.snapshot()
+        late.polls(good(n, created=WALL + 40, running_requests=90.0) for n in range(100))
+        its, own = read_late.evaluation.longest, expected.longest
+        assert its.positions.conditional == own.positions.conditional
+        assert (its.poll_rates, its.drafting_requests) == (own.poll_rates, own.drafting_requests)
+        assert its.conditional_bounds(1) == own.conditional_bounds(1)
+        assert read_late.findings == early.snapshot().findings
+
+    def test_of_an_engine_that_is_gone_has_its_totals_alone(self, watched, good):
+        watched.polls(map(good, range(1, 100)))
+        gone = watched.snapshot(later=60.0)
+        assert (gone.evaluation.state, gone.evaluation.windows, gone.reported) == (
+            State.UNREACHABLE,
+            (),
+            None,
+        )
+        assert (gone.totals.counters.drafts, gone.tokens, gone.findings) == (980, 4, ())
+        assert watched.watch.windows(watched.moment + 60.0) == ()
+        assert names_of(watched.watch.gone_events(watched.moment + 60.0, is_bad=True)) == ["state_changed"]
+        assert watched.snapshot().evaluation.state is State.ACTIVE
+
+    def test_over_some_seconds_alone_covers_these_also_if_the_engine_is_gone(self, watched, good):
+        watched.polls(map(good, range(1, 200)))
+        for later, state in ((0.0, State.ACTIVE), (60.0, State.UNREACHABLE)):
+            over = watched.watch.snapshot_over(60.0, watched.moment + later)
+            assert [each.window.length for each in over.evaluation.windows] == [30.0, 60.0]
+            assert (over.evaluation.state, over.evaluation.longest.total.drafts) == (state, 600)
+            assert over.findings
+
+    def test_histograms_are_over_the_longest_window(self, watched, make_sample):
+        for n in range(400):
+            watched.poll(make_sample(latencies={Latency.QUEUE: Buckets((1.0, inf), (n, 2 * n))}))
+        latencies = watched.snapshot().evaluation.latencies
+        assert latencies == {Latency.QUEUE: Buckets((1.0, inf), (300, 600))}
+
+    def test_after_a_reload_has_the_new_windows_at_once(self, watched, good):
+        watched.polls(map(good, range(1, 100)))
         watched.snapshot()
-        counted.clear()
-        watched.watch.use_experiments(steps, None)
-        watched.snapshot()
-        assert not counted
+        watched.watch.keep((10.0, 60.0))
+        assert [each.window.length for each in watched.snapshot().evaluation.windows] == [10.0, 60.0]
 
 
 class TestInternalErrors:
@@ -227,49 +203,59 @@ class TestInternalErrors:
 
     @pytest.fixture(name="broken")
     def broken_fixture(self, monkeypatch):
-        """Make a method raise from now on, and count its calls."""
+        """Make something of an evaluation raise."""
 
-        def broken(owner, method):
-            tried = []
-
+        def broken(name, patch=monkeypatch):
             def raises(*_args):
-                tried.append(method)
-                raise ZeroDivisionError(method)
+                raise ZeroDivisionError(name)
 
-            monkeypatch.setattr(owner, method, raises)
-            return tried
+            patch.setattr(Evaluation, name, property(raises))
 
         return broken
 
-    @staticmethod
-    def polls(watched, pages):
-        return [event for page in pages for event in watched.poll(page)]
+    @pytest.mark.parametrize("name", ["evaluated", "state", "depths", "setting"])
+    def test_without_an_evaluation_there_are_counts_and_the_state_by_them(self, watched, good, broken, name):
+        broken(name)
+        events = watched.polls(map(good, range(1, 100)))
+        snapshot = watched.snapshot()
+        assert isinstance(snapshot.evaluation, PlainEvaluation)
+        assert (snapshot.evaluation.state, snapshot.evaluation.verdict) == (
+            State.ACTIVE,
+            Verdict.INSUFFICIENT,
+        )
+        assert snapshot.totals.counters.drafts == snapshot.evaluation.longest.total.drafts == 980
+        assert snapshot.findings is not None
+        later = watched.polls(map(good, range(100, 110)))
+        failed = [each for each in [*events, *later] if each.name == "analysis_failed"]
+        assert [(each.fields["part"], each.is_bad) for each in failed] == [("evaluation", True)]
 
-    def test_the_state_without_an_evaluation_follows_from_the_counters(self, good, make_sample, broken):
-        for page, state in ((good(1), State.IDLE), (make_sample(), State.DISABLED)):
-            watched = Watched()
-            broken(watched.watch._evaluator, "evaluate")
-            watched.poll(page)
-            watched.poll(page)
-            assert watched.snapshot().evaluation == Evaluation(state)
-
-    def test_an_evaluation_that_works_again_is_shown_at_once(self, watched, good, monkeypatch):
-        self.polls(watched, map(good, range(2)))
+    def test_an_evaluation_that_works_again_is_shown_at_once(self, watched, good, monkeypatch, broken):
+        watched.polls(map(good, range(2)))
         with monkeypatch.context() as patch:
-            patch.setattr(watched.watch._evaluator, "evaluate", None)
+            broken("evaluated", patch)
             watched.poll(good(2))
-            assert watched.snapshot().evaluation.bounds == ()
+            assert isinstance(watched.snapshot().evaluation, PlainEvaluation)
         watched.poll(good(3))
-        assert len(watched.snapshot().evaluation.bounds) == 2
-        events = self.polls(watched, map(good, range(4, 100)))
-        assert [event.name for event in events if "analysis" in event.name] == ["analysis_works_again"]
+        assert not isinstance(watched.snapshot().evaluation, PlainEvaluation)
+        events = watched.polls(map(good, range(4, 100)))
+        assert [name for name in names_of(events) if "analysis" in name] == ["analysis_works_again"]
 
-    def test_a_whole_evaluation_that_fails_leaves_events_and_the_state(self, watched, good, monkeypatch):
-        monkeypatch.setattr("spec_decode_exporter.analysis.evaluation.findings", None)
-        assert self.polls(watched, map(good, range(3))) == []
-        assert watched.snapshot().evaluation == Evaluation(State.ACTIVE)
-        (event,) = self.polls(watched, map(good, range(3, 12)))
-        assert (event.name, event.fields["part"]) == ("analysis_failed", "evaluation")
+    def test_findings_that_fail_leave_the_evaluation(self, watched, good, monkeypatch):
+        monkeypatch.setattr("spec_decode_exporter.monitor.engine_monitor.findings", lambda: ())
+        watched.polls(map(good, range(10)))
+        assert (watched.snapshot().findings, watched.snapshot().evaluation.state) == ((), State.ACTIVE)
+        assert names_of(watched.polls(map(good, range(10, 12)))) == ["analysis_failed"]
+
+    def test_learning_that_fails_leaves_counts_and_evaluation(self, watched, good, monkeypatch):
+        monkeypatch.setattr(LearnedState, "observe", None)
+        monkeypatch.setattr(LearnedState, "drops", None)
+        events = watched.polls(map(good, range(1, 12)))
+        snapshot = watched.snapshot()
+        assert (snapshot.totals.counters.drafts, snapshot.drops.drops) == (100, {})
+        assert snapshot.evaluation.state is State.ACTIVE
+        events += watched.poll(good(12))
+        failed = [event.fields["part"] for event in events if event.name == "analysis_failed"]
+        assert failed == ["learning", "drops"]
 
 
 def _with_accepted(sample, accepted):
@@ -278,7 +264,7 @@ def _with_accepted(sample, accepted):
     return tuple(counters)
 
 
-class TestExperimentInputs:
+class TestExperiments:
     def test_one_that_comes_to_draft_by_another_method_brings_nothing_of_the_old_one_into_its_arm(
         self, watched, good
     ):
@@ -297,16 +283,15 @@ class TestExperimentInputs:
             return {name: arm.windows[-1].acceptance_length for name, arm in found.items()}
 
         watched.watch.assume(Assumptions(Speculation("eagle3", tokens=4)))
-        for n in range(10):
-            watched.poll(good(n))
+        watched.polls(map(good, range(10)))
         assert compared() == {"eagle3": 2.5, "mtp": None}
         watched.watch.assume(Assumptions(Speculation("mtp", tokens=4)))
         assert compared() == {"eagle3": None, "mtp": None}
         events = watched.poll(replace(good(10), counters=_with_accepted(good(10), 135 + 5)))
         assert compared() == {"eagle3": None, "mtp": 1.5}
-        assert "configured_tokens_changed" not in {event.name for event in events}
+        assert "configured_tokens_changed" not in names_of(events)
 
-    def test_the_baseline_of_an_experiment_gives_the_cost_until_there_is_none(self, make_sample):
+    def test_their_results_count_at_once(self, make_sample):
         def working(n, drafts, step):
             return make_sample(
                 drafts * n,
@@ -332,11 +317,14 @@ class TestExperimentInputs:
                     running_requests=8.0,
                 )
             )
-        drafting.watch.use_experiments([plain.watch.step_times], None)
-        drafting.poll(working(60, 400, 0.028))
-        cost = drafting.watch.evaluate().cost
+        speedups = Estimate(3.0, 2.8, 3.2, 0.1), Estimate(2.3, 2.1, 2.5, 0.1)
+        faster = FasterMethod("drafter", "eagle", "eagle3", *speedups)
+        assert drafting.watch.evaluate().cost is None
+        drafting.watch.use_experiments([plain.watch.step_times], faster)
+        its = drafting.watch.evaluate()
         # 28 ms a step against 20 ms, for four tokens.
-        assert (cost.source, cost.draft_cost_ratio) == ("experiment", pytest.approx(0.1))
+        assert (its.cost.source, its.cost.token.guess) == ("experiment", pytest.approx(0.1))
+        assert (drafting.watch.cost, its.known.faster_method) == (its.cost, faster)
         drafting.watch.use_experiments((), None)
         assert drafting.watch.evaluate().cost is None, "though nothing was polled since"
         drafting.poll(working(61, 400, 0.028))

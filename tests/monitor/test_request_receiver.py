@@ -6,9 +6,8 @@ import json
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.analysis.cost import Cost
-from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.step_cost import StepCost
+from spec_decode_exporter.analysis.cost import Cost, CostSource
+from spec_decode_exporter.analysis.typical_costs import Range
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.monitor.event_log import EventLog
@@ -80,31 +79,29 @@ async def test_an_internal_error_in_the_findings_is_logged_once(receiver, monkey
     assert [line["event"] for line in logged] == ["requests_failed"]
 
 
-def cost(ratio, source=CostSource.MEASURED, fixed=0.0):
-    return Cost(ratio, fixed, source, 8.0)
+def cost(ratio, source=CostSource.MEASURED, step=0.0, margin=0.0):
+    token, fixed = (Range(each - margin, each, each + margin) for each in (ratio, step))
+    return Cost(token, fixed, source, 8.0, every_step=False)
 
 
 def test_a_cost_is_that_of_the_target_or_the_mean_of_all_with_the_model():
-    fleet = Fleet([Monitor("one", ("llama", cost(0.1))), Monitor("two", ("llama", cost(0.3, fixed=0.2)))])
-    costs = costs_of(fleet)
-    assert costs("llama", "one") == cost(0.1)
-    assert costs("llama", "two") == cost(0.3, fixed=0.2)
+    one, two = cost(0.1, margin=0.05), cost(0.3, step=0.2, margin=0.1)
+    costs = costs_of(Fleet([Monitor("one", ("llama", one)), Monitor("two", ("llama", two))]))
+    assert (costs("llama", "one"), costs("llama", "two"), costs("qwen", "one")) == (one, two, None)
     for unknown in ("", "elsewhere"):
-        mean = Cost(0.2, 0.1, CostSource.MEASURED, None, (StepCost(0.1, 0.0), StepCost(0.3, 0.2)))
-        assert costs("llama", unknown) == mean
-    assert costs("qwen", "one") is None
-
-
-def test_the_mean_of_several_costs_is_within_all_their_intervals():
-    one, two = (
-        Cost(
-            0.1 * each, 0.0, CostSource.TYPICAL, None, (StepCost(0.05 * each, 0.0), StepCost(0.3, 0.1 * each))
+        mean = costs("llama", unknown)
+        assert (mean.token, mean.step) == (
+            pytest.approx((0.05, 0.2, 0.4)),
+            pytest.approx((-0.05, 0.1, 0.3)),
         )
-        for each in (1, 3)
+        assert (mean.source, mean.running_requests) == (CostSource.MEASURED, None)
+
+
+def test_a_less_certain_cost_does_not_count_beside_a_measured_one():
+    fleet = Fleet(
+        [Monitor("one", ("llama", cost(0.1))), Monitor("two", ("llama", cost(0.5, CostSource.TYPICAL)))]
     )
-    found = costs_of(Fleet([Monitor("one", ("llama", one)), Monitor("two", ("llama", two))]))("llama", "")
-    assert found.draft_cost_ratio == pytest.approx(0.2)
-    assert (found.low, found.high) == (StepCost(0.05, 0.0), StepCost(0.3, pytest.approx(0.3)))
+    assert costs_of(fleet)("llama", "") == cost(0.1)
 
 
 async def test_a_mixed_workload_is_an_event_of_its_model(receiver, clock, events, monkeypatch):

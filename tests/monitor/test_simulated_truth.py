@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.evaluated_window import Basis
-from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
-from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.analysis.evaluation import Basis
+from spec_decode_exporter.analysis.knowledge import Assumptions
+from spec_decode_exporter.analysis.recommended_setting import Pause, SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.speculation_setting import Pause, SpeculationSetting
-from spec_decode_exporter.analysis.speculation_state import State
-from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, batch_schedule
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.core.cooperative_yield import finish
-from spec_decode_exporter.figures.decode_work import estimated_speedup_ratio
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.simulator.ground_truth import draft_cost_ratio, speedup, target_settings
 from spec_decode_exporter.simulator.python_page import python_page
@@ -53,10 +49,10 @@ def test_the_speedup_is_estimated_from_the_cost_and_the_verdict_is_right(name, s
     scenario = load_scenario(name)
     findings = watched(scenario, seconds, cost=target_settings(scenario)["cost"]).snapshot(float(seconds))
     evaluation = findings.evaluation
-    for window, cost in zip(findings.windows, evaluation.costs, strict=True):
-        true = speedup(scenario, seconds - window.length, seconds, seed=3)
+    for its in evaluation.windows:
+        true = speedup(scenario, seconds - its.window.length, seconds, seed=3)
         # What is left is the time for prompts, which a step with drafts shares with one without.
-        assert estimated_speedup_ratio(window, cost) == pytest.approx(true, rel=0.1)
+        assert its.estimated_speedup_ratio == pytest.approx(true, rel=0.1)
     if paying is None:  # the next test is about its verdict
         return
     assert (evaluation.verdict in {Verdict.HEALTHY, Verdict.OPTIMAL}) is paying
@@ -72,12 +68,12 @@ def test_a_server_that_enables_speculation_is_compared_with_its_time_without():
     assert findings.evaluation.cost.source is CostSource.BASELINE
     # Steps with drafts share more prompts, since requests end sooner: the cost contains that, as the truth does.
     true = speedup(load_scenario("steady"), 0, 600, seed=3)
-    window = findings.windows[-1]
-    gained = (window[Counter.GENERATION_TOKENS] - window[Counter.FIRST_TOKENS]) / window[Counter.DECODE_STEPS]
-    for each in watch._inputs().costs:
-        assert gained / (1 + 4 * each.upper) < true < gained / (1 + 4 * each.lower)
-        assert each.upper - each.lower < 0.05
-    request = watch._inputs().request_baseline
+    its = findings.evaluation.longest
+    gained, (measured,) = its.speedup_ceiling_ratio, its.known.cost.measured
+    for _, (low, _, high) in measured.points:
+        assert gained / (1 + 4 * high) < true < gained / (1 + 4 * low)
+        assert high - low < 0.05
+    request = its.known.request_baseline
     plain = Simulation(scenario, seed=3)
     sums = []
     for seconds in (1, 298):  # the first poll has no increment
@@ -95,8 +91,8 @@ def test_a_verdict_is_not_about_an_overload_that_the_short_window_excludes():
     scenario = load_scenario("overload")
     findings = watched(scenario, 330, cost=target_settings(scenario)["cost"]).snapshot(330.0)
     evaluation = findings.evaluation
-    assert evaluation.bounds[-1].speedup.value < 1 < evaluation.bounds[0].speedup.lower
-    assert evaluation.evaluated.choice.basis is Basis.SHORTER
+    assert evaluation.longest.speedup_bounds.value < 1 < evaluation.windows[0].speedup_bounds.lower
+    assert evaluation.basis is Basis.SHORTER
     assert evaluation.verdict is Verdict.HEALTHY
     assert evaluation.action is Action.COLLECT
 
@@ -108,7 +104,7 @@ def test_a_server_that_stops_drafting_at_large_batches_tells_what_drafting_costs
     assert cost is not None
     assert cost.source is CostSource.MEASURED
     true = draft_cost_ratio(scenario, cost.running_requests)
-    assert cost.draft_cost_ratio == pytest.approx(true, rel=0.3)
+    assert cost.token.guess == pytest.approx(true, rel=0.3)
 
 
 class TestPausedByLoad:

@@ -22,7 +22,7 @@ from spec_decode_exporter.scrape.page.layout_map import (
 )
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 from spec_decode_exporter.scrape.poll_errors import PollError
-from spec_decode_exporter.views.target_view import target_view
+from spec_decode_exporter.views.fleet_view import target_view
 
 URL = "http://user@vllm:8000/metrics?token=secret"
 

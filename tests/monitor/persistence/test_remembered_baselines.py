@@ -12,8 +12,8 @@ from spec_decode_exporter.monitor.persistence.remembered_baselines import (
     BaselineKey,
     RememberedBaselines,
 )
-from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.window.increments import Increment
+from spec_decode_exporter.window.poll import Counters
+from tests.fixtures.windows import increment
 
 KEY = BaselineKey("chat", "llama")
 END = 1_790_000_000.0
@@ -23,9 +23,9 @@ def learned(end=END, loads=(8.0,), polls=60):
     baseline = LearnedBaseline()
     for load in loads:
         for number in range(polls):
-            counters = tuple(100 + number for _ in Counter)
+            counters = dict.fromkeys(Counters._fields, 100 + number)
             wall = end - polls + number + 1
-            baseline.plain(Increment(wall - 1.0, wall, counters, ()), load, wall, knows_steps=True)
+            baseline.plain(increment(wall - 1.0, wall, **counters), load, wall, knows_steps=True)
     return baseline
 
 
