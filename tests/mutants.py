@@ -267,8 +267,8 @@ MUTANTS = (
     ),
     Mutant(
         "analysis",
-        "analysis/assessment.py",
-        "if contradicts(result.bounds, chosen.bounds, claimed, policy.speedup):",
+        "analysis/evaluation.py",
+        "if is_shorter and shorter.contradicts(chosen):",
         "if False:",
     ),
     # Drops.
@@ -343,14 +343,14 @@ MUTANTS = (
         "findings", "findings/faults.py", "buckets.counts[-1] < TAIL_OBSERVATIONS", "buckets.counts[-1] < 2"
     ),
     Mutant(
-        "monitor",
-        "analysis/integrity.py",
-        "drafted <= tokens * (drafts + counts.torn)",
+        "window",
+        "window/poll.py",
+        "drafted <= tokens * (drafts + self.torn)",
         "drafted <= tokens * drafts",
     ),
     Mutant(
         "monitor",
-        "monitor/confirmed_checks.py",
+        "monitor/engine_monitor.py",
         "confirmed = suspected & self._suspected",
         "confirmed = suspected",
     ),
