@@ -12,9 +12,6 @@ move with every minute.
   numbers are about equal, and where it costs least if the cost is not as guessed. Load that oscillates about
   it then changes K between two numbers that are about as fast.
 - A setting in force that suffices in every cell stays.
-
-A band's verdict is that of the draft tokens in force, by their mean speed-up over its cells. Its bounds
-contain the range of the cost at each load and, in proportion, the sampling error of the acceptance length.
 """
 
 from __future__ import annotations
@@ -151,17 +148,21 @@ def _chosen(cells: Sequence[_Cell], tolerance: float) -> Sequence[int]:
 
 
 def _band(cells: Sequence[_Cell], tokens: int, its: WindowEvaluation) -> LoadBand:
-    in_force, policy = _in_force(cells, its), its.known.policy
+    in_force, policy, first = _in_force(cells, its), its.known.policy, cells[0]
     speedup, now = fmean(cell.guess[tokens] for cell in cells), in_force.estimate.value
     regret = max(cell.regrets[tokens] for cell in cells)
-    verdict = speedup_verdict(in_force, policy.speedup) if cells[0].present else None
+    verdict = speedup_verdict(in_force, policy.speedup) if first.present else None
     is_improvable = now < (1 - policy.depth.tolerance) * speedup
-    loads = cells[0].first, cells[-1].last
-    return LoadBand(*loads, tokens, speedup, regret, cells[0].present, now, verdict, is_improvable)
+    return LoadBand(
+        first.first, cells[-1].last, tokens, speedup, regret, first.present, now, verdict, is_improvable
+    )
 
 
 def _in_force(cells: Sequence[_Cell], its: WindowEvaluation) -> SpeedupRange:
-    """Return the speed-up of the draft tokens in force over the cells, at the possible costs."""
+    """Return the mean speed-up of the draft tokens in force over the cells, for the band's verdict.
+
+    Its bounds contain the range of the cost at each load and, in proportion, the error of the acceptance.
+    """
     present, length = cells[0].present, its.acceptance_length_bounds
     value = fmean(cell.guess[present] for cell in cells)
     low = fmean(cell.at_highest_cost[present] for cell in cells)

@@ -1,10 +1,8 @@
 """Recommended setting: draft tokens by load if the cost is known by load, else the advice as a number.
 
-The schedule by load is that of ``load_bands``. Without a cost at several loads the setting is the advice
-about the present load. It is unknown if the advice is: the remedy is then a measurement.
-
-While the schedule in force drafts nothing at the present load there is no advice either. The setting is then
-based on the acceptance of the last drafts, of which it has the time.
+The setting is unknown if the advice is: the remedy is then a measurement. While the schedule in force drafts
+nothing at the present load there is no advice either. The setting is then based on the acceptance of the last
+drafts, of which it has the time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Words about speculation: its state, the verdict, and the recommended action."""
+"""State of speculation, verdict and recommended action, and the verdict by a speed-up."""
 
 from __future__ import annotations
 
@@ -105,7 +105,10 @@ def speedup_verdict(speedup: SpeedupRange, policy: SpeedupPolicy) -> Verdict:
 
 
 def _sampling_decides(speedup: SpeedupRange, even: float) -> bool:
-    """Return whether a known cost would not suffice, since sampling alone holds break-even."""
+    """Return whether a known cost would not suffice, since sampling alone holds break-even.
+
+    In proportion, the bounds of sampling are as wide at the best guess as at the highest and lowest cost.
+    """
     bounds, slow, fast = speedup.estimate, speedup.at_highest_cost, speedup.at_lowest_cost
     if slow < even <= fast:
         return False
