@@ -4,8 +4,7 @@ A plain step is a decode step of the target model without speculation. c is one 
 verified; c0 does not depend on the number of draft tokens. S steps with D drafts of T tokens take
 S + c0·D + c·T plain steps, or S·(1 + c0) + c·T if the drafter searches in every step.
 
-A cost is a range: verdicts and bounds hold for all costs within it. docs/explanation/semantics.md states the
-sources and the range of each.
+Verdicts and bounds hold for all costs within its range. docs/explanation/semantics.md has the sources.
 """
 
 from __future__ import annotations
@@ -164,9 +163,7 @@ class CostModel:
     def at(self, running_requests: float | None, tokens: float) -> Cost | None:
         """Return the cost at a load from the most certain source; None if unknown.
 
-        Args:
-            running_requests: Present load; None if unknown.
-            tokens: Draft tokens of a draft, which verifying at a high load depends on.
+        Verifying at a high load depends on the number of draft tokens of a draft.
         """
         measured = []
         if running_requests is not None:
