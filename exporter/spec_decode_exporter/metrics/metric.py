@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from spec_decode_exporter.analysis.figure_table import LONGEST, Figure, Windows
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.schema import Group, Profile
-from spec_decode_exporter.metrics.subject import ENGINE, Subject
+from spec_decode_exporter.metrics.subject import ENGINE, Parts, Subject
 
 Number = float | None
 """None: the series is left out of the page."""
@@ -20,7 +20,8 @@ Kind = Literal["counter", "gauge", "histogram", "unknown"]
 """Type in the exposition formats. Quantiles are ``unknown``, without a count of observations: decision 17."""
 
 _PLACES: Final = {Windows.EACH: slice(None), Windows.SHORTEST: slice(1)}
-"""Windows of a metric among those of its subject; by default the longest."""
+_LONGEST: Final = slice(-1, None)
+"""Windows of a metric among those of its subject."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,22 +60,24 @@ class Metric:
         """Name of its family in OpenMetrics, which for a counter lacks ``_total``."""
         return self.name.removesuffix("_total") if self.kind == "counter" else self.name
 
-    def series(self, view: object, windows: Windows | None) -> Iterator[Series]:
-        """Yield label values and number of each series of a subject, of these windows alone."""
+    def series(self, view: object, parts: Parts[Any], windows: Windows | None) -> list[Series]:
+        """Return label values and number of each series of a subject, of these windows alone."""
         if windows is None:
-            yield from self._numbers((), view)
-            return
-        for label, part in self.subject.parts(view)[_PLACES.get(windows, slice(-1, None))]:
+            return self._series((), view)
+        bare = windows is Windows.BARE
+        found = []
+        for label, part in parts[_PLACES.get(windows, _LONGEST)]:
             if part is not None:
-                yield from self._numbers(() if windows is Windows.BARE else (label,), part)
+                found += self._series(() if bare else (label,), part)
+        return found
 
-    def _numbers(self, before: tuple[str, ...], part: object) -> Iterator[Series]:
+    def _series(self, before: tuple[str, ...], part: object) -> list[Series]:
         found: Any = self.read(part)
         if not self.labels and self.kind != "histogram":
-            yield before, found
-            return
-        for own, number in found or ():
-            yield (*before, *((own,) if isinstance(own, str) else own)), number
+            return [(before, found)]
+        return [
+            ((*before, *((own,) if isinstance(own, str) else own)), number) for own, number in found or ()
+        ]
 
 
 def figure_metrics(figures: Sequence[Figure]) -> Iterator[Metric]:
@@ -82,7 +85,7 @@ def figure_metrics(figures: Sequence[Figure]) -> Iterator[Metric]:
     for its in figures:
         name, source, labels = its.metric, its.sources, (its.index,) if its.index else ()
         yield Metric(
-            *(its.group, its.profile, name, its.help, reader(its), labels, its.windows, its.reduced),
+            *(its.group, its.profile, name, its.help, _reader(its), labels, its.windows, its.reduced),
             source=source,
         )
         reduced = LONGEST if its.windows is Windows.EACH else None
@@ -94,7 +97,7 @@ def figure_metrics(figures: Sequence[Figure]) -> Iterator[Metric]:
             )
 
 
-def reader(figure: Figure) -> Callable[[WindowEvaluation], Number | Numbers]:
+def _reader(figure: Figure) -> Callable[[WindowEvaluation], Number | Numbers]:
     """Return the function that reads a figure of a window."""
     each = figure.each
     return figure.of if each is None else lambda its: [(str(n), value) for n, value in enumerate(each(its))]

@@ -26,14 +26,12 @@ from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.internal_errors import NO_ITEM, InternalErrors
 from spec_decode_exporter.metrics.metric import Metric
 from spec_decode_exporter.metrics.negotiation import Format
-from spec_decode_exporter.metrics.subject import Subject
+from spec_decode_exporter.metrics.subject import Parts, Subject
 from spec_decode_exporter.metrics.table import METRICS
 from spec_decode_exporter.monitor.snapshot import Snapshot
 
 SLICE_SECONDS: Final = 0.005
 """Time after which other tasks run. An engine's part of a family comes on top: a millisecond at most."""
-END: Final = "# EOF\n"
-"""Last line of OpenMetrics."""
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _PROFILES: Final = tuple(Profile)
 _MAX_DIGITS: Final = 6
@@ -45,11 +43,12 @@ _PART: Final = "metrics"
 
 
 class _View(NamedTuple):
-    """Subject with its labels: by name, and as they are written."""
+    """Subject with its windows, and with its labels by name and as they are written."""
 
     labels: Mapping[str, str]
     texts: tuple[str, ...]
     subject: Any
+    parts: Parts[Any]
 
 
 def selected_metrics(settings: Metrics) -> Iterator[tuple[Metric, Windows | None]]:
@@ -115,7 +114,7 @@ class MetricsPage:
                 write = partial(_library_lines, family, is_open=is_open)
                 yield self._errors.attempt(family.name, NO_ITEM, write) or ()
         if is_open:
-            yield (END,)
+            yield ("# EOF\n",)
 
     def _views(self, subject: Subject, snapshot: Snapshot) -> Iterator[_View]:
         """Write the labels of views; omit a view that has other label names than the first."""
@@ -126,7 +125,8 @@ class MetricsPage:
             if names and own not in names:
                 raise ValueError(f"the labels are {own}, and those of the others {names}")
             names.add(own)
-            return _View(labels, tuple(label_text(name, labels[name]) for name in own), view[1])
+            texts = tuple(label_text(name, labels[name]) for name in own)
+            return _View(labels, texts, view[1], subject.parts(view[1]))
 
         found = self._errors.whole(_PART, NO_ITEM, lambda: subject.views(snapshot))
         return self._errors.each(_PART, found, itemgetter(0), written)
@@ -140,7 +140,7 @@ class MetricsPage:
         def written(view: _View) -> list[str]:
             return [
                 f"{_template(metric, names, own) % view.texts} {number_text(number)}\n"
-                for own, number in metric.series(view.subject, windows)
+                for own, number in metric.series(view.subject, view.parts, windows)
                 if number is not None
             ]
 

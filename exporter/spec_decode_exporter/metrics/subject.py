@@ -31,8 +31,8 @@ class Subject:
     """Labels of its series; the configured labels of a target follow those of an engine or target."""
     views: Callable[[Snapshot], Iterable[tuple[Mapping[str, str], Any]]]
     """Return each such part of a snapshot with its labels."""
-    parts: Callable[[Any], Parts[Any]] = tuple
-    """Return the windows of such a part."""
+    parts: Callable[[Any], Parts[Any]] = lambda _: ()
+    """Return the windows of such a part; none by default."""
 
 
 class GroupRequests(NamedTuple):
@@ -77,7 +77,7 @@ ARM: Final = Subject(
     lambda arm: [(format_duration(window.length), window) for window in arm.windows],
 )
 GROUP: Final = Subject(("model_name", "request_type", "temperature"), _groups, attrgetter("windows"))
-MODEL: Final = Subject(("model_name",), _models)
+MODEL: Final = Subject(("model_name",), _models, tuple)
 PROMPTS: Final = Subject(
     ("model_name",),
     lambda snapshot: [({"model_name": its.model_name}, its) for its in snapshot.requests.prompts],

@@ -27,27 +27,16 @@ from spec_decode_exporter.figures.quantile import (
     quantile,
 )
 from spec_decode_exporter.figures.window_figures import seconds
+from spec_decode_exporter.metrics import subject
 from spec_decode_exporter.metrics.metric import Metric, Number, Numbers, figure_metrics
-from spec_decode_exporter.metrics.subject import (
-    ARM,
-    EXPORTER,
-    GROUP,
-    MODEL,
-    PROMPTS,
-    RECEIVER,
-    TARGET,
-    USER,
-    GroupRequests,
-)
+from spec_decode_exporter.metrics.subject import GroupRequests
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.monitor.target_status import TargetStatus
 from spec_decode_exporter.requests.request_findings import (
     Effect,
     GroupFindings,
     GroupTotals,
     Percentiles,
     PromptFindings,
-    RequestFindings,
     RequestHistogram,
     Summary,
 )
@@ -181,15 +170,6 @@ def _prompt_lengths(model: PromptFindings) -> Numbers:
     ]
 
 
-def _failures(status: TargetStatus) -> Numbers:
-    failures = status.failures or {}
-    return [(reason, failures.get(reason, 0)) for reason in REASONS]
-
-
-def _refused(found: RequestFindings) -> Numbers:
-    return [(str(reason), found.refused.get(reason, 0)) for reason in Refusal]
-
-
 _COST: Final = ("configuration", "decode_nanoseconds", "typical cost of the method")
 _DECODING: Final = ("generation_tokens", "first_tokens", "decode_steps")
 _WORK: Final = (*_DECODING, "drafts", "draft_tokens")
@@ -211,13 +191,13 @@ _spread = partial(Metric, Group.DISTRIBUTION, STANDARD, windows=EACH, reduced=LO
 _pay = partial(Metric, Group.PAY, source=_WORK)
 _end_to_end = partial(Metric, Group.PAY, windows=LONGEST, labels=("basis",), source=(*_WORK, "decode_nanoseconds", "first_token_nanoseconds"))
 _drop = partial(Metric, Group.DROPS, source=("accepted_tokens", "drafts"))
-_arm = partial(Metric, Group.EXPERIMENTS, subject=ARM, windows=EACH, reduced=LONGEST)
-_group = partial(Metric, Group.REQUESTS, subject=GROUP, source=_ANSWER)
+_arm = partial(Metric, Group.EXPERIMENTS, subject=subject.ARM, windows=EACH, reduced=LONGEST)
+_group = partial(Metric, Group.REQUESTS, subject=subject.GROUP, source=_ANSWER)
 _window = partial(_group, windows=EACH, reduced=LONGEST)
 _percentile = partial(_window, STANDARD, labels=(QUANTILE_LABEL,), kind="unknown")
-_receiver = partial(Metric, Group.EXPORTER, MINIMAL, subject=RECEIVER, kind="counter")
-_target = partial(Metric, Group.EXPORTER, subject=TARGET)
-_own = partial(Metric, Group.EXPORTER, subject=EXPORTER)
+_receiver = partial(Metric, Group.EXPORTER, MINIMAL, subject=subject.RECEIVER, kind="counter")
+_target = partial(Metric, Group.EXPORTER, subject=subject.TARGET)
+_own = partial(Metric, Group.EXPORTER, subject=subject.EXPORTER)
 
 METRICS: Final[tuple[Metric, ...]] = (
     _total(MINIMAL, "drafts", "Drafts"),
@@ -270,7 +250,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     _arm(MINIMAL, "spec_decode_experiment_speedup_ratio_lower", "Lower 95 % bound of the speed of the arm relative to the baseline in the window.", _speedups(lambda its: its.estimate and its.estimate.lower), labels=("basis",), source=_TIMES),
     _arm(MINIMAL, "spec_decode_experiment_speedup_ratio_upper", "Upper 95 % bound of the speed of the arm relative to the baseline in the window.", _speedups(lambda its: its.estimate and its.estimate.upper), labels=("basis",), source=_TIMES),
     _arm(MINIMAL, "spec_decode_experiment_comparable", "Conditions of a comparison with the baseline in the window: 1 holds, 0 prevents a speed-up or a winner.", lambda its: [(str(condition), float(holds)) for condition, holds in its.conditions.items()], labels=("check",), source=_TRAFFIC),
-    Metric(Group.EXPERIMENTS, MINIMAL, "spec_decode_experiment_winner", "Fastest arm over the longest window, statistically significant (95 %): 1 for the winner, 0 for the others.", lambda arm: [(str(basis), float(won)) for basis, won in arm.wins.items()], labels=("basis",), subject=ARM, source=_TIMES),
+    Metric(Group.EXPERIMENTS, MINIMAL, "spec_decode_experiment_winner", "Fastest arm over the longest window, statistically significant (95 %): 1 for the winner, 0 for the others.", lambda arm: [(str(basis), float(won)) for basis, won in arm.wins.items()], labels=("basis",), subject=subject.ARM, source=_TIMES),
     _arm(STANDARD, "spec_decode_experiment_acceptance_length_tokens", "Mean tokens that a draft of the arm gives in the window, the bonus token included.", lambda its: its.acceptance_length, source=("accepted_tokens", "drafts")),
     _arm(STANDARD, "spec_decode_experiment_requests", "Requests that began on the engines of the arm in the window.", lambda its: its.requests, source=("first_tokens",)),
     _arm(STANDARD, "spec_decode_experiment_engines", "Engines of the arm in the window; 0 if no engine matches.", lambda its: its.engines),
@@ -290,13 +270,13 @@ METRICS: Final[tuple[Metric, ...]] = (
     _window(MINIMAL, "spec_decode_request_speedup_ratio_upper", "The upper 95 % bound of the speed-up of the requests of the window.", lambda its: its.summary.speedup_ratio and its.summary.speedup_ratio.upper),
     _window(MINIMAL, "spec_decode_request_effect", "Effect of speculation on the requests of the window: 1 for the present effect, 0 for the others.", lambda its: _one_of(Effect, its.effect), labels=("effect",)),
     _window(STANDARD, "spec_decode_pathological_requests", "Requests of the window with almost no accepted draft token (rejected) or almost all (repetitive).", lambda its: [("rejected", its.summary.rejected), ("repetitive", its.summary.repetitive)], labels=("kind",)),
-    _window(MINIMAL, "spec_decode_mixed_workload", "State of the model's requests in the window: 1 if an average hides two kinds of them.", lambda its: float(its.mixed), subject=MODEL),
-    _group(STANDARD, "spec_decode_user_requests", "Requests of a user, named by a hash, in the longest window; absent unless users are kept.", lambda its: its.totals.requests, subject=USER, source=("user of the request",)),
-    _group(STANDARD, "spec_decode_user_acceptance_ratio", "Acceptance rate of a user's requests in the longest window; absent unless users are kept.", lambda its: ratio(its.totals.accepted_tokens, its.totals.draft_tokens), subject=USER),
-    _group(STANDARD, "spec_decode_prompt_acceptance_length_tokens", "Acceptance length of the requests with prompts of this length, bonus token included.", _prompt_lengths, labels=("prompt_tokens",), subject=PROMPTS, source=_PROMPT),
-    _group(MINIMAL, "spec_decode_acceptance_falls_with_prompt", "State of the model's requests: 1 if long prompts have a significantly lower acceptance length.", lambda its: float(its.fall is not None), subject=PROMPTS, source=_PROMPT),
+    _window(MINIMAL, "spec_decode_mixed_workload", "State of the model's requests in the window: 1 if an average hides two kinds of them.", lambda its: float(its.mixed), subject=subject.MODEL),
+    _group(STANDARD, "spec_decode_user_requests", "Requests of a user, named by a hash, in the longest window; absent unless users are kept.", lambda its: its.totals.requests, subject=subject.USER, source=("user of the request",)),
+    _group(STANDARD, "spec_decode_user_acceptance_ratio", "Acceptance rate of a user's requests in the longest window; absent unless users are kept.", lambda its: ratio(its.totals.accepted_tokens, its.totals.draft_tokens), subject=subject.USER),
+    _group(STANDARD, "spec_decode_prompt_acceptance_length_tokens", "Acceptance length of the requests with prompts of this length, bonus token included.", _prompt_lengths, labels=("prompt_tokens",), subject=subject.PROMPTS, source=_PROMPT),
+    _group(MINIMAL, "spec_decode_acceptance_falls_with_prompt", "State of the model's requests: 1 if long prompts have a significantly lower acceptance length.", lambda its: float(its.fall is not None), subject=subject.PROMPTS, source=_PROMPT),
     _receiver("spec_decode_exporter_requests_taken_total", "Received and counted requests; absent if the exporter receives none.", lambda found: found.taken),
-    _receiver("spec_decode_exporter_requests_refused_total", "Rejected requests, by reason; a body that is rejected whole counts as one.", _refused, labels=("reason",)),
+    _receiver("spec_decode_exporter_requests_refused_total", "Rejected requests, by reason; a body that is rejected whole counts as one.", lambda found: [(str(reason), found.refused.get(reason, 0)) for reason in Refusal], labels=("reason",)),
     _receiver("spec_decode_exporter_requests_folded_total", "Requests counted as other in a label, because it has more values than its limit.", lambda found: sorted(found.folded.items()), labels=("label",)),
 
     _target(MINIMAL, "spec_decode_exporter_target_up", "Result of the newest poll of the target: 1 succeeded, 0 failed.", lambda status: None if status.up is None else float(status.up)),
@@ -304,7 +284,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     _target(MINIMAL, "spec_decode_exporter_target_engines", "Engines on the newest page of the target; 0: the page is of no supported server.", lambda status: status.engines_on_page),
     _target(MINIMAL, "spec_decode_exporter_target_info", "Kind of engine, front end, page and version of the target; always 1.", lambda status: [((status.engine_kind, status.front_end, status.page, status.version), 1.0)] if status.page else [], labels=("engine_kind", "front_end", "page", "version")),
     _target(MINIMAL, "spec_decode_exporter_polls_total", "Polls of the target, failed ones included.", lambda status: status.polls, kind="counter"),
-    _target(MINIMAL, "spec_decode_exporter_poll_failures_total", "Failed polls of the target, by reason.", _failures, labels=("reason",), kind="counter"),
+    _target(MINIMAL, "spec_decode_exporter_poll_failures_total", "Failed polls of the target, by reason.", lambda status: [(reason, (status.failures or {}).get(reason, 0)) for reason in REASONS], labels=("reason",), kind="counter"),
     _target(STANDARD, "spec_decode_exporter_engines_not_monitored", "Engines on the page of the target that are not monitored, because limits.engines is reached.", lambda status: status.engines_not_monitored),
     _target(MINIMAL, "spec_decode_exporter_poll_seconds", "Duration of the newest poll of the target in seconds.", lambda status: status.poll_seconds),
     _target(MINIMAL, "spec_decode_exporter_poll_bytes", "Size of the newest page of the target in bytes, uncompressed.", lambda status: status.poll_bytes),

@@ -143,7 +143,7 @@ def row(suffix):
 def test_a_target_never_polled_shows_every_reason_for_failing():
     reasons = ("refused", "timeout", "status", "too_large", "malformed", "tls", "dns")
     metric = row("poll_failures_total")
-    assert list(metric.series(TargetStatus(), metric.windows)) == [((reason,), 0) for reason in reasons]
+    assert list(metric.series(TargetStatus(), (), metric.windows)) == [((reason,), 0) for reason in reasons]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_target_shows_why_its_newest_poll_failed_as_long_as_it_does(error, sho
     reading, engines = PageReading("", "", {}), SimpleNamespace(not_monitored=0, target_labels={})
     target = Target("http://a:1/metrics", "a")
     status = status_of(target, record, reading, engines, interval=1.0, names=())
-    assert list(row("target_error").series(status, None)) == shown
+    assert list(row("target_error").series(status, (), None)) == shown
 
 
 def test_the_engine_s_own_report_is_absent_once_it_is_gone(findings_of, make_sample):
