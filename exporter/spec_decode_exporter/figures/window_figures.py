@@ -326,15 +326,19 @@ class WindowFigures:
         """Return the lowest rate of a poll that ``share`` of the draft tokens do not exceed."""
         if not self.poll_rates:
             return None
-        below = list(accumulate(drafted for _, drafted in self.poll_rates))
-        return self.poll_rates[bisect_left(below, share * below[-1])][0]
+        return self.poll_rates[bisect_left(self._weights, share * self._weights[-1])][0]
+
+    @cached_property
+    def _weights(self) -> list[int]:
+        """Draft tokens of the polls up to each of ``poll_rates``."""
+        return list(accumulate(drafted for _, drafted in self.poll_rates))
 
     @cached_property
     def poll_rate_deviation(self) -> float | None:
         """Standard deviation of the rates of polls, with the same digits in every version of Python."""
         if not self.poll_rates:
             return None
-        total = sum(drafted for _, drafted in self.poll_rates)
+        total = self._weights[-1]
         mean = fsum(rate * drafted for rate, drafted in self.poll_rates) / total
         return sqrt(fsum(drafted * (rate - mean) ** 2 for rate, drafted in self.poll_rates) / total)
 

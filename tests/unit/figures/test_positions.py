@@ -184,8 +184,8 @@ class TestRegimes:
             (scheduled(random.Random(3), [4] * 30 + [2]), 1),  # a rare short one changes nothing
             ([increment([2] * 50, [0] * 50), MIXED, MIXED], 1),
             ([increment([2] * 9, [0] * 9)] * 20, 1),  # so few drafts often have one length by chance
+            ([increment(each, [0] * 20) for each in ([2] * 20, [5] * 40, [1, 2] * 20)], 1),  # 5 exceed K
         ],
-        ids=["drafts of K tokens", "a rare short one", "mostly mixed", "few drafts"],
     )
     def test_there_are_none_without_a_schedule_that_changes_k(self, increments, common):
         found = regimes_of(increments)
