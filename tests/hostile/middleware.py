@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
@@ -99,8 +100,9 @@ async def _events(text: bytes) -> object:
 class _Socket:
     """Connection with a complete reply."""
 
-    def __init__(self, reply: bytes) -> None:
+    def __init__(self, reply: bytes, most: int) -> None:
         self._reply = reply
+        self._most = most
         self.sock = self
 
     def request(self, *_words: object) -> None:
@@ -110,13 +112,13 @@ class _Socket:
         pass
 
     def recv(self, most: int) -> bytes:
-        most = min(most, inside.REPLY_BYTES // inside.REPLY_PIECES)
+        most = min(most, self._most)
         piece, self._reply = self._reply[:most], self._reply[most:]
         return piece
 
 
-async def _reply(text: bytes) -> object:
-    connection: Any = _Socket(text)
+async def _reply(text: bytes, most: int = inside.REPLY_BYTES // inside.REPLY_PIECES) -> object:
+    connection: Any = _Socket(text, most)
     try:
         return inside.post(connection, inside.DEFAULT_PATH, {}, b"")
     except inside.NotSentError as error:
@@ -202,6 +204,7 @@ ROWS: Final[tuple[Row, ...]] = (
         read=_reply,
         worst={
             "headers of the whole size": _reply_of(inside.REPLY_BYTES, b"X-Header: 123456" * 16 + b"\r\n"),
+            "an interim reply": lambda: b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n{}",
             "brackets": lambda: b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * inside.REPLY_BYTES,
             "digits": lambda: b'HTTP/1.1 200 OK\r\n\r\n{"refused":{"rate":' + b"9" * inside.REPLY_BYTES,
         },
@@ -209,6 +212,12 @@ ROWS: Final[tuple[Row, ...]] = (
             "bytes": _reply_of(2 * inside.REPLY_BYTES, b"X-Header: 123456\r\n"),
             "status lines": lambda: b"HTTP/1.1 100 Continue\r\n\r\n" * 100_000,
         },
+    ),
+    Row(
+        name="middleware: reply of the exporter in pieces",
+        read=partial(_reply, most=1),
+        worst={"single bytes": lambda: b"HTTP/1.1 200 OK\r\n\r\n{}".ljust(inside.REPLY_PIECES)},
+        beyond={"pieces": _reply_of(inside.REPLY_PIECES + 1, b"X-Header: 123456\r\n")},
     ),
     Row(
         name="middleware: file with a password or token",

@@ -18,7 +18,6 @@ from tests.vllm_middleware.harness import (
     METRICS,
     SCOPE,
     Exporter,
-    Server,
     answer,
     application,
     asked,
@@ -53,12 +52,10 @@ EXCHANGES = {
     "stream": stream_exchange(),
     "json in pieces": ([asked(b'{"tempe', more=True), asked(b'rature":0.5}')], [start(), *map(body, [b""])]),
     "a body that is no JSON": json_exchange(b'{"temperature": 0.5'),
-    "a body that is no text": json_exchange(b"\xff\xfe\x00\x80"),
     "no body": json_exchange(b""),
-    "an answer that is no JSON": json_exchange(text=b"Not { json ["),
-    "an answer that is no text": json_exchange(text=b'\xff\xfe{"metrics":\x80'),
-    "an answer without metrics": json_exchange(text=answer(None)),
     "an empty answer": json_exchange(text=b""),
+    "an answer that is no JSON": json_exchange(text=b"Not { json ["),
+    "an answer without metrics": json_exchange(text=answer(None)),
     "an answer that ends in a text": json_exchange(text=b'{"metrics": {"a": "b'),
     "compressed": (
         [asked(b"{}")],
@@ -99,60 +96,6 @@ async def test_the_metrics_of_a_json_response_are_sent(wrap, exporter, path):
 async def test_the_metrics_of_a_stream_are_sent(wrap, exporter):
     app = await same(wrap, *stream_exchange())
     assert reported(app, exporter) == [{**RECORD, "stream": True}]
-
-
-@pytest.mark.parametrize("kind", ["lifespan", "websocket"])
-async def test_other_connections_are_not_changed(wrap, kind):
-    seen = []
-
-    async def app(scope, receive, send):
-        seen.append((scope, receive, send))
-
-    scope = {"type": kind, "path": "/v1/completions"}
-    words = (scope, object(), object())
-    await wrap(app)(*words)
-    assert [one is other for one, other in zip(seen[0], words, strict=True)] == [True, True, True]
-
-
-@pytest.mark.parametrize("path", ["/metrics", "/v1/models", "/v1/embeddings", "/v1/completions/1", "/"])
-async def test_other_paths_are_not_changed(wrap, path):
-    seen = []
-
-    async def app(scope, receive, send):
-        seen.append((receive, send))
-
-    receive, send = object(), object()
-    await wrap(app)({**SCOPE, "path": path}, receive, send)
-    assert seen == [(receive, send)]
-
-
-async def test_each_message_is_forwarded_before_it_is_read(wrap, monkeypatch):
-    server = Server([asked(b"{}")])
-    seen = []
-    monkeypatch.setattr(
-        inside.Exchange, "sent", lambda self, message: seen.append(server.log[-1] == ("sent", message))
-    )
-    outgoing = stream_exchange()[1]
-    await wrap(application(outgoing))(SCOPE, server.receive, server.send)
-    assert seen == [True] * len(outgoing)
-
-
-async def test_cancelling_reaches_the_application_at_once(wrap):
-    begun, ended = asyncio.Event(), asyncio.Event()
-
-    async def app(scope, receive, send):
-        begun.set()
-        try:
-            await receive()
-        finally:
-            ended.set()
-
-    task = asyncio.create_task(wrap(app)(SCOPE, Server([]).receive, None))
-    await begun.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert ended.is_set()
 
 
 async def test_a_disconnect_of_the_client_reaches_the_application(wrap, exporter):
@@ -199,10 +142,8 @@ async def test_an_internal_error_in_any_step_affects_no_message(
     def fail(*words, **named):
         raise error
 
-    app = await same(wrap, *exchange)
     monkeypatch.setattr(*STEPS[step], fail)
-    broken = wrap(application(exchange[1]))
-    assert await run(broken, exchange[0]) == await run(application(exchange[1]), exchange[0])
+    broken = await same(wrap, *exchange)
     for now in (0.0, 100.0):
         broken._reporter.work(now)
     sent = any("X-Spec-Decode-Dropped: 1" in head for head, _ in exporter.requests)
@@ -210,7 +151,6 @@ async def test_an_internal_error_in_any_step_affects_no_message(
         sent or broken._reporter.sender.dropped + len(broken._reporter.sender._records) > 0
     )  # one that never left is kept
     assert len([one for one in caplog.records if one.levelno == logging.WARNING]) == 1
-    assert app._reporter.sender.dropped == 0
 
 
 async def test_the_thread_survives_an_internal_error(wrap, monkeypatch):
@@ -394,16 +334,19 @@ async def test_a_request_without_speculation_is_reported_without_metrics(wrap, e
 
 
 @pytest.mark.parametrize(
-    "values",
+    "scope",
     [
-        {"URL": "ftp://x"},
-        {"URL": "http://a:b@c"},
-        {"URL": "http://x:port"},
-        {"BASIC_AUTH_FILE": "a", "BEARER_TOKEN_FILE": "b"},
+        {**SCOPE, "type": "lifespan"},
+        {**SCOPE, "type": "websocket"},
+        *({**SCOPE, "path": path} for path in ("/metrics", "/v1/models", "/v1/completions/1", "/")),
     ],
 )
-async def test_invalid_settings_disable_the_middleware_with_one_log_line(settings, caplog, values):
-    settings(**values)
-    app = await same(inside.Middleware, *json_exchange())
-    assert app._reporter is None
-    assert len(caplog.records) == 1
+async def test_other_connections_and_paths_are_not_changed(wrap, scope):
+    seen = []
+
+    async def app(*words):
+        seen.extend(words)
+
+    words = (scope, object(), object())
+    await wrap(app)(*words)
+    assert [one is other for one, other in zip(seen, words, strict=True)] == [True, True, True]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spec_decode_exporter.requests.request_batch import read
 from spec_decode_exporter.requests.request_record import MAX_NAME_CHARACTERS
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
-from tests.vllm_middleware.harness import METRICS, answer, event, stream
+from tests.vllm_middleware.harness import METRICS, answer, event, exchange, stream, work_of
 
 NAMES = ("temperature", "n", "metadata")
 KEYS = inside.keys_of(*NAMES)
@@ -34,15 +34,8 @@ values = st.recursive(
 objects = st.dictionaries(st.one_of(st.sampled_from(NAMES), texts), values, max_size=6)
 
 
-def work():
-    """Return work without limits: they have their own tests."""
-    one = inside.Work(lambda: 0.0, lambda seconds: None)
-    one.begin(1.0)
-    return one
-
-
 def top_level(text, *, whole=True):
-    return inside.top_level(text, KEYS, work(), whole=whole)
+    return inside.top_level(text, KEYS, work_of(), whole=whole)
 
 
 def written(thing, spaces, ascii_only):
@@ -98,29 +91,8 @@ def test_invalid_json_gives_no_values_or_a_handled_error(text):
     assert set(found) <= set(NAMES)
 
 
-def test_a_tool_s_temperature_is_not_that_of_the_request():
-    tools = [{"function": {"parameters": {"properties": {"temperature": {"n": 3}}}}}]
-    request = {"temperature": 0.2, "tools": tools, "messages": [{"content": '{"temperature": 9}'}]}
-    assert top_level(json.dumps(request).encode()) == {"temperature": 0.2}
-
-
-def test_a_value_that_is_too_long_is_none():
-    assert top_level(json.dumps({"metadata": {"a": "b" * 10_000}}).encode()) == {"metadata": None}
-
-
 def read_answer(one):
-    return inside.read_response(one, work())
-
-
-def exchange(request=b"{}", text=None, streamed=False, kind=b"", user=b""):
-    """Return a complete exchange."""
-    one = object.__new__(inside.Exchange)
-    text = answer() if text is None else text
-    one.stream, one.type, one.user, one.head = streamed, kind, user, text[:1024]
-    one.body, one.answer = inside.Tail(inside.BODY_BYTES), inside.Tail(inside.RESPONSE_BYTES)
-    one.body.add(request)
-    one.answer.add(text)
-    return one
+    return inside.read_response(one, work_of())
 
 
 def said(request, **fields):
@@ -129,22 +101,7 @@ def said(request, **fields):
 
 
 def read_request(one, settings):
-    return inside.read_request(one, inside.request_keys(settings), settings, work())
-
-
-@pytest.mark.parametrize("temperature", [0, 0.7, 1, 2.0])
-def test_a_temperature_is_read(temperature):
-    assert said({"temperature": temperature}) == {"temperature": temperature}
-
-
-@pytest.mark.parametrize("temperature", [100.5, 1e300, 10**300])
-def test_a_temperature_above_the_limit_is_reported_as_the_limit(temperature):
-    assert said({"temperature": temperature}) == {"temperature": inside.MAX_TEMPERATURE}
-
-
-@pytest.mark.parametrize("temperature", [None, "0.7", True, [0.7], float("nan"), float("inf"), 10**400])
-def test_an_invalid_temperature_is_omitted(temperature):
-    assert said({"temperature": temperature}) == {}
+    return inside.read_request(one, inside.request_keys(settings), settings, work_of())
 
 
 def test_a_request_type_and_a_user_are_read_from_configured_fields():
@@ -166,17 +123,6 @@ def test_the_name_of_a_field_may_be_escaped(name, ascii_only):
     assert read_request(exchange(text), settings) == {"n": 1, "request_type": "chat"}
 
 
-@pytest.mark.parametrize("text", ["\ud800x", "x\udfff", "a\ud83d"])
-def test_a_lone_surrogate_is_omitted(text):
-    """json.loads accepts it as bytes and as an escape."""
-    for raw in (
-        json.dumps({"user": text}).encode(),
-        b'{"user":"%s"}' % text.encode("utf-8", "surrogatepass"),
-    ):
-        found = read_request(exchange(raw), inside.Settings(user_field="user"))
-        assert found == {"user": inside.short(json.loads(raw)["user"])}
-
-
 def test_headers_have_priority_over_fields():
     settings = inside.Settings(type_field="type", user_header="X-User", user_field="user")
     reporter = inside.Reporter(settings)
@@ -186,39 +132,9 @@ def test_headers_have_priority_over_fields():
     assert found == {"request_type": "batch", "user": "ann"}
 
 
-def test_long_names_are_cut_to_the_exporter_s_limit():
-    assert inside.TEXT_CHARACTERS == MAX_NAME_CHARACTERS
-    found = said({"type": "a" * 1000}, type_field="type")
-    assert found["request_type"] == "a" * MAX_NAME_CHARACTERS
-    assert read_header("x-request-type", ("b" * 1000).encode()) == "b" * MAX_NAME_CHARACTERS
-    assert read_header("x-request-type", "ü".encode() * 1000) == "ü" * MAX_NAME_CHARACTERS
-
-
-def read_header(name, value):
-    reporter = inside.Reporter(inside.Settings())
-    kind, _ = reporter.type_and_user([(name.encode(), value)])
-    found = read_request(exchange(kind=kind), inside.Settings())
-    return found.get("request_type", "")
-
-
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [
-        ("größe".encode(), "größe"),
-        ("größe".encode("latin-1"), "gr\ufffd\ufffde"),
-        ("日本語".encode(), "日本語"),
-        (b"  a\tb\x00\x7f ", "ab"),
-        (b"\xed\xa0\x80x", "\ufffd\ufffd\ufffdx"),
-        (b" \t ", ""),
-    ],
-)
-def test_a_header_is_utf_8_without_unprintable_characters(value, kind):
-    assert read_header("x-request-type", value) == kind
-
-
-@given(st.binary(max_size=400), st.text(max_size=300), st.floats() | st.integers())
+@given(st.binary(max_size=400), st.text(st.characters(), max_size=300), st.floats() | st.integers())
 async def test_the_exporter_accepts_every_value_of_a_client(header, field, temperature):
-    """Any type, and any temperature from 0, as vLLM accepts."""
+    """Any type, with lone surrogates too, and any temperature from 0, as vLLM accepts."""
     settings = inside.Settings(user_field="type")
     body = {"type": field, "temperature": max(temperature, 0)}
     one = exchange(json.dumps(body).encode(), kind=header)
@@ -234,57 +150,6 @@ def test_a_body_in_another_encoding_is_not_reported_as_one_without_a_temperature
         one = exchange('{"temperature": 0.5, "prompt": "a"}'.encode(encoding)[cut:])
         with pytest.raises(UnicodeError):
             read_request(one, inside.Settings())
-
-
-def test_a_byte_order_mark_is_skipped():
-    assert read_request(exchange(b'\xef\xbb\xbf{"temperature": 0.5}'), inside.Settings()) == {
-        "temperature": 0.5
-    }
-
-
-@pytest.mark.parametrize("deep", [b"[" * 5000, b'{"a":' * 1000])
-def test_a_value_that_is_nested_too_deep_is_none(deep):
-    assert top_level(b'{"n":' + deep) == {"n": None}
-
-
-def test_a_number_is_read_up_to_its_limit():
-    digits = b"9" * (inside.NUMBER_BYTES + 1)
-    assert top_level(b'{"n":%s}' % digits) == {"n": None}
-    assert top_level(b'{"n":%s}' % digits[1:]) == {"n": int(digits[1:])}
-
-
-def test_an_incomplete_text_has_no_values():
-    """vLLM refuses such a request, so it is not a failure of the middleware."""
-    for end in ("", "\\", '\\"', "\\\\"):
-        assert top_level(b'{"n":1,"prompt":"a' + end.encode()) in ({}, {"n": 1})
-
-
-def test_the_model_of_a_long_answer_is_read_at_its_beginning():
-    one = exchange(text=answer(text='"model":"other"' * 10_000))
-    assert one.answer.size <= inside.RESPONSE_BYTES
-    assert read_answer(one)["model"] == "tiny"
-
-
-def test_metrics_are_found_after_log_probabilities():
-    """Log probabilities of a long prompt are between usage and metrics."""
-    one = exchange(text=answer(prompt_logprobs=[{"1": {"logprob": -0.5}}] * 5000))
-    record = read_answer(one)
-    assert record == {"model": "tiny", "metrics": METRICS}
-
-
-def test_the_metrics_of_a_transfer_are_not_those_of_the_request():
-    one = exchange(text=answer(None, kv_transfer_params={"metrics": {"queue_time_ms": 1.0}}))
-    assert read_answer(one)["metrics"] == {}
-
-
-def test_the_last_event_may_have_no_metrics():
-    pieces = [
-        *stream()[:2],
-        event(choices=[{"text": '"metrics":{"queue_time_ms":1}'}]) + b"\n\n",
-        stream()[-1],
-    ]
-    record = read_answer(exchange(text=b"".join(pieces), streamed=True))
-    assert record == {"model": "tiny", "metrics": {}}
 
 
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\n: keep-alive\n\n"])
@@ -305,14 +170,19 @@ def test_only_known_numbers_are_kept():
     assert set(taken["speculative_decoding"]) == set(METRICS["speculative_decoding"]) - {"num_spec_steps"}
 
 
-@given(st.lists(st.binary(max_size=20), max_size=30), st.integers(1, 40))
-def test_a_tail_has_the_last_bytes_and_at_most_one_more_piece(pieces, limit):
+@given(st.lists(st.binary(max_size=20), max_size=30), st.integers(1, 40), st.sampled_from([4, inside.PIECES]))
+def test_a_tail_has_the_last_bytes_and_at_most_one_more_piece(pieces, limit, most):
+    """Small pieces need more memory than their bytes: if there are too many, they are joined to one."""
     ending = inside.Tail(limit)
-    for piece in pieces:
-        ending.add(piece)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inside, "PIECES", most)
+        for piece in pieces:
+            ending.add(piece)
+            assert len(ending.pieces) <= most
     whole = b"".join(pieces)
     size = ending.size
-    assert min(limit, len(whole)) <= size < limit + max([1, *map(len, pieces)])
+    longest = max([1, *map(len, pieces), limit if len(pieces) > most else 0])
+    assert min(limit, len(whole)) <= size < limit + longest
     text = ending.take()
     assert whole.endswith(text)
     assert (size, ending.size, ending.take()) == (len(text), 0, b"")
@@ -339,3 +209,74 @@ def test_a_tail_has_the_last_bytes_and_at_most_one_more_piece(pieces, limit):
 )
 def test_only_the_numbers_of_tokens_of_a_usage_are_taken(usage, taken):
     assert inside.only_usage(usage) == taken
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        *((number, number) for number in (0, 0.7, 1, 2.0)),
+        *((number, inside.MAX_TEMPERATURE) for number in (100.5, 1e300, 10**300)),
+        *((number, None) for number in (None, "0.7", True, [0.7], float("nan"), float("inf"), 10**400)),
+    ],
+)
+def test_a_temperature_is_a_number_up_to_the_limit(written, read):
+    assert said({"temperature": written}).get("temperature") == read
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        (b'{"a":"%s"}' % (b"b" * 10_000), None),
+        (b"[" * 5000, None),
+        (b'{"a":' * 1000, None),
+        (b"9" * (inside.NUMBER_BYTES + 1), None),
+        (b"9" * inside.NUMBER_BYTES, int("9" * inside.NUMBER_BYTES)),
+    ],
+    ids=["too long", "too many brackets", "too many keys", "too many digits", "the longest number"],
+)
+def test_a_value_is_read_up_to_its_limits(value, read):
+    assert top_level(b'{"n":%s}' % value) == {"n": read}
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("größe".encode(), "größe"),
+        ("größe".encode("latin-1"), "gr\ufffd\ufffde"),
+        (b"  a\tb\x00\x7f ", "ab"),
+        (b"\xed\xa0\x80x", "\ufffd\ufffd\ufffdx"),
+        (b" \t ", None),
+        (b"b" * 1000, "b" * MAX_NAME_CHARACTERS),
+        ("ü".encode() * 1000, "ü" * MAX_NAME_CHARACTERS),
+    ],
+)
+def test_a_header_is_utf_8_without_unprintable_characters_up_to_the_exporter_s_limit(value, kind):
+    kind_read, _ = inside.Reporter(inside.Settings()).type_and_user([(b"x-request-type", value)])
+    assert read_request(exchange(kind=kind_read), inside.Settings()).get("request_type") == kind
+
+
+LAST_WITHOUT = [
+    *stream()[:2],
+    event(choices=[{"text": '"metrics":{"queue_time_ms":1}'}]) + b"\n\n",
+    stream()[-1],
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "streamed", "metrics"),
+    [
+        (answer(text='"model":"other"' * 10_000), False, METRICS),
+        (answer(prompt_logprobs=[{"1": {"logprob": -0.5}}] * 5000), False, METRICS),
+        (answer(None, kv_transfer_params={"metrics": {"queue_time_ms": 1.0}}), False, {}),
+        (b"".join(LAST_WITHOUT), True, {}),
+    ],
+    ids=[
+        "a long answer",
+        "log probabilities before the metrics",
+        "metrics of a transfer",
+        "a stream without metrics",
+    ],
+)
+def test_the_model_is_read_at_the_beginning_and_the_metrics_at_the_end(text, streamed, metrics):
+    record = read_answer(exchange(text=text, streamed=streamed))
+    assert (record["model"], record["metrics"]) == ("tiny", metrics)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
+from tests.vllm_middleware.harness import application, json_exchange, run
 
 
 @pytest.mark.parametrize(
@@ -25,12 +28,33 @@ def test_a_setting_has_a_limit_of_characters(settings, caplog, name, most):
     assert f"{inside.PREFIX}{name}: give at most {most} printable characters" in caplog.text
 
 
-@pytest.mark.parametrize("value", ["http://h/\nINFO all is well", "http://h/\x1b[2J", "http://h/\u202ecod"])
-def test_an_unprintable_setting_is_not_logged(settings, caplog, value):
-    settings(URL=value)
-    assert inside.Middleware(None)._reporter is None
-    assert "printable characters" in caplog.text
-    assert value[9:] not in caplog.text
+FORM = "SPEC_DECODE_REQUESTS_URL: give http://"
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"BASIC_AUTH_FILE": "a", "BEARER_TOKEN_FILE": "b"}, "exclude each other"),
+        *(({"URL": f"http://h/{end}Rumpel"}, "printable characters") for end in ("\n", "\x1b[2J", "\u202e")),
+        *(
+            ({"URL": url}, FORM)
+            for url in ("ftp://x", "http://x:port", "Rumpel", "Rumpel://h/", "http://[Rumpel")
+        ),
+        *(({"URL": f"https://h/api{end}"}, FORM) for end in ("?token=Rumpel", "#Rumpel")),
+        *(({"URL": f"https://{user}@h/"}, FORM) for user in ("Rumpel", "ann:Rumpel")),
+    ],
+)
+async def test_invalid_settings_disable_the_middleware_with_one_log_line_without_secrets(
+    settings, caplog, values, why
+):
+    caplog.set_level(logging.DEBUG)
+    settings(**values)
+    asked, answered = json_exchange()
+    app = inside.Middleware(application(answered))
+    assert await run(app, asked) == await run(application(answered), asked)
+    (line,) = caplog.records
+    assert why in line.getMessage()
+    assert "Rumpel" not in caplog.text
 
 
 def test_the_first_unknown_settings_are_logged(monkeypatch, caplog):
