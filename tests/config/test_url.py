@@ -74,6 +74,7 @@ def test_any_text_is_a_url_without_a_user_or_a_mistake(text):
         ("https://a/metrics", "a:443"),
         ("http://a:8000/m?key=1", "a:8000"),
         ("http://[::1]:8000/m", "[::1]:8000"),
+        ("https://user:hunter2@a/metrics?key=hunter2", "a:443"),
     ],
 )
 def test_the_default_name_of_a_page_is_host_and_port(url, name):

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.config.labels import (
-    MAX_LABEL_CHARACTERS,
     MAX_LABEL_VALUE,
     MAX_LABELS,
     label_problem,
@@ -26,18 +25,6 @@ def target(number: int, discovery: str = "http", **labels: str) -> Target:
 
 def limited(labels: FleetLabels, *targets: Target) -> list[dict[str, str]]:
     return [dict(one.labels) for one in finish(labels.limited(targets))]
-
-
-def size(labels: dict[str, str]) -> int:
-    return sum(len(name) + len(value) for name, value in labels.items())
-
-
-def test_unprintable_labels_are_dropped_without_repeating_them(log):
-    texts = ("\0", "\n", "\x1b[2J", "\u202e", "\u2028", "\ud800", "\x7f")
-    labels = {f"l{number}": f"a{text}" for number, text in enumerate(texts)}
-    assert LabelFilter("http a").kept(labels) == ()
-    assert len(log) == len(texts)
-    assert all(entry["reason"].isprintable() for entry in log)
 
 
 @given(st.dictionaries(st.text(max_size=5) | st.sampled_from(["a", "job", "le", "__x"]), st.text(max_size=5)))
@@ -62,14 +49,6 @@ def test_configured_names_stay_however_many_others_a_list_invents(log):
     pod = target(500, "kubernetes", namespace="n", pod="p")
     found = limited(labels, static, *others, pod)
     assert (found[0], found[-1]) == ({"team": "x"}, {"namespace": "n", "pod": "p"})
-
-
-def test_labels_at_the_character_limit_are_kept_and_longer_ones_are_not(log):
-    fitting = {"a": "x" * 1000, "b": "x" * 1000, "c": "x" * (MAX_LABEL_CHARACTERS - 2003)}
-    assert size(fitting) == MAX_LABEL_CHARACTERS
-    assert dict(LabelFilter("x").kept(fitting)) == fitting
-    assert len(LabelFilter("x").kept({**fitting, "c": fitting["c"] + "x"})) == 2
-    assert len(log) == 1
 
 
 def test_a_page_that_several_lists_label_has_no_longer_labels_than_that_of_one(log):

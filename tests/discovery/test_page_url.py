@@ -11,15 +11,10 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.schema import Scrape
-from spec_decode_exporter.config.url import MAX_PATH
 from spec_decode_exporter.discovery import page_url as module
-from spec_decode_exporter.discovery.kubernetes.pod import Pod
 from spec_decode_exporter.discovery.page_url import (
-    MAX_PARAMETER_CHARACTERS,
-    MAX_PARAMETERS,
     ip_and_port,
     page_url,
-    request_target,
 )
 from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import Listing
@@ -91,24 +86,6 @@ def test_a_url_from_any_list_leads_to_its_own_host_or_is_rejected(scheme, host, 
     is_asked_alone(target.url, host)
 
 
-def pod(ip: str, annotations: dict[str, str]) -> Pod:
-    metadata = {"name": "p", "namespace": "n", "annotations": annotations}
-    return Pod.model_validate({"metadata": metadata, "status": {"phase": "Running", "podIP": ip}})
-
-
-@pytest.mark.parametrize(
-    "host",
-    ["", ":80", "a:0", "a:65536", "a:+1", "a:1_0", "a:\u0668", "a:", "a:1:2", "a::1", "u@a", "u:p@a:1", "a/b", "a\\b",
-     "a?b", "a#b", "a%2fb", "a b", "a\n", "a..b", ".", "..", "[::1]a:1", "a[::1]:1", "[a]:1", "[v1.a]:1", "[1.2.3.4]:1",
-     "[fe80::1%eth0]:1", "[fe80::1%25eth0]:1", "[::1", "::1", "b\u00fccher", "\uff41", "a\u3002b", "\u212a",
-     "a" * 64, "a." * 127 + "a"],
-)  # fmt: skip
-def test_an_invalid_host_and_port_is_rejected_without_repeating_it(host):
-    with pytest.raises(ValueError, match=r"has no valid host|no usable port") as caught:
-        page_url("http", host, "/metrics")
-    assert str(caught.value).isascii()
-
-
 def test_a_url_with_another_host_for_the_client_is_rejected(monkeypatch):
     monkeypatch.setattr(module, "split", lambda url: split(url.replace("good", "evil")))
     with pytest.raises(ValueError, match="leads to another host"):
@@ -116,54 +93,6 @@ def test_a_url_with_another_host_for_the_client_is_rejected(monkeypatch):
     monkeypatch.setattr(module, "split", lambda _: split("none"))
     with pytest.raises(ValueError, match="leads to another host"):
         page_url("http", "good:1", "/m")
-
-
-@pytest.mark.parametrize(
-    ("path", "complaint"),
-    [
-        ("//evil.example/", "unusable path"),
-        ("///evil.example/", "unusable path"),
-        ("http://evil.example/", "unusable path"),
-        ("/m\r\nHost: evil.example", "unusable path"),
-        ("/m n", "unusable path"),
-        ("/m\u00fc", "unusable path"),
-        ("/m#x", "unusable path"),
-        ("/\\evil.example", "unusable path"),
-        ("/" + "m" * MAX_PATH, "more than 2,048 characters"),
-    ],
-)
-def test_a_misleading_path_is_rejected_without_repeating_it(path, complaint):
-    with pytest.raises(ValueError, match=complaint) as caught:
-        request_target(path)
-    assert "evil" not in str(caught.value)
-
-
-def test_the_longest_path_and_the_most_parameters_are_taken():
-    assert len(request_target("m" * (MAX_PATH - 1))) == MAX_PATH
-    many = [(f"p{number}", "") for number in range(MAX_PARAMETERS)]
-    assert request_target("/m", many).count("=") == MAX_PARAMETERS
-    with pytest.raises(ValueError, match=f"more than {MAX_PARAMETERS} parameters"):
-        request_target("/m", [*many, ("one", "more")])
-
-
-@pytest.mark.parametrize("letter", ["x", "\u00fc", "#"])
-def test_parameters_are_bounded_as_they_are_written(letter):
-    written = {"x": 1, "\u00fc": 6, "#": 3}[letter]
-    most = (MAX_PARAMETER_CHARACTERS - len("a=")) // written
-    assert request_target("/m", [("a", letter * most)])
-    with pytest.raises(ValueError, match="parameters of more than 2,048 characters"):
-        request_target("/m", [("a", letter * (most + written))])
-
-
-def test_a_parameter_that_cannot_be_encoded_is_rejected():
-    with pytest.raises(ValueError, match="half of a character"):
-        request_target("/m", [("a", "\ud800")])
-
-
-@pytest.mark.parametrize("port", [0, -1, 65536, pytest.param(10**5000, id="long")])
-def test_an_invalid_port_is_rejected(port):
-    with pytest.raises(ValueError, match="no usable port"):
-        ip_and_port("10.0.0.9", port)
 
 
 @pytest.mark.parametrize(

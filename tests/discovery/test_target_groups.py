@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.config.labels import MAX_LABEL_VALUE
 from spec_decode_exporter.config.schema import HeaderValues, Scrape
-from spec_decode_exporter.discovery.group_reader import MAX_GROUPS, MAX_LIST_LABELS, MAX_TARGETS
 from spec_decode_exporter.discovery.target_discovery import DiscoveryError
-from spec_decode_exporter.discovery.target_groups import MAX_URL_CHARACTERS, Listing
+from spec_decode_exporter.discovery.target_groups import Listing
 
 
 def listed(groups, scrape=None):
@@ -31,34 +30,6 @@ def test_a_list_with_ever_new_labels_does_not_fill_the_log(log):
     assert log[-1]["label"] == "1" * 200
 
 
-def test_a_list_of_more_targets_than_the_limit_is_rejected():
-    groups = [{"targets": ["a:1"] * (MAX_TARGETS // 2)}, {"targets": ["b:1"] * (MAX_TARGETS // 2 + 1)}]
-    with pytest.raises(DiscoveryError, match=f"has more than {MAX_TARGETS} targets; divide it"):
-        listed(groups)
-    groups[1]["targets"].pop()
-    assert len(listed(groups)) == MAX_TARGETS
-
-
-def test_a_list_of_more_groups_than_the_limit_is_rejected():
-    assert listed([{}] * MAX_GROUPS) == []
-    with pytest.raises(DiscoveryError, match=f"has more than {MAX_GROUPS} groups"):
-        listed([{}] * (MAX_GROUPS + 1))
-
-
-def test_a_list_of_more_labels_than_the_limit_is_rejected():
-    labels = {f"l{number}": "x" for number in range(100)}
-    groups = [{"labels": labels}] * (MAX_LIST_LABELS // 100)
-    assert listed(groups) == []
-    with pytest.raises(DiscoveryError, match=f"has more than {MAX_LIST_LABELS} labels"):
-        listed([*groups, {"labels": {"a": "b"}}])
-
-
-def test_a_long_path_is_not_repeated_for_every_target():
-    group = {"targets": ["a:1"] * MAX_TARGETS, "labels": {"__metrics_path__": "x" * 1000}}
-    with pytest.raises(DiscoveryError, match=f"URLs of more than {MAX_URL_CHARACTERS} characters"):
-        listed([group])
-
-
 @pytest.mark.parametrize(
     ("groups", "message"),
     [
@@ -70,10 +41,7 @@ def test_a_long_path_is_not_repeated_for_every_target():
         ([{"x": 1}] * 9, r"^\[0\].x is not a known key"),
         ([{f"x{number}": 1 for number in range(9)}], "and 6 more"),
         ([{"targets": ["http://a:1"]}], r"\[0\].targets\[0\] is not `host:port`"),
-        ([{"targets": ["a:1/metrics"]}], r"\[0\].targets\[0\] is not `host:port`"),
-        ([{"targets": [""]}], r"\[0\].targets\[0\] is not `host:port`"),
         ([{"targets": ["u:hunter2@a"]}], r"\[0\].targets\[0\] is not `host:port`"),
-        ([{"targets": ["a:0"]}], r"\[0\].targets\[0\] has no usable port"),
         (
             [{"targets": ["a"], "labels": {"__scheme__": "ftp"}}],
             r"\[0\].targets\[0\] has a scheme that is neither",
@@ -86,7 +54,6 @@ def test_a_long_path_is_not_repeated_for_every_target():
             [{"targets": ["a"], "labels": {"__param_x": "\ud800"}}],
             r"\[0\] has a parameter with half of a character",
         ),
-        ([{"targets": ["a..b:1"]}], r"\[0\].targets\[0\] has no valid host"),
     ],
 )
 def test_an_unusable_list_is_rejected_with_the_position(groups, message):

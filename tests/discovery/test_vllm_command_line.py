@@ -11,10 +11,7 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.discovery.vllm_command_line import (
-    MAX_COMMAND_CHARACTERS,
-    MAX_WORDS,
     _split,
-    _words_of,
     config_speculation,
     pod_speculation,
 )
@@ -202,36 +199,9 @@ def test_words_are_those_of_shlex(script):
     assert _split(script) == expected
 
 
-def test_a_variable_in_many_places_of_a_script_is_not_expanded_each_time():
-    environ = {"A": "-" + " -" * 8000}
-    script = "x --spec-tokens 3 " + "$A " * 4000
-    with_bounds = _words_of(script, environ)
-    assert with_bounds == []
-    assert pod_speculation(["sh", "-c", script], environ) is None
-
-
-def test_a_too_long_configuration_is_rejected():
-    with pytest.raises(ValueError, match=f"more than {MAX_COMMAND_CHARACTERS} characters"):
-        config_speculation("{" + " " * MAX_COMMAND_CHARACTERS + "}")
-
-
 @pytest.mark.parametrize("schedule", [[[1, 16, 4]] * 65, [[1, 16, True]]], ids=["long", "not whole numbers"])
 def test_a_schedule_beyond_its_limits_is_not_used_and_has_a_reason(schedule):
     settings = {"method": "mtp", "num_speculative_tokens_per_batch_size": schedule}
     found = pod_speculation(["-sc", json.dumps(settings)], {})
     assert (found.method, found.schedule) == ("mtp", BatchSchedule())
     assert found.problem
-
-
-@pytest.mark.parametrize(
-    ("words", "environ"),
-    [
-        ([""] * MAX_WORDS, {}),
-        ([], {f"V{number}": "x" for number in range(MAX_WORDS)}),
-        ([], {"BIG": "x" * MAX_COMMAND_CHARACTERS}),
-    ],
-    ids=["empty words", "variables", "characters"],
-)
-def test_a_command_line_beyond_its_bounds_is_not_read(words, environ):
-    assert pod_speculation(["-sc", EAGLE_JSON, *words], environ) is None
-    assert pod_speculation(["-sc", EAGLE_JSON, *words[: MAX_WORDS - 2]], {}) == EXPECTED
