@@ -29,6 +29,7 @@ AREAS = {
     "drops": "tests/monitor/drops tests/unit/drops tests/monitor/test_drop_story.py tests/pins",
     "monitor": "tests/monitor tests/unit/analysis tests/unit/learned tests/pins",
     "requests": "tests/requests tests/unit/metrics/test_request_metrics.py",
+    "metrics": "tests/unit/metrics/test_page.py tests/unit/metrics/test_request_metrics.py tests/unit/analysis/test_figure_table.py",
 }
 
 
@@ -324,6 +325,14 @@ MUTANTS = (
         "if squares <= variance * _chi_square(freedom):",
         "if False:",
     ),
+    # Metrics.
+    Mutant("metrics", "metrics/page.py", "if not isfinite(number):", "if False:"),
+    Mutant("metrics", "metrics/page.py", "if self._now() >= until:", "if False:"),
+    Mutant("metrics", "metrics/page.py", "metric.reduced or metric.windows", "metric.windows"),
+    Mutant("metrics", "metrics/page.py", "if names and own not in names:", "if False:"),
+    Mutant("metrics", "metrics/metric.py", "_LONGEST: Final = slice(-1, None)", "_LONGEST: Final = slice(1)"),
+    Mutant("metrics", "metrics/subject.py", "[*found.since_start, *windows]", "found.since_start"),
+    Mutant("metrics", "analysis/figure_table.py", "each * window.seconds / covered", "each"),
     # Findings.
     Mutant("findings", "findings/faults.py", "share, DEAD)", "share, 2 * DEAD)"),
     Mutant("findings", "findings/faults.py", "before * (reached - ended)", "before * reached"),
