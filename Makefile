@@ -49,11 +49,12 @@ coverage: $(READY) ## run all unit tests; measure the coverage of the fast ones
 	$(BIN)/pytest -n auto -m 'not slow' --cov --cov-report=term
 	$(BIN)/pytest -n auto -m slow
 
-lint: $(READY) ## check style, types and layers
+lint: $(READY) ## check style, types, layers and budgets of lines
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.budgets
 
 format: $(READY) ## format the code and apply automatic fixes
 	$(BIN)/ruff format .

@@ -1,0 +1,56 @@
+"""Budgets of lines of the packages, checked by ``make lint``: ``python -m tests.budgets``.
+
+A budget is a promise to the next reader. Whoever needs more raises the number in the same commit and says why.
+Lines include blank lines and docstrings, as ``wc -l`` counts them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1] / "exporter" / "spec_decode_exporter"
+BUDGETS = {
+    "core": 1900,
+    "config": 3250,
+    "scrape": 3450,
+    "discovery": 2650,
+    "window": 800,
+    "figures": 850,
+    "analysis": 2500,
+    "drops": 250,
+    "learned": 250,
+    "experiments": 1250,
+    "findings": 700,
+    "requests": 2850,
+    "monitor": 5350,
+    "history": 2600,
+    "metrics": 850,
+    "views": 1100,
+    "reports": 7050,
+    "web": 7350,
+    "app": 650,
+    "cli": 2550,
+    "simulator": 2450,
+    "vllm_middleware": 1050,
+}
+
+
+def lines(package: Path) -> int:
+    """Return the lines of all modules of a package."""
+    return sum(path.read_bytes().count(b"\n") for path in package.rglob("*.py"))
+
+
+def problems(package: Path = PACKAGE) -> Iterator[str]:
+    """Yield packages without a budget, budgets without a package, and packages above their budget."""
+    sizes = {path.parent.name: lines(path.parent) for path in package.glob("*/__init__.py")}
+    for name in sorted(sizes.keys() ^ BUDGETS.keys()):
+        yield f"{name}: {'no budget' if name in sizes else 'no such package'}"
+    for name, size in sizes.items():
+        if size > BUDGETS.get(name, size):
+            yield f"{name}: {size} lines; the budget is {BUDGETS[name]}"
+
+
+if __name__ == "__main__":
+    sys.exit("\n".join(problems()) or 0)
