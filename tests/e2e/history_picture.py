@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from PIL import Image
 from playwright.async_api import async_playwright
 
-from spec_decode_exporter.analysis.evaluation_inputs import Assumptions
+from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.history.history_reader import HistoryQuery, HistoryReader
 from spec_decode_exporter.history.query_api import QueryApi

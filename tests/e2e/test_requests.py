@@ -9,7 +9,7 @@ from itertools import accumulate
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from spec_decode_exporter.figures.quantiles import SPREAD_QUANTILES
+from spec_decode_exporter.figures.quantile import SPREAD_QUANTILES
 from spec_decode_exporter.simulator.scenario_library import load_scenario
 
 SPEED = 10

@@ -6,20 +6,19 @@ import json
 import os
 import shlex
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from spec_decode_exporter.analysis.cost_source import CostSource
-from spec_decode_exporter.analysis.evaluation_result import Evaluation
+from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.load_bands import LoadBand, schedule_of
-from spec_decode_exporter.analysis.recommendation import Action
+from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.speculation_setting import SpeculationSetting
-from spec_decode_exporter.analysis.speculation_state import State
+from spec_decode_exporter.analysis.verdict import Action
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.reports.recommend.recommend_report import written
-from spec_decode_exporter.views.engine_view import engine_view
+from spec_decode_exporter.views.engine_view import EngineView
+from tests.fixtures.evaluations import advised
 
 pytestmark = pytest.mark.e2e
 
@@ -57,14 +56,13 @@ def validated(text: str) -> list[object]:
     return answer
 
 
-def flag(busy: object, bands: list[tuple[int, int, int]], speculation: Speculation) -> str:
+def flag(busy: EngineSnapshot, bands: list[tuple[int, int, int]], speculation: Speculation) -> str:
     """Return the value of the flag that ``recommend --format vllm`` prints for these bands."""
     known = tuple(LoadBand(*band, 1.5, 0.0, 8, 1.0, None, is_improvable=True) for band in bands)
     setting = SpeculationSetting(
         max(band.tokens for band in known), schedule_of(known), True, known, CostSource.MEASURED, (1.0, 64.0)
     )
-    evaluation = Evaluation(State.ACTIVE, action=Action.KEEP, setting=setting)
-    view = engine_view(LABELS, replace(busy, evaluation=evaluation, speculation=speculation))  # type: ignore[type-var]
+    view = EngineView(labels=LABELS, snapshot=advised(busy, setting, speculation, Action.KEEP))
     (line,) = [line for line in written([view], "vllm").splitlines() if not line.startswith("#")]
     name, value = shlex.split(line)
     assert name == "--speculative-config"
