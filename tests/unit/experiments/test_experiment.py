@@ -230,7 +230,7 @@ class TestFasterMethod:
         assert self.faster_of(ngram, self.PLAIN_ENGINE, member("eagle", window_of(late))) is None
 
     def test_one_whose_whole_requests_are_not_surely_faster_is_none(self):
-        wave = lambda second: EAGLE | {"end_to_end_nanoseconds": (8 + 4 * (-1) ** (second // 75)) * NANO}  # noqa: E731
+        wave = lambda second: EAGLE | {"end_to_end_nanoseconds": (8 + 7 * (-1) ** (second // 75)) * NANO}  # noqa: E731
         ngram = member("ngram", window_of(self.NGRAM))
         assert self.faster_of(ngram, self.PLAIN_ENGINE, member("eagle", window_of(wave))) is None
 
