@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.figures.estimate import standard_error
 from spec_decode_exporter.figures.window_figures import Price, WindowFigures
-from spec_decode_exporter.window.history import position_columns
+from spec_decode_exporter.window.history import columns, position_columns
 
 MAX_EXTRAPOLATED: Final = 2
 """Extrapolated positions, if the decay over the known ones is known."""
@@ -50,7 +50,10 @@ class Depths:
 
     def __init__(self, figures: WindowFigures, drafts: int) -> None:
         """Take the figures of a window with ``drafts`` drafts."""
-        self._figures = figures
+        # The figures keep these depths: a reference to them would be a cycle, which lives for minutes.
+        self._window, self._positions = figures.window, figures.positions
+        self._increments, self._cosines = figures.increments, figures.cosines
+        self._length = figures.draft_length_tokens
         self._drafts = drafts
         self.known = len(figures.positions)
         """K."""
@@ -118,7 +121,7 @@ class Depths:
         """
         coverage = self._coverage if searches else 1.0
         accepted = accumulate(self._surviving, initial=0.0)
-        drafted = range(len(self) + 1) if self._figures.positions.regimes else self._drafted
+        drafted = range(len(self) + 1) if self._positions.regimes else self._drafted
         plain = 1 + price.step * self._paying(price, coverage)
         each = (
             self._kept * (1 + coverage * gained) / (plain + price.token * coverage * tokens)
@@ -133,7 +136,7 @@ class Depths:
         their difference is smaller than either.
         """
         difference = list(map(sub, self._changes(price, other), self._changes(price, tokens)))
-        return standard_error(difference, self._figures.cosines) / self._drafts
+        return standard_error(difference, self._cosines) / self._drafts
 
     @cached_property
     def _decay(self) -> float:
@@ -142,16 +145,16 @@ class Depths:
         A single position has no decay. Its own p_0 is used: the second token is then as difficult as the
         first, given that the first was right.
         """
-        first = self._figures.window.positions[0] / self._drafts
-        return min(first if self.known == 1 else self._figures.positions.decay or 0.0, 1.0)
+        first = self._window.positions[0] / self._drafts
+        return min(first if self.known == 1 else self._positions.decay or 0.0, 1.0)
 
     @cached_property
     def _reached(self) -> list[float]:
         """p_i of all drafts; beyond K, p_{K-1} times the decay for each further position."""
-        length = self._figures.draft_length_tokens
+        length = self._length
         whole = length is not None and length >= WHOLE_DRAFTS * self.known
         further = min(self.known, MAX_EXTRAPOLATED) if whole else 0
-        known = [accepted / self._drafts for accepted in self._figures.window.positions]
+        known = [accepted / self._drafts for accepted in self._window.positions]
         return [*known, *(known[-1] * self._decay**more for more in range(1, further + 1))]
 
     @cached_property
@@ -162,13 +165,13 @@ class Depths:
     @cached_property
     def _surviving(self) -> list[float]:
         """p_i of the drafts that have the position; 0 if none has."""
-        own = [share or 0.0 for share in self._figures.positions.acceptance]
+        own = [share or 0.0 for share in self._positions.acceptance]
         return [*own, *self._reached[self.known :]]
 
     @cached_property
     def _kept(self) -> float:
         """Share of tokens that are not discarded; those accepted beyond the end of an answer are."""
-        total = self._figures.total
+        total = self._window.total
         decoded, steps, accepted = total.decoded_tokens, total.decode_steps, total.accepted_tokens
         if not steps or accepted is None or decoded is None:
             return 1.0
@@ -188,8 +191,8 @@ class Depths:
     @cached_property
     def _drafted(self) -> list[float]:
         """t_k for every k: an upper limit if drafts differ in length, unless by a schedule."""
-        length = self._figures.draft_length_tokens or self.known
-        cut = (self._figures.positions.drafted_up_to(tokens) for tokens in range(self.known + 1))
+        length = self._length or self.known
+        cut = (self._positions.drafted_up_to(tokens) for tokens in range(self.known + 1))
         drafted = [min(tokens, length) if mean is None else mean for tokens, mean in enumerate(cut)]
         return [*drafted, *range(self.known + 1, len(self) + 1)]
 
@@ -199,12 +202,12 @@ class Depths:
 
         With the sums, comparing K depths takes K steps per increment instead of K².
         """
-        (drafted,) = self._figures.columns("drafts")
-        columns = position_columns(self._figures.increments, self.known)
+        (drafted,) = columns(self._increments, "drafts")
+        accepted = position_columns(self._increments, self.known)
         active = list(filter(None, drafted))
         residuals = [
             [count - p * own for count, own in zip(compress(column, drafted), active, strict=True)]
-            for p, column in zip(self._reached, columns, strict=False)
+            for p, column in zip(self._reached, accepted, strict=False)
         ]
         sums = accumulate(residuals, lambda one, other: list(map(add, one, other)))
         return [[0.0] * len(active), *sums], residuals[-1]
