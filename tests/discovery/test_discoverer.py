@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from spec_decode_exporter.config.labels import MAX_LABELS
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.schema import (
     Config,
@@ -79,21 +78,6 @@ async def start(clock, monkeypatch):
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def test_one_list_cannot_take_the_labels_of_another(start, clock, log):
-    flood = [target(f"http://a:{number}/m", f"a{number}", **{f"l{number}": "x"}) for number in range(1, 200)]
-    good = target("http://b:1/m", "b", "dns", zone="b")
-    discoverer, _ = start(Way("dns b", 5.0, [good]))
-    lists = []
-    discoverer._on_change = lists.append
-    await clock.advance(0)
-    discoverer.found = {"http x": flood, **discoverer.found}
-    await discoverer._publish()
-    (found,) = [one for one in lists[-1] if one.name == "b"]
-    assert found.labels == (("zone", "b"),)
-    assert len({name for one in lists[-1] for name, _ in one.labels}) == MAX_LABELS
-    assert [entry["discovery"] for entry in log if entry["event"] == "discovered_label_dropped"] == ["all"]
 
 
 async def test_an_error_in_one_discovery_does_not_end_the_others(start, clock, log):

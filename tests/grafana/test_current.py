@@ -9,7 +9,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from grafana.__main__ import BOARDS, FOLDER, documents, main
+from grafana.__main__ import FOLDER, documents, main
 
 from .shipped import each_board
 
@@ -21,12 +21,6 @@ def test_the_committed_file_is_current(name, text):
 
 def test_there_are_no_other_files():
     assert {path.name for path in FOLDER.iterdir()} == {name for name, _ in documents()}
-
-
-@each_board
-def test_a_file_is_named_after_its_uid(board):
-    assert board["uid"] in BOARDS
-    assert (FOLDER / f"{board['uid']}.json").exists()
 
 
 def test_they_are_written_to_the_folder_given(tmp_path):

@@ -35,37 +35,25 @@ def test_the_three_dashboards_are_there():
 
 
 @each_board
-def test_panel_ids_are_unique(board):
-    ids = [panel["id"] for panel in panels_of(board, rows=True)]
-    assert len(ids) == len(set(ids))
-
-
-@each_board
-def test_panel_titles_are_unique(board):
-    titles = [panel["title"] for panel in panels_of(board)]
-    assert len(titles) == len(set(titles))
-
-
-@each_board
-def test_no_panels_overlap(board):
+def test_no_panels_overlap_and_no_place_is_left_empty(board):
     for group in groups(board):
         for one, other in combinations(group, 2):
             assert not cells(one) & cells(other), (one["title"], other["title"])
-
-
-@each_board
-def test_no_place_is_left_empty(board):
-    for group in groups(board):
         taken = set().union(*(cells(panel) for panel in group))
         rows = {y for _, y in taken}
         assert taken == {(x, y) for x in range(24) for y in rows}
         assert rows == set(range(min(rows), max(rows) + 1))
 
 
-@each_panel
-def test_query_names_are_unique(panel):
-    refs = [target["refId"] for target in panel.panel["targets"]]
-    assert len(refs) == len(set(refs))
+@each_board
+def test_ids_titles_and_query_names_are_unique(board):
+    panels = list(panels_of(board))
+    for names in (
+        [panel["id"] for panel in panels_of(board, rows=True)],
+        [panel["title"] for panel in panels],
+        *([target["refId"] for target in panel["targets"]] for panel in panels),
+    ):
+        assert len(names) == len(set(names))
 
 
 @each_panel
@@ -106,13 +94,8 @@ def test_a_choice_of_many_starts_with_all(board, value):
 
 
 @each_board
-def test_links_lead_to_dashboards_that_are_there(board):
-    for uid in re.findall(r"/d/([\w-]+)", str(board)):
-        assert uid in BOARDS
-
-
-@each_board
 def test_a_link_sets_variables_that_the_dashboard_has(board):
+    assert set(re.findall(r"/d/([\w-]+)", str(board))) <= set(BOARDS)
     for uid, query in re.findall(r"/d/([\w-]+)\?([^'\"]*)", str(board)):
         names = {variable["name"] for variable in BOARDS[uid]["templating"]["list"]}
         assert set(re.findall(r"var-(\w+)=", query)) <= names

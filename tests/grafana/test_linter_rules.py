@@ -13,7 +13,17 @@ import pytest
 
 from grafana.style import Colour
 
-from .shipped import SUBSTITUTES, TARGETS, each_board, each_panel, each_target, nodes, parse, selectors
+from .shipped import (
+    SUBSTITUTES,
+    TARGETS,
+    each_board,
+    each_panel,
+    each_target,
+    nodes,
+    panels_of,
+    parse,
+    selectors,
+)
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
@@ -74,30 +84,13 @@ def test_template_on_time_change_reload_rule(board):
 
 
 @each_panel
-def test_panel_datasource_rule(panel):
-    assert panel.panel["datasource"] == DATASOURCE
-    assert all(target["datasource"] == DATASOURCE for target in panel.panel["targets"])
-
-
-@each_panel
-def test_panel_title_description_rule(panel):
-    assert panel.panel["title"]
-    assert panel.panel["description"].endswith(".")
-
-
-@each_panel
-def test_panel_units_rule(panel):
-    assert panel.panel["fieldConfig"]["defaults"]["unit"] in UNITS
-
-
-@each_panel
-def test_panel_no_targets_rule(panel):
-    assert panel.panel["targets"]
-
-
-@each_target
-def test_target_promql_rule(target):
-    parse(target.expr)
+def test_panel_title_description_datasource_units_and_targets_rules(panel):
+    one = panel.panel
+    assert one["title"]
+    assert one["description"].endswith(".")
+    assert one["targets"]
+    assert {str(each["datasource"]) for each in (one, *one["targets"])} == {str(DATASOURCE)}
+    assert one["fieldConfig"]["defaults"]["unit"] in UNITS
 
 
 @each_target
@@ -109,22 +102,20 @@ def test_target_rate_interval_rule(target):
 
 
 @pytest.mark.parametrize("label", ["job", "instance"])
-@each_target
-def test_target_job_and_instance_rules(target, label):
-    for selector in selectors(target.expr.replace(f"${label}", f"chosen_{label}")):
-        if selector.name not in NOT_OURS:
-            matchers = [(one.name, one.op, one.value) for one in selector.matchers.matchers]
-            assert (label, promql.MatchOp.Re, f"chosen_{label}") in matchers
-
-
-@pytest.mark.parametrize("label", ["job", "instance"])
 @each_board
-def test_marks_are_of_the_chosen_exporters_too(board, label):
-    for mark in board["annotations"]["list"]:
-        for selector in selectors(mark["expr"].replace(f"${label}", f"chosen_{label}")):
-            expected = f"chosen_{label}|" if selector.name in NOT_OURS else f"chosen_{label}"
-            matchers = {(one.name, one.value) for one in selector.matchers.matchers}
-            assert (label, expected) in matchers
+def test_target_job_and_instance_rules(board, label):
+    """Marks may also be of alerts of a whole model, which have no such label."""
+
+    def matchers(expr):
+        for selector in selectors(expr.replace(f"${label}", f"chosen_{label}")):
+            yield selector.name, [(one.name, one.op, one.value) for one in selector.matchers.matchers]
+
+    queries = [target["expr"] for panel in panels_of(board) for target in panel["targets"]]
+    for name, found in (one for expr in queries for one in matchers(expr)):
+        assert name in NOT_OURS or (label, promql.MatchOp.Re, f"chosen_{label}") in found
+    for name, found in (one for mark in board["annotations"]["list"] for one in matchers(mark["expr"])):
+        expected = f"chosen_{label}|" if name in NOT_OURS else f"chosen_{label}"
+        assert (label, expected) in [(key, value) for key, _, value in found]
 
 
 def joined_with_exporters(node):
