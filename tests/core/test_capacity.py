@@ -22,18 +22,6 @@ MIB = 2**20
 DEMANDS = st.lists(st.integers(1, 300), min_size=1, max_size=40)
 
 
-def test_a_sidecar_of_128_mib_has_room_for_256_engines():
-    assert engines_that_fit(128 * MIB) == 192
-
-
-def test_a_large_container_has_the_same_limit_as_one_without_a_limit():
-    assert engines_that_fit(None) == engines_that_fit(2**62) == WITHOUT_LIMIT
-
-
-def test_the_smallest_container_has_room_for_some_engines():
-    assert engines_that_fit(0) == MIN_ENGINES
-
-
 @pytest.mark.parametrize(
     ("text", "memory"), [("134217728\n", 134217728), ("max\n", None), ("", None), ("-1", None), ("²", None)]
 )
@@ -123,3 +111,10 @@ def test_places_for_engines_of_any_size_are_never_more_than_there_are(shown, mos
     for target, demand, least in shown:
         capacity.places(target, demand, least)
     assert sum(capacity.places(target, *demand) for target, demand in demands.items()) <= most
+
+
+@pytest.mark.parametrize(
+    ("memory", "engines"), [(0, MIN_ENGINES), (128 * MIB, 192), (2**62, WITHOUT_LIMIT), (None, WITHOUT_LIMIT)]
+)
+def test_a_container_has_room_for_engines_by_its_memory(memory, engines):
+    assert engines_that_fit(memory) == engines

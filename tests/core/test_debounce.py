@@ -38,29 +38,16 @@ def test_the_shown_value_has_stayed_or_the_previous_one_is_long_absent(offers, s
         assert held.offer(value, now) == shown
 
 
-def looks(standing, *claims, every=10.0, seconds=20.0):
-    return [set(standing.confirmed(each, every * number, seconds)) for number, each in enumerate(claims)]
-
-
-def test_a_claim_counts_once_it_has_held_at_every_test_for_the_time():
-    assert looks(PersistenceFilter(), "a", "a", "a", "a") == [set(), set(), {"a"}, {"a"}]
-
-
-def test_one_test_without_a_claim_resets_it():
-    assert looks(PersistenceFilter(), "a", "a", "a", "", "a", "a", "a") == [
-        set(),
-        set(),
-        {"a"},
-        set(),
-        set(),
-        set(),
-        {"a"},
-    ]
-
-
-def test_claims_are_independent():
-    assert looks(PersistenceFilter(), "a", "ab", "ab", "b") == [set(), set(), {"a"}, {"b"}]
-
-
-def test_without_a_time_a_claim_counts_at_once():
-    assert looks(PersistenceFilter(), "a", "b", seconds=0.0) == [{"a"}, {"b"}]
+@pytest.mark.parametrize(
+    ("claims", "seconds", "counted"),
+    [
+        (["a", "a", "a", "a"], 20.0, ["", "", "a", "a"]),
+        (["a", "a", "a", "", "a", "a", "a"], 20.0, ["", "", "a", "", "", "", "a"]),  # one test without it
+        (["a", "ab", "ab", "b"], 20.0, ["", "", "a", "b"]),  # each for itself
+        (["a", "b"], 0.0, ["a", "b"]),
+    ],
+)
+def test_a_claim_counts_once_it_has_held_at_every_test_for_the_time(claims, seconds, counted):
+    standing = PersistenceFilter()
+    found = [set(standing.confirmed(each, 10.0 * number, seconds)) for number, each in enumerate(claims)]
+    assert found == [set(each) for each in counted]

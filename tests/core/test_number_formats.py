@@ -63,18 +63,6 @@ def test_a_count_has_the_singular_or_plural_of_its_noun(number, text):
     assert numbers.plural(number, "token") == text
 
 
-def test_a_template_writes_a_count_with_its_noun():
-    template = "{tokens:plural draft token} instead of {before:.0f}"
-    assert numbers.fill(template, {"tokens": 1.0, "before": 4.0}) == "1 draft token instead of 4"
-    assert numbers.fill(template, {"tokens": 2.0, "before": 4.0}) == "2 draft tokens instead of 4"
-
-
-def test_a_template_writes_a_time_and_an_age():
-    template = "since {began:clock}, {age:ago}"
-    text = numbers.fill(template, {"began": 1_790_000_000.4, "age": 34.4})
-    assert text == "since 14:13:20 UTC, 34 s ago"
-
-
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
@@ -100,3 +88,15 @@ def test_the_edges_of_a_bucket_have_one_unit():
     assert numbers.duration_within(0.0, 0.3) == "< 300 ms"
     assert numbers.duration_within(0.3, 1.0) == "0.3 to 1 s"
     assert numbers.duration_within(2560.0, inf) == "> 2,560 s"
+
+
+@pytest.mark.parametrize(
+    ("template", "values", "text"),
+    [
+        ("{n:plural draft token} instead of {m:.0f}", {"n": 1.0, "m": 4.0}, "1 draft token instead of 4"),
+        ("{n:plural draft token} instead of {m:.0f}", {"n": 2.0, "m": 4.0}, "2 draft tokens instead of 4"),
+        ("since {t:clock}, {age:ago}", {"t": 1_790_000_000.4, "age": 34.4}, "since 14:13:20 UTC, 34 s ago"),
+    ],
+)
+def test_a_template_writes_counts_with_their_nouns_times_and_ages(template, values, text):
+    assert numbers.fill(template, values) == text

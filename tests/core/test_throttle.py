@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,21 +29,21 @@ def test_other_work_replaces_the_next_execution_if_that_is_near_and_moves_no_lat
     assert throttle.is_due(116.0)
 
 
-def test_work_is_due_immediately_and_then_once_an_interval():
-    assert times_due(Throttle(5.0), range(100, 121)) == [100, 105, 110, 115, 120]
-
-
-def test_the_second_time_is_earlier_by_the_phase_and_later_ones_keep_the_interval():
-    assert times_due(Throttle(8.0, phase=0.75), range(100, 121)) == [100, 102, 110, 118]
-
-
-def test_work_is_due_early_within_the_tolerance():
-    assert times_due(Throttle(5.0), [100.0, 104.9, 110.0], early=0.5) == [100.0, 104.9, 110.0]
-    assert times_due(Throttle(5.0), [100.0, 104.9, 110.0]) == [100.0, 110.0]
-
-
 @given(st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=20))
 def test_no_phase_makes_an_interval_longer(phases):
     for own in phases:
         found = times_due(Throttle(5.0, own), [100 + 0.25 * poll for poll in range(200)])
         assert max(after - before for before, after in pairwise(found)) <= 5.25
+
+
+@pytest.mark.parametrize(
+    ("throttle", "moments", "early", "due"),
+    [
+        (Throttle(5.0), range(100, 121), 0.0, [100, 105, 110, 115, 120]),
+        (Throttle(8.0, phase=0.75), range(100, 121), 0.0, [100, 102, 110, 118]),  # earlier by the phase, once
+        (Throttle(5.0), [100.0, 104.9, 110.0], 0.5, [100.0, 104.9, 110.0]),  # early within the tolerance
+        (Throttle(5.0), [100.0, 104.9, 110.0], 0.0, [100.0, 110.0]),
+    ],
+)
+def test_work_is_due_immediately_and_then_once_an_interval(throttle, moments, early, due):
+    assert times_due(throttle, moments, early) == due
