@@ -242,7 +242,7 @@ class EngineMonitor:
             baseline=self._period(),
             find=partial(
                 self._errors.attempt,
-                "evaluation",
+                "findings",
                 history.last_seen,
                 partial(findings, evaluation, self.broken, drops),
             ),
@@ -284,6 +284,7 @@ class EngineMonitor:
             policy=assumed.policy,
             speculates=its.speculates,
             is_undecided=its.is_undecided,
+            wall=its.wall,
         )
 
     def _knowledge(self) -> Knowledge:
