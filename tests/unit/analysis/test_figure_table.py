@@ -31,6 +31,7 @@ from spec_decode_exporter.reports.observe.engine_sections import _SECTIONS
 from spec_decode_exporter.reports.reference import comparison_tables
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.web.page import figure_table as page_table
+from spec_decode_exporter.window.history import Window
 from tests.fixtures.windows import polled
 from tests.unit.analysis.added_figure import ROW
 
@@ -173,6 +174,9 @@ def test_a_ratio_is_that_of_its_terms(its, figure):
     bonus = figure.key == "acceptance_length_tokens"
     above, below = (term(its.window, name) for name in figure.over)
     assert figure.of(its) == pytest.approx(above / below + bonus)
+    both = Window.sum_of([its.window, its.window])
+    above, below = (sum(columns_of(both, both.increments, name)) for name in figure.over)
+    assert figure.of(WindowEvaluation(both, its.known)) == pytest.approx(above / below + bonus)
 
 
 def test_figures_of_comparisons_alone_are_compared():
