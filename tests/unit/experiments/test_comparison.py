@@ -115,6 +115,16 @@ def test_unlike_measurements_have_a_caution(reason, quantity, before, alike, oth
     assert cautions(other) == [(reason, before, other)]
 
 
+def test_load_is_compared_per_engine():
+    busy = measurement(0.7, running_requests=32.0)
+    assert Comparison(busy, busy, 0.05, engines=(2, 1)).cautions == ((Reason.LOAD, 16.0, 32.0),)
+
+
+def test_a_server_without_drafts_has_no_other_number_of_draft_tokens():
+    found = Comparison(measurement(tokens=0), measurement(0.7), 0.05)
+    assert (found.outcome, found.cautions) == (Outcome.UNCERTAIN, ())
+
+
 def test_differences_by_chance_are_no_caution():
     found = Comparison(
         measurement(0.7, output_tokens_per_request=(200.0, 40.0)),

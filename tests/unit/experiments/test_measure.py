@@ -132,6 +132,8 @@ def test_errors_of_positions_are_at_least_those_of_independent_drafts(busy_serve
     first, second = found.position_conditional_acceptance_ratio
     assert first == found.position_acceptance_ratio[0]
     assert second.value == busy_server.positions[1] / busy_server.positions[0]
+    bounds = WindowEvaluation(busy_server, Knowledge()).conditional_bounds(1)
+    assert second == MeasuredFigure(**bounds._asdict())
 
 
 def test_a_window_without_requests_has_figures_and_no_bounds():
