@@ -74,7 +74,7 @@ def test_equal_arms_hardly_ever_have_a_winner_with_repeated_comparisons():
         for now in map(float, range(1, 3901)):
             for ring, state in zip(rings, states, strict=True):
                 moved = second_of(random, 0.02, state, now) | {"decode_steps": 240, "prompt_tokens": 800}
-                ring.add(now - 1, now, row_of(increment(**moved), (6.0, 0.0, 0.0)), 1.0)
+                ring.add(now - 1, now, row_of(increment(load=6.0, **moved), (6.0, 0.0, 0.0)), 1.0)
             if now >= LONGEST and now % 60 == 0:
                 members = [
                     member(name, window_over(ring.since(now - LONGEST - 0.5), hidden=UNKNOWN))

@@ -45,7 +45,7 @@ class Target:
     def plain(self, seconds, running=8.0, **changed):
         for _ in range(round(seconds / 10)):
             self.wall += 10
-            observed = increment(self.wall - 10, self.wall, **(COUNTS | changed))
+            observed = increment(self.wall - 10, self.wall, load=running, **(COUNTS | changed))
             self.baseline.plain(observed, running, self.wall, knows_steps=True)
         return self
 

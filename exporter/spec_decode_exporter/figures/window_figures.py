@@ -17,7 +17,7 @@ from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.figures.estimate import Estimate, cosines_of, estimate_of, ratio
 from spec_decode_exporter.figures.positions import MIN_DRAFTS, Positions
 from spec_decode_exporter.window.histograms import Answers
-from spec_decode_exporter.window.history import NANO, Window, columns, position_columns, running_requests
+from spec_decode_exporter.window.history import NANO, Window, columns, loads, position_columns
 from spec_decode_exporter.window.ring import Increments
 
 MIN_ANSWERS: Final = 10
@@ -92,7 +92,7 @@ class WindowFigures:
             return running
         (drafted,) = columns(self.window.increments, "draft_tokens")
         total = sum(drafted)
-        return fsum(map(mul, running_requests(self.window.increments), drafted)) / total if total else running
+        return fsum(map(mul, loads(self.window.increments), drafted)) / total if total else running
 
     @cached_property
     def busy_requests(self) -> float | None:

@@ -120,7 +120,7 @@ class _Period:
         self.seconds += increment.end - increment.begin
         self.end = max(self.end, wall)
         if knows_steps and increment.counters.decode_steps:
-            self.steps.add(increment, running, wall)
+            self.steps.add(increment, increment.load, wall)
 
     def add_queue(self, bounds: list[float], counts: list[int]) -> None:
         if self.queue is None or self.queue.bounds != bounds:

@@ -143,7 +143,7 @@ class LearnedState:
             self._speculates, self._queue = history.speculates, None
         if history.knows_steps:
             plain = not history.speculates or not every_step_pays(self._method)
-            self._step_times.observe(increment, running, plain=plain)
+            self._step_times.observe(increment, increment.load, plain=plain)
         if not history.speculates:
             self.baseline.plain(increment, running or 0.0, history.wall, knows_steps=history.knows_steps)
             self._learn_queue(sample)

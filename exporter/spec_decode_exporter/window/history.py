@@ -29,8 +29,8 @@ _TENTHS: Final = 10
 
 Number = TypeVar("Number", int, float)
 
-# A row of the ring: covered nanoseconds, polls, gauges in billionths, counters, accepted tokens by position.
-_COVERED, _POLLS, _GAUGES = 0, 1, 2
+# Row of the ring: covered nanoseconds, polls, load and gauges in billionths, counters, accepted by position.
+_COVERED, _POLLS, _LOAD, _GAUGES = range(4)
 _COUNTERS: Final = _GAUGES + 3
 _POSITIONS: Final = _COUNTERS + len(Counters._fields)
 _COLUMNS: Final = {name: _COUNTERS + place for place, name in enumerate(Counters._fields)}
@@ -110,7 +110,14 @@ def _sum(values: tuple[Number | None, ...]) -> Number | None:
 def row_of(increment: Increment, gauges: Sequence[float | None]) -> list[int]:
     """Return the row of an increment, with the gauges of ``Means`` at its end."""
     covered = round((increment.end - increment.begin) * NANO)
-    return [covered, 1, *map(_fixed, gauges), *increment.counters, *increment.positions]
+    return [
+        covered,
+        1,
+        _fixed(increment.load),
+        *map(_fixed, gauges),
+        *increment.counters,
+        *increment.positions,
+    ]
 
 
 def columns(increments: Increments, *names: str) -> list[list[int]]:
@@ -131,6 +138,11 @@ def gauge_column(increments: Increments, name: str) -> list[float]:
 def running_requests(increments: Increments) -> list[float]:
     """Return the running requests at the end of each increment."""
     return gauge_column(increments, "running_requests")
+
+
+def loads(increments: Increments) -> list[float]:
+    """Return the load of each increment, by which costs and step times are known."""
+    return [value / NANO for value in increments.column(_LOAD)]
 
 
 def covered_seconds(increments: Increments) -> list[float]:

@@ -25,7 +25,7 @@ def learned(end=END, loads=(8.0,), polls=60):
         for number in range(polls):
             counters = dict.fromkeys(Counters._fields, 100 + number)
             wall = end - polls + number + 1
-            baseline.plain(increment(wall - 1.0, wall, **counters), load, wall, knows_steps=True)
+            baseline.plain(increment(wall - 1.0, wall, load=load, **counters), load, wall, knows_steps=True)
     return baseline
 
 

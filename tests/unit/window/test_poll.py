@@ -38,6 +38,19 @@ def test_any_counter_that_decreases_is_a_reset_and_nothing_is_added(make_sample,
     assert getattr(taken.poll.counters, counter) == 4
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "load"), [(9.0, 2.0, 9.0), (2.0, 9.0, 9.0), (None, 2.0, 2.0), (None, None, 0.0)]
+)
+def test_the_load_of_an_increment_is_the_larger_of_its_two_ends(make_sample, before, now, load):
+    samples = make_sample(1, running_requests=before), make_sample(2, running_requests=now, created=WALL)
+    assert after(*samples).increment.load == load
+    restarted = after(
+        make_sample(1, running_requests=64.0, created=WALL),
+        make_sample(1, running_requests=now, created=WALL + 10.5),
+    )
+    assert restarted.increment.load == (now or 0.0)
+
+
 def test_a_position_that_decreases_is_a_reset(make_sample):
     taken = after(make_sample(10, 40, 9, positions=(5, 4)), make_sample(11, 44, 9, positions=(6, 3)))
     assert (taken.reset, taken.increment) == (Reset.DECREASE, None)
