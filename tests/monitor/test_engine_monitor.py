@@ -149,6 +149,13 @@ class TestSnapshot:
         watched.polls(map(good, range(1, 62)))
         assert evaluated == [1.0, 21.0, 41.0, 61.0]
 
+    def test_a_reader_replaces_the_next_of_these_evaluations(self, watched, good, evaluated):
+        watched.watch.evaluate_every(20.0)
+        watched.polls(map(good, range(1, 16)))
+        watched.snapshot()
+        watched.polls(map(good, range(16, 62)))
+        assert evaluated == [1.0, 15.0, 41.0, 61.0]
+
     def test_of_a_poll_does_not_change_with_later_ones(self, watched, good):
         """Nothing of it was read before."""
         early, late = Watched((10.0, 30.0)), Watched((10.0, 30.0))
@@ -174,8 +181,19 @@ class TestSnapshot:
         )
         assert (gone.totals.counters.drafts, gone.tokens, gone.findings) == (980, 4, ())
         assert watched.watch.windows(watched.moment + 60.0) == ()
-        assert names_of(watched.watch.gone_events(watched.moment + 60.0, is_bad=True)) == ["state_changed"]
+        assert (gone.drops.baseline_length, gone.drops.drops["sudden"]) == (None, 0)
+        assert watched.snapshot().drops.baseline_length is not None
         assert watched.snapshot().evaluation.state is State.ACTIVE
+
+    def test_events_of_what_a_reader_saw_last_come_before_that_of_an_engine_that_is_gone(
+        self, watched, good, make_sample
+    ):
+        watched.polls([*[make_sample()] * 8, good(1), good(2)])
+        assert watched.snapshot().evaluation.state is State.ACTIVE
+        events = watched.watch.gone_events(watched.moment + 60.0, is_bad=True)
+        seen = [(each.fields["state"], each.fields["before"], each.is_bad) for each in events]
+        assert seen == [("active", "disabled", False), ("unreachable", "active", True)]
+        assert watched.watch.gone_events(watched.moment + 60.0, is_bad=True) == []
 
     def test_over_some_seconds_alone_covers_these_also_if_the_engine_is_gone(self, watched, good):
         watched.polls(map(good, range(1, 200)))
@@ -225,6 +243,7 @@ class TestInternalErrors:
         )
         assert snapshot.totals.counters.drafts == snapshot.evaluation.longest.total.drafts == 980
         assert snapshot.findings is not None
+        assert snapshot.evaluation.known.wall == WALL + watched.moment  # of the times in its findings
         later = watched.polls(map(good, range(100, 110)))
         failed = [each for each in [*events, *later] if each.name == "analysis_failed"]
         assert [(each.fields["part"], each.is_bad) for each in failed] == [("evaluation", True)]
@@ -244,7 +263,9 @@ class TestInternalErrors:
         monkeypatch.setattr("spec_decode_exporter.monitor.engine_monitor.findings", lambda: ())
         watched.polls(map(good, range(10)))
         assert (watched.snapshot().findings, watched.snapshot().evaluation.state) == ((), State.ACTIVE)
-        assert names_of(watched.polls(map(good, range(10, 12)))) == ["analysis_failed"]
+        events = watched.polls(map(good, range(10, 12)))
+        failed = [each.fields["part"] for each in events if each.name == "analysis_failed"]
+        assert failed == ["findings"]
 
     def test_learning_that_fails_leaves_counts_and_evaluation(self, watched, good, monkeypatch):
         monkeypatch.setattr(LearnedState, "observe", None)
@@ -287,6 +308,7 @@ class TestExperiments:
         assert compared() == {"eagle3": 2.5, "mtp": None}
         watched.watch.assume(Assumptions(Speculation("mtp", tokens=4)))
         assert compared() == {"eagle3": None, "mtp": None}
+        assert watched.snapshot().evaluation.known.changes == 1
         events = watched.poll(replace(good(10), counters=_with_accepted(good(10), 135 + 5)))
         assert compared() == {"eagle3": None, "mtp": 1.5}
         assert "configured_tokens_changed" not in names_of(events)

@@ -14,6 +14,7 @@ from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost
 from spec_decode_exporter.monitor.evaluator import SETTING_SECONDS, Evaluator
 from tests.fixtures.evaluations import GOOD, POOR, busy_window, knowledge
+from tests.fixtures.windows import increments
 
 PERFECT, SHORT = (1.0, 1.0, 1.0, 1.0), (0.9, 0.05, 0.02, 0.01)
 LOADS = ((1, 0.1), (8, 0.11), (16, 0.12), (32, 0.14))
@@ -65,6 +66,15 @@ class TestAdvice:
         its.at(0.0)
         its.known = replace(its.known, changes=1)
         assert its.at(5.0, SHORT).action is Action.DECREASE
+        assert its.at(10.0).action is Action.DECREASE
+
+    def test_changes_after_all_of_the_time_since_a_change(self):
+        its = Evaluated(0.1, since_change=busy_window(length=60.0))
+        its.at(0.0)
+        its.known = replace(its.known, since_change=busy_window(SHORT, length=60.0))
+        for now in range(5, 65, 5):
+            assert its.at(float(now), SHORT).action is Action.KEEP
+        assert its.at(65.0, SHORT).action is Action.DECREASE
 
     @given(
         st.lists(
@@ -104,9 +114,23 @@ class TestLastDrafts:
         its.at(1000.0, seconds=60)
         assert its.evaluator.last_drafts is None
 
+    def test_are_of_a_poll_that_drafted(self):
+        its = Evaluated(0.1, schedule=self.SCHEDULE)
+        whole = busy_window()
+        silent = replace(whole, increments=increments({"drafts": 100}, {}))
+        its.evaluator.evaluate([silent], its.known, {}, 500.0)
+        assert its.evaluator.last_drafts is None
+        its.evaluator.evaluate(
+            [replace(whole, increments=increments({}, {"drafts": 100}))], its.known, {}, 501.0
+        )
+        assert its.evaluator.last_drafts is not None
+
     def test_are_kept_for_a_schedule_that_pauses_alone(self):
-        its = Evaluated(0.1)
+        its = Evaluated(0.1, schedule=self.SCHEDULE)
         its.at(500.0)
+        assert its.evaluator.last_drafts is not None
+        its.known = replace(its.known, speculation=Evaluated(0.1).known.speculation)
+        its.at(505.0)
         assert its.evaluator.last_drafts is None
 
 

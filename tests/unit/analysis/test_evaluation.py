@@ -207,6 +207,8 @@ class TestEvaluatedWindow:
         its = Evaluation((busy_window(POOR, length=30.0), busy_window()), at(0.3))
         assert (its.basis, its.verdict, its.action) == (Basis.SHORTER, Verdict.HARMFUL, Action.COLLECT)
         assert evaluation(at(0.3)).basis is Basis.LONGEST
+        nearly_whole = Evaluation((busy_window(POOR, length=280.0), busy_window()), at(0.3))
+        assert (nearly_whole.basis, nearly_whole.action) == (Basis.SHORTER, Action.COLLECT)
 
     def test_a_shorter_one_without_drafts_overrules_nothing(self):
         silent = busy_window((0.0,) * 4, drafts=0, length=30.0)
