@@ -76,21 +76,6 @@ def test_an_incomplete_or_contradictory_cost_is_rejected_with_a_remedy(mistakes,
     assert mistakes(f"log: {{}}\ncost: {cost}") == [f"2: {one}" for one in reported]
 
 
-def test_a_mistake_in_a_targets_cost_has_its_line(mistakes):
-    text = """\
-        targets:
-          - url: http://a
-            cost:
-              draft_cost_ratio: 0.1
-              loads:
-                - {running_requests: 1, draft_cost_ratio: 0.1}
-                - {running_requests: 2, draft_cost_ratio: 0.2}
-    """
-    assert mistakes(text) == [
-        "5: targets[0].cost.loads is a second way to state the cost, beside `draft_cost_ratio`; remove one of the two"
-    ]
-
-
 @given(
     st.lists(st.floats(1e-3, 1e6), min_size=2, max_size=6, unique=True).flatmap(
         lambda loads: st.tuples(st.just(loads), st.permutations(loads))

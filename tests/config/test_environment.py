@@ -18,14 +18,11 @@ ENVIRON = {"HOST": "vllm", "EMPTY": "", "ODD": "${HOST}"}
         ("$${HOST}", "${HOST}"),
         ("$$", "$"),
         ("$HOST costs 5$", "$HOST costs 5$"),
+        ("${ODD}", "${HOST}"),
     ],
 )
 def test_variables_are_replaced(text, value):
     assert expand(text, ENVIRON) == value
-
-
-def test_a_value_is_not_expanded_twice():
-    assert expand("${ODD}", ENVIRON) == "${HOST}"
 
 
 @pytest.mark.parametrize("text", ["${NOWHERE}", "a ${NOWHERE}"])

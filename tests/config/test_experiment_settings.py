@@ -28,10 +28,6 @@ def test_arms_are_labels_and_one_of_them_is_the_baseline(read):
     }
 
 
-def test_off_is_a_word_with_and_without_quotes(read):
-    assert read(GOOD.replace('"off"', "off")).experiments == read(GOOD).experiments
-
-
 def test_an_unknown_baseline_is_reported_with_the_known_arms(mistakes):
     [reported] = mistakes(GOOD.replace('baseline: "off"', "baseline: none"))
     assert reported == "6: experiments[0].baseline is not one of the arms; there are off, eagle"
@@ -90,11 +86,6 @@ def test_several_exporters_that_share_the_targets_cannot_compare_them(mistakes):
     [reported] = mistakes(GOOD + "discovery: {shard: {count: 3}}\n")
     assert reported.startswith("1: experiments cannot be compared by one of 3 exporters")
     assert "arms.yml" in reported
-
-
-def test_shards_from_a_flag_reject_experiments_too(mistakes):
-    [reported] = mistakes(GOOD, overrides={"discovery.shard.count": "2"})
-    assert "experiments cannot be compared by one of 2 exporters" in reported
 
 
 def test_the_documented_example_is_valid(read):

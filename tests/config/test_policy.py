@@ -93,10 +93,6 @@ def test_thresholds_that_contradict_each_other_are_rejected(mistakes, policy, re
     assert mistakes(f"log: {{}}\npolicy: {policy}") == [reported]
 
 
-def test_equal_thresholds_are_in_order(read):
-    assert read("policy: {speedup: {harmful: 1.1, poor: 1.1}}").policy.speedup.harmful == 1.1
-
-
 def test_a_targets_thresholds_are_checked_together_with_the_general_ones(mistakes):
     text = """\
         policy: {speedup: {marginal: 1.5}}
@@ -122,11 +118,6 @@ def test_a_contradiction_of_the_defaults_alone_is_no_mistake_of_a_target(read):
     assert target.policy.speedup.poor == 0.7
 
 
-def test_an_invalid_general_policy_is_reported_once(mistakes):
-    text = "policy: {speedup: {poor: 0.9}}\ntargets: [{url: http://a, policy: {min_drafts: 5}}]"
-    assert len(mistakes(text)) == 1
-
-
 def test_only_the_keys_that_a_target_sets_are_shown_of_its_policy(read):
     config = read(
         "policy: {min_drafts: 5}\ntargets: [{url: http://a, policy: {drops: {false_alarm_period: 2d}}}, {url: http://b}]"
@@ -136,3 +127,8 @@ def test_only_the_keys_that_a_target_sets_are_shown_of_its_policy(read):
     assert shown.count("min_drafts") == 1
     assert shown.count("false_alarm_period: 2d") == 1
     assert read(shown) == config
+
+
+def test_an_invalid_general_policy_is_reported_once(mistakes):
+    text = "policy: {speedup: {poor: 0.9}}\ntargets: [{url: http://a, policy: {min_drafts: 5}}]"
+    assert len(mistakes(text)) == 1

@@ -3,16 +3,8 @@ from __future__ import annotations
 import pytest
 
 from spec_decode_exporter.config.active_yaml import active_yaml
-from spec_decode_exporter.config.request_settings import RequestSettings
 
 SALT = "0123456789abcdef"
-
-
-def test_requests_and_users_are_off_by_default(read):
-    settings = read("").requests
-    assert settings == RequestSettings()
-    assert not settings.ingest
-    assert settings.users is None
 
 
 def test_a_salt_in_a_file_is_read_without_the_white_space_around_it(read, tmp_path):

@@ -25,16 +25,9 @@ def _small(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[" + "x," * 200 + "]", "has more than 200 values"),
-        ("- {}\n" * 200, "has more than 200 values"),
         ("a: {" + "? , " * 200 + "}", "has more than 200 values"),
         ("&a [" + "*a," * 200 + "]", "has more than 200 values"),
-        ("[" * 150, "is nested too deeply"),
-        ("a: " + "x" * 20_000, "has a text of more than 5000 characters"),
-        ("a: " + "x " * 20_000, "has a text of more than 5000 characters"),
-        ("a: '" + "x " * 20_000 + "'", "has a text of more than 5000 characters"),
         ('a: "' + "\\x41" * 20_000 + '"', "has a text of more than 5000 characters"),
-        ("a: |\n" + "  xxxx\n" * 20_000, "has a text of more than 5000 characters"),
         ("&" + "a" * 20_000 + " x", "has a text of more than 5000 characters"),
         ("!" + "a" * 20_000 + " x", "has a text of more than 5000 characters"),
         ("".join(f"%TAG !a{n}! b\n" for n in range(20)) + "---\na: b", "has more than 10 directives"),
@@ -49,20 +42,6 @@ def test_a_document_above_a_limit_is_rejected_while_it_is_read(text, message):
 def test_many_short_texts_and_long_comments_are_no_long_text():
     text = "# " + "x " * 20_000 + "\n" + "\n" * 20_000 + "".join(f"k{n}: {'x' * 900}\n" for n in range(40))
     assert len(TreeReader().read(parse(text.encode()))) == 40
-
-
-def test_items_are_counted_one_by_one_and_together():
-    assert len(items("- {a: b}\n" * 66)) == 66
-    with pytest.raises(YamlError, match="has more than 2 values"):
-        items("- {a: b}\n" * 67)
-    with pytest.raises(YamlError, match="has more than 50 values"):
-        items("- [" + "x," * 50 + "]")
-
-
-def test_items_with_anchors_are_kept_so_they_have_a_bound_of_their_own():
-    assert len(items("".join(f"- &a{n} x\n" for n in range(50)))) == 50
-    with pytest.raises(YamlError, match="has more than 50 values in items with anchors"):
-        items("".join(f"- &a{n} x\n" for n in range(51)))
 
 
 def test_an_alias_finds_its_anchor_in_another_item():

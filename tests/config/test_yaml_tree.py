@@ -142,8 +142,3 @@ def test_any_bytes_are_a_tree_or_an_error(data):
 def test_a_path_leads_to_its_line_or_to_the_nearest(path, line):
     root = parse(b"a: &a\n  b:\n    - 1\n    - c: 1\n      d: 2\ne:\n  <<: *a\n")
     assert find(root, path)[1] == line
-
-
-def test_too_deep_nesting_is_a_flaw():
-    _, [problem] = read("[" * 60 + "]" * 60)
-    assert problem.message == "is nested too deeply"
