@@ -41,17 +41,7 @@ async def test_with_the_slash_only_the_named_samples_are_returned(make_client):
     text = await body(client, f"/metrics/?name[]={DRAFTS}&name[]=vllm:num_requests_running")
     samples = [line.partition("{")[0] for line in text.splitlines() if not line.startswith("#")]
     assert samples == [DRAFTS, "vllm:num_requests_running"]
-
-
-async def test_with_the_slash_and_no_name_the_whole_page_is_returned(make_client):
-    client = await make_client()
     assert await body(client, "/metrics/") == await body(client, "/metrics")
-
-
-async def test_with_several_api_servers_the_filtered_page_is_empty_but_the_whole_one_is_not(make_client):
-    client = await make_client(engines=2, api_servers=2)
-    assert await body(client, f"/metrics/?name[]={DRAFTS}") == ""
-    assert DRAFTS in await body(client, "/metrics")
 
 
 async def test_the_rust_front_end_always_answers_in_openmetrics(make_client):
@@ -86,6 +76,15 @@ async def told(client, path):
     return served_speculation((await body(client, path)).encode())
 
 
+@pytest.mark.parametrize("path", [INFO, "/server_info"])
+@pytest.mark.parametrize(
+    ("speculation", "served"),
+    [({"method": "ngram"}, ServedSpeculation("ngram", 4, "")), ({"tokens": 0}, None)],
+)
+async def test_server_info_of_servers_without_a_draft_model(make_client, path, speculation, served):
+    assert await told(await make_client(dev_mode=True, speculation=speculation), path) == served
+
+
 @pytest.mark.parametrize("front_end", ["python", "rust"])
 async def test_in_development_mode_server_info_has_the_speculative_config(make_client, front_end):
     speculation = {"tokens": 5, "tokens_per_batch_size": [[1, 8, 5], [9, 64, 0]]}
@@ -94,14 +93,3 @@ async def test_in_development_mode_server_info_has_the_speculative_config(make_c
         "draft_model", 5, DRAFT, BatchSchedule((1, 9), (5, 0))
     )
     assert await told(client, "/server_info") == ServedSpeculation("draft_model", 5, DRAFT)
-
-
-@pytest.mark.parametrize("path", [INFO, "/server_info"])
-async def test_ngram_has_no_draft_model_in_server_info(make_client, path):
-    client = await make_client(dev_mode=True, speculation={"method": "ngram"})
-    assert await told(client, path) == ServedSpeculation("ngram", 4, "")
-
-
-@pytest.mark.parametrize("path", [INFO, "/server_info"])
-async def test_a_server_without_speculation_has_no_speculative_config(make_client, path):
-    assert await told(await make_client(dev_mode=True, speculation={"tokens": 0}), path) is None

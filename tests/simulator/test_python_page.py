@@ -97,21 +97,6 @@ def test_the_whole_page_is_what_prometheus_client_writes_of_the_same_families(se
     assert python_page(simulation, UNIX) == generate_latest(registry(simulation))
 
 
-NAMES = [
-    "vllm:spec_decode_num_drafts_total",
-    "vllm:spec_decode_num_drafts_created",
-    "vllm:spec_decode_num_drafts",
-    "vllm:spec_decode_num_accepted_tokens_per_pos_total",
-    "vllm:inter_token_latency_seconds_sum",
-    "vllm:inter_token_latency_seconds_bucket",
-    "vllm:time_to_first_token_seconds_created",
-    "vllm:num_requests_running",
-    "process_start_time_seconds",
-    "python_info",
-    "nothing_at_all",
-]
-
-
 def test_the_filtered_page_has_the_lines_of_the_recorded_one(like_the_recording, recorded):
     page = recorded("vllm-0.32.0-filtered-k4.prom")
     names = {line.partition("{")[0] for line in page.splitlines() if not line.startswith("#")}

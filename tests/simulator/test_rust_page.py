@@ -1,20 +1,6 @@
 from __future__ import annotations
 
-import pytest
-
 from spec_decode_exporter.simulator.rust_page import rust_page
-
-
-@pytest.fixture
-def rust(make_simulation):
-    """A function that makes a simulation of a Rust front end with two engines."""
-
-    def make(seconds, **keys):
-        simulation = make_simulation(front_end="rust", engines=2, model_name="tiny-llama", **keys)
-        simulation.advance(seconds)
-        return simulation
-
-    return make
 
 
 def page(simulation):

@@ -86,13 +86,6 @@ async def test_a_port_that_is_taken_at_the_start_is_an_error(make_server, make_s
         await make_server(make_simulation(), port=server.port)
 
 
-async def test_after_closing_connections_are_refused(make_server, make_simulation, session):
-    server = await make_server(make_simulation())
-    await server.close()
-    with pytest.raises(aiohttp.ClientConnectorError):
-        await page(session, server)
-
-
 async def test_a_host_that_no_name_can_be_is_an_error(make_simulation):
     with pytest.raises(PortError, match=r"cannot listen on a\.\.b:0: the host is not a valid name"):
         await serve(make_simulation(), "a..b", 0)
