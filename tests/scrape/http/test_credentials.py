@@ -64,20 +64,6 @@ def test_a_secret_that_is_no_header_value_is_never_sent_nor_repeated(secret, con
     assert str(secret) in str(caught.value)
 
 
-def test_a_missing_secret_file_fails_the_poll_with_its_name(secret):
-    settings = HttpSettings(basic_auth=BasicAuth(username="a", password_file=secret))
-    headers(settings)
-    secret.unlink()
-    with pytest.raises(PollError, match=f"{secret}: cannot be read: No such file"):
-        headers(settings)
-
-
-def test_a_secret_file_that_is_no_text_fails_the_poll(secret):
-    secret.write_bytes(b"\xff\xfe")
-    with pytest.raises(PollError, match="is not UTF-8 text"):
-        headers(HttpSettings(authorization=Authorization(credentials_file=secret)))
-
-
 def test_without_settings_the_system_is_trusted_and_names_are_checked():
     context = ssl_context(HttpSettings())
     assert context.check_hostname
@@ -101,27 +87,6 @@ def test_checks_are_skipped_only_on_request():
     assert context.verify_mode is ssl.CERT_NONE
 
 
-def test_a_certificate_with_the_key_of_another_is_rejected(certificates):
-    with pytest.raises(
-        PollError, match=r"tls_config: .*other\.key: not a valid certificate or key"
-    ) as caught:
-        ssl_context(tls(cert_file=certificates.certificate, key_file=certificates.other_key))
-    assert caught.value.reason == "tls"
-
-
-def test_an_invalid_key_is_rejected_and_not_repeated(certificates, secret):
-    with pytest.raises(PollError, match="secret: not a valid") as caught:
-        ssl_context(tls(cert_file=certificates.certificate, key_file=secret))
-    assert "hunter2" not in str(caught.value)
-
-
-def test_an_invalid_authority_is_rejected(tmp_path):
-    (tmp_path / "ca.pem").write_text("nothing")
-    with pytest.raises(PollError) as caught:
-        ssl_context(tls(ca_file=tmp_path / "ca.pem"))
-    assert caught.value.reason == "tls"
-
-
 def test_a_context_is_built_again_only_when_a_file_changes(certificates, tmp_path):
     path = tmp_path / "ca.pem"
     path.write_text(certificates.certificate.read_text())
@@ -133,3 +98,20 @@ def test_a_context_is_built_again_only_when_a_file_changes(certificates, tmp_pat
     with pytest.raises(PollError, match="cannot be read") as caught:
         ssl_context(tls(ca_file=path))
     assert caught.value.reason == "tls"
+
+
+@pytest.mark.parametrize(
+    ("keys", "named"),
+    [
+        ({"cert_file": "certificate", "key_file": "other_key"}, "other.key"),
+        ({"cert_file": "certificate", "key_file": None}, "secret"),
+        ({"ca_file": None}, "secret"),
+    ],
+    ids=["the key of another", "no key", "no authority"],
+)
+def test_invalid_files_of_tls_are_rejected_and_not_repeated(certificates, secret, keys, named):
+    paths = {key: getattr(certificates, name) if name else secret for key, name in keys.items()}
+    with pytest.raises(PollError, match=rf"tls_config: .*{named}: not a valid") as caught:
+        ssl_context(tls(**paths))
+    assert caught.value.reason == "tls"
+    assert "hunter2" not in str(caught.value)

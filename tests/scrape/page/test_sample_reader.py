@@ -10,14 +10,6 @@ from hypothesis import strategies as st
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.scrape.page import sample_reader as reader_module
 from spec_decode_exporter.scrape.page.engine_table import MEANINGS, Counter, Gauge, Latency
-from spec_decode_exporter.scrape.page.layout_map import (
-    MAX_BUCKETS,
-    MAX_ENGINES,
-    MAX_NAME,
-    MAX_NAMES_TOTAL,
-    MAX_POSITIONS,
-    MAX_POSITIONS_TOTAL,
-)
 from spec_decode_exporter.scrape.page.parser import SLICE
 from spec_decode_exporter.scrape.page.sample import Buckets, EngineName
 from spec_decode_exporter.scrape.page.sample_reader import (
@@ -285,14 +277,6 @@ def test_a_value_that_no_counter_can_have_is_rejected(value):
         read(counter(value))
 
 
-def test_counters_whose_sum_no_counter_can_have_are_rejected():
-    page = b"".join(
-        b'ray_vllm_generation_tokens_total{ReplicaId="%d"} 9e15\n' % number for number in range(2)
-    )
-    with pytest.raises(PageError, match="add up to 18000000000000000"):
-        read(page)
-
-
 def test_decode_time_is_counted_in_nanoseconds():
     page = b"vllm:inter_token_latency_seconds_sum %s\n"
     assert only(page % b"0.0000000016")[Counter.DECODE_NANOSECONDS] == 2
@@ -311,27 +295,9 @@ def test_an_implausible_gauge_is_absent(value):
     assert told(only(page.encode())) == {"waiting_requests": 2}
 
 
-@pytest.mark.parametrize("gauge", GAUGES)
-@pytest.mark.parametrize(
-    ("factor", "is_read"), [(0, True), (1e-320, True), (1, True), (1.001, False), (1e9, False)]
-)
-def test_a_gauge_is_read_up_to_its_bound(gauge, factor, is_read):
-    names = {one.quantity: name for name, one in MEANINGS.items() if one.prefix in ("vllm:", "sglang:")}
-    value = factor * GAUGES[gauge].max_value
-    found = only(b"%b %b\n" % (names[gauge], repr(value).encode())).gauge(gauge)
-    assert found == (value if is_read else None)
-
-
 def test_gauges_with_an_implausible_sum_are_absent():
     page = b"".join(b'ray_vllm_num_requests_running{ReplicaId="%d"} %d\n' % (n, MAX_REQUESTS) for n in (1, 2))
     assert only(page).gauge(Gauge.RUNNING_REQUESTS) is None
-
-
-@pytest.mark.parametrize("bound", ["-1", "-Inf", "NaN", "1e10", "1e400x", "", "5" * 15_000 + "e-14999"])
-def test_a_bucket_with_an_invalid_bound_is_rejected(bound):
-    page = f'vllm:inter_token_latency_seconds_bucket{{le="{bound}"}} 1\n'.encode()
-    with pytest.raises(PageError, match="upper bound in its label le"):
-        read(page, with_latencies=True)
 
 
 def test_the_creation_time_is_that_of_the_counters_else_that_of_the_process():
@@ -391,36 +357,18 @@ def test_a_histogram_without_its_last_bucket_is_left_out():
     assert only(page, with_latencies=True).answer_lengths is None
 
 
-@pytest.mark.parametrize("labels", ["", '{le=""}', '{le="x"}', '{le="NaN"}'])
+@pytest.mark.parametrize(
+    "labels",
+    [
+        "",
+        *(f'{{le="{bound}"}}' for bound in ("", "x", "NaN", "-1", "-Inf", "1e10", "5" * 15_000 + "e-14999")),
+    ],
+)
 def test_a_bucket_without_a_bound_is_rejected(labels):
     page = f"vllm:e2e_request_latency_seconds_bucket{labels} 5\n".encode()
     with pytest.raises(PageError, match="upper bound"):
         read(page, with_latencies=True)
     assert read(page + counter("1")).engine_kind == "vllm"
-
-
-# Bounds.
-
-
-def engines(number: int) -> bytes:
-    return b"".join(b'vllm:generation_tokens_total{engine="%d"} 1\n' % engine for engine in range(number))
-
-
-def test_a_page_with_more_engines_than_the_limit_is_rejected():
-    assert len(read(engines(MAX_ENGINES)).samples) == MAX_ENGINES
-    with pytest.raises(PageError, match=f"{MAX_ENGINES + 1} engines; at most {MAX_ENGINES}"):
-        read(engines(MAX_ENGINES + 1))
-
-
-def test_a_page_with_more_draft_positions_in_total_than_the_limit_is_rejected():
-    stem = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
-    engines = MAX_POSITIONS_TOTAL // MAX_POSITIONS
-    last = MAX_POSITIONS - 1
-    lines = [f'{stem}{{engine="{engine}",position="{last}"}} 1\n' for engine in range(engines)]
-    assert len(read("".join(lines).encode()).samples) == engines
-    lines.append(f'{stem}{{engine="more",position="0"}} 1\n')
-    with pytest.raises(PageError, match=f"{MAX_POSITIONS_TOTAL + 1} draft positions; at most"):
-        read("".join(lines).encode())
 
 
 def test_a_large_page_is_read_in_slices_and_a_usual_one_in_one_go():
@@ -429,30 +377,6 @@ def test_a_large_page_is_read_in_slices_and_a_usual_one_in_one_go():
     # To find them, to see what they are, to sort them, to note what is shown; the rest is between those.
     assert 4 * 8 <= sum(1 for _ in large) <= 4 * 8 + 4
     assert not list(SampleReader().read(NGRAM, with_latencies=True))
-
-
-def test_an_engine_with_more_positions_than_the_limit_is_rejected():
-    page = 'vllm:spec_decode_num_accepted_tokens_per_pos_total{{position="{}"}} 1\n'
-    assert len(only(page.format(MAX_POSITIONS - 1).encode()).positions) == MAX_POSITIONS
-    with pytest.raises(PageError, match="position 128 is beyond the 128"):
-        read(page.format(MAX_POSITIONS).encode())
-
-
-def test_an_engine_name_longer_than_the_limit_is_rejected():
-    page = 'vllm:generation_tokens_total{{model_name="{}"}} 1\n'
-    assert len(read(page.format("ü" * MAX_NAME).encode()).samples) == 1
-    with pytest.raises(PageError, match=f"more than {MAX_NAME} characters"):
-        read(page.format("x" * (MAX_NAME + 1)).encode())
-
-
-def test_engine_names_longer_in_total_than_the_limit_are_rejected():
-    line = 'vllm:generation_tokens_total{{model_name="{}",engine="0"}} 1\n'
-    most = MAX_NAMES_TOTAL // 512
-    names = [f"{number:03}".ljust(511, "m") for number in range(most + 1)]
-    page = [line.format(name).encode() for name in names]
-    assert len(read(b"".join(page[:-1])).samples) == most
-    with pytest.raises(PageError, match=f"{512 * (most + 1)} characters together; at most {MAX_NAMES_TOTAL}"):
-        read(b"".join(page))
 
 
 # Reading again.
@@ -567,18 +491,6 @@ def test_any_series_give_a_reading_or_a_page_error(lines, with_latencies):
         assert (sample.latencies is not None) == with_latencies
 
 
-def test_a_histogram_with_more_buckets_than_the_limit_is_rejected():
-    def page(buckets):
-        stem = "vllm:e2e_request_latency_seconds_bucket"
-        lines = [f'{stem}{{le="{bound}"}} {bound}\n' for bound in range(1, buckets)]
-        return "".join([*lines, f'{stem}{{le="+Inf"}} {buckets}\n']).encode()
-
-    (sample,) = read(page(MAX_BUCKETS), with_latencies=True).samples.values()
-    assert len(sample.latencies[Latency.END_TO_END].bounds) == MAX_BUCKETS
-    with pytest.raises(PageError, match=f"{MAX_BUCKETS + 1} buckets; at most {MAX_BUCKETS}"):
-        read(page(MAX_BUCKETS + 1), with_latencies=True)
-
-
 def labelled(names, pages):
     return [
         b"".join(
@@ -587,15 +499,6 @@ def labelled(names, pages):
         )
         for name in names
     ]
-
-
-def test_layouts_of_large_pages_are_kept_within_the_limit():
-    pages = labelled([b"a", b"b"], 200)
-    readers = [SampleReader(lambda: 10 * SMALL_LAYOUT) for _ in pages]
-    for reader, page in zip(readers, pages, strict=True):
-        assert len(page) > SMALL_LAYOUT
-        finish(reader.read(page, with_latencies=True))
-    assert all(reader._layouts for reader in readers)
 
 
 def test_beyond_the_limit_a_page_larger_than_its_fair_share_is_read_without_a_layout(first_readings):
