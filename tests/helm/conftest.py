@@ -72,30 +72,51 @@ def refused(render):
     return why
 
 
-OWN_CHART = """
+def include(name, indent):
+    return f'{{{{- include "{CHART.name}.{name}" (index .Subcharts "{CHART.name}") | nindent {indent} }}}}'
+
+
+POD = """
 apiVersion: v1
 kind: Pod
 metadata:
   name: vllm
 spec:
+"""
+SIDECAR = f"""{POD}
   initContainers:
-    {{- include "spec-decode-exporter.sidecar" (index .Subcharts "spec-decode-exporter") | nindent 4 }}
+    {include("sidecar", 4)}
   volumes:
-    {{- include "spec-decode-exporter.sidecarVolumes" (index .Subcharts "spec-decode-exporter") | nindent 4 }}
+    {include("sidecarVolumes", 4)}
+"""
+MIDDLEWARE = f"""{POD}
+  containers:
+    - name: vllm
+      env:
+        {include("middlewareEnv", 8)}
+      volumeMounts:
+        {include("middlewareVolumeMounts", 8)}
+  volumes:
+    {include("middlewareVolumes", 4)}
 """
 
 
 @pytest.fixture
-def render_sidecar(tmp_path):
-    """Return the pod of a chart that has ours as a dependency and takes the sidecar from its templates."""
+def render_own(tmp_path):
+    """Return the objects of a chart that has ours as a dependency and takes parts of a pod from its templates."""
 
-    def rendered(values=None):
+    def rendered(pod, values=None):
         own = tmp_path / "own"
         (own / "templates").mkdir(parents=True, exist_ok=True)
         (own / "Chart.yaml").write_text("apiVersion: v2\nname: own\nversion: 1.0.0\n")
-        (own / "templates" / "pod.yaml").write_text(OWN_CHART)
+        (own / "templates" / "pod.yaml").write_text(pod)
         shutil.copytree(CHART, own / "charts" / CHART.name, dirs_exist_ok=True)
-        sub = {CHART.name: {"mode": "sidecar", **(values or {})}}
-        return render_chart(own, sub).one("Pod")["spec"]
+        return render_chart(own, {CHART.name: {"mode": "sidecar", **(values or {})}})
 
     return rendered
+
+
+@pytest.fixture
+def render_sidecar(render_own):
+    """Return the pod of a chart that takes the sidecar from our templates."""
+    return lambda values=None: render_own(SIDECAR, values).one("Pod")["spec"]

@@ -41,6 +41,11 @@ class Rendered(list):
             elif one["kind"] in {"Deployment", "StatefulSet"}:
                 yield one["spec"]["template"]["spec"]
 
+    def container(self):
+        """Return the container of the exporter."""
+        (workload,) = self.of("Deployment") + self.of("StatefulSet")
+        return workload["spec"]["template"]["spec"]["containers"][0]
+
     @property
     def notes(self):
         return next(text for path, text in self.texts.items() if path.endswith("NOTES.txt"))

@@ -10,11 +10,9 @@ import yaml
 from helm.chart_files import CHART
 from spec_decode_exporter import __version__
 
+from .conftest import values_of
+
 GOLDEN = Path(__file__).with_name("golden")
-
-
-def values_of(case):
-    return yaml.safe_load((CHART / "ci" / f"{case}-values.yaml").read_text())
 
 
 def test_helm_has_nothing_to_say_against_it(case):

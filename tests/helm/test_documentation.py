@@ -11,7 +11,7 @@ from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.target_settings import Scrape
 from spec_decode_exporter.discovery.kubernetes.pod import Pod
 from spec_decode_exporter.discovery.kubernetes.pod_reader import PodReader
-from tests.helm.kubernetes_pages import TEXT
+from tests.helm.kubernetes_pages import TEXT, after
 
 BLOCKS = [
     block
@@ -19,10 +19,6 @@ BLOCKS = [
     if "{{" not in block
 ]
 OUTSIDE = ("initContainers", "apiVersion", "resources", "spec-decode-exporter")
-
-
-def after(mark):
-    return yaml.safe_load(re.search(rf"<!-- {mark} -->\n```yaml\n(.*?)```", TEXT, re.DOTALL)[1])
 
 
 @pytest.mark.parametrize(

@@ -58,25 +58,6 @@ def names(pod, key):
     return {one["name"] for one in pod.get(key, ())}
 
 
-@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
-def test_a_labelled_workload_gets_the_sidecar_beside_its_own_init_containers(build, kind):
-    objects = build(WORKLOAD.format(kind=kind, name="vllm", label=MARK), "sidecar")
-    pod = objects["vllm"]["spec"]["template"]["spec"]
-    assert names(pod, "initContainers") == {"spec-decode-exporter", "fetch"}
-    assert names(pod, "containers") == {"vllm"}
-    (sidecar,) = [one for one in pod["initContainers"] if one["name"] == "spec-decode-exporter"]
-    assert sidecar["image"] == "r.example.org/sde:1.2.3"
-    assert sidecar["restartPolicy"] == "Always"
-
-
-def test_what_comes_out_is_what_kubernetes_takes(build):
-    import kubernetes_validate
-
-    objects = build(WORKLOAD.format(kind="Deployment", name="vllm", label=MARK), "sidecar")
-    kubernetes_validate.validate(objects["vllm"], "1.36", strict=True)
-    kubernetes_validate.validate(objects["vllm"], "1.29", strict=True)
-
-
 def test_the_files_of_the_document_build(tmp_path):
     page = re.search(r"```yaml\n# kustomization.yaml\n(.*?)```", TEXT, re.DOTALL)[1]
     labelled = yaml.safe_load(re.search(r"```yaml\n# vllm.yaml, yours\n(.*?)```", TEXT, re.DOTALL)[1])
@@ -96,19 +77,22 @@ def test_another_workload_stays_as_it_is(build):
     assert build(before, "sidecar")["other"] == yaml.safe_load(before)
 
 
-def test_the_chart_s_podmonitor_finds_all_that_got_the_sidecar(build, render):
-    wanted = render({"mode": "sidecar", "monitor": {"enabled": True}}).one("PodMonitor")["spec"]["selector"][
-        "matchLabels"
-    ]
-    objects = build(WORKLOAD.format(kind="Deployment", name="vllm", label=MARK), "sidecar")
-    pod = objects["vllm"]["spec"]["template"]
-    assert wanted.items() <= pod["metadata"]["labels"].items()
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_a_labelled_workload_gets_the_chart_s_sidecar_beside_its_own_init_containers(
+    build, render, render_sidecar, kind
+):
+    import kubernetes_validate
 
-
-def test_the_component_and_the_chart_have_the_same_sidecar(build, render_sidecar):
-    objects = build(WORKLOAD.format(kind="Deployment", name="vllm", label=MARK), "sidecar")
-    pod = objects["vllm"]["spec"]["template"]["spec"]
+    workload = build(WORKLOAD.format(kind=kind, name="vllm", label=MARK), "sidecar")["vllm"]
+    for version in ("1.29", "1.36") if kind == "Deployment" else ():
+        kubernetes_validate.validate(workload, version, strict=True)
+    template = workload["spec"]["template"]
+    pod = template["spec"]
+    assert names(pod, "initContainers") == {"spec-decode-exporter", "fetch"}
+    assert names(pod, "containers") == {"vllm"}
     own = render_sidecar({"image": {"registry": "r.example.org", "repository": "sde", "tag": "1.2.3"}})
     (sidecar,) = [one for one in pod["initContainers"] if one["name"] == "spec-decode-exporter"]
     assert {**sidecar, "imagePullPolicy": "IfNotPresent"} == own["initContainers"][0]
     assert own["volumes"][0] in pod["volumes"]
+    monitor = render({"mode": "sidecar", "monitor": {"enabled": True}}).one("PodMonitor")
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()

@@ -61,16 +61,6 @@ def test_no_object_is_there_twice(rendered):
     assert len(names) == len(set(names))
 
 
-def test_names_are_those_of_dns_and_short_enough_for_what_is_added(rendered):
-    for one in rendered:
-        assert re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", one["metadata"]["name"])
-
-
-def test_a_long_release_name_makes_names_that_are_short_enough(render):
-    for one in render("shards", name="a" * 53):
-        assert len(one["metadata"]["name"]) <= 63
-
-
 def test_only_what_is_asked_for_is_of_the_whole_cluster(rendered, case):
     whole = {one["kind"] for one in rendered if "namespace" not in one["metadata"]}
     assert whole == ({"ClusterRole", "ClusterRoleBinding"} if case == "shards" else set())
@@ -145,16 +135,6 @@ def test_any_text_comes_out_as_it_went_in(render, text):
     assert folders == {None, text}
 
 
-def test_common_labels_are_on_everything(render):
-    for one in render("shards"):
-        assert one["metadata"]["labels"]["team"] == "serving"
-
-
-def test_common_labels_go_before_the_chart_s_own(render):
-    rendered = render({"commonLabels": {"app.kubernetes.io/part-of": "inference"}})
-    assert {one["metadata"]["labels"]["app.kubernetes.io/part-of"] for one in rendered} == {"inference"}
-
-
 def test_releases_of_one_name_that_watch_the_same_namespace_have_roles_of_their_own(render):
     config = {"discovery": {"kubernetes": [{"namespaces": ["inference", "obs"]}]}}
     names = {
@@ -170,22 +150,41 @@ def test_releases_of_one_name_that_watch_the_same_namespace_have_roles_of_their_
     }
 
 
-def test_no_image_names_a_registry_unless_the_values_do(render):
-    assert {c["image"] for pod in render().pods() for c in pod["containers"]} == {
-        f"spec-decode-exporter:{__version__}"
-    }
-    named = {c["image"] for pod in render("shards").pods() for c in pod["containers"]}
-    assert named == {"registry.example.org/spec-decode-exporter:1.2.3"}
+def test_names_are_those_of_dns_and_short_enough_for_what_is_added(rendered, render):
+    for one in (*rendered, *render("shards", name="a" * 53)):
+        assert re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", one["metadata"]["name"])
 
 
 @pytest.mark.parametrize(
-    ("image", "reference"),
+    ("values", "label", "value"),
     [
-        ({"tag": "2.0.0"}, "spec-decode-exporter:2.0.0"),
-        ({"digest": "sha256:" + "a" * 64, "tag": "2.0.0"}, "spec-decode-exporter@sha256:" + "a" * 64),
-        ({"registry": "r.example.org", "repository": "team/x"}, f"r.example.org/team/x:{__version__}"),
+        ("shards", "team", "serving"),
+        (
+            {"commonLabels": {"app.kubernetes.io/part-of": "inference"}},
+            "app.kubernetes.io/part-of",
+            "inference",
+        ),
     ],
 )
-def test_the_image_is_made_of_its_values(render, image, reference):
-    (container,) = render({"image": image}).one("Deployment")["spec"]["template"]["spec"]["containers"]
-    assert container["image"] == reference
+def test_common_labels_are_on_everything_and_go_before_the_chart_s_own(render, values, label, value):
+    assert {one["metadata"]["labels"][label] for one in render(values)} == {value}
+
+
+@pytest.mark.parametrize(
+    ("values", "reference"),
+    [
+        ({}, f"spec-decode-exporter:{__version__}"),
+        ("shards", "registry.example.org/spec-decode-exporter:1.2.3"),
+        ({"image": {"tag": "2.0.0"}}, "spec-decode-exporter:2.0.0"),
+        (
+            {"image": {"digest": "sha256:" + "a" * 64, "tag": "2.0.0"}},
+            "spec-decode-exporter@sha256:" + "a" * 64,
+        ),
+        (
+            {"image": {"registry": "r.example.org", "repository": "team/x"}},
+            f"r.example.org/team/x:{__version__}",
+        ),
+    ],
+)
+def test_every_image_is_made_of_its_values_and_none_names_a_registry_by_itself(render, values, reference):
+    assert {c["image"] for pod in render(values).pods() for c in pod["containers"]} == {reference}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,23 +12,10 @@ from helm.chart_files import ROOT
 from spec_decode_exporter.vllm_middleware import spec_decode_requests
 from tests.helm.rendering import CHART, render_chart
 
+from .conftest import MIDDLEWARE
+
 FILE = Path(spec_decode_requests.__file__)
 ON = {"mode": "sidecar", "config": {"requests": {"ingest": True}}, "sidecar": {"middleware": True}}
-OWN_CHART = """
-apiVersion: v1
-kind: Pod
-metadata:
-  name: vllm
-spec:
-  containers:
-    - name: vllm
-      env:
-        {{- include "spec-decode-exporter.middlewareEnv" (index .Subcharts "spec-decode-exporter") | nindent 8 }}
-      volumeMounts:
-        {{- include "spec-decode-exporter.middlewareVolumeMounts" (index .Subcharts "spec-decode-exporter") | nindent 8 }}
-  volumes:
-    {{- include "spec-decode-exporter.middlewareVolumes" (index .Subcharts "spec-decode-exporter") | nindent 4 }}
-"""
 
 
 def of_the_file(rendered):
@@ -45,16 +31,14 @@ def test_the_file_is_whole_and_in_every_namespace_of_the_pods(render):
         ast.parse(text)
 
 
-def test_there_is_none_unless_it_is_asked_for(render):
-    assert of_the_file(render({**ON, "sidecar": {}})) == []
+def test_there_is_none_and_nothing_is_told_of_it_unless_it_is_asked_for(render):
+    rendered = render({**ON, "sidecar": {}})
+    assert of_the_file(rendered) == []
+    assert "--middleware" not in rendered.notes
 
 
-def test_what_the_container_needs_fits_together(tmp_path):
-    (tmp_path / "templates").mkdir()
-    (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: own\nversion: 1.0.0\n")
-    (tmp_path / "templates" / "pod.yaml").write_text(OWN_CHART)
-    shutil.copytree(CHART, tmp_path / "charts" / CHART.name)
-    rendered = render_chart(tmp_path, {CHART.name: {**ON, "sidecar": {"middleware": True, "port": 9000}}})
+def test_what_the_container_needs_fits_together(render_own):
+    rendered = render_own(MIDDLEWARE, {**ON, "sidecar": {"middleware": True, "port": 9000}})
     pod = rendered.one("Pod")["spec"]
     (volume,), (container,) = pod["volumes"], pod["containers"]
     (mount,) = container["volumeMounts"]
@@ -63,6 +47,11 @@ def test_what_the_container_needs_fits_together(tmp_path):
     assert environment["PYTHONPATH"] == mount["mountPath"]
     assert environment["SPEC_DECODE_REQUESTS_URL"] == "http://127.0.0.1:9000/api/v1/requests"
     assert [volume["configMap"]["name"]] == [one["metadata"]["name"] for one in of_the_file(rendered)]
+
+
+def test_a_volume_of_a_configmap_that_is_not_made_is_refused(render_own):
+    with pytest.raises(Exception, match=r"set sidecar\.middleware,"):
+        render_own(MIDDLEWARE)
 
 
 @pytest.mark.parametrize(
@@ -80,19 +69,6 @@ def test_its_name_is_the_one_that_is_documented_and_told_after_it_is_installed(r
     page = (ROOT / "docs" / "guide" / "requests-inside.md").read_text()
     assert "configMap: {name: spec-decode-exporter-middleware}" in page
     assert "`<release>-spec-decode-exporter-middleware`" in page
-
-
-def test_nothing_is_told_of_it_where_there_is_none(render):
-    assert "--middleware" not in render({**ON, "sidecar": {}}).notes
-
-
-def test_a_volume_of_a_configmap_that_is_not_made_is_refused(tmp_path):
-    (tmp_path / "templates").mkdir()
-    (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: own\nversion: 1.0.0\n")
-    (tmp_path / "templates" / "pod.yaml").write_text(OWN_CHART)
-    shutil.copytree(CHART, tmp_path / "charts" / CHART.name)
-    with pytest.raises(Exception, match=r"set sidecar\.middleware,"):
-        render_chart(tmp_path, {CHART.name: {"mode": "sidecar"}})
 
 
 def test_the_address_that_it_sends_to_by_default_is_the_sidecar_s():

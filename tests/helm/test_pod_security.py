@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import copy
-import re
 
 import pytest
 import yaml
 
 from helm.chart_files import ROOT
-from tests.helm.kubernetes_pages import TEXT
+from tests.helm.kubernetes_pages import after
 from tests.helm.pod_security import violations
 
 VLLM = {
@@ -23,10 +22,6 @@ VLLM = {
 }
 
 
-def snippet(mark):
-    return yaml.safe_load(re.search(rf"<!-- {mark} -->\n```yaml\n(.*?)```", TEXT, re.DOTALL)[1])
-
-
 def test_the_chart_s_pods(rendered):
     for pod in rendered.pods():
         assert not violations(pod)
@@ -38,12 +33,9 @@ def test_the_sidecar_in_the_pod_of_a_vllm_that_may(render_sidecar):
     assert not violations({**pod, "containers": [VLLM]})
 
 
-def test_the_snippet_for_other_charts():
-    assert not violations({**snippet("container"), "containers": [VLLM]})
-
-
-def test_the_drill():
-    assert not violations(snippet("drill")["spec"])
+def test_the_snippets_of_the_guide():
+    assert not violations({**after("container"), "containers": [VLLM]})
+    assert not violations(after("drill")["spec"])
 
 
 def test_what_kustomize_adds():

@@ -22,22 +22,15 @@ def accepted(tmp_path):
     return read
 
 
-def container(rendered):
-    workload = (rendered.of("Deployment") + rendered.of("StatefulSet"))[0]
-    return workload["spec"]["template"]["spec"]["containers"][0]
-
-
 @pytest.mark.parametrize("case", ["fleet", "shards", "static", "sidecar"])
 def test_its_configurations_are_accepted(render, accepted, case, monkeypatch):
     monkeypatch.setattr("socket.gethostname", lambda: "rel-spec-decode-exporter-2")
-    config = accepted(render(case), VLLM_TOKEN="secret", TARGET_PORT="8000")
+    config = accepted(render(case), VLLM_TOKEN="secret", TARGET_PORT="8200")
     assert str(config.state.file) == "/var/lib/spec-decode-exporter/state.json"
-
-
-def test_a_shard_knows_its_number_by_the_name_of_its_pod(render, accepted, monkeypatch):
-    monkeypatch.setattr("socket.gethostname", lambda: "rel-spec-decode-exporter-2")
-    shard = accepted(render("shards")).discovery.shard
-    assert (shard.count, shard.index) == (3, 2)
+    if case == "shards":  # each knows its number by the name of its pod
+        assert (config.discovery.shard.count, config.discovery.shard.index) == (3, 2)
+    if case == "sidecar":  # it watches the port of its own pod
+        assert [target.url for target in config.targets] == ["http://localhost:8200/metrics"]
 
 
 def test_the_namespace_is_that_of_the_release_where_none_is_named(render, accepted):
@@ -61,14 +54,9 @@ def test_targets_or_a_discovery_of_one_s_own_take_its_place(render, accepted):
     assert (len(config.discovery.dns), config.discovery.kubernetes) == (1, ())
 
 
-def test_a_sidecar_watches_the_port_of_its_own_pod(render, accepted):
-    (target,) = accepted(render("sidecar"), TARGET_PORT="8200").targets
-    assert target.url == "http://localhost:8200/metrics"
-
-
 @pytest.mark.parametrize("case", ["fleet", "shards", "static"])
 def test_its_arguments_are_accepted(render, case):
-    arguments = parse(container(render(case))["args"], {})
+    arguments = parse(render(case).container()["args"], {})
     assert arguments.config_auto_reload
     assert arguments.config_file == "/etc/spec-decode-exporter/exporter.yml"
 
@@ -99,11 +87,8 @@ def test_rights_are_those_of_the_namespaces_where_it_looks(render):
         assert one["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
     assert not render("static").of("Role")
     assert not render({"rbac": {"create": False}}).of("Role")
-
-
-def test_another_cluster_gives_no_rights_in_this_one(render):
-    there = [{"api_server": "https://api.example.org", "namespaces": ["inference"]}]
-    assert not render({"config": {"discovery": {"kubernetes": there}}}).of("Role")
+    elsewhere = [{"api_server": "https://api.example.org", "namespaces": ["inference"]}]
+    assert not render({"config": {"discovery": {"kubernetes": elsewhere}}}).of("Role")
 
 
 def engines(container):
@@ -112,11 +97,11 @@ def engines(container):
 
 
 def test_the_default_memory_limit_has_room_for_all_engines_that_an_exporter_takes(render, render_sidecar):
-    assert engines(container(render())) == WITHOUT_LIMIT
+    assert engines(render().container()) == WITHOUT_LIMIT
     assert engines(render_sidecar()["initContainers"][0]) == 192
 
 
 def test_no_default_limits_the_cpu_but_each_requests_some(render, render_sidecar):
-    for one in (container(render()), render_sidecar()["initContainers"][0]):
+    for one in (render().container(), render_sidecar()["initContainers"][0]):
         assert set(one["resources"]["requests"]) == {"cpu", "memory"}
         assert set(one["resources"]["limits"]) == {"memory"}

@@ -86,6 +86,7 @@ def test_the_schema_refuses_what_is_unknown_or_of_another_form(refused, values, 
         {"mode": "sidecar", "dashboards": {"enabled": True}},
         {**SIDECAR, "monitor": {"enabled": True, "basicAuth": PASSWORD}, "web": {"config": USERS}},
         {"extraArgs": ["--targets.limit=5"]},
+        {**looking(namespaces=["${PLACE}"]), "rbac": {"create": False}},
     ],
 )
 def test_values_beside_those_that_are_refused_are_accepted(render, values):
@@ -96,10 +97,6 @@ def test_the_default_is_a_sidecar_and_is_refused_without_anything_around_it(refu
     """``helm install`` without values names the choices."""
     assert yaml.safe_load((CHART / "values.yaml").read_text())["mode"] == "sidecar"
     assert "or set mode: fleet" in refused({"mode": "sidecar"})
-
-
-def test_a_dependency_may_use_the_named_template_alone(render_sidecar):
-    assert render_sidecar()["initContainers"]
 
 
 def test_a_sidecar_without_a_configuration_may_have_another_target(render_sidecar):
@@ -126,7 +123,3 @@ def test_selectors_that_kubernetes_takes_are_taken(render, selector):
         "label_selector": selector,
         "namespaces": ["obs"],
     }
-
-
-def test_a_namespace_may_be_a_variable_where_rights_are_made_elsewhere(render):
-    assert render({**looking(namespaces=["${PLACE}"]), "rbac": {"create": False}})

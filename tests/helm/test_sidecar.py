@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
 AUTHORITY = {
     "extraVolumes": [{"name": "authority", "secret": {"secretName": "ca", "defaultMode": 292}}],
     "extraVolumeMounts": [{"name": "authority", "mountPath": "/etc/authority", "readOnly": True}],
@@ -26,39 +28,6 @@ def test_any_user_can_run_it(render, render_sidecar):
     assert {*re.findall(r'"(?:runAsUser|runAsGroup|fsGroup)": (\d+)', given)} == {"1000680000"}
 
 
-def test_it_is_a_native_sidecar_that_watches_the_vllm_beside_it(render_sidecar):
-    (sidecar,) = render_sidecar()["initContainers"]
-    assert sidecar["restartPolicy"] == "Always"
-    assert environment(sidecar) == {"SPEC_DECODE_EXPORTER_TARGET": "http://localhost:8000/metrics"}
-
-
-def test_no_probe_of_it_counts_for_the_pod(render_sidecar):
-    (sidecar,) = render_sidecar()["initContainers"]
-    assert "readinessProbe" not in sidecar
-    assert "startupProbe" not in sidecar
-    assert sidecar["livenessProbe"]["httpGet"]["path"] == "/-/healthy"
-
-
-def test_it_is_told_how_its_vllm_speculates(render_sidecar):
-    (sidecar,) = render_sidecar({"sidecar": {"speculativeConfig": SPECULATION}})["initContainers"]
-    assert environment(sidecar)["SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG"] == SPECULATION
-
-
-def test_a_configuration_of_its_own_is_mounted_and_read_again(render_sidecar):
-    pod = render_sidecar({"config": {"policy": {"min_drafts": 5}}, "sidecar": {"targetPort": 8200}})
-    (sidecar,) = pod["initContainers"]
-    assert "--config.auto-reload" in sidecar["args"]
-    assert environment(sidecar) == {"TARGET_PORT": "8200"}
-    assert {v["name"] for v in pod["volumes"]} == {m["name"] for m in sidecar["volumeMounts"]}
-
-
-def test_beside_a_configuration_of_its_own_it_is_told_how_its_vllm_speculates(render_sidecar):
-    own = {"config": {"policy": {"min_drafts": 5}}, "sidecar": {"speculativeConfig": SPECULATION}}
-    (sidecar,) = render_sidecar(own)["initContainers"]
-    told = "SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG"
-    assert environment(sidecar) == {"TARGET_PORT": "8000", told: SPECULATION}
-
-
 def test_a_file_that_its_configuration_names_can_be_mounted(render_sidecar):
     pod = render_sidecar(AUTHORITY)
     (sidecar,) = pod["initContainers"]
@@ -66,23 +35,45 @@ def test_a_file_that_its_configuration_names_can_be_mounted(render_sidecar):
     assert pod["volumes"][-1:] == AUTHORITY["extraVolumes"]
 
 
-def test_its_configmap_has_the_name_that_the_pod_mounts(render, render_sidecar):
-    pod = render_sidecar({"config": {"policy": {"min_drafts": 5}}})
-    (mounted,) = [v["configMap"]["name"] for v in pod["volumes"] if "configMap" in v]
-    rendered = render({"mode": "sidecar", "config": {"policy": {"min_drafts": 5}}})
-    assert rendered.one("ConfigMap")["metadata"]["name"] == mounted
+OWN = {"config": {"policy": {"min_drafts": 5}}}
+TOLD = {"sidecar": {"speculativeConfig": SPECULATION}}
 
 
-def test_its_configmap_is_in_every_namespace_of_the_pods(render):
+@pytest.mark.parametrize(
+    ("values", "variables"),
+    [
+        ({}, {"SPEC_DECODE_EXPORTER_TARGET": "http://localhost:8000/metrics"}),
+        (
+            TOLD,
+            {
+                "SPEC_DECODE_EXPORTER_TARGET": "http://localhost:8000/metrics",
+                "SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG": SPECULATION,
+            },
+        ),
+        ({**OWN, "sidecar": {"targetPort": 8200}}, {"TARGET_PORT": "8200"}),
+        ({**OWN, **TOLD}, {"TARGET_PORT": "8000", "SPEC_DECODE_EXPORTER_SPECULATIVE_CONFIG": SPECULATION}),
+    ],
+)
+def test_it_is_a_native_sidecar_that_is_told_of_the_vllm_beside_it(render_sidecar, values, variables):
+    pod = render_sidecar(values)
+    (sidecar,) = pod["initContainers"]
+    assert sidecar["restartPolicy"] == "Always"
+    assert environment(sidecar) == variables
+    assert not {"readinessProbe", "startupProbe"} & set(sidecar)  # none of them counts for the pod
+    assert sidecar["livenessProbe"]["httpGet"]["path"] == "/-/healthy"
+    assert ("--config.auto-reload" in sidecar["args"]) == ("config" in values)
+    assert {v["name"] for v in pod["volumes"]} == {m["name"] for m in sidecar["volumeMounts"]}
+
+
+def test_its_configmap_has_the_name_that_the_pod_mounts_in_every_namespace(render, render_sidecar):
+    volumes = render_sidecar(OWN)["volumes"]
+    mounted = {v["configMap"]["name"] for v in volumes if "configMap" in v}
+    assert {one["metadata"]["name"] for one in render({"mode": "sidecar", **OWN}).of("ConfigMap")} == mounted
     rendered = render("sidecar")
-    assert [
-        one["metadata"]["namespace"] for one in rendered.of("ConfigMap") if "exporter.yml" in one["data"]
-    ] == [
-        "inference",
-        "research",
-    ]
-
-
-def test_sidecar_mode_runs_nothing_of_its_own(render):
-    kinds = {one["kind"] for one in render("sidecar")}
-    assert kinds == {"ConfigMap", "PodMonitor", "PrometheusRule"}
+    configs = [one["metadata"] for one in rendered.of("ConfigMap") if "exporter.yml" in one["data"]]
+    assert [one["namespace"] for one in configs] == ["inference", "research"]
+    assert {one["kind"] for one in rendered} == {
+        "ConfigMap",
+        "PodMonitor",
+        "PrometheusRule",
+    }  # and runs nothing

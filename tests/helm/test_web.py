@@ -15,10 +15,6 @@ MUTUAL = {"client_auth_type": "RequireAndVerifyClientCert", "client_ca_file": "c
 LIMIT = {"rate_limit": {"interval": "100ms", "burst": 20}}
 
 
-def container(rendered):
-    return rendered.one("Deployment")["spec"]["template"]["spec"]["containers"][0]
-
-
 def web_volume(pod):
     (volume,) = [one for one in pod["volumes"] if one["name"] == "spec-decode-exporter-web"]
     return [source["secret"]["name"] for source in volume["projected"]["sources"]]
@@ -45,7 +41,7 @@ def web_volume(pod):
     ],
 )
 def test_the_kubelet_asks_in_a_way_that_is_answered(render, render_sidecar, web, way):
-    probe = container(render({"web": web}))["livenessProbe"]
+    probe = render({"web": web}).container()["livenessProbe"]
     (sidecar,) = render_sidecar({"web": web})["initContainers"]
     assert way.items() <= probe.items()
     assert len({"httpGet", "tcpSocket"} & probe.keys()) == 1
@@ -64,10 +60,12 @@ def test_the_configuration_is_beside_the_files_that_it_names_and_is_good(render,
     secret = rendered.one("Secret")
     pod = rendered.one("Deployment")["spec"]["template"]["spec"]
     assert web_volume(pod) == [secret["metadata"]["name"], "exporter-tls"]
+    (page,) = rendered.one("Pod")["spec"]["containers"]
+    assert page["command"][-1].startswith("https://rel-spec-decode-exporter.obs:7732/")
     (mount,) = [
-        one for one in container(rendered)["volumeMounts"] if one["name"] == "spec-decode-exporter-web"
+        one for one in rendered.container()["volumeMounts"] if one["name"] == "spec-decode-exporter-web"
     ]
-    assert f"--web.config.file={mount['mountPath']}/web-config.yml" in container(rendered)["args"]
+    assert f"--web.config.file={mount['mountPath']}/web-config.yml" in rendered.container()["args"]
     authority = trustme.CA()
     issued = authority.issue_cert("exporter")
     issued.private_key_pem.write_to_path(tmp_path / "tls.key")
@@ -98,13 +96,9 @@ def test_prometheus_asks_as_the_values_say(render, kind, mode):
     assert endpoint["scheme"] == "https"
     assert endpoint["tlsConfig"] == monitor["tlsConfig"]
     assert endpoint["basicAuth"] == monitor["basicAuth"]
-
-
-def test_a_password_alone_is_asked_for_without_tls(render):
-    password = {"username": {"name": "a", "key": "u"}, "password": {"name": "a", "key": "p"}}
-    rendered = render({"web": {"config": USERS}, "monitor": {"enabled": True, "basicAuth": password}})
-    (endpoint,) = rendered.one("ServiceMonitor")["spec"]["endpoints"]
-    assert "scheme" not in endpoint
+    rendered = render({"mode": mode, "web": {"config": USERS}, "monitor": monitor})
+    spec = rendered.one(kind)["spec"]
+    assert "scheme" not in (spec.get("endpoints") or spec["podMetricsEndpoints"])[0]
 
 
 def test_sidecars_have_it_in_each_of_their_namespaces(render, render_sidecar):
@@ -116,8 +110,3 @@ def test_sidecars_have_it_in_each_of_their_namespaces(render, render_sidecar):
     assert "--web.config.file=/etc/spec-decode-exporter-web/web-config.yml" in sidecar["args"]
     assert {one["name"] for one in pod["volumes"]} == {one["name"] for one in sidecar["volumeMounts"]}
     assert web_volume(pod) == [secrets[0]["metadata"]["name"]]
-
-
-def test_helm_asks_over_the_scheme_of_the_pages(render):
-    (page,) = render("web").one("Pod")["spec"]["containers"]
-    assert page["command"][-1].startswith("https://rel-spec-decode-exporter.obs:7732/")

@@ -98,16 +98,6 @@ def test_a_kubernetes_that_is_too_old_is_refused(helm):
         helm("template", "one", chart=str(CHART), kube_version="1.28.0")
 
 
-def test_values_that_are_not_known_are_refused(helm, namespace):
-    with pytest.raises(ValueError, match="replica"):
-        helm("install", "one", chart=str(CHART), namespace=namespace(), values={"replica": 2})
-
-
-def test_an_installation_without_values_names_the_choices(helm, namespace):
-    with pytest.raises(ValueError, match="or set mode: fleet"):
-        helm("install", "one", chart=str(CHART), namespace=namespace(), values={})
-
-
 def test_the_exporter_may_look_at_pods_where_it_is_told_to_and_nothing_else(render, cluster, namespace):
     home, watched, other = namespace(), namespace(), namespace()
     account = f"{home}:rel-spec-decode-exporter"
