@@ -9,7 +9,8 @@ from spec_decode_exporter.config.url import api_address
 HISTORY = "baseline: {prometheus: {url: http://prometheus:9090}}\n"
 
 
-def test_it_has_defaults(read):
+def test_it_has_defaults_but_no_default_url(read, mistakes):
+    assert "baseline.prometheus" in mistakes("baseline: {prometheus: {match: ''}}")[0]
     settings = read(HISTORY).baseline.prometheus
     assert (settings.url, settings.match, settings.lookback) == ("http://prometheus:9090", "", 14 * 86_400)
 
@@ -28,10 +29,6 @@ def test_mistakes_are_named(mistakes, keys, mistake):
     (found,) = mistakes(f"baseline:\n  prometheus:\n    url: http://p:9090\n    {keys}\n")
     assert found.startswith("4: baseline.prometheus.")
     assert mistake in found
-
-
-def test_a_history_needs_its_url(mistakes):
-    assert "baseline.prometheus" in mistakes("baseline: {prometheus: {match: ''}}")[0]
 
 
 @pytest.mark.parametrize(

@@ -7,25 +7,6 @@ from hypothesis import strategies as st
 from spec_decode_exporter.config.active_yaml import active_yaml
 from spec_decode_exporter.config.reference_settings import ReferenceSettings
 
-RATIOS = st.floats(0, 1)
-TOKENS = st.integers(1, 128)
-
-
-@given(RATIOS, TOKENS)
-def test_an_engine_is_compared_with_a_rate_of_its_own_number_of_tokens(ratio, tokens):
-    assert ReferenceSettings(acceptance_ratio=ratio, tokens=tokens).at(tokens) == ratio
-
-
-@given(RATIOS, TOKENS, TOKENS)
-def test_an_engine_that_drafts_another_number_is_not_compared(ratio, tokens, more):
-    assert ReferenceSettings(acceptance_ratio=ratio, tokens=tokens).at(tokens + more) is None
-
-
-@given(RATIOS, TOKENS)
-def test_the_rate_applies_if_either_number_is_unknown(ratio, tokens):
-    assert ReferenceSettings(acceptance_ratio=ratio).at(tokens) == ratio
-    assert ReferenceSettings(acceptance_ratio=ratio, tokens=tokens).at(0) == ratio
-
 
 def test_a_target_may_have_a_reference_beside_the_general_one(read):
     text = "reference: {acceptance_ratio: 0.7}\ntargets: [{url: http://a, reference: {acceptance_ratio: 0.8, tokens: 4}}]"
@@ -65,3 +46,11 @@ def test_an_invalid_reference_is_rejected(mistakes, keys, expected):
         mistakes(f"targets: [{{url: http://a, reference: {keys}}}]")[0]
         == f"1: targets[0].reference{expected}"
     )
+
+
+@given(st.floats(0, 1), st.integers(1, 128) | st.none(), st.integers(0, 128))
+def test_an_engine_is_compared_unless_it_drafts_another_number_of_tokens(ratio, tokens, drafted):
+    """The rate applies too if either number is unknown."""
+    is_other = tokens is not None and drafted not in (0, tokens)
+    found = ReferenceSettings(acceptance_ratio=ratio, tokens=tokens).at(drafted)
+    assert found == (None if is_other else ratio)

@@ -77,23 +77,6 @@ def test_a_device_without_end_is_not_read_to_its_end():
         read_file(Path("/dev/zero"))
 
 
-@pytest.mark.parametrize("tagged", ["!!python/object:os.system x", "!secret x", "!!binary aGk=", "!!set {a}"])
-def test_a_tag_is_a_flaw(tagged):
-    _, [problem] = read(f"\na: {tagged}")
-    assert (problem.line, problem.path) == (2, ("a",))
-    assert "is not supported; remove it" in problem.message
-
-
-def test_a_key_must_be_a_text():
-    _, [problem] = read("? [a, b]\n: c")
-    assert problem.message == "has a key that is not a plain text"
-
-
-def test_half_a_character_is_a_flaw():
-    _, [problem] = read(r'a: "\ud800"')
-    assert problem.message == "holds half of a character; write it in full"
-
-
 @pytest.mark.parametrize(
     ("data", "line", "message"),
     [
@@ -142,3 +125,20 @@ def test_any_bytes_are_a_tree_or_an_error(data):
 def test_a_path_leads_to_its_line_or_to_the_nearest(path, line):
     root = parse(b"a: &a\n  b:\n    - 1\n    - c: 1\n      d: 2\ne:\n  <<: *a\n")
     assert find(root, path)[1] == line
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "message"),
+    [
+        *(
+            (f"\na: {tagged}", (2, ("a",)), "is not supported; remove it")
+            for tagged in ("!!python/object:os.system x", "!secret x", "!!binary aGk=", "!!set {a}")
+        ),
+        ("? [a, b]\n: c", (1, ()), "has a key that is not a plain text"),
+        (r'a: "\ud800"', (1, ("a",)), "holds half of a character; write it in full"),
+    ],
+)
+def test_what_is_no_plain_text_is_a_flaw(text, place, message):
+    _, [problem] = read(text)
+    assert (problem.line, problem.path) == place
+    assert message in problem.message
