@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,17 +36,25 @@ def test_the_first_values_get_the_slots():
     assert limiter.folded == 1
 
 
-def test_a_value_with_twice_the_requests_takes_over_a_slot_at_the_end_of_a_period():
-    limiter = started(2, a=10, b=3, c=6)
+@pytest.mark.parametrize(
+    ("slots", "released", "requests", "evicted", "kept"),
+    [
+        (2, "", {"a": 10, "b": 3, "c": 6}, ["b"], "ac"),  # twice the requests
+        (2, "", {"a": 10, "b": 3, "c": 5}, [], "ab"),
+        (3, "", {"a": 100, "b": 1, "c": 2, "d": 50, "e": 20}, ["b", "c"], "ade"),
+        (3, "c", {"a": 10, "b": 1, "c": 5, "d": 2, "e": 4}, ["b"], "ade"),  # a free slot; d has twice b's
+        (3, "c", {"a": 10, "b": 3, "c": 5, "d": 2, "e": 7}, [], "abe"),
+    ],
+)
+def test_at_the_end_of_a_period_values_with_twice_the_requests_take_over_slots(
+    slots, released, requests, evicted, kept
+):
+    limiter = started(slots, **requests)
+    for value in released:
+        limiter.release(value)
     assert limiter.end_period(PERIOD - 1, PERIOD) == []
-    assert limiter.end_period(PERIOD, PERIOD) == ["b"]
-    assert set(limiter) == {"a", "c"}
-
-
-def test_a_value_with_slightly_more_requests_does_not():
-    limiter = started(2, a=10, b=3, c=5)
-    assert limiter.end_period(PERIOD, PERIOD) == []
-    assert set(limiter) == {"a", "b"}
+    assert limiter.end_period(PERIOD, PERIOD) == evicted
+    assert set(limiter) == set(kept)
 
 
 def test_a_holder_without_requests_in_a_period_loses_its_slot_to_any_value():
@@ -60,23 +69,6 @@ def test_a_holder_without_requests_keeps_its_slot_if_no_value_waits():
     assert limiter.end_period(PERIOD, PERIOD) == []
     assert limiter.end_period(5 * PERIOD, PERIOD) == []
     assert "a" in limiter
-
-
-def test_the_most_frequent_takes_the_slot_of_the_least_frequent():
-    limiter = started(3, a=100, b=1, c=2, d=50, e=20)
-    assert limiter.end_period(PERIOD, PERIOD) == ["b", "c"]
-    assert set(limiter) == {"a", "d", "e"}
-
-
-def test_a_free_slot_goes_to_the_most_frequent_waiting_value():
-    limiter = started(3, a=10, b=1, c=5, d=2, e=4)
-    limiter.release("c")
-    assert limiter.end_period(PERIOD, PERIOD) == ["b"]  # d has twice the requests of b
-    assert set(limiter) == {"a", "d", "e"}
-    limiter = started(3, a=10, b=3, c=5, d=2, e=7)
-    limiter.release("c")
-    assert limiter.end_period(PERIOD, PERIOD) == []
-    assert set(limiter) == {"a", "b", "e"}
 
 
 def test_a_forgotten_value_gets_no_slot():

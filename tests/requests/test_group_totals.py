@@ -6,8 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.requests.group_totals import (
-    ACCEPTANCE_LENGTH_BOUNDS,
-    ACCEPTANCE_RATIO_BOUNDS,
     RunningTotals,
 )
 from spec_decode_exporter.requests.request_record import RequestRecord
@@ -34,19 +32,6 @@ def test_each_request_that_drafted_is_in_one_bucket(requests):
         assert [sum(counts[: place + 1]) for place in range(len(below))] == below
         assert histogram.count == len(own)
         assert abs(histogram.sum - sum(own)) < 1e-9 * max(1, len(own))
-
-
-def test_everything_accepted_is_in_the_last_bucket_of_the_ratio():
-    group = RunningTotals()
-    group.add(RequestRecord("llama", 10, 40, 40, 4))
-    counts = group.snapshot().acceptance_ratio.counts
-    assert counts[len(ACCEPTANCE_RATIO_BOUNDS) - 1] == 1
-    assert counts[-1] == 0
-
-
-def test_the_bounds_ascend():
-    for bounds in (ACCEPTANCE_RATIO_BOUNDS, ACCEPTANCE_LENGTH_BOUNDS):
-        assert list(bounds) == sorted(set(bounds))
 
 
 def test_a_snapshot_does_not_change_with_the_next_request():

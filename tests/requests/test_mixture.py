@@ -74,24 +74,20 @@ def test_the_discrete_shares_of_whole_drafts_are_not_modes():
     assert modes(requests) is None
 
 
-def test_too_few_requests_have_no_modes():
-    assert modes([(0.2, 100)] * 15 + [(0.8, 100)] * 14) is None
-    assert modes([(0.2, 100)] * 15 + [(0.8, 100)] * 15) is not None
-
-
-def test_close_modes_are_not_reported():
-    near = MIN_DISTANCE - 0.01
-    assert modes([(0.5, 10_000)] * 50 + [(0.5 + near, 10_000)] * 50) is None
-    assert modes([(0.5, 10_000)] * 50 + [(0.52 + near, 10_000)] * 50) is not None
-
-
-def test_a_few_outliers_are_not_a_mode():
-    assert modes([(0.1, 1000)] * 5 + [(0.8, 1000)] * 95) is None
-
-
-def test_identical_requests_are_unimodal():
-    assert modes([(1.0, 50)] * 100) is None
-    assert modes([(0.0, 50)] * 100) is None
+@pytest.mark.parametrize(
+    ("low", "high", "found"),
+    [
+        ([(0.2, 100)] * 15, [(0.8, 100)] * 14, False),  # too few requests
+        ([(0.2, 100)] * 15, [(0.8, 100)] * 15, True),
+        ([(0.5, 10_000)] * 50, [(0.49 + MIN_DISTANCE, 10_000)] * 50, False),  # too close
+        ([(0.5, 10_000)] * 50, [(0.51 + MIN_DISTANCE, 10_000)] * 50, True),
+        ([(0.1, 1000)] * 5, [(0.8, 1000)] * 95, False),  # outliers
+        ([(0.0, 50)] * 50, [(0.0, 50)] * 50, False),
+        ([(1.0, 50)] * 50, [(1.0, 50)] * 50, False),
+    ],
+)
+def test_modes_are_apart_and_have_enough_requests(low, high, found):
+    assert (modes([*low, *high]) is not None) is found
 
 
 @settings(deadline=None)
@@ -148,19 +144,3 @@ def test_the_depth_does_not_depend_on_shift_or_unit(numbers, unit, shift):
 def test_the_depth_of_mirrored_numbers_is_the_same(numbers):
     mirrored = [-value for value in reversed(numbers)]
     assert antimode_depth(mirrored) == pytest.approx(antimode_depth(numbers), abs=1e-9)
-
-
-def test_two_modes_of_equal_size_have_a_depth_of_half():
-    numbers = [place / 1000 for place in range(100)] + [10 + place / 1000 for place in range(100)]
-    assert antimode_depth(numbers) == pytest.approx(0.5, abs=0.02)
-
-
-def test_the_depth_is_the_share_of_the_smaller_mode():
-    numbers = [place / 1000 for place in range(40)] + [10 + place / 1000 for place in range(160)]
-    assert antimode_depth(numbers) == pytest.approx(0.2, abs=0.02)
-
-
-def test_one_mode_has_a_small_depth():
-    generator = random.Random(1)
-    numbers = sorted(generator.gauss(0, 1) for _ in range(400))
-    assert antimode_depth(numbers) < 1 / 20  # by chance, 1/√400

@@ -88,14 +88,6 @@ def test_a_mix_within_one_group_is_reported_even_if_no_group_loses(mix):
     )
 
 
-def test_equal_requests_are_no_mix(make_store, make_request, evaluate):
-    store = make_store()
-    for _ in range(100):
-        store.take(make_request(**WELL), 1000.0)
-    (model,) = evaluate(store, 1000.0).windows["5m"].models
-    assert (model.modes, model.mixed) == (None, False)
-
-
 @pytest.mark.parametrize("known", [False, True])
 def test_the_mean_of_two_modes_lies_between_them(make_store, make_request, evaluate, known):
     """200 short requests that accept nothing are in no mode, so they are not in the mean either."""
@@ -212,12 +204,6 @@ def test_a_typical_cost_does_not_prove_hidden_requests(make_store, make_request,
 def advises_on_hidden(found):
     (model,) = found.windows["5m"].models
     return any("gain on average" in sentence for sentence in model.advice)
-
-
-def test_a_ratio_on_a_bound_belongs_to_the_bin_above_and_1_to_the_last():
-    counts = acceptance_histogram([0.0, 0.049, 0.5, 0.99, 1.0])
-    assert counts[0] == 2
-    assert (counts[10], counts[19], len(counts)) == (1, 2, 20)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 10_000))

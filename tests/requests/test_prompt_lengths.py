@@ -35,11 +35,6 @@ def test_a_bucket_has_its_upper_bound_and_the_last_one_everything_above(prompts)
     assert found.buckets[1].mean_prompt_tokens == 2500.5
 
 
-def test_the_bounds_are_configured(prompts):
-    (found,) = prompts([{"prompt_tokens": 7}, {"prompt_tokens": 8}], prompt_tokens=(7,)).values()
-    assert [each.prompt_tokens for each in found.buckets] == ["0-7", ">7"]
-
-
 def test_each_model_has_its_own_and_requests_of_unknown_length_are_left_out(prompts):
     found = prompts(
         [

@@ -23,54 +23,32 @@ from spec_decode_exporter.requests.stored_requests import StoredRequests
 from tests.fixtures.costs import make_cost
 
 
-@pytest.fixture(name="pay")
-def pay_fixture():
-    """Function that returns the sums over requests of (drafts, accepted tokens), K = 4."""
-
-    def pay(requests, ratio=0.1, fixed=0.1, source=CostSource.CONFIGURED):
-        stored, group, cost = (
-            StoredRequests(10_000),
-            RequestGroup(GroupKey("llama", "chat", "0")),
-            make_cost(ratio, fixed, source),
-        )
-        for drafts, accepted in requests:
-            stored.add(RequestRecord("llama", drafts, 4 * drafts, accepted, 4), group, 0.0)
-        return sums(stored.since(0.0), lambda target: cost).speedup
-
-    return pay
-
-
-def sums_at(requests, *, every_step=False, cost=None):
-    """Return the sums over requests, by default at c = c0 = 0.1."""
-    stored, group = StoredRequests(1000), RequestGroup(GroupKey("llama", "chat", "0"))
-    for request in requests:
-        stored.add(request, group, 0.0)
-    cost = cost or make_cost(every_step=every_step)
+def sums_at(requests, *, cost=None, **keys):
+    """Return the sums over requests, or over (drafts, accepted tokens) at K = 4; by default at c = c0 = 0.1."""
+    stored, group = StoredRequests(10_000), RequestGroup(GroupKey("llama", "chat", "0"))
+    for one in requests:
+        record = RequestRecord("llama", one[0], 4 * one[0], one[1], 4) if isinstance(one, tuple) else one
+        stored.add(record, group, 0.0)
+    cost = cost or make_cost(**keys)
     return sums(stored.since(0.0), lambda target: cost).speedup
 
 
-def test_equal_requests_have_their_common_speed_up_without_scatter(pay):
+def test_equal_requests_have_their_common_speed_up_without_scatter():
     # 3.3 tokens a draft in 1 + 0 + 0.1·4 plain steps: docs/explanation/semantics.md has 2.357.
-    found = speedup_estimate(pay([(100, 230)] * 40, ratio=0.1, fixed=0.0))
+    found = speedup_estimate(sums_at([(100, 230)] * 40, cost=make_cost(0.1, 0.0)))
     assert found.value == pytest.approx(3.30 / 1.4)
     assert (found.lower, found.upper) == pytest.approx((found.value, found.value), abs=1e-6)
 
 
-def test_too_few_requests_have_no_estimate(pay):
-    assert speedup_estimate(pay([(100, 230)] * (MIN_REQUESTS - 1))) is None
-    assert speedup_estimate(pay([(100, 230)] * MIN_REQUESTS)) is not None
+def test_too_few_requests_have_no_estimate():
+    assert speedup_estimate(sums_at([(100, 230)] * (MIN_REQUESTS - 1))) is None
+    assert speedup_estimate(sums_at([(100, 230)] * MIN_REQUESTS)) is not None
 
 
-def test_requests_without_drafts_are_not_evaluated(pay):
-    found = pay([(0, 0)] * 50 + [(10, 20)])
+def test_requests_without_drafts_are_not_evaluated():
+    found = sums_at([(0, 0)] * 50 + [(10, 20)])
     assert found.requests == 1
     assert speedup_estimate(found) is None
-
-
-def test_a_request_is_below_break_even_if_plain_decoding_gives_more_tokens(pay):
-    # 100 drafts of four take 150 plain steps at c = c0 = 0.1; 50 accepted tokens make that even.
-    found = pay([(100, 49), (100, 50), (100, 51)])
-    assert (found.requests, found.below_break_even) == (3, 1)
 
 
 @given(
@@ -83,10 +61,7 @@ def test_a_request_is_below_break_even_if_plain_decoding_gives_more_tokens(pay):
     )
 )
 def test_the_error_is_that_of_a_ratio_estimator(requests):
-    stored, group = StoredRequests(1000), RequestGroup(GroupKey("llama", "chat", "0"))
-    for drafts, accepted in requests:
-        stored.add(RequestRecord("llama", drafts, 4 * drafts, accepted, 4), group, 0.0)
-    found = speedup_estimate(sums(stored.since(0.0), lambda target: make_cost()).speedup)
+    found = speedup_estimate(sums_at(requests))
     xs = [drafts + accepted for drafts, accepted in requests]
     ys = [1.5 * drafts for drafts, _ in requests]
     value = sum(xs) / sum(ys)
@@ -97,12 +72,12 @@ def test_the_error_is_that_of_a_ratio_estimator(requests):
     assert found.lower <= found.value <= found.upper
 
 
-def test_the_bounds_contain_the_truth_in_about_95_percent_of_samples(pay):
+def test_the_bounds_contain_the_truth_in_about_95_percent_of_samples():
     generator = random.Random(3)
     held = 0
     for _ in range(400):
         requests = [drawn(generator) for _ in range(40)]
-        found = speedup_estimate(pay(requests))
+        found = speedup_estimate(sums_at(requests))
         held += found.lower <= TRUTH <= found.upper
     assert 0.92 <= held / 400 <= 0.98
 
@@ -156,14 +131,16 @@ def test_the_effect_holds_at_both_corners_of_the_cost(low, high, expected, sourc
     ("accepted", "expected"),
     [(60, Effect.GAINS), (50, Effect.UNCLEAR), (40, Effect.LOSES)],
 )
-def test_the_effect_follows_from_the_bounds(pay, accepted, expected):
+def test_the_effect_follows_from_the_bounds(accepted, expected):
     # 100 drafts of four take 150 plain steps: 50 accepted tokens make that even.
     requests = [(100, accepted + turn % 5 - 2) for turn in range(40)]
-    assert effect(pay(requests)) is expected
+    assert effect(sums_at(requests)) is expected
+    assert effect(sums_at(requests[:10])) is Effect.UNCLEAR
 
 
-def test_the_effect_of_too_few_requests_is_unclear(pay):
-    assert effect(pay([(100, 300)] * 10)) is Effect.UNCLEAR
+def test_a_request_is_below_break_even_if_plain_decoding_gives_more_tokens():
+    found = sums_at([(100, 49), (100, 50), (100, 51)])
+    assert (found.requests, found.below_break_even) == (3, 1)
 
 
 def drawn(generator):

@@ -8,12 +8,6 @@ from spec_decode_exporter.requests.request_aggregate import SLICE_SUMMED, sums
 from tests.fixtures.costs import make_cost
 
 
-def test_without_users_there_are_no_user_findings(make_store, make_request, evaluate):
-    store = make_store()
-    store.take(make_request(), 1000.0)
-    assert evaluate(store, 1000.0).users == []
-
-
 def test_user_findings_are_about_the_longest_window(make_store, make_request, evaluate, users):
     store = make_store(users=users)
     store.take(make_request(30, 60, user="a"), 1000.0)
