@@ -12,7 +12,6 @@ from tests.hostile import clients_identity
 from tests.hostile.port import answered, array, header, metrics, padded, posted, request
 from tests.hostile.row import Row
 
-_KIB: Final = 2**10
 _LINE: Final = http_server.MAX_LINE_BYTES
 
 _HEAD: Final = Row(

@@ -21,15 +21,10 @@ from spec_decode_exporter.web.security.hosts import AllowedHosts
 from spec_decode_exporter.web.security.passwords import Passwords
 from spec_decode_exporter.web.server.connection_limiter import MAX_CONNECTIONS
 from spec_decode_exporter.web.server.fair_queue import QueueFullError
-from spec_decode_exporter.web.server.handshake import (
-    WithoutTls,
-)
-from spec_decode_exporter.web.server.http_server import MAX_LINE_BYTES
+from spec_decode_exporter.web.server.handshake import WithoutTls
 from tests.hostile.port import answered, exchange, header, request, served
 from tests.hostile.row import RejectedError, Row
 
-_KIB: Final = 2**10
-_LINE: Final = MAX_LINE_BYTES
 _ALLOWED: Final = "exporter.example.com"
 
 

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from spec_decode_exporter.config.schema import HttpDiscovery, Scrape
 from spec_decode_exporter.config.yaml_loader import MAX_ITEM_NODES, MAX_LIST_NODES, MAX_TEXT
-from spec_decode_exporter.discovery.file_sd import MAX_FILES, MAX_PATTERN_BYTES, FileDiscovery
+from spec_decode_exporter.discovery.file_sd import FileDiscovery
 from spec_decode_exporter.discovery.group_reader import (
     MAX_GROUP_LABELS,
     MAX_GROUPS,
@@ -24,7 +24,7 @@ from spec_decode_exporter.discovery.group_reader import (
 from spec_decode_exporter.discovery.http_sd import HttpListDiscovery
 from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from tests.hostile import files, pods
-from tests.hostile.making import MIB, as_json, filled, repeated, served
+from tests.hostile.making import as_json, filled, repeated, served
 from tests.hostile.row import Read, RejectedError, Row
 
 
@@ -158,25 +158,9 @@ _YAML_BEYOND: Final = {
 
 
 def _rows_of_lists() -> Iterator[Row]:
-    yield Row(
-        name="http_sd list",
-        read=_http_list,
-        worst=_JSON_WORST,
-        beyond=_JSON_BEYOND,
-    )
-    f"; {MAX_FILES:,} files of a pattern with {MAX_PATTERN_BYTES // MIB} MiB together"
-    yield Row(
-        name="file_sd list in JSON",
-        read=_file_list(".json"),
-        worst=_JSON_WORST,
-        beyond=_JSON_BEYOND,
-    )
-    yield Row(
-        name="file_sd list in YAML",
-        read=_file_list(".yml"),
-        worst=_YAML_WORST,
-        beyond=_YAML_BEYOND,
-    )
+    yield Row("http_sd list", _http_list, _JSON_WORST, _JSON_BEYOND)
+    yield Row("file_sd list in JSON", _file_list(".json"), _JSON_WORST, _JSON_BEYOND)
+    yield Row("file_sd list in YAML", _file_list(".yml"), _YAML_WORST, _YAML_BEYOND)
 
 
 ROWS: tuple[Row, ...] = (*_rows_of_lists(), *pods.ROWS, *files.ROWS)

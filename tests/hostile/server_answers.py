@@ -13,7 +13,6 @@ from tests.hostile.row import RejectedError, Row
 
 MAX_BODY: Final = Poll().max_body
 KIB: Final = 1024
-FAILED: Final = "the poll fails with its reason; `target_failing` once, then polls back off"
 
 
 def answer(body: bytes, *more: str) -> bytes:

@@ -10,7 +10,6 @@ from spec_decode_exporter.core.cooperative_yield import cooperatively
 from spec_decode_exporter.scrape.page.layout_map import (
     MAX_BUCKETS,
     MAX_ENGINES,
-    MAX_NAME,
     MAX_NAMES_TOTAL,
     MAX_POSITIONS,
     MAX_POSITIONS_TOTAL,
@@ -21,10 +20,8 @@ from spec_decode_exporter.scrape.page.parser import (
     MAX_PAGE_LABELS,
     MAX_SERIES,
     MAX_SERIES_LABELS,
-    SLICE,
 )
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
-from spec_decode_exporter.scrape.poll.duty_cycle import MAX_WINDOW_SHARE, TARGET_PROCESSOR_SHARE
 from spec_decode_exporter.scrape.poll_errors import PollError
 from tests.hostile.row import RejectedError, Row
 from tests.hostile.server_answers import MAX_BODY, answer, received
@@ -36,10 +33,6 @@ HISTOGRAMS: Final = (
 DRAFTS: Final = "vllm:spec_decode_num_drafts_total"
 PREEMPTIONS: Final = "vllm:num_preemptions_total"
 ENGINE: Final = 'engine="0",model_name="m"'
-CPU: Final = (
-    f"slices of {SLICE} samples; {TARGET_PROCESSOR_SHARE:.0%} of a core for each target, else a longer interval, "
-    f"of at most 1/{1 / MAX_WINDOW_SHARE:.0f} of the shortest window"
-)
 
 
 def page(lines: Iterable[str]) -> bytes:
@@ -141,13 +134,8 @@ ROWS: Final = (
             "samples": lambda: page(labelled(MAX_SERIES, 1)),
             "labels of one": lambda: page(labelled(1, MAX_SERIES_LABELS + 1)),
             "labels": lambda: page(labelled(MAX_PAGE_LABELS // MAX_SERIES_LABELS + 1, MAX_SERIES_LABELS)),
-            "engines": lambda: page(engines(MAX_ENGINES, 0)),
             "positions of one": lambda: page(engines(1, MAX_POSITIONS + 1)),
             "positions": lambda: page(engines(MAX_ENGINES - 1, EACH + 1)),
-            "characters of a name": lambda: page(engines(1, 0, "m" * (MAX_NAME + 1))),
-            "characters of all names": lambda: page(
-                engines(MAX_NAMES_TOTAL // 1000 + 1, 0, f"{{:04}}{'m' * 996}")
-            ),
             "buckets": lambda: page(buckets(1, MAX_BUCKETS + 1)),
         },
     ),

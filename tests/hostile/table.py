@@ -5,11 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tests.hostile import clients, discovery_entries, history, lists, middleware, servers, values
+from tests.hostile import (
+    clients,
+    discovery_entries,
+    history,
+    lists,
+    middleware,
+    pod_arguments,
+    server_answers,
+    server_details,
+    server_pages,
+    values,
+)  # fmt: skip
 from tests.hostile.row import Row
 
 TABLE: Final[tuple[Row, ...]] = (
-    *servers.ROWS,
+    *server_pages.ROWS,
+    *server_answers.ROWS,
+    *server_details.ROWS,
+    *pod_arguments.ROWS,
     *values.ROWS,
     *lists.ROWS,
     *discovery_entries.ROWS,

@@ -16,9 +16,7 @@ from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.page.engine_table import MEANINGS, Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.layout_map import (
-    MAX_ENGINES,
     MAX_POSITIONS,
-    MAX_POSITIONS_TOTAL,
     MAX_SECONDS,
 )
 from spec_decode_exporter.scrape.page.parser import MAX_NUMBER_CHARACTERS
@@ -157,9 +155,6 @@ ROWS: tuple[Row, ...] = (
             "characters of a number": _page({_DRAFTS: "5" * MAX_NUMBER_CHARACTERS + "e-512"}),
             "infinity": _page({_DRAFTS: "+Inf"}),
             "sum": _page({_DRAFTS: _MOST, f'{_DRAFTS} ,pod="1"': _MOST}),
-            "draft positions": _page({f'{_POSITION} ,position="{MAX_POSITIONS}"': 1}),
-            "draft positions of all engines": _page(_positions(1), MAX_POSITIONS_TOTAL // MAX_POSITIONS + 1),
-            "engines": _page({_DRAFTS: 1}, MAX_ENGINES + 1),
         },
     ),
     Row(
