@@ -18,7 +18,7 @@ from itertools import accumulate, compress, islice
 from operator import add, sub
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.figures.estimate import standard_error
+from spec_decode_exporter.figures.estimate import ratio, standard_error
 from spec_decode_exporter.figures.window_figures import Price, WindowFigures
 from spec_decode_exporter.window.history import columns, position_columns
 
@@ -39,7 +39,7 @@ class Depth(NamedTuple):
     basis: str
     """``measured``, or ``extrapolated`` beyond the positions that the engine drafts now."""
     marginal_benefit: float | None
-    """p_{k-1} / (c·S(k-1)): above 1, drafting the last of the tokens pays. None if c is 0."""
+    """p_{k-1} / (c·S(k-1)): above 1, drafting the last of the tokens pays. None if c is 0, or almost."""
 
 
 NO_SPECULATION: Final = Depth(0, 1.0, "measured", None)
@@ -106,7 +106,7 @@ class Depths:
         """
         found, before = [], 1 / (1 + price.step * self._paying(price, self._coverage))
         for tokens, reached in enumerate(self._surviving, 1):
-            benefit = reached / (price.token * before) if price.token else None
+            benefit = ratio(reached, price.token * before)
             before = self.speedup(price, tokens)
             basis = "measured" if tokens <= self.known else "extrapolated"
             found.append(Depth(tokens, before, basis, benefit))

@@ -20,7 +20,7 @@ from spec_decode_exporter.requests.request_findings import (
 Key = TypeVar("Key", bound=Hashable)
 Item = TypeVar("Item")
 Parts = Sequence[tuple[str, Item | None]]
-"""What metrics with windows read, by the label ``window`` and ascending by length; None: nothing."""
+"""Windows of a subject by the label ``window``, ascending by length; None: it has no series there."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,7 +10,7 @@ from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.drops.drop import DropStatus
 from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.learned.plain_period import PlainPeriod
-from spec_decode_exporter.scrape.page.engine_table import Gauge
+from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.scrape.page.sample import Sample
 from spec_decode_exporter.window.history import Totals
 from spec_decode_exporter.window.poll import Check
@@ -33,7 +33,6 @@ class EngineSnapshot:
     """Acceptance rate of the reference at this K."""
     baseline: PlainPeriod | None = None
     """Newest period without speculation of the model on its target; None without one."""
-
     find: Callable[[], tuple[Finding, ...] | None] = tuple
     """Return the findings; None after an internal error."""
 
@@ -45,4 +44,4 @@ class EngineSnapshot:
     def engine_reported(self, gauge: Gauge) -> float | None:
         """Return a ratio that the engine itself reports, if it has no counters that can be used."""
         sample = self.reported
-        return None if sample is None or sample.counters[0] is not None else sample.gauge(gauge)
+        return None if sample is None or sample[Counter.DRAFTS] is not None else sample.gauge(gauge)
