@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import socket
 import ssl
+import struct
 import zlib
 from contextlib import AsyncExitStack, suppress
 
@@ -52,6 +53,21 @@ def then_hang(data: bytes):
     async def respond(reader, writer):
         writer.write(data)
         await reader.read()
+
+    return respond
+
+
+def reset_after(data: bytes):
+    """Respond with `data` and break the connection."""
+
+    async def respond(reader, writer):
+        writer.write(data)
+        await writer.drain()
+        if data:
+            await asyncio.sleep(0.01)  # else the kernel throws away what the client has not read yet
+        linger = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.transport.abort()
 
     return respond
 
@@ -189,13 +205,14 @@ async def test_a_body_may_end_with_the_connection(client, fault_server):
         answer(gzip.compress(PAGE)[:-9], "Content-Encoding: gzip"),
         answer(gzip.compress(PAGE) + b"more", "Content-Encoding: gzip"),
         answer(PAGE, "Content-Encoding: gzip"),
+        answer(PAGE, "Content-Encoding: br"),
         unsized(PAGE, "Transfer-Encoding: gzip"),
         b"SSH-2.0-OpenSSH_9.6\r\n",
         b"HTTP/1.1 twohundred OK\r\n\r\n",
     ],
     ids=[
         "cut in a chunk", "without the last chunk", "cut gzip", "more after gzip", "not the gzip it claims",
-        "unknown transfer coding", "ssh", "bad status",
+        "unknown coding", "unknown transfer coding", "ssh", "bad status",
     ],
 )  # fmt: skip
 async def test_a_malformed_response_is_rejected(client, fault_server, data):
@@ -313,6 +330,12 @@ async def test_a_cancelled_poll_leaves_nothing_behind(client, fault_server, unti
         await poll
     assert client._connection is None
     await until(lambda: not server.open)
+
+
+@pytest.mark.parametrize("data", [b"", answer()[:60]], ids=["at once", "in the body"])
+async def test_a_broken_connection_is_refused(client, fault_server, data):
+    server = await fault_server(reset_after(data))
+    assert (await failure(client, server.url())).reason == "refused"
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "x" * 64 + ".example", "a..b"])
