@@ -165,13 +165,13 @@ class Trace:
             total=Counters(*sums[_COUNTERS:_POSITIONS]),
             positions=tuple(sums[_POSITIONS:]),
             mean=Means(*(value / NANO / length for value in sums[_GAUGES:_COUNTERS])),
-            increments=Increments(self._rows, len(sums), range(begin, end + 1), range(end)),
+            increments=Increments(self._columns, range(begin, end + 1), range(end)),
             answers=answers_of(Buckets(BOUNDS, tuple(finished.tolist()))),
         )
 
     @cached_property
-    def _rows(self) -> array[int]:
-        return array("q", self.totals.tobytes())
+    def _columns(self) -> list[array[int]]:
+        return [array("q", column.tobytes()) for column in self.totals.T]
 
 
 _GAUGES = 2

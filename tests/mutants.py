@@ -54,13 +54,14 @@ MUTANTS = (
     Mutant("window", "window/poll.py", "max(before.torn, poll.torn)", "poll.torn"),
     # Ring, histograms, history.
     Mutant("window", "window/ring.py", "end - self.keep - margin", "end - self.keep + margin"),
-    Mutant("window", "window/ring.py", "(self._rebase, self.clear)", "(self.clear, self.clear)"),
+    Mutant("window", "window/ring.py", "needed < most", "needed < 4 * most"),
+    Mutant("window", "window/ring.py", "total - totals[0] for", "total for"),
     Mutant("window", "window/ring.py", "max(map(len, engines))", "1"),
     Mutant(
         "window",
         "window/ring.py",
-        "self._begins, self._totals = self._begins[old:], self._totals[old * self._width :]",
-        "del self._begins[:old], self._totals[: old * self._width]",
+        "self._begins, self._columns = self._begins[old:], [totals[old:] for totals in self._columns]",
+        "del self._begins[:old]\n            for totals in self._columns:\n                del totals[:old]",
     ),
     Mutant(
         "window",
