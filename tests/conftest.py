@@ -17,7 +17,7 @@ from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.scrape.page.sample import Sample
 from tests.fixtures.simulated import Network
 
-pytest_plugins = ["tests.fixtures.windows", "tests.fixtures.evaluations", "tests.fixtures.engines"]
+pytest_plugins = ["tests.fixtures.windows", "tests.fixtures.engines"]
 
 # How long an example takes depends on what else the machine does; pytest's own timeout ends what hangs.
 hypothesis.settings.register_profile("exporter", deadline=None)
