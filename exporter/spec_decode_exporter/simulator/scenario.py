@@ -245,10 +245,6 @@ class Scenario(ScenarioPart):
         default=1, ge=1, le=MAX_ENGINES, description="Data-parallel engines behind one page."
     )
     front_end: Literal["python", "rust"] = "python"
-    late_steps: bool = Field(
-        default=False,
-        description="Publish a stream's inter-token latency late, as newer Rust front ends may.",
-    )
     api_servers: int = Field(
         default=1, ge=1, le=MAX_ENGINES, description="More than one changes the page's form."
     )

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
-    from spec_decode_exporter.simulator.histogram import SimulatedHistogram
-    from spec_decode_exporter.simulator.histogram_publishing import Publisher
     from spec_decode_exporter.simulator.scenario import Machine, SimulatedSpeculation
     from spec_decode_exporter.simulator.timeline import Conditions
 
@@ -32,7 +30,6 @@ class EngineSetup:
     tokens: int
     """K; 0 without speculation."""
     token_bounds: Sequence[float]
-    publisher: Callable[[SimulatedHistogram], Publisher]
     answered: Callable[[SimulatedRequest, float], None]
     """Called with each complete request and its time."""
 
@@ -55,7 +52,6 @@ class SimulatedEngine:
         self._setup = setup
         self._random = random
         self._mix = mix
-        self._publisher = setup.publisher(self.counts.step)
         self._waiting: deque[SimulatedRequest] = deque()
         self._prefilling: list[SimulatedRequest] = []
         self._decoding: list[SimulatedRequest] = []
@@ -232,7 +228,7 @@ class SimulatedEngine:
         emitted = min(tokens, request.output - request.generated)
         request.generated += emitted
         self._held += emitted
-        self._publisher.observe(request, self._now)
+        self.counts.step.observe(self._now - request.last_token_at)
         request.last_token_at = self._now
 
     def _end_prefill(self, request: SimulatedRequest) -> None:
@@ -251,6 +247,5 @@ class SimulatedEngine:
 
     def _finish(self, request: SimulatedRequest) -> None:
         self._held -= request.length
-        self._publisher.finish(request)
         self.counts.finish(request, self._now)
         self._setup.answered(request, self._now)

@@ -9,7 +9,6 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from spec_decode_exporter.simulator.histogram import token_bounds
-from spec_decode_exporter.simulator.histogram_publishing import DelayedPublisher, ImmediatePublisher
 from spec_decode_exporter.simulator.request_mix import RequestMix
 from spec_decode_exporter.simulator.response_metrics import Answer, answer
 from spec_decode_exporter.simulator.simulated_engine import EngineSetup, SimulatedEngine
@@ -114,7 +113,6 @@ class Simulation:
                     scenario.speculation,
                     tokens,
                     RUST_TOKEN_BOUNDS if rust else token_bounds(max_length),
-                    DelayedPublisher if scenario.late_steps else ImmediatePublisher,
                     partial(self._answer, tokens),
                 ),
                 self._conditions,
