@@ -85,19 +85,6 @@ async def test_messages_and_their_order_are_the_same_with_and_without_the_middle
     app._reporter.work(0.0)
 
 
-@pytest.mark.parametrize(
-    "path", ["/v1/chat/completions", "/v1/completions", "/behind/a/proxy/v1/completions"]
-)
-async def test_the_metrics_of_a_json_response_are_sent(wrap, exporter, path):
-    app = await same(wrap, *json_exchange(), {**SCOPE, "path": path})
-    assert reported(app, exporter) == [{**RECORD, "stream": False}]
-
-
-async def test_the_metrics_of_a_stream_are_sent(wrap, exporter):
-    app = await same(wrap, *stream_exchange())
-    assert reported(app, exporter) == [{**RECORD, "stream": True}]
-
-
 async def test_a_disconnect_of_the_client_reaches_the_application(wrap, exporter):
     """vLLM waits for a disconnect; a request without a complete response is not reported."""
     seen = []
@@ -350,3 +337,16 @@ async def test_other_connections_and_paths_are_not_changed(wrap, scope):
     words = (scope, object(), object())
     await wrap(app)(*words)
     assert [one is other for one, other in zip(seen, words, strict=True)] == [True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("path", "exchange", "streamed"),
+    [
+        ("/v1/chat/completions", json_exchange(), False),
+        ("/v1/completions", stream_exchange(), True),
+        ("/behind/a/proxy/v1/completions", json_exchange(), False),
+    ],
+)
+async def test_the_metrics_of_a_response_are_sent(wrap, exporter, path, exchange, streamed):
+    app = await same(wrap, *exchange, {**SCOPE, "path": path})
+    assert reported(app, exporter) == [{**RECORD, "stream": streamed}]

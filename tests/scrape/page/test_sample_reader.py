@@ -300,16 +300,6 @@ def test_gauges_with_an_implausible_sum_are_absent():
     assert only(page).gauge(Gauge.RUNNING_REQUESTS) is None
 
 
-def test_the_creation_time_is_that_of_the_counters_else_that_of_the_process():
-    process = b"process_start_time_seconds 1.7e9\n"
-    assert only(counter("1") + process).created == 1.7e9
-    assert (
-        only(counter("1") + process + b'vllm:generation_tokens_created{engine="0"} 1.8e9\n').created == 1.8e9
-    )
-    assert only(counter("1")).created is None
-    assert only(counter("1") + b"process_start_time_seconds NaN\n").created is None
-
-
 def test_the_creation_time_of_replicas_is_that_of_the_youngest():
     page = b"".join(
         b'ray_vllm_generation_tokens_total{R="%d"} 1\nray_vllm_generation_tokens_created{R="%d"} 1.%de9\n'
@@ -317,14 +307,6 @@ def test_the_creation_time_of_replicas_is_that_of_the_youngest():
         for n in (7, 9, 8)
     )
     assert only(page).created == 1.9e9
-
-
-def test_with_several_processes_the_process_start_is_unknown():
-    page = (
-        counter("1")
-        + b'process_start_time_seconds{pid="1"} 1.7e9\nprocess_start_time_seconds{pid="2"} 1.8e9\n'
-    )
-    assert only(page).created is None
 
 
 # Histograms.
@@ -511,3 +493,17 @@ def test_beyond_the_limit_a_page_larger_than_its_fair_share_is_read_without_a_la
             assert len(finish(reader.read(page, with_latencies=True)).samples) == 200
     assert small._layouts
     assert len(first_readings) > 1 + len(pages)
+
+
+@pytest.mark.parametrize(
+    ("more", "created"),
+    [
+        (b"", None),
+        (b"process_start_time_seconds 1.7e9\n", 1.7e9),
+        (b"process_start_time_seconds NaN\n", None),
+        (b'process_start_time_seconds{pid="1"} 1.7e9\nprocess_start_time_seconds{pid="2"} 1.8e9\n', None),
+        (b'process_start_time_seconds 1.7e9\nvllm:generation_tokens_created{engine="0"} 1.8e9\n', 1.8e9),
+    ],
+)
+def test_the_creation_time_is_that_of_the_counters_else_that_of_the_only_process(more, created):
+    assert only(counter("1") + more).created == created
