@@ -32,9 +32,7 @@ from benchmarks.options import parsed, parser
 from benchmarks.table import print_table
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.drops.drop import DropChange, DropKind
-from spec_decode_exporter.drops.mix import TypeSums
 from spec_decode_exporter.monitor.drops.drop_detector import DecodeSteps, DropDetector
-from spec_decode_exporter.monitor.drops.traffic_mix import no_types
 from spec_decode_exporter.window.poll import Counters, Increment
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -73,8 +71,6 @@ class Polled(NamedTuple):
     drafts: Array
     positions: Array
     """Accepted tokens, by poll and position."""
-    by_type: Mapping[str, Array] = {}
-    """Drafts and accepted tokens of the requests of a type that finished until each poll, by poll."""
     steps: Array | None = None
     """Decode steps, if the method searches for text; None if every step drafts."""
 
@@ -99,7 +95,6 @@ def detected(
     poll_seconds: int,
     *,
     midnight: float = 0.0,
-    with_types: bool = False,
     missed: Array | None = None,
     restarts: frozenset[int] = frozenset(),
 ) -> Iterator[Found]:
@@ -109,19 +104,10 @@ def detected(
         polled: Counts of each poll.
         poll_seconds: Seconds from poll to poll.
         midnight: Unix time of the begin; 0 if no hours of the day are to be compared.
-        with_types: Give them the requests by type.
         missed: Polls that fail; the next one has their counts.
         restarts: Polls at which the exporter continues with what it saved, as JSON, and loses the increment.
     """
-    poll = 0
-
-    def totals() -> Mapping[str, TypeSums]:
-        return {name: TypeSums(*map(float, sums[:, poll])) for name, sums in polled.by_type.items()}
-
-    def new() -> DropDetector:
-        return DropDetector(DropPolicy(), totals if with_types else no_types)
-
-    detector, begin, drafts, survived = new(), 0, 0, [0] * K
+    detector, begin, drafts, survived = DropDetector(DropPolicy()), 0, 0, [0] * K
     steps = repeat(None) if polled.steps is None else map(_searching, polled.steps.tolist())
     fails = repeat(False) if missed is None else missed.tolist()
     columns = zip(polled.drafts.tolist(), polled.positions.tolist(), steps, fails, strict=False)
@@ -132,7 +118,7 @@ def detected(
         end = (poll + 1) * poll_seconds
         if poll in restarts:
             saved = json.loads(json.dumps(detector.saved()))
-            detector = new()
+            detector = DropDetector(DropPolicy())
             assert detector.restore(saved)
         else:
             counters = _NOTHING._replace(drafts=drafts, accepted_tokens=sum(survived))
@@ -381,13 +367,7 @@ def served(random: Random, share: Array, factor: Array | None = None) -> Polled:
     positions = survivors(random, drafts, acceptance)
     duration = drafts / REQUEST_DRAFTS_PER_SECOND
     counts = [_by_poll(arrivals, duration, each, polls) for each in (drafts, *positions)]
-    ends = np.minimum((arrivals + duration) // POLL, polls - 1).astype(int)
-    sums = (drafts, sum(positions))
-    by_type = {
-        name: np.cumsum([np.bincount(ends[own], each[own], polls) for each in sums], axis=1)
-        for name, own in (("easy", easy), ("hard", ~easy))
-    }
-    return Polled(counts[0], np.stack(counts[1:], axis=1), by_type)
+    return Polled(counts[0], np.stack(counts[1:], axis=1))
 
 
 def survivors(random: Random, drafts: Array, acceptance: Array | float) -> list[Array]:
@@ -411,10 +391,9 @@ def _by_poll(begin: Array, duration: Array, amount: Array, polls: int) -> Array:
     return whole
 
 
-def reported(polled: Polled, *, with_types: bool = False) -> list[Found]:
-    """Return the begins of drops, and falls that the traffic explains."""
-    found = detected(polled, POLL, midnight=MIDNIGHT, with_types=with_types)
-    return [each for each in found if each.change.dropped or each.change.traffic]
+def begun(polled: Polled) -> list[Found]:
+    """Return the begins of drops."""
+    return [each for each in detected(polled, POLL, midnight=MIDNIGHT) if each.change.dropped]
 
 
 def tell_mixes(arguments: Namespace) -> None:
@@ -423,20 +402,14 @@ def tell_mixes(arguments: Namespace) -> None:
     print(f"\nAlarms a week, of {number} weeks that each begin with a new exporter\n")
 
     def counts(own: Random, traffic: Callable[[Random, int], Array]) -> list[int]:
-        polled = served(own, traffic(own, minutes))
-        changes, typed = ([found.change for found in reported(polled, with_types=it)] for it in (False, True))
-        return [
-            sum(change.kind is DropKind.SLOW for change in changes),
-            sum(change.kind is DropKind.SUDDEN for change in changes),
-            sum(change.kind is DropKind.SLOW and change.dropped for change in typed),
-            sum(change.traffic for change in typed),
-        ]
+        kinds = [found.change.kind for found in begun(served(own, traffic(own, minutes)))]
+        return [kinds.count(DropKind.SLOW), kinds.count(DropKind.SUDDEN)]
 
     def row(name: str) -> list[str]:
         weeks = [counts(each, TRAFFIC[name]) for each in random.spawn(number)]
         return [name, *(f"{mean:.1f}" for mean in np.mean(weeks, axis=0))]
 
-    print_table(["traffic", "slow", "sudden", "with types: slow", "traffic changed"], map(row, TRAFFIC))
+    print_table(["traffic", "slow", "sudden"], map(row, TRAFFIC))
 
 
 def sink(random: Random, traffic: Callable[[Random, int], Array], day: float) -> float:
@@ -444,7 +417,7 @@ def sink(random: Random, traffic: Callable[[Random, int], Array], day: float) ->
     start = round((day + random.random() * (day >= 1)) * DAY) // MINUTE
     minutes = start + (SINK_SECONDS + AFTER_SINK) // MINUTE
     factor = np.interp(np.arange(minutes), [start, start + SINK_SECONDS // MINUTE], [1, 1 - SINK])
-    found = reported(served(random, traffic(random, minutes), factor))
+    found = begun(served(random, traffic(random, minutes), factor))
     delays = [each.seconds / HOUR - start / 60 for each in found if each.change.kind is DropKind.SLOW]
     return next((delay for delay in delays if delay > 0), inf)
 
@@ -474,7 +447,7 @@ def silence(random: Random) -> Polled:
 def tell_silent(arguments: Namespace) -> None:
     delays = []
     for each in np.random.default_rng(arguments.seed).spawn(arguments.sinks):
-        begins = (drop.seconds - 3 * HOUR for drop in reported(silence(each)) if drop.change.dropped)
+        begins = (drop.seconds - 3 * HOUR for drop in begun(silence(each)))
         delays.append(next((delay for delay in begins if delay > 0), inf))
     number = len(delays)
     print(

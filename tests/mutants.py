@@ -299,7 +299,7 @@ MUTANTS = (
         "MIN_BASELINE_SECONDS: Final = 2400.0",
         "MIN_BASELINE_SECONDS: Final = 4800.0",
     ),
-    Mutant("drops", "monitor/drops/slow_drop.py", "min(self.recent, self.hour)", "self.recent"),
+    Mutant("drops", "monitor/drops/slow_drop.py", "min(recent, hour)", "recent"),
     Mutant(
         "drops",
         "drops/variance.py",

@@ -22,11 +22,6 @@ def test_another_number_of_tokens_has_an_event_and_the_same_with_another_method_
     assert told(10.0, 3, 2) == [{"configured_tokens": 3, "before": 5}]
 
 
-def test_other_traffic_that_explains_a_fall_has_an_event_that_is_not_bad():
-    event = drop_event(DropChange(DropKind.SLOW, False, 2.6, 2.1, 7200.0, traffic=True), 1_790_000_000.0)
-    assert (event.name, event.is_bad, event.fields["acceptance_length"]) == ("traffic_changed", False, 2.1)
-
-
 @pytest.mark.parametrize(
     ("dropped", "learned_again", "name"),
     [

@@ -37,8 +37,6 @@ class DropChange:
     """Seconds since the most likely moment of the change; None for a slow one, which has no moment."""
     learned_again: bool = False
     """The acceptance length did not recover; the baseline is reset since the drop lasted too long."""
-    traffic: bool = False
-    """The mix of request types explains the fall, so it is no drop: ``dropped`` is false."""
 
 
 @dataclass(frozen=True, slots=True)

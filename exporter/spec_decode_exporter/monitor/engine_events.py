@@ -52,8 +52,6 @@ def drop_event(change: DropChange, wall: float) -> Event:
     name = "acceptance_dropped" if change.dropped else "acceptance_recovered"
     if change.learned_again:
         name = "acceptance_baseline_reset"
-    if change.traffic:
-        name = "traffic_changed"
     return Event(name, fields, is_bad=change.dropped)
 
 

@@ -18,7 +18,6 @@ from spec_decode_exporter.experiments.experiment import OFF
 from spec_decode_exporter.findings.findings import findings
 from spec_decode_exporter.learned.plain_period import PlainPeriod
 from spec_decode_exporter.monitor.analysis_errors import AnalysisErrors
-from spec_decode_exporter.monitor.drops.traffic_mix import TypeTotals, no_types
 from spec_decode_exporter.monitor.engine_events import (
     EngineChangeNotifier,
     check_event,
@@ -49,7 +48,6 @@ class EngineMonitor:
         assumptions: Assumptions | None = None,
         phase: float = 0.0,
         baseline: LearnedBaseline | None = None,
-        types: TypeTotals = no_types,
         *,
         evaluated_every: float = SHORTEST,
     ) -> None:
@@ -60,7 +58,6 @@ class EngineMonitor:
             assumptions: Knowledge of the engine besides its counters.
             phase: Position of its evaluations in every ``evaluated_every`` seconds, 0 to 1.
             baseline: Baseline of its model on its target, shared with the model's other engines.
-            types: Returns the sums of its requests by type since the exporter's start.
             evaluated_every: Seconds between evaluations: see ``evaluate_every``.
         """
         self._assumptions = assumptions or Assumptions()
@@ -83,7 +80,7 @@ class EngineMonitor:
         """Moment of the last evaluation whose changes were noted (monotonic)."""
         self._notifier = EngineChangeNotifier()
         self._errors = AnalysisErrors()
-        self._learned = LearnedState(self._assumptions, baseline, types)
+        self._learned = LearnedState(self._assumptions, baseline)
         self._arms: Sequence[StepTimes] = ()
         self._faster: FasterMethod | None = None
         self._last_change = LastChange()

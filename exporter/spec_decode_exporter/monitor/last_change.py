@@ -18,7 +18,7 @@ class LastChange:
     def note(self, changes: Sequence[DropChange], moment: float) -> None:
         """Note the drops that began or ended with the poll of ``moment`` (monotonic).
 
-        Slow drops, changes of traffic and reset baselines have no moment.
+        Slow drops and reset baselines have no moment.
         """
         ages = [each.age for each in changes if each.age is not None]
         if ages:

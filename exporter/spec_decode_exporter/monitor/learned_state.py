@@ -12,7 +12,6 @@ from spec_decode_exporter.analysis.typical_costs import every_step_pays
 from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
 from spec_decode_exporter.drops.drop import DropChange, DropStatus
 from spec_decode_exporter.monitor.drops.drop_detector import DecodeSteps, DropDetector
-from spec_decode_exporter.monitor.drops.traffic_mix import TypeTotals, no_types
 from spec_decode_exporter.monitor.learned_baseline import LearnedBaseline
 from spec_decode_exporter.monitor.step_times import PlainTimes, StepTimes, times_by_load
 from spec_decode_exporter.scrape.page.engine_table import Gauge, Latency
@@ -42,23 +41,15 @@ class Drafter(NamedTuple):
 class LearnedState:
     """Learns from each increment of an engine; another drafter resets it."""
 
-    def __init__(
-        self,
-        assumptions: Assumptions,
-        baseline: LearnedBaseline | None = None,
-        types: TypeTotals = no_types,
-    ) -> None:
-        """Learn about an engine with these assumptions, and about its model in ``baseline``.
-
-        ``types`` returns its requests by type.
-        """
+    def __init__(self, assumptions: Assumptions, baseline: LearnedBaseline | None = None) -> None:
+        """Learn about an engine with these assumptions, and about its model in ``baseline``."""
         self._assumptions = assumptions
         self.baseline = baseline or LearnedBaseline()
         self._queue: Buckets | None = None
         self._speculates = False
         self._wall = 0.0
         self._step_times = StepTimes()
-        self._drops = DropDetector(assumptions.policy.drops, types)
+        self._drops = DropDetector(assumptions.policy.drops)
         self._beginnings = 0
         self._drafter = _drafter(assumptions.speculation)
         self._tokens = 0

@@ -57,7 +57,6 @@ LOG_EVENTS: Final = tuple(
         (About.ENGINE, "engine_reset", "info", ("cause", "counted_since_restart"), "Counters were reset: by a `restart`, or by an unexplained `decrease`."),
         (About.ENGINE, "acceptance_dropped", "warning", _DROP_FIELDS, "The length is below its baseline, by a `sudden` or `slow` drop, for `seconds` with drafts, since about `since`."),
         (About.ENGINE, "acceptance_recovered", "info", _DROP_FIELDS, "The length is back at the baseline."),
-        (About.ENGINE, "traffic_changed", "info", _DROP_FIELDS, "The length fell by another mix of request types alone."),
         (About.ENGINE, "acceptance_baseline_reset", "info", _DROP_FIELDS, "The drop lasted too long: the present length is the new baseline."),
         (About.ENGINE, "drafting_dropped", "warning", _DRAFTING_FIELDS, "Fewer decode steps have a draft; tokens per step are below their baseline."),
         (About.ENGINE, "drafting_recovered", "info", _DRAFTING_FIELDS, "Tokens per step are back at their baseline."),

@@ -84,7 +84,7 @@ class TargetMonitor:
             spread: Shift rarer work by a phase of this target, so that a fleet does not do it all at once.
             errors: Isolates internal errors.
             resolver: Resolves the target's name.
-            types: Sums of the fleet's requests by type.
+            types: Times of the fleet's requests by type.
             recorded: Takes each raw poll, to record it.
         """
         self._clock = clock
@@ -317,9 +317,8 @@ class TargetMonitor:
     def _add(self, name: EngineName, polled: Polled) -> EngineMonitor:
         own_phase = self._phase(f"evaluation of {name} at {self.target.url}")
         baseline = self._remembered.baselines.of(self._baseline_key(name))
-        types = partial(self._types.totals, name.model_name, self.target.name)
         assumptions = self._assumptions(name.model_name)
-        engine = EngineMonitor(self._config.windows, assumptions, own_phase, baseline, types)
+        engine = EngineMonitor(self._config.windows, assumptions, own_phase, baseline)
         learned = self._remembered.known(self._key(name))
         if learned is not None:
             engine.remember(learned)

@@ -1,4 +1,4 @@
-"""Sums of requests by model, target and type, for comparisons at equal traffic.
+"""Times of requests by model, target and type, for comparisons at equal traffic.
 
 A type is a request type at a temperature. ``RequestLabels`` bounds the number of models and types.
 """
@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from itertools import takewhile
 from typing import Final
 
-from spec_decode_exporter.drops.mix import TypeSums
 from spec_decode_exporter.experiments.standardised import TypeTimes
 from spec_decode_exporter.requests.request_findings import GroupKey
 from spec_decode_exporter.requests.request_record import RequestRecord
@@ -19,30 +18,21 @@ CELL_SECONDS: Final = 7.5
 """A fortieth of five minutes: the cells of bounds."""
 MAX_CELLS: Final = 480
 """Cells that are kept of a type: those of an hour if requests end in each."""
-_NONE: Final = TypeSums(0.0, 0.0)
 
 
 class RequestTypes:
-    """Sums of drafts since the exporter's start, and times of the last hour, by type."""
+    """Times of the requests of the last hour, by type."""
 
     def __init__(self) -> None:
-        self._sums: defaultdict[tuple[str, str], dict[str, TypeSums]] = defaultdict(dict)
         self._times: defaultdict[tuple[str, str], dict[str, _Times]] = defaultdict(dict)
 
     def add(self, key: GroupKey, request: RequestRecord, now: float) -> None:
-        """Count a request of a group that ended ``now``; an empty target is any that serves the model."""
+        """Count a request of a group that ended ``now``, if its target and its times are known."""
         place, name = (key.model_name, request.target), f"{key.request_type} {key.temperature}"
-        sums = self._sums[place]
-        before = sums.get(name, _NONE)
-        sums[name] = TypeSums(before.drafts + request.drafts, before.accepted + request.accepted_tokens)
         tokens, seconds = request.completion_tokens, request.decode_seconds
         if request.target and tokens is not None and tokens > 1 and seconds is not None:
             times = self._times[place].get(name) or self._times[place].setdefault(name, _Times())
             times.add(seconds, tokens - 1, now)
-
-    def totals(self, model_name: str, target: str) -> Mapping[str, TypeSums]:
-        """Return the sums by type of a model at a target, or of the model if no request names targets."""
-        return self._sums.get((model_name, target)) or self._sums.get((model_name, ""), {})
 
     def times(self, model_name: str, target: str, begin: float, end: float) -> Mapping[str, TypeTimes]:
         """Return the times by type of the requests that ended between two moments, in cells of 7.5 s.

@@ -9,7 +9,6 @@ from pydantic import TypeAdapter
 
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.drops.drop import DropChange, DropKind
-from spec_decode_exporter.drops.mix import TypeSums
 from spec_decode_exporter.monitor.drops.interval import Interval
 from spec_decode_exporter.monitor.drops.slow_drop import FROZEN_SECONDS, SlowDropDetector, SlowState
 
@@ -164,73 +163,6 @@ def test_after_a_drop_of_eight_hours_the_hours_of_the_day_stay_known():
     assert [(change.dropped, change.learned_again) for _, change in found] == [(True, False), (False, True)]
     assert detector.state.hours.length(MIDNIGHT + 3 * 86_400) == pytest.approx(2.1, abs=0.01)
     assert detector.state.baseline.length == pytest.approx(1.785)
-
-
-class Requests:
-    """Requests of two types: easy ones are accepted twice a draft, hard ones once."""
-
-    def __init__(self, easy=2.0, hard=1.0):
-        self.accepted = {"easy": easy, "hard": hard}
-        self.drafts = dict.fromkeys(self.accepted, 0.0)
-        self.sums = dict.fromkeys(self.accepted, 0.0)
-
-    def totals(self):
-        return {name: TypeSums(self.drafts[name], self.sums[name]) for name in self.accepted}
-
-    def serve(self, detector, shares, factor=1.0, drafts=60_000):
-        """Serve ten minutes for each share of easy drafts; return the changes."""
-        changes = []
-        for share in shares:
-            total = 0.0
-            for name, part in (("easy", share), ("hard", 1 - share)):
-                tokens = factor * self.accepted[name] * part * drafts
-                self.drafts[name] += part * drafts
-                self.sums[name] += tokens
-                total += tokens
-            changes.append(detector.observe(Interval(600.0, drafts, total)))
-        return [change for change in changes if change]
-
-
-def served(hours=12):
-    requests = Requests()
-    detector = SlowDropDetector(DropPolicy(), requests.totals)
-    assert requests.serve(detector, [0.6] * hours * HOUR) == []
-    return requests, detector
-
-
-def test_a_fall_by_another_mix_of_types_is_a_change_of_traffic_and_no_drop():
-    # 60 % easy drafts give 2.6 tokens, 10 % give 2.1: 19 % less.
-    requests, detector = served()
-    [change] = requests.serve(detector, [0.1] * 2 * HOUR)
-    assert (change.kind, change.dropped, change.traffic) == (DropKind.SLOW, False, True)
-    assert change.baseline_length == pytest.approx(2.6)
-    assert change.length == pytest.approx(2.1)
-    assert detector.dropped is False
-
-
-def test_a_fall_of_the_acceptance_within_the_types_is_a_drop():
-    requests, detector = served()
-    [change] = requests.serve(detector, [0.6] * 2 * HOUR, factor=0.7)
-    assert (change.dropped, change.traffic) == (True, False)
-
-
-def test_a_drafter_that_falls_while_the_mix_changes_is_a_drop_too():
-    requests, detector = served()
-    changes = requests.serve(detector, [0.1] * 4 * HOUR, factor=0.6)
-    assert [change.dropped for change in changes if change.dropped] == [True]
-
-
-def test_requests_of_a_small_part_of_the_drafts_explain_nothing():
-    requests = Requests()
-    detector = SlowDropDetector(
-        DropPolicy(),
-        lambda: {
-            name: TypeSums(each.drafts / 3, each.accepted / 3) for name, each in requests.totals().items()
-        },
-    )
-    requests.serve(detector, [0.6] * 12 * HOUR)
-    [change] = requests.serve(detector, [0.1] * 2 * HOUR)
-    assert change.dropped
 
 
 def test_a_lasting_fall_by_4_per_cent_is_no_drop():

@@ -20,7 +20,6 @@ from spec_decode_exporter.monitor.drops.sudden_drop import (
     SuddenDropDetector,
     SuddenState,
 )
-from spec_decode_exporter.monitor.drops.traffic_mix import TypeTotals, no_types
 from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
 from spec_decode_exporter.window.poll import Increment
 
@@ -52,11 +51,9 @@ class DecodeSteps(NamedTuple):
 class DropDetector:
     """Detects drops of one engine, as long as it drafts with one method and one K."""
 
-    def __init__(self, policy: DropPolicy, types: TypeTotals = no_types) -> None:
-        """Use ``policy``; ``types`` returns the engine's requests by type since the exporter's start."""
-        self._types = types
+    def __init__(self, policy: DropPolicy) -> None:
         self._sudden = SuddenDropDetector(policy)
-        self._slow = SlowDropDetector(policy, types)
+        self._slow = SlowDropDetector(policy)
         self._drafting = DraftingDropDetector(policy)
         self._drops = dict.fromkeys(ALWAYS_COUNTED, 0)
 
@@ -113,7 +110,7 @@ class DropDetector:
         """Reset the baselines; the counts of drops stay."""
         self._sudden.restore(SuddenState())
         self._drafting.restore(SuddenState())
-        self._slow.start_again()
+        self._slow.restore(SlowState())
 
     def status(self) -> DropStatus:
         """Return the present status."""
@@ -143,7 +140,7 @@ class DropDetector:
 
     def restore(self, saved: Mapping[str, Any]) -> bool:
         """Continue from the result of ``saved``; return False and change nothing if it is invalid."""
-        sudden, slow = SuddenDropDetector(self.policy), SlowDropDetector(self.policy, self._types)
+        sudden, slow = SuddenDropDetector(self.policy), SlowDropDetector(self.policy)
         drafting = DraftingDropDetector(self.policy)
         try:
             state = _STATE.validate_python(saved)

@@ -1,18 +1,16 @@
-"""Slow drops: a cumulative sum over intervals of ten minutes, below the lowest of three baselines.
+"""Slow drops: a cumulative sum over intervals of ten minutes, below the lower of two baselines.
 
-Traffic changes the length too: by the hour of the day, and by its mix of request types. A drop is a length
-below all of these that are known:
+Traffic changes the length too, by the hour of the day. A drop is a length below each of these that is known:
 
 - the eight hours before the last hour;
-- the same hour of the days before (``HourBaseline``);
-- the eight hours, at the present mix of request types (``TrafficMix``).
+- the same hour of the days before (``HourBaseline``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Final
 
 from pydantic import Field
 
@@ -23,7 +21,6 @@ from spec_decode_exporter.monitor.drops.baseline import Baseline
 from spec_decode_exporter.monitor.drops.hour_baseline import HourBaseline
 from spec_decode_exporter.monitor.drops.interval import Interval, IntervalSplitter
 from spec_decode_exporter.monitor.drops.slow_noise import Shortfalls, SlowNoise
-from spec_decode_exporter.monitor.drops.traffic_mix import TrafficMix, TypeTotals, no_types
 
 INTERVAL_SECONDS: Final = 600.0
 LAG_SECONDS: Final = 3600.0
@@ -47,27 +44,6 @@ FROZEN_SECONDS: Final = 8 * 3600.0
 """Duration of a drop after which the baseline is reset."""
 
 
-class Expected(NamedTuple):
-    """Acceptance lengths that an interval is compared with, in tokens."""
-
-    recent: float
-    """Baseline of the last hours."""
-    hour: float | None
-    """Same hour of the days before; None if unknown."""
-    traffic: float
-    """Change of the recent baseline at the present mix of requests; 0 if unknown."""
-
-    @property
-    def length(self) -> float:
-        """The lower of the hours before and the days before."""
-        return self.recent if self.hour is None else min(self.recent, self.hour)
-
-    @property
-    def at_this_traffic(self) -> float:
-        """The lowest baseline; at least 1."""
-        return max(1.0, min(self.length, self.recent + self.traffic))
-
-
 @dataclass(slots=True)
 class SlowState:
     """Persisted state."""
@@ -85,15 +61,10 @@ class SlowDropDetector:
 
     kind = DropKind.SLOW
 
-    def __init__(self, policy: DropPolicy, types: TypeTotals = no_types) -> None:
-        """Use ``policy``, which may be replaced at any time; ``types`` returns the requests by type."""
+    def __init__(self, policy: DropPolicy) -> None:
+        """Use ``policy``, which may be replaced at any time."""
         self.policy = policy
         self.state = SlowState()
-        self._fall = Alarm([Cusum()])
-        """Falls whatever the mix of requests: one without a drop is a change of the traffic."""
-        self._mix = TrafficMix(
-            types, lag=round(LAG_SECONDS / INTERVAL_SECONDS), memory=MEMORY / INTERVAL_SECONDS
-        )
 
     @property
     def dropped(self) -> bool | None:
@@ -112,47 +83,30 @@ class SlowDropDetector:
         self.state = state
         state.alarm.halve([THRESHOLD])
 
-    def start_again(self) -> None:
-        """Forget everything."""
-        self.state = SlowState()
-        self._forget_traffic()
-
     def _add_interval(self, interval: Interval) -> DropChange | None:
         state = self.state
         self._learn()
-        traffic = self._mix.traffic_part(interval.drafts, learn=not state.alarm.dropped)
         hour = state.hours.length(_middle(interval)) if interval.wall else None
         if state.alarm.dropped and hour is None:
             self._learn_hour(interval)
         if self.dropped is None:
             return None
-        expected = Expected(state.baseline.length, hour, traffic)
+        recent = state.baseline.length
+        length = recent if hour is None else min(recent, hour)
         if hour is not None:
-            deviation = interval.length / expected.at_this_traffic - 1
-            state.shortfalls.add(deviation, interval.seconds)
-        return self._compare(interval, expected)
+            state.shortfalls.add(interval.length / length - 1, interval.seconds)
+        step = self._step(interval, length, is_first_day=hour is None)
+        since = state.alarm.observe([step], interval, state.intervals.elapsed)
+        if since is None:
+            return None
+        self._discard_held()
+        return DropChange(self.kind, state.alarm.dropped, length, since.length, since.seconds)
 
-    def _compare(self, interval: Interval, expected: Expected) -> DropChange | None:
-        """Return the drop that begins or ends, or the change of traffic in its place."""
-        state, length = self.state, expected.at_this_traffic
-        fell = self._fall.observe([self._step(interval, expected, expected.length)], interval, self._now)
-        since = state.alarm.observe([self._step(interval, expected, length)], interval, self._now)
-        if since:
-            self._discard_held()
-            return DropChange(self.kind, state.alarm.dropped, length, since.length, since.seconds)
-        if fell and self._fall.dropped and not state.alarm.dropped:
-            return DropChange(self.kind, False, expected.length, fell.length, fell.seconds, traffic=True)
-        return None
-
-    @property
-    def _now(self) -> float:
-        return self.state.intervals.elapsed
-
-    def _step(self, interval: Interval, expected: Expected, length: float) -> DropStep:
+    def _step(self, interval: Interval, length: float, *, is_first_day: bool) -> DropStep:
         """Return the evidence that an interval is below a length, in standard deviations."""
         deviation = self._deviation(interval)
         allowance, threshold = ALLOWANCE, THRESHOLD
-        if expected.hour is None:
+        if is_first_day:
             floors = self._min_deviation / deviation
             allowance = max(allowance, FIRST_ALLOWANCE * floors)
             threshold = max(threshold, FIRST_THRESHOLD * floors)
@@ -190,10 +144,6 @@ class SlowDropDetector:
         self.state.intervals.held.clear()
         self.state.noise.interrupt()
 
-    def _forget_traffic(self) -> None:
-        self._fall = Alarm([Cusum()])
-        self._mix.start_again()
-
     def _reset_if_old(self) -> DropChange | None:
         state = self.state
         found, drop, baseline = state.alarm.found, state.alarm.drop, state.baseline
@@ -201,7 +151,6 @@ class SlowDropDetector:
             return None
         state.noise.interrupt()
         self.state = SlowState(hours=state.hours, noise=state.noise, shortfalls=state.shortfalls)
-        self._forget_traffic()
         return DropChange(self.kind, False, baseline.length, drop.length, drop.seconds, learned_again=True)
 
 

@@ -55,13 +55,6 @@ def _state(fields: Fields) -> str:
     return f"Now {_STATES.get(now, now)}; just before: {_STATES.get(before, before)}."
 
 
-def _traffic(fields: Fields) -> str:
-    return (
-        f"A draft gives {fields['acceptance_length']} tokens instead of "
-        f"{fields['baseline_acceptance_length']}, by another mix of requests alone."
-    )
-
-
 def _drop(fields: Fields) -> str:
     return (
         f"Acceptance is lower than usual, by a {fields['kind']} drop: {fields['acceptance_length']} tokens a "
@@ -72,7 +65,6 @@ def _drop(fields: Fields) -> str:
 SENTENCES: Final[Mapping[str, Callable[[Fields], str]]] = {
     "engine_reset": _reset,
     "acceptance_dropped": _drop,
-    "traffic_changed": _traffic,
     "acceptance_recovered": lambda fields: f"The {fields['kind']} drop of acceptance is over.",
     "acceptance_baseline_reset": lambda _: "Acceptance stayed low: its baseline was reset.",
     "drafting_dropped": lambda fields: (

@@ -37,9 +37,6 @@ _WORDINGS: Final[Mapping[str, _Wording]] = {
     "acceptance_baseline_reset": _Wording(
         "recovery", "The baseline was reset to {acceptance_length} tokens a draft"
     ),
-    "traffic_changed": _Wording(
-        "neutral", "Other requests: {acceptance_length} tokens a draft; before {baseline_acceptance_length}"
-    ),
     "drafting_dropped": _Wording(
         "drop",
         "Fewer steps have a draft: {tokens_per_step} tokens a step; "
