@@ -156,13 +156,14 @@ class TestAdopting:
 
 class TestRequests:
     def test_they_have_means_of_the_period(self):
-        request = Target().plain(HOUR).drafting().request
+        period = Target().plain(HOUR).drafting().period
+        request = period.request
         assert request.first_token_seconds == pytest.approx(0.051)
         assert request.prefix_hit_ratio == pytest.approx(0.85)
         assert request.prompt_tokens == pytest.approx(800)
         assert request.running_requests == pytest.approx(8)
-        assert (request.seconds, request.end) == (HOUR, WALL + HOUR)
-        assert request.source == "60 min without speculation on 12 November"
+        assert (period.seconds, period.end) == (HOUR, WALL + HOUR)
+        assert period.name == "60 min without speculation on 12 November"
         assert request.queue_seconds is None
 
     def test_too_few_of_them_have_no_mean(self):

@@ -15,12 +15,6 @@ class RequestBaseline:
     """Share of prompt tokens that the prefix cache held, between 0 and 1; None if not looked up."""
     queue_seconds: float | None
     """Median time in the queue in seconds; None if unknown."""
-    seconds: float
-    """Time without speculation that the baseline covers, in seconds."""
-    end: float
-    """Unix time of its end."""
-    source: str
-    """Name of the source in a sentence, for example ``3 h without speculation on 12 November``."""
     prompt_tokens: float | None = None
     """Mean tokens of a prompt; None if unknown. A baseline with other prompts is not comparable."""
     running_requests: float | None = None

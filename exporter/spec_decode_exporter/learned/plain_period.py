@@ -30,14 +30,9 @@ class PlainPeriod:
 
     @property
     def name(self) -> str:
-        """Name in a sentence: ``3 h without speculation on 12 November``."""
-        return period_name(self.seconds, self.end)
-
-
-def period_name(seconds: float, end: float) -> str:
-    """Name a period without speculation by its length and the day of its end (UTC)."""
-    day = datetime.fromtimestamp(end, UTC)
-    return f"{_length(seconds)} without speculation on {day.day} {day:%B}"
+        """Name in a sentence, with the day of its end (UTC): ``3 h without speculation on 12 November``."""
+        day = datetime.fromtimestamp(self.end, UTC)
+        return f"{_length(self.seconds)} without speculation on {day.day} {day:%B}"
 
 
 def _length(seconds: float) -> str:

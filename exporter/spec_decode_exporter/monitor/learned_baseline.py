@@ -18,7 +18,7 @@ from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.request_baseline import RequestBaseline
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.quantile import quantile
-from spec_decode_exporter.learned.plain_period import PlainPeriod, period_name
+from spec_decode_exporter.learned.plain_period import PlainPeriod
 from spec_decode_exporter.monitor.step_blocks import HALF_LIFE_SECONDS, SavedBlocks, Sum
 from spec_decode_exporter.monitor.step_times import MAX_SAVED_LOADS, PlainTimes, StepsByLoad, times_by_load
 from spec_decode_exporter.scrape.page.sample import Buckets
@@ -137,9 +137,6 @@ class _Period:
             first_token_seconds=first_token,
             prefix_hit_ratio=None if hits is None else min(hits, 1.0),
             queue_seconds=None if self.queue is None else self.queue.median(),
-            seconds=self.seconds,
-            end=self.end,
-            source=period_name(self.seconds, self.end),
             prompt_tokens=ratio(sums.prompt_tokens, sums.first_tokens) or None,
             running_requests=ratio(sums.running_seconds, sums.seconds) or None,
         )

@@ -16,7 +16,7 @@ from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.window_figures import WindowFigures
 from tests.fixtures.windows import window
 
-BASELINE = RequestBaseline(0.1, 0.8, None, 3600.0, 1_790_000_000.0, "a test", 500.0, 8.0)
+BASELINE = RequestBaseline(0.1, 0.8, None, 500.0, 8.0)
 DECODING = Estimate(2.0, 1.8, 2.2, 0.1, 12)
 THRESHOLDS = SpeedupPolicy()
 MILLION = 10**6

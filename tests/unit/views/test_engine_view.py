@@ -105,7 +105,7 @@ def test_bounds_and_times_of_a_record_may_be_unknown():
 
 
 def test_a_baseline_has_the_times_of_its_requests_if_they_are_known():
-    request = RequestBaseline(0.2, 0.4, 0.1, 3600.0, 0.0, "3600 s without speculation")
+    request = RequestBaseline(0.2, 0.4, 0.1)
     period = PlainPeriod(7200.0, 1_790_000_000.0, 60.0, request)
     shown = BaselineView.of(period)
     assert (shown.name, shown.age_seconds) == ("2 h without speculation on 21 September", 60.0)
