@@ -17,7 +17,7 @@ from 0 to 1. There are three sources of chance.
   is spread over the width of one draft, which fills the gaps. The spread is even, not random: equal requests
   always give equal results.
 
-docs/explanation/request-statistics.md has the error rates that ``benchmarks/modes.py`` measures.
+docs/explanation/request-statistics.md has its error rates.
 """
 
 from __future__ import annotations
