@@ -13,7 +13,6 @@ from spec_decode_exporter.monitor.persistence.remembered_engines import Remember
 from spec_decode_exporter.monitor.target_engines import EVICTED_AFTER
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.http.client import HttpResponse
-from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.scrape.page.layout_map import (
     MAX_ENGINES,
     MAX_NAME,
@@ -110,7 +109,7 @@ def findings(watch, clock):
 
 
 def drafts(found) -> list[int]:
-    return [window[Counter.DRAFTS] for window in found.windows]
+    return [its.total.drafts for its in found.evaluation.windows]
 
 
 # Labels.
@@ -129,7 +128,7 @@ async def test_an_engine_that_vanishes_from_the_page_loses_its_windows_and_keeps
     await polls(watch, clock, 11)
     found = findings(watch, clock)
     assert found["m", "1"].windows == ()
-    assert found["m", "1"].totals.counters[Counter.DRAFTS] == 40
+    assert found["m", "1"].totals.counters.drafts == 40
     assert drafts(found["m", "0"]) == [150, 150]
 
 
@@ -199,9 +198,9 @@ async def test_a_change_of_the_configuration_keeps_windows_and_counters(watch, c
     await polls(watch, clock, 1)
     [(labels, found)] = watch.snapshots(clock.monotonic())
     assert labels["team"] == "b"
-    assert [window.length for window in found.windows] == [10, 60]
+    assert [its.window.length for its in found.evaluation.windows] == [10, 60]
     assert drafts(found) == [100, 600]
-    assert found.totals.counters[Counter.DRAFTS] == 610
+    assert found.totals.counters.drafts == 610
     assert watch.status().polls == 62
 
 
@@ -251,8 +250,8 @@ async def test_an_engine_that_is_gone_still_has_a_history(watch, clock, server):
     await polls(watch, clock, 5)
     await clock.advance(100)
     ((labels, window),) = watch.histories()
-    assert (labels["model_name"], window.length, window[Counter.DRAFTS]) == ("m", 300.0, 40)
-    assert findings(watch, clock)["m", "0"].windows == ()
+    assert (labels["model_name"], window.length, window.total.drafts) == ("m", 300.0, 40)
+    assert findings(watch, clock)["m", "0"].evaluation.windows == ()
 
 
 # The limit on engines of all targets.

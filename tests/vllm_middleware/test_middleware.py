@@ -18,6 +18,7 @@ from tests.vllm_middleware.harness import (
     METRICS,
     SCOPE,
     Exporter,
+    Server,
     answer,
     application,
     asked,
@@ -138,6 +139,17 @@ async def test_an_internal_error_in_any_step_affects_no_message(
         sent or broken._reporter.sender.dropped + len(broken._reporter.sender._records) > 0
     )  # one that never left is kept
     assert len([one for one in caplog.records if one.levelno == logging.WARNING]) == 1
+
+
+async def test_each_message_is_forwarded_before_it_is_read(wrap, monkeypatch):
+    server = Server([asked(b"{}")])
+    seen = []
+    monkeypatch.setattr(
+        inside.Exchange, "sent", lambda self, message: seen.append(server.log[-1] == ("sent", message))
+    )
+    outgoing = stream_exchange()[1]
+    await wrap(application(outgoing))(SCOPE, server.receive, server.send)
+    assert seen == [True] * len(outgoing)
 
 
 async def test_the_thread_survives_an_internal_error(wrap, monkeypatch):
