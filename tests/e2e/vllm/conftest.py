@@ -13,7 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from truth import Truth
-from watch import LONG, Page
+from watch import Page
 
 TABLE = pytest.StashKey[list[str]]()
 HEAD = f"{'scenario':<34}{'requests':>9}{'drafts':>17}{'draft tokens':>19}{'accepted':>17}"
@@ -42,14 +42,11 @@ def remark(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 @pytest.fixture(scope="session")
 def record(remark: Callable[[str], None]) -> Callable[[str, Page, Truth], None]:
-    """Add a row to the table: sums of the responses, and values of the exporter's long window."""
+    """Add a row to the table: sums of the responses, and of the exporter."""
 
     def add(scenario: str, page: Page, truth: Truth) -> None:
         names = ("drafts", "draft_tokens", "accepted_tokens")
-        pairs = [
-            f"{getattr(truth, name)} | {page.sum(f'spec_decode_window_{name}', window=LONG):.0f}"
-            for name in names
-        ]
+        pairs = [f"{getattr(truth, name)} | {page.sum(f'spec_decode_{name}_total'):.0f}" for name in names]
         remark(f"{scenario:<34}{truth.requests:>9}{pairs[0]:>17}{pairs[1]:>19}{pairs[2]:>17}")
 
     return add

@@ -98,7 +98,9 @@ def send_until(happened: Callable[[], bool], url: str, rounds: Sequence[Sequence
 
 async def _send(url: str, workers: Sequence[Sequence[Body]]) -> Times:
     timeout = aiohttp.ClientTimeout(total=120)
-    async with aiohttp.ClientSession(url, timeout=timeout, raise_for_status=True) as session:
+    # vLLM closes idle connections after 5 s, and a request may meet that end.
+    ends = aiohttp.TCPConnector(force_close=True)
+    async with aiohttp.ClientSession(url, timeout=timeout, connector=ends, raise_for_status=True) as session:
         found = await asyncio.gather(*(_worker(session, requests) for requests in workers))
     return sum(found, Times())
 
