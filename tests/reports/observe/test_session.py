@@ -269,7 +269,7 @@ class TestInternalErrors:
         assert observation_status(view) == 1
 
     async def test_in_the_models(self, seen, monkeypatch):
-        self.fails(monkeypatch, (module, "engine_view"), lambda labels, _: labels["target"] == "b:1")
+        self.fails(monkeypatch, (module, "_engine_view"), lambda labels, _: labels["target"] == "b:1")
         self.check(seen.view())
 
     async def test_in_a_section_about_events_and_requests(self, seen, monkeypatch):
