@@ -7,12 +7,12 @@ are faster by (P0 + S·D1) / (P1 + D1), a ratio of sums over requests. Without a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 from operator import add
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.analysis.request_baseline import RequestBaseline
 from spec_decode_exporter.analysis.verdict import PAYING, Verdict
 from spec_decode_exporter.config.policy import SpeedupPolicy
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of, ratio
@@ -23,6 +23,22 @@ BASELINE_ERROR: Final = 0.10
 """Relative error of a baseline's time to first token: it is of another day."""
 COMPARABLE_PROMPTS, COMPARABLE_LOAD = 1.25, 2.0
 """A baseline is comparable if mean prompt lengths and running requests differ by at most these factors."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestBaseline:
+    """Mean request of the same model without speculation."""
+
+    first_token_seconds: float
+    """P0: mean time to first token in seconds, time in the queue included; above 0."""
+    prefix_hit_ratio: float | None
+    """Share of prompt tokens that the prefix cache held, between 0 and 1; None if not looked up."""
+    queue_seconds: float | None
+    """Median time in the queue in seconds; None if unknown."""
+    prompt_tokens: float | None = None
+    """Mean tokens of a prompt; None if unknown. A baseline with other prompts is not comparable."""
+    running_requests: float | None = None
+    """Mean running requests; None if unknown."""
 
 
 class EndToEndBasis(StrEnum):

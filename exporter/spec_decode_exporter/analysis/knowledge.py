@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from spec_decode_exporter.analysis.cost import CostModel, Curve
-from spec_decode_exporter.analysis.request_baseline import RequestBaseline
+from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
 from spec_decode_exporter.config.cost_settings import CostSettings

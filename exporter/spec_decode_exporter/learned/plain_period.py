@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from spec_decode_exporter.analysis.request_baseline import RequestBaseline
+from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.core.number_formats import plural
 
 _MINUTE: Final = 60

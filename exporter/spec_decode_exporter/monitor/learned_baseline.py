@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field, TypeAdapter
 
 from spec_decode_exporter.analysis.cost import CostSource
-from spec_decode_exporter.analysis.request_baseline import RequestBaseline
+from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.quantile import quantile
 from spec_decode_exporter.learned.plain_period import PlainPeriod

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.analysis.end_to_end import EndToEnd, EndToEndBasis, end_to_end
-from spec_decode_exporter.analysis.request_baseline import RequestBaseline
+from spec_decode_exporter.analysis.end_to_end import EndToEnd, EndToEndBasis, RequestBaseline, end_to_end
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.policy import SpeedupPolicy
 from spec_decode_exporter.figures.estimate import Estimate

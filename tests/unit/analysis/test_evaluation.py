@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.cost import CostModel, CostSource
-from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
+from spec_decode_exporter.analysis.end_to_end import EndToEndBasis, RequestBaseline
 from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, PlainEvaluation
 from spec_decode_exporter.analysis.knowledge import FasterMethod, Knowledge
-from spec_decode_exporter.analysis.request_baseline import RequestBaseline
 from spec_decode_exporter.analysis.verdict import Action, Advice, SpeedupRange, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings, LoadCost

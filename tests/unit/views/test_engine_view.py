@@ -8,10 +8,9 @@ from math import inf
 import pytest
 from pydantic import ValidationError
 
-from spec_decode_exporter.analysis.end_to_end import EndToEnd, EndToEndBasis
+from spec_decode_exporter.analysis.end_to_end import EndToEnd, EndToEndBasis, RequestBaseline
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Knowledge
-from spec_decode_exporter.analysis.request_baseline import RequestBaseline
 from spec_decode_exporter.analysis.verdict import State
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.learned.plain_period import PlainPeriod
