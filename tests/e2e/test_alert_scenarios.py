@@ -414,6 +414,8 @@ def test_every_alert_has_a_scenario():
     assert named.isdisjoint(WITHOUT_A_SCENARIO)
 
 
+# The first case waits while processes live through all of them, beside other tests.
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("title", CASES)
 def test_the_alerts_of(title, recordings, prometheus_tools, tmp_path):
     case, recorded = CASES[title], [future.result() for future in recordings[title]]
