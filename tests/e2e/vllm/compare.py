@@ -6,6 +6,8 @@ number of engines: the responses do not say which engine served them.
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from process import get
 from prometheus_client.parser import text_string_to_metric_families
 from pytest import approx  # noqa: PT013 - the one name that is read like a word
@@ -50,8 +52,8 @@ def check_counters(page: Page, truth: Truth) -> None:
     assert page.sum("spec_decode_poll_acceptance_ratio_sum") == approx(truth.accepted_tokens, rel=EXACT)
 
 
-def check_windows(page: Page, truth: Truth) -> None:
-    """Compare the long window, which has every response, with the ratios of the sums."""
+def check_windows(page: Page, truth: Truth, before: Page | None = None) -> None:
+    """Compare the long window, which has every response since ``before``, with the ratios of the sums."""
     assert page.sum("spec_decode_window_draft_tokens", window=LONG) == truth.draft_tokens
     assert page.sum("spec_decode_window_accepted_tokens", window=LONG) == truth.accepted_tokens
     assert page.sum("spec_decode_window_decode_seconds", window=LONG) == approx(
@@ -67,20 +69,27 @@ def check_windows(page: Page, truth: Truth) -> None:
         ("spec_decode_coverage_ratio", "decode_steps"): truth.drafts,
         ("spec_decode_effective_tokens_per_step", "decode_steps"): truth.generation_tokens - truth.requests,
     }
-    assert {key: weighed(page, *key) for key in numerators} == approx(numerators, rel=EXACT)
-    assert weighed(page, "spec_decode_step_seconds", "decode_steps") == approx(
+    assert {key: weighed(page, before, *key) for key in numerators} == approx(numerators, rel=EXACT)
+    assert weighed(page, before, "spec_decode_step_seconds", "decode_steps") == approx(
         truth.decode_seconds, rel=SECONDS
     )
     for position, accepted in enumerate(truth.positions):
-        survived = weighed(page, "spec_decode_position_acceptance_ratio", "drafts", position=str(position))
+        survived = weighed(
+            page, before, "spec_decode_position_acceptance_ratio", "drafts", position=str(position)
+        )
         assert survived == approx(accepted, rel=EXACT)
 
 
-def weighed(page: Page, ratio: str, denominator: str, **labels: str) -> float:
-    """Turn every engine's ratio back into its numerator, and add these up: the window has everything."""
+def weighed(page: Page, before: Page | None, ratio: str, denominator: str, **labels: str) -> float:
+    """Turn every engine's ratio back into its numerator, and add these up.
+
+    The window has everything, or everything since the page ``before``.
+    """
     samples = page.find(ratio, window=LONG, **labels)
     assert samples, f"the exporter has no {ratio}{labels or ''}"
-    weights = {
-        sample.labels["engine"]: sample.value for sample in page.find(f"spec_decode_{denominator}_total")
-    }
+    pages = (page, 1), *(((before, -1),) if before else ())
+    weights: dict[str, float] = defaultdict(float)
+    for each, sign in pages:
+        for total in each.find(f"spec_decode_{denominator}_total"):
+            weights[total.labels["engine"]] += sign * total.value
     return sum(sample.value * weights[sample.labels["engine"]] for sample in samples)

@@ -14,10 +14,10 @@ def test_windows_begin_again_after_a_kill_and_a_restart_with_another_number_of_t
         watch("restart", server.url) as watching,
     ):
         before = drive(server.url, Load(temperature=0, seconds=12))
-        page = watching.settled()
-        check_counters(page, before)
-        check_windows(page, before)
-        record("before the kill, K = 3", page, before)
+        killed = watching.settled()
+        check_counters(killed, before)
+        check_windows(killed, before)
+        record("before the kill, K = 3", killed, before)
 
         server.kill()
         until(lambda: not watching.up(), what="a failed poll of the killed server", seconds=20)
@@ -26,7 +26,7 @@ def test_windows_begin_again_after_a_kill_and_a_restart_with_another_number_of_t
             after = drive(server.url, Load(temperature=0, seconds=12))
             page = watching.settled()
             check_vllm(server.url, after)
-            check_windows(page, after)
+            check_windows(page, after, killed)
             check_counters(page, before + after)
             record("after the restart, K = 5", page, after)
             assert page.sum("spec_decode_engine_resets_total", cause="restart") == 1
