@@ -1,1 +1,1 @@
-"""From windows to findings: pure functions, no input or output, no clock."""
+"""From windows to an evaluation: pure functions, no input or output, no clock."""

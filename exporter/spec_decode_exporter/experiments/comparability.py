@@ -7,7 +7,7 @@ Between different methods the acceptance shows nothing, since a better drafter h
 The load is the same if the arms began about as many requests per second and engine, *or* had about as many
 running. At equal arrivals the slower arm has more running requests (Little's law). At equal concurrency the
 faster arm begins more of them. The traffic fixes one of the two. The recording rules for arms across
-exporters (config/prometheus/rules/arms.yml) use the same conditions, and references the same limits.
+exporters (config/prometheus/rules/arms.yml) have this condition alone. References use the same limits.
 """
 
 from __future__ import annotations
