@@ -36,9 +36,6 @@ from spec_decode_exporter.window.history import (
     running_requests,
 )
 
-Histograms = Mapping[Latency, Buckets]
-"""Histograms of an engine; empty if the server has none."""
-
 
 class SpeedupBasis(StrEnum):
     """Basis of a comparison of arms; the value is the ``basis`` label."""
@@ -74,7 +71,7 @@ class Arm:
         baseline: Arm | None = None,
         method: str | None = None,
         types: ArmTypes | None = None,
-        histograms: Sequence[Histograms] = (),
+        histograms: Sequence[Mapping[Latency, Buckets]] = (),
     ) -> None:
         """Take the windows of the engines with polls.
 
@@ -85,7 +82,7 @@ class Arm:
             baseline: Arm that it is compared with, over the same window; None for the baseline itself.
             method: Method by which all engines draft; None if they differ, if it is unknown, or without one.
             types: Times of requests by type, from per-request data.
-            histograms: Histograms of the engines over this window.
+            histograms: Histograms of the engines over this window; empty of a server without them.
         """
         self.length = length
         self.baseline = baseline

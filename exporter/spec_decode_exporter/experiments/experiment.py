@@ -10,7 +10,7 @@ from typing import Final
 
 from spec_decode_exporter.analysis.knowledge import FasterMethod
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
-from spec_decode_exporter.experiments.arm import Arm, Histograms, SpeedupBasis
+from spec_decode_exporter.experiments.arm import Arm, SpeedupBasis
 from spec_decode_exporter.experiments.comparability import (
     Conditions,
     are_comparable,
@@ -25,6 +25,8 @@ from spec_decode_exporter.experiments.standardised import (
     standardised_paces,
 )
 from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.scrape.page.engine_table import Latency
+from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.window.history import Window
 
 OFF: Final = "off"
@@ -44,8 +46,8 @@ class Member:
     """Labels that arms match: ``name``, ``model_name``, ``method`` and the target's own labels."""
     windows: tuple[Window, ...]
     """Windows, ascending by length; empty if the engine is gone."""
-    histograms: Histograms = field(default_factory=dict, repr=False)
-    """Histograms over the longest window."""
+    histograms: Mapping[Latency, Buckets] = field(default_factory=dict, repr=False)
+    """Histograms over the longest window; empty if the server has none."""
     types: TypeTimesOf = field(default=no_times, compare=False)
     """Times of its target's requests by type."""
 
