@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import inf
+from weakref import ref
 
 import pytest
 
@@ -187,6 +188,17 @@ class TestSnapshot:
         seen = [(each.fields["state"], each.fields["before"], each.is_bad) for each in events]
         assert seen == [("active", "disabled", False), ("unreachable", "active", True)]
         assert watched.watch.gone_events(watched.moment + 60.0, is_bad=True) == []
+
+    def test_of_before_is_freed_once_the_engine_is_gone(self, watched, good):
+        watched.polls(map(good, range(1, 100)))
+        present = watched.snapshot()
+        freed = [ref(present), ref(present.evaluation), ref(present.evaluation.longest)]
+        del present
+        gone = watched.snapshot(later=60.0)
+        assert None not in [each() for each in freed]
+        watched.watch.gone_events(watched.moment + 60.0, is_bad=True)
+        assert [each() for each in freed] == [None] * 3
+        assert watched.snapshot(later=61.0) is gone
 
     def test_over_some_seconds_alone_covers_these_also_if_the_engine_is_gone(self, watched, good):
         watched.polls(map(good, range(1, 200)))

@@ -132,7 +132,11 @@ class EngineMonitor:
         """
         if not self.history.is_gone(now):
             return []
-        return [*self._reader_events(), *self._notifier.gone(is_bad=is_bad)]
+        events = [*self._reader_events(), *self._notifier.gone(is_bad=is_bad)]
+        # No reader needs them: the engine may be gone for an hour before it is evicted.
+        self._evaluation = self._windows = None
+        self._snapshots.pop(False, None)
+        return events
 
     def evaluate(self) -> Evaluation:
         """Return the evaluation of the newest poll; compute it once per poll, in about half a millisecond.
