@@ -39,6 +39,12 @@ def configured(*points, **more):
     return CostSettings(loads=loads, **more)
 
 
+def points_up_to(highest):
+    """Two to six pairs of load and c, by load."""
+    points = st.tuples(st.integers(1, 500), st.floats(0, highest))
+    return st.lists(points, min_size=2, max_size=6, unique_by=lambda at: at[0]).map(sorted)
+
+
 def cost(running=20.0, tokens=4.0, **known):
     return CostModel(**known).at(running, tokens)
 
@@ -201,12 +207,7 @@ class TestByLoad:
         assert found.step == pytest.approx((0.18, 0.2, 0.24))
 
     @given(
-        points=st.lists(
-            st.tuples(st.integers(1, 500), st.floats(0, 2)),
-            min_size=2,
-            max_size=6,
-            unique_by=lambda at: at[0],
-        ).map(sorted),
+        points=points_up_to(2),
         running=st.floats(0, 1000),
     )
     def test_a_cost_is_between_those_of_its_neighbours(self, points, running):
@@ -262,12 +263,7 @@ class TestCrossover:
         assert CostModel(settings, measured((20, 0.9))).crossover(self.WORK) == pytest.approx(24)
 
     @given(
-        points=st.lists(
-            st.tuples(st.integers(1, 500), st.floats(0, 1)),
-            min_size=2,
-            max_size=6,
-            unique_by=lambda at: at[0],
-        ).map(sorted),
+        points=points_up_to(1),
         step=st.floats(0, 0.5),
     )
     def test_at_the_crossover_speculation_neither_pays_nor_costs(self, points, step):
