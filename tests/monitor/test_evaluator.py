@@ -157,5 +157,5 @@ class TestSetting:
         assert its.at(1000.0 + SETTING_SECONDS - 1, (0.79, 0.65, 0.5, 0.35)).setting is first
         assert len(calls) == 1
         its.at(1000.0 + SETTING_SECONDS)
-        assert len(calls) == 1, "nobody read that evaluation's setting"
+        assert len(calls) == 1, "no reader asked for the setting of that evaluation"
         assert its.at(1001.0 + SETTING_SECONDS, (0.79, 0.65, 0.5, 0.35)).setting != first

@@ -1,6 +1,6 @@
 """Add ONE row to the figure table, and print the outputs of the exporter as JSON.
 
-``python -m tests.unit.figures.added_figure``: a process of its own, since every table is built at import.
+``python -m tests.unit.analysis.added_figure``: a process of its own, since every table is built at import.
 """
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ def test_time_has_no_direction(increments, cosines):
 
 
 def wanderings(memory, number, increments=60):
-    """Make series of increments that remember so much of the one before (a seeded AR(1))."""
+    """Yield series of increments with this correlation of neighbours (a seeded AR(1))."""
     random = Random(20260726)
     for _ in range(number):
         level = random.gauss(0, 1)

@@ -62,7 +62,7 @@ def test_every_metric_has_its_kind_labels_and_profile():
 
 
 def is_reserved_once(metric):
-    """No target can carry a label of ours, and no metric has one twice."""
+    """Labels are reserved, so targets cannot have them, and each occurs once."""
     labels = (*metric.subject.labels, *metric.label_names)
     return set(labels) <= RESERVED_LABELS and len(set(labels)) == len(labels)
 

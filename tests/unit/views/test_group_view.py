@@ -58,7 +58,7 @@ RATES = {figure.key for figure in FIGURES if figure.unit is Unit.PER_SECOND}
 SPECULATION = ("drafts", "draft_tokens", "accepted_tokens")
 
 
-def told(its, name):
+def count_of(its, name):
     return getattr(its.total, name)
 
 
@@ -68,9 +68,9 @@ def test_ratios_of_a_group_are_ratios_of_sums(with_window, windows):
     (shown,) = group.windows
     for name, (above, below, plus) in RATIOS.items():
         needed = SPECULATION if below != "decode_steps" else (above, below)
-        both = [each for each in windows if all(told(each, one) is not None for one in needed)]
-        numerator = sum(told(each, above) for each in both)
-        denominator = sum(told(each, below) for each in both)
+        both = [each for each in windows if all(count_of(each, one) is not None for one in needed)]
+        numerator = sum(count_of(each, above) for each in both)
+        denominator = sum(count_of(each, below) for each in both)
         expected = float(Fraction(numerator, denominator) + plus) if denominator else None
         assert getattr(shown, name) == (None if expected is None else pytest.approx(expected)), name
 
@@ -80,7 +80,7 @@ def test_counts_and_rates_of_a_group_are_sums(with_window, windows):
     engines = [(labels(n), with_window(each)) for n, each in enumerate(windows)]
     ((shown,),) = (group.windows for group in group_views(engines, ["model_name"]))
     for name in COUNTS:
-        counts = [told(each, name) for each in windows if told(each, name) is not None]
+        counts = [count_of(each, name) for each in windows if count_of(each, name) is not None]
         assert getattr(shown.counts, name) == (sum(counts) if counts else None)
     grouped_rates = RATES & type(shown).model_computed_fields.keys()
     assert len(grouped_rates) == 5

@@ -13,7 +13,7 @@ OFFSET = 1_790_000_000.25
 
 
 def drafting(make_sample, second):
-    """A sample after so many seconds, with two draft tokens a second, of which one is accepted."""
+    """Return the sample at a second: two draft tokens a second, of which one is accepted."""
     return make_sample(
         second,
         2 * second,
