@@ -162,8 +162,11 @@ class Arm:
         """Pace of the arm by each basis with data."""
         engines, found = [_by_cell(its.window, self._edges) for its in self._engines], {}
         for basis in SpeedupBasis:
-            sides = zip(*(engine[basis] for engine in engines if basis in engine), strict=True)
-            above, below = ([sum(cell) for cell in zip(*side, strict=True)] for side in (*sides, (), ())[:2])
+            having = [engine[basis] for engine in engines if basis in engine]
+            above, below = (
+                [sum(cell) for cell in zip(*(sides[place] for sides in having), strict=True)]
+                for place in (0, 1)
+            )
             if sum(above) > 0 and sum(below) > 0:
                 found[basis] = pace_of(sum(above) / sum(below), above, below, self.cosines)
         return found
@@ -205,9 +208,9 @@ def _by_cell(window: Window, edges: Sequence[float]) -> dict[SpeedupBasis, tuple
     """
     increments, total = window.increments, window.total
     places = [0, *increments.places(edges), len(increments)]
-    names = ("generation_tokens", "first_tokens", "decode_nanoseconds")
-    generated, first, decoding = columns(increments.between(places), *names)
-    ended, finished = columns(increments.between(places), "end_to_end_nanoseconds", "finished_requests")
+    cells = increments.between(places)
+    generated, first, decoding = columns(cells, "generation_tokens", "first_tokens", "decode_nanoseconds")
+    ended, finished = columns(cells, "end_to_end_nanoseconds", "finished_requests")
     until = list(accumulate(map(mul, running_requests(increments), covered_seconds(increments)), initial=0.0))
     running = [until[end] - until[begin] for begin, end in pairwise(places)]
     known = {
