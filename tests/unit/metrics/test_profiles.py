@@ -90,7 +90,7 @@ class TestSeriesOfAnEngine:
 
     @pytest.mark.parametrize(("profile", "limit"), [(Profile.MINIMAL, 70), (Profile.STANDARD, 145)])
     def test_are_within_the_limit_with_four_positions(self, profile, limit):
-        assert COUNTS[profile][4] <= limit
+        assert engine_series(profile, 4) <= limit
 
     @pytest.mark.parametrize("profile", Profile)
     def test_are_fewer_while_it_is_idle(self, findings_of, busy_sample, profile):
