@@ -165,6 +165,13 @@ class TestSnapshot:
         assert its.conditional_bounds(1) == own.conditional_bounds(1)
         assert read_late.findings == early.snapshot().findings
 
+    def test_findings_leave_no_columns_of_increments(self, watched, good):
+        """They need columns again, which the settled evaluation dropped."""
+        watched.polls(map(good, range(1, 200)))
+        snapshot = watched.snapshot()
+        assert snapshot.findings
+        assert snapshot.evaluation.longest.__dict__.keys().isdisjoint({"increments", "works", "depths"})
+
     def test_of_an_engine_that_is_gone_has_its_totals_alone(self, watched, good):
         watched.polls(map(good, range(1, 100)))
         gone = watched.snapshot(later=60.0)

@@ -15,6 +15,7 @@ from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.throttle import Throttle
 from spec_decode_exporter.drops.drop import DropChange, DropStatus
 from spec_decode_exporter.experiments.experiment import OFF
+from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.findings.findings import findings
 from spec_decode_exporter.learned.plain_period import PlainPeriod
 from spec_decode_exporter.monitor.analysis_errors import AnalysisErrors
@@ -245,7 +246,7 @@ class EngineMonitor:
                 self._errors.attempt,
                 "findings",
                 history.last_seen,
-                partial(findings, evaluation, self.broken, drops),
+                partial(_found, evaluation, self.broken, drops),
             ),
         )
 
@@ -366,3 +367,10 @@ class EngineMonitor:
         return self._notifier.changes(
             evaluation, moment, tokens, resets, lambda: self._taken(self.evaluate(), gone=False).findings
         )
+
+
+def _found(evaluation: Evaluation, broken: frozenset[Check], drops: DropStatus) -> tuple[Finding, ...]:
+    """Return the findings, and drop the columns of increments that they needed."""
+    found = findings(evaluation, broken, drops)
+    evaluation.forget()
+    return found
