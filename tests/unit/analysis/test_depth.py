@@ -15,7 +15,7 @@ from spec_decode_exporter.analysis.depth import Depth
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.figures.window_figures import Price, WindowFigures
-from tests.fixtures.windows import window
+from tests.fixtures.windows import summed, window
 
 TOLERANCE = 0.03
 CHEAP = Price(0.1, 0.0)
@@ -252,13 +252,8 @@ def second(drafts, *positions):
 
 def depths_over(seconds, *, running=20.0, **more):
     """Depths of a window of one increment a second."""
-    names = ("drafts", "draft_tokens", "accepted_tokens", "first_tokens")
-    drafts, drafted, accepted, first = (sum(one[name] for one in seconds) for name in names)
-    positions = tuple(map(sum, zip(*(one["positions"] for one in seconds), strict=True)))
     length = float(len(seconds))
-    return depths_of(
-        window(drafts, drafted, accepted, positions=positions, length=length, seconds=length, first_tokens=first, increments=seconds, gauges=(running, 0.0, 0.5), **more)
-    )  # fmt: skip
+    return depths_of(summed(seconds, length=length, seconds=length, gauges=(running, 0.0, 0.5), **more))
 
 
 def varying(*positions, drafts=100, **more):

@@ -13,7 +13,7 @@ from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.policy import SpeedupPolicy
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.figures.window_figures import WindowFigures
-from tests.fixtures.windows import window
+from tests.fixtures.windows import summed
 
 BASELINE = RequestBaseline(0.1, 0.8, None, 500.0, 8.0)
 DECODING = Estimate(2.0, 1.8, 2.2, 0.1, 12)
@@ -39,10 +39,7 @@ def served(first_token=0.2, decoding=0.6, *, requests=2, changing=0.0, running=8
                 "gauges": (running, 0.0, 0.0),
             }
         )
-    sums = {name: sum(row[name] for row in rows) for name in rows[0] if name != "gauges"}
-    return WindowFigures(
-        window(**{**sums, **more}, length=300.0, seconds=300.0, gauges=(running,), increments=rows)
-    )
+    return WindowFigures(summed(rows, length=300.0, seconds=300.0, gauges=(running,), **more))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedul
 from spec_decode_exporter.config.cost_settings import Architecture
 from spec_decode_exporter.config.policy import DepthPolicy, Policy
 from tests.fixtures.evaluations import busy_window, curve, knowledge
-from tests.fixtures.windows import window
+from tests.fixtures.windows import summed, window
 
 TOLERANCE = DepthPolicy().tolerance
 # 400 drafts of four tokens with a good drafter.
@@ -151,20 +151,7 @@ class TestVerdict:
             for rate in rates
             for _ in range(300 // len(rates))
         ]
-        whole = {
-            name: sum(poll[name] for poll in polls)
-            for name in polls[0]
-            if name not in {"positions", "gauges"}
-        }
-        its = window(
-            accepted=whole.pop("accepted_tokens"),
-            positions=[7500] * 4,
-            length=300.0,
-            seconds=300.0,
-            gauges=(4.0, 0.0, 0.0),
-            increments=polls,
-            **whole,
-        )
+        its = summed(polls, length=300.0, seconds=300.0, gauges=(4.0, 0.0, 0.0))
         (band,) = banded(exact((1, 0.3), (8, 0.3)), its)
         assert band.present_speedup == pytest.approx(2 / 2.2)
         assert band.verdict is expected

@@ -15,7 +15,7 @@ from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.policy import Policy
 from tests.fixtures.costs import make_cost
 from tests.fixtures.evaluations import knowledge
-from tests.fixtures.windows import window
+from tests.fixtures.windows import summed, window
 
 HALF = Policy().max_half_width
 
@@ -156,48 +156,37 @@ def same(**more):
     return [second(random.Random(1), **more)] * 60
 
 
-def summed(increments):
-    names = [name for name in increments[0] if name != "positions"]
-    total = {name: sum(one[name] for one in increments) for name in names}
-    positions = tuple(map(sum, zip(*(one["positions"] for one in increments), strict=True)))
-    length = float(len(increments))
-    total["accepted"] = total.pop("accepted_tokens")
-    return window(
-        **total,
-        positions=positions,
-        increments=increments,
-        seconds=length,
-        length=length,
-        gauges=(20.0, 0.0, 0.5),
-    )
+def whole(rows):
+    """The window of one increment a second."""
+    return summed(rows, length=float(len(rows)), seconds=float(len(rows)), gauges=(20.0, 0.0, 0.5))
 
 
 class TestBounds:
     @pytest.mark.parametrize("shows_steps", [True, False])
     def test_they_are_around_the_value_of_the_whole_window(self, shows_steps):
-        found = evaluated(summed(run(shows_steps=shows_steps)), at(0.1, 0.05))
+        found = evaluated(whole(run(shows_steps=shows_steps)), at(0.1, 0.05))
         bounds = found.speedup_bounds
         assert bounds.value == pytest.approx(found.estimated_speedup_ratio)
         assert bounds.lower < bounds.value < bounds.upper
         assert 0.001 < bounds.standard_error < 0.2
 
     def test_an_engine_without_positions_has_bounds_too(self):
-        bounds = evaluated(summed([{**one, "positions": ()} for one in run()]), at(0.1)).speedup_bounds
+        bounds = evaluated(whole([{**one, "positions": ()} for one in run()]), at(0.1)).speedup_bounds
         assert 0 < bounds.lower < bounds.value < bounds.upper
 
     def test_the_bounds_of_an_expensive_drafter_are_proportional(self):
         # Always 1.5 draft tokens a step, so that the cost only divides.
-        free, dear = (evaluated(summed(run()), at(token)).speedup_bounds for token in (0.0, 0.5))
+        free, dear = (evaluated(whole(run()), at(token)).speedup_bounds for token in (0.0, 0.5))
         assert free.standard_error / dear.standard_error == pytest.approx(1.75)
 
     def test_they_are_never_narrower_than_those_of_independent_drafts(self):
-        found = evaluated(summed(same()), at(0.1))
+        found = evaluated(whole(same()), at(0.1))
         expected = (found.draft_variance * found.total.drafts) ** 0.5 / found.work.plain_steps(at(0.1).guess)
         assert found.speedup_bounds.standard_error == pytest.approx(expected)
 
     def test_drafts_of_different_lengths_may_make_them_narrower(self):
         # Two of three tokens at a time: how many were drafted and how many accepted may go together.
-        found = evaluated(summed(same(tokens=2)), at(0.1))
+        found = evaluated(whole(same(tokens=2)), at(0.1))
         speedup, plain = found.estimated_speedup_ratio, found.work.plain_steps(at(0.1).guess)
         certain = found.draft_variance**0.5 - speedup * 0.1 * (2 * (3 - 2)) ** 0.5
         assert found.speedup_bounds.standard_error == pytest.approx(certain * found.total.drafts**0.5 / plain)
@@ -216,13 +205,13 @@ class TestBounds:
             }
             for hits in (99, 1)
         ]
-        bounds = evaluated(summed([halves[0]] * 30 + [halves[1]] * 30), at(0.1, 0.05)).speedup_bounds
+        bounds = evaluated(whole([halves[0]] * 30 + [halves[1]] * 30), at(0.1, 0.05)).speedup_bounds
         assert (bounds.lower, bounds.upper) == pytest.approx((1 / 1.35, 4 / 1.35))
 
 
 class TestBoundsContainTheCost:
     COST = make_cost(0.1, 0.1, low=0.05, high=0.3)
-    WINDOW = summed(run(300))
+    WINDOW = whole(run(300))
 
     def test_they_are_those_of_the_highest_and_the_lowest_cost(self):
         found, low, high = (

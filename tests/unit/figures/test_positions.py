@@ -14,7 +14,7 @@ from spec_decode_exporter.figures.positions import Positions, Regime
 from spec_decode_exporter.figures.window_figures import acceptance_length
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.simulation import Simulation
-from tests.fixtures.windows import window
+from tests.fixtures.windows import summed, window
 
 
 def positions_of(drafts, drafted, accepted, *positions, **more):
@@ -111,15 +111,8 @@ def increment(lengths, accepted, tokens=4):
     }
 
 
-def window_of(increments, tokens=4):
-    names = ("drafts", "draft_tokens", "accepted_tokens")
-    positions = [sum(one["positions"][place] for one in increments) for place in range(tokens)]
-    sums = (sum(one[name] for one in increments) for name in names)
-    return window(*sums, positions=positions, increments=increments)
-
-
 def regimes_of(increments):
-    return Positions(window_of(list(increments)))
+    return Positions(summed(list(increments)))
 
 
 def accepted_of(generator, length, acceptance):
