@@ -259,7 +259,7 @@ def randoms(seed: int, cell: Cell, number: int) -> Iterator[Random]:
     return (np.random.default_rng(each) for each in sequence.spawn(number))
 
 
-def tell_steady(arguments: Namespace) -> None:
+def print_steady(arguments: Namespace) -> None:
     print("\nFalse alarms in simulated weeks\n")
     number, week = 2 if arguments.full else 1, round(arguments.days * DAY)
     loads = (*((f"{places} at once", places, steady, 0) for places in PLACES), ("changing", 16, changing, 1))
@@ -281,7 +281,7 @@ def tell_steady(arguments: Namespace) -> None:
     print_table(heads, rows)
 
 
-def tell_sudden(arguments: Namespace) -> None:
+def print_sudden(arguments: Namespace) -> None:
     print("\nSeconds until a fall from 2.1 to 1.4 is found\n")
     number = 1 if arguments.smoke else 20 if arguments.full else 10
 
@@ -396,7 +396,7 @@ def begun(polled: Polled) -> list[Found]:
     return [each for each in detected(polled, POLL, midnight=MIDNIGHT) if each.change.dropped]
 
 
-def tell_mixes(arguments: Namespace) -> None:
+def print_mixes(arguments: Namespace) -> None:
     number, minutes = arguments.weeks, round(arguments.days * DAY) // MINUTE
     random = np.random.default_rng(arguments.seed)
     print(f"\nAlarms a week, of {number} weeks that each begin with a new exporter\n")
@@ -422,7 +422,7 @@ def sink(random: Random, traffic: Callable[[Random, int], Array], day: float) ->
     return next((delay for delay in delays if delay > 0), inf)
 
 
-def tell_sinks(arguments: Namespace) -> None:
+def print_sinks(arguments: Namespace) -> None:
     number, after, random = arguments.sinks, arguments.after, np.random.default_rng(arguments.seed)
     print(f"\nSinks of 15 % over 3 hours after {after:g} days, of {number} each: how many are found within\n")
 
@@ -444,7 +444,7 @@ def silence(random: Random) -> Polled:
     return Polled(drafts, np.stack(survivors(random, drafts, TYPES["easy"]), axis=1), steps=steps)
 
 
-def tell_silent(arguments: Namespace) -> None:
+def print_silent(arguments: Namespace) -> None:
     delays = []
     for each in np.random.default_rng(arguments.seed).spawn(arguments.sinks):
         begins = (drop.seconds - 3 * HOUR for drop in begun(silence(each)))
@@ -458,11 +458,11 @@ def tell_silent(arguments: Namespace) -> None:
 
 
 PARTS = {
-    "sudden": tell_sudden,
-    "steady": tell_steady,
-    "mixes": tell_mixes,
-    "sinks": tell_sinks,
-    "silent": tell_silent,
+    "sudden": print_sudden,
+    "steady": print_steady,
+    "mixes": print_mixes,
+    "sinks": print_sinks,
+    "silent": print_silent,
 }
 
 
