@@ -95,7 +95,7 @@ def _likely(share: float | None) -> str:
 
 
 def _about(speedup: float) -> str:
-    """Write a speed-up with one decimal, or with two near 1: they tell faster from slower."""
+    """Write a speed-up with one decimal; near 1 with two, so that 0.98 differs from 1.02."""
     return f"{speedup:.2f}" if 0.95 < speedup < 1.05 else f"{speedup:.1f}"  # noqa: PLR2004
 
 
