@@ -95,7 +95,7 @@ class RequestSettings(Section):
     groups: Annotated[int, Field(ge=1, le=2_000)] = Field(
         default=60,
         description="The maximum number of combinations of model, type and temperature, by requests. Each "
-        "has up to 37 series, 76 in the profile `full`; the others count for the type and temperature "
+        "has up to 37 series, 74 in the profile `full`; the others count for the type and temperature "
         "`other` of their model.",
     )
     keep: Annotated[int, Field(ge=100, le=1_000_000)] = Field(
