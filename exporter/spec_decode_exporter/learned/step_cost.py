@@ -1,0 +1,212 @@
+"""Cost of a draft token at each load, by regression over polls that may be partly plain.
+
+Near a load the time of a step is fitted over all polls, of the engine and of others that serve the same model
+without speculation,
+
+    y = t0·(1 + g·x) + s·f + p·v        x = ln L less that of the claimed load
+
+so κ = 1 + s/t0 is the time of a step that drafts, in plain steps at that load. ``steps`` has the regressors.
+Sources differ in nothing but whose plain steps are added.
+
+- *Growth.* Where a schedule pauses by load alone, f is nearly a function of x, and g decides κ. The time of a
+  plain step does not fall with the load, and grows at most as the load does: 0 ≤ g ≤ 1. So κ is fitted at the
+  free g and at both ends of its 95 % interval within 0 to 1; the bounds contain all of them. The interval is
+  0 to 1 if f follows from x and v (variance inflation above ``MAX_INFLATION``; Marquardt, *Technometrics* 12,
+  1970).
+- *Load.* s grows with the load where arithmetic limits steps: one more fit has f·x, and the bounds contain it.
+- *Prefills.* Where they take more than half of a plain step, these fits are too sure: g is 0 to 1, without f·x.
+- *Misfit.* ``LEAST_ERROR`` of κ remains, whatever the amount of data.
+- *Contexts* of others: with r the context of drafting steps over that of plain ones, t0 becomes t0·r^0.25; its
+  bounds are t0 and t0·r^0.75. Contexts also vary within minutes: ``SLOW_DEVIATION``, correlated over
+  ``SLOW_SECONDS`` (Priestley, *Spectral Analysis and Time Series*, 1981, section 5.3).
+- *Another day*: plain steps of a baseline may differ by ``ANOTHER_DAY``.
+
+One measurement does not determine both c0 and c. So c0 is given in draft tokens, typical of the method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import hypot
+from typing import Final, NamedTuple
+
+from spec_decode_exporter.analysis.cost import CostSource, Curve, Point, measured_curves
+from spec_decode_exporter.analysis.typical_costs import Range, fixed_tokens
+from spec_decode_exporter.figures.student_t import NORMAL_975, t_quantile
+from spec_decode_exporter.learned.regression import (
+    Fit,
+    Matrix,
+    combined,
+    deviation,
+    fit,
+    selected,
+)
+from spec_decode_exporter.learned.steps import (
+    LOAD,
+    PRODUCT,
+    PROMPT,
+    SHARE,
+    SIZE,
+    StepSums,
+    StepTimes,
+    total,
+)
+
+MIN_SECONDS: Final = 60.0
+"""Seconds of the engine near a load."""
+MIN_DEVIATION: Final = 0.1
+"""Standard deviation of f that is exceeded: with less, nothing distinguishes drafting steps from plain ones."""
+LEAST_ERROR: Final = 0.05
+"""Least half-width of the bounds of κ, relative."""
+POSSIBLE_GROWTH: Final = (0.0, 1.0)
+MAX_INFLATION: Final = 10.0
+"""Variance inflation of f from which on its growth is unknown: R² of 0.9 on the other regressors."""
+MAX_PREFILL: Final = 0.5
+"""Share of a plain step that prefills add, from which on growth counts as unknown."""
+MAX_HALF: Final = 10.0
+"""Greatest half-width of the fit with f·x."""
+CONTEXT_EXPONENT, STEEPEST_CONTEXT = 0.25, 0.75
+ANOTHER_DAY: Final = 0.10
+"""Relative difference of plain steps between two days at the same load."""
+SLOW_DEVIATION: Final = 0.03
+"""Relative standard deviation of step times by the contexts of the running requests: with 32 requests of 2,000
+tokens, an 8B model reads a third as many bytes of the cache as of weights, and their sum varies by 1/√32."""
+SLOW_SECONDS: Final = 60.0
+"""Time constant of this variation: requests stay for seconds to minutes."""
+
+_Y: Final = SIZE - 1
+_FREE: Final = (0, SHARE, LOAD, PROMPT, _Y)
+
+
+class PlainSteps(NamedTuple):
+    """Steps of others that serve the same model without speculation."""
+
+    source: CostSource
+    times: Sequence[StepTimes]
+    another_day: bool = False
+
+
+def costs(own: Sequence[StepTimes], others: Iterable[PlainSteps], method: str) -> tuple[Curve, ...]:
+    """Return the cost at every load that shows it.
+
+    Args:
+        own: Steps of the engine, with and without drafts.
+        others: Plain steps that are added where the engine has too few, the most certain first.
+        method: Method of speculation; it splits a measured sum into c and c0.
+    """
+    sources = [PlainSteps(CostSource.MEASURED, ()), *(each for each in others if each.times)]
+    places = sorted({place for times in own for place, sums in times.places.items() if sums.drafting})
+    found = (next(_costs(own, place, sources, fixed_tokens(method)), None) for place in places)
+    return measured_curves(filter(None, found), method)
+
+
+def _costs(
+    own: Sequence[StepTimes], place: int, sources: Iterable[PlainSteps], fixed: float
+) -> Iterator[tuple[CostSource, Point]]:
+    """Yield the cost near a load by each source that shows it."""
+    drafting = total(times.near(place) for times in own)
+    if drafting is None or drafting.seconds < MIN_SECONDS:
+        return
+    tokens = fixed + drafting.draft_tokens / drafting.drafting
+    for source in sources:
+        plain = total(times.near(place) for times in {id(times): times for times in source.times}.values())
+        kappa = step_ratio(drafting, plain, another_day=source.another_day)
+        if kappa is not None and tokens > 0:
+            yield (
+                source.source,
+                Point(drafting.running, Range(*(max(0.0, each - 1) / tokens for each in kappa))),
+            )
+
+
+def step_ratio(own: StepSums, plain: StepSums | None = None, *, another_day: bool = False) -> Range | None:
+    """Return κ with its bounds; None if the steps do not show it.
+
+    Args:
+        own: Steps of the engine.
+        plain: Plain steps of others.
+        another_day: Whether these are of another day.
+    """
+    if plain is None:
+        return _fitted(_claimed(own.gram, own), own.polls, 0.0)
+    longer = own.context / plain.context if own.context and plain.context else 1.0
+    scaled = _scaled(plain.gram, longer**CONTEXT_EXPONENT)
+    both = [[a + b for a, b in zip(*rows, strict=True)] for rows in zip(own.gram, scaled, strict=True)]
+    slow = SLOW_DEVIATION * hypot(
+        *(min(1.0, 2 * SLOW_SECONDS / each.seconds) ** 0.5 for each in (own, plain))
+    )
+    found = _fitted(_claimed(both, own), own.polls + plain.polls, slow)
+    if found is None:
+        return None
+    day, middle = ANOTHER_DAY if another_day else 0.0, longer**CONTEXT_EXPONENT
+    low, high = sorted((1.0, longer**STEEPEST_CONTEXT))
+    return Range(
+        found.low * middle / (high * (1 + day)), found.guess, found.high * middle / (low * (1 - day))
+    )
+
+
+def _scaled(gram: Matrix, factor: float) -> Matrix:
+    """Return the sums with all times multiplied by a factor."""
+    scales = [1.0] * _Y + [factor]
+    return [
+        [value * row * column for value, column in zip(line, scales, strict=True)]
+        for line, row in zip(gram, scales, strict=True)
+    ]
+
+
+def _claimed(gram: Matrix, own: StepSums) -> Matrix:
+    """Return the sums with x in place of ln L: it is 0 at the mean load of the steps that draft."""
+    load = own.sums[PRODUCT] / own.drafting if own.drafting else 0.0
+    rows = [[float(row == column) for column in range(SIZE)] for row in range(SIZE)]
+    rows[LOAD][0] = rows[PRODUCT][SHARE] = -load
+    return combined(gram, rows)
+
+
+def _fitted(gram: Matrix, polls: float, slow: float) -> Range | None:
+    """Return κ at x = 0 with its bounds; ``slow`` is a relative standard error that residuals do not show."""
+    free = fit(selected(gram, _FREE), polls) if deviation(gram, SHARE) > MIN_DEVIATION else None
+    if free is None or free.coefficients[0] <= 0:
+        return None
+    has_prefills = (
+        free.coefficients[PROMPT] * gram[0][PROMPT] > MAX_PREFILL * free.coefficients[0] * gram[0][0]
+    )
+    low, high = POSSIBLE_GROWTH if has_prefills else _growth(free, gram)
+    growth = min(max(free.ratio(LOAD)[0], low), high)
+    fits = [_ratio(_growing(gram, each), polls, slow) for each in (growth, low, high)]
+    if not has_prefills:
+        value, half = _ratio(gram, polls, slow) or (1.0, MAX_HALF)
+        fits.append((value, min(half, MAX_HALF)))
+    known = [each for each in fits if each is not None]
+    if len(known) < len(fits):
+        return None
+    ends = [(value - half, value + half) for value, half in known]
+    return Range(min(low for low, _ in ends), known[0][0], max(high for _, high in ends))
+
+
+def _growth(free: Fit, gram: Matrix) -> tuple[float, float]:
+    """Return the 95 % interval of the growth, within what is possible."""
+    varies = free.inverse[LOAD][LOAD] > 0
+    inflation = free.inverse[SHARE][SHARE] * gram[0][0] * deviation(gram, SHARE) ** 2
+    if not varies or inflation > MAX_INFLATION:
+        return POSSIBLE_GROWTH
+    growth, error = free.ratio(LOAD)
+    half = t_quantile(free.degrees) * error
+    low, high = max(POSSIBLE_GROWTH[0], growth - half), min(POSSIBLE_GROWTH[1], growth + half)
+    return (low, high) if low <= high else POSSIBLE_GROWTH
+
+
+def _growing(gram: Matrix, growth: float) -> Matrix:
+    """Return the sums of the regressors 1 + g·x, f and v."""
+    rows = [[0.0] * SIZE for _ in range(4)]
+    rows[0][0], rows[0][LOAD] = 1.0, growth
+    rows[1][SHARE] = rows[2][PROMPT] = rows[3][_Y] = 1.0
+    return combined(gram, rows)
+
+
+def _ratio(gram: Matrix, polls: float, slow: float) -> tuple[float, float] | None:
+    """Return κ and its half-width; the first two regressors are those of plain steps and of f."""
+    found = fit(gram, polls)
+    if found is None or found.coefficients[0] <= 0 or not found.inverse[1][1]:
+        return None
+    longer, error = found.ratio(1)
+    kappa = 1 + longer
+    return kappa, hypot(t_quantile(found.degrees) * error, LEAST_ERROR * kappa, NORMAL_975 * slow * kappa)
