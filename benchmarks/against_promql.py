@@ -30,7 +30,7 @@ from benchmarks.options import parsed, parser
 from benchmarks.process import require, running
 from spec_decode_exporter.config.units import parse_duration
 from spec_decode_exporter.core.cooperative_yield import finish
-from spec_decode_exporter.drops.drop import DropKind
+from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter

@@ -16,7 +16,6 @@ Drafts are drawn one by one; the exporter's own detectors get the increments.
 
 from __future__ import annotations
 
-import json
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
@@ -27,12 +26,13 @@ from statistics import median
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from benchmarks.options import parsed, parser
 from benchmarks.table import print_table
 from spec_decode_exporter.config.policy import DropPolicy
-from spec_decode_exporter.drops.drop import DropChange, DropKind
-from spec_decode_exporter.monitor.drops.drop_detector import DecodeSteps, DropDetector
+from spec_decode_exporter.drops.drops import DecodeSteps, Drops, DropState, drafts_of
+from spec_decode_exporter.drops.sums import Drop, DropKind, Transition
 from spec_decode_exporter.window.poll import Counters, Increment
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -62,6 +62,7 @@ POLL = 10
 SINK = 0.15
 SINK_SECONDS, AFTER_SINK = 3 * HOUR, 6 * HOUR
 
+_STATE = TypeAdapter(DropState)
 _NOTHING = Counters(*[0] * len(Counters._fields))
 
 
@@ -79,10 +80,10 @@ class Found(NamedTuple):
     """A change that the detectors report."""
 
     seconds: float
-    change: DropChange
+    change: Drop
 
 
-class Drop(NamedTuple):
+class FoundDrop(NamedTuple):
     """A drop that was found, and its end."""
 
     kind: DropKind
@@ -107,7 +108,7 @@ def detected(
         missed: Polls that fail; the next one has their counts.
         restarts: Polls at which the exporter continues with what it saved, as JSON, and loses the increment.
     """
-    detector, begin, drafts, survived = DropDetector(DropPolicy()), 0, 0, [0] * K
+    detector, begin, drafts, survived = Drops(DropPolicy()), 0, 0, [0] * K
     steps = repeat(None) if polled.steps is None else map(_searching, polled.steps.tolist())
     fails = repeat(False) if missed is None else missed.tolist()
     columns = zip(polled.drafts.tolist(), polled.positions.tolist(), steps, fails, strict=False)
@@ -117,14 +118,14 @@ def detected(
             continue
         end = (poll + 1) * poll_seconds
         if poll in restarts:
-            saved = json.loads(json.dumps(detector.saved()))
-            detector = DropDetector(DropPolicy())
-            assert detector.restore(saved)
+            saved = _STATE.validate_json(_STATE.dump_json(detector.state, exclude_defaults=True))
+            detector = Drops(DropPolicy())
+            detector.restore(saved)
         else:
             counters = _NOTHING._replace(drafts=drafts, accepted_tokens=sum(survived))
             increment = Increment(begin, end, counters, tuple(survived))
             wall = midnight and midnight + end
-            for change in detector.observe(increment, wall=wall, steps=step):
+            for change in detector.observe(drafts_of(increment, wall), step):
                 yield Found(end, change)
         begin, drafts, survived = end, 0, [0] * K
 
@@ -133,15 +134,15 @@ def _searching(steps: int) -> DecodeSteps:
     return DecodeSteps(steps, searches=True)
 
 
-def drops(found: Iterable[Found]) -> list[Drop]:
+def drops(found: Iterable[Found]) -> list[FoundDrop]:
     """Pair the begins of drops with their ends; one that goes on has no end."""
     ended, going_on = [], {}
     for seconds, change in found:
-        if change.dropped:
+        if change.transition is Transition.BEGAN:
             going_on[change.kind] = seconds
         else:
-            ended.append(Drop(change.kind, going_on.pop(change.kind), seconds))
-    return ended + [Drop(kind, begin, inf) for kind, begin in going_on.items()]
+            ended.append(FoundDrop(change.kind, going_on.pop(change.kind), seconds))
+    return ended + [FoundDrop(kind, begin, inf) for kind, begin in going_on.items()]
 
 
 def accepted(acceptance: Array) -> Array:
@@ -224,11 +225,11 @@ def _decode(
             polled.positions[seconds, position] += np.diff(sums[np.cumsum(each)], prepend=0)
 
 
-def steady(random: Random, cell: Cell, week: int) -> list[Drop]:
+def steady(random: Random, cell: Cell, week: int) -> list[FoundDrop]:
     return drops(detected(counted(random, cell, np.ones(week)), 1))
 
 
-def changing(random: Random, cell: Cell, week: int) -> list[Drop]:
+def changing(random: Random, cell: Cell, week: int) -> list[FoundDrop]:
     """Return the drops of changing load, lulls of minutes to an hour, failed polls and restarts."""
     busy = np.zeros(week, int)
     second = 0
@@ -264,7 +265,7 @@ def print_steady(arguments: Namespace) -> None:
     number, week = 2 if arguments.full else 1, round(arguments.days * DAY)
     loads = (*((f"{places} at once", places, steady, 0) for places in PLACES), ("changing", 16, changing, 1))
 
-    def row(cell: Cell, load: str, weeks: list[list[Drop]]) -> list[str]:
+    def row(cell: Cell, load: str, weeks: list[list[FoundDrop]]) -> list[str]:
         found = [each for week in weeks for each in week]
         sudden = [each for each in found if each.kind is DropKind.SUDDEN]
         lasting = sum(each.end - each.begin > MINUTE for each in sudden)
@@ -393,7 +394,11 @@ def _by_poll(begin: Array, duration: Array, amount: Array, polls: int) -> Array:
 
 def begun(polled: Polled) -> list[Found]:
     """Return the begins of drops."""
-    return [each for each in detected(polled, POLL, midnight=MIDNIGHT) if each.change.dropped]
+    return [
+        each
+        for each in detected(polled, POLL, midnight=MIDNIGHT)
+        if each.change.transition is Transition.BEGAN
+    ]
 
 
 def print_mixes(arguments: Namespace) -> None:

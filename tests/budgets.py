@@ -19,7 +19,7 @@ BUDGETS = {
     "window": 900,  # groups of engines, sums over time for histories, and narrow columns: 800 was for windows alone
     "figures": 850,
     "analysis": 2500,
-    "drops": 250,
+    "drops": 950,
     "learned": 250,
     "experiments": 1250,
     "findings": 700,

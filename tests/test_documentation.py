@@ -10,7 +10,7 @@ import pytest
 
 from spec_decode_exporter.analysis.typical_costs import _DRAFTERS
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
-from spec_decode_exporter.drops.drop import DropKind
+from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.findings.findings import NAMES
 
 CHECKOUT = Path(__file__).parents[1]

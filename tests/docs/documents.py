@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from spec_decode_exporter.analysis.verdict import State, Verdict
 from spec_decode_exporter.cli.main import parse
-from spec_decode_exporter.drops.drop import DropKind
+from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.views.fleet_view import SnapshotView, TargetsView
 from spec_decode_exporter.web.api.openapi import document
 from spec_decode_exporter.web.api.routes import ENDPOINTS

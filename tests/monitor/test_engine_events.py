@@ -6,7 +6,7 @@ import pytest
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Knowledge
-from spec_decode_exporter.drops.drop import DropChange, DropKind
+from spec_decode_exporter.drops.sums import Drop, DropKind, Transition
 from spec_decode_exporter.monitor.engine_events import EngineChangeNotifier, drop_event
 from tests.fixtures.windows import window
 
@@ -23,17 +23,17 @@ def test_another_number_of_tokens_has_an_event_and_the_same_with_another_method_
 
 
 @pytest.mark.parametrize(
-    ("dropped", "learned_again", "name"),
+    ("transition", "name"),
     [
-        (True, False, "acceptance_dropped"),
-        (False, False, "acceptance_recovered"),
-        (False, True, "acceptance_baseline_reset"),
+        (Transition.BEGAN, "acceptance_dropped"),
+        (Transition.ENDED, "acceptance_recovered"),
+        (Transition.LEARNED_AGAIN, "acceptance_baseline_reset"),
     ],
 )
-def test_a_drop_has_an_event_with_its_numbers(dropped, learned_again, name):
-    change = DropChange(DropKind.SUDDEN, dropped, 2.1004, 1.4, 8.04, 9.0, learned_again)
-    event = drop_event(change, 1_790_000_009.0)
-    assert (event.name, event.is_bad) == (name, dropped)
+def test_a_drop_has_an_event_with_its_numbers(transition, name):
+    drop = Drop(DropKind.SUDDEN, transition, 2.1004, 1.4, 8.04, 9.0)
+    event = drop_event(drop, 1_790_000_009.0)
+    assert event.name == name
     assert event.fields == {
         "kind": "sudden",
         "baseline_acceptance_length": 2.1,
@@ -44,17 +44,17 @@ def test_a_drop_has_an_event_with_its_numbers(dropped, learned_again, name):
 
 
 @pytest.mark.parametrize(
-    ("dropped", "learned_again", "name"),
+    ("transition", "name"),
     [
-        (True, False, "drafting_dropped"),
-        (False, False, "drafting_recovered"),
-        (False, True, "drafting_baseline_reset"),
+        (Transition.BEGAN, "drafting_dropped"),
+        (Transition.ENDED, "drafting_recovered"),
+        (Transition.LEARNED_AGAIN, "drafting_baseline_reset"),
     ],
 )
-def test_a_drop_of_drafting_has_an_event_with_tokens_per_step(dropped, learned_again, name):
-    change = DropChange(DropKind.DRAFTING, dropped, 2.1004, 1.02, 8.04, 9.0, learned_again)
-    event = drop_event(change, 1_790_000_009.0)
-    assert (event.name, event.is_bad) == (name, dropped)
+def test_a_drop_of_drafting_has_an_event_with_tokens_per_step(transition, name):
+    drop = Drop(DropKind.DRAFTING, transition, 2.1004, 1.02, 8.04, 9.0)
+    event = drop_event(drop, 1_790_000_009.0)
+    assert event.name == name
     assert event.fields == {
         "baseline_tokens_per_step": 2.1,
         "tokens_per_step": 1.02,

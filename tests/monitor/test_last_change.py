@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from math import inf
 
-from spec_decode_exporter.drops.drop import DropChange, DropKind
+from spec_decode_exporter.drops.sums import Drop, DropKind, Transition
 from spec_decode_exporter.monitor.last_change import LastChange
 
 
 def change(age):
-    return DropChange(DropKind.SUDDEN, True, 2.8, 2.0, 20.0, age)
+    return Drop(DropKind.SUDDEN, Transition.BEGAN, 2.8, 2.0, 20.0, age)
 
 
 def test_the_last_change_is_as_old_as_its_most_likely_moment():

@@ -8,7 +8,7 @@ import pytest
 
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.drops.drop import DropKind
+from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.monitor.learned_state import LearnedState
 from spec_decode_exporter.window.history import History
 

@@ -1,1 +1,1 @@
-"""Drops of acceptance and of drafting."""
+"""Drops of the tokens per draft or per decode step."""

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from spec_decode_exporter.analysis.verdict import State, Verdict
-from spec_decode_exporter.drops.drop import DropKind
+from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.quantile import quantile
 from spec_decode_exporter.findings.finding import (

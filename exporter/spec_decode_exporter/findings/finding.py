@@ -16,7 +16,7 @@ from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.core.number_formats import fill
-from spec_decode_exporter.drops.drop import DropStatus
+from spec_decode_exporter.drops.sums import DropStatus
 from spec_decode_exporter.window.poll import Check
 
 Values = Mapping[str, float]

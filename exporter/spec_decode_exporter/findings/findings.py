@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
-from spec_decode_exporter.drops.drop import DropStatus
+from spec_decode_exporter.drops.sums import DropStatus
 from spec_decode_exporter.findings.faults import FAULTS
 from spec_decode_exporter.findings.finding import Finding, FindingContext
 from spec_decode_exporter.findings.hints import HINTS

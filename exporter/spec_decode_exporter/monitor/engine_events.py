@@ -9,7 +9,7 @@ from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.verdict import Action, Advice, State, Verdict
 from spec_decode_exporter.core.debounce import Debounce
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.drops.drop import DropChange, DropKind
+from spec_decode_exporter.drops.sums import Drop, DropKind
 from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.window.poll import Check, Poll, Step
 
@@ -34,38 +34,34 @@ def check_event(check: Check, poll: Poll, *, broken: bool) -> Event:
         "accepted_tokens": poll.counters.accepted_tokens,
         "accepted_by_position": list(poll.positions),
     }
-    return Event("check_broken" if broken else "check_holds_again", fields, is_bad=broken)
+    return Event("check_broken" if broken else "check_holds_again", fields)
 
 
-def drop_event(change: DropChange, wall: float) -> Event:
+def drop_event(drop: Drop, wall: float) -> Event:
     """Return the event of a drop that begins or ends; ``wall`` is the Unix time of the poll."""
-    began = _utc(wall - change.age) if change.age is not None else ""
-    if change.kind is DropKind.DRAFTING:
-        return _drafting_event(change, began)
+    began = _utc(wall - drop.age) if drop.age is not None else ""
+    if drop.kind is DropKind.DRAFTING:
+        return _drafting_event(drop, began)
     fields: dict[str, object] = {
-        "kind": str(change.kind),
-        "baseline_acceptance_length": round(change.baseline_length, 3),
-        "acceptance_length": round(change.length, 3),
-        "seconds": round(change.seconds, 1),
+        "kind": str(drop.kind),
+        "baseline_acceptance_length": round(drop.baseline_length, 3),
+        "acceptance_length": round(drop.length, 3),
+        "seconds": round(drop.seconds, 1),
         "since": began,
     }
-    name = "acceptance_dropped" if change.dropped else "acceptance_recovered"
-    if change.learned_again:
-        name = "acceptance_baseline_reset"
-    return Event(name, fields, is_bad=change.dropped)
+    name = f"acceptance_{drop.transition}"
+    return Event(name, fields)
 
 
-def _drafting_event(change: DropChange, began: str) -> Event:
+def _drafting_event(drop: Drop, began: str) -> Event:
     fields: dict[str, object] = {
-        "baseline_tokens_per_step": round(change.baseline_length, 3),
-        "tokens_per_step": round(change.length, 3),
-        "seconds": round(change.seconds, 1),
+        "baseline_tokens_per_step": round(drop.baseline_length, 3),
+        "tokens_per_step": round(drop.length, 3),
+        "seconds": round(drop.seconds, 1),
         "since": began,
     }
-    name = "drafting_dropped" if change.dropped else "drafting_recovered"
-    if change.learned_again:
-        name = "drafting_baseline_reset"
-    return Event(name, fields, is_bad=change.dropped)
+    name = f"drafting_{drop.transition}"
+    return Event(name, fields)
 
 
 def _utc(unix: float) -> str:
@@ -113,7 +109,7 @@ class EngineChangeNotifier:
         if before is State.UNREACHABLE:
             return []
         fields: dict[str, object] = {"state": str(State.UNREACHABLE), "before": str(before or "")}
-        return [Event("state_changed", fields, is_bad=is_bad)]
+        return [Event("state_changed", fields, bad=is_bad)]
 
     def _state_events(self, state: State) -> list[Event]:
         """Return the event of a new state; the first state is an event only if it is a fault."""
@@ -123,7 +119,7 @@ class EngineChangeNotifier:
             return []
         fields: dict[str, object] = {"state": str(state), "before": str(before or "")}
         ended = "drafting_no_longer_stalled" if before is State.STALLED else "state_changed"
-        return [Event("drafting_stalled" if stalled else ended, fields, is_bad=stalled)]
+        return [Event("drafting_stalled" if stalled else ended, fields)]
 
     def _token_events(self, tokens: int, window_resets: int) -> list[Event]:
         """Return the event of another K; more visible positions alone, which reset no window, are none."""
@@ -150,7 +146,7 @@ class EngineChangeNotifier:
             "before": str(before or ""),
             "findings": [finding.name for finding in findings()],
         }
-        return [Event("verdict_changed", fields, is_bad=verdict is Verdict.HARMFUL)]
+        return [Event("verdict_changed", fields, bad=verdict is Verdict.HARMFUL)]
 
     def _advice_events(self, evaluation: Evaluation) -> list[Event]:
         """Return the event of other advice; the absence of advice is none."""

@@ -1,13 +1,12 @@
-"""State of one engine after a poll, which readers share."""
+"""State of one engine at its last evaluation, which all readers share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
-from spec_decode_exporter.drops.drop import DropStatus
+from spec_decode_exporter.drops.sums import DropStatus
 from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.learned.plain_period import PlainPeriod
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
@@ -16,27 +15,30 @@ from spec_decode_exporter.window.history import Totals
 from spec_decode_exporter.window.poll import Check
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class EngineSnapshot:
-    """State of one engine after a poll."""
+    """State of one engine at its last evaluation."""
 
+    moment: float
+    """Time of the evaluated poll (monotonic)."""
     totals: Totals
+    """Sums until the newest poll."""
     tokens: int
     """K; 0 if unknown."""
     broken: frozenset[Check]
     evaluation: Evaluation
     """Without windows if the engine is gone."""
     reported: Sample | None
-    """Newest sample; None if the engine is gone."""
+    """Evaluated sample; None if the engine is gone."""
     drops: DropStatus
     reference_acceptance_ratio: float | None
     """Acceptance rate of the reference at this K."""
     baseline: PlainPeriod | None = None
     """Newest period without speculation of the model on its target; None without one."""
     find: Callable[[], tuple[Finding, ...] | None] = tuple
-    """Return the findings; None after an internal error."""
+    """Return the findings, computed once; None after an internal error."""
 
-    @cached_property
+    @property
     def findings(self) -> tuple[Finding, ...]:
         """Findings about the engine, computed when they are first read; none if it is gone."""
         return self.find() or ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from spec_decode_exporter.drops.drop import DropChange
+from spec_decode_exporter.drops.sums import Drop
 
 
 class LastChange:
@@ -15,12 +15,12 @@ class LastChange:
         self.number = 0
         self._moment = -inf
 
-    def note(self, changes: Sequence[DropChange], moment: float) -> None:
+    def note(self, drops: Sequence[Drop], moment: float) -> None:
         """Note the drops that began or ended with the poll of ``moment`` (monotonic).
 
         Slow drops and reset baselines have no moment.
         """
-        ages = [each.age for each in changes if each.age is not None]
+        ages = [each.age for each in drops if each.age is not None]
         if ages:
             self._moment = max(self._moment, moment - min(ages))
             self.number += 1

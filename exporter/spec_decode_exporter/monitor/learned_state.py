@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from pydantic import TypeAdapter, ValidationError
+
 from spec_decode_exporter.analysis.cost import CostSource, Curve
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.typical_costs import every_step_pays
 from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
-from spec_decode_exporter.drops.drop import DropChange, DropStatus
-from spec_decode_exporter.monitor.drops.drop_detector import DecodeSteps, DropDetector
+from spec_decode_exporter.drops.drops import DecodeSteps, Drops, DropState, drafts_of
+from spec_decode_exporter.drops.sums import Drop, DropStatus
 from spec_decode_exporter.monitor.learned_baseline import LearnedBaseline
 from spec_decode_exporter.monitor.step_times import PlainTimes, StepTimes, times_by_load
 from spec_decode_exporter.scrape.page.engine_table import Gauge, Latency
@@ -21,6 +23,9 @@ from spec_decode_exporter.window.poll import Increment
 
 COMPLETE_AFTER: Final = 60.0
 """Seconds of drafting after which all positions are known: some front ends create them one by one."""
+
+
+_DROPS: Final = TypeAdapter(DropState)
 
 
 class Drafter(NamedTuple):
@@ -49,7 +54,7 @@ class LearnedState:
         self._speculates = False
         self._wall = 0.0
         self._step_times = StepTimes()
-        self._drops = DropDetector(assumptions.policy.drops)
+        self._drops = Drops(assumptions.policy.drops)
         self._beginnings = 0
         self._drafter = _drafter(assumptions.speculation)
         self._tokens = 0
@@ -62,7 +67,7 @@ class LearnedState:
         A drafter that becomes known or unknown is the same.
         """
         self._assumptions = assumptions
-        self._drops.policy = assumptions.policy.drops
+        self._drops.use(assumptions.policy.drops)
         before, drafter = self._drafter, _drafter(assumptions.speculation)
         is_another = drafter.is_another(before)
         if is_another:
@@ -72,7 +77,7 @@ class LearnedState:
             self._drafter = drafter.completed(before)
         return is_another
 
-    def observe(self, increment: Increment, sample: Sample, history: History) -> Sequence[DropChange]:
+    def observe(self, increment: Increment, sample: Sample, history: History) -> Sequence[Drop]:
         """Add an increment that ``history`` has already; return the drops that begin or end with it."""
         if history.window_resets != self._beginnings:
             self._beginnings = history.window_resets
@@ -81,7 +86,7 @@ class LearnedState:
         self._learn_steps(increment, sample, history)
         if increment.counters.drafts:
             self._tokens = max(self._tokens, history.tokens)
-        return self._drops.observe(increment, wall=history.wall, steps=self._decode_steps(increment, history))
+        return self._drops.observe(drafts_of(increment, history.wall), self._decode_steps(increment, history))
 
     def costs(self, arms: Sequence[StepTimes] = ()) -> tuple[Curve, ...]:
         """Return the measured cost by load.
@@ -113,7 +118,8 @@ class LearnedState:
             return dict(self._remembered)
         if not self._tokens:
             return None
-        return {"tokens": self._tokens, **self._drafter._asdict(), "drops": self._drops.saved()}
+        drops = _DROPS.dump_python(self._drops.state, mode="json", exclude_defaults=True)
+        return {"tokens": self._tokens, **self._drafter._asdict(), "drops": drops}
 
     def remember(self, saved: Mapping[str, Any]) -> None:
         """Restore the result of ``saved`` once the engine proves to draft with the same K and drafter."""
@@ -175,9 +181,12 @@ class LearnedState:
         drafter = _remembered_drafter(remembered)
         if known != tokens or drafter.is_another(self._drafter):
             return
-        if self._drops.restore(remembered.get("drops") or {}):
-            self._tokens = tokens
-            self._drafter = self._drafter.completed(drafter)
+        try:
+            self._drops.restore(_DROPS.validate_python(remembered.get("drops")))
+        except ValidationError:
+            return
+        self._tokens = tokens
+        self._drafter = self._drafter.completed(drafter)
 
     def _start_again(self) -> None:
         self._step_times.forget_drafting()

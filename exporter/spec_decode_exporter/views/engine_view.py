@@ -14,7 +14,7 @@ from pydantic import Field, InstanceOf
 from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
-from spec_decode_exporter.drops.drop import DropKind
+from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.figures.quantile import LATENCY_QUANTILES, edges, quantile
 from spec_decode_exporter.findings.finding import Severity
 from spec_decode_exporter.findings.findings import NAMES

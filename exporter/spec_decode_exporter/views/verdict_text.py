@@ -14,7 +14,7 @@ from spec_decode_exporter.analysis.missing_evidence import Evidence
 from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import PROBABLY_NOT, PROBABLY_PAYS, WindowEvaluation
 from spec_decode_exporter.core.number_formats import ago, percent, plural, utc_clock
-from spec_decode_exporter.drops.drop import DropKind
+from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, Estimate
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 

@@ -20,7 +20,7 @@ from spec_decode_exporter.analysis.verdict import Advice
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.config.policy import Policy
-from spec_decode_exporter.drops.drop import DropKind, DropStatus, LiveDrop
+from spec_decode_exporter.drops.sums import DropKind, DropStatus, LiveDrop
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.findings.finding import Severity
 from spec_decode_exporter.findings.findings import NAMES, findings

@@ -1,0 +1,456 @@
+"""Detectors of drops of the tokens per unit, a draft or a decode step, by cumulative sums (CUSUM).
+
+A sum of the evidence that units are below their baseline begins a drop when it exceeds its threshold. During a
+drop the same sum, mirrored, ends it (E. S. Page, Biometrika 41, 1954). The baseline lags behind, so that a drop
+is not part of its own baseline. Kinds of drops differ in settings and evidence:
+
+- sudden: each increment, in tokens, against thresholds by the measured variance of sums of every length;
+- drafting: the same with decode steps as units, since a drafter that finds nothing to draft counts no drafts;
+- slow: each interval of ten minutes, in standard deviations, below the last hours and below the same hour of
+  the days before, since traffic changes with the hour.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf, sqrt
+from typing import Annotated, ClassVar, Final, NamedTuple
+
+from pydantic import Field
+
+from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.drops.hours import HourCells, learn_hour, no_hours, usual_length
+from spec_decode_exporter.drops.noise import Noise, Shortfalls, Variance, kept_after, length_error, threshold
+from spec_decode_exporter.drops.sums import (
+    Amount,
+    Drop,
+    DropKind,
+    Intervals,
+    LiveDrop,
+    Seconds,
+    Sums,
+    Transition,
+)
+
+
+class DropSettings(NamedTuple):
+    """Settings of a kind of drop. Times are in seconds; memories count time with units only."""
+
+    interval: float
+    """Length of an interval, the smallest part that is learned."""
+    lag: float
+    """Age of the newest interval in the baseline."""
+    memory: float
+    """Memory of the baseline."""
+    noise_memory: float
+    """Memory of the variances: they need far more units than a mean."""
+    lengths: tuple[int, ...]
+    """Lengths of the sums whose variance is measured: in units, or in intervals of a slow drop."""
+    frozen: float
+    """Duration of a drop after which the baseline is reset."""
+
+
+SUDDEN: Final = DropSettings(5.0, 20.0, 1800.0, 4 * 3600.0, tuple(32 << power for power in range(14)), 1800.0)
+SLOW: Final = DropSettings(600.0, 3600.0, 8 * 3600.0, 3 * 86_400.0, (1, 2, 4), 8 * 3600.0)
+
+SIZES: Final = (1, 2)
+"""Sizes of drops that the sums detect fastest, in the policy's: the second finds large ones sooner.
+
+Most false alarms of one sum are also those of the other. Both are rarer than the formula states."""
+MAX_SUM_SECONDS: Final = 900.0
+"""Longest sums whose variance counts; the baseline follows slower changes."""
+UNCERTAIN_SECONDS: Final = 600.0
+"""History with which a variance is doubled: requests may last longer than the history."""
+LIMITS_SECONDS: Final = 60.0
+LIMITS_SHARE: Final = 1 / 30
+"""Time between two updates of the limits: a share of the history, up to a minute. They cost most of a poll."""
+MIN_VARIANCE: Final = 0.25
+"""Minimum variance of a draft: that of a fair coin. Even a drafter without misses may miss one day."""
+NORMAL_SECONDS: Final = 30.0
+"""Time with normal drafts after which a sudden drop is over."""
+NORMAL_SPAN: Final = NORMAL_SECONDS + SUDDEN.interval
+"""Age of the oldest of these drafts; the lag of the baseline during a drop."""
+NORMAL_SHARE: Final = 1 / 4
+"""Share of the policy's drop by which normal drafts may be lower, and their maximum standard error.
+
+Drafts of the smallest drop are thus three standard errors below normal ones."""
+MIN_PARTLY: Final = 0.5
+"""Share of the time in which some steps have a draft and some have none, if an unknown method searches.
+
+Other methods draft in every step, or, paused by a schedule or stalled, in none."""
+
+MIN_BASELINE_SECONDS: Final = 2400.0
+"""Weighted seconds of a slow baseline: with less, its own variation would be a drop."""
+SLOW_ALLOWANCE: Final = 0.5
+SLOW_THRESHOLD: Final = 7.0
+"""Allowance and threshold of a slow drop are in standard deviations of an interval."""
+FIRST_ALLOWANCE: Final = 1.0
+FIRST_THRESHOLD: Final = 9.0
+"""The minima of both as long as the hour has no day before, in minimum standard deviations.
+
+A daily mix of requests alone changes the length by 2 % an hour."""
+MIN_DEVIATION: Final = 1 / 3
+"""Minimum standard deviation, as a share of the policy's drop: with many drafts the measured one is nearly 0."""
+
+
+class DropStep(NamedTuple):
+    """Contribution of an increment to a cumulative sum, and the sum's threshold."""
+
+    evidence: float
+    threshold: float
+
+
+class Limit(NamedTuple):
+    """Parameters of a cumulative sum of sudden drops."""
+
+    accepted: float
+    """Accepted tokens per unit, m0 - κ: fewer are evidence of a drop."""
+    threshold: float
+
+
+@dataclass(slots=True)
+class Cusum:
+    """Cumulative sum that never falls below 0."""
+
+    sum: Amount = 0.0
+    since: Sums = field(default_factory=Sums)
+    """Units since the sum was last 0: the most likely begin of a change."""
+    began: Seconds = 0.0
+    """Moment of that begin."""
+
+    def exceeds(self, step: DropStep, increment: Sums, moment: float) -> bool:
+        """Add the evidence of an increment; return whether the sum exceeds the threshold."""
+        total = self.sum + step.evidence
+        if total <= 0:
+            if self.sum:
+                self.reset()
+            return False
+        if not self.sum:
+            self.began = moment
+        self.sum = total
+        self.since.add(increment)
+        return total > step.threshold
+
+    def reset(self) -> None:
+        """Start at 0."""
+        self.sum, self.since = 0.0, Sums()
+
+
+@dataclass(slots=True)
+class DetectorState:
+    """Persisted state of a detector. Moments are by ``Intervals.elapsed``."""
+
+    time: Intervals = field(default_factory=Intervals)
+    baseline: Sums = field(default_factory=Sums)
+    noise: Noise = field(default_factory=Noise)
+    cusums: Annotated[list[Cusum], Field(min_length=len(SIZES), max_length=len(SIZES))] = field(
+        default_factory=lambda: [Cusum() for _ in SIZES]
+    )
+    """One for each of ``SIZES``; a slow drop has only the first."""
+    found: Seconds | None = None
+    """Moment of the detection of the present drop; None without a drop."""
+    drop: Sums = field(default_factory=Sums)
+    """Units since the present drop began."""
+    changed: Seconds = 0.0
+    """Most likely moment of the last begin or end of a drop."""
+    learns_from: Seconds = 0.0
+    """Earliest begin of an interval to learn from; before it was a drop."""
+    hours: HourCells = field(default_factory=no_hours)
+    shortfalls: Shortfalls = field(default_factory=Shortfalls)
+
+    @property
+    def newest(self) -> float:
+        """Newest moment of the state."""
+        moments = [self.found or 0.0, self.changed, self.learns_from]
+        return max(moments + [each.began for each in self.cusums] + [each.end for each in self.time.held])
+
+
+class Detector(ABC):
+    """Detects drops of one kind: subclasses weigh the evidence and set thresholds."""
+
+    kind: ClassVar[DropKind]
+    settings: ClassVar[DropSettings]
+
+    def __init__(self, policy: DropPolicy) -> None:
+        """Use ``policy``, which may be replaced at any time."""
+        self.policy = policy
+        self.state = DetectorState()
+
+    @abstractmethod
+    def observe(self, increment: Sums) -> Drop | None:
+        """Add an increment; return the drop that it begins or ends."""
+
+    @property
+    @abstractmethod
+    def knows_enough(self) -> bool:
+        """False until enough was observed."""
+
+    @abstractmethod
+    def _thresholds(self) -> Sequence[float]: ...
+
+    @property
+    def dropped(self) -> bool | None:
+        """True during a drop; None until enough was observed."""
+        return self.state.found is not None if self.knows_enough else None
+
+    def restore(self, state: DetectorState) -> None:
+        """Continue from a state. Its age is unknown, so the sums are at most half of their thresholds.
+
+        Raises:
+            ArithmeticError: The state is impossible.
+        """
+        if state.newest > state.time.elapsed:
+            raise ArithmeticError("a moment after the newest one")
+        self.state = state
+        for cusum, limit in zip(state.cusums, self._thresholds(), strict=False):
+            cusum.sum = min(cusum.sum, limit / 2)
+
+    def _is_drop(self, since: Sums) -> bool:  # noqa: ARG002 - drops of drafting look at it
+        """Return whether units whose sum exceeds its threshold are a drop."""
+        return True
+
+    def _learn(self, interval: Sums, length: float) -> None:
+        """Add an interval that is old enough and no part of a drop; ``length`` is in units of the settings."""
+        settings = self.settings
+        self.state.baseline.add(interval, kept_after(interval.seconds, settings.memory))
+        kept = kept_after(interval.seconds, settings.noise_memory)
+        self.state.noise.add(interval, length, settings.lengths, kept)
+
+    def _compare(self, steps: Sequence[DropStep], increment: Sums, moment: float) -> Sums | None:
+        """Add an increment to the sums; return the units since a drop began or ended with it."""
+        state = self.state
+        if state.found is None:
+            return self._begin(steps, increment, moment)
+        state.drop.add(increment)
+        mirrored, (evidence, limit) = state.cusums[0], steps[0]
+        if not mirrored.exceeds(DropStep(-evidence, limit), increment, moment):
+            return None
+        since = mirrored.since
+        self._end(moment)
+        return since
+
+    def _begin(self, steps: Sequence[DropStep], increment: Sums, moment: float) -> Sums | None:
+        """Add an increment to each sum; one whose units are no drop starts again."""
+        state, begun = self.state, None
+        for cusum, step in zip(state.cusums, steps, strict=False):
+            if cusum.exceeds(step, increment, moment):
+                if self._is_drop(cusum.since):
+                    begun = cusum
+                else:
+                    cusum.reset()
+        if begun is None:
+            return None
+        state.found = state.learns_from = moment
+        state.drop, state.changed = begun.since, begun.began
+        self._reset_sums()
+        return state.drop
+
+    def _end(self, moment: float) -> None:
+        """End the drop, which was over at ``moment`` at the latest; the mirrored sum tells when."""
+        state, mirrored = self.state, self.state.cusums[0]
+        state.changed = min(mirrored.began, moment) if mirrored.sum else moment
+        state.found, state.learns_from = None, moment
+        self._reset_sums()
+
+    def _reset_sums(self) -> None:
+        for cusum in self.state.cusums:
+            cusum.reset()
+
+    def _changed(self, since: Sums, baseline_length: float, age: float | None = None) -> Drop:
+        """Return the drop that has just begun or ended."""
+        self.state.noise.interrupt()
+        transition = Transition.ENDED if self.state.found is None else Transition.BEGAN
+        return Drop(self.kind, transition, baseline_length, since.length, since.seconds, age)
+
+    def _learn_again_if_old(self) -> Drop | None:
+        """Reset the baseline if the drop lasts too long."""
+        found, drop, baseline = self.state.found, self.state.drop, self.state.baseline
+        if found is None or self.state.time.elapsed - found < self.settings.frozen:
+            return None
+        self._forget()
+        return Drop(self.kind, Transition.LEARNED_AGAIN, baseline.length, drop.length, drop.seconds)
+
+    def _forget(self) -> None:
+        self.restore(DetectorState())
+
+
+class SuddenDetector(Detector):
+    """Detects sudden drops, by each increment; 30 seconds of normal drafts end one, too."""
+
+    kind = DropKind.SUDDEN
+    settings = SUDDEN
+
+    def __init__(self, policy: DropPolicy) -> None:
+        super().__init__(policy)
+        self.shared_by = 1
+        """Number of detectors that share the policy's budget of false alarms."""
+        self.variances: list[Variance] = []
+        """Variances of the relevant sums, the largest n first; empty until enough was observed."""
+        self._limits: list[Limit] = []
+        """One for each of ``SIZES``; empty until enough was observed."""
+        self._updated = 0.0
+        self._updated_for = policy
+
+    @property
+    def knows_enough(self) -> bool:
+        return bool(self._limits)
+
+    def observe(self, increment: Sums) -> Drop | None:
+        state, since = self.state, None
+        if increment.units > 0 and self._limits:
+            units, accepted = increment.units, increment.accepted
+            steps = [DropStep(limit.accepted * units - accepted, limit.threshold) for limit in self._limits]
+            since = self._compare(steps, increment, state.time.elapsed)
+        state.time.add(increment, self.settings.interval)
+        if state.time.held and state.time.held[0].end <= state.time.elapsed - self.settings.lag:
+            self._learn_old()
+        since = since or self._end_if_normal()
+        if since is None:
+            return self._learn_again_if_old()
+        return self._changed(since, state.baseline.length, state.time.elapsed - state.changed)
+
+    def live(self) -> LiveDrop | None:
+        """Return the present drop; None without one."""
+        state, age = self.state, self.state.time.elapsed - self.state.changed
+        if not self.dropped:
+            return None
+        recent = state.time.newer_than(NORMAL_SPAN) if age >= NORMAL_SPAN else None
+        return LiveDrop(state.baseline.length, (recent or state.drop).length, age)
+
+    def error(self, units: float) -> float:
+        """Return the standard error of the length of ``units`` minus that of the baseline."""
+        return length_error(units, self.variances, self.state.baseline.effective)
+
+    def restore(self, state: DetectorState) -> None:
+        self.state, self.variances, self._limits = state, [], []
+        self._update_limits()
+        super().restore(state)
+
+    def _thresholds(self) -> Sequence[float]:
+        return [limit.threshold for limit in self._limits] or [0.0] * len(SIZES)
+
+    def _learn_old(self) -> None:
+        state, dropped = self.state, self.state.found is not None
+        for interval in state.time.older_than(NORMAL_SPAN if dropped else self.settings.lag):
+            if not dropped and interval.end - interval.seconds >= state.learns_from:
+                self._learn(interval, interval.units)
+        longest = min(LIMITS_SHARE * state.time.active, LIMITS_SECONDS)
+        is_due = state.time.elapsed >= self._updated + longest or self.policy is not self._updated_for
+        if is_due and not dropped:
+            self._update_limits()
+
+    def _end_if_normal(self) -> Sums | None:
+        """End the drop if the newest drafts are enough and normal; return them."""
+        state, begin = self.state, self.state.time.elapsed - NORMAL_SPAN
+        recent = state.time.newer_than(NORMAL_SPAN) if self.dropped and begin >= state.changed else None
+        if recent is None or recent.seconds < NORMAL_SECONDS:
+            return None
+        margin = NORMAL_SHARE * self.policy.ratio * state.baseline.length
+        if self.error(recent.units) > margin or recent.length < state.baseline.length - margin:
+            return None
+        self._end(begin)
+        return recent
+
+    def _update_limits(self) -> None:
+        """Compute the parameters of the sums."""
+        baseline, time = self.state.baseline, self.state.time
+        if not baseline.units or time.active < self.policy.warm_up:
+            return
+        self._updated, self._updated_for = time.elapsed, self.policy
+        lowest = max(baseline.squares / baseline.units - baseline.mean**2, MIN_VARIANCE)
+        uncertainty = 1 + UNCERTAIN_SECONDS / time.active
+        measured = self.state.noise.variances(self.settings.lengths, MAX_SUM_SECONDS * baseline.rate)
+        self.variances = [Variance(length, max(uncertainty * value, lowest)) for length, value in measured]
+        self._limits = [self._limit(size) for size in SIZES if self.variances]
+
+    def _limit(self, size: float) -> Limit:
+        """Compute the parameters for drops of a size; lower the baseline by its standard error."""
+        policy, baseline = self.policy, self.state.baseline
+        allowance = size * policy.ratio * baseline.length / 2
+        error = sqrt(self.variances[0].value / baseline.effective)
+        units = baseline.rate * policy.false_alarm_period * self.shared_by
+        return Limit(baseline.mean - allowance - error, threshold(self.variances, allowance, units))
+
+
+class DraftingDetector(SuddenDetector):
+    """Detects that fewer decode steps have a draft."""
+
+    kind = DropKind.DRAFTING
+    searches = True
+    """True if the method is known to search for text; False if the method is unknown."""
+
+    def _is_drop(self, since: Sums) -> bool:
+        """Return whether fewer steps have a draft; drafts that are accepted less are a sudden drop."""
+        baseline = self.state.baseline
+        if not self.searches and baseline.partly < MIN_PARTLY * baseline.units:
+            return False
+        return since.drafted / since.units < (1 - self.policy.ratio) * baseline.drafted / baseline.units
+
+
+class SlowDetector(Detector):
+    """Detects slow drops, by each interval."""
+
+    kind = DropKind.SLOW
+    settings = SLOW
+
+    @property
+    def knows_enough(self) -> bool:
+        return self._variance() is not None and self.state.baseline.seconds >= MIN_BASELINE_SECONDS
+
+    def observe(self, increment: Sums) -> Drop | None:
+        interval = self.state.time.add(increment, self.settings.interval)
+        return (self._add_interval(interval) if interval else None) or self._learn_again_if_old()
+
+    def _thresholds(self) -> Sequence[float]:
+        return [SLOW_THRESHOLD]
+
+    def _add_interval(self, interval: Sums) -> Drop | None:
+        """Compare a complete interval with the lower of the last hours and the days before."""
+        state = self.state
+        self._learn_old()
+        usual = usual_length(state.hours, interval)
+        if usual is None and state.found is not None:  # else a false drop would hide its hours the next day
+            learn_hour(state.hours, interval)
+        if not self.knows_enough:
+            return None
+        recent = state.baseline.length
+        expected = recent if usual is None else min(recent, usual)
+        if usual is not None:
+            kept = kept_after(interval.seconds, self.settings.noise_memory)
+            state.shortfalls.add(interval.length / expected - 1, kept)
+        step = self._step(interval, expected, is_first_day=usual is None)
+        since = self._compare([step], interval, state.time.elapsed)
+        if since is None:
+            return None
+        state.time.held.clear()  # the last hour belongs to the drop, not to the baseline
+        return self._changed(since, expected)
+
+    def _step(self, interval: Sums, expected: float, *, is_first_day: bool) -> DropStep:
+        """Return the evidence that an interval is below the expected length, in standard deviations."""
+        baseline = self.state.baseline
+        least = MIN_DEVIATION * self.policy.ratio * baseline.length
+        chance = sqrt((self._variance() or 0.0) * (1 / interval.units + 1 / baseline.effective))
+        deviation = max(chance, sqrt(self.state.shortfalls.variance) * baseline.length, least)
+        floor = least / deviation if is_first_day else 0.0
+        allowance = max(SLOW_ALLOWANCE, FIRST_ALLOWANCE * floor)
+        limit = max(SLOW_THRESHOLD, FIRST_THRESHOLD * floor)
+        return DropStep((expected - interval.length) / deviation - allowance, limit)
+
+    def _variance(self) -> float | None:
+        """Return the largest variance of a sum of intervals, per unit; None until enough was observed."""
+        variances = self.state.noise.variances(self.settings.lengths, inf)
+        return max((each.value for each in variances), default=None)
+
+    def _learn_old(self) -> None:
+        for interval in self.state.time.older_than(self.settings.lag):
+            if self.state.found is None:
+                self._learn(interval, 1)
+                learn_hour(self.state.hours, interval)
+
+    def _forget(self) -> None:
+        """Reset the baseline; what was learned about hours and noise stays."""
+        state = self.state
+        state.noise.interrupt()
+        self.state = DetectorState(noise=state.noise, hours=state.hours, shortfalls=state.shortfalls)

@@ -1,0 +1,133 @@
+"""The drop detectors of one engine, as long as it drafts with one method and one K."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from operator import mul
+from typing import Final, NamedTuple
+
+from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.drops.detector import (
+    SUDDEN,
+    DetectorState,
+    DraftingDetector,
+    SlowDetector,
+    SuddenDetector,
+)
+from spec_decode_exporter.drops.sums import ALWAYS_COUNTED, Drop, DropKind, DropStatus, Sums, Transition
+from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
+from spec_decode_exporter.window.poll import Increment
+
+RECENT_SECONDS: Final = 30.0
+_ODD: Final = range(1, 2 * MAX_POSITIONS, 2)
+
+
+@dataclass(slots=True)
+class DropState:
+    """Persisted state of all detectors."""
+
+    sudden: DetectorState = field(default_factory=DetectorState)
+    slow: DetectorState = field(default_factory=DetectorState)
+    drafting: DetectorState = field(default_factory=DetectorState)
+
+
+class DecodeSteps(NamedTuple):
+    """Decode steps of an increment."""
+
+    number: int
+    searches: bool
+    """True if the method is known to search for text; False if the method is unknown."""
+
+
+class Drops:
+    """Sudden and slow drops of the acceptance length, and drops of drafting."""
+
+    def __init__(self, policy: DropPolicy) -> None:
+        """Use ``policy``."""
+        self._sudden, self._slow = SuddenDetector(policy), SlowDetector(policy)
+        self._drafting = DraftingDetector(policy)
+        self._counts = dict.fromkeys(ALWAYS_COUNTED, 0)
+
+    def use(self, policy: DropPolicy) -> None:
+        """Use another policy; it takes effect within seconds."""
+        self._sudden.policy = self._slow.policy = self._drafting.policy = policy
+
+    def observe(self, increment: Sums, steps: DecodeSteps | None = None) -> tuple[Drop, ...]:
+        """Add an increment of drafts; return the drops that it begins or ends.
+
+        ``steps`` are the decode steps of an engine whose drafting may drop; None if impossible or unknown.
+        """
+        try:
+            found = (
+                self._sudden.observe(increment),
+                self._slow.observe(increment),
+                self._observe_steps(increment, steps),
+            )
+        except ArithmeticError:  # numbers of the restored state contradict each other
+            self.start_again()
+            return ()
+        drops = tuple(drop for drop in found if drop is not None)
+        for drop in drops:
+            self._counts[drop.kind] += drop.transition is Transition.BEGAN
+        return drops
+
+    def start_again(self) -> None:
+        """Reset the baselines; the counts of drops stay."""
+        self._restore(DropState())
+
+    def status(self) -> DropStatus:
+        """Return the present status."""
+        sudden, drops = self._sudden, dict(self._counts)
+        known = {each.kind: each.dropped for each in (sudden, self._slow, self._drafting)}
+        dropped = {kind: is_so for kind, is_so in known.items() if is_so is not None}
+        lives = {each.kind: each.live() for each in (sudden, self._drafting)}
+        live = {kind: drop for kind, drop in lives.items() if drop is not None}
+        if not sudden.variances:
+            return DropStatus(dropped=dropped, drops=drops, live=live)
+        baseline = sudden.state.baseline
+        recent = sudden.state.time.newer_than(SUDDEN.lag + SUDDEN.interval)
+        sigma = (baseline.length - recent.length) / sudden.error(recent.units) if recent else None
+        stddev = sudden.error(RECENT_SECONDS * baseline.rate)
+        return DropStatus(baseline.length, stddev, sigma, dropped, drops, live)
+
+    @property
+    def state(self) -> DropState:
+        """State to persist; it changes with later increments."""
+        return DropState(self._sudden.state, self._slow.state, self._drafting.state)
+
+    def restore(self, state: DropState) -> None:
+        """Continue from a validated state; start again if its numbers contradict each other."""
+        try:
+            self._restore(state)
+        except ArithmeticError:
+            self.start_again()
+
+    def _restore(self, state: DropState) -> None:
+        self._sudden.restore(state.sudden)
+        self._slow.restore(state.slow)
+        self._drafting.restore(state.drafting)
+
+    def _observe_steps(self, increment: Sums, steps: DecodeSteps | None) -> Drop | None:
+        """Add the decode steps of an increment; without them the detector of drafting is reset.
+
+        Two detectors share the budget of false alarms, so that their total stays within it.
+        """
+        detector = self._drafting
+        detector.shared_by = self._sudden.shared_by = 1 if steps is None else 2
+        if steps is None:
+            if detector.state.time.elapsed:
+                detector.restore(DetectorState())
+            return None
+        detector.searches = steps.searches
+        self._counts.setdefault(DropKind.DRAFTING, 0)
+        return detector.observe(replace(increment, units=steps.number, drafted=increment.units))
+
+
+def drafts_of(increment: Increment, wall: float = 0.0) -> Sums:
+    """Return the drafts of an increment that ends at the Unix time ``wall``; 0 if that is unknown.
+
+    Σ (accepted tokens)² is Σ (2i+1) a_i over the positions i; at least A without positions.
+    """
+    positions, (drafts, _, accepted, *_) = increment.positions, increment.counters
+    squares = sum(map(mul, _ODD, positions)) if positions else accepted
+    return Sums(increment.end - increment.begin, drafts, accepted, squares, wall=wall)

@@ -1,0 +1,82 @@
+"""Acceptance length by the hour of the day (UTC) on the days before, in 24 cells."""
+
+from __future__ import annotations
+
+from math import exp
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import Field
+
+from spec_decode_exporter.drops.sums import Amount, Sums, Units
+
+HOURS: Final = 24
+HOUR_SECONDS: Final = 3600.0
+_KEPT: Final = exp(-1 / 3)
+"""Weight that a day keeps when the next one comes: after weeks the day before has a weight of 28 %."""
+
+
+class HourCell(NamedTuple):
+    """One hour of the day: its newest day, and the weighted sums of the days before that.
+
+    A tuple is a short JSON array: the state file holds 24 for each engine.
+    """
+
+    day: Annotated[int, Field(ge=-(10**9), le=10**9)] = -1
+    """Newest day with units, in days since 1970; -1 without any."""
+    units: Units = 0.0
+    accepted: Amount = 0.0
+    earlier_units: Units = 0.0
+    earlier_accepted: Amount = 0.0
+
+    def before(self, day: int) -> tuple[float, float]:
+        """Return units and accepted tokens of the days before ``day``."""
+        if self.day == day:
+            return self.earlier_units, self.earlier_accepted
+        return _KEPT * self.earlier_units + self.units, _KEPT * self.earlier_accepted + self.accepted
+
+    def added(self, day: int, units: float, accepted: float) -> HourCell:
+        """Return the cell with units of a day; a new day adds the one before to the earlier days."""
+        if day == self.day:
+            return self._replace(units=self.units + units, accepted=self.accepted + accepted)
+        return HourCell(day, units, accepted, *(round(earlier, 1) for earlier in self.before(day)))
+
+
+HourCells = Annotated[list[HourCell], Field(min_length=HOURS, max_length=HOURS)]
+
+
+def no_hours() -> list[HourCell]:
+    """Return the cells before anything is learned."""
+    return [HourCell()] * HOURS
+
+
+def learn_hour(cells: list[HourCell], interval: Sums) -> None:
+    """Add an interval to its hour; one whose Unix time is unknown does not count."""
+    if interval.wall:
+        day, hour = divmod(int(_middle(interval) // HOUR_SECONDS), HOURS)
+        cells[hour] = cells[hour].added(day, interval.units, interval.accepted)
+
+
+def usual_length(cells: list[HourCell], interval: Sums) -> float | None:
+    """Return the length of the days before at this time of day, between the middles of two hours.
+
+    None if the hour has no day before, or the time is unknown.
+    """
+    if not interval.wall:
+        return None
+    hour, offset = divmod(_middle(interval) / HOUR_SECONDS, 1.0)
+    own = _mean(cells, int(hour))
+    if own is None:
+        return None
+    neighbour = _mean(cells, int(hour) + (1 if offset > 0.5 else -1))
+    return 1 + (own if neighbour is None else own + abs(offset - 0.5) * (neighbour - own))
+
+
+def _mean(cells: list[HourCell], hour: int) -> float | None:
+    """Return the accepted tokens per unit of an hour since 1970 on the days before it."""
+    day, place = divmod(hour, HOURS)
+    units, accepted = cells[place].before(day)
+    return accepted / units if units > 0 else None
+
+
+def _middle(interval: Sums) -> float:
+    return interval.wall - interval.seconds / 2

@@ -1,0 +1,202 @@
+"""Variance of accepted tokens, and the thresholds of cumulative sums that follow from it.
+
+Drafts of one request are alike, so sums over many drafts vary more than sums of independent drafts. The
+variance per draft is therefore measured at many lengths n, each twice the one before, by the differences a(n)
+of neighbouring sums (D. W. Allan, Proc. IEEE 54, 1966), which a slow trend does not raise:
+
+    a(n) = mean of (A₁/D₁ - A₂/D₂)² / (1/D₁ + 1/D₂)
+
+The variance B(n) of sums follows from a(n) = 2 B(n) - B(2n), beginning at the largest n, where B is about a.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import exp, log1p, sqrt
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import Field
+
+from spec_decode_exporter.drops.sums import Amount, Sums, Units
+
+MIN_DIFFERENCES: Final = 4
+"""Differences that a variance needs."""
+MAX_LENGTHS: Final = 14
+_FREEDOM: Final = 2 / 3
+"""Degrees of freedom of a difference: neighbouring differences share a sum."""
+
+
+class Variance(NamedTuple):
+    """Variance of the accepted tokens of sums of a length, per unit."""
+
+    length: float
+    value: float
+
+
+class _Part(NamedTuple):
+    """A complete sum: its length, units and accepted tokens."""
+
+    length: float
+    units: float
+    accepted: float
+
+
+@dataclass(slots=True)
+class Differences:
+    """Differences between neighbouring sums of one length; older ones have less weight."""
+
+    length: Amount = 0.0
+    """Of the incomplete sum, like its units and accepted tokens."""
+    units: Units = 0.0
+    accepted: Amount = 0.0
+    last_units: Units = 0.0
+    """Of the last complete sum."""
+    last_accepted: Amount = 0.0
+    weight: Amount = 0.0
+    squared_weight: Amount = 0.0
+    sum: Amount = 0.0
+    """Weighted sum of (A₁/D₁ - A₂/D₂)² / (1/D₁ + 1/D₂)."""
+
+    def add(self, part: _Part, complete_at: float) -> _Part | None:
+        """Extend the incomplete sum; once it is complete, compare it with the one before, and return it."""
+        self.length += part.length
+        self.units += part.units
+        self.accepted += part.accepted
+        if self.length < complete_at:
+            return None
+        complete = _Part(self.length, self.units, self.accepted)
+        if self.last_units:
+            difference = self.accepted / self.units - self.last_accepted / self.last_units
+            self.sum += difference * difference / (1 / self.units + 1 / self.last_units)
+            self.weight += 1
+            self.squared_weight += 1
+        self.last_units, self.last_accepted = self.units, self.accepted
+        self.length = self.units = self.accepted = 0.0
+        return complete
+
+    def fade(self, kept: float) -> None:
+        """Multiply the weights of all differences so far by ``kept``."""
+        self.weight *= kept
+        self.squared_weight *= kept * kept
+        self.sum *= kept
+
+    def interrupt(self) -> None:
+        """Discard the sums so far, so that they are not compared with later ones."""
+        self.length = self.units = self.accepted = self.last_units = self.last_accepted = 0.0
+
+    @property
+    def number(self) -> float:
+        """Number of equally weighted differences with the same standard error: (Σ w)² / Σ w²."""
+        return self.weight * self.weight / self.squared_weight if self.squared_weight else 0.0
+
+    @property
+    def allan(self) -> float:
+        """The variance a(n), raised by its standard error, a √(2 / degrees of freedom)."""
+        return self.sum / self.weight * (1 + sqrt(2 / (_FREEDOM * self.number)))
+
+
+@dataclass(slots=True)
+class Noise:
+    """Differences of sums of every length, the shortest first; two complete sums are one of the next length."""
+
+    lengths: Annotated[list[Differences], Field(max_length=MAX_LENGTHS)] = field(default_factory=list)
+
+    def add(self, interval: Sums, length: float, lengths: Sequence[int], kept: float) -> None:
+        """Add an interval that is ``length`` long; multiply the weights of earlier ones by ``kept``."""
+        for differences in self.lengths:
+            differences.fade(kept)
+        part: _Part | None = _Part(length, interval.units, interval.accepted)
+        for place, complete_at in enumerate(lengths):
+            if part is None:
+                return
+            if place == len(self.lengths):
+                self.lengths.append(Differences())
+            part = self.lengths[place].add(part, complete_at)
+
+    def interrupt(self) -> None:
+        """Discard the sums so far, so that they are not compared with later ones."""
+        for differences in self.lengths:
+            differences.interrupt()
+
+    def variances(self, lengths: Sequence[int], longest: float) -> list[Variance]:
+        """Return B(n), the largest n first, up to ``longest`` and as far as enough was observed."""
+        found: list[Variance] = []
+        for length, differences in reversed(list(zip(lengths, self.lengths, strict=False))):
+            if length <= max(longest, lengths[0]) and differences.number >= MIN_DIFFERENCES:
+                allan = differences.allan
+                found.append(Variance(length, (allan + found[-1].value) / 2 if found else allan))
+        return found
+
+
+SHORTFALL_INTERVALS: Final = 16
+MIN_SHORTFALLS: Final = 2.5
+"""Sums of shortfalls that a variance needs, by their weight: three recent ones."""
+
+
+@dataclass(slots=True)
+class Shortfalls:
+    """Variance of sums of 16 intervals' relative deviations from the expected length, by those below it.
+
+    Variation over hours shows only here. Deviations above do not count, since the expected length is the lower
+    of two. The variance of a symmetric sum is twice the mean square of its negative part.
+    """
+
+    intervals: Annotated[int, Field(ge=0, le=SHORTFALL_INTERVALS)] = 0
+    sum: Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False)] = 0.0
+    weight: Amount = 0.0
+    squares: Amount = 0.0
+
+    def add(self, deviation: float, kept: float) -> None:
+        """Add the relative deviation of an interval; negative below the expected length."""
+        self.weight *= kept
+        self.squares *= kept
+        self.intervals += 1
+        self.sum += deviation
+        if self.intervals >= SHORTFALL_INTERVALS:
+            self.weight += 1
+            self.squares += min(0.0, self.sum) ** 2
+            self.intervals, self.sum = 0, 0.0
+
+    @property
+    def variance(self) -> float:
+        """Variance of a sum, per interval; 0 until enough sums were observed."""
+        return 2 * self.squares / self.weight / SHORTFALL_INTERVALS if self.weight >= MIN_SHORTFALLS else 0.0
+
+
+def variance_of(units: float, variances: Sequence[Variance]) -> float:
+    """Return the variance of a sum over ``units``, per unit; the largest n comes first."""
+    return next((each.value for each in reversed(variances) if each.length >= units), variances[0].value)
+
+
+def length_error(units: float, variances: Sequence[Variance], baseline_units: float) -> float:
+    """Return the standard error of the length of ``units`` minus that of a baseline."""
+    return sqrt(variance_of(units, variances) / units + variances[0].value / baseline_units)
+
+
+def threshold(variances: Sequence[Variance], allowance: float, units: float) -> float:
+    """Return the X, in tokens, that a cumulative sum exceeds by chance once in ``units`` on average.
+
+    With m0 accepted tokens per unit and an allowance κ, X = max(0, X + (m0 - κ) D - A) falls by κ a unit.
+    It rises by h over n units instead with a probability of about exp(-(h + κ n)² / (2 n V_n)). That is rare
+    enough at h = √(2 n V_n ln(1 + 2κ²N/V)) - κ n (D. Siegmund, *Sequential Analysis*, 1985). The n with the
+    highest h decides. If V is the same for all n, that is n = V ln(…) / (2κ²), and h = V ln(…) / (2κ).
+
+    Args:
+        variances: The largest n first. Each counts for the n that are nearer to it than to half or twice of it,
+            and the last one for all that are smaller.
+        allowance: κ, in tokens per unit.
+        units: N.
+    """
+    highest = 0.0
+    for length, variance in variances:
+        logarithm = log1p(2 * allowance**2 * units / variance)
+        lower = 0.0 if length == variances[-1].length else length / sqrt(2)
+        likeliest = min(max(variance * logarithm / (2 * allowance**2), lower), length * sqrt(2))
+        highest = max(highest, sqrt(2 * likeliest * variance * logarithm) - allowance * likeliest)
+    return highest
+
+
+def kept_after(seconds: float, memory: float) -> float:
+    """Return the part of a weight that is left after ``seconds``."""
+    return exp(-seconds / memory)

@@ -1,1 +1,0 @@
-"""Drop detectors: their state between polls."""
