@@ -1,11 +1,11 @@
-"""Read plain files up to a limit of bytes, without blocking on a pipe."""
+"""Read plain files up to a limit of bytes, without blocking on a pipe; replace files atomically."""
 
 from __future__ import annotations
 
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -41,6 +41,38 @@ def read_bounded(path: Path, max_bytes: int) -> bytes:
     if len(content) > max_bytes:
         raise OSError(f"it is larger than {size_text(max_bytes)}")
     return content
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Replace a file atomically by one that only its owner may read; wait until it is on the disk.
+
+    Raises:
+        OSError: It cannot be written; an earlier file is unchanged.
+    """
+    beside = path.with_name(f"{path.name}.tmp")
+    try:
+        beside.unlink(missing_ok=True)  # of a process that crashed
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until the names of files are on the disk, if the file system supports it."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def size_text(size: int) -> str:

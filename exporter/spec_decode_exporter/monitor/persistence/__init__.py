@@ -1,1 +1,0 @@
-"""Persistence: learned state of engines over restarts of the exporter."""
