@@ -174,7 +174,7 @@ class Trace:
         return [array("q", column.tobytes()) for column in self.totals.T]
 
 
-_GAUGES = 2
+_GAUGES = 3
 _COUNTERS = _GAUGES + len(Means._fields)
 _POSITIONS = _COUNTERS + len(Counters._fields)
 """First columns of a trace."""
@@ -246,7 +246,7 @@ def counted(
     nothing = np.zeros(seconds)
     buckets = [at_end((low < requests.tokens) & (requests.tokens <= high)) for low, high in BUCKETS]
     columns = [
-        *(np.full(seconds, NANO), np.ones(seconds), running * NANO, nothing, nothing),
+        *(np.full(seconds, NANO), np.ones(seconds), running * NANO, running * NANO, nothing, nothing),
         *(counters.get(name, nothing) for name in Counters._fields),
         *accepted,
     ]
