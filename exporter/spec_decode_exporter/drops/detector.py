@@ -1,8 +1,8 @@
 """Detectors of drops of the tokens per unit, a draft or a decode step, by cumulative sums (CUSUM).
 
-A sum of the evidence that units are below their baseline begins a drop when it exceeds its threshold. During a
-drop the same sum, mirrored, ends it (E. S. Page, Biometrika 41, 1954). The baseline lags behind, so that a drop
-is not part of its own baseline. Kinds of drops differ in settings and evidence:
+A sum of the evidence that units are below their baseline begins a drop when it exceeds its threshold. During
+a drop the same sum, mirrored, ends it (E. S. Page, Biometrika 41, 1954). The baseline lags behind, so that a
+drop is not part of its own baseline. Kinds of drops differ in settings and evidence:
 
 - sudden: each increment, in tokens, against thresholds by the measured variance of sums of every length;
 - drafting: the same with decode steps as units, since a drafter that finds nothing to draft counts no drafts;
@@ -15,24 +15,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import inf, sqrt
-from typing import Annotated, ClassVar, Final, NamedTuple
+from math import exp, inf, sqrt
+from typing import Annotated, ClassVar, Final, NamedTuple, TypeAlias
 
 from pydantic import Field
 
 from spec_decode_exporter.config.policy import DropPolicy
-from spec_decode_exporter.drops.hours import HourCells, learn_hour, no_hours, usual_length
-from spec_decode_exporter.drops.noise import Noise, Shortfalls, Variance, kept_after, length_error, threshold
-from spec_decode_exporter.drops.sums import (
-    Amount,
-    Drop,
-    DropKind,
-    Intervals,
-    LiveDrop,
-    Seconds,
-    Sums,
-    Transition,
-)
+from spec_decode_exporter.drops.hours import HOURS, HourCell, HourCells, learn_hour, usual_length
+from spec_decode_exporter.drops.noise import Noise, Shortfalls, Variance, threshold
+from spec_decode_exporter.drops.sums import Amount, Drop, DropKind, Intervals, LiveDrop, Sums, Transition
 
 
 class DropSettings(NamedTuple):
@@ -43,9 +34,8 @@ class DropSettings(NamedTuple):
     lag: float
     """Age of the newest interval in the baseline."""
     memory: float
-    """Memory of the baseline."""
     noise_memory: float
-    """Memory of the variances: they need far more units than a mean."""
+    """Memory of the variances: they need far more units than the baseline's mean."""
     lengths: tuple[int, ...]
     """Lengths of the sums whose variance is measured: in units, or in intervals of a slow drop."""
     frozen: float
@@ -56,58 +46,35 @@ SUDDEN: Final = DropSettings(5.0, 20.0, 1800.0, 4 * 3600.0, tuple(32 << power fo
 SLOW: Final = DropSettings(600.0, 3600.0, 8 * 3600.0, 3 * 86_400.0, (1, 2, 4), 8 * 3600.0)
 
 SIZES: Final = (1, 2)
-"""Sizes of drops that the sums detect fastest, in the policy's: the second finds large ones sooner.
-
-Most false alarms of one sum are also those of the other. Both are rarer than the formula states."""
+"""Sizes of drops that the sums detect fastest, in the policy's: the second finds large ones sooner."""
 MAX_SUM_SECONDS: Final = 900.0
 """Longest sums whose variance counts; the baseline follows slower changes."""
 UNCERTAIN_SECONDS: Final = 600.0
 """History with which a variance is doubled: requests may last longer than the history."""
-LIMITS_SECONDS: Final = 60.0
-LIMITS_SHARE: Final = 1 / 30
-"""Time between two updates of the limits: a share of the history, up to a minute. They cost most of a poll."""
+LIMITS_SHARE, LIMITS_SECONDS = 1 / 30, 60.0
+"""Time between two updates of the limits: a share of the history, up to a minute. An update is slow."""
 MIN_VARIANCE: Final = 0.25
 """Minimum variance of a draft: that of a fair coin. Even a drafter without misses may miss one day."""
 NORMAL_SECONDS: Final = 30.0
 """Time with normal drafts after which a sudden drop is over."""
 NORMAL_SPAN: Final = NORMAL_SECONDS + SUDDEN.interval
-"""Age of the oldest of these drafts; the lag of the baseline during a drop."""
+"""Age of the oldest of these drafts, and the lag of the baseline during a drop."""
 NORMAL_SHARE: Final = 1 / 4
-"""Share of the policy's drop by which normal drafts may be lower, and their maximum standard error.
-
-Drafts of the smallest drop are thus three standard errors below normal ones."""
+"""Share of the policy's drop by which normal drafts may be lower, and their maximum standard error."""
 MIN_PARTLY: Final = 0.5
-"""Share of the time in which some steps have a draft and some have none, if an unknown method searches.
-
-Other methods draft in every step, or, paused by a schedule or stalled, in none."""
+"""Share of the time in which some steps have a draft and some have none, if an unknown method searches."""
 
 MIN_BASELINE_SECONDS: Final = 2400.0
 """Weighted seconds of a slow baseline: with less, its own variation would be a drop."""
-SLOW_ALLOWANCE: Final = 0.5
-SLOW_THRESHOLD: Final = 7.0
-"""Allowance and threshold of a slow drop are in standard deviations of an interval."""
-FIRST_ALLOWANCE: Final = 1.0
-FIRST_THRESHOLD: Final = 9.0
-"""The minima of both as long as the hour has no day before, in minimum standard deviations.
-
-A daily mix of requests alone changes the length by 2 % an hour."""
+SLOW_ALLOWANCE, SLOW_THRESHOLD = 0.5, 7.0
+"""In standard deviations of an interval."""
+FIRST_ALLOWANCE, FIRST_THRESHOLD = 1.0, 9.0
+"""The minima as long as the hour has no day before: a daily mix alone changes the length by 2 % an hour."""
 MIN_DEVIATION: Final = 1 / 3
-"""Minimum standard deviation, as a share of the policy's drop: with many drafts the measured one is nearly 0."""
+"""Minimum standard deviation, as a share of the policy's drop: the measured one may be nearly 0."""
 
-
-class DropStep(NamedTuple):
-    """Contribution of an increment to a cumulative sum, and the sum's threshold."""
-
-    evidence: float
-    threshold: float
-
-
-class Limit(NamedTuple):
-    """Parameters of a cumulative sum of sudden drops."""
-
-    accepted: float
-    """Accepted tokens per unit, m0 - κ: fewer are evidence of a drop."""
-    threshold: float
+DropStep: TypeAlias = tuple[float, float]
+"""Evidence of a drop that an increment adds to a cumulative sum, and the sum's threshold."""
 
 
 @dataclass(slots=True)
@@ -117,12 +84,13 @@ class Cusum:
     sum: Amount = 0.0
     since: Sums = field(default_factory=Sums)
     """Units since the sum was last 0: the most likely begin of a change."""
-    began: Seconds = 0.0
+    began: Amount = 0.0
     """Moment of that begin."""
 
     def exceeds(self, step: DropStep, increment: Sums, moment: float) -> bool:
         """Add the evidence of an increment; return whether the sum exceeds the threshold."""
-        total = self.sum + step.evidence
+        evidence, limit = step
+        total = self.sum + evidence
         if total <= 0:
             if self.sum:
                 self.reset()
@@ -131,11 +99,14 @@ class Cusum:
             self.began = moment
         self.sum = total
         self.since.add(increment)
-        return total > step.threshold
+        return total > limit
 
     def reset(self) -> None:
         """Start at 0."""
         self.sum, self.since = 0.0, Sums()
+
+
+Cusums = Annotated[list[Cusum], Field(min_length=len(SIZES), max_length=len(SIZES))]
 
 
 @dataclass(slots=True)
@@ -145,26 +116,18 @@ class DetectorState:
     time: Intervals = field(default_factory=Intervals)
     baseline: Sums = field(default_factory=Sums)
     noise: Noise = field(default_factory=Noise)
-    cusums: Annotated[list[Cusum], Field(min_length=len(SIZES), max_length=len(SIZES))] = field(
-        default_factory=lambda: [Cusum() for _ in SIZES]
-    )
+    cusums: Cusums = field(default_factory=lambda: [Cusum() for _ in SIZES])
     """One for each of ``SIZES``; a slow drop has only the first."""
-    found: Seconds | None = None
+    found: Amount | None = None
     """Moment of the detection of the present drop; None without a drop."""
     drop: Sums = field(default_factory=Sums)
     """Units since the present drop began."""
-    changed: Seconds = 0.0
+    changed: Amount = 0.0
     """Most likely moment of the last begin or end of a drop."""
-    learns_from: Seconds = 0.0
+    learns_from: Amount = 0.0
     """Earliest begin of an interval to learn from; before it was a drop."""
-    hours: HourCells = field(default_factory=no_hours)
+    hours: HourCells = field(default_factory=lambda: [HourCell()] * HOURS)
     shortfalls: Shortfalls = field(default_factory=Shortfalls)
-
-    @property
-    def newest(self) -> float:
-        """Newest moment of the state."""
-        moments = [self.found or 0.0, self.changed, self.learns_from]
-        return max(moments + [each.began for each in self.cusums] + [each.end for each in self.time.held])
 
 
 class Detector(ABC):
@@ -178,44 +141,34 @@ class Detector(ABC):
         self.policy = policy
         self.state = DetectorState()
 
-    @abstractmethod
-    def observe(self, increment: Sums) -> Drop | None:
-        """Add an increment; return the drop that it begins or ends."""
-
-    @property
-    @abstractmethod
-    def knows_enough(self) -> bool:
-        """False until enough was observed."""
-
-    @abstractmethod
-    def _thresholds(self) -> Sequence[float]: ...
-
     @property
     def dropped(self) -> bool | None:
         """True during a drop; None until enough was observed."""
-        return self.state.found is not None if self.knows_enough else None
+        return self.state.found is not None if self._thresholds() else None
 
     def restore(self, state: DetectorState) -> None:
-        """Continue from a state. Its age is unknown, so the sums are at most half of their thresholds.
-
-        Raises:
-            ArithmeticError: The state is impossible.
-        """
-        if state.newest > state.time.elapsed:
-            raise ArithmeticError("a moment after the newest one")
+        """Continue from a state. Its age is unknown, so the sums are at most half of their thresholds."""
         self.state = state
-        for cusum, limit in zip(state.cusums, self._thresholds(), strict=False):
+        moments = [state.found or 0.0, state.changed, state.learns_from]
+        moments += [each.began for each in state.cusums] + [each.end for each in state.time.held]
+        if max(moments) > state.time.elapsed:
+            raise ArithmeticError("a moment after the newest one")
+        for cusum, limit in zip(state.cusums, [*self._thresholds(), 0.0, 0.0], strict=False):
             cusum.sum = min(cusum.sum, limit / 2)
+
+    @abstractmethod
+    def _thresholds(self) -> Sequence[float]:
+        """Return the thresholds of the sums; empty until enough was observed."""
 
     def _is_drop(self, since: Sums) -> bool:  # noqa: ARG002 - drops of drafting look at it
         """Return whether units whose sum exceeds its threshold are a drop."""
         return True
 
     def _learn(self, interval: Sums, length: float) -> None:
-        """Add an interval that is old enough and no part of a drop; ``length`` is in units of the settings."""
+        """Add an interval that is old enough and no part of a drop; ``length`` is as in the settings."""
         settings = self.settings
-        self.state.baseline.add(interval, kept_after(interval.seconds, settings.memory))
-        kept = kept_after(interval.seconds, settings.noise_memory)
+        self.state.baseline.add(interval, exp(-interval.seconds / settings.memory))
+        kept = exp(-interval.seconds / settings.noise_memory)
         self.state.noise.add(interval, length, settings.lengths, kept)
 
     def _compare(self, steps: Sequence[DropStep], increment: Sums, moment: float) -> Sums | None:
@@ -225,7 +178,7 @@ class Detector(ABC):
             return self._begin(steps, increment, moment)
         state.drop.add(increment)
         mirrored, (evidence, limit) = state.cusums[0], steps[0]
-        if not mirrored.exceeds(DropStep(-evidence, limit), increment, moment):
+        if not mirrored.exceeds((-evidence, limit), increment, moment):
             return None
         since = mirrored.since
         self._end(moment)
@@ -244,7 +197,7 @@ class Detector(ABC):
             return None
         state.found = state.learns_from = moment
         state.drop, state.changed = begun.since, begun.began
-        self._reset_sums()
+        state.cusums = [Cusum() for _ in SIZES]
         return state.drop
 
     def _end(self, moment: float) -> None:
@@ -252,11 +205,7 @@ class Detector(ABC):
         state, mirrored = self.state, self.state.cusums[0]
         state.changed = min(mirrored.began, moment) if mirrored.sum else moment
         state.found, state.learns_from = None, moment
-        self._reset_sums()
-
-    def _reset_sums(self) -> None:
-        for cusum in self.state.cusums:
-            cusum.reset()
+        state.cusums = [Cusum() for _ in SIZES]
 
     def _changed(self, since: Sums, baseline_length: float, age: float | None = None) -> Drop:
         """Return the drop that has just begun or ended."""
@@ -288,20 +237,16 @@ class SuddenDetector(Detector):
         """Number of detectors that share the policy's budget of false alarms."""
         self.variances: list[Variance] = []
         """Variances of the relevant sums, the largest n first; empty until enough was observed."""
-        self._limits: list[Limit] = []
-        """One for each of ``SIZES``; empty until enough was observed."""
+        self._limits: list[tuple[float, float]] = []
+        """For each of ``SIZES``: the tokens per unit, m0 - κ, that are no evidence, and the threshold."""
         self._updated = 0.0
         self._updated_for = policy
 
-    @property
-    def knows_enough(self) -> bool:
-        return bool(self._limits)
-
     def observe(self, increment: Sums) -> Drop | None:
+        """Add an increment; return the drop that it begins or ends."""
         state, since = self.state, None
         if increment.units > 0 and self._limits:
-            units, accepted = increment.units, increment.accepted
-            steps = [DropStep(limit.accepted * units - accepted, limit.threshold) for limit in self._limits]
+            steps = [(mean * increment.units - increment.accepted, limit) for mean, limit in self._limits]
             since = self._compare(steps, increment, state.time.elapsed)
         state.time.add(increment, self.settings.interval)
         if state.time.held and state.time.held[0].end <= state.time.elapsed - self.settings.lag:
@@ -321,15 +266,18 @@ class SuddenDetector(Detector):
 
     def error(self, units: float) -> float:
         """Return the standard error of the length of ``units`` minus that of the baseline."""
-        return length_error(units, self.variances, self.state.baseline.effective)
+        longest = self.variances[0].value
+        own = next((each.value for each in reversed(self.variances) if each.length >= units), longest)
+        return sqrt(own / units + longest / self.state.baseline.effective)
 
     def restore(self, state: DetectorState) -> None:
+        """Continue from a state: see ``Detector``."""
         self.state, self.variances, self._limits = state, [], []
         self._update_limits()
         super().restore(state)
 
     def _thresholds(self) -> Sequence[float]:
-        return [limit.threshold for limit in self._limits] or [0.0] * len(SIZES)
+        return [limit for _, limit in self._limits]
 
     def _learn_old(self) -> None:
         state, dropped = self.state, self.state.found is not None
@@ -344,7 +292,9 @@ class SuddenDetector(Detector):
     def _end_if_normal(self) -> Sums | None:
         """End the drop if the newest drafts are enough and normal; return them."""
         state, begin = self.state, self.state.time.elapsed - NORMAL_SPAN
-        recent = state.time.newer_than(NORMAL_SPAN) if self.dropped and begin >= state.changed else None
+        if state.found is None or not self._limits or begin < state.changed:
+            return None
+        recent = state.time.newer_than(NORMAL_SPAN)
         if recent is None or recent.seconds < NORMAL_SECONDS:
             return None
         margin = NORMAL_SHARE * self.policy.ratio * state.baseline.length
@@ -365,13 +315,13 @@ class SuddenDetector(Detector):
         self.variances = [Variance(length, max(uncertainty * value, lowest)) for length, value in measured]
         self._limits = [self._limit(size) for size in SIZES if self.variances]
 
-    def _limit(self, size: float) -> Limit:
-        """Compute the parameters for drops of a size; lower the baseline by its standard error."""
+    def _limit(self, size: float) -> tuple[float, float]:
+        """Compute the limits for drops of a size; lower the baseline by its standard error."""
         policy, baseline = self.policy, self.state.baseline
         allowance = size * policy.ratio * baseline.length / 2
         error = sqrt(self.variances[0].value / baseline.effective)
         units = baseline.rate * policy.false_alarm_period * self.shared_by
-        return Limit(baseline.mean - allowance - error, threshold(self.variances, allowance, units))
+        return baseline.mean - allowance - error, threshold(self.variances, allowance, units)
 
 
 class DraftingDetector(SuddenDetector):
@@ -395,16 +345,14 @@ class SlowDetector(Detector):
     kind = DropKind.SLOW
     settings = SLOW
 
-    @property
-    def knows_enough(self) -> bool:
-        return self._variance() is not None and self.state.baseline.seconds >= MIN_BASELINE_SECONDS
-
     def observe(self, increment: Sums) -> Drop | None:
+        """Add an increment; return the drop that it begins or ends."""
         interval = self.state.time.add(increment, self.settings.interval)
         return (self._add_interval(interval) if interval else None) or self._learn_again_if_old()
 
     def _thresholds(self) -> Sequence[float]:
-        return [SLOW_THRESHOLD]
+        enough = self.state.baseline.seconds >= MIN_BASELINE_SECONDS and self._variance() is not None
+        return [SLOW_THRESHOLD] if enough else []
 
     def _add_interval(self, interval: Sums) -> Drop | None:
         """Compare a complete interval with the lower of the last hours and the days before."""
@@ -413,12 +361,11 @@ class SlowDetector(Detector):
         usual = usual_length(state.hours, interval)
         if usual is None and state.found is not None:  # else a false drop would hide its hours the next day
             learn_hour(state.hours, interval)
-        if not self.knows_enough:
+        if not self._thresholds():
             return None
-        recent = state.baseline.length
-        expected = recent if usual is None else min(recent, usual)
+        expected = min(state.baseline.length, usual or inf)
         if usual is not None:
-            kept = kept_after(interval.seconds, self.settings.noise_memory)
+            kept = exp(-interval.seconds / self.settings.noise_memory)
             state.shortfalls.add(interval.length / expected - 1, kept)
         step = self._step(interval, expected, is_first_day=usual is None)
         since = self._compare([step], interval, state.time.elapsed)
@@ -436,7 +383,7 @@ class SlowDetector(Detector):
         floor = least / deviation if is_first_day else 0.0
         allowance = max(SLOW_ALLOWANCE, FIRST_ALLOWANCE * floor)
         limit = max(SLOW_THRESHOLD, FIRST_THRESHOLD * floor)
-        return DropStep((expected - interval.length) / deviation - allowance, limit)
+        return (expected - interval.length) / deviation - allowance, limit
 
     def _variance(self) -> float | None:
         """Return the largest variance of a sum of intervals, per unit; None until enough was observed."""

@@ -7,14 +7,8 @@ from operator import mul
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.config.policy import DropPolicy
-from spec_decode_exporter.drops.detector import (
-    SUDDEN,
-    DetectorState,
-    DraftingDetector,
-    SlowDetector,
-    SuddenDetector,
-)
-from spec_decode_exporter.drops.sums import ALWAYS_COUNTED, Drop, DropKind, DropStatus, Sums, Transition
+from spec_decode_exporter.drops.detector import DetectorState, DraftingDetector, SlowDetector, SuddenDetector
+from spec_decode_exporter.drops.sums import Drop, DropKind, DropStatus, Sums, Transition
 from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
 from spec_decode_exporter.window.poll import Increment
 
@@ -43,10 +37,9 @@ class Drops:
     """Sudden and slow drops of the acceptance length, and drops of drafting."""
 
     def __init__(self, policy: DropPolicy) -> None:
-        """Use ``policy``."""
         self._sudden, self._slow = SuddenDetector(policy), SlowDetector(policy)
         self._drafting = DraftingDetector(policy)
-        self._counts = dict.fromkeys(ALWAYS_COUNTED, 0)
+        self._counts = dict(DropStatus().drops)
 
     def use(self, policy: DropPolicy) -> None:
         """Use another policy; it takes effect within seconds."""
@@ -71,21 +64,16 @@ class Drops:
             self._counts[drop.kind] += drop.transition is Transition.BEGAN
         return drops
 
-    def start_again(self) -> None:
-        """Reset the baselines; the counts of drops stay."""
-        self._restore(DropState())
-
     def status(self) -> DropStatus:
         """Return the present status."""
         sudden, drops = self._sudden, dict(self._counts)
         known = {each.kind: each.dropped for each in (sudden, self._slow, self._drafting)}
         dropped = {kind: is_so for kind, is_so in known.items() if is_so is not None}
-        lives = {each.kind: each.live() for each in (sudden, self._drafting)}
-        live = {kind: drop for kind, drop in lives.items() if drop is not None}
+        live = {each.kind: drop for each in (sudden, self._drafting) if (drop := each.live()) is not None}
         if not sudden.variances:
             return DropStatus(dropped=dropped, drops=drops, live=live)
         baseline = sudden.state.baseline
-        recent = sudden.state.time.newer_than(SUDDEN.lag + SUDDEN.interval)
+        recent = sudden.state.time.newer_than(sudden.settings.lag + sudden.settings.interval)
         sigma = (baseline.length - recent.length) / sudden.error(recent.units) if recent else None
         stddev = sudden.error(RECENT_SECONDS * baseline.rate)
         return DropStatus(baseline.length, stddev, sigma, dropped, drops, live)
@@ -98,21 +86,19 @@ class Drops:
     def restore(self, state: DropState) -> None:
         """Continue from a validated state; start again if its numbers contradict each other."""
         try:
-            self._restore(state)
+            self._sudden.restore(state.sudden)
+            self._slow.restore(state.slow)
+            self._drafting.restore(state.drafting)
         except ArithmeticError:
             self.start_again()
 
-    def _restore(self, state: DropState) -> None:
-        self._sudden.restore(state.sudden)
-        self._slow.restore(state.slow)
-        self._drafting.restore(state.drafting)
+    def start_again(self) -> None:
+        """Reset the baselines; the counts of drops stay."""
+        self.restore(DropState())
 
     def _observe_steps(self, increment: Sums, steps: DecodeSteps | None) -> Drop | None:
-        """Add the decode steps of an increment; without them the detector of drafting is reset.
-
-        Two detectors share the budget of false alarms, so that their total stays within it.
-        """
-        detector = self._drafting
+        """Add the decode steps of an increment; without them the detector of drafting is reset."""
+        detector = self._drafting  # two detectors share the budget of false alarms
         detector.shared_by = self._sudden.shared_by = 1 if steps is None else 2
         if steps is None:
             if detector.state.time.elapsed:

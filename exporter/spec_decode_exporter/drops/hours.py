@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp
+from math import exp, floor
 from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
@@ -16,10 +16,7 @@ _KEPT: Final = exp(-1 / 3)
 
 
 class HourCell(NamedTuple):
-    """One hour of the day: its newest day, and the weighted sums of the days before that.
-
-    A tuple is a short JSON array: the state file holds 24 for each engine.
-    """
+    """One hour of the day: its newest day, and the weighted sums of the days before that."""
 
     day: Annotated[int, Field(ge=-(10**9), le=10**9)] = -1
     """Newest day with units, in days since 1970; -1 without any."""
@@ -44,11 +41,6 @@ class HourCell(NamedTuple):
 HourCells = Annotated[list[HourCell], Field(min_length=HOURS, max_length=HOURS)]
 
 
-def no_hours() -> list[HourCell]:
-    """Return the cells before anything is learned."""
-    return [HourCell()] * HOURS
-
-
 def learn_hour(cells: list[HourCell], interval: Sums) -> None:
     """Add an interval to its hour; one whose Unix time is unknown does not count."""
     if interval.wall:
@@ -63,12 +55,14 @@ def usual_length(cells: list[HourCell], interval: Sums) -> float | None:
     """
     if not interval.wall:
         return None
-    hour, offset = divmod(_middle(interval) / HOUR_SECONDS, 1.0)
-    own = _mean(cells, int(hour))
+    place = _middle(interval) / HOUR_SECONDS
+    hour = floor(place)
+    offset = place - hour - 0.5
+    own = _mean(cells, hour)
     if own is None:
         return None
-    neighbour = _mean(cells, int(hour) + (1 if offset > 0.5 else -1))
-    return 1 + (own if neighbour is None else own + abs(offset - 0.5) * (neighbour - own))
+    neighbour = _mean(cells, hour + (1 if offset > 0 else -1))
+    return 1 + (own if neighbour is None else own + abs(offset) * (neighbour - own))
 
 
 def _mean(cells: list[HourCell], hour: int) -> float | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import exp, log1p, sqrt
+from math import log1p, sqrt
 from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
@@ -22,7 +22,6 @@ from spec_decode_exporter.drops.sums import Amount, Sums, Units
 
 MIN_DIFFERENCES: Final = 4
 """Differences that a variance needs."""
-MAX_LENGTHS: Final = 14
 _FREEDOM: Final = 2 / 3
 """Degrees of freedom of a difference: neighbouring differences share a sum."""
 
@@ -32,14 +31,6 @@ class Variance(NamedTuple):
 
     length: float
     value: float
-
-
-class _Part(NamedTuple):
-    """A complete sum: its length, units and accepted tokens."""
-
-    length: float
-    units: float
-    accepted: float
 
 
 @dataclass(slots=True)
@@ -58,14 +49,15 @@ class Differences:
     sum: Amount = 0.0
     """Weighted sum of (A₁/D₁ - A₂/D₂)² / (1/D₁ + 1/D₂)."""
 
-    def add(self, part: _Part, complete_at: float) -> _Part | None:
+    def add(self, part: tuple[float, float, float], complete_at: float) -> tuple[float, float, float] | None:
         """Extend the incomplete sum; once it is complete, compare it with the one before, and return it."""
-        self.length += part.length
-        self.units += part.units
-        self.accepted += part.accepted
+        length, units, accepted = part
+        self.length += length
+        self.units += units
+        self.accepted += accepted
         if self.length < complete_at:
             return None
-        complete = _Part(self.length, self.units, self.accepted)
+        complete = self.length, self.units, self.accepted
         if self.last_units:
             difference = self.accepted / self.units - self.last_accepted / self.last_units
             self.sum += difference * difference / (1 / self.units + 1 / self.last_units)
@@ -74,16 +66,6 @@ class Differences:
         self.last_units, self.last_accepted = self.units, self.accepted
         self.length = self.units = self.accepted = 0.0
         return complete
-
-    def fade(self, kept: float) -> None:
-        """Multiply the weights of all differences so far by ``kept``."""
-        self.weight *= kept
-        self.squared_weight *= kept * kept
-        self.sum *= kept
-
-    def interrupt(self) -> None:
-        """Discard the sums so far, so that they are not compared with later ones."""
-        self.length = self.units = self.accepted = self.last_units = self.last_accepted = 0.0
 
     @property
     def number(self) -> float:
@@ -98,26 +80,29 @@ class Differences:
 
 @dataclass(slots=True)
 class Noise:
-    """Differences of sums of every length, the shortest first; two complete sums are one of the next length."""
+    """Differences of sums of every length, the shortest first: two complete sums make one of the next."""
 
-    lengths: Annotated[list[Differences], Field(max_length=MAX_LENGTHS)] = field(default_factory=list)
+    lengths: Annotated[list[Differences], Field(max_length=14)] = field(default_factory=list)
 
     def add(self, interval: Sums, length: float, lengths: Sequence[int], kept: float) -> None:
         """Add an interval that is ``length`` long; multiply the weights of earlier ones by ``kept``."""
         for differences in self.lengths:
-            differences.fade(kept)
-        part: _Part | None = _Part(length, interval.units, interval.accepted)
+            differences.weight *= kept
+            differences.squared_weight *= kept * kept
+            differences.sum *= kept
+        part = length, interval.units, interval.accepted
         for place, complete_at in enumerate(lengths):
-            if part is None:
-                return
             if place == len(self.lengths):
                 self.lengths.append(Differences())
-            part = self.lengths[place].add(part, complete_at)
+            complete = self.lengths[place].add(part, complete_at)
+            if complete is None:
+                return
+            part = complete
 
     def interrupt(self) -> None:
         """Discard the sums so far, so that they are not compared with later ones."""
-        for differences in self.lengths:
-            differences.interrupt()
+        for each in self.lengths:
+            each.length = each.units = each.accepted = each.last_units = each.last_accepted = 0.0
 
     def variances(self, lengths: Sequence[int], longest: float) -> list[Variance]:
         """Return B(n), the largest n first, up to ``longest`` and as far as enough was observed."""
@@ -138,8 +123,8 @@ MIN_SHORTFALLS: Final = 2.5
 class Shortfalls:
     """Variance of sums of 16 intervals' relative deviations from the expected length, by those below it.
 
-    Variation over hours shows only here. Deviations above do not count, since the expected length is the lower
-    of two. The variance of a symmetric sum is twice the mean square of its negative part.
+    Variation over hours shows only here. Deviations above do not count, since the expected length is the
+    lower of two. The variance of a symmetric sum is twice the mean square of its negative part.
     """
 
     intervals: Annotated[int, Field(ge=0, le=SHORTFALL_INTERVALS)] = 0
@@ -164,16 +149,6 @@ class Shortfalls:
         return 2 * self.squares / self.weight / SHORTFALL_INTERVALS if self.weight >= MIN_SHORTFALLS else 0.0
 
 
-def variance_of(units: float, variances: Sequence[Variance]) -> float:
-    """Return the variance of a sum over ``units``, per unit; the largest n comes first."""
-    return next((each.value for each in reversed(variances) if each.length >= units), variances[0].value)
-
-
-def length_error(units: float, variances: Sequence[Variance], baseline_units: float) -> float:
-    """Return the standard error of the length of ``units`` minus that of a baseline."""
-    return sqrt(variance_of(units, variances) / units + variances[0].value / baseline_units)
-
-
 def threshold(variances: Sequence[Variance], allowance: float, units: float) -> float:
     """Return the X, in tokens, that a cumulative sum exceeds by chance once in ``units`` on average.
 
@@ -182,11 +157,8 @@ def threshold(variances: Sequence[Variance], allowance: float, units: float) -> 
     enough at h = √(2 n V_n ln(1 + 2κ²N/V)) - κ n (D. Siegmund, *Sequential Analysis*, 1985). The n with the
     highest h decides. If V is the same for all n, that is n = V ln(…) / (2κ²), and h = V ln(…) / (2κ).
 
-    Args:
-        variances: The largest n first. Each counts for the n that are nearer to it than to half or twice of it,
-            and the last one for all that are smaller.
-        allowance: κ, in tokens per unit.
-        units: N.
+    ``variances`` begin with the largest n. Each counts for the n that are nearer to it than to half or twice
+    of it; the last one for smaller n, too. ``units`` is N.
     """
     highest = 0.0
     for length, variance in variances:
@@ -195,8 +167,3 @@ def threshold(variances: Sequence[Variance], allowance: float, units: float) -> 
         likeliest = min(max(variance * logarithm / (2 * allowance**2), lower), length * sqrt(2))
         highest = max(highest, sqrt(2 * likeliest * variance * logarithm) - allowance * likeliest)
     return highest
-
-
-def kept_after(seconds: float, memory: float) -> float:
-    """Return the part of a weight that is left after ``seconds``."""
-    return exp(-seconds / memory)

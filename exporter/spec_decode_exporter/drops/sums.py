@@ -17,16 +17,8 @@ Seconds = Annotated[float, Field(ge=0, le=1e10, allow_inf_nan=False)]
 Amount = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
 """A persisted sum. The limit exceeds 64-bit counters, and all that is computed with it is finite."""
 MIN_UNITS: Final = 0.01
-
-
-def _none_or_some(units: float) -> float:
-    if 0 < units < MIN_UNITS:
-        raise ValueError("a part of one unit")
-    return units
-
-
-Units = Annotated[Amount, AfterValidator(_none_or_some)]
-"""A persisted number of drafts or decode steps. The mean of a smaller part of one unit might be infinite."""
+Units = Annotated[Amount, AfterValidator(lambda units: units if units >= MIN_UNITS else 0.0)]
+"""A persisted number of drafts or decode steps. A mean over a part of one might be infinite: it is none."""
 
 
 class DropKind(StrEnum):
@@ -36,10 +28,6 @@ class DropKind(StrEnum):
     SLOW = "slow"
     DRAFTING = "drafting"
     """Fewer tokens per decode step, since fewer steps have a draft: 1 + A/S, not 1 + A/D."""
-
-
-ALWAYS_COUNTED: Final = (DropKind.SUDDEN, DropKind.SLOW)
-"""Kinds that every engine can have."""
 
 
 class Transition(StrEnum):
@@ -69,12 +57,11 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class LiveDrop:
-    """A present drop that began at a moment."""
+    """A present drop that began at a moment; lengths are as in ``Drop``."""
 
     baseline_length: float
-    """Acceptance length of the baseline, in tokens; for ``DRAFTING`` its tokens per decode step."""
     length: float
-    """The same over the last 30 to 35 s; without drafts in them, or earlier, since the drop began."""
+    """Over the last 30 to 35 s; without drafts in them, or earlier, since the drop began."""
     age: float
     """Seconds since the drop began."""
 
@@ -91,10 +78,9 @@ class DropStatus:
     """Standard errors by which the drafts of the last 20 to 25 s are below the baseline."""
     dropped: Mapping[DropKind, bool] = field(default_factory=dict)
     """Present drops by kind; a kind is absent until enough drafts were observed."""
-    drops: Mapping[DropKind, int] = field(default_factory=lambda: dict.fromkeys(ALWAYS_COUNTED, 0))
+    drops: Mapping[DropKind, int] = field(default_factory=lambda: {DropKind.SUDDEN: 0, DropKind.SLOW: 0})
     """Drops by kind since the exporter first saw the engine; ``DRAFTING`` only if it can be detected."""
     live: Mapping[DropKind, LiveDrop] = field(default_factory=dict)
-    """Present drops that began at a moment, by kind: slow ones have none."""
 
 
 @dataclass(slots=True)
@@ -136,7 +122,7 @@ class Sums:
     @property
     def length(self) -> float:
         """Acceptance length in tokens, or tokens per decode step."""
-        return 1 + self.accepted / self.units
+        return 1 + self.mean
 
     @property
     def effective(self) -> float:
@@ -149,11 +135,8 @@ class Sums:
         return self.units / self.seconds
 
 
-FEW_STEPS: Final = 0.05
-MOST_STEPS: Final = 0.95
+FEW_STEPS, MOST_STEPS = 0.05, 0.95
 """Shares of steps with a draft between which a drafter searches. Batches and torn pages blur none and all."""
-MAX_HELD: Final = 16
-"""Persisted intervals; a detector holds at most 9."""
 
 
 @dataclass(slots=True)
@@ -165,8 +148,8 @@ class Intervals:
     active: Seconds = 0.0
     """Observed time with units."""
     filling: Sums = field(default_factory=Sums)
-    held: Annotated[list[Sums], Field(max_length=MAX_HELD)] = field(default_factory=list)
-    """Complete intervals, oldest first."""
+    held: Annotated[list[Sums], Field(max_length=16)] = field(default_factory=list)
+    """Complete intervals, oldest first: at most 9."""
 
     def add(self, increment: Sums, length: float) -> Sums | None:
         """Add an increment; return the interval of at least ``length`` seconds that it completes."""
