@@ -18,6 +18,7 @@ import tempfile
 import time
 import urllib.parse
 import urllib.request
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -121,9 +122,10 @@ def record(scenario: Scenario, seconds: int) -> Recorded:
         if simulation.serving:
             page = finish(reader.read(python_page(simulation, UnixTime(0.0)), with_latencies=False))
             (sample,) = page.samples.values()
-            watch.observe(sample, float(second), float(second), 1.0, 10.0)
+            deque(watch.observe(sample, float(second), float(second), 1.0, 10.0), maxlen=0)
+            deque(watch.evaluate(), maxlen=0)
         if second % SCRAPE == 0:
-            _scrape(recorded, second, sample if simulation.serving else None, watch.snapshot(float(second)))
+            _scrape(recorded, second, sample if simulation.serving else None, watch.snapshot)
     return recorded
 
 

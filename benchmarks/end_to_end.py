@@ -138,7 +138,7 @@ class Trial:
             engine.poll(self.plain[-PLAIN_SECONDS:], speculates=False)
         seconds = int(LENGTHS[-1]) + 10
         engine.poll(self.drafting[-seconds:], process=PLAIN_SECONDS)
-        return engine.monitor.snapshot(engine.monitor.history.last_seen)
+        return engine.snapshot()
 
 
 def _mean_request(polls: Sequence[Counts]) -> float:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 
 from benchmarks.truth.traffic import Counts
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.scrape.page.sample import Sample
 from spec_decode_exporter.window.history import History, Window
@@ -48,7 +50,15 @@ class FedEngine:
         for counts in polls:
             self._now += INTERVAL
             page = sample(counts, created=created, speculates=speculates)
-            self.monitor.observe(page, self._now, self._now - START + WALL, INTERVAL, INTERVAL)
+            deque(
+                self.monitor.observe(page, self._now, self._now - START + WALL, INTERVAL, INTERVAL), maxlen=0
+            )
+
+    def snapshot(self) -> EngineSnapshot:
+        """Evaluate the newest poll."""
+        deque(self.monitor.evaluate(), maxlen=0)
+        assert self.monitor.snapshot is not None
+        return self.monitor.snapshot
 
 
 def windows(polls: Iterable[Counts]) -> tuple[Window, ...]:

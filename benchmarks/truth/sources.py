@@ -116,9 +116,9 @@ def experiment(recording: Recording) -> Reported:
     plain = FedEngine(Assumptions())
     plain.poll(recording.plain(recording.replica_error), speculates=False)
     engine = FedEngine(recording.assumptions())
-    engine.monitor.use_experiments([plain.monitor.step_times], None)
+    engine.monitor.arms = [plain.monitor.learned]
     engine.poll(recording.drafting)
-    return reported(engine.monitor.evaluate())
+    return reported(engine.snapshot().evaluation)
 
 
 def measured(recording: Recording) -> Reported | None:
@@ -129,7 +129,7 @@ def measured(recording: Recording) -> Reported | None:
     pause = recording.plain(speculates=True)
     engine.poll(pause)
     engine.poll(counts.after(pause[-1]) for counts in recording.drafting)
-    return reported(engine.monitor.evaluate())
+    return reported(engine.snapshot().evaluation)
 
 
 def baseline(recording: Recording) -> Reported:
@@ -137,7 +137,7 @@ def baseline(recording: Recording) -> Reported:
     engine = FedEngine(recording.assumptions())
     engine.poll(recording.plain(recording.day_error), speculates=False)
     engine.poll(recording.drafting, process=PLAIN_SECONDS)
-    return reported(engine.monitor.evaluate())
+    return reported(engine.snapshot().evaluation)
 
 
 def configured_with_load(recording: Recording) -> Reported:

@@ -20,6 +20,7 @@ from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
+from tests.fixtures.engines import poll
 
 TRACES = Path(__file__).parents[1] / "traces"
 WALLS = {"draft_deep": 1_795_330_939.9, "deep_baseline": 1_795_369_287.8}
@@ -43,8 +44,8 @@ def snapshot_at(moment, *, trace="draft_deep", architecture=None, cost=SIZES):
     for row in rows:
         page = finish(reader.read(row["page"].encode(), with_latencies=row["histograms"]))
         [sample] = page.samples.values()
-        monitor.observe(sample, row["t"], WALLS[trace] + row["t"], 1.0, 10.0)
-    return monitor.snapshot(rows[-1]["t"])
+        poll(monitor, sample, row["t"], WALLS[trace], 10.0)
+    return monitor.snapshot
 
 
 @pytest.mark.parametrize("architecture", [None, Architecture.DENSE])

@@ -21,6 +21,7 @@ from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import EngineName
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.window.poll import Reset
+from tests.fixtures.engines import poll
 
 TRACES = Path(__file__).parents[1] / "traces"
 WINDOWS = (10.0, 30.0, 60.0, 300.0)
@@ -84,7 +85,7 @@ class Replay:
                 continue
             reading = finish(self.reader.read(row["page"].encode(), with_latencies=row["histograms"]))
             sample = reading.samples[EngineName("tiny-llama", self.engine)]
-            self.watch.observe(sample, row["t"], WALL + row["t"], 1.0, 10.0)
+            poll(self.watch, sample, row["t"], WALL, 10.0)
             self.pages.append((row["t"], parsed(row["page"], self.engine), row["histograms"]))
             yield row["t"]
 
@@ -116,7 +117,7 @@ def test_after_every_poll_every_window_is_the_sum_that_the_pages_give(trace, eng
     replay = Replay(f"{trace}.jsonl.gz", engine)
     for newest in replay.polls():
         increments = replay.increments()
-        for evaluated in replay.watch.snapshot(newest).evaluation.windows:
+        for evaluated in replay.watch.snapshot.evaluation.windows:
             window = evaluated.window
             inside = [one for one in increments if one[0] >= newest - window.length - 0.5]
             assert window.polls == len(inside)
@@ -149,7 +150,7 @@ def test_a_restart_after_42_failed_polls_with_another_k_loses_and_adds_nothing()
     assert totals.resets == {Reset.RESTART: 1, Reset.DECREASE: 0}
     assert totals.covered_seconds == pytest.approx(49.131 - 0.001 + 187.402 - CREATED, abs=1e-6)
     assert replay.watch.history.tokens == 5
-    assert replay.watch.snapshot(187.402).broken == frozenset()
+    assert replay.watch.snapshot.broken == frozenset()
 
 
 def test_during_the_outage_windows_vanish_and_counters_stay():
@@ -157,8 +158,10 @@ def test_during_the_outage_windows_vanish_and_counters_stay():
     for moment in replay.polls():
         if moment == 49.131:
             break
-    assert replay.watch.snapshot(59.1).evaluation.windows
-    gone = replay.watch.snapshot(59.2)
+    assert not [*replay.watch.gone(59.1, is_bad=False)]
+    assert replay.watch.snapshot.evaluation.windows
+    assert [*replay.watch.gone(59.2, is_bad=False)]
+    gone = replay.watch.snapshot
     assert gone.evaluation.windows == ()
     assert gone.totals.counters.drafts == 3146
 
@@ -166,7 +169,7 @@ def test_during_the_outage_windows_vanish_and_counters_stay():
 def test_the_window_over_the_second_process_equals_its_responses():
     replay = Replay("restart_k3_k5.jsonl.gz", "0")
     replay.run()
-    evaluated = replay.watch.snapshot(187.402).evaluation.longest
+    evaluated = replay.watch.snapshot.evaluation.longest
     long = evaluated.window
     responses = [
         one for one in lines_of("restart_k3_k5.responses.jsonl.gz") if one.get("num_spec_tokens") == 5
@@ -200,10 +203,10 @@ def test_the_first_process_responses_lie_between_its_pages():
 )
 def test_histograms_over_the_long_window_are_what_the_pages_give(trace, engine):
     replay = Replay(f"{trace}.jsonl.gz", engine)
-    newest = replay.run()
+    replay.run()
     pages = [page for _, page, histograms in replay.pages if histograms]
     restarted = trace == "restart_k3_k5"
-    found = replay.watch.snapshot(newest).evaluation.latencies
+    found = replay.watch.snapshot.evaluation.latencies
     assert set(found) == set(Latency)
     for latency, name in BUCKETS.items():
         before = {} if restarted else pages[0][name]

@@ -16,6 +16,7 @@ from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.simulator.rust_page import rust_page
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.simulation import Simulation
+from tests.fixtures.engines import poll
 
 TRACES = Path(__file__).parents[1] / "traces"
 WINDOWS = (10.0, 30.0, 300.0)
@@ -36,11 +37,11 @@ class Watched:
         assert reading.front_end == "rust"
         [sample] = reading.samples.values()
         self.moment = moment
-        self.monitor.observe(sample, moment, WALL + moment, 1.0, 10.0)
+        poll(self.monitor, sample, moment, WALL, 10.0)
         return sample
 
     def snapshot(self):
-        return self.monitor.snapshot(self.moment)
+        return self.monitor.snapshot
 
 
 def recorded(name):

@@ -21,6 +21,7 @@ from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.scenario_library import load_scenario
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.simulator.unix_time import UnixTime
+from tests.fixtures.engines import poll
 
 START = 1_790_000_000.0
 
@@ -38,7 +39,7 @@ def watched(scenario, seconds, *, cost, schedule=NO_SCHEDULE):
         histograms = second % 10 == 0
         page = python_page(simulation, UnixTime(START))
         (sample,) = finish(reader.read(page, with_latencies=histograms)).samples.values()
-        watch.observe(sample, float(second), START + second, 1.0, 10.0)
+        poll(watch, sample, float(second), START, 10.0)
     return watch
 
 
@@ -47,7 +48,7 @@ def watched(scenario, seconds, *, cost, schedule=NO_SCHEDULE):
 )
 def test_the_speedup_is_estimated_from_the_cost_and_the_verdict_is_right(name, seconds, paying):
     scenario = load_scenario(name)
-    findings = watched(scenario, seconds, cost=target_settings(scenario)["cost"]).snapshot(float(seconds))
+    findings = watched(scenario, seconds, cost=target_settings(scenario)["cost"]).snapshot
     evaluation = findings.evaluation
     for its in evaluation.windows:
         true = speedup(scenario, seconds - its.window.length, seconds, seed=3)
@@ -63,7 +64,7 @@ def test_the_speedup_is_estimated_from_the_cost_and_the_verdict_is_right(name, s
 def test_a_server_that_enables_speculation_is_compared_with_its_time_without():
     scenario = load_scenario("enable")
     watch = watched(scenario, 640, cost=None)
-    findings = watch.snapshot(640.0)
+    findings = watch.snapshot
     assert findings.baseline.name == "5 min without speculation on 21 September"
     assert findings.evaluation.cost.source is CostSource.BASELINE
     # Steps with drafts share more prompts, since requests end sooner: the cost contains that, as the truth does.
@@ -89,7 +90,7 @@ def test_a_server_that_enables_speculation_is_compared_with_its_time_without():
 def test_a_verdict_is_not_about_an_overload_that_the_short_window_excludes():
     # From 210 s on one request a second arrives: drafting pays again, and did not over five minutes.
     scenario = load_scenario("overload")
-    findings = watched(scenario, 330, cost=target_settings(scenario)["cost"]).snapshot(330.0)
+    findings = watched(scenario, 330, cost=target_settings(scenario)["cost"]).snapshot
     evaluation = findings.evaluation
     assert evaluation.longest.speedup_bounds.value < 1 < evaluation.windows[0].speedup_bounds.lower
     assert evaluation.basis is Basis.SHORTER
@@ -99,7 +100,7 @@ def test_a_verdict_is_not_about_an_overload_that_the_short_window_excludes():
 
 def test_a_server_that_stops_drafting_at_large_batches_tells_what_drafting_costs():
     scenario = load_scenario("dynamic")
-    findings = watched(scenario, 720, cost=None).snapshot(720.0)
+    findings = watched(scenario, 720, cost=None).snapshot
     cost = findings.evaluation.cost
     assert cost is not None
     assert cost.source is CostSource.MEASURED
@@ -125,7 +126,7 @@ class TestPausedByLoad:
         cost = target_settings(scenario)["cost"]
         schedule = batch_schedule([*map(list, self.RANGES)])
         watch = watched(scenario, 700, cost=cost, schedule=schedule)
-        paused = watch.snapshot(700.0).evaluation
+        paused = watch.snapshot.evaluation
         assert (paused.state, paused.verdict) == (State.ACTIVE, Verdict.INSUFFICIENT)
         assert paused.setting.pause.first == 8
         assert 325.0 <= paused.setting.pause.drafted - START <= 345.0
@@ -134,7 +135,7 @@ class TestPausedByLoad:
         # As long as all loads draft, the same is known at this load itself.
         fixed = scenario.speculation.model_copy(update={"tokens_per_batch_size": ()})
         always = scenario.model_copy(update={"speculation": fixed})
-        drafting = self.at_20(watched(always, 700, cost=cost).snapshot(700.0).evaluation)
+        drafting = self.at_20(watched(always, 700, cost=cost).snapshot.evaluation)
         assert (band.tokens, band.speedup) == (drafting.tokens, pytest.approx(drafting.speedup, rel=0.05))
         assert speedup(always, 400, 700, seed=3) > 1.03
 
@@ -147,4 +148,4 @@ class TestPausedByLoad:
         always_20 = scenario.model_copy(update={"load": scenario.load.model_copy(update={"concurrency": 20})})
         schedule = batch_schedule([*map(list, self.RANGES)])
         watch = watched(always_20, 320, cost=cost, schedule=schedule)
-        assert watch.snapshot(320.0).evaluation.setting == SpeculationSetting(pause=Pause(8, None))
+        assert watch.snapshot.evaluation.setting == SpeculationSetting(pause=Pause(8, None))

@@ -6,9 +6,10 @@ few scrapes.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
-from math import ceil, inf
+from math import ceil
 from typing import Final
 
 from spec_decode_exporter.core.cooperative_yield import Pace
@@ -19,8 +20,8 @@ from spec_decode_exporter.history.page_rows import RowReader, Samples
 from spec_decode_exporter.history.plain_search import ActivityReadings, FoundPeriod, plain_periods
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi, Remedies, SampledSeries
 from spec_decode_exporter.history.sample_pages import PageSize, sample_pages
+from spec_decode_exporter.learned.baseline import Baseline
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.monitor.learned_baseline import LearnedBaseline
 from spec_decode_exporter.scrape.page.sample import EngineName
 from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS
 
@@ -75,7 +76,7 @@ class BaselineReader:
             )
         return found
 
-    async def read(self, server: HistoryTarget) -> Mapping[str, LearnedBaseline]:
+    async def read(self, server: HistoryTarget) -> Mapping[str, Baseline]:
         """Return the baseline of each model of a server.
 
         Raises:
@@ -83,7 +84,7 @@ class BaselineReader:
         """
         periods = await self._search(server)
         is_rust = await has_rust_front_end(self._api, server, self._begin, self._end)
-        baselines: dict[str, LearnedBaseline] = {}
+        baselines: dict[str, Baseline] = {}
         for model, found in periods.items():
             for period in found[:MAX_PERIODS]:
                 baseline = await _PeriodReading(self._api, server, model, is_rust=is_rust).read(period)
@@ -126,11 +127,11 @@ class _PeriodReading:
         self._server = server
         self._model = model
         self._is_rust = is_rust
-        self._baseline = LearnedBaseline()
+        self._baseline = Baseline()
         self._engines: dict[EngineName, EngineMonitor] = {}
         self._interval = 0.0
 
-    async def read(self, period: FoundPeriod) -> LearnedBaseline:
+    async def read(self, period: FoundPeriod) -> Baseline:
         server, rows, pace = self._server, RowReader(), Pace(SCRAPES_SLICE)
         fetch = partial(self._api.samples, selectors.of_target(server.kind, server.prefix, server.labels))
         begin = max(period.begin, period.end - MAX_SECONDS)
@@ -160,9 +161,9 @@ class _PeriodReading:
                 # An increment over a gap has the load of its end alone.
                 engine = self._engines[name] = self._new_engine()
             interval = self._interval or DEFAULT_INTERVAL
-            engine.observe(sample, time, time, interval, interval)
+            deque(engine.observe(sample, time, time, interval, interval), maxlen=0)
 
     def _new_engine(self) -> EngineMonitor:
-        engine = EngineMonitor((_WINDOW_SECONDS,), baseline=self._baseline, evaluated_every=inf)
+        engine = EngineMonitor((_WINDOW_SECONDS,), baseline=self._baseline)
         engine.history.always_counts_drafts = self._is_rust
         return engine

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import inf
 
 from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.learned.plain_period import PlainPeriod
+from spec_decode_exporter.learned.baseline import SAME_DAY_SECONDS, Baseline, PlainPeriod
+from spec_decode_exporter.learned.block_times import PlainTimes, times_by_load
 from spec_decode_exporter.learned.step_time_cost import StepTime
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.monitor.learned_baseline import SAME_DAY_SECONDS, LearnedBaseline
-from spec_decode_exporter.monitor.step_times import PlainTimes, times_by_load
 from spec_decode_exporter.scrape.page.sample import Sample
 from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS, Window
 from spec_decode_exporter.window.poll import step
@@ -67,7 +65,7 @@ class PlainPeriods:
     """Periods in which a target served a model without speculation."""
 
     def __init__(self) -> None:
-        self.baseline = LearnedBaseline()
+        self.baseline = Baseline()
         """Shared by the engines of the model."""
         self._known: list[PlainTimesOfPeriod] = []
         self._is_open = False
@@ -80,7 +78,7 @@ class PlainPeriods:
         period = self.baseline.period(wall)
         if period is None:
             return
-        found = PlainTimesOfPeriod(self.baseline.plain_times(wall).times, period)
+        found = PlainTimesOfPeriod(self.baseline.plain_times(), period)
         if self._is_open:
             self._known[-1] = found
         else:
@@ -123,9 +121,7 @@ class EngineSlots:
         self._periods = periods
         self._seconds = slot_seconds
         self._interval = interval
-        self._monitor = EngineMonitor(
-            (2 * slot_seconds,), assumptions, baseline=periods.baseline, evaluated_every=inf
-        )
+        self._monitor = EngineMonitor((2 * slot_seconds,), assumptions, periods.baseline)
         self._monitor.history.always_counts_drafts = always_counts_drafts
         self._since: float | None = None
         self._process = 0
@@ -154,7 +150,7 @@ class EngineSlots:
         if not window.polls:
             return
         self._periods.update(history.wall, speculates=history.speculates)
-        times = self._monitor.step_times
+        times = self._monitor.learned.blocks
         self.slots.append(
             Slot(
                 since,

@@ -1,184 +1,103 @@
-"""Monitor of one engine: its history, evaluations and learned state, and the snapshot that readers share."""
+"""Monitor of one engine: its history, what is learned, and its last evaluation, which all readers read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache, partial
 from math import inf
-from typing import Any
+from typing import Final
 
-from spec_decode_exporter.analysis.cost import Cost
+from spec_decode_exporter.analysis.cost import Cost, Curve
 from spec_decode_exporter.analysis.evaluation import Evaluation, PlainEvaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge
-from spec_decode_exporter.analysis.verdict import STALL_SECONDS, State
+from spec_decode_exporter.analysis.verdict import STALL_SECONDS, Action, Advice, State, Verdict
+from spec_decode_exporter.core.debounce import Debounce
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.core.throttle import Throttle
-from spec_decode_exporter.drops.drop import DropChange, DropStatus
+from spec_decode_exporter.drops.sums import Drop, DropKind, DropStatus
 from spec_decode_exporter.experiments.experiment import OFF
 from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.findings.findings import findings
-from spec_decode_exporter.learned.plain_period import PlainPeriod
-from spec_decode_exporter.monitor.analysis_errors import AnalysisErrors
-from spec_decode_exporter.monitor.engine_events import (
-    EngineChangeNotifier,
-    check_event,
-    drop_event,
-    reset_events,
-)
+from spec_decode_exporter.learned.baseline import Baseline, PlainPeriod
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.monitor.evaluation_pace import SHORTEST
 from spec_decode_exporter.monitor.evaluator import Evaluator
-from spec_decode_exporter.monitor.last_change import LastChange
-from spec_decode_exporter.monitor.learned_baseline import LearnedBaseline
-from spec_decode_exporter.monitor.learned_state import LearnedState
-from spec_decode_exporter.monitor.step_times import StepTimes
+from spec_decode_exporter.learned.learned import Learned
 from spec_decode_exporter.scrape.page.sample import Sample
 from spec_decode_exporter.window.history import History, Window
-from spec_decode_exporter.window.poll import Check, Increment, Poll
+from spec_decode_exporter.window.poll import Check, Increment, Poll, Step
+
+LOGGED_AFTER = 60.0
+"""Seconds for which a verdict must last before its event: at a threshold it may alternate."""
+COSTS_SECONDS: Final = 30.0
+"""Seconds for which the learned cost is used: computing it takes a fifth of an evaluation."""
 
 
 class EngineMonitor:
-    """Takes the samples of one engine, evaluates them, and detects drops and broken identities.
+    """Takes the samples of one engine, and keeps its last evaluation: its owner causes them, at a pace.
 
-    After an internal error in the evaluation or in learning, the counters and other engines stay correct.
+    An internal error ends ``observe`` or ``evaluate``. What comes before stays correct: the counters first.
     """
 
     def __init__(
         self,
         windows: Sequence[float],
         assumptions: Assumptions | None = None,
-        phase: float = 0.0,
-        baseline: LearnedBaseline | None = None,
-        *,
-        evaluated_every: float = SHORTEST,
+        baseline: Baseline | None = None,
     ) -> None:
         """Monitor an engine.
 
         Args:
             windows: Lengths of the windows in seconds, ascending.
             assumptions: Knowledge of the engine besides its counters.
-            phase: Position of its evaluations in every ``evaluated_every`` seconds, 0 to 1.
             baseline: Baseline of its model on its target, shared with the model's other engines.
-            evaluated_every: Seconds between evaluations: see ``evaluate_every``.
         """
         self._assumptions = assumptions or Assumptions()
         self.history = History(windows[-1])
-        self.broken = frozenset[Check]()
-        """Identities of counters that two successive polls broke: one page can be torn."""
-        self._suspected = frozenset[Check]()
-        self._lengths = tuple(windows)
+        self.learned = Learned(self._assumptions, baseline)
+        self.arms: Sequence[Learned] = ()
+        """Engines that serve the model without speculation in an experiment."""
+        self.faster: FasterMethod | None = None
+        """Another method that is faster, by an experiment."""
+        self.evaluated_at = -inf
+        """Moment of the last evaluated poll (monotonic)."""
+        self.is_urgent = False
+        """True if a change since the last evaluation must be shown at once."""
+        self._last: EngineSnapshot | None = None
+        self._broken, self._suspected = frozenset[Check](), frozenset[Check]()
+        self._tokens = self._resets = self._changes = 0
+        self._changed_at = -inf
+        """Moment of the last detected change of acceptance or drafting: a verdict is about the time since."""
+        self._costs: tuple[Curve, ...] = ()
         self._evaluator = Evaluator(windows[-1])
-        self._evaluation: Evaluation | None = None
-        """Evaluation of the newest poll, if there is one."""
-        self._is_outdated = False
-        """True if that evaluation used other windows, assumptions or results of experiments."""
-        self._cost: Cost | None = None
-        self._windows: tuple[Window, ...] | None = None
-        self._snapshots: dict[bool, EngineSnapshot] = {}
-        """Snapshots of the newest poll, by whether the engine is gone."""
-        self._throttle = Throttle(evaluated_every, phase)
-        self._noted_at = -inf
-        """Moment of the last evaluation whose changes were noted (monotonic)."""
-        self._notifier = EngineChangeNotifier()
-        self._errors = AnalysisErrors()
-        self._learned = LearnedState(self._assumptions, baseline)
-        self._arms: Sequence[StepTimes] = ()
-        self._faster: FasterMethod | None = None
-        self._last_change = LastChange()
-        self.assume(self._assumptions)
+        self._debounce: Debounce[Verdict] = Debounce(LOGGED_AFTER)
+        self._state: State | None = None
+        self._verdict: Verdict | None = None
+        self._advice: Advice | None = None
+        self.use(windows, self._assumptions)
 
-    def keep(self, windows: Sequence[float]) -> None:
-        """Change the windows; longer ones fill up from now on."""
-        self._lengths = tuple(windows)
+    def use(self, windows: Sequence[float], assumptions: Assumptions) -> None:
+        """Use other windows and assumptions; longer windows fill up from now on."""
+        self._lengths, self._assumptions = tuple(windows), assumptions
         self.history.keep(windows[-1])
         self._evaluator.keep(windows[-1])
-        self._outdate()
-
-    def assume(self, assumptions: Assumptions) -> None:
-        """Replace the assumptions; the next evaluation uses them."""
-        self._assumptions = assumptions
-        if self._learned.assume(assumptions):  # no window may mix two methods
+        if self.learned.assume(assumptions):  # no window may mix two methods
             self.history.reset_windows()
         self.history.configure_tokens(assumptions.speculation.tokens or 0)
-        self._outdate()
+        self._costs_at, self._cost_basis = -inf, (False, 0)
+        self.is_urgent = True
+        if self._state is State.UNREACHABLE:
+            self._last = self._absent()
 
-    def evaluate_every(self, seconds: float) -> None:
-        """Evaluate without a reader if there was no evaluation for ``seconds``."""
-        self._throttle.interval = seconds
-
-    def observe(
-        self, sample: Sample, moment: float, wall: float, interval: float, latency_interval: float
-    ) -> list[Event]:
-        """Take a poll's sample; intervals, in seconds, are those of polls and of polls with histograms."""
-        history, read = self.history, self._reader_events()
-        step = history.observe(sample, moment, wall, interval)
-        history.observe_histograms(sample, moment, max(interval, latency_interval))
-        self._outdate()
-        self._evaluation = None
-        changes = self._learn(step.increment, sample) if step.increment else ()
-        self._last_change.note(changes, moment)
-        return [
-            *read,
-            *reset_events(step),
-            *self._check_events(step.poll),
-            *(drop_event(change, wall) for change in changes),
-            *self._evaluate_in_time(moment),
-            *self._errors.events(),
-        ]
-
-    def gone_events(self, now: float, *, is_bad: bool) -> list[Event]:
-        """Return the event of an engine that is gone at ``now`` (monotonic), once.
-
-        The polls that show the engine again report its return.
-        """
-        if not self.history.is_gone(now):
-            return []
-        events = [*self._reader_events(), *self._notifier.gone(is_bad=is_bad)]
-        # No reader needs them: the engine may be gone for an hour before it is evicted.
-        self._evaluation = self._windows = None
-        self._snapshots.pop(False, None)
-        return events
-
-    def evaluate(self) -> Evaluation:
-        """Return the evaluation of the newest poll; compute it once per poll, in about half a millisecond.
-
-        After an internal error the evaluation has only the state, until the next poll.
-        """
-        evaluation = self._evaluated()
-        self._evaluation = self._settled(evaluation) or self._plain()
-        return self._evaluation
-
-    def snapshot(self, now: float) -> EngineSnapshot:
-        """Return the snapshot at ``now`` (monotonic); readers between two polls share one."""
-        gone = self.history.is_gone(now)
-        if gone not in self._snapshots:
-            unknown = Evaluation((), Knowledge(self._assumptions.speculation))
-            self._snapshots[gone] = self._taken(unknown if gone else self.evaluate(), gone=gone)
-        return self._snapshots[gone]
-
-    def snapshot_over(self, seconds: float, now: float) -> EngineSnapshot:
-        """Return a snapshot whose evaluation covers only the last ``seconds``, at most the longest window.
-
-        The advice needs no more than that these seconds are whole. An engine that is gone is evaluated too.
-        """
-        lengths = (*(length for length in self._lengths if length < seconds), seconds)
-        gone, windows = self.history.is_gone(now), self.history.windows(*lengths)
-        evaluation = self._errors.attempt(
-            "evaluation",
-            self.history.last_seen,
-            lambda: Evaluation(windows, self._knowledge(), self.history.latencies()),
-        )
-        settled = evaluation and self._settled(evaluation)
-        snapshot = self._taken(settled or PlainEvaluation(windows, self._plain_knowledge()), gone=gone)
-        if gone:
-            _ = snapshot.findings  # by the state and the drops of its last poll
-            snapshot.evaluation.state = State.UNREACHABLE
-        return snapshot
+    @property
+    def snapshot(self) -> EngineSnapshot | None:
+        """State at the last evaluation, with the sums until the newest poll; None before the first."""
+        return None if self._last is None else replace(self._last, totals=self.history.totals())
 
     @property
     def cost(self) -> Cost | None:
         """Cost of speculation in the longest window, by the last evaluation."""
-        return self._cost
+        return None if self._last is None else self._last.evaluation.cost
 
     @property
     def method(self) -> str:
@@ -188,185 +107,249 @@ class EngineMonitor:
         may_draft = history.is_undecided or (known and history.always_counts_drafts)
         return known if history.speculates or may_draft else OFF
 
-    @property
-    def step_times(self) -> StepTimes:
-        """Times of decode steps by load; the object changes with later polls."""
-        return self._learned.step_times
-
     def windows(self, now: float) -> tuple[Window, ...]:
         """Return the windows; empty if the engine is gone at ``now`` (monotonic)."""
-        return () if self.history.is_gone(now) else self._present()
+        return () if self.history.is_gone(now) else self.history.windows(*self._lengths)
 
-    def use_experiments(self, arms: Sequence[StepTimes], faster: FasterMethod | None) -> None:
-        """Use the results of experiments in evaluations.
+    def observe(
+        self, sample: Sample, moment: float, wall: float, interval: float, latency_interval: float
+    ) -> Iterator[Event]:
+        """Take a poll's sample, and yield its events.
 
-        Args:
-            arms: Step times of engines that serve the same model without speculation.
-            faster: Another method that is faster.
+        Intervals, in seconds, are those of polls and of polls with histograms.
         """
-        if (bool(arms), bool(faster)) != (bool(self._arms), bool(self._faster)):
-            self._outdate()
-        self._arms, self._faster = arms, faster
-
-    @property
-    def baseline(self) -> LearnedBaseline:
-        """Baseline of the model on its target; the object changes with later polls."""
-        return self._learned.baseline
-
-    def learned(self) -> dict[str, Any] | None:
-        """Return the state to persist as plain values for JSON; None if nothing was learned."""
-        return self._errors.attempt("saving", self.history.last_seen, self._learned.saved)
-
-    def remember(self, learned: Mapping[str, Any]) -> None:
-        """Continue with the persisted state of an earlier process of the exporter."""
-        self._learned.remember(learned)
-
-    def _outdate(self) -> None:
-        """Evaluate again for the next reader."""
-        self._windows, self._is_outdated = None, True
-        self._snapshots.clear()
-
-    def _present(self) -> tuple[Window, ...]:
-        if self._windows is None:
-            self._windows = self.history.windows(*self._lengths)
-        return self._windows
-
-    def _taken(self, evaluation: Evaluation, *, gone: bool) -> EngineSnapshot:
-        history, drops, reference = self.history, self._drops(), self._assumptions.reference
-        return EngineSnapshot(
-            totals=history.totals(),
-            tokens=history.tokens,
-            broken=self.broken,
-            evaluation=evaluation,
-            reported=None if gone else history.sample,
-            drops=DropStatus(drops=drops.drops) if gone else drops,
-            reference_acceptance_ratio=None if reference is None else reference.at(history.tokens),
-            baseline=self._period(),
-            find=partial(
-                self._errors.attempt,
-                "findings",
-                history.last_seen,
-                partial(_found, evaluation, self.broken, drops),
-            ),
-        )
-
-    def _evaluated(self) -> Evaluation:
-        """Return the evaluation of the newest poll, of which readers may need more: see ``_settled``."""
-        if self._evaluation is None or self._is_outdated:
-            self._cost, self._is_outdated = None, False
-            found = self._errors.attempt("evaluation", self.history.last_seen, self._evaluation_now)
-            self._evaluation = found or self._plain()
-        return self._evaluation
-
-    def _evaluation_now(self) -> Evaluation:
-        """Evaluate the newest poll, as far as events and the cost need it."""
         history = self.history
-        latencies, now = history.latencies(), history.last_seen
-        evaluation = self._evaluator.evaluate(self._present(), self._knowledge(), latencies, now)
-        _ = evaluation.state, evaluation.recommended
-        self._cost = evaluation.cost
+        before = history.speculates, history.is_undecided
+        step = history.observe(sample, moment, wall, interval)
+        history.observe_histograms(sample, moment, max(interval, latency_interval))
+        is_first = step.increment is not None and not (self._last and self._last.evaluation.longest.window.polls)
+        is_another = (history.speculates, history.is_undecided) != before
+        self.is_urgent |= is_first or is_another or step.reset is not None
+        yield from self._reset_events(step)
+        yield from self._check_events(step.poll)
+        if step.increment:
+            yield from self._learn(step.increment, sample)
+
+    def evaluate(self) -> Iterator[Event]:
+        """Evaluate the newest poll, and yield what changed since the last evaluation.
+
+        If it raises, the snapshot has the state and the figures by the counters alone.
+        """
+        windows = self.history.windows(*self._lengths)
+        self.evaluated_at, self.is_urgent = self.history.last_seen, False
+        try:
+            evaluation = self._evaluated(windows)
+            self._last = self._present(evaluation)
+        except Exception:
+            self._last = self._plain(windows)
+            raise
+        if windows[-1].polls:  # an empty window, as after a start, would only report an idle engine
+            yield from self._state_events(evaluation.state)
+            yield from self._verdict_events(evaluation.verdict)
+            yield from self._advice_events(evaluation)
+
+    def gone(self, now: float, *, is_bad: bool) -> Iterator[Event]:
+        """Free the evaluation of an engine that is gone at ``now`` (monotonic); yield the event, once."""
+        if self._state is State.UNREACHABLE or not self.history.is_gone(now):
+            return
+        before, self._state, self._last = self._state, State.UNREACHABLE, self._absent()
+        self.is_urgent = True
+        fields: dict[str, object] = {"state": str(State.UNREACHABLE), "before": str(before or "")}
+        yield Event("state_changed", fields, bad=is_bad)
+
+    def snapshot_over(self, seconds: float, now: float) -> EngineSnapshot:
+        """Return a snapshot whose evaluation covers only the last ``seconds``, at most the longest window.
+
+        The advice needs no more than that these seconds are whole. An engine that is gone is evaluated too.
+        """
+        lengths = (*(length for length in self._lengths if length < seconds), seconds)
+        windows = self.history.windows(*lengths)
+        evaluation = Evaluation(windows, self._knowledge(windows), self.history.latencies())
+        evaluation.settle()
+        snapshot = self._present(evaluation)
+        if self.history.is_gone(now):
+            _ = snapshot.findings  # by the state and the drops of its last poll
+            evaluation.state = State.UNREACHABLE
+            drops = DropStatus(drops=snapshot.drops.drops)
+            return replace(snapshot, reported=None, drops=drops)
+        return snapshot
+
+    # Observed
+
+    def _reset_events(self, step: Step) -> Iterator[Event]:
+        """Yield a reset of the server's counters, and another K.
+
+        More visible positions alone, which reset no window, are no event, nor is another method.
+        """
+        if step.reset is not None:
+            fields = {"cause": str(step.reset), "counted_since_restart": step.increment is not None}
+            yield Event("engine_reset", fields)
+        before, tokens = self._tokens, self.history.tokens
+        self._tokens = tokens or before
+        if self.history.window_resets != self._resets:
+            self._resets, self._tokens, self.is_urgent = self.history.window_resets, tokens, True
+            if tokens != before:
+                yield Event("configured_tokens_changed", {"configured_tokens": tokens, "before": before})
+
+    def _check_events(self, poll: Poll) -> Iterator[Event]:
+        """Yield the identities of the counters that break or hold again; two successive polls confirm one.
+
+        One page can be torn.
+        """
+        suspected = poll.broken_checks(self.history.tokens)
+        confirmed = suspected & self._suspected
+        if self.history.alternates:
+            confirmed |= {Check.ONE_SERVER}
+        changed, self._suspected, self._broken = confirmed ^ self._broken, suspected, confirmed
+        self.is_urgent |= bool(changed)
+        for check in sorted(changed):
+            fields: dict[str, object] = {
+                "check": str(check),
+                "drafts": poll.counters.drafts,
+                "draft_tokens": poll.counters.draft_tokens,
+                "accepted_tokens": poll.counters.accepted_tokens,
+                "accepted_by_position": list(poll.positions),
+            }
+            yield Event("check_broken" if check in confirmed else "check_holds_again", fields)
+
+    def _learn(self, increment: Increment, sample: Sample) -> Iterator[Event]:
+        """Learn from an increment; yield the drops that begin or end with it."""
+        drops = self.learned.observe(increment, sample, self.history)
+        ages = [drop.age for drop in drops if drop.age is not None]
+        if ages:  # slow drops and reset baselines have no moment
+            self._changed_at = max(self._changed_at, increment.end - min(ages))
+            self._changes += 1
+        self.is_urgent |= bool(drops)
+        for drop in drops:
+            yield _drop_event(drop, self.history.wall)
+
+    # Evaluated
+
+    def _evaluated(self, windows: Sequence[Window]) -> Evaluation:
+        """Evaluate windows as far as a scrape reads them, without keeping columns of increments."""
+        history = self.history
+        evaluation = self._evaluator.evaluate(
+            windows, self._knowledge(windows), history.latencies(), history.last_seen
+        )
+        evaluation.settle()
         return evaluation
 
-    def _settled(self, evaluation: Evaluation) -> Evaluation | None:
-        """Compute all that readers of an evaluation need; return None after an internal error."""
-
-        def settled() -> Evaluation:
-            evaluation.settle()
-            return evaluation
-
-        return self._errors.attempt("evaluation", self.history.last_seen, settled)
-
-    def _plain(self) -> Evaluation:
-        return PlainEvaluation(self._present(), self._plain_knowledge())
-
-    def _plain_knowledge(self) -> Knowledge:
-        its, assumed = self.history, self._assumptions
+    def _knowledge(self, windows: Sequence[Window]) -> Knowledge:
+        history, assumed, longest = self.history, self._assumptions, self._lengths[-1]
+        age, wall = history.last_seen - self._changed_at, history.wall
+        period = self._period() if history.speculates else None
+        is_changed, is_drafting = age < longest, bool(windows[0].total.drafts)
         return Knowledge(
+            assumed.speculation,
+            assumed.cost_model(self._learned_costs()),
+            assumed.policy,
+            speculates=history.speculates,
+            is_undecided=history.is_undecided,
+            has_drafted=history.has_drafted,
+            recent=None if is_drafting or longest <= STALL_SECONDS else history.window(STALL_SECONDS),
+            since_change=history.window(age) if is_changed else None,
+            change_wall=wall - age if is_changed else None,
+            changes=self._changes + history.window_resets,
+            request_baseline=period.request if period else None,
+            faster_method=self.faster,
+            last_drafts=self._evaluator.last_drafts,
+            data_parallel=history.data_parallel,
+            wall=wall,
+        )
+
+    def _learned_costs(self) -> tuple[Curve, ...]:
+        """Return the learned cost by load, which is refreshed at most every ``COSTS_SECONDS``."""
+        now, basis = self.history.last_seen, (bool(self.arms), self.history.window_resets)
+        if now - self._costs_at >= COSTS_SECONDS or basis != self._cost_basis:
+            self._costs_at, self._cost_basis = now, basis
+            self._costs = self.learned.costs(self.arms)
+        return self._costs
+
+    def _period(self) -> PlainPeriod | None:
+        return self.learned.baseline.period(self.history.wall)
+
+    # Snapshots
+
+    def _present(self, evaluation: Evaluation) -> EngineSnapshot:
+        drops = self.learned.drops.status()
+        snapshot = self._snapshot(evaluation, drops, self.history.sample)
+        find = cache(partial(_found, evaluation, self._broken, drops))
+        return replace(snapshot, baseline=self._period(), find=find)
+
+    def _absent(self) -> EngineSnapshot:
+        """Return the snapshot of an engine that is gone: its counters alone."""
+        evaluation = Evaluation((), Knowledge(self._assumptions.speculation))
+        return self._snapshot(evaluation, DropStatus(drops=self.learned.drops.status().drops))
+
+    def _plain(self, windows: Sequence[Window]) -> EngineSnapshot:
+        """Return the snapshot after an internal error; without counts of drops, since 0 would be a reset."""
+        its, assumed = self.history, self._assumptions
+        known = Knowledge(
             assumed.speculation,
             policy=assumed.policy,
             speculates=its.speculates,
             is_undecided=its.is_undecided,
             wall=its.wall,
         )
+        return self._snapshot(PlainEvaluation(windows, known), DropStatus(drops={}), its.sample)
 
-    def _knowledge(self) -> Knowledge:
-        history, assumed, longest = self.history, self._assumptions, self._lengths[-1]
-        age, wall = self._last_change.age(history.last_seen), history.wall
-        period = self._period() if history.speculates else None
-        is_changed, is_drafting = age < longest, bool(self._present()[0].total.drafts)
-        return Knowledge(
-            assumed.speculation,
-            assumed.cost_model(self._learned.costs(self._arms)),
-            assumed.policy,
-            speculates=history.speculates,
-            is_undecided=history.is_undecided,
-            has_drafted=history.has_drafted,
-            recent=None if is_drafting or longest <= STALL_SECONDS else history.windows(STALL_SECONDS)[0],
-            since_change=history.windows(age)[0] if is_changed else None,
-            change_wall=wall - age if is_changed else None,
-            changes=self._last_change.number + history.window_resets,
-            request_baseline=period.request if period else None,
-            faster_method=self._faster,
-            last_drafts=self._evaluator.last_drafts,
-            data_parallel=history.data_parallel,
-            wall=wall,
+    def _snapshot(
+        self, evaluation: Evaluation, drops: DropStatus, reported: Sample | None = None
+    ) -> EngineSnapshot:
+        history, reference = self.history, self._assumptions.reference
+        return EngineSnapshot(
+            moment=history.last_seen,
+            totals=history.totals(),
+            tokens=history.tokens,
+            broken=self._broken,
+            evaluation=evaluation,
+            reported=reported,
+            drops=drops,
+            reference_acceptance_ratio=None if reference is None else reference.at(history.tokens),
         )
 
-    def _period(self) -> PlainPeriod | None:
-        """Return the period of the baseline; None without one, and after an internal error."""
-        last_seen, wall = self.history.last_seen, self.history.wall
-        return self._errors.attempt("baseline", last_seen, lambda: self._learned.baseline.period(wall))
+    # Events of evaluations
 
-    def _learn(self, increment: Increment, sample: Sample) -> Sequence[DropChange]:
-        """Learn from an increment; return the drops that begin or end with it."""
-        changes = self._errors.attempt(
-            "learning", increment.end, lambda: self._learned.observe(increment, sample, self.history)
-        )
-        return changes or ()
+    def _state_events(self, state: State) -> Iterator[Event]:
+        """Yield a new state; the first state is an event only if it is a fault."""
+        before, self._state = self._state, state
+        stalled = state is State.STALLED
+        if state is before or (before is None and not stalled):
+            return
+        ended = "drafting_no_longer_stalled" if before is State.STALLED else "state_changed"
+        fields: dict[str, object] = {"state": str(state), "before": str(before or "")}
+        yield Event("drafting_stalled" if stalled else ended, fields)
 
-    def _drops(self) -> DropStatus:
-        """Return the status of drops; without counts after an internal error, since 0 would be a reset."""
-        seen = self.history.last_seen
-        return self._errors.attempt("drops", seen, self._learned.drops) or DropStatus(drops={})
+    def _verdict_events(self, present: Verdict) -> Iterator[Event]:
+        """Yield another verdict; ``insufficient`` is none."""
+        if present is Verdict.INSUFFICIENT:
+            return
+        verdict = self._debounce.offer(present, self.evaluated_at)
+        if verdict is self._verdict or verdict is not present:
+            return
+        before, self._verdict = self._verdict, verdict
+        found = self._last.findings if self._last else ()
+        fields: dict[str, object] = {
+            "verdict": str(verdict),
+            "before": str(before or ""),
+            "findings": [finding.name for finding in found],
+        }
+        yield Event("verdict_changed", fields, bad=verdict is Verdict.HARMFUL)
 
-    def _check_events(self, poll: Poll) -> list[Event]:
-        """Check the identities of a poll's counters; return the events of changes."""
-        suspected = poll.broken_checks(self.history.tokens)
-        confirmed = suspected & self._suspected
-        if self.history.alternates:
-            confirmed |= {Check.ONE_SERVER}
-        changed = confirmed ^ self.broken
-        self._suspected, self.broken = suspected, confirmed
-        return [check_event(check, poll, broken=check in confirmed) for check in sorted(changed)]
-
-    def _reader_events(self) -> list[Event]:
-        """Return the events of the last poll's evaluation if only a reader caused it, once."""
-        evaluation, moment = self._evaluation, self.history.last_seen
-        if evaluation is None or self._noted_at == moment:
-            return []
-        self._throttle.served(moment)
-        return self._noted(evaluation, moment)
-
-    def _evaluate_in_time(self, moment: float) -> list[Event]:
-        """Evaluate every few seconds, independent of readers, and return the events."""
-        if not self._throttle.is_due(moment):
-            return []
-        self._throttle.done(moment)
-        evaluation = self._evaluated()
-        events = self._noted(evaluation, moment)
-        evaluation.forget()
-        return events
-
-    def _noted(self, evaluation: Evaluation, moment: float) -> list[Event]:
-        """Note the evaluation of a poll, and return its events."""
-        self._noted_at = moment
-        # An empty window, as after a start, would only report an idle engine.
-        if not self._present()[-1].polls or self._errors.failed("evaluation", moment):
-            return []
-        tokens, resets = self.history.tokens, self.history.window_resets
-        return self._notifier.changes(
-            evaluation, moment, tokens, resets, lambda: self._taken(self.evaluate(), gone=False).findings
-        )
+    def _advice_events(self, evaluation: Evaluation) -> Iterator[Event]:
+        """Yield other advice; the absence of advice is none."""
+        depth = evaluation.recommended
+        advice = Advice(evaluation.action, None if depth is None else depth.tokens)
+        if advice.action is Action.COLLECT or advice == self._advice:
+            return
+        before, self._advice = self._advice, advice
+        fields: dict[str, object] = {
+            "recommendation": str(advice.action),
+            "before": str(before.action) if before else "",
+            "recommended_tokens": advice.tokens,
+            "verdict": str(evaluation.verdict),
+        }
+        yield Event("recommendation_changed", fields)
 
 
 def _found(evaluation: Evaluation, broken: frozenset[Check], drops: DropStatus) -> tuple[Finding, ...]:
@@ -374,3 +357,17 @@ def _found(evaluation: Evaluation, broken: frozenset[Check], drops: DropStatus) 
     found = findings(evaluation, broken, drops)
     evaluation.forget()
     return found
+
+
+def _drop_event(drop: Drop, wall: float) -> Event:
+    """Return the event of a drop that begins or ends; ``wall`` is the Unix time of the poll."""
+    subject = "drafting" if drop.kind is DropKind.DRAFTING else "acceptance"
+    began = "" if drop.age is None else f"{datetime.fromtimestamp(wall - drop.age, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    fields: dict[str, object] = {
+        "kind": str(drop.kind),
+        "baseline_length": round(drop.baseline_length, 3),
+        "length": round(drop.length, 3),
+        "seconds": round(drop.seconds, 1),
+        "since": began,
+    }
+    return Event(f"{subject}_{drop.transition}", fields)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.drops.sums import DropStatus
 from spec_decode_exporter.findings.finding import Finding
-from spec_decode_exporter.learned.plain_period import PlainPeriod
+from spec_decode_exporter.learned.baseline import PlainPeriod
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
 from spec_decode_exporter.scrape.page.sample import Sample
 from spec_decode_exporter.window.history import Totals

@@ -42,8 +42,9 @@ def snapshot():
     engine, reader = EngineMonitor((10.0, 300.0)), SampleReader()
     for row in rows:
         reading = finish(reader.read(row["page"].encode(), with_latencies=row["histograms"]))
-        engine.observe(reading.samples[EngineName("tiny-llama", "0")], row["t"], WALL + row["t"], 1.0, 10.0)
-    return engine.snapshot(rows[-1]["t"])
+        list(engine.observe(reading.samples[EngineName("tiny-llama", "0")], row["t"], WALL + row["t"], 1.0, 10.0))
+    list(engine.evaluate())
+    return engine.snapshot
 
 
 async def metrics_page(engine):

@@ -29,7 +29,7 @@ from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.config.schema import Group, Metrics, Profile
 from spec_decode_exporter.core.cooperative_yield import finish
-from spec_decode_exporter.core.internal_errors import RECOVERED_AFTER, InternalErrors
+from spec_decode_exporter.core.isolation import RECOVERED_AFTER, Isolation
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.experiment import ArmFindings, ArmWindow
 from spec_decode_exporter.metrics import page as module
@@ -39,10 +39,10 @@ from spec_decode_exporter.metrics.page import MetricsPage, number_text, selected
 from spec_decode_exporter.metrics.subject import Subject
 from spec_decode_exporter.metrics.table import METRICS
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.monitor.target_status import ExporterStatus, TargetStatus
+from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot, TargetStatus
 from spec_decode_exporter.scrape.page.sample import EngineName
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
+from tests.fixtures.engines import poll
 from tests.unit.metrics.test_request_metrics import found
 from tests.unit.metrics.written_page import EVERYTHING, families_of, page_of
 
@@ -148,13 +148,13 @@ def recorded_fixture():
     for row in rows:
         reading = finish(reader.read(row["page"].encode(), with_latencies=row["histograms"]))
         sample = reading.samples[EngineName("tiny-llama", "0")]
-        watch.observe(sample, row["t"], WALL + row["t"], 1.0, 10.0)
+        poll(watch, sample, row["t"], WALL, 10.0)
     engine = {"target": "one", "model_name": "tiny-llama", "engine": "0", "team": "a", "zone": ""}
     targets = [
         ({"target": "one", "team": "a", "zone": ""}, STATUS),
         ({"target": 'tw"o', "team": "", "zone": "b"}, TargetStatus()),
     ]
-    return Snapshot([(engine, watch.snapshot(rows[-1]["t"]))], targets, [({}, EXPORTER)])
+    return Snapshot([(engine, watch.snapshot)], targets, [({}, EXPORTER)])
 
 
 @pytest.mark.parametrize("profile", Profile)
@@ -273,7 +273,7 @@ class TestOneBadNumber:
             assert [(log["event"], log["part"]) for log in logs] == [("internal_error", metric.name)]
 
     def test_it_recovers_and_a_failure_a_minute_later_is_logged_again(self, fleet, clock):
-        metric, errors = METRICS[0], InternalErrors(clock.monotonic)
+        metric, errors = METRICS[0], Isolation(clock.monotonic)
         fails = broken(metric, fleet.engines[0][1], nan)
         page = MetricsPage(lambda: EVERYTHING, errors)
         with capture_logs() as logs:

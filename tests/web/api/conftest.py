@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import pytest
 
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.monitor.event_log import EventLog, Subject
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.views.fleet_view import TargetView
 from spec_decode_exporter.views.history import Histories
@@ -39,7 +41,8 @@ def polled(make_sample):
                 running_requests=4.0,
                 created=NOW - 1000,
             )
-            watch.observe(sample, float(n), NOW - POLLS + n, 1.0, 1.0)
+            deque(watch.observe(sample, float(n), NOW - POLLS + n, 1.0, 1.0), maxlen=0)
+        deque(watch.evaluate(), maxlen=0)
         return watch
 
     return polled
@@ -59,8 +62,8 @@ def engines(polled):
 def events():
     log = EventLog("a1", capacity=50)
     for n in range(5):
-        log.record(Event("engine_reset", {"cause": "restart", "n": n}), NOW + n, "chat", ("llama", "0"))
-    log.record(Event("target_failing", {"reason": "refused", "error": "no"}, is_bad=True), NOW + 9, "code")
+        log.record(Event("engine_reset", {"cause": "restart", "n": n}), NOW + n, Subject("chat", "llama", "0"))
+    log.record(Event("target_failing", {"reason": "refused", "error": "no"}), NOW + 9, Subject("code"))
     return log
 
 
@@ -90,10 +93,9 @@ def target_view(name):
 @pytest.fixture
 def sources(engines, events):
     """The data sources of AppState for three engines, two targets and six events."""
-    moment = float(POLLS - 1)
 
     async def taken():
-        return Snapshot([(own, watch.snapshot(moment)) for own, watch in engines], last_event=events.last)
+        return Snapshot([(own, watch.snapshot) for own, watch in engines], last_event=events.last)
 
     return {
         "labels": lambda: ["target", "model_name", "engine", "zone"],
