@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from spec_decode_exporter.monitor.log_events import COMMON_FIELDS, LOG_EVENTS, About, LogEvent
+from spec_decode_exporter.monitor.events import COMMON_FIELDS, EVENTS, About, EventType
 
 _BEGIN: Final = (
-    "<!-- Generated from exporter/spec_decode_exporter/monitor/log_events.py by `make docs`. "
+    "<!-- Generated from exporter/spec_decode_exporter/monitor/events.py by `make docs`. "
     "Change the rows there. -->\n"
 )
 _END: Final = "<!-- End of what is generated. -->\n"
@@ -21,18 +22,18 @@ def markdown() -> str:
 
 
 def _table(about: About) -> str:
-    common = COMMON_FIELDS[about]
+    common = COMMON_FIELDS.get(about, ())
     introduction = f"Each has {_written(common)}.\n\n" if common else ""
-    rows = [_row(event) for event in LOG_EVENTS if event.about is about]
+    rows = [_row(event) for event in EVENTS.values() if event.about is about]
     head = ["| Event | Level | Fields | Meaning |", "|---|---|---|---|"]
     return f"### {about}\n\n{introduction}" + "\n".join([*head, *rows, ""])
 
 
-def _row(event: LogEvent) -> str:
-    return f"| `{event.word}` | {event.level} | {_written(event.fields)} | {event.meaning} |"
+def _row(event: EventType) -> str:
+    return f"| `{event.name}` | {event.level} | {_written(event.fields.split())} | {event.meaning} |"
 
 
-def _written(names: tuple[str, ...]) -> str:
+def _written(names: Iterable[str]) -> str:
     return ", ".join(name if name == "…" else f"`{name}`" for name in names)
 
 

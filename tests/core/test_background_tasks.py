@@ -10,7 +10,7 @@ from spec_decode_exporter.core.background_tasks import (
     keep_running,
     spawn,
 )
-from spec_decode_exporter.core.internal_errors import RECOVERED_AFTER, InternalErrors
+from spec_decode_exporter.core.isolation import RECOVERED_AFTER, Isolation
 from tests.conftest import settle
 
 
@@ -35,7 +35,7 @@ async def test_an_endless_task_that_raises_is_restarted_and_logged_once_until_it
         await asyncio.Event().wait()
 
     with capture_logs() as logs:
-        task = spawn(keep_running("polling", run, InternalErrors(clock.monotonic), clock, {"target": "one"}))
+        task = spawn(keep_running("polling", run, Isolation(clock.monotonic), clock, {"target": "one"}))
         await clock.advance(3 * RESTARTED_AFTER)
         assert len(runs) == 4
         failing.clear()

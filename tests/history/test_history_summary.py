@@ -122,7 +122,7 @@ def test_enabling_speculation_is_compared_with_a_speed_up_of_one():
 
 
 def test_a_drop_has_its_begin_end_and_depth():
-    fields = {"kind": "sudden", "seconds": 30.0, "baseline_acceptance_length": 3.0, "acceptance_length": 1.5}
+    fields = {"kind": "sudden", "seconds": 30.0, "baseline_length": 3.0, "length": 1.5}
     events = [
         TimedEvent(1000.0, Event("acceptance_dropped", fields)),
         TimedEvent(1600.0, Event("acceptance_recovered", fields)),

@@ -53,7 +53,7 @@ def test_a_mixed_workload_that_comes_and_goes_is_not_emitted(emitted):
 
 def test_requests_below_break_even_are_emitted_by_type_and_temperature(emitted):
     ((model, event),) = emitted(findings_of(effect=Effect.LOSES), 0.0, PERSISTENCE_SECONDS)
-    assert (model, event.name, event.is_bad) == ("llama", "requests_below_break_even", True)
+    assert (model, event.name) == ("llama", "requests_below_break_even")
     assert event.fields == {
         "request_type": "chat",
         "temperature": ">1",
@@ -62,7 +62,7 @@ def test_requests_below_break_even_are_emitted_by_type_and_temperature(emitted):
         "speedup_ratio": 0.8,
     }
     ((_, event),) = emitted(findings_of(effect=Effect.GAINS), 100.0, 100.0 + PERSISTENCE_SECONDS)
-    assert (event.name, event.is_bad) == ("requests_below_break_even_ended", False)
+    assert event.name == "requests_below_break_even_ended"
 
 
 def test_without_windows_no_event_is_emitted_and_no_state_is_lost(emitted):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.requests import prompt_lengths
 from spec_decode_exporter.requests.request_aggregate import SLICE_SUMMED
 from spec_decode_exporter.requests.request_findings import Effect, Percentiles
@@ -102,7 +102,7 @@ def test_acceptance_that_falls_with_the_prompt_is_found(prompts):
 
 
 def test_a_model_whose_evaluation_fails_is_recorded_and_left_out(make_store, make_request, monkeypatch):
-    store, errors = make_store(), InternalErrors()
+    store, errors = make_store(), Isolation()
     store._errors = errors
     for name in "ab":
         store.take(make_request(model_name=name, prompt_tokens=5), 0.0)

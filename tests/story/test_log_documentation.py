@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 from spec_decode_exporter.core.log import configure_log
-from spec_decode_exporter.monitor.log_events import COMMON_FIELDS, LOG_EVENTS
+from spec_decode_exporter.monitor.events import COMMON_FIELDS, EVENTS, About
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "log.md"
 SCENARIO = (
@@ -86,14 +86,14 @@ async def test_the_fields_of_a_summary_are_those_documented(entries):
     for name in re.findall(r"`([a-z_…]+)`", " ".join(row.split("|")[1] for row in rows.splitlines()[2:])):
         stem = explained[-1] if name.startswith("…") else ""
         explained.append(name.replace("…", stem.removesuffix("_lower")))
-    told = set(summary) - {"event", "log_level", *COMMON_FIELDS[LOG_EVENTS[0].about]}
+    told = set(summary) - {"event", "log_level", *COMMON_FIELDS[About.ENGINE]}
     assert set(explained) == told
 
 
 async def test_queries_name_events_and_fields_that_there_are(entries):
     _, (summary, _) = entries
-    events = {event.word for event in LOG_EVENTS}
-    fields = {"event", "level", *summary, *(field for event in LOG_EVENTS for field in event.fields)}
+    events = EVENTS.keys()
+    fields = {"event", "level", *summary, *(field for row in EVENTS.values() for field in row.fields.split())}
     queries = "\n".join(query for language in ("logql", "kql", "esql") for query in block(language))
     assert len(block("logql")) >= 4
     asked = re.findall(r"(?:spec_decode\.|unwrap |\{\{\.)([a-z_]+)", queries)

@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from spec_decode_exporter.monitor.log_events import LOG_EVENTS, About
+from spec_decode_exporter.monitor.events import EVENTS, About
 
 SCENARIO = """
 acceptance: {mean: 0.85}
@@ -30,9 +30,7 @@ log: {summary_interval: 10s}
 """
 SECONDS = 840.0
 EVENT_ID = re.compile(r"[0-9a-f]+-[0-9]+")
-TOLD = {event.word for event in LOG_EVENTS if event.about in (About.ENGINE, About.TARGET)} - {
-    "engine_summary"
-}
+TOLD = {row.name for row in EVENTS.values() if row.about in (About.ENGINE, About.TARGET)} - {"engine_summary"}
 
 
 class Page(HTMLParser):
@@ -216,15 +214,15 @@ def numbers_are_the_same(told):
 
 ADVICE = {
     "keep": "keep it",
-    "increase": "try {recommended_tokens} token",
-    "decrease": "try {recommended_tokens} token",
+    "increase": "draft more tokens at a time: {recommended_tokens}",
+    "decrease": "draft fewer tokens at a time: {recommended_tokens}",
     "disable": "switch speculation off",
 }
 """How the page words advice: with the number of tokens where another one is recommended."""
 
 SHOWN_ON_PAGE = {
-    "acceptance_dropped": ("{kind}", "{acceptance_length:.2f}", "{baseline_acceptance_length:.2f}"),
-    "acceptance_recovered": ("{acceptance_length:.2f}",),
+    "acceptance_dropped": ("{kind}", "{length:.2f}", "{baseline_length:.2f}"),
+    "acceptance_recovered": ("{length:.2f}",),
     "configured_tokens_changed": ("{configured_tokens}", "{before}"),
     "engine_reset": ("{cause}",),
     "verdict_changed": ("verdict", "{verdict}"),

@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.internal_errors import NO_ITEM, RECOVERED_AFTER, InternalErrors, Item
+from spec_decode_exporter.core.isolation import NO_ITEM, RECOVERED_AFTER, Isolation, Item
 
 RESTARTED_AFTER: Final = 5.0
 """Seconds from an exception of an endless task to its restart."""
@@ -25,7 +25,7 @@ def spawn(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
 
 
 async def keep_running(
-    part: str, run: Callable[[], Awaitable[None]], errors: InternalErrors, clock: Clock, item: Item = NO_ITEM
+    part: str, run: Callable[[], Awaitable[None]], errors: Isolation, clock: Clock, item: Item = NO_ITEM
 ) -> None:
     """Run an endless task until cancelled; if it raises, log that once and restart it."""
     recovering: asyncio.Task[None] | None = None
@@ -39,7 +39,7 @@ async def keep_running(
         await cancel([recovering])
 
 
-async def _recover(part: str, errors: InternalErrors, clock: Clock, item: Item) -> None:
+async def _recover(part: str, errors: Isolation, clock: Clock, item: Item) -> None:
     """Log the recovery of a task that still runs a minute after it raised."""
     await clock.sleep_until(clock.monotonic() + RECOVERED_AFTER)
     errors.worked(part, item)

@@ -1,15 +1,18 @@
-"""Events of engines and targets: the same in the log, the API and on the page."""
+"""Events of engines, targets and requests: the same in the log, the API, on the page and in reports."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A change of an engine or a target."""
+    """A change, without its subject; ``monitor.events.EVENTS`` describes every name."""
 
     name: str
-    fields: dict[str, object] = field(default_factory=dict)
-    is_bad: bool = False
-    """An operator should look at it; the log level is warning."""
+    fields: Mapping[str, object] = field(default_factory=dict)
+    bad: bool | None = None
+    """True if an operator should read it; None: by its row in the table."""
+    error: Exception | None = None
+    """Internal error; only the log shows it, since its text may be confidential."""

@@ -13,7 +13,7 @@ from spec_decode_exporter.history.slot_evaluation import Outcome, SlotResult
 
 SIDE_SECONDS: Final = 24 * 3600.0
 """Time before and after a change that is compared, at most."""
-_BEGINS: Final = {"acceptance_dropped": "acceptance_length", "drafting_dropped": "tokens_per_step"}
+_BEGINS: Final = {"acceptance_dropped", "drafting_dropped"}
 _ENDS: Final = {
     "acceptance_recovered": True,
     "drafting_recovered": True,
@@ -112,11 +112,10 @@ def drops(events: Sequence[TimedEvent]) -> Iterator[HistoryDrop]:
     open_drops: dict[str, tuple[float, float, float]] = {}
     for timed in events:
         name, fields = timed.event.name, timed.event.fields
-        kind = str(fields.get("kind", "drafting"))
+        kind = str(fields.get("kind"))
         if name in _BEGINS:
-            value = _BEGINS[name]
             began = timed.time - _number(fields["seconds"])
-            open_drops[kind] = began, _number(fields[f"baseline_{value}"]), _number(fields[value])
+            open_drops[kind] = began, _number(fields["baseline_length"]), _number(fields["length"])
         elif name in _ENDS and kind in open_drops:
             began, before, after = open_drops.pop(kind)
             yield HistoryDrop(kind, began, timed.time, _ENDS[name], before, after)

@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 from spec_decode_exporter.analysis.figure_table import Windows
 from spec_decode_exporter.config.schema import Metrics, Profile
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
-from spec_decode_exporter.core.internal_errors import NO_ITEM, InternalErrors
+from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
 from spec_decode_exporter.metrics.metric import Metric
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.subject import Parts, Subject
@@ -72,13 +72,13 @@ class MetricsPage:
     def __init__(
         self,
         settings: Callable[[], Metrics],
-        errors: InternalErrors | None = None,
+        errors: Isolation | None = None,
         collectors: Sequence[Collector] = (),
         now: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Write the metrics of the present ``settings``, then those of collectors, such as of the process."""
         self._settings = settings
-        self._errors = errors or InternalErrors()
+        self._errors = errors or Isolation()
         self._collectors = collectors
         self._now = now
 

@@ -1,25 +1,38 @@
-"""Event log: events of engines, targets and requests become log lines, and the newest are kept."""
+"""Event log: events of engines, targets and requests become log lines within a rate; the newest are kept."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from math import inf
+from typing import Final, NamedTuple
 
 import structlog
 
+from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.core.isolation import Isolation, Item
+from spec_decode_exporter.core.token_bucket import TokenBucket
+from spec_decode_exporter.monitor.events import is_bad
+from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES
 
 MAX_EVENTS: Final = 1000
 """Kept events, of about half a kilobyte each."""
-
 EVENT_ID: Final = "^([0-9a-f]{1,16})-([0-9]{1,15})$"
 """Identifier of an event, as a regular expression of JSON Schema."""
+EVENTS_PER_ENGINE: Final = 4
+"""Events at once: a restart has so many for each engine."""
+TARGET_EVENT_EVERY: Final = 6.0
+"""Seconds after which a target may have one more event."""
+LIST_EVENT_EVERY: Final = 1.0
+"""Seconds after which all targets of a list together may have one more event."""
+REPEATED_AFTER: Final = 600.0
+"""Seconds after which the log repeats that events are omitted."""
 
 _IDENTIFIER: Final = re.compile(EVENT_ID, re.ASCII)
 
@@ -38,6 +51,29 @@ class UnknownEventError(ValueError):
     """Text that is not the identifier of an event."""
 
 
+class Subject(NamedTuple):
+    """Labels of the engine, the target or the model that an event is about."""
+
+    target: str = ""
+    """Empty for an event of requests."""
+    model_name: str | None = None
+    engine: str | None = None
+    """None for an event of a target or of requests."""
+
+
+class Source(NamedTuple):
+    """List of discovery that found a target; its targets share a budget of events."""
+
+    discovery: str = ""
+    """Kind of discovery, such as ``http``."""
+    key: str = ""
+    """Unique to the list; it may contain a secret. Empty for a configured target."""
+
+
+NO_LIST: Final = Source()
+"""Source of configured targets."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedEvent:
     """Event with its identifier, time and subject."""
@@ -49,12 +85,10 @@ class RecordedEvent:
     bad: bool
     """True if an operator should read it."""
     target: str
-    """Label ``target``; empty for an event of requests."""
     model_name: str | None
     engine: str | None
-    """Label ``engine``; None for an event of a target or of requests."""
     fields: Mapping[str, Plain | tuple[Plain, ...]]
-    """Fields of the log line, without those of internal errors."""
+    """Fields of the log line, without the text of an internal error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +103,37 @@ class Since:
     """Identifier for the next request."""
 
 
+@dataclass(slots=True)
+class _Budget:
+    """Rate of the events of a target or a list, and the number of those beyond it."""
+
+    bucket: TokenBucket
+    omitted: int = 0
+    told_at: float = -inf
+
+
 class EventLog:
-    """Records every event: it gets an identifier and a log line, and is kept.
+    """Records events: each gets an identifier and a log line, and the newest are kept.
 
     Identifiers are ``<run>-<number>``. Numbers begin with 1 and grow by one, so readers detect gaps.
+    A flapping target, or a list that replaces all its targets, has a budget, and so does not fill the log.
     """
 
-    def __init__(self, run: str, capacity: int = MAX_EVENTS, errors: InternalErrors | None = None) -> None:
-        """Keep the newest ``capacity`` events; ``run`` is hexadecimal and unique to this start."""
-        self._errors = errors or InternalErrors()
-        self._run = run
+    def __init__(
+        self, run: str, now: Callable[[], float] = time.monotonic, capacity: int = MAX_EVENTS
+    ) -> None:
+        """Keep the newest ``capacity`` events; ``run`` is hexadecimal and unique to this start.
+
+        ``now`` returns monotonic seconds.
+        """
+        self._run, self._now = run, now
         self._number = 0
         self._kept: deque[RecordedEvent] = deque(maxlen=capacity)
+        self._budgets: dict[str | Source, _Budget] = {}
+        self._errors = Isolation(now)
         self._arrival = asyncio.Event()
+        self.engines = MAX_ENGINES
+        """Limit of engines of all targets, by which a new list gets its budget."""
         self.closed = False
         """True if the log ended."""
 
@@ -90,35 +142,16 @@ class EventLog:
         """Identifier of the newest event; before the first one, number 0."""
         return f"{self._run}-{self._number}"
 
-    def record(
-        self,
-        event: Event,
-        wall: float,
-        target: str = "",
-        engine: tuple[str, str] | None = None,
-        model_name: str | None = None,
-    ) -> None:
-        """Write an event to the log and keep it.
+    def record(self, event: Event, wall: float, subject: Subject, source: Source = NO_LIST) -> None:
+        """Write an event to the log at a Unix time and keep it; beyond the rate, count it instead.
 
-        Args:
-            event: Event without its subject.
-            wall: Unix time.
-            target: Label ``target``; empty for an event of requests.
-            engine: Labels ``model_name`` and ``engine`` of an event of an engine.
-            model_name: Model of an event of requests.
+        ``source`` is the list that found the target. An event that cannot be written is an internal error.
         """
-        model_name, number = engine or (model_name, None)
-        names = {"target": target or None, "model_name": model_name, "engine": number}
-        subject = {name: value for name, value in names.items() if value is not None}
-        identifier = f"{self._run}-{self._number + 1}"
-        recorded = self._errors.attempt(
-            "events", subject, partial(_recorded, identifier, event, wall, subject)
-        )
-        if recorded is None:
-            return
-        self._number += 1
-        self._kept.append(recorded)
-        self._wake()
+        self._errors.attempt("events", _labels(subject), partial(self._record, event, wall, subject, source))
+
+    def forget(self, source: str | Source) -> None:
+        """Free the budget of a target that is gone, or of a list."""
+        self._budgets.pop(source, None)
 
     def close(self) -> None:
         """End the log, and wake its readers."""
@@ -131,53 +164,75 @@ class EventLog:
         Raises:
             UnknownEventError: The identifier is invalid.
         """
-        number = 0 if identifier is None else self._number_of(identifier)
-        oldest = self._number - len(self._kept) + 1
-        gap = identifier is not None and (number < oldest - 1 or not self._is_of_this_run(identifier))
-        return Since(tuple(self._kept)[max(0, number + 1 - oldest) :], gap, self.last)
+        match = _IDENTIFIER.fullmatch(f"{self._run}-0" if identifier is None else identifier)
+        if match is None:
+            raise UnknownEventError(f"{identifier!r} is not the id of an event")
+        is_own, before = match[1] == self._run, self._number - len(self._kept)
+        number = min(int(match[2]), self._number) if is_own else 0
+        gap = identifier is not None and (number < before or not is_own)
+        return Since(tuple(self._kept)[max(0, number - before) :], gap, self.last)
 
     async def beyond(self, identifier: str) -> None:
         """Wait for an event after this one, or for the end of the log."""
         while identifier == self.last and not self.closed:
             await self._arrival.wait()
 
+    def _record(self, event: Event, wall: float, subject: Subject, source: Source) -> None:
+        passed = self._passed(event, subject.target, EVENTS_PER_ENGINE * MAX_ENGINES, TARGET_EVENT_EVERY)
+        subject = subject if passed is event else Subject(subject.target)
+        if passed and source.key:
+            of_target, burst = passed, EVENTS_PER_ENGINE * self.engines
+            passed = self._passed(of_target, source, burst, LIST_EVENT_EVERY, source.discovery)
+            subject = subject if passed is of_target else Subject()
+        if passed:
+            self._keep(passed, wall, subject)
+
+    def _passed(
+        self, event: Event, source: str | Source, burst: int, every: float, discovery: str = ""
+    ) -> Event | None:
+        """Return an event within the rate of its source; else None, or the event that some are omitted."""
+        budget = self._budgets.get(source)
+        if budget is None:
+            budget = self._budgets[source] = _Budget(TokenBucket(burst, every, self._now))
+        if budget.bucket.take():
+            return event
+        budget.omitted += 1
+        if self._now() - budget.told_at < REPEATED_AFTER:
+            return None
+        budget.told_at = self._now()
+        fields = {"omitted": budget.omitted, "example": event.name, "discovery": discovery}
+        return Event("events_omitted", fields)
+
+    def _keep(self, event: Event, wall: float, subject: Subject) -> None:
+        identifier, bad = f"{self._run}-{self._number + 1}", is_bad(event)
+        fields = {name: _plain(value) for name, value in event.fields.items()}
+        recorded = RecordedEvent(identifier, wall, event.name, bad, *subject, fields)
+        log = _log.bind(event_id=identifier, **_labels(subject), **event.fields)
+        if event.error:
+            log.error(event.name, exc_info=event.error)
+        else:
+            (log.warning if bad else log.info)(event.name)
+        self._number += 1
+        self._kept.append(recorded)
+        self._wake()
+
     def _wake(self) -> None:
         arrived, self._arrival = self._arrival, asyncio.Event()
         arrived.set()
 
-    def _number_of(self, identifier: str) -> int:
-        """Return the number of an event; 0 for one of an earlier run."""
-        match = _IDENTIFIER.fullmatch(identifier)
-        if match is None:
-            raise UnknownEventError(f"{identifier!r} is not the id of an event")
-        return min(int(match[2]), self._number) if self._is_of_this_run(identifier) else 0
 
-    def _is_of_this_run(self, identifier: str) -> bool:
-        return identifier.startswith(f"{self._run}-")
+def engine_errors(events: EventLog, clock: Clock) -> Isolation:
+    """Return an isolation whose internal errors become events of the engines that they concern."""
 
+    def report(part: str, item: Item, error: Exception | None) -> None:
+        name = "internal_error" if error else "internal_error_ended"
+        events.record(Event(name, {"part": part}, error=error), clock.wall(), Subject(**item))
 
-def _recorded(identifier: str, event: Event, wall: float, subject: Mapping[str, str]) -> RecordedEvent:
-    """Write an event to the log and return its record."""
-    recorded = RecordedEvent(
-        id=identifier,
-        time=wall,
-        type=event.name,
-        bad=event.is_bad,
-        target=subject.get("target", ""),
-        model_name=subject.get("model_name"),
-        engine=subject.get("engine"),
-        fields=_public_fields(event),
-    )
-    write = _log.warning if event.is_bad else _log.info
-    write(event.name, event_id=identifier, **subject, **event.fields)
-    return recorded
+    return Isolation(clock.monotonic, report)
 
 
-def _public_fields(event: Event) -> dict[str, Plain | tuple[Plain, ...]]:
-    """Return the fields; the text of an internal error stays in the log, since it may be confidential."""
-    fields = event.fields
-    public = fields.keys() - {"exc_info", "error"} if "exc_info" in fields else fields.keys()
-    return {name: _plain(value) for name, value in fields.items() if name in public}
+def _labels(subject: Subject) -> Mapping[str, str]:
+    return {name: label for name, label in subject._asdict().items() if label}
 
 
 def _plain(value: object) -> Plain | tuple[Plain, ...]:

@@ -17,10 +17,10 @@ from spec_decode_exporter.analysis.typical_costs import Range
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
-from spec_decode_exporter.core.internal_errors import NO_ITEM, InternalErrors
+from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
 from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
 from spec_decode_exporter.core.token_bucket import TokenBucket
-from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.monitor.event_log import EventLog, Subject
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.requests.change_notifier import RequestChangeNotifier
 from spec_decode_exporter.requests.request_batch import Batch, read
@@ -46,9 +46,9 @@ class RequestReceiver:
         fleet: Fleet,
         events: EventLog,
         clock: Clock,
-        errors: InternalErrors | None = None,
+        errors: Isolation | None = None,
     ) -> None:
-        self._errors = errors or InternalErrors(clock.monotonic)
+        self._errors = errors or Isolation(clock.monotonic)
         self._fleet = fleet
         self._events = events
         self._clock = clock
@@ -128,7 +128,7 @@ class RequestReceiver:
 
     def _record_changes(self, findings: RequestFindings, now: float) -> None:
         for model_name, event in self._notifier.emit(findings, now):
-            self._events.record(event, self._clock.wall(), model_name=model_name)
+            self._events.record(event, self._clock.wall(), Subject("", model_name))
 
     def _new_bucket(self) -> TokenBucket:
         rate = self._settings.rate

@@ -20,7 +20,7 @@ from spec_decode_exporter.analysis.figure_table import FIGURE
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
-from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.window_figures import acceptance_length
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
@@ -44,10 +44,10 @@ class SummaryLog:
         interval: float,
         clock: Clock,
         engines: Callable[[], Iterable[Labelled]],
-        errors: InternalErrors | None = None,
+        errors: Isolation | None = None,
     ) -> None:
         """Write every ``interval`` seconds about ``engines()``, the labels and snapshots of all engines."""
-        self._errors = errors or InternalErrors(clock.monotonic)
+        self._errors = errors or Isolation(clock.monotonic)
         self._interval = interval
         self._clock = clock
         self._engines = engines

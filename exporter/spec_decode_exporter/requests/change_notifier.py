@@ -84,7 +84,7 @@ def _mixture_event(window: str, model: ModelFindings | None, *, started: bool) -
         ),
     }
     name = "mixed_workload_began" if started else "mixed_workload_ended"
-    return Event(name, fields, is_bad=started)
+    return Event(name, fields)
 
 
 def _group_event(window: str, key: GroupKey, group: GroupFindings | None, *, started: bool) -> Event:
@@ -97,7 +97,7 @@ def _group_event(window: str, key: GroupKey, group: GroupFindings | None, *, sta
         "speedup_ratio": _rounded(speedup.value if speedup else None),
     }
     name = "requests_below_break_even" if started else "requests_below_break_even_ended"
-    return Event(name, fields, is_bad=started)
+    return Event(name, fields)
 
 
 def _rounded(ratio: float | None) -> float | None:

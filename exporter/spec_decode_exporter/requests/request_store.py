@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from spec_decode_exporter.config.request_settings import RequestSettings
-from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.requests.group_totals import RequestGroup
 from spec_decode_exporter.requests.prompt_lengths import prompt_findings
 from spec_decode_exporter.requests.request_findings import (
@@ -40,9 +40,9 @@ FIRST_LONGEST_WINDOW: Final = 300.0
 class RequestStore:
     """Requests by group, in windows and since the start."""
 
-    def __init__(self, settings: RequestSettings, errors: InternalErrors | None = None) -> None:
+    def __init__(self, settings: RequestSettings, errors: Isolation | None = None) -> None:
         self._settings = settings
-        self._errors = errors or InternalErrors()
+        self._errors = errors or Isolation()
         self._labels = RequestLabels(settings)
         self._stored = StoredRequests(settings.keep)
         self._groups: dict[GroupKey, RequestGroup] = {}

@@ -10,7 +10,7 @@ from functools import partial
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
-from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.requests.model_findings import model_findings
 from spec_decode_exporter.requests.request_aggregate import (
     CostOf,
@@ -39,7 +39,7 @@ class RequestInputs:
     """Inputs of an evaluation of requests."""
 
     costs: Costs
-    errors: InternalErrors
+    errors: Isolation
     """A group, a model or a user whose evaluation fails is recorded here and omitted."""
 
     def cost_of(self, model_name: str) -> CostOf:

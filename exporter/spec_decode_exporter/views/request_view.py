@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ConfigDict
 
-from spec_decode_exporter.core.internal_errors import InternalErrors, Item
+from spec_decode_exporter.core.isolation import Isolation, Item
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.requests.model_findings import BOUNDS
 from spec_decode_exporter.requests.request_findings import (
@@ -161,7 +161,7 @@ def head(findings: RequestFindings) -> dict[str, Any]:
     }
 
 
-def lists(findings: RequestFindings, errors: InternalErrors) -> dict[str, Iterator[View]]:
+def lists(findings: RequestFindings, errors: Isolation) -> dict[str, Iterator[View]]:
     """Return the lists, whose members are built lazily; one that fails is omitted."""
     windows = [(its, {"window": name}) for name, its in findings.windows.items()]
     members: dict[str, Iterable[_Member]] = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.web.security.hosts import EVERY_HOST, AllowedHosts
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class AppState:
     """Reload the configuration or raise ConfigError; None if the lifecycle API is disabled."""
     allowed_hosts: AllowedHosts = EVERY_HOST
     """Host names that clients may request."""
-    errors: InternalErrors = field(default_factory=InternalErrors)
+    errors: Isolation = field(default_factory=Isolation)
     """Omits items that fail with an internal error, and logs each error once."""
 
 

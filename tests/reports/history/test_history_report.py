@@ -18,14 +18,14 @@ from spec_decode_exporter.history.engine_slots import TimedEvent
 from spec_decode_exporter.history.history_result import EngineHistoryResult, HistoryResult
 from spec_decode_exporter.history.history_setting import HistorySetting
 from spec_decode_exporter.history.slot_evaluation import Outcome
-from spec_decode_exporter.learned.plain_period import PlainPeriod
+from spec_decode_exporter.learned.baseline import PlainPeriod
 from spec_decode_exporter.reports.exit_status import ExitStatus, history_status
 from spec_decode_exporter.reports.history.history_output import HISTORY_FORMATS
 from spec_decode_exporter.reports.terminal import ASCII, TerminalStyle
 from tests.history.test_history_summary import SLOT, hurt
 
 BEGIN = 1_790_000_000.0
-DROP = {"kind": "sudden", "seconds": 30.0, "baseline_acceptance_length": 3.0, "acceptance_length": 1.5}
+DROP = {"kind": "sudden", "seconds": 30.0, "baseline_length": 3.0, "length": 1.5}
 NASTY = '<script>alert(1)</script>|`"&\x1b[31m'
 
 

@@ -6,7 +6,7 @@ from itertools import accumulate
 
 import pytest
 
-from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.views.request_view import lists
 from tests.unit.metrics.test_request_metrics import CHAT, SINCE, found, values_of
 from tests.web.page.mixed_requests import mixed_requests
@@ -17,7 +17,7 @@ HISTOGRAMS = ("acceptance_ratio", "acceptance_length_tokens")
 @pytest.mark.parametrize("name", HISTOGRAMS)
 async def test_a_histogram_is_that_of_the_metrics(name):
     findings = await mixed_requests()
-    groups = list(lists(findings, InternalErrors())["since_start"])
+    groups = list(lists(findings, Isolation())["since_start"])
     assert len(groups) == 5
     for group in groups:
         labels = (group.model_name, group.request_type, group.temperature)
@@ -31,7 +31,7 @@ async def test_a_histogram_is_that_of_the_metrics(name):
 
 
 def test_values_above_the_last_bound_are_counted():
-    (group,) = lists(found(), InternalErrors())["since_start"]
+    (group,) = lists(found(), Isolation())["since_start"]
     assert group.request_type == CHAT.request_type
     said = group.acceptance_length_tokens_histogram
     assert (said.upper_bounds, said.counts, said.sum) == ((2.0, 4.0), (10, 30, 10), 160.5)

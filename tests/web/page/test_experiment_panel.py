@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.comparability import Condition
 from spec_decode_exporter.views.experiment_view import (
@@ -36,7 +36,7 @@ def arm(name, *, engines=2, comparable=None, speedup=None, wins=False):
 
 def shown(*arms):
     view = ExperimentView(experiment="drafter", baseline="off", arms=(arm("off"), *arms))
-    return experiments([view], InternalErrors())
+    return experiments([view], Isolation())
 
 
 def test_arms_are_side_by_side_with_bounds_and_the_winner():

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.requests.request_findings import (
     ContextFall,
@@ -30,7 +30,7 @@ SPEEDS = {Effect.GAINS: (1.5, 1.4, 1.6), Effect.LOSES: (0.8, 0.7, 0.9), Effect.U
 
 
 async def requests(findings):
-    return await module.requests(findings, InternalErrors())
+    return await module.requests(findings, Isolation())
 
 
 def summary(number=10, speed=None, **changes):

@@ -4,14 +4,13 @@ import pytest
 
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.views import verdict_text
-from spec_decode_exporter.web.page.words import ACTIONS, STATES, VERDICTS, Advice, advice
+from spec_decode_exporter.web.page.words import STATES, VERDICTS, Advice, advice
 from tests.web.page.conftest import changed
 
 
-def test_every_verdict_state_and_action_has_words():
+def test_every_verdict_and_state_has_words():
     assert VERDICTS.keys() == set(Verdict)
     assert STATES.keys() == set(State)
-    assert ACTIONS.keys() == set(Action)
 
 
 def test_a_state_has_the_meaning_of_the_api():

@@ -12,14 +12,14 @@ from typing import Final
 from spec_decode_exporter.analysis.verdict import State, Verdict
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core import number_formats as numbers
-from spec_decode_exporter.core.internal_errors import NO_ITEM, InternalErrors
+from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
+from spec_decode_exporter.monitor.events import event_text
 from spec_decode_exporter.reports.observe.engine_sections import engine_sections
-from spec_decode_exporter.reports.observe.event_text import QUIET, event_note
 from spec_decode_exporter.reports.observe.needs import needs
 from spec_decode_exporter.reports.parts import EngineReport, Fact, Note, Report, ReportSection, Tone
 from spec_decode_exporter.scrape.poll_errors import NO_ENGINE_REMEDY
 from spec_decode_exporter.views.engine_view import EngineView
-from spec_decode_exporter.views.fleet_view import ObservationView, TargetView
+from spec_decode_exporter.views.fleet_view import EventView, ObservationView, TargetView
 from spec_decode_exporter.views.window_view import WindowView
 
 _VERDICTS: Final[Mapping[Verdict, Tone]] = {
@@ -39,6 +39,10 @@ _STATES: Final[Mapping[State, Tone]] = {
     State.UNREACHABLE: Tone.BAD,
 }
 """States that replace the verdict as the badge of an engine."""
+_QUIET: Final = frozenset(
+    {"engine_found", "filtered_page_not_used", "verdict_changed", "recommendation_changed"}
+)
+"""Events of every observation, and events about another window: not shown."""
 
 _DELETE: Final = "\x7f"
 """The only control character that ``json.dumps`` does not escape."""
@@ -52,7 +56,7 @@ def json_report(view: ObservationView, *, indented: bool = True) -> str:
 
 def report(view: ObservationView) -> Report:
     """Return an observation as a report."""
-    errors = InternalErrors()
+    errors = Isolation()
     without_engines = {target.target: target for target in view.targets if not target.engines}
     engines = {
         engine.id: shown
@@ -60,13 +64,13 @@ def report(view: ObservationView) -> Report:
         if (shown := errors.attempt("report", engine.labels, partial(_engine, engine, view.seconds)))
     }
     events = [
-        event for event in view.events if event.type not in QUIET and event.target not in without_engines
+        event for event in view.events if event.type not in _QUIET and event.target not in without_engines
     ]
     return Report(
         f"Speculative decoding, {format_duration(view.seconds)} until {_moment(view.time)}",
         (*map(_missing_target, without_engines.values()), *_omitted(view, engines.keys())),
         tuple(engines.values()),
-        tuple(errors.each("report", events, lambda _: NO_ITEM, event_note)),
+        tuple(errors.each("report", events, lambda _: NO_ITEM, _event_note)),
     )
 
 
@@ -78,6 +82,18 @@ def _omitted(view: ObservationView, shown: AbstractSet[str]) -> Iterator[Note]:
             engines = "an engine is" if omitted == 1 else f"{omitted} engines are"
             reason = f"{engines} not in this report: an internal error of this program"
             yield Note(reason, target.target, Tone.BAD, untrusted=True)
+
+
+def _event_note(event: EventView) -> Note:
+    """Return an event as a note: time, sentence, and engine or target."""
+    engine = event.engine and f"engine {event.engine}"
+    subject = " ".join(filter(None, [event.target, event.model_name, engine]))
+    return Note(
+        f"{event_text(event.type, event.fields)} ({subject})",
+        f"{datetime.fromtimestamp(event.time, UTC):%H:%M:%S}",
+        Tone.BAD if event.bad else Tone.NEUTRAL,
+        untrusted=True,
+    )
 
 
 def _moment(time: float) -> str:

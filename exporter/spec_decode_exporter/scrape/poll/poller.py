@@ -159,7 +159,7 @@ class Poller:
         self._failures_in_a_row += 1
         self._keep(self._clock.monotonic(), self._clock.wall(), None, reason)
         if self.record.failed(reason, message):
-            self._emit(Event("target_failing", {"reason": reason, "error": message}, is_bad=True))
+            self._emit(Event("target_failing", {"reason": reason, "error": message}))
 
     async def _succeeded(self, response: HttpResponse, reading: PageReading, *, with_latencies: bool) -> None:
         moment, wall = self._clock.monotonic(), self._clock.wall()
@@ -190,7 +190,7 @@ class Poller:
         if reading.samples:
             self._no_engine.recovered()
         elif self._no_engine.failed():
-            self._emit(Event("no_engine_on_page", {"remedy": NO_ENGINE_REMEDY}, is_bad=True))
+            self._emit(Event("no_engine_on_page", {"remedy": NO_ENGINE_REMEDY}))
 
     def _processor_seconds(self) -> float:
         """Return the processor seconds of all polls so far."""
@@ -200,7 +200,7 @@ class Poller:
         """Add the poll's processor time to the target's cost; log once why the interval is longer."""
         now, spent = self._clock.monotonic(), self._processor_seconds()
         self.record.cost.polled(now, spent - self._spent)
-        self._spent = spent
+        self._spent, self.record.interval = spent, self.interval
         cause = self._duty.cause
         if cause is None:
             return

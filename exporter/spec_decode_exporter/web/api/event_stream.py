@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from aiohttp import hdrs, web
 
-from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.monitor.event_log import EventLog, Since, UnknownEventError
 from spec_decode_exporter.views.fleet_view import EventView, event_view
 from spec_decode_exporter.web.api.problems import RequestError, wrong_parameter
@@ -103,7 +103,7 @@ class _Reader(NamedTuple):
 
     log: EventLog
     query: EventFilter
-    errors: InternalErrors
+    errors: Isolation
 
     def written(self, since: Since, last: str) -> bytes:
         """Return the selected events, after a ``gap`` if some are lost, and always the last id."""

@@ -22,7 +22,7 @@ from pydantic import (
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.units import DURATION_PATTERN, parse_duration
 from spec_decode_exporter.monitor.event_log import EVENT_ID, MAX_EVENTS
-from spec_decode_exporter.monitor.log_events import EVENT_TYPES
+from spec_decode_exporter.monitor.events import EVENT_TYPES
 from spec_decode_exporter.views.fleet_view import EventView
 from spec_decode_exporter.views.history import DEFAULT_STEPS, MAX_STEPS
 from spec_decode_exporter.web.api.problems import RequestError

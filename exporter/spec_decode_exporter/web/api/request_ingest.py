@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from aiohttp import hdrs, web
 
-from spec_decode_exporter.core.internal_errors import NO_ITEM
+from spec_decode_exporter.core.isolation import NO_ITEM
 from spec_decode_exporter.requests.request_batch import Batch, NotJsonError, TooManyError
 from spec_decode_exporter.requests.request_record import Refusal
 from spec_decode_exporter.views.request_view import head, lists, refused_view

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.comparability import Condition
 from spec_decode_exporter.views.document import Estimated
@@ -32,7 +32,7 @@ _CONDITIONS: Final[Mapping[Condition, str]] = {
 _HEADS: Final = ("Arm", "Engines", "Requests", "Length", "First token", *map(str.capitalize, _BASES.values()))
 
 
-def experiments(views: Sequence[ExperimentView], errors: InternalErrors) -> Markup:
+def experiments(views: Sequence[ExperimentView], errors: Isolation) -> Markup:
     """Return a table of arms for each experiment; empty without experiments."""
     return joined(
         errors.attempt("page", {"experiment": view.experiment}, partial(_experiment, view))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.requests.request_findings import RequestFindings
 from spec_decode_exporter.views.engine_view import EngineView
@@ -68,7 +68,7 @@ def _words(view: EngineView) -> Iterator[tuple[str, str]]:
 
 
 def shown_engine(
-    labels: Mapping[str, str], snapshot: EngineSnapshot, now: float, errors: InternalErrors
+    labels: Mapping[str, str], snapshot: EngineSnapshot, now: float, errors: Isolation
 ) -> ShownEngine | OmittedEngine:
     """Return an engine at ``now`` (monotonic), or its labels if an internal error omits it."""
     return errors.attempt("page", labels, lambda: ShownEngine.of(labels, snapshot, now)) or OmittedEngine(
@@ -89,8 +89,10 @@ class PageData:
     """Events, the newest last."""
     requests: RequestFindings = field(default_factory=RequestFindings)
     experiments: Sequence[ExperimentView] = ()
-    errors: InternalErrors = field(default_factory=InternalErrors)
+    errors: Isolation = field(default_factory=Isolation)
     """Omits parts that cannot be shown, and logs each once."""
+    problem: str = ""
+    """Sentence about a problem of the exporter itself; empty without one."""
     _places: Mapping[_Subject, list[int]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

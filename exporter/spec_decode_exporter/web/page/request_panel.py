@@ -8,7 +8,7 @@ from typing import Final
 
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
-from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.requests.bucket_labels import bucket_text
 from spec_decode_exporter.requests.request_findings import (
     Effect,
@@ -82,7 +82,7 @@ _REFUSALS: Final[Mapping[Refusal, str]] = {
 }
 
 
-async def requests(findings: RequestFindings, errors: InternalErrors) -> Markup:
+async def requests(findings: RequestFindings, errors: Isolation) -> Markup:
     """Return the section, or nothing if requests are not received; yield to the event loop after each row."""
     if not findings.enabled:
         return Markup("")
@@ -101,7 +101,7 @@ def _omitted(title: Markup) -> Markup:
     return tag("p", title, ": ", NOT_SHOWN, class_="error")
 
 
-async def _model(model: ModelFindings, findings: RequestFindings, errors: InternalErrors) -> Markup:
+async def _model(model: ModelFindings, findings: RequestFindings, errors: Isolation) -> Markup:
     windows = findings.windows
     label, longest = list(windows.items())[-1]
     prompts = [each for each in findings.prompts if each.model_name == model.model_name]

@@ -51,18 +51,6 @@ STATES: Final[Mapping[State, Word]] = {
     state: Word(word, verdict_text.STATES.get(state, _DRAFTS)) for state, word in _STATE_WORDS.items()
 }
 
-ACTIONS: Final[Mapping[Action, str]] = {
-    Action.KEEP: "keep it as it is",
-    Action.INCREASE: "draft more tokens at a time",
-    Action.DECREASE: "draft fewer tokens at a time",
-    Action.DISABLE: "switch speculation off",
-    Action.LIMIT_BATCH: "speculate only while few requests run",
-    Action.SWITCH_METHOD: "draft by another engine's method",
-    Action.MEASURE_COST: "measure the cost of drafting",
-    Action.COLLECT: "none, the data does not suffice",
-}
-"""Text of each action, without numbers."""
-
 _BARS: Final[Mapping[Verdict, int]] = {
     Verdict.OPTIMAL: 4,
     Verdict.HEALTHY: 3,

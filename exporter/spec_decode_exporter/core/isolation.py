@@ -1,4 +1,4 @@
-"""Isolate internal errors: omit the item that fails, and log it once until it works again."""
+"""Isolate internal errors: omit the item that fails, serve the others, and report its begin and end once."""
 
 from __future__ import annotations
 
@@ -14,35 +14,42 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Item = Mapping[str, str]
-"""Log fields that name an item, such as ``target``; empty for a part that has no items."""
+"""Labels that name an item, such as ``target``; empty for a part that has no items."""
 NO_ITEM: Final[Item] = MappingProxyType({})
-
 RECOVERED_AFTER: Final = 60.0
-"""Seconds without a failure until an item is logged as working again: it may fail only now and then."""
-LOGGED_AGAIN_AFTER: Final = 600.0
-"""Seconds after the last failure, with no success since, after which the next failure is logged again."""
-MAX_LOGGED: Final = 20
-"""Failing items of one part that are logged; further ones are omitted without a line."""
+"""Seconds without a failure after which an item works again: it may fail only now and then."""
+FORGOTTEN_AFTER: Final = 600.0
+"""Seconds after the last failure of an item that did not work since: it may be gone."""
+MAX_FAILING: Final = 20
+"""Failing items of a part that are reported; further ones are omitted without a report."""
 
 _NAMES: Final = ("target", "model_name", "engine", "experiment", "arm", "request_type", "temperature", "user")
-"""The labels that name an item in the log, in their order."""
-
-_log = structlog.get_logger()
-
-_Key = tuple[tuple[str, str], ...]
+"""The labels that name an item, in their order."""
 
 
-class InternalErrors:
+def log_internal_error(part: str, item: Item, error: Exception | None) -> None:
+    """Log an item that fails, with its traceback, or that works again."""
+    log = structlog.get_logger()
+    if error is None:
+        log.info("internal_error_ended", part=part, **item)
+    else:
+        log.error("internal_error", part=part, **item, exc_info=error)
+
+
+class Isolation:
     """Runs work on single items, such as engines; an item that raises does not affect the others.
 
-    A part is where the item is omitted, such as ``page``. For each part the first failure of an item is
-    logged with its traceback, and its recovery a minute after the last failure.
+    A part is where the item is omitted, such as ``page``.
     """
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        """Log nothing yet; ``now`` returns monotonic seconds."""
-        self._now = now
-        self._failed_at: dict[str, dict[_Key, float]] = {}
+    def __init__(
+        self,
+        now: Callable[[], float] = time.monotonic,
+        report: Callable[[str, Item, Exception | None], None] = log_internal_error,
+    ) -> None:
+        """Pass part, item and error to ``report``, None if the item works again; ``now`` is monotonic."""
+        self._now, self._report = now, report
+        self._failed_at: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
 
     def attempt(self, part: str, item: Item, work: Callable[[], T]) -> T | None:
         """Return the result of ``work``, or None if it raises."""
@@ -89,33 +96,24 @@ class InternalErrors:
         else:
             self.worked(part, item)
 
+    def worked(self, part: str, item: Item) -> None:
+        """Report the recovery of an item that works, if its last failure is a minute ago."""
+        failed_at = self._failed_at.get(part)
+        if failed_at and self._now() - failed_at.get(key := _key(item), inf) > RECOVERED_AFTER:
+            del failed_at[key]
+            if not failed_at:
+                del self._failed_at[part]
+            self._report(part, dict(key), None)
+
     def _failed(self, part: str, item: Item, error: Exception) -> None:
         now, key = self._now(), _key(item)
-        failed_at = self._failed_at.setdefault(part, {})
-        is_new = now - failed_at.get(key, -inf) > LOGGED_AGAIN_AFTER
-        if key not in failed_at and len(failed_at) >= MAX_LOGGED:
-            for old in [old for old, moment in failed_at.items() if now - moment > LOGGED_AGAIN_AFTER]:
-                del failed_at[old]
-            if len(failed_at) >= MAX_LOGGED:
-                return
-        failed_at[key] = now
-        if is_new:
-            _log.error("internal_error", part=part, **dict(key), exc_info=error)
-
-    def is_failing(self, part: str) -> bool:
-        """Return True while an item of a part fails or has not been logged as working again."""
-        return bool(self._failed_at.get(part))
-
-    def worked(self, part: str, item: Item) -> None:
-        """Log the recovery of an item that works, if its last failure is a minute ago."""
-        failed_at = self._failed_at.get(part)
-        if not failed_at:
-            return
-        key = _key(item)
-        if self._now() - failed_at.get(key, self._now()) > RECOVERED_AFTER:
-            del failed_at[key]
-            _log.info("internal_error_ended", part=part, **dict(key))
+        before = self._failed_at.get(part, {})
+        failing = {each: at for each, at in before.items() if now - at <= FORGOTTEN_AFTER}
+        if key in failing or len(failing) < MAX_FAILING:
+            self._failed_at[part] = {**failing, key: now}
+            if key not in failing:
+                self._report(part, dict(key), error)
 
 
-def _key(item: Item) -> _Key:
+def _key(item: Item) -> tuple[tuple[str, str], ...]:
     return tuple((name, item[name]) for name in _NAMES if name in item)

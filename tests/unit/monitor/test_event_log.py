@@ -1,0 +1,195 @@
+"""Event log: identifiers, gaps of slow readers, budgets of targets and lists, and what the API must not show."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.core.isolation import RECOVERED_AFTER
+from spec_decode_exporter.monitor.event_log import (
+    EVENTS_PER_ENGINE,
+    REPEATED_AFTER,
+    TARGET_EVENT_EVERY,
+    EventLog,
+    Source,
+    Subject,
+    UnknownEventError,
+    engine_errors,
+)
+from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES
+
+WALL = 1_790_000_000.0
+BURST = EVENTS_PER_ENGINE * MAX_ENGINES
+ENGINE = Subject("one", "m", "0")
+LIST = Source("http", "http://user:secret@list")
+
+
+@pytest.fixture
+def log(clock):
+    return EventLog("a1", clock.monotonic, capacity=5)
+
+
+@pytest.fixture
+def logs():
+    with capture_logs() as logs:
+        yield logs
+
+
+def fill(log, number, target="one", source=None):
+    for n in range(1, number + 1):
+        more = () if source is None else (source,)
+        log.record(Event("engine_reset", {"n": n}), WALL + n, Subject(target, "m", "0"), *more)
+
+
+def ids(since):
+    return [event.id for event in since.events]
+
+
+@pytest.mark.parametrize(
+    ("kept", "since", "found", "gap"),
+    [
+        (0, None, [], False),
+        (3, None, [1, 2, 3], False),
+        (3, "a1-0", [1, 2, 3], False),
+        (3, "a1-2", [3], False),
+        (3, "a1-3", [], False),
+        (3, "a1-99", [], False),
+        (8, None, [4, 5, 6, 7, 8], False),
+        (8, "a1-3", [4, 5, 6, 7, 8], False),
+        (8, "a1-2", [4, 5, 6, 7, 8], True),
+        (3, "b2-2", [1, 2, 3], True),
+    ],
+)
+def test_a_reader_gets_the_events_after_the_last_one_and_is_told_of_a_gap(log, kept, since, found, gap):
+    fill(log, kept)
+    result = log.since(since)
+    assert (ids(result), result.gap, result.last) == ([f"a1-{n}" for n in found], gap, f"a1-{kept}")
+
+
+@pytest.mark.parametrize(
+    "identifier", ["", "3", "a1-", "a1-x", "-3", "a1-3 ", "A1-3", "a1-३", "a1-" + "9" * 16]
+)
+def test_an_invalid_identifier_is_rejected(log, identifier):
+    fill(log, 3)
+    with pytest.raises(UnknownEventError, match="is not the id of an event"):
+        log.since(identifier)
+
+
+async def test_a_reader_waits_for_the_next_event_or_the_end(log):
+    async def readers():
+        waiting = asyncio.ensure_future(log.beyond(log.last))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        return waiting
+
+    waiting = await readers()
+    fill(log, 1)
+    await waiting
+    waiting = await readers()
+    log.close()
+    await waiting
+    assert log.closed
+
+
+def test_an_event_has_the_same_content_in_the_log_and_for_readers(log, logs):
+    fields = {"kind": "sudden", "length": 1.5, "since": "", "accepted_by_position": [3, 2]}
+    log.record(Event("acceptance_dropped", fields), WALL, ENGINE)
+    log.record(Event("state_changed", {"state": "unreachable"}, bad=True), WALL, Subject("one"))
+    log.record(Event("mixed_workload_ended"), WALL, Subject(model_name="m"))
+    first, second, third = log.since().events
+    assert first.fields == {**fields, "accepted_by_position": (3, 2)}
+    assert (first.time, first.type, first.bad, first.target, first.model_name, first.engine) == (
+        WALL, "acceptance_dropped", True, "one", "m", "0",
+    )  # fmt: skip
+    assert (second.bad, second.model_name, third.bad, third.target) == (True, None, False, "")
+    labels = {"target": "one", "model_name": "m", "engine": "0"}
+    assert logs == [
+        {"event": "acceptance_dropped", "log_level": "warning", "event_id": "a1-1", **labels, **fields},
+        {
+            "event": "state_changed",
+            "log_level": "warning",
+            "event_id": "a1-2",
+            "target": "one",
+            "state": "unreachable",
+        },
+        {"event": "mixed_workload_ended", "log_level": "info", "event_id": "a1-3", "model_name": "m"},
+    ]
+
+
+def test_an_event_that_cannot_be_kept_leaves_no_gap_and_the_next_is_kept(log, logs):
+    log.record(Event("engine_reset", {"cause": "restart"}), 0.0, ENGINE)
+    log.record(Event("engine_reset", {1: "not the name of a field"}), 0.0, ENGINE)
+    log.record(Event("not_in_the_table"), 0.0, ENGINE)
+    log.record(Event("engine_reset", {"cause": "decrease"}), 0.0, ENGINE)
+    assert [(entry["event"], entry.get("event_id")) for entry in logs] == [
+        ("engine_reset", "a1-1"),
+        ("internal_error", None),
+        ("engine_reset", "a1-2"),
+    ]
+    assert ids(log.since("a1-0")) == ["a1-1", "a1-2"]
+
+
+def test_a_target_has_a_burst_then_a_rate_and_other_targets_their_own(log, logs, clock):
+    fill(log, BURST + 3)
+    fill(log, 1, "two")
+    assert len(logs) == BURST + 2
+    omitted = logs[BURST]
+    assert (omitted["event"], omitted["target"], omitted["omitted"], omitted["example"]) == (
+        "events_omitted", "one", 1, "engine_reset",
+    )  # fmt: skip
+    assert omitted["discovery"] == ""
+    assert "engine" not in omitted
+    clock.now += TARGET_EVENT_EVERY
+    fill(log, 3)
+    assert [entry["event"] for entry in logs[BURST + 2 :]] == ["engine_reset"]
+    clock.now += REPEATED_AFTER
+    fill(log, BURST)
+    assert [entry["omitted"] for entry in logs if entry["event"] == "events_omitted"] == [1, 6]
+
+
+def test_the_targets_of_a_list_share_a_budget_and_its_key_is_not_shown(log, logs, clock):
+    log.engines = 5
+    for number in range(50):
+        fill(log, 2, f"t{number}", LIST)
+        log.forget(f"t{number}")
+    assert [entry["event"] for entry in logs] == ["engine_reset"] * 5 * EVENTS_PER_ENGINE + ["events_omitted"]
+    assert (logs[-1]["discovery"], logs[-1].get("target")) == ("http", None)
+    assert "secret" not in str(logs)
+    fill(log, 1, "configured")
+    clock.now += 1.0
+    fill(log, 3, "t0", LIST)
+    assert len(logs) == 5 * EVENTS_PER_ENGINE + 3
+    assert log._budgets.keys() == {LIST, "configured", "t0"}  # bounded by the targets and lists that exist
+
+
+def test_a_flapping_target_leaves_the_budget_of_its_list_to_others(log, logs):
+    log.engines = 2 * MAX_ENGINES
+    fill(log, BURST + 500, "one", LIST)
+    fill(log, 1, "two", LIST)
+    assert logs[-1]["target"] == "two"
+    assert sum(entry["event"] == "events_omitted" for entry in logs) == 1
+
+
+def test_an_internal_error_of_an_engine_is_an_event_and_only_the_log_has_its_text(log, logs, clock):
+    errors = engine_errors(log, clock)
+    item, secret = {"target": "one", "model_name": "m", "engine": "0", "zone": "a"}, ValueError("secret")
+
+    def fails():
+        raise secret
+
+    errors.attempt("evaluation", item, fails)
+    clock.now += RECOVERED_AFTER + 1
+    errors.attempt("evaluation", item, list)
+    failed, ended = log.since().events
+    assert (failed.type, failed.bad, failed.engine, failed.fields) == (
+        "internal_error", True, "0", {"part": "evaluation"},
+    )  # fmt: skip
+    assert (ended.type, ended.bad, ended.fields) == ("internal_error_ended", False, {"part": "evaluation"})
+    assert [(entry["log_level"], entry["event_id"], entry.get("exc_info")) for entry in logs] == [
+        ("error", "a1-1", secret),
+        ("info", "a1-2", None),
+    ]
+    assert "secret" not in str(log.since())
