@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.history import baseline_reader
 from spec_decode_exporter.history.baseline_reader import MAX_SECONDS, BaselineReader
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi
+from spec_decode_exporter.learned.steps import PER_DOUBLING
 from spec_decode_exporter.simulator.scenario import Scenario
 from tests.fixtures.simulated_history import START, StoredHistory
 
@@ -42,9 +42,8 @@ async def test_time_before_speculation_is_the_baseline(enabled):
     assert 1200 < period.seconds <= 1800
     assert period.end == pytest.approx(START + 1800, abs=120)
     assert period.request.first_token_seconds > 0
-    times = baseline.plain_times(enabled.now)
-    assert times.source is CostSource.BASELINE
-    assert [each.running_requests for each in times.times] == [pytest.approx(8, abs=1)]
+    most = max(baseline.kept.steps.places.items(), key=lambda item: item[1].number)
+    assert 2 ** (most[0] / PER_DOUBLING) == pytest.approx(8, rel=0.2)
 
 
 async def test_only_the_period_is_read_closely(enabled):
@@ -109,7 +108,8 @@ async def test_a_limit_of_samples_leads_to_smaller_pages():
     (whole,) = (await baselines(stored)).values()
     stored.max_samples = 1000
     (again,) = (await baselines(stored)).values()
-    assert again.saved() == whole.saved()
+    assert again.kept.steps == whole.kept.steps
+    assert again.kept.requests == whole.kept.requests
 
 
 async def test_samples_beyond_the_limit_are_not_read(monkeypatch):

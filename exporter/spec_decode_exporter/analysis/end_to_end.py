@@ -33,8 +33,6 @@ class RequestBaseline:
     """P0: mean time to first token in seconds, time in the queue included; above 0."""
     prefix_hit_ratio: float | None
     """Share of prompt tokens that the prefix cache held, between 0 and 1; None if not looked up."""
-    queue_seconds: float | None
-    """Median time in the queue in seconds; None if unknown."""
     prompt_tokens: float | None = None
     """Mean tokens of a prompt; None if unknown. A baseline with other prompts is not comparable."""
     running_requests: float | None = None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from spec_decode_exporter.history.engine_slots import TimedEvent
 from spec_decode_exporter.history.history_setting import HistorySetting
 from spec_decode_exporter.history.slot_evaluation import SlotResult
-from spec_decode_exporter.learned.plain_period import PlainPeriod
+from spec_decode_exporter.learned.baseline import PlainPeriod
 
 
 @dataclass(frozen=True, slots=True)

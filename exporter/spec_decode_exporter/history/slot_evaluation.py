@@ -20,7 +20,7 @@ from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.figures.estimate import Estimate, ratio
 from spec_decode_exporter.figures.window_figures import seconds
 from spec_decode_exporter.history.engine_slots import PlainPeriods, PlainTimesOfPeriod, Slot
-from spec_decode_exporter.monitor.step_times import PlainTimes, costs_by_load
+from spec_decode_exporter.learned.block_times import PlainTimes, costs_by_load
 from spec_decode_exporter.window.history import NANO
 
 COST_AFTER: Final = 6 * 3600.0

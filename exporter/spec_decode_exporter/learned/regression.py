@@ -46,7 +46,8 @@ def upper_triangle(observed: Sequence[float], weight: float) -> list[float]:
 
 def gram_matrix(triangle: Sequence[float], size: int) -> Matrix:
     """Return the symmetric matrix with this upper triangle."""
-    rows, begin = [], 0
+    rows: Matrix = []
+    begin = 0
     for place in range(size):
         end = begin + size - place
         rows.append([*(row[place] for row in rows), *triangle[begin:end]])

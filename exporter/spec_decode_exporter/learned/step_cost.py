@@ -11,13 +11,15 @@ Sources differ in nothing but whose plain steps are added.
 - *Growth.* Where a schedule pauses by load alone, f is nearly a function of x, and g decides κ. The time of a
   plain step does not fall with the load, and grows at most as the load does: 0 ≤ g ≤ 1. So κ is fitted at the
   free g and at both ends of its 95 % interval within 0 to 1; the bounds contain all of them. The interval is
-  0 to 1 if f follows from x and v (variance inflation above ``MAX_INFLATION``; Marquardt, *Technometrics* 12,
-  1970).
-- *Load.* s grows with the load where arithmetic limits steps: one more fit has f·x, and the bounds contain it.
-- *Prefills.* Where they take more than half of a plain step, these fits are too sure: g is 0 to 1, without f·x.
+  0 to 1 if f follows from x and v (variance inflation above ``MAX_INFLATION``; Marquardt, *Technometrics*
+  12, 1970).
+- *Load.* s grows with the load where arithmetic limits steps: one more fit has f·x, and the bounds contain
+  it.
+- *Prefills.* Where they take more than half of a plain step, the interval of g is 0 to 1, and the fit with
+  f·x is left out.
 - *Misfit.* ``LEAST_ERROR`` of κ remains, whatever the amount of data.
-- *Contexts* of others: with r the context of drafting steps over that of plain ones, t0 becomes t0·r^0.25; its
-  bounds are t0 and t0·r^0.75. Contexts also vary within minutes: ``SLOW_DEVIATION``, correlated over
+- *Contexts* of others: with r the context of drafting steps over that of plain ones, t0 becomes t0·r^0.25;
+  its bounds are t0 and t0·r^0.75. Contexts also vary within minutes: ``SLOW_DEVIATION``, correlated over
   ``SLOW_SECONDS`` (Priestley, *Spectral Analysis and Time Series*, 1981, section 5.3).
 - *Another day*: plain steps of a baseline may differ by ``ANOTHER_DAY``.
 
@@ -27,7 +29,7 @@ One measurement does not determine both c0 and c. So c0 is given in draft tokens
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from math import hypot
+from math import hypot, isfinite
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.cost import CostSource, Curve, Point, measured_curves
@@ -55,7 +57,7 @@ from spec_decode_exporter.learned.steps import (
 MIN_SECONDS: Final = 60.0
 """Seconds of the engine near a load."""
 MIN_DEVIATION: Final = 0.1
-"""Standard deviation of f that is exceeded: with less, nothing distinguishes drafting steps from plain ones."""
+"""Standard deviation of f that is exceeded: with less, nothing separates drafting steps from plain ones."""
 LEAST_ERROR: Final = 0.05
 """Least half-width of the bounds of κ, relative."""
 POSSIBLE_GROWTH: Final = (0.0, 1.0)
@@ -69,8 +71,8 @@ CONTEXT_EXPONENT, STEEPEST_CONTEXT = 0.25, 0.75
 ANOTHER_DAY: Final = 0.10
 """Relative difference of plain steps between two days at the same load."""
 SLOW_DEVIATION: Final = 0.03
-"""Relative standard deviation of step times by the contexts of the running requests: with 32 requests of 2,000
-tokens, an 8B model reads a third as many bytes of the cache as of weights, and their sum varies by 1/√32."""
+"""Relative standard deviation of step times by the contexts of the running requests: with 32 requests of
+2,000 tokens, an 8B model reads a third as many bytes of the cache as of weights."""
 SLOW_SECONDS: Final = 60.0
 """Time constant of this variation: requests stay for seconds to minutes."""
 
@@ -111,11 +113,9 @@ def _costs(
     for source in sources:
         plain = total(times.near(place) for times in {id(times): times for times in source.times}.values())
         kappa = step_ratio(drafting, plain, another_day=source.another_day)
-        if kappa is not None and tokens > 0:
-            yield (
-                source.source,
-                Point(drafting.running, Range(*(max(0.0, each - 1) / tokens for each in kappa))),
-            )
+        if kappa is not None and tokens > 0 and all(map(isfinite, kappa)):
+            token = Range(*(max(0.0, each - 1) / tokens for each in kappa))
+            yield source.source, Point(drafting.running, token)
 
 
 def step_ratio(own: StepSums, plain: StepSums | None = None, *, another_day: bool = False) -> Range | None:

@@ -7,13 +7,13 @@ An observation is a poll. Its weight is S; it has
     ln L,  L = itl / seconds       mean number of decoding requests, by Little's law
     v = U·L / S                    uncached prompt tokens of a step of the whole batch
 
-with itl the decode time of all requests and U the uncached prompt tokens, by their rate over this poll and the
-one before: tokens are counted when a request is admitted, often a poll before the work.
+with itl the decode time of all requests and U the uncached prompt tokens, by their rate over this poll and
+the one before: tokens are counted when a request is admitted, often a poll before the work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import exp2, log, log2
 from typing import Annotated, Final, NamedTuple
@@ -117,9 +117,8 @@ def _checked(sums: tuple[float, ...]) -> tuple[float, ...]:
     Raises:
         ValueError: No polls can have them.
     """
-    number, load = sums[0], sums[LOAD]
-    is_square = all(gram_matrix(sums[:_TRIANGLE], SIZE)[place][place] >= 0 for place in range(SIZE))
-    if min(sums) < 0 or number < 1e-9 or load > number * log(2 * MAX_LOAD) or not is_square:
+    number, drafting, running = sums[0], sums[SHARE], sums[_TRIANGLE + 3]
+    if not number or sums[LOAD] > number * log(2 * MAX_LOAD) or running > 2 * MAX_LOAD * drafting:
         raise ValueError("has sums that no steps have")
     return sums
 

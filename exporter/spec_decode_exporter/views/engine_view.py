@@ -74,7 +74,6 @@ class BaselineView(View):
     age_seconds: float = at("Time from its end to the newest poll.")
     time_to_first_token_seconds: float | None = at("Mean time to first token, queue included; null if unknown.", "request.first_token_seconds", default=None)
     prefix_cache_hit_ratio: float | None = at("Share of the looked-up prompt tokens that the prefix cache held; null if unknown.", "request.prefix_hit_ratio", default=None)
-    queue_seconds: float | None = at("Median time in the queue; null if unknown.", "request.queue_seconds", default=None)
 
 
 class DepthView(View):

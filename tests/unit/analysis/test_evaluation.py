@@ -140,7 +140,7 @@ class TestRequests:
         assert evaluation(at(0.1), first_token=first_token).verdict is verdict
 
     def test_that_are_slower_than_their_baseline_are_poor_however_fast_decoding_is(self):
-        baseline = RequestBaseline(0.1, 0.85, None)
+        baseline = RequestBaseline(0.1, 0.85)
         its = evaluation(at(0.1, request_baseline=baseline), first_token=1.5)
         assert its.request.basis is EndToEndBasis.BASELINE
         assert its.request.value == pytest.approx((2 * 0.1 + 3.3 / 1.4 * 1) / 4)

@@ -328,7 +328,7 @@ def test_the_text_has_the_numbers_of_the_condition(name, values, text):
 
 
 class TestLostPrefixCache:
-    BASELINE = RequestBaseline(0.05, 0.85, None)
+    BASELINE = RequestBaseline(0.05, 0.85)
 
     @pytest.mark.parametrize(
         "change",

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spec_decode_exporter.learned.block_times import BlockTimes
 from spec_decode_exporter.learned.step_time_cost import (
     ANOTHER_DAY,
     MIN_BATCHES,
@@ -16,11 +17,10 @@ from spec_decode_exporter.learned.step_time_cost import (
     StepTime,
     measured_cost,
 )
-from spec_decode_exporter.monitor.step_times import StepTimes
 from tests.fixtures.windows import increment
 
 LONG = 1e9
-"""Steps after which only the errors remain that no data reduces."""
+"""BlockSteps after which only the errors remain that no data reduces."""
 
 
 def plain(load, time, *, error=0.0, batches=LONG, degrees=10.0):
@@ -130,7 +130,7 @@ class Engine:
 
     def __init__(self, course, seed):
         self.course, self.random = course, random.Random(seed)
-        self.times = StepTimes()
+        self.times = BlockTimes()
         self.now = 0.0
         self.slow = self.random.gauss(0, 0.03)
 

@@ -13,7 +13,7 @@ from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.verdict import State
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.learned.plain_period import PlainPeriod
+from spec_decode_exporter.learned.baseline import PlainPeriod
 from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.views.engine_view import BaselineView, EngineView
@@ -104,13 +104,13 @@ def test_bounds_and_times_of_a_record_may_be_unknown():
 
 
 def test_a_baseline_has_the_times_of_its_requests_if_they_are_known():
-    request = RequestBaseline(0.2, 0.4, 0.1)
+    request = RequestBaseline(0.2, 0.4)
     period = PlainPeriod(7200.0, 1_790_000_000.0, 60.0, request)
     shown = BaselineView.of(period)
     assert (shown.name, shown.age_seconds) == ("2 h without speculation on 21 September", 60.0)
     assert shown.time_to_first_token_seconds == 0.2
-    assert (shown.prefix_cache_hit_ratio, shown.queue_seconds) == (0.4, 0.1)
-    assert BaselineView.of(replace(period, request=None)).queue_seconds is None
+    assert shown.prefix_cache_hit_ratio == 0.4
+    assert BaselineView.of(replace(period, request=None)).prefix_cache_hit_ratio is None
 
 
 def test_a_quantile_names_its_bucket_and_the_last_one_has_no_end(busy):

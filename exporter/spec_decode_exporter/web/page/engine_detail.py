@@ -85,7 +85,7 @@ def _more_charts(view: EngineView) -> Iterator[Markup]:
     """Yield the charts that explain the figures; they are not needed at the first look."""
     last = view.windows[-1] if view.windows else None
     if last is not None and view.baseline is not None:
-        compared = request_comparison(view, last, view.baseline)
+        compared = request_comparison(last, view.baseline)
         yield _card(f"Requests with and without speculation, {last.window}", compared)
     if last is not None and last.accepted_length_ratio:
         yield _card(f"Accepted tokens of a draft, {last.window}", _distribution(last))

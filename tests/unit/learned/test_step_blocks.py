@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.monitor.step_blocks import (
+from spec_decode_exporter.learned.step_blocks import (
     HALF_LIFE_SECONDS,
     MAX_BLOCKS,
     MAX_SAVED_BLOCKS,
+    BlockSteps,
     StepBlocks,
-    Steps,
     step_time,
 )
 
@@ -24,7 +24,7 @@ def filled(polls, begin=0.0, every=1.0):
     """Return blocks of ``(seconds of a step, steps)`` at 8 requests."""
     blocks = StepBlocks()
     for number, (time, steps) in enumerate(polls, 1):
-        blocks.add(Steps(time * steps * 1e9, steps, 8 * steps, 4 * steps, steps), begin + number * every)
+        blocks.add(BlockSteps(time * steps * 1e9, steps, 8 * steps, 4 * steps, steps), begin + number * every)
     return blocks, begin + len(polls) * every
 
 
@@ -70,14 +70,14 @@ def test_older_steps_have_less_weight_within_and_between_blocks():
     blocks, _ = filled([(0.02, 100)] * 10)
     now = 10 + HALF_LIFE_SECONDS
     for number in range(10):
-        blocks.add(Steps(0.05 * 100e9, 100, 800), now + number)
+        blocks.add(BlockSteps(0.05 * 100e9, 100, 800), now + number)
     assert step_time([blocks], now + 9).time == pytest.approx((0.02 + 2 * 0.05) / 3, rel=1e-3)
 
 
 def test_steps_of_two_days_ago_are_dropped_when_there_are_too_many():
     blocks, now = filled([(0.02, 100)] * MAX_BLOCKS)
     later = now + 5 * HALF_LIFE_SECONDS
-    blocks.add(Steps(2e9, 100, 800), later)
+    blocks.add(BlockSteps(2e9, 100, 800), later)
     assert len(list(blocks.rows(later))) == 1
 
 
@@ -85,7 +85,7 @@ def test_the_time_stays_while_its_weight_falls():
     blocks, now = filled([(0.02, 100), (0.03, 100), (0.04, 100)])
     before, later = blocks.time(now), blocks.time(now + HALF_LIFE_SECONDS)
     assert later == replace(before, batches=before.batches / 2)
-    blocks.add(Steps(100e9, 100, 800), now + 1)
+    blocks.add(BlockSteps(100e9, 100, 800), now + 1)
     assert blocks.time(now + 1).time > before.time
 
 
@@ -100,7 +100,7 @@ def test_engines_are_merged_with_all_their_blocks():
 
 def test_a_clock_that_is_set_back_stands_still():
     blocks, _ = filled([(0.02, 100)] * 5, begin=1e9)
-    blocks.add(Steps(2e9, 100, 800), 10.0)
+    blocks.add(BlockSteps(2e9, 100, 800), 10.0)
     assert step_time([blocks], 1e9).time == pytest.approx(0.02)
 
 
@@ -126,7 +126,7 @@ class TestPersistence:
         again = StepBlocks()
         again.restore(blocks.saved())
         for number in range(1, 65):
-            again.add(Steps(2e9, 100, 800), now + number)
+            again.add(BlockSteps(2e9, 100, 800), now + number)
         rows = list(again.rows(now + 64))
         assert {round(row.steps / 3200, 1) for row in rows} == {1.0}
 

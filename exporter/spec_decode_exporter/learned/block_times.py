@@ -17,13 +17,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import log2
-from typing import Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
+
+from pydantic import Field, PlainSerializer, PlainValidator, TypeAdapter
 
 from spec_decode_exporter.analysis.cost import CostSource, Curve, Point, measured_curves
 from spec_decode_exporter.analysis.typical_costs import every_step_pays, fixed_tokens
 from spec_decode_exporter.figures.estimate import ratio
+from spec_decode_exporter.learned.step_blocks import BlockSteps, SavedBlocks, StepBlocks, step_time
 from spec_decode_exporter.learned.step_time_cost import StepTime, measured_cost
-from spec_decode_exporter.monitor.step_blocks import SavedBlocks, StepBlocks, Steps, step_time
 from spec_decode_exporter.window.poll import Increment
 
 PLAIN_SECONDS: Final = 10.0
@@ -59,7 +61,7 @@ class StepsByLoad:
             return
         its = increment.counters
         requests = its.decode_steps * running
-        steps = Steps(its.decode_nanoseconds, its.decode_steps, requests, its.draft_tokens, its.drafts)
+        steps = BlockSteps(its.decode_nanoseconds, its.decode_steps, requests, its.draft_tokens, its.drafts)
         self._buckets.setdefault(_bucket(running), StepBlocks()).add(steps, moment)
 
     def clear(self) -> None:
@@ -92,7 +94,7 @@ class StepsByLoad:
         return self._buckets
 
 
-class StepTimes:
+class BlockTimes:
     """Times of decode steps with and without drafts, by load."""
 
     def __init__(self) -> None:
@@ -204,3 +206,22 @@ def _costs(
 
 def _bucket(running_requests: float) -> int:
     return round(_PER_DOUBLING * log2(min(max(running_requests, 1.0), _MAX_REQUESTS)))
+
+
+_SAVED: Final = TypeAdapter(Annotated[list[SavedBlocks], Field(max_length=MAX_SAVED_LOADS)])
+
+
+def saved_blocks() -> tuple[Any, ...]:
+    """Return how blocks are persisted."""
+
+    def restored(saved: object) -> StepsByLoad:
+        if isinstance(saved, StepsByLoad):
+            return saved
+        blocks = StepsByLoad()
+        blocks.restore(_SAVED.validate_python(saved))
+        return blocks
+
+    def saved(blocks: StepsByLoad) -> object:
+        return _SAVED.dump_python(blocks.saved(), mode="json")
+
+    return PlainValidator(restored), PlainSerializer(saved)

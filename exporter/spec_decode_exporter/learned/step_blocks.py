@@ -38,7 +38,7 @@ Sum = Annotated[float, Field(ge=0, le=1e21, allow_inf_nan=False)]
 """A persisted sum or Unix time. The limit exceeds the nanoseconds of a million requests in two weeks."""
 
 
-class Steps(NamedTuple):
+class BlockSteps(NamedTuple):
     """Sums over decode steps of all requests."""
 
     nanoseconds: float
@@ -72,7 +72,7 @@ class StepBlocks:
         self._time: StepTime | None = None
         """Mean time of a step at the end of the newest block; None if it is not computed yet."""
 
-    def add(self, steps: Steps, moment: float) -> None:
+    def add(self, steps: BlockSteps, moment: float) -> None:
         """Add the steps of a poll at ``moment``; a clock that was set back stands still."""
         moment = max([moment, *self._rows[-1:]])
         self._time = None
@@ -124,11 +124,11 @@ class StepBlocks:
         weight = exp2(min(end - now, 0.0) / HALF_LIFE_SECONDS)
         return self._time and replace(self._time, batches=self._time.batches * weight)
 
-    def rows(self, now: float) -> Iterator[Steps]:
+    def rows(self, now: float) -> Iterator[BlockSteps]:
         """Yield the sums of each block with their weights at ``now``."""
         for row in _blocks(self._rows):
             weight = exp2(min(row[-1] - now, 0.0) / HALF_LIFE_SECONDS)
-            yield Steps(*(value * weight for value in row[:-1]))
+            yield BlockSteps(*(value * weight for value in row[:-1]))
 
     def _make_room(self, now: float) -> None:
         """Drop old blocks, or merge pairs of neighbours if there are too many."""
@@ -166,7 +166,7 @@ def step_time(engines: Sequence[StepBlocks], now: float) -> StepTime | None:
     return engines[0].time(now) if len(engines) == 1 else _step_time([each.rows(now) for each in engines])
 
 
-def _step_time(engines: Iterable[Iterable[Steps]]) -> StepTime | None:
+def _step_time(engines: Iterable[Iterable[BlockSteps]]) -> StepTime | None:
     rows = [row for each in engines for row in each]
     steps, spread = sum(row.steps for row in rows), sum(row.steps**2 for row in rows)
     requests = sum(row.requests for row in rows)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.typical_costs import fixed_tokens
+from spec_decode_exporter.learned.block_times import BlockTimes, PlainTimes, times_by_load
+from spec_decode_exporter.learned.step_blocks import HALF_LIFE_SECONDS
 from spec_decode_exporter.learned.step_time_cost import MIN_BATCHES
-from spec_decode_exporter.monitor.step_blocks import HALF_LIFE_SECONDS
-from spec_decode_exporter.monitor.step_times import PlainTimes, StepTimes, times_by_load
 from tests.fixtures.windows import increment
 
 
@@ -19,7 +19,7 @@ class Engine:
 
     def __init__(self, draft_cost=0.1, fixed_cost=0.0):
         self.draft_cost, self.fixed_cost = draft_cost, fixed_cost
-        self.times = StepTimes()
+        self.times = BlockTimes()
         self.now = 1000.0
 
     def run(self, seconds, running=8, tokens=4, *, plain=True, step_seconds=0.02, rate=50):

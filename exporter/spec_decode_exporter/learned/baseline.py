@@ -1,0 +1,255 @@
+"""Baseline of one model on one target: its steps and requests while it was served without speculation.
+
+Operators run a server without speculation first, or switch it off once a week. Such a period is the baseline
+of the later time with drafts: its steps for the cost of a draft token, its requests for the speed-up of a
+whole request. A new period replaces the earlier one as soon as it is long enough; drafts end it. All times
+are Unix times, since a period outlives the exporter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from math import exp2, isfinite
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from spec_decode_exporter.analysis.end_to_end import RequestBaseline
+from spec_decode_exporter.core.number_formats import plural
+from spec_decode_exporter.figures.estimate import ratio
+from spec_decode_exporter.learned.block_times import StepsByLoad, saved_blocks, times_by_load
+from spec_decode_exporter.learned.step_time_cost import StepTime
+from spec_decode_exporter.learned.steps import HALF_LIFE_SECONDS, StepTimes, Sum, UnixTime
+from spec_decode_exporter.scrape.page.engine_table import Latency
+from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.window.history import NANO
+from spec_decode_exporter.window.poll import Increment
+
+MIN_SECONDS: Final = 60.0
+"""Time with requests from which on a period is a baseline."""
+MIN_REQUESTS: Final = 30.0
+"""First tokens that a mean time to first token needs."""
+SAME_DAY_SECONDS: Final = HALF_LIFE_SECONDS
+"""Age up to which a baseline is of the same day: later, traffic differs by the time of day."""
+MAX_BUCKETS: Final = 64
+"""Maximum buckets of a histogram besides the last one; a larger histogram is ignored."""
+LEARNED: Final = (Latency.TIME_TO_FIRST_TOKEN, Latency.TIME_PER_OUTPUT_TOKEN)
+"""Histograms of a period."""
+_MINUTE: Final = 60
+_HOUR: Final = 3600
+_LONG: Final = 2
+"""A length from two units on is written in them: 90 s, 2 min; 119 min, 2 h."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlainPeriod:
+    """Length and age of the baseline of an engine, and its requests."""
+
+    seconds: float
+    """Time with requests that the baseline covers, in seconds."""
+    end: float
+    """Unix time of its end."""
+    age_seconds: float
+    """Time from its end to the newest poll; 0 while the target serves the model without speculation."""
+    request: RequestBaseline | None
+    """Its mean request; None if it had too few."""
+
+    @property
+    def name(self) -> str:
+        """Name in a sentence, with the day of its end (UTC): ``3 h without speculation on 12 November``."""
+        day = datetime.fromtimestamp(self.end, UTC)
+        return f"{_length(self.seconds)} without speculation on {day.day} {day:%B}"
+
+
+def _length(seconds: float) -> str:
+    if seconds < _LONG * _MINUTE:
+        return f"{seconds:.0f} s"
+    if seconds < _LONG * _HOUR:
+        return f"{seconds / _MINUTE:.0f} min"
+    if seconds < _LONG * 24 * _HOUR:
+        return f"{seconds / _HOUR:.0f} h"
+    return plural(round(seconds / (24 * _HOUR)), "day")
+
+
+@dataclass(slots=True)
+class PlainRequests:
+    """Sums over the requests of a period; older ones have less weight."""
+
+    first_tokens: Sum = 0.0
+    first_token_nanoseconds: Sum = 0.0
+    prompt_tokens: Sum = 0.0
+    prefix_cache_queries: Sum = 0.0
+    prefix_cache_hits: Sum = 0.0
+    seconds: Sum = 0.0
+    running_seconds: Sum = 0.0
+
+    def add(self, increment: Increment, running: float, weight: float) -> None:
+        """Multiply the sums by ``weight`` and add an increment."""
+        its, seconds = increment.counters, increment.end - increment.begin
+        self.first_tokens = self.first_tokens * weight + its.first_tokens
+        self.first_token_nanoseconds = self.first_token_nanoseconds * weight + its.first_token_nanoseconds
+        self.prompt_tokens = self.prompt_tokens * weight + its.prompt_tokens
+        self.prefix_cache_queries = self.prefix_cache_queries * weight + its.prefix_cache_queries
+        self.prefix_cache_hits = self.prefix_cache_hits * weight + its.prefix_cache_hits
+        self.seconds = self.seconds * weight + seconds
+        self.running_seconds = self.running_seconds * weight + seconds * running
+
+    def mean(self) -> RequestBaseline | None:
+        """Return the mean request; None with too few."""
+        first_token = ratio(self.first_token_nanoseconds, self.first_tokens * NANO)
+        if not first_token or self.first_tokens < MIN_REQUESTS:
+            return None
+        hits = ratio(self.prefix_cache_hits, self.prefix_cache_queries)
+        return RequestBaseline(
+            first_token_seconds=first_token,
+            prefix_hit_ratio=None if hits is None else min(hits, 1.0),
+            prompt_tokens=ratio(self.prompt_tokens, self.first_tokens) or None,
+            running_requests=ratio(self.running_seconds, self.seconds) or None,
+        )
+
+
+@dataclass(slots=True)
+class LearnedHistogram:
+    """Histogram over a period; older observations have less weight."""
+
+    bounds: Annotated[list[Sum], Field(max_length=MAX_BUCKETS)]
+    """Upper bounds in seconds, without the last one, which is infinite."""
+    counts: Annotated[list[Sum], Field(max_length=MAX_BUCKETS + 1)]
+    """Cumulative counts."""
+    wall: UnixTime = 0.0
+    """Unix time of the newest observation."""
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if bounds and counts do not match."""
+        if len(self.counts) != len(self.bounds) + 1:
+            raise ValueError("has another number of counts than buckets")
+
+    def add(self, counts: list[int], wall: float) -> None:
+        """Add the increase of the cumulative counts until a Unix time."""
+        kept = exp2(min(self.wall - wall, 0.0) / HALF_LIFE_SECONDS)
+        self.counts = [kept * old + new for old, new in zip(self.counts, counts, strict=True)]
+        self.wall = max(self.wall, wall)
+
+
+@dataclass(slots=True)
+class Period:
+    """Time without speculation. Persisted as it is."""
+
+    seconds: Annotated[float, Field(ge=0, le=1e10, allow_inf_nan=False)] = 0.0
+    """Time with requests."""
+    end: UnixTime = 0.0
+    requests: PlainRequests = field(default_factory=PlainRequests)
+    steps: StepTimes = field(default_factory=StepTimes)
+    histograms: dict[Latency, LearnedHistogram] = field(default_factory=dict)
+    """``LEARNED``, as far as the server has them."""
+    blocks: Annotated[StepsByLoad, *saved_blocks()] = field(default_factory=StepsByLoad)
+
+    def add(self, increment: Increment, running: float, wall: float) -> None:
+        """Add an increment with requests, with the running requests and the Unix time at its end."""
+        self.requests.add(increment, running, exp2(min(self.end - wall, 0.0) / HALF_LIFE_SECONDS))
+        self.seconds += increment.end - increment.begin
+        self.end = max(self.end, wall)
+
+    def add_latencies(self, before: Mapping[Latency, Buckets], after: Mapping[Latency, Buckets]) -> None:
+        """Add the histograms between two pages; one that was reset or has other buckets starts again."""
+        for latency in LEARNED:
+            old, new = before.get(latency), after.get(latency)
+            if old is None or new is None or old.bounds != new.bounds:
+                continue
+            counts = [later - earlier for later, earlier in zip(new.counts, old.counts, strict=False)]
+            bounds = [bound for bound in new.bounds if isfinite(bound)]
+            if not len(counts) == len(bounds) + 1 <= MAX_BUCKETS + 1 or min(counts) < 0:
+                continue
+            known = self.histograms.get(latency)
+            if known is None or known.bounds != bounds:
+                known = self.histograms[latency] = LearnedHistogram(bounds, [0.0] * len(counts))
+            known.add(counts, self.end)
+
+    def replaces(self, other: Period | None, *, is_same: bool) -> bool:
+        """Return whether this is the baseline rather than another period.
+
+        The newer period counts, once it is long enough. Of one period that was seen twice, as by a history
+        and by the exporter that was started later, the longer view counts.
+        """
+        if self.seconds < MIN_SECONDS or other is None:
+            return self.seconds >= MIN_SECONDS
+        return self.seconds > other.seconds if is_same else self.end >= other.end
+
+
+@dataclass(slots=True, weakref_slot=True)
+class Baseline:
+    """Newest long enough period of one model on one target; its engines share it. Persisted as it is."""
+
+    kept: Period | None = None
+    """The baseline."""
+    growing: Period | None = None
+    """A newer period; it replaces the baseline once it is long enough."""
+    ended: bool = False
+    """True if drafts ended the baseline's period."""
+
+    @property
+    def present(self) -> Period | None:
+        """Period that later increments without speculation continue; None if they begin one."""
+        return self.growing or (None if self.ended else self.kept)
+
+    @property
+    def end(self) -> float:
+        """Unix time of the end of the baseline; 0 without one."""
+        return self.kept.end if self.kept else 0.0
+
+    def plain(self, increment: Increment, running: float, wall: float) -> Period:
+        """Add an increment of an engine that does not speculate; return the period that it belongs to.
+
+        Args:
+            increment: Increment; one without requests extends no period.
+            running: Running requests at its end; 0 if unknown.
+            wall: Unix time of its end.
+        """
+        period = self.present or Period()
+        if increment.counters.decode_steps or increment.counters.first_tokens:
+            period.add(increment, running, wall)
+        if period is not self.kept:
+            self.growing = period
+            if period.replaces(self.kept, is_same=False):
+                self.kept, self.growing, self.ended = period, None, False
+        return period
+
+    def drafting(self) -> None:
+        """End the period: the target speculates."""
+        self.growing, self.ended = None, True
+
+    def adopt(self, other: Baseline) -> bool:
+        """Take the period of another view of the same target, which is not used further, if that counts.
+
+        Args:
+            other: Baseline that was learned from a history.
+
+        Returns:
+            Whether it is the baseline now.
+        """
+        found, present = other.kept, self.present
+        is_same = present is not None and not other.ended
+        if found is None or not found.replaces(present if is_same else self.kept, is_same=is_same):
+            return False
+        # Later steps without drafts continue the same period, or the present one beside an older one.
+        self.growing = None if is_same else present
+        self.ended = not is_same and (self.ended or other.ended)
+        self.kept = found
+        return True
+
+    def period(self, wall: float) -> PlainPeriod | None:
+        """Return the baseline at a Unix time; None without one."""
+        kept = self.kept
+        if kept is None:
+            return None
+        return PlainPeriod(kept.seconds, kept.end, max(0.0, wall - kept.end), kept.requests.mean())
+
+    def plain_times(self) -> list[StepTime]:
+        """Return the plain step times."""
+        return times_by_load([self.kept.blocks], self.kept.end) if self.kept else []
+
+    def is_of_another_day(self, wall: float) -> bool:
+        """Return whether the baseline is of another day than a Unix time."""
+        return abs(wall - self.end) > SAME_DAY_SECONDS

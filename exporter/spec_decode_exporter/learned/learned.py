@@ -1,0 +1,270 @@
+"""What is learned about one engine over hours, beyond its windows: the cost of drafting, and drops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import exp2
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import Field
+
+from spec_decode_exporter.analysis.cost import CostSource, Curve
+from spec_decode_exporter.analysis.knowledge import Assumptions
+from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.analysis.typical_costs import every_step_pays
+from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
+from spec_decode_exporter.drops.drops import DecodeSteps, Drops, DropState, drafts_of
+from spec_decode_exporter.drops.sums import Drop
+from spec_decode_exporter.learned.baseline import Baseline
+from spec_decode_exporter.learned.block_times import BlockTimes, PlainTimes, times_by_load
+from spec_decode_exporter.learned.steps import (
+    HALF_LIFE_SECONDS,
+    StepReader,
+    Steps,
+    StepTimes,
+    Sum,
+    UnixTime,
+)
+from spec_decode_exporter.scrape.page.engine_table import Gauge, Latency
+from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
+from spec_decode_exporter.scrape.page.sample import Buckets, Sample
+from spec_decode_exporter.window.history import History
+from spec_decode_exporter.window.poll import Increment
+
+COMPLETE_AFTER: Final = 60.0
+"""Seconds of drafting after which all positions are known: some front ends create them one by one."""
+DRAFTED_SHARE: Final = 0.95
+"""Share of the steps of a poll that draft, from which on the poll is of one number of draft tokens."""
+WHOLE_TOKENS: Final = 0.05
+"""Distance from a whole number up to which T/D is that of one number of draft tokens."""
+_Text = Annotated[str, Field(max_length=1024)]
+
+
+class Drafter(NamedTuple):
+    """Method and draft model; unknown values are empty."""
+
+    method: _Text = ""
+    draft_model: _Text = ""
+
+    def is_another(self, other: Drafter) -> bool:
+        """Return whether the two contradict each other; unknown values do not."""
+        return any(own and its and own != its for own, its in zip(self, other, strict=True))
+
+    def completed(self, other: Drafter) -> Drafter:
+        """Return this, with unknown values from the other."""
+        return Drafter(*(own or its for own, its in zip(self, other, strict=True)))
+
+
+NO_DRAFTER: Final = Drafter()
+
+
+class DepthSums(NamedTuple):
+    """Sums over the polls with one number of draft tokens; older ones have less weight."""
+
+    decode_seconds: Sum
+    """Decode time, summed over requests."""
+    steps: Sum
+    tokens: Sum
+    """Decoded tokens."""
+    drafts: Sum
+    accepted: Sum
+    wall: UnixTime
+    """Unix time of the newest poll."""
+
+    def plus(self, newer: DepthSums) -> DepthSums:
+        """Return the sums of both, with their weights at the time of the newer."""
+        kept = exp2(min(self.wall - newer.wall, 0.0) / HALF_LIFE_SECONDS)
+        sums = [kept * old + new for old, new in zip(self[:-1], newer[:-1], strict=True)]
+        return DepthSums._make((*sums, max(self.wall, newer.wall)))
+
+
+Depths = Annotated[
+    dict[Annotated[int, Field(ge=0, le=MAX_POSITIONS)], DepthSums], Field(max_length=MAX_POSITIONS + 1)
+]
+
+
+@dataclass(slots=True)
+class LearnedState:
+    """Persisted state of an engine, with its K and drafter: the server may have another one later."""
+
+    tokens: Annotated[int, Field(ge=0, le=MAX_POSITIONS)]
+    drafter: Drafter = NO_DRAFTER
+    drops: DropState = field(default_factory=DropState)
+    plain: StepTimes = field(default_factory=StepTimes)
+    """Steps of the polls without drafts, as of a schedule that pauses."""
+    depths: Depths = field(default_factory=dict)
+    """By number of draft tokens in use."""
+
+
+class Learned:
+    """Learns from each increment of an engine. Another drafter or K resets all but the plain steps."""
+
+    def __init__(self, assumptions: Assumptions, baseline: Baseline | None = None) -> None:
+        """Learn about an engine with these assumptions, and about its model in ``baseline``."""
+        self.baseline = Baseline() if baseline is None else baseline
+        """Shared by the engines that serve the model."""
+        self.drops = Drops(assumptions.policy.drops)
+        self.drafting = StepTimes()
+        """Steps of the polls with drafts."""
+        self._plain = StepTimes()
+        self._depths: dict[int, DepthSums] = {}
+        self._reader = StepReader()
+        self.blocks = BlockTimes()
+        """Times of decode steps by load; the object changes with later increments."""
+        self._latencies: Mapping[Latency, Buckets] | None = None
+        self._speculation = assumptions.speculation
+        self._drafter = _drafter(assumptions.speculation)
+        self._speculates = False
+        self._tokens = self._resets = 0
+        self._wall = 0.0
+        self._remembered: LearnedState | None = None
+        self._drafting_seconds = 0.0
+
+    def assume(self, assumptions: Assumptions) -> bool:
+        """Replace the assumptions; return whether they have another drafter, which resets the state.
+
+        A drafter that becomes known or unknown is the same.
+        """
+        self._speculation = assumptions.speculation
+        self.drops.use(assumptions.policy.drops)
+        before, drafter = self._drafter, _drafter(assumptions.speculation)
+        is_another = drafter.is_another(before)
+        self._drafter = drafter if is_another else drafter.completed(before)
+        if is_another:
+            self._depths.clear()
+            self._start_again()
+        return is_another
+
+    def observe(self, increment: Increment, sample: Sample, history: History) -> tuple[Drop, ...]:
+        """Add an increment that ``history`` has already; return the drops that begin or end with it."""
+        if history.window_resets != self._resets:
+            self._resets = history.window_resets
+            self._start_again()
+        self._recall(history.tokens, increment)
+        self._learn_steps(increment, sample, history)
+        if increment.counters.drafts:
+            self._tokens = max(self._tokens, history.tokens)
+        return self.drops.observe(drafts_of(increment, history.wall), self._decode_steps(increment, history))
+
+    def costs(self, arms: Sequence[Learned] = ()) -> tuple[Curve, ...]:
+        """Return the measured cost by load; ``arms`` serve the model without speculation in an experiment."""
+        times = self.blocks
+        experiment = times_by_load([arm.blocks.plain for arm in arms], times.now)
+        another_day = self.baseline.is_of_another_day(self._wall)
+        others = (
+            PlainTimes(experiment, CostSource.EXPERIMENT),
+            PlainTimes(self.baseline.plain_times(), CostSource.BASELINE, another_day),
+        )
+        return times.costs(others, self._speculation.method)
+
+    @property
+    def plain(self) -> StepTimes:
+        """Steps without speculation, or of the polls without drafts; the object changes with later ones."""
+        if self._speculates:
+            return self._plain
+        present = self.baseline.present
+        return present.steps if present else StepTimes()
+
+    @property
+    def state(self) -> LearnedState | None:
+        """State to persist; None if nothing was learned. It changes with later increments.
+
+        A state that was not restored yet stays as it is: the engine may be between two processes, or idle.
+        """
+        if self._remembered is not None or not self._tokens:
+            return self._remembered
+        return LearnedState(self._tokens, self._drafter, self.drops.state, self._plain, self._depths)
+
+    def remember(self, state: LearnedState) -> None:
+        """Restore a state once the engine proves to draft with the same K and drafter."""
+        self._remembered, self._drafting_seconds = state, 0.0
+
+    def _learn_steps(self, increment: Increment, sample: Sample, history: History) -> None:
+        """Learn the steps, and the baseline while the engine does not speculate."""
+        self._wall = history.wall
+        if history.is_undecided:
+            return
+        if history.speculates != self._speculates:
+            self.blocks.forget_plain()
+            self._speculates, self._latencies = history.speculates, None
+        pays = self._speculates and every_step_pays(self._speculation.method)
+        steps = self._reader.steps(increment, every_step_drafts=pays) if history.knows_steps else None
+        if history.knows_steps:
+            self.blocks.observe(increment, increment.load, plain=not pays)
+        if not self._speculates:
+            self._learn_baseline(steps, increment, sample, history)
+            return
+        if increment.counters.drafts:
+            self.baseline.drafting()
+        if steps:
+            (self.drafting if steps.drafting else self._plain).add(steps, self._wall)
+            self._learn_depth(steps, increment)
+
+    def _learn_baseline(
+        self, steps: Steps | None, increment: Increment, sample: Sample, history: History
+    ) -> None:
+        period = self.baseline.plain(increment, sample.gauge(Gauge.RUNNING_REQUESTS) or 0.0, self._wall)
+        if history.knows_steps and increment.counters.decode_steps:
+            period.blocks.add(increment, increment.load, self._wall)
+        if steps:
+            period.steps.add(steps, self._wall)
+        if sample.latencies is not None:
+            if self._latencies is not None:
+                period.add_latencies(self._latencies, sample.latencies)
+            self._latencies = sample.latencies
+
+    def _learn_depth(self, steps: Steps, increment: Increment) -> None:
+        """Add a poll to the sums of its number of draft tokens, unless it mixes several."""
+        its = increment.counters
+        tokens = its.draft_tokens / its.drafts if its.drafts else 0.0
+        depth = min(round(tokens), MAX_POSITIONS)
+        is_whole = not its.drafts or steps.drafting >= DRAFTED_SHARE * steps.number
+        if is_whole and abs(tokens - depth) <= WHOLE_TOKENS:
+            decoded = max(0, its.generation_tokens - its.first_tokens)
+            added = DepthSums(
+                steps.decode_seconds, steps.number, decoded, its.drafts, its.accepted_tokens, self._wall
+            )
+            known = self._depths.get(depth)
+            self._depths[depth] = known.plus(added) if known else added
+
+    def _decode_steps(self, increment: Increment, history: History) -> DecodeSteps | None:
+        """Return the steps of an increment if a lack of drafts would be a drop of drafting.
+
+        None if steps are unknown, if a schedule decides which steps have a draft, or if the method drafts in
+        every step: such an engine stalls or is paused.
+        """
+        speculation = self._speculation
+        searches = drafts_what_it_finds(speculation.method)
+        if not history.knows_steps or speculation.schedule or (speculation.method and not searches):
+            return None
+        return DecodeSteps(increment.counters.decode_steps, searches)
+
+    def _recall(self, tokens: int, increment: Increment) -> None:
+        """Restore the persisted state, or what another drafter leaves of it, once K and drafter are known."""
+        saved = self._remembered
+        if saved is None:
+            return
+        if increment.counters.drafts:
+            self._drafting_seconds += increment.end - increment.begin
+        may_show_more = tokens < saved.tokens and self._drafting_seconds < COMPLETE_AFTER
+        if may_show_more or not tokens:
+            return
+        self._remembered = None
+        self._plain = saved.plain.plus(self._plain)
+        if saved.drafter.is_another(self._drafter):
+            return
+        self._drafter = self._drafter.completed(saved.drafter)
+        self._depths = {**saved.depths, **self._depths}
+        if saved.tokens == tokens:
+            self._tokens = tokens
+            self.drops.restore(saved.drops)
+
+    def _start_again(self) -> None:
+        self.drafting, self._tokens = StepTimes(), 0
+        self.blocks.forget_drafting()
+        self.drops.start_again()
+
+
+def _drafter(speculation: Speculation) -> Drafter:
+    return Drafter(speculation.method, speculation.draft_model)

@@ -1,0 +1,286 @@
+"""Baseline of a model on a target: learned without speculation, used while it drafts."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from pydantic import TypeAdapter
+
+from spec_decode_exporter.learned.baseline import (
+    MIN_REQUESTS,
+    MIN_SECONDS,
+    SAME_DAY_SECONDS,
+    Baseline,
+    Period,
+)
+from spec_decode_exporter.learned.steps import StepReader
+from spec_decode_exporter.scrape.page.engine_table import Latency
+from spec_decode_exporter.scrape.page.sample import Buckets
+from tests.fixtures.windows import increment
+
+WALL = 1_794_484_800.0
+"""12 November 2026, noon (UTC)."""
+HOUR = 3600.0
+COUNTS = {
+    "first_tokens": 5,
+    "first_token_nanoseconds": 5 * 51_000_000,
+    "prompt_tokens": 5 * 800,
+    "prefix_cache_queries": 5 * 800,
+    "prefix_cache_hits": 5 * 680,
+    "decode_steps": 4000,
+    "decode_nanoseconds": 4000 * 20_000_000,
+}
+
+
+class Target:
+    """A target whose increments take ten seconds, with 8 running requests."""
+
+    def __init__(self, baseline=None):
+        self.baseline = baseline or Baseline()
+        self.reader = StepReader()
+        self.wall = WALL
+
+    def plain(self, seconds, running=8.0, **changed):
+        for _ in range(round(seconds / 10)):
+            self.wall += 10
+            observed = increment(self.wall - 10, self.wall, load=running, **(COUNTS | changed))
+            period = self.baseline.plain(observed, running, self.wall)
+            if steps := self.reader.steps(observed):
+                period.steps.add(steps, self.wall)
+        return self
+
+    def drafting(self, seconds=0.0):
+        self.baseline.drafting()
+        self.wall += seconds
+        return self
+
+    @property
+    def period(self):
+        return self.baseline.period(self.wall)
+
+    @property
+    def request(self):
+        return self.period.request
+
+
+class TestPeriod:
+    def test_it_has_its_length_its_end_and_a_name(self):
+        target = Target().plain(3 * HOUR).drafting(HOUR)
+        assert target.period.seconds == pytest.approx(3 * HOUR)
+        assert (target.period.end, target.period.age_seconds) == (WALL + 3 * HOUR, HOUR)
+        assert target.period.name == "3 h without speculation on 12 November"
+
+    @pytest.mark.parametrize(
+        ("seconds", "name"),
+        [(90, "90 s"), (600, "10 min"), (100 * 60, "100 min"), (40 * HOUR, "40 h"), (60 * HOUR, "2 days")],
+    )
+    def test_its_length_is_written_in_a_fitting_unit(self, seconds, name):
+        assert Target().plain(seconds).period.name.startswith(f"{name} without")
+
+    def test_less_than_a_minute_is_none(self):
+        assert Target().plain(MIN_SECONDS - 10).drafting().period is None
+        assert Target().plain(MIN_SECONDS).drafting().period is not None
+
+    def test_time_without_requests_does_not_count(self):
+        target = Target().plain(MIN_SECONDS - 10).plain(HOUR, first_tokens=0, decode_steps=0)
+        assert target.period is None
+
+    def test_a_new_period_replaces_the_earlier_one_once_it_is_long_enough(self):
+        target = Target().plain(HOUR).drafting(7 * 24 * HOUR).plain(MIN_SECONDS - 10)
+        assert target.period.seconds == HOUR
+        assert target.plain(10).period.seconds == MIN_SECONDS
+        target.plain(600 - MIN_SECONDS).drafting(HOUR)
+        assert target.period.name == "10 min without speculation on 19 November"
+
+    def test_a_short_pause_does_not_extend_the_earlier_period(self):
+        target = Target().plain(HOUR).drafting(HOUR).plain(20).drafting(HOUR).plain(20).drafting()
+        assert (target.period.seconds, target.period.end) == (HOUR, WALL + HOUR)
+
+
+class TestAdopting:
+    """The baseline of a history, beside the one that was learned."""
+
+    def test_without_a_baseline_it_is_taken(self):
+        target = Target()
+        assert target.baseline.adopt(Target().plain(HOUR).drafting().baseline)
+        assert (target.period.seconds, target.period.end) == (HOUR, WALL + HOUR)
+        assert target.baseline.kept.steps.places
+
+    def test_the_newer_period_counts(self):
+        older, newer = (
+            Target().plain(3 * HOUR).drafting(),
+            Target().drafting(24 * HOUR).plain(HOUR).drafting(),
+        )
+        assert not newer.baseline.adopt(older.baseline)
+        assert newer.period.seconds == HOUR
+        assert older.baseline.adopt(newer.baseline)
+        assert older.period.end == WALL + 25 * HOUR
+
+    def test_less_than_a_minute_is_not_enough(self):
+        target = Target().plain(HOUR).drafting()
+        later = Target().drafting(24 * HOUR).plain(MIN_SECONDS - 10).drafting()
+        assert not target.baseline.adopt(later.baseline)
+        assert target.period.seconds == HOUR
+
+    @pytest.mark.parametrize("seconds", [30, 120])
+    def test_of_the_present_period_the_longer_view_counts_and_goes_on(self, seconds):
+        target = Target().drafting(HOUR - seconds).plain(seconds)
+        target.baseline.ended = False
+        assert target.baseline.adopt(Target().plain(HOUR).baseline)
+        assert target.period.seconds == HOUR
+        assert target.plain(HOUR).period.seconds == 2 * HOUR
+
+    def test_a_shorter_view_of_the_present_period_does_not(self):
+        target = Target().plain(HOUR)
+        assert not target.baseline.adopt(Target().plain(HOUR - 60).baseline)
+        assert target.plain(60).period.seconds == HOUR + 60
+
+    def test_a_history_that_ends_with_drafts_does_not_go_on(self):
+        target = Target()
+        target.baseline.adopt(Target().plain(HOUR).drafting().baseline)
+        target.wall += HOUR
+        assert target.plain(600).period.seconds == 600
+
+    def test_a_history_is_not_continued_by_a_target_that_drafts(self):
+        target = Target().drafting()
+        target.baseline.adopt(Target().plain(HOUR).baseline)
+        target.wall += HOUR
+        assert target.plain(600).period.seconds == 600
+
+    def test_a_new_period_goes_on_beside_an_older_one_of_the_history(self):
+        target = Target().drafting(24 * HOUR).plain(30)
+        target.baseline.adopt(Target().plain(HOUR).drafting().baseline)
+        assert target.period.seconds == HOUR
+        assert target.plain(30).period.seconds == 60
+
+
+class TestRequests:
+    def test_they_have_means_of_the_period(self):
+        period = Target().plain(HOUR).drafting().period
+        request = period.request
+        assert request.first_token_seconds == pytest.approx(0.051)
+        assert request.prefix_hit_ratio == pytest.approx(0.85)
+        assert request.prompt_tokens == pytest.approx(800)
+        assert request.running_requests == pytest.approx(8)
+        assert (period.seconds, period.end) == (HOUR, WALL + HOUR)
+        assert period.name == "60 min without speculation on 12 November"
+
+    def test_too_few_of_them_have_no_mean(self):
+        few = int(MIN_REQUESTS) - 1
+        target = Target().plain(600, first_tokens=0).plain(10, first_tokens=few, decode_steps=1)
+        assert target.request is None
+        assert target.plain(10, first_tokens=2).request is not None
+
+    def test_unknown_sums_are_absent(self):
+        request = Target().plain(HOUR, prefix_cache_queries=0, prompt_tokens=0).request
+        assert (request.prefix_hit_ratio, request.prompt_tokens) == (None, None)
+        assert Target().plain(HOUR, first_token_nanoseconds=0).request is None
+
+    def test_newer_ones_have_more_weight(self):
+        target = Target().plain(600).drafting(0.0)
+        target.baseline.ended = False
+        target.wall += SAME_DAY_SECONDS - 600
+        target.plain(600, first_token_nanoseconds=5 * 81_000_000)
+        assert target.request.first_token_seconds == pytest.approx((0.051 + 2 * 0.081) / 3, rel=1e-2)
+
+
+class TestHistograms:
+    BOUNDS = (0.1, 1.0, inf)
+
+    def added(self, period, before, after, bounds=BOUNDS):
+        latency = Latency.TIME_TO_FIRST_TOKEN
+        period.add_latencies({latency: Buckets(self.BOUNDS, before)}, {latency: Buckets(bounds, after)})
+        found = period.histograms.get(latency)
+        return found and found.counts
+
+    def test_their_increase_adds_up(self):
+        period = Period(end=WALL)
+        assert self.added(period, (100, 200, 200), (100, 300, 310)) == [0, 100, 110]
+        assert self.added(period, (0, 0, 0), (1, 2, 3)) == [1, 102, 113]
+        assert period.histograms[Latency.TIME_TO_FIRST_TOKEN].bounds == [0.1, 1.0]
+
+    def test_older_ones_have_less_weight(self):
+        period = Period(end=WALL)
+        self.added(period, (0, 0, 0), (4, 8, 8))
+        period.end += SAME_DAY_SECONDS
+        assert self.added(period, (0, 0, 0), (1, 1, 1)) == pytest.approx([3, 5, 5])
+
+    def test_a_reset_and_other_buckets_are_omitted(self):
+        period = Period(end=WALL)
+        assert self.added(period, (100, 200, 200), (90, 300, 300)) is None
+        assert self.added(period, (0, 0, 0), (1, 2, 3), bounds=(0.2, 1.0, inf)) is None
+
+    def test_histograms_that_are_too_large_and_others_are_ignored(self):
+        period = Period(end=WALL)
+        large = Buckets((*range(1, 100), inf), (1,) * 100)
+        zero = Buckets(large.bounds, (0,) * 100)
+        period.add_latencies({Latency.TIME_TO_FIRST_TOKEN: zero}, {Latency.TIME_TO_FIRST_TOKEN: large})
+        some = Buckets((1.0, inf), (0, 0)), Buckets((1.0, inf), (1, 1))
+        period.add_latencies({Latency.QUEUE: some[0]}, {Latency.QUEUE: some[1]})
+        assert period.histograms == {}
+
+
+SAVED = TypeAdapter(Baseline)
+
+
+def saved_again(baseline):
+    return SAVED.validate_json(SAVED.dump_json(baseline))
+
+
+class TestPersistence:
+    def test_it_survives_being_written_as_json(self):
+        target = Target().plain(HOUR).plain(600, 32.0, decode_steps=16_000)
+        latency = Latency.TIME_PER_OUTPUT_TOKEN
+        kept = target.baseline.kept
+        kept.add_latencies({latency: Buckets((0.1, inf), (0, 0))}, {latency: Buckets((0.1, inf), (5, 8))})
+        target.drafting()
+        again = saved_again(target.baseline)
+        assert SAVED.dump_json(again) == SAVED.dump_json(target.baseline)
+        assert again.period(target.wall) == target.period
+        assert again.kept.steps == kept.steps
+        assert again.kept.histograms[latency].counts == [5, 8]
+
+    def test_the_period_goes_on_after_a_restart_of_the_exporter(self):
+        target = Target().plain(HOUR)
+        again = Target(saved_again(target.baseline))
+        again.wall = target.wall
+        assert again.plain(HOUR).period.seconds == 2 * HOUR
+
+    @pytest.mark.parametrize("pause", [0, 20])
+    def test_a_period_that_had_ended_does_not(self, pause):
+        target = Target().plain(HOUR).drafting(HOUR).plain(pause)
+        again = Target(saved_again(target.baseline))
+        again.wall = target.wall
+        assert again.plain(600).period.seconds == 600 + pause
+
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            {"seconds": -1},
+            {"seconds": "long"},
+            {"end": 1e300},
+            {"end": float("nan")},
+            {"requests": None},
+            {"requests": {"first_tokens": float("inf")}},
+            {"requests": {"first_tokens": 10**400}},
+            {"histograms": {"time_to_first_token": {"bounds": [float("inf")], "counts": [1.0, 2.0]}}},
+            {"histograms": {"time_to_first_token": {"bounds": [1.0] * 100, "counts": [1.0] * 101}}},
+            {"histograms": {"other": {"bounds": [1.0], "counts": [1.0, 2.0]}}},
+            {"steps": {"places": {"-1": None}}},
+            {"steps": {"places": {"12": [[1.0] * 5, WALL]}}},
+            {"steps": {"places": {"12": [[1e31] * 27, WALL]}}},
+            {"steps": {"places": {"12": [[0.0] * 27, WALL]}}},
+            {"steps": {"places": {"99": [[1.0] * 27, WALL]}}},
+        ],
+    )
+    def test_impossible_numbers_are_rejected(self, changed):
+        saved = SAVED.dump_python(Target().plain(HOUR).baseline, mode="json")
+        SAVED.validate_python(saved)
+        with pytest.raises(ValueError):
+            SAVED.validate_python({**saved, "kept": {**saved["kept"], **changed}})
+
+    @pytest.mark.parametrize("saved", [None, 7, "text", []])
+    def test_so_is_something_else(self, saved):
+        with pytest.raises(ValueError):
+            SAVED.validate_python(saved)
