@@ -13,8 +13,7 @@ from spec_decode_exporter.config.schema import Config, Metrics, Profile
 from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.monitor.target_status import ExporterStatus, TargetStatus
+from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot, TargetStatus
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets, Sample
 
@@ -87,7 +86,16 @@ def target_series(profile: Profile) -> int:
 def exporter_series(profile: Profile) -> int:
     """Return the number of series of the exporter itself, without those of its process."""
     status = ExporterStatus(
-        "1.0", "abc", "3.11", {"static": 1}, True, 0.0, 1, web_reload_successful=True, external_url="x"
+        "1.0",
+        "abc",
+        "3.11",
+        {"static": 1},
+        True,
+        0.0,
+        1,
+        web_reload_successful=True,
+        state_saved=True,
+        external_url="x",
     )
     return series(Snapshot(exporter=[({}, status)]), profile)
 

@@ -42,10 +42,11 @@ async def recording(tmp_path, clock, network):
         observation = Observation(config, clock, recorded=recorder.take)
 
         async def polls():
+            pollers = [monitor.poller() for monitor in observation.fleet]
             for second in range(SECONDS):
                 server.away = second in {20, 21}
-                for monitor in observation.fleet:
-                    await monitor.poll()
+                for poller in pollers:
+                    await poller.poll()
                 clock.now += 1.0
 
         await observation.poll(polls())

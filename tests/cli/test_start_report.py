@@ -9,7 +9,7 @@ import yaml
 
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.cli.start_report import ANSWER_SECONDS, first_answers, start_report
-from spec_decode_exporter.monitor.target_status import TargetStatus
+from spec_decode_exporter.monitor.snapshot import TargetStatus
 
 URL = "http://localhost:7732/"
 UP = TargetStatus(name="a", up=True, polls=1, engine_kind="vllm", version="0.32.0", engines_on_page=1)

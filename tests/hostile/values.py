@@ -11,8 +11,9 @@ from unittest.mock import patch
 
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
-from spec_decode_exporter.monitor.target_monitor import TargetMonitor
+from spec_decode_exporter.monitor.state import Remembered
+from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.monitor.target_monitor import Shared, TargetMonitor
 from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.page.engine_table import MEANINGS, Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.layout_map import (
@@ -69,13 +70,15 @@ async def _watched(page: bytes) -> TargetMonitor:
     config = Config.model_validate({"poll": {"filter": "off", "histogram_interval": "1s"}})
     server, clock = _Server(zeros, page, page), FakeClock()
     with patch("spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: server):
-        watch = TargetMonitor(Target("http://hostile/metrics", "hostile"), config, clock, RememberedEngines())
+        shared = Shared.of(clock, Remembered(), EventLog("1"))
+        watch = TargetMonitor(Target("http://hostile/metrics", "hostile"), config, shared)
+    poller = watch.poller()
     for _ in range(3):
         clock.now += 1  # so that histograms are due in each
-        await watch.poll()
+        await poller.poll()
         if not watch.status().up:
             raise RejectedError(watch.status().error)
-    for labels, snapshot in watch.snapshots(clock.monotonic()):
+    for labels, snapshot in watch.snapshots():
         EngineView(labels=labels, snapshot=snapshot).model_dump_json()
     return watch
 
@@ -87,7 +90,7 @@ async def _read(page: bytes) -> object:
 async def _read_gauges(page: bytes) -> object:
     """Raise ``RejectedError`` also for an absent gauge: its value is rejected, the page is not."""
     watch = await _watched(page)
-    for engine in watch._engines.monitors.values():
+    for engine, *_ in watch.engines.values():
         sample = engine.history.sample
         for name in _NAMES[Gauge]:
             gauge = MEANINGS[name.encode()].quantity

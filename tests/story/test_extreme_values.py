@@ -19,7 +19,7 @@ from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.app.fleet_snapshot import FleetSnapshots
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.experiments.measure import measure, sum_of_histograms
 from spec_decode_exporter.metrics.negotiation import Format
@@ -27,11 +27,10 @@ from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver
-from spec_decode_exporter.monitor.summary_log import Summaries
-from spec_decode_exporter.monitor.target_monitor import TargetMonitor
-from spec_decode_exporter.monitor.target_status import ExporterStatus
+from spec_decode_exporter.monitor.snapshot import ExporterStatus
+from spec_decode_exporter.monitor.state import Remembered, line_of
+from spec_decode_exporter.monitor.summary_log import SummaryLog
 from spec_decode_exporter.reports.exit_status import observation_status
 from spec_decode_exporter.reports.observe.observe_report import json_report, report
 from spec_decode_exporter.reports.terminal import TerminalStyle
@@ -55,7 +54,6 @@ from tests.unit.metrics.written_page import EVERYTHING
 
 MOST = MAX_COUNT - 1
 FAILURES = {
-    "analysis_failed",
     "internal_error",
     "poll_crashed",
     "requests_failed",
@@ -193,16 +191,18 @@ class Chain:
 
     def __init__(self, servers):
         self.clock = FakeClock()
-        self.errors = InternalErrors(self.clock.monotonic)
-        self.events = EventLog("a1", errors=self.errors)
-        self.fleet = Fleet(CONFIG, self.clock, RememberedEngines(), self.events, self.errors)
+        self.errors = Isolation(self.clock.monotonic)
+        self.events = EventLog("a1", self.clock.monotonic)
+        self.remembered = Remembered()
+        self.fleet = Fleet(CONFIG, self.clock, self.remembered, self.events, self.errors)
         self.scripts = [Script(pages) for pages in servers]
-        for number, script in enumerate(self.scripts):
-            target = Target(f"http://{number}/metrics", f"t{number}", (("zone", "z"),), method_label="eagle3")
-            more = self.fleet.config, self.clock, self.fleet._remembered, self.events
-            with patch("spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: script):  # noqa: B023  called here
-                watch = TargetMonitor(target, *more, errors=self.errors)
-            self.fleet._monitors[target.key] = watch
+        targets = [
+            Target(f"http://{number}/metrics", f"t{number}", (("zone", "z"),), method_label="eagle3")
+            for number in range(len(servers))
+        ]
+        with patch("spec_decode_exporter.monitor.target_monitor.Client", side_effect=self.scripts):
+            self.fleet.watch(targets)
+        self.pollers = [watch.poller() for watch in self.fleet]
         self.experiments = ExperimentMonitor()
         self.experiments.adopt(CONFIG.experiments)
         settings = RequestSettings(ingest=True)
@@ -216,14 +216,14 @@ class Chain:
             status=lambda: ExporterStatus("1", "2", "3", {}, True, 0.0, 1),
             errors=self.errors,
         )
-        self.summaries = Summaries()
+        self.summaries = SummaryLog(60.0, self.clock, list)
 
     async def page(self, place, passed):
         self.clock.now += passed
-        for script, watch in zip(self.scripts, self.fleet, strict=True):
+        for script, poller in zip(self.scripts, self.pollers, strict=True):
             script.place = place
-            await watch.poll()
-            assert watch.status().up, watch.status().error
+            await poller.poll()
+            assert poller.record.up, poller.record.message
 
     async def publish(self):
         """Make everything that anybody could read now, and check it."""
@@ -244,7 +244,7 @@ class Chain:
         for event in self.events.since().events:
             _check_json(event_view(event).model_dump_json())
         for labels, snapshot in taken.engines:
-            _check_json(json.dumps(self.summaries.next(labels, snapshot)))
+            _check_json(json.dumps(self.summaries.line(labels, snapshot)))
         present = [snapshot.evaluation for _, snapshot in taken.engines if snapshot.evaluation.windows]
         for evaluation in present:
             measure(evaluation.longest, evaluation.latencies)
@@ -329,7 +329,7 @@ async def told(passed, servers):
                 await chain.publish()
         await chain.publish()
         chain.fleet.remember()
-        json.dumps(chain.fleet._remembered.saved(chain.clock.wall()), allow_nan=False)
+        assert all(map(line_of, chain.remembered.entries(chain.clock.wall())))
         chain.clock.now += 60.0
         await chain.publish()  # of engines that are gone
     check(logs)

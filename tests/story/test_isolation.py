@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.load import load
-from spec_decode_exporter.core.internal_errors import RECOVERED_AFTER
+from spec_decode_exporter.core.isolation import RECOVERED_AFTER
 from spec_decode_exporter.views.engine_view import id_of
 from spec_decode_exporter.views.fleet_view import EventView
 from spec_decode_exporter.web.api.routes import ENDPOINTS
@@ -144,7 +144,7 @@ INJECTIONS = {
         lambda _, words: BAD.casefold() in words["target"],
     ),
     "engine: its summary": failing(
-        "spec_decode_exporter.monitor.summary_log.Summaries.next", lambda _, labels, *__: bad_labels(labels)
+        "spec_decode_exporter.monitor.summary_log.SummaryLog.line", lambda _, labels, *__: bad_labels(labels)
     ),
     "engine: its lines": failing("spec_decode_exporter.metrics.page._View", bad_view),
     "engine: its group": failing("spec_decode_exporter.web.api.responses.group_view", bad_labels),
@@ -155,8 +155,7 @@ INJECTIONS = {
         "spec_decode_exporter.app.fleet_snapshot.target_view", lambda status: status.name == BAD
     ),
     "target: its engines": failing(
-        "spec_decode_exporter.monitor.target_engines.TargetEngines.labelled",
-        lambda engines: engines.target_labels["target"] == BAD,
+        "spec_decode_exporter.monitor.target_monitor.TargetMonitor._labelled", bad_watch
     ),
     "target: its row": failing(
         "spec_decode_exporter.web.page.target_list._row", lambda target, *_: target.target == BAD
@@ -234,8 +233,7 @@ class Running:
                 *(log.get(name) for name in ("target", "experiment", "arm", "request_type", "model_name")),
             )
             for log in self.logs
-            if log["event"]
-            in ("internal_error", "internal_error_ended", "analysis_failed", "analysis_works_again")
+            if log["event"] in ("internal_error", "internal_error_ended")
         ]
 
 
@@ -255,7 +253,7 @@ async def running(tmp_path, clock, network):
             groups = service._receiver._store._groups.items()
             BAD_OBJECTS.update(group.totals for key, group in groups if key.request_type == "bad")
             watches = list(service.fleet)
-            engines = watches[-1]._engines.monitors.values()
+            engines = [engine for engine, *_ in watches[-1].engines.values()]
             BAD_OBJECTS.update(engines, (engine.history for engine in engines))
             yield running
         finally:
@@ -320,7 +318,7 @@ async def test_an_item_that_fails_is_omitted_and_logged_once_until_it_works_agai
     found = running.failures()
     assert found, "nothing failed"
     assert len(set(found)) == len(found)
-    assert {event for event, *_ in found} <= {"internal_error", "analysis_failed"}
+    assert {event for event, *_ in found} == {"internal_error"}
     await clock.advance(RECOVERED_AFTER + 12.0)
     await look(running)
     await clock.advance(12.0)
@@ -328,6 +326,6 @@ async def test_an_item_that_fails_is_omitted_and_logged_once_until_it_works_agai
     check_good(after, running)
     recovered = running.failures()[len(found) :]
     assert len(recovered) == len(found)
-    assert all(event.endswith(("_ended", "_again")) for event, *_ in recovered)
+    assert all(event.endswith("_ended") for event, *_ in recovered)
     assert "Cannot be shown" not in after["/"]
     assert running.ids[BAD] in {engine["id"] for engine in after["/api/v1/snapshot"]["engines"]}

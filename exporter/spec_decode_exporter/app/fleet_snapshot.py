@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import count
+from typing import Final
 
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
-from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.core.cooperative_yield import Pace
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.metrics.subject import ENGINE
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver
-from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.monitor.target_status import ExporterStatus
+from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot
 from spec_decode_exporter.views.fleet_view import TargetView, target_view
 from spec_decode_exporter.views.history import Histories
+
+_SLICE: Final = 32
+"""Engines between two yields to the event loop: less than a millisecond of work."""
 
 
 class FleetSnapshots:
@@ -33,9 +36,9 @@ class FleetSnapshots:
         clock: Clock,
         *,
         status: Callable[[], ExporterStatus],
-        errors: InternalErrors | None = None,
+        errors: Isolation | None = None,
     ) -> None:
-        self._errors = errors or InternalErrors(clock.monotonic)
+        self._errors = errors or Isolation(clock.monotonic)
         self._fleet = fleet
         self._experiments = experiments
         self._receiver = receiver
@@ -47,15 +50,16 @@ class FleetSnapshots:
     async def take(self) -> Snapshot:
         """Take a snapshot of the fleet.
 
-        It yields to the event loop after each engine: evaluating a thousand engines takes a second. All
-        values of one engine, or of one target, are of the same poll.
+        It evaluates nothing: the values of an engine are those of its last evaluation, its counters those of
+        the newest poll.
         """
         last_event = self._events.last
         requests = await self._receiver.findings()
         engines: list[tuple[Mapping[str, str], EngineSnapshot]] = []
+        pace = Pace(_SLICE)
         for engine in self._fleet.engines():
             engines.append(engine)
-            await yield_to_event_loop()
+            await pace.done()
         names = self._own_labels()
         # All series of a metric have the same label names; a target without such a label has it empty.
         empty = dict.fromkeys(names, "")

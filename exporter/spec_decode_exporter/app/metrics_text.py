@@ -7,7 +7,7 @@ from itertools import chain
 
 from spec_decode_exporter.app.fleet_snapshot import FleetSnapshots
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.version import REVISION, __version__
 from spec_decode_exporter.discovery.target import CONFIGURED
 from spec_decode_exporter.metrics.page import MetricsPage
@@ -15,7 +15,7 @@ from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver
-from spec_decode_exporter.monitor.target_status import ExporterStatus
+from spec_decode_exporter.monitor.snapshot import ExporterStatus
 
 
 class MetricsText:
@@ -24,7 +24,7 @@ class MetricsText:
     def __init__(self, fleet: Fleet, events: EventLog, clock: Clock) -> None:
         """Write the metrics of ``fleet`` by its configuration, with every window of it."""
         config = fleet.config
-        errors = InternalErrors(clock.monotonic)
+        errors = Isolation(clock.monotonic)
         self._fleet, self._clock, self._began = fleet, clock, clock.wall()
         self._experiments = ExperimentMonitor(errors)
         self._experiments.adopt(config.experiments)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.core.log import escaped
 from spec_decode_exporter.core.version import __version__
-from spec_decode_exporter.monitor.target_status import TargetStatus
+from spec_decode_exporter.monitor.snapshot import TargetStatus
 
 ANSWER_SECONDS: Final = 10.0
 """Seconds to wait for the first answers; an unreachable target may take longer."""

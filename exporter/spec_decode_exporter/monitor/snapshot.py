@@ -1,4 +1,4 @@
-"""Record of the fleet at one moment, which /metrics, the JSON API and the page read."""
+"""Records of the fleet at one moment, which /metrics, the JSON API and the page read."""
 
 from __future__ import annotations
 
@@ -7,8 +7,72 @@ from dataclasses import dataclass, field
 
 from spec_decode_exporter.experiments.experiment import ArmFindings
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.monitor.target_status import ExporterStatus, TargetStatus
 from spec_decode_exporter.requests.request_findings import RequestFindings
+from spec_decode_exporter.scrape.poll_errors import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class TargetStatus:
+    """Status of one target and of its polls. An unknown value is None or empty."""
+
+    up: bool | None = None
+    engine_kind: str = ""
+    front_end: str = ""
+    page: str = ""
+    """``filtered`` or ``whole``."""
+    version: str = ""
+    polls: int = 0
+    failures: Mapping[Reason, int] | None = None
+    """Failed polls by reason."""
+    poll_seconds: float | None = None
+    poll_bytes: int | None = None
+    interval: float = 0.0
+    """Effective poll interval in seconds."""
+    last_success: float | None = None
+    """Unix time."""
+    engines_on_page: int | None = None
+    """Engines on the newest page; None before the first page and while the target is down."""
+    engines_not_monitored: int = 0
+    """Engines of the newest page beyond the limit."""
+    name: str = ""
+    address: str = ""
+    """``host:port/path``, without user, password and query."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of its metrics, ``target`` included."""
+    discovery: str = ""
+    error: str = ""
+    """Reason and message of the newest poll's failure."""
+    failure: str = ""
+    """Reason of the newest poll's failure; of a rejected one the status too: ``status 401``."""
+    engines: tuple[tuple[str, str], ...] = ()
+    """Labels ``model_name`` and ``engine`` of its engines."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterStatus:
+    """Status of the exporter itself."""
+
+    version: str
+    revision: str
+    python_version: str
+    targets: Mapping[str, int]
+    """Number of targets by kind of discovery."""
+    reload_successful: bool
+    reload_success_timestamp: float
+    """Unix time."""
+    config_hash: int
+    web_reload_successful: bool | None = None
+    """None without a web configuration."""
+    targets_not_monitored: int = 0
+    """Discovered targets beyond the limit."""
+    external_url: str = ""
+    """Address of the pages in a browser; empty if unknown."""
+    log_lines_dropped: int = 0
+    """Log lines dropped because their reader does not read."""
+    state_saved: bool | None = None
+    """Result of the last save of the state file; None without one."""
+    problem: str = ""
+    """Sentence about the state file for the page; empty without a problem."""
 
 
 @dataclass(frozen=True, slots=True)

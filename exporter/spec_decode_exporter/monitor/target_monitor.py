@@ -1,40 +1,39 @@
-"""Monitor of one target: its polls, and the monitors of its engines."""
+"""Monitor of one target: takes its pages, and holds the monitors of its engines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from math import ceil, floor, inf
 from operator import attrgetter
-from typing import TypeVar
+from typing import Final, NamedTuple, Self, TypeVar
+from urllib.parse import urlsplit
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import resolve
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.core.capacity import Capacity
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.cooperative_yield import Pausing, finish
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.core.internal_errors import InternalErrors
-from spec_decode_exporter.discovery.target import Target
+from spec_decode_exporter.core.isolation import Isolation
+from spec_decode_exporter.discovery.target import Target, address
 from spec_decode_exporter.experiments.experiment import Member
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.monitor.event_budget import EventBudget
-from spec_decode_exporter.monitor.event_log import EventLog, run_name
+from spec_decode_exporter.monitor.event_log import EventLog, Source, Subject, engine_errors
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember
-from spec_decode_exporter.monitor.persistence.remembered_baselines import BaselineKey
-from spec_decode_exporter.monitor.persistence.remembered_engines import EngineKey, RememberedEngines
-from spec_decode_exporter.monitor.target_engines import TargetEngines
-from spec_decode_exporter.monitor.target_status import TargetStatus, status_of
+from spec_decode_exporter.monitor.snapshot import TargetStatus
+from spec_decode_exporter.monitor.state import EngineKey, ModelKey, Remembered
 from spec_decode_exporter.requests.request_types import RequestTypes
 from spec_decode_exporter.scrape.http.client import Client
 from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER, Resolver
-from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES
+from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES, MAX_NAMES_TOTAL
 from spec_decode_exporter.scrape.page.sample import EngineName, PageReading, Sample
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
 from spec_decode_exporter.scrape.poll.poll_record import Polled, PollRecord
-from spec_decode_exporter.scrape.poll.poll_schedule import PollSettings, phase
+from spec_decode_exporter.scrape.poll.poll_schedule import MAX_PHASES, PollSettings, phase
 from spec_decode_exporter.scrape.poll.poll_scheduler import PollScheduler
 from spec_decode_exporter.scrape.poll.poller import Poller
 from spec_decode_exporter.scrape.poll.raw_poll import Recorded
@@ -44,70 +43,127 @@ from spec_decode_exporter.window.history import Window
 
 T = TypeVar("T")
 
-_settings = attrgetter("poll", "windows", "cost", "reference", "policy")
-"""Settings of a configuration that apply to a target."""
-ENGINES_SLICE = 4
+EVICTED_AFTER: Final = 3600.0
+"""Seconds after which an engine that is no longer on the page is evicted, with its counters."""
+CHURN_SECONDS: Final = 600.0
+"""Seconds after a surplus engine is evicted, in which evictions and new engines are no events."""
+SHORTEST_PACE: Final = 1.0
+"""Seconds between two evaluations of an engine in a small fleet."""
+EVALUATIONS_PER_SECOND: Final = 66
+"""Evaluations of all engines together: about a tenth of a core. 1,000 engines are evaluated each 15 s."""
+PLACE_LABELS: Final = 256
+"""Bytes of label values of an engine that takes one place; each of its series repeats them."""
+ENGINES_SLICE: Final = 4
 """Engines between two yields to the event loop: they take at most a few milliseconds each."""
+
+_settings: Final = attrgetter("poll", "windows", "cost", "reference", "policy")
+"""Settings of a configuration that apply to a target."""
+
+
+@dataclass(slots=True)
+class Places:
+    """Places for engines, which all targets share: one for an engine, more for one with long labels."""
+
+    limit: int
+    taken: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Everything that the targets share."""
+
+    clock: Clock
+    remembered: Remembered
+    """Learned state of engines of earlier processes, and baselines."""
+    events: EventLog
+    errors: Isolation
+    """Isolates internal errors of readers and of targets."""
+    engine_errors: Isolation
+    """Isolates those of engines, which are events."""
+    places: Places
+    budget: PollBudget
+    """Processor time of polls."""
+    scheduler: PollScheduler
+    """Wakes the polls, and ends requests that time out."""
+    types: RequestTypes
+    """Times of the fleet's requests by type."""
+    resolver: Resolver = CONFIG_RESOLVER
+    spread: bool = True
+    """Shift rarer work by a phase of each target and engine, so that a fleet does not do it all at once."""
+    recorded: Recorded | None = None
+    """Takes each raw poll, to record it."""
+
+    @classmethod
+    def of(
+        cls,
+        clock: Clock,
+        remembered: Remembered,
+        events: EventLog,
+        errors: Isolation | None = None,
+        *,
+        limit: int = MAX_ENGINES,
+        spread: bool = True,
+        recorded: Recorded | None = None,
+    ) -> Self:
+        """Return new resources with places for ``limit`` engines."""
+        return cls(
+            clock,
+            remembered,
+            events,
+            errors or Isolation(clock.monotonic),
+            engine_errors(events, clock),
+            Places(limit),
+            PollBudget(clock, limit),
+            PollScheduler(clock),
+            RequestTypes(),
+            spread=spread,
+            recorded=recorded,
+        )
+
+    def phase(self, key: str, phases: int = MAX_PHASES) -> float:
+        """Return the part of its interval by which rarer work is shifted, 0 to 1."""
+        return phase(key, phases) if self.spread else 0.0
+
+
+class Monitored(NamedTuple):
+    """A monitored engine."""
+
+    engine: EngineMonitor
+    labels: Mapping[str, str]
+    """``target``, ``model_name``, by default the target's name, and ``engine``, by default 0."""
+    phase: float
+    """Position of its evaluations in their interval, 0 to 1."""
+
+    @property
+    def subject(self) -> Subject:
+        """Subject of its events."""
+        return Subject(**self.labels)
 
 
 class TargetMonitor:
-    """Polls a target and monitors each of its engines."""
+    """Monitors each engine of a target; ``run`` polls it.
 
-    def __init__(
-        self,
-        target: Target,
-        config: Config,
-        clock: Clock,
-        remembered: RememberedEngines,
-        events: EventLog | EventBudget | None = None,
-        *,
-        capacity: Capacity | None = None,
-        budget: PollBudget | None = None,
-        scheduler: PollScheduler | None = None,
-        spread: bool = True,
-        errors: InternalErrors | None = None,
-        resolver: Resolver = CONFIG_RESOLVER,
-        types: RequestTypes | None = None,
-        recorded: Recorded | None = None,
-    ) -> None:
-        """Prepare to ``run``.
+    It has no reference to its poller, so that a removed target is freed without a garbage collection.
+    """
 
-        Args:
-            target: Target to poll.
-            config: Configuration in force.
-            clock: Clock.
-            remembered: Learned state of engines of earlier processes.
-            events: Takes the events; by default they are only logged.
-            capacity: Places of engines, shared with other targets; by default those of one page.
-            budget: Processor time of polls, shared with other targets.
-            scheduler: Wakes the polls, and ends requests that time out, of other targets too.
-            spread: Shift rarer work by a phase of this target, so that a fleet does not do it all at once.
-            errors: Isolates internal errors.
-            resolver: Resolves the target's name.
-            types: Times of the fleet's requests by type.
-            recorded: Takes each raw poll, to record it.
-        """
-        self._clock = clock
-        self._remembered = remembered
-        self._events = EventBudget(events or EventLog(run_name(clock.wall())), clock.monotonic)
-        self._errors = errors or InternalErrors(clock.monotonic)
-        self._engines = TargetEngines(target, capacity or Capacity(MAX_ENGINES))
+    def __init__(self, target: Target, config: Config, shared: Shared) -> None:
+        """Prepare to ``run``."""
+        self.engines: dict[EngineName, Monitored] = {}
+        self._shared = shared
         self._server = PageReading("", "", {})
         """Server data of the newest page, without its samples: they take megabytes on a large page."""
         self._record = PollRecord()
-        self._budget = budget or PollBudget(clock, MAX_ENGINES)
-        self._scheduler = scheduler or PollScheduler(clock)
-        self._phase = phase if spread else lambda _: 0.0
         self._served: ServedSpeculation | None = None
-        self._resolver = resolver
-        self._types = types or RequestTypes()
-        self._recorded = recorded
+        self._places = self._not_monitored = 0
+        self._churned_at = -inf
         self._configure(target, config)
 
     @property
     def labels(self) -> dict[str, str]:
         """Labels of the target: its name and its configured labels."""
-        return self._engines.target_labels
+        return {"target": self.target.name, **dict(self.target.labels)}
+
+    # Polls
 
     def fits(self, target: Target, config: Config) -> bool:
         """Return whether the target and its settings are unchanged."""
@@ -116,28 +172,63 @@ class TargetMonitor:
     async def change(self, target: Target, config: Config) -> None:
         """Continue with another configuration and the same windows; ``run`` must have ended."""
         await self._client.close()
-        windows_differ = config.windows != self._config.windows
         self._configure(target, config)
-        for name, engine in self._engines.monitors.items():
-            if windows_differ:
-                engine.keep(config.windows)
-            engine.assume(self._assumptions(name.model_name))
+        for name, (engine, *_) in self.engines.items():
+            engine.use(config.windows, self._assumptions(name.model_name))
+
+    def poller(self) -> Poller:
+        """Return a new poller, which passes the target's pages to this monitor."""
+        shared, poll = self._shared, self._config.poll
+        histogram_phase = shared.phase(f"histograms of {self.target.url}")
+        return Poller(
+            self.target.name,
+            self.target.url,
+            client=self._client,
+            settings=PollSettings.of(poll, self._config.windows[0], histogram_phase),
+            clock=shared.clock,
+            sleep_until=shared.scheduler.sleep_until,
+            receive=self._receive,
+            emit=self.record_event,
+            attempted=self._note_gone,
+            record=self._record,
+            budget=shared.budget,
+            recorded=shared.recorded,
+        )
 
     async def run(self) -> None:
         """Poll until cancelled."""
-        await self._poller.run()
-
-    async def poll(self) -> None:
-        """Poll once, now."""
-        await self._poller.poll()
+        await self.poller().run()
 
     async def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, and free the places of the engines."""
+        self._shared.places.taken -= self._places
+        self._places = 0
         await self._client.close()
 
-    def snapshots(self, now: float) -> Iterator[tuple[dict[str, str], EngineSnapshot]]:
-        """Yield the labels and the snapshot of every engine at ``now`` (monotonic)."""
-        return self._each("findings", lambda engine: engine.snapshot(now))
+    def take(self, polled: Polled, size: int, speculation: ServedSpeculation | None) -> None:
+        """Take a page of ``size`` bytes that was polled earlier, and the speculation that was reported."""
+        record = self._record
+        record.polls, record.speculation, record.page = record.polls + 1, speculation, "whole"
+        record.succeeded(0.0, size, len(polled.reading.samples), polled.wall)
+        finish(self._receive(polled))
+        self._note_gone()
+
+    def take_failure(self, reason: Reason) -> None:
+        """Take a poll that failed earlier."""
+        self._record.polls += 1
+        if self._record.failed(reason, "as recorded"):
+            self.record_event(Event("target_failing", {"reason": reason, "error": "as recorded"}))
+        self._note_gone()
+
+    # Readers
+
+    def snapshots(self) -> Iterator[tuple[dict[str, str], EngineSnapshot]]:
+        """Yield the labels and the snapshot of every engine that was evaluated, by its last evaluation."""
+        self._note_gone()
+        for labels, snapshot in self._each("findings", attrgetter("snapshot")):
+            if snapshot is not None:
+                find = partial(self._shared.errors.attempt, "findings", labels, snapshot.find)
+                yield labels, replace(snapshot, find=find)
 
     def snapshots_over(self, seconds: float, now: float) -> Iterator[tuple[dict[str, str], EngineSnapshot]]:
         """Yield the same over the last ``seconds`` alone: see ``EngineMonitor.snapshot_over``."""
@@ -153,204 +244,277 @@ class TargetMonitor:
         members = self._each("comparison", lambda engine: (engine.method, engine, engine.windows(now)))
         for labels, (method, engine, windows) in members:
             own = {"name": self.target.name, "model_name": labels["model_name"], "method": method}
-            times = partial(self._types.times, labels["model_name"], self.target.name)
+            times = partial(self._shared.types.times, labels["model_name"], self.target.name)
             member = Member({**dict(self.target.labels), **own}, windows, engine.history.latencies(), times)
             yield ExperimentMember(member, engine)
 
     def histories(self) -> Iterator[tuple[dict[str, str], Window]]:
         """Yield the labels and the longest window of every engine, also of engines that are gone."""
         longest = self._config.windows[-1]
-        return self._each("history", lambda engine: engine.history.windows(longest)[0])
+        return self._each("history", lambda engine: engine.history.window(longest))
+
+    def status(self) -> TargetStatus:
+        """Return the status of the target and of its polls."""
+        target, record = self.target, self._record
+        shown = self._shared.errors.whole("targets", self.item, self._labelled)
+        return TargetStatus(
+            up=record.up,
+            engine_kind=self._server.engine_kind,
+            front_end=self._server.front_end,
+            page=record.page,
+            version=record.version,
+            polls=record.polls,
+            failures=record.failures,
+            poll_seconds=record.seconds,
+            poll_bytes=record.size,
+            interval=record.interval or self._config.poll.interval,
+            last_success=record.last_success,
+            engines_on_page=record.engines,
+            engines_not_monitored=self._not_monitored,
+            name=target.name,
+            address=f"{address(target.url)}{urlsplit(target.url).path}",
+            labels=self.labels,
+            discovery=target.discovery,
+            error=f"{record.error}: {record.message}" if record.error else "",
+            failure=record.failure,
+            engines=tuple((its.labels["model_name"], its.labels["engine"]) for its in shown),
+        )
 
     def remember(self) -> None:
         """Hand over the learned state of the engines for persistence."""
-        for name in self._engines.monitors:
+        for name in self.engines:
             self._remember(name)
 
     def record_event(self, event: Event) -> None:
         """Record an event of the target."""
-        self._events.record(event, self._clock.wall(), self.target.name)
+        self._record_event(event, Subject(self.target.name))
 
-    def status(self) -> TargetStatus:
-        """Return the status of the target and of its polls."""
-        ids = self._errors.whole("targets", self.item, self._engines.labelled)
-        return status_of(
-            self.target, self._record, self._server, self._engines, interval=self._poller.interval, names=ids
-        )
+    def _record_event(self, event: Event, subject: Subject) -> None:
+        source = Source(self.target.discovery, self.target.found_by)
+        self._shared.events.record(event, self._shared.clock.wall(), subject, source)
 
     def _each(self, part: str, work: Callable[[EngineMonitor], T]) -> Iterator[tuple[dict[str, str], T]]:
         """Yield the labels of every engine and the result of ``work``; omit an engine that fails.
 
         It raises nothing, so that a reader of all targets continues with the next one.
         """
-        shown = self._errors.whole(part, self.item, self._engines.shown)
-        return self._errors.each(
-            part, shown, lambda engine: engine[0], lambda engine: (engine[0], work(engine[1]))
+        own, errors = dict(self.target.labels), self._shared.errors
+        shown = errors.whole(part, self.item, self._labelled)
+        return errors.each(
+            part, shown, attrgetter("labels"), lambda shown: ({**shown.labels, **own}, work(shown.engine))
         )
 
+    def _labelled(self) -> Sequence[Monitored]:
+        """Return the engines that have labels of their own.
+
+        A server that no longer names its model, or now does, may show an engine under labels of an earlier
+        one. Then the labels belong to the newest: no page may contain a series twice.
+        """
+        if len(self.engines) == 1:
+            return list(self.engines.values())
+        by_age = sorted(self.engines.values(), key=lambda monitored: monitored.engine.history.last_seen)
+        newest = {monitored.subject: monitored for monitored in by_age}
+        return [monitored for monitored in self.engines.values() if newest[monitored.subject] is monitored]
+
+    # Settings
+
     def _configure(self, target: Target, config: Config) -> None:
-        poll = config.poll
         self.target = target
         self.item: Mapping[str, str] = {"target": target.name}
         """Log fields that name the target."""
         self._config = config
-        self._engines.configure(target)
         self._client = Client(
             target.http,
-            timeout=poll.timeout,
-            max_body=poll.max_body,
-            resolver=self._resolver,
-            timeouts=self._scheduler.timeouts,
+            timeout=config.poll.timeout,
+            max_body=config.poll.max_body,
+            resolver=self._shared.resolver,
+            timeouts=self._shared.scheduler.timeouts,
         )
-        self._poller = Poller(
-            target.name,
-            target.url,
-            client=self._client,
-            settings=PollSettings.of(poll, config.windows[0], self._phase(f"histograms of {target.url}")),
-            clock=self._clock,
-            sleep_until=self._scheduler.sleep_until,
-            receive=self._receive,
-            emit=self.record_event,
-            attempted=lambda: self._errors.attempt("gone", self.item, self._record_gone),
-            record=self._record,
-            budget=self._budget,
-            recorded=self._recorded,
-        )
-        self._tokens = self._assumptions().speculation.tokens or 0
+        self._count_places()
         problem = target.pod_arguments.problem if target.pod_arguments else ""
         unused = self._record.unused_event("pod_arguments", problem, problem) if problem else None
         if unused is not None:
             self.record_event(unused)
 
-    def _assumptions(self, model_name: str = "") -> Assumptions:
+    def _assumptions(self, model_name: str) -> Assumptions:
         """Return the knowledge of the target's engines of a model besides their counters."""
-        target, config = self.target, self._config
+        target, config, served = self.target, self._config, self._served
         return Assumptions(
-            resolve(
-                target.speculative,
-                target.method_label,
-                self._record.speculation,
-                target.pod_arguments,
-                model_name,
-            ),
+            resolve(target.speculative, target.method_label, served, target.pod_arguments, model_name),
             target.cost or config.cost,
             target.policy or config.policy,
             target.reference or config.reference,
         )
 
-    def _update_speculation(self) -> None:
+    def _use_served(self) -> None:
         """Use the speculation that the server reported since the last poll."""
-        if self._record.speculation == self._served:
-            return
-        self._served = self._record.speculation
-        self._tokens = self._assumptions().speculation.tokens or 0
-        for name, engine in self._engines.monitors.items():
-            engine.assume(self._assumptions(name.model_name))
+        if self._record.speculation != self._served:
+            self._served = self._record.speculation
+            for name, (engine, *_) in self.engines.items():
+                engine.use(self._config.windows, self._assumptions(name.model_name))
 
-    def take(self, polled: Polled, size: int, speculation: ServedSpeculation | None) -> None:
-        """Take a page of ``size`` bytes that was polled earlier, and the speculation that was reported."""
-        record = self._record
-        record.polls, record.speculation, record.page = record.polls + 1, speculation, "whole"
-        record.succeeded(0.0, size, len(polled.reading.samples), polled.wall)
-        finish(self._receive(polled))
-        self._record_gone()
-
-    def take_failure(self, reason: Reason) -> None:
-        """Take a poll that failed earlier."""
-        self._record.polls += 1
-        if self._record.failed(reason, "as recorded"):
-            self.record_event(
-                Event("target_failing", {"reason": reason, "error": "as recorded"}, is_bad=True)
-            )
-        self._record_gone()
+    # Pages
 
     def _receive(self, polled: Polled) -> Pausing[bool]:
         """Take a page; return whether the counters of any engine were reset."""
-        reading, server, engines = polled.reading, self._server, self._engines
+        reading, server = polled.reading, self._server
         if (reading.engine_kind, reading.front_end) != (server.engine_kind, server.front_end):
             self._server = reading._replace(samples={})
-        self._update_speculation()
+        self._use_served()
         # Without any known engine it is another server, or the server has another model.
-        was_reset = bool(engines.monitors) and engines.monitors.keys().isdisjoint(reading.samples)
-        observed = self._errors.each(
-            "counting",
-            self._admitted(reading).items(),
-            lambda engine: self._item_of(engine[0]),
-            lambda engine: self._observe(*engine, polled),
-        )
-        for number, engine_was_reset in enumerate(observed, 1):
-            was_reset |= engine_was_reset
+        was_reset = bool(self.engines) and self.engines.keys().isdisjoint(reading.samples)
+        for number, (monitored, sample) in enumerate(self._admitted(polled), 1):
+            was_reset |= self._observe(monitored, sample, polled)
             if number % ENGINES_SLICE == 0:
                 yield
-        for event in engines.evict(polled.moment, self._remember):
-            self._events.record(event, polled.wall, self.target.name)
         return was_reset
 
-    def _remember(self, name: EngineName) -> None:
-        engine = self._engines.monitors[name]
-        learned = self._errors.attempt("saving", self._item_of(name), engine.learned)
-        if learned is not None:
-            seen = engine.history.last_seen + self._clock.wall() - self._clock.monotonic()
-            self._remembered.keep(self._key(name), learned, seen)
-        self._remembered.baselines.keep(self._baseline_key(name), engine.baseline)
-
-    def _admitted(self, reading: PageReading) -> Mapping[EngineName, Sample]:
-        """Return the samples of the engines that have a place; record once that others have none."""
-        samples = self._engines.admitted(reading.samples, self._tokens)
-        for event in self._engines.limit_events(len(reading.samples) - len(samples), len(samples)):
-            self.record_event(event)
-        return samples
-
-    def _observe(self, name: EngineName, sample: Sample, polled: Polled) -> bool:
-        """Take an engine's sample; return whether its counters were reset."""
-        engine = self._engines.monitors.get(name) or self._add(name, polled)
+    def _observe(self, monitored: Monitored, sample: Sample, polled: Polled) -> bool:
+        """Take an engine's sample, and evaluate it in time; return whether its counters were reset."""
+        engine, errors, was_reset = monitored.engine, self._shared.engine_errors, False
         engine.history.always_counts_drafts = polled.reading.front_end == "rust"
         engine.history.data_parallel = len(polled.reading.samples) > 1
-        engine.evaluate_every(self._engines.evaluation_interval)
-        events = engine.observe(
-            sample, polled.moment, polled.wall, polled.interval, self._config.poll.histogram_interval
+        latency_interval = self._config.poll.histogram_interval
+        observe = partial(
+            engine.observe, sample, polled.moment, polled.wall, polled.interval, latency_interval
         )
-        for event in events:
-            self._record_engine_event(event, name, polled.wall)
-        return any(event.name == "engine_reset" for event in events)
+        for event in errors.whole("counting", monitored.labels, observe):
+            was_reset |= event.name == "engine_reset"
+            self._record_event(event, monitored.subject)
+        if engine.is_urgent or self._is_due(monitored, polled):
+            for event in errors.whole("evaluation", monitored.labels, engine.evaluate):
+                self._record_event(event, monitored.subject)
+        return was_reset
 
-    def _add(self, name: EngineName, polled: Polled) -> EngineMonitor:
-        own_phase = self._phase(f"evaluation of {name} at {self.target.url}")
-        baseline = self._remembered.baselines.of(self._baseline_key(name))
-        assumptions = self._assumptions(name.model_name)
-        engine = EngineMonitor(self._config.windows, assumptions, own_phase, baseline)
-        learned = self._remembered.known(self._key(name))
+    @property
+    def _pace(self) -> float:
+        """Seconds between two evaluations of an engine, by the engines of all targets."""
+        return max(SHORTEST_PACE, self._shared.places.taken / EVALUATIONS_PER_SECOND)
+
+    def _is_due(self, monitored: Monitored, polled: Polled) -> bool:
+        """Return whether an interval of the engine's pace began since its last evaluation."""
+        pace, before = self._pace, monitored.engine.evaluated_at
+        if pace <= polled.interval or before == -inf:
+            return True
+        shift = monitored.phase + polled.interval / 2 / pace  # no poll is close to the begin of an interval
+        return floor(polled.moment / pace + shift) != floor(before / pace + shift)
+
+    # Admission and eviction
+
+    def _admitted(self, polled: Polled) -> list[tuple[Monitored, Sample]]:
+        """Return the samples of monitored engines, and of new ones as far as there are places."""
+        samples = polled.reading.samples
+        if samples.keys() != self.engines.keys():
+            self._renew([name for name in samples if name not in self.engines], polled)
+        admitted = [(self.engines[name], sample) for name, sample in samples.items() if name in self.engines]
+        before, self._not_monitored = self._not_monitored, len(samples) - len(admitted)
+        if self._not_monitored and not before:
+            fields: dict[str, object] = {
+                "engines": self._not_monitored,
+                "kept": len(admitted),
+                "remedy": "raise limits.engines and the memory limit of the container",
+            }
+            self.record_event(Event("engines_not_monitored", fields))
+        return admitted
+
+    def _renew(self, new: Sequence[EngineName], polled: Polled) -> None:
+        """Evict engines that left the page, and monitor new ones as far as they fit."""
+        was_churning = self._is_churning(polled.moment)
+        if self._evict(new, polled):
+            self._churned_at = polled.moment
+        for name in new:
+            if self._fit(name):
+                self._add(name, polled)
+        if self._churned_at == polled.moment and not was_churning:
+            fields: dict[str, object] = {
+                "kept": len(self.engines),
+                "remedy": "a label of the server takes ever new values: check model_name and engine",
+            }
+            self.record_event(Event("engines_evicted", fields))
+
+    def _evict(self, new: Sequence[EngineName], polled: Polled) -> int:
+        """Evict engines that left long ago, and the oldest whose places are needed; return their number."""
+        surplus = 0
+        for name in sorted(self.engines.keys() - polled.reading.samples.keys(), key=self._last_seen):
+            is_old = polled.moment - self._last_seen(name) > EVICTED_AFTER
+            if not is_old and self._fit(*new):
+                break
+            surplus += not is_old
+            self._remember(name)
+            del self.engines[name]
+            self._count_places()
+        return surplus
+
+    def _fit(self, *new: EngineName) -> bool:
+        """Return whether new engines are within the limits of the fleet and of a target."""
+        names, places = (*self.engines, *new), self._shared.places
+        characters = sum(len(name.model_name) + len(name.engine) for name in names)
+        required = sum(map(self._places_of, new))
+        return (
+            places.taken + required <= places.limit
+            and len(names) <= MAX_ENGINES
+            and characters <= MAX_NAMES_TOTAL
+        )
+
+    def _add(self, name: EngineName, polled: Polled) -> None:
+        shared, remembered = self._shared, self._shared.remembered
+        labels = {
+            "target": self.target.name,
+            "model_name": name.model_name or self.target.name,
+            "engine": name.engine or "0",
+        }
+        baseline = remembered.baseline(ModelKey(self.target.name, name.model_name))
+        engine = EngineMonitor(self._config.windows, self._assumptions(name.model_name), baseline=baseline)
+        learned = remembered.engines.known(self._key(name))
         if learned is not None:
-            engine.remember(learned)
-        self._engines.monitors[name] = engine
-        if not self._engines.churn.is_churning(polled.moment):
+            engine.learned.remember(learned)
+        own_phase = shared.phase(f"evaluation of {name} at {self.target.url}")
+        monitored = self.engines[name] = Monitored(engine, labels, own_phase)
+        self._count_places()
+        if not self._is_churning(polled.moment):
             event = Event("engine_found", {"kind": polled.reading.engine_kind})
-            self._record_engine_event(event, name, polled.wall)
-        return engine
+            self._record_event(event, monitored.subject)
 
-    def _record_gone(self) -> None:
-        """Record engines that are gone; an operator should look at them if the target is up.
+    def _remember(self, name: EngineName) -> None:
+        (engine, labels, _), clock, remembered = (
+            self.engines[name],
+            self._shared.clock,
+            self._shared.remembered,
+        )
+        learned = self._shared.errors.attempt("saving", labels, lambda: engine.learned.state)
+        if learned is not None:
+            seen = engine.history.last_seen + clock.wall() - clock.monotonic()
+            remembered.engines.keep(self._key(name), learned, seen)
+        remembered.keep_baseline(ModelKey(self.target.name, name.model_name), engine.learned.baseline)
 
-        A target that is down, and engine churn, have events of their own.
+    def _note_gone(self) -> None:
+        """Free the evaluations of engines that are gone, and record it.
+
+        An operator should look at them if the target is up: one that is down has an event of its own, as
+        have engines with ever new names.
         """
-        now, is_up = self._clock.monotonic(), bool(self._record.up)
-        is_any_gone = any(engine.history.is_gone(now) for engine in self._engines.monitors.values())
-        if not is_any_gone or self._engines.churn.is_churning(now):
-            return
-        for labels, engine in self._engines.labelled().items():
-            for event in engine.gone_events(now, is_bad=is_up):
-                self._events.record(event, self._clock.wall(), self.target.name, labels)
+        now, is_bad = self._shared.clock.monotonic(), bool(self._record.up)
+        for monitored in self._shared.errors.whole("gone", self.item, self._labelled):
+            gone = partial(monitored.engine.gone, now, is_bad=is_bad)
+            for event in self._shared.errors.whole("gone", monitored.labels, gone):
+                if not self._is_churning(now):
+                    self._record_event(event, monitored.subject)
 
-    def _record_engine_event(self, event: Event, name: EngineName, wall: float) -> None:
-        self._events.record(event, wall, self.target.name, self._engines.labels_of(name))
+    def _is_churning(self, now: float) -> bool:
+        """Return whether surplus engines were evicted within ``CHURN_SECONDS`` before ``now`` (monotonic)."""
+        return now - self._churned_at <= CHURN_SECONDS
 
-    def _item_of(self, name: EngineName) -> dict[str, str]:
-        """Return the log fields that name an engine."""
-        model_name, engine = self._engines.labels_of(name)
-        return {"target": self.target.name, "model_name": model_name, "engine": engine}
+    def _count_places(self) -> None:
+        before, self._places = self._places, sum(map(self._places_of, self.engines))
+        self._shared.places.taken += self._places - before
+
+    def _places_of(self, name: EngineName) -> int:
+        """Return the places that an engine takes: one, or more with long labels."""
+        values = (*self.labels.values(), *name)
+        return max(1, ceil(sum(len(value.encode()) for value in values) / PLACE_LABELS))
+
+    def _last_seen(self, name: EngineName) -> float:
+        return self.engines[name].engine.history.last_seen
 
     def _key(self, name: EngineName) -> EngineKey:
-        return EngineKey(self.target.name, name.model_name, name.engine)
-
-    def _baseline_key(self, name: EngineName) -> BaselineKey:
-        return BaselineKey(self.target.name, name.model_name)
+        return EngineKey(self.target.name, *name)

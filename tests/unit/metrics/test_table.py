@@ -6,7 +6,6 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -15,13 +14,10 @@ from spec_decode_exporter.analysis.figure_table import Windows
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.config.labels import RESERVED_LABELS
 from spec_decode_exporter.config.schema import Group
-from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.figures.quantile import QUANTILE_LABEL
 from spec_decode_exporter.metrics.subject import ARM, ENGINE, TARGET
 from spec_decode_exporter.metrics.table import METRICS, NAMES
-from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.monitor.target_status import TargetStatus, status_of
-from spec_decode_exporter.scrape.page.sample import PageReading
+from spec_decode_exporter.monitor.snapshot import Snapshot, TargetStatus
 from spec_decode_exporter.scrape.poll.poll_record import PollRecord
 from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
 from tests.unit.metrics.written_page import families_of
@@ -159,9 +155,7 @@ def test_a_target_shows_why_its_newest_poll_failed_as_long_as_it_does(error, sho
         record.succeeded(0.1, 10, 1, 0.0)
     else:
         record.failed(error.reason, str(error))
-    reading, engines = PageReading("", "", {}), SimpleNamespace(not_monitored=0, target_labels={})
-    target = Target("http://a:1/metrics", "a")
-    status = status_of(target, record, reading, engines, interval=1.0, names=())
+    status = TargetStatus(failure=record.failure)
     assert list(row("target_error").series(status, (), None)) == shown
 
 

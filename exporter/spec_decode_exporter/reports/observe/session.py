@@ -18,7 +18,7 @@ from spec_decode_exporter.config.errors import ConfigError
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.background_tasks import cancel
 from spec_decode_exporter.core.clock import Clock, SystemClock
-from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.target import Target, static_targets
@@ -27,9 +27,10 @@ from spec_decode_exporter.history.replay import RecordingClock, replay
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
+from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.reports.observe.observation_config import DEFAULT_SECONDS, observed_config
+from spec_decode_exporter.scrape.poll.poller import Poller
 from spec_decode_exporter.scrape.poll.raw_poll import RawPoll, Recorded
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import (
@@ -62,7 +63,7 @@ class ObservedFleet:
     events: tuple[EventView, ...]
     """Events of the observation, oldest first."""
 
-    errors: InternalErrors = field(default_factory=InternalErrors, repr=False, compare=False)
+    errors: Isolation = field(default_factory=Isolation, repr=False, compare=False)
     """Omits engines that cannot be shown."""
 
     def view(self) -> ObservationView:
@@ -103,17 +104,17 @@ class Observation:
         """
         self._clock = clock
         self._max_window = config.windows[-1]
-        self.events = EventLog(run_name(clock.wall()))
+        self.events = EventLog(run_name(clock.wall()), clock.monotonic)
         """Events of the observation."""
-        self._errors = errors = InternalErrors(clock.monotonic)
-        remembered = RememberedEngines()
+        self._errors = errors = Isolation(clock.monotonic)
+        remembered = Remembered()
         self.fleet = Fleet(config, clock, remembered, self.events, errors, spread=False, recorded=recorded)
         """Monitors of the targets."""
         self.fleet.watch(static_targets(config) if targets is None else targets)
         self._monitors = list(self.fleet)
         with_baselines = self._monitors if reads_baselines else ()
         self._baselines = HistoryBaselines(
-            with_baselines, lambda: config, remembered.baselines, clock, errors=errors
+            with_baselines, lambda: config, remembered, clock, errors=errors
         )
         self._began = clock.monotonic()
         self._ended: float | None = self._began
@@ -127,14 +128,15 @@ class Observation:
         self._began = self._clock.monotonic()
         self._ended = None
         async with self._reading_baselines(stopped):
-            polling = [asyncio.ensure_future(_poll_on(monitor)) for monitor in self._monitors]
+            pollers = [monitor.poller() for monitor in self._monitors]
+            polling = [asyncio.ensure_future(_poll_on(poller)) for poller in pollers]
             try:
                 await end
             finally:
                 self._ended = self._clock.monotonic()
                 await cancel(polling)
             # An unreachable server would delay the end by its timeout.
-            await asyncio.gather(*(monitor.poll() for monitor in self._monitors if monitor.status().up))
+            await asyncio.gather(*(poller.poll() for poller in pollers if poller.record.up))
 
     def replay(self, polls: Iterable[RawPoll], clock: RecordingClock) -> None:
         """Take recorded polls in place of ``poll``; ``clock`` is the clock of the observation."""
@@ -247,7 +249,7 @@ def _check_types(targets: Sequence[object]) -> None:
             raise TypeError(f"a target is an address or a mapping with the keys of one, not {target!r}")
 
 
-async def _poll_on(monitor: TargetMonitor) -> None:
+async def _poll_on(poller: Poller) -> None:
     """Poll immediately to begin the window, and then on schedule."""
-    await monitor.poll()
-    await monitor.run()
+    await poller.poll()
+    await poller.run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter as Tally
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -62,16 +63,24 @@ class PollRecord:
     """Throttle of ``/version`` and ``/server_info``."""
     unused: set[tuple[str, str]] = field(default_factory=set)
     """Details logged as not used, each with the kind of reason."""
+    interval: float = 0.0
+    """Effective poll interval in seconds, without back-off after failures; 0 before the first poll."""
     cost: ProcessingCost = field(default_factory=ProcessingCost)
     slowed: dict[Cause, float] = field(default_factory=dict)
     """Last time (monotonic) at which the interval was longer than configured, by cause."""
+
+    @property
+    def failure(self) -> str:
+        """Reason of the newest poll's failure; of a rejected one the status too: ``status 401``."""
+        status = re.match(r"status \d{3}\b", self.message) if self.error == "status" else None
+        return status[0] if status else self.error
 
     def unused_event(self, source: str, kind: str, reason: str) -> Event | None:
         """Return the event that a detail is not used; None if already logged for this kind of reason."""
         if (source, kind) in self.unused:
             return None
         self.unused.add((source, kind))
-        return Event("server_details_not_used", {"source": source, "reason": reason}, is_bad=True)
+        return Event("server_details_not_used", {"source": source, "reason": reason})
 
     def slowed_event(self, cause: Cause, interval: float, now: float) -> Event | None:
         """Return the event that the interval is longer than configured; None if logged recently."""
@@ -80,7 +89,7 @@ class PollRecord:
         if not is_new:
             return None
         fields: dict[str, object] = {"cause": cause, "interval": interval}
-        return Event("target_polled_less_often", fields, is_bad=cause == "processing")
+        return Event("target_polled_less_often", fields, bad=cause == "processing")
 
     def failed(self, reason: Reason, message: str) -> bool:
         """Record a failed poll; return whether the previous poll did not fail for the same reason."""

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import Counter
+from weakref import ref
+
+import pytest
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.config.http_settings import HttpSettings
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.core.isolation import Isolation
+from spec_decode_exporter.discovery.target import Target
+from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.state import Remembered
+from spec_decode_exporter.monitor.target_monitor import TargetMonitor
+from spec_decode_exporter.scrape.http.client import Client
+from spec_decode_exporter.scrape.poll.poller import Poller
+from tests.conftest import settle, until
+from tests.fixtures.simulated import Server
+
+
+@pytest.fixture
+async def fleet(clock, network):
+    for name in "abc":
+        network.servers[f"{name}:1"] = Server(clock, "steady", running=60)
+    fleet = new_fleet(clock)
+    yield fleet
+    await fleet.stop()
+    await fleet.close()
+
+
+def new_fleet(clock, **config):
+    events, errors = EventLog("1", clock.monotonic), Isolation(clock.monotonic)
+    return Fleet(Config.model_validate(config), clock, Remembered(), events, errors)
+
+
+def targets(*names, **more):
+    return [Target(f"http://{name}:1/metrics", name, **more) for name in names]
+
+
+def up(fleet):
+    return {watch.target.name for watch in fleet if watch.status().up}
+
+
+async def follow(fleet, clock, found):
+    fleet.follow(found)
+    await settle(100)
+    await clock.advance(3.0)
+
+
+async def test_a_target_that_cannot_be_watched_keeps_no_other_from_being_watched(
+    fleet, clock, network, monkeypatch
+):
+    settings = HttpSettings()
+
+    def client(http, **_):
+        if http is settings:
+            raise OSError("no such file: ca.pem")
+        return network
+
+    monkeypatch.setattr("spec_decode_exporter.monitor.target_monitor.Client", client)
+    bad = targets("b", http=settings)
+    with capture_logs() as logs:
+        for _ in range(3):
+            await follow(fleet, clock, [*targets("a"), *bad, *targets("c")])
+    assert up(fleet) == {"a", "c"}
+    assert [(log["part"], log["target"]) for log in logs if log["event"] == "internal_error"] == [
+        ("target", "b")
+    ]
+    await follow(fleet, clock, targets("a", "b"))
+    assert up(fleet) == {"a", "b"}
+
+
+async def test_a_target_that_cannot_be_changed_is_watched_again_when_it_can(fleet, clock, monkeypatch):
+    await follow(fleet, clock, targets("a", "b"))
+    change = TargetMonitor.change
+
+    async def fails(watch, target, config):
+        if watch.target.name == "b":
+            raise OSError("no such file: ca.pem")
+        await change(watch, target, config)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TargetMonitor, "change", fails)
+        await follow(fleet, clock, targets("a", "b", method_label="eagle3"))
+    polls = {watch.target.name: watch.status().polls for watch in fleet}
+    await follow(fleet, clock, targets("a", "b", method_label="eagle3"))
+    assert all(watch.status().polls > polls[watch.target.name] for watch in fleet)
+    await follow(fleet, clock, targets("a"))
+    assert up(fleet) == {"a"}
+
+
+# Removed targets
+
+
+@pytest.fixture
+async def answering():
+    """URLs of three paths of a server on loopback whose page has an engine; the first page of each is torn."""
+    page = b'vllm:spec_decode_num_drafts_total{engine="0",model_name="m"} 5.0\n'
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: %d\r\n\r\n"
+    asked = Counter()
+
+    async def answer(reader, writer):
+        while request := await reader.readline():
+            asked[request] += 1
+            while (await reader.readline()).strip():
+                pass
+            body = page if asked[request] > 1 else page[:30]
+            writer.write(head % len(body) + body)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    yield [f"http://127.0.0.1:{port}/{number}" for number in range(3)]
+    server.close()
+
+
+async def test_a_removed_target_is_freed_by_reference_counts_alone(clock, answering):
+    fleet = new_fleet(clock)
+    refused = "http://127.0.0.1:1/metrics"
+    found = [Target(url, f"t{number}", found_by="list") for number, url in enumerate([*answering, refused])]
+    fleet.follow(found)
+    await settle()
+    for _ in range(30):
+        await clock.advance(1.0)
+        await until(lambda: all(watch.status().polls > 1 or not watch.status().up for watch in fleet))
+    assert sum(len(watch.engines) for watch in fleet) == 3
+    gc.collect()
+    gc.disable()
+    try:
+        kinds = (TargetMonitor, Poller, Client)
+        removed = [ref(each) for each in gc.get_objects() if isinstance(each, kinds)]
+        removed += [ref(engine) for watch in fleet for engine, *_ in watch.engines.values()]
+        assert len(removed) == 3 * len(found) + 3
+        fleet.follow([])
+        await until(lambda: not list(fleet))
+        await settle()
+        assert not [each() for each in removed if each() is not None]
+    finally:
+        gc.enable()
+        await fleet.stop()
+
+
+# The limit on engines of all targets
+
+
+def found(way: str, number: int, key: str = "") -> list[Target]:
+    return [
+        Target(
+            f"http://{way}-{place}:8000/metrics",
+            f"{way}-{place}",
+            discovery=way,
+            found_by="" if way == "static" else key or way,
+        )
+        for place in range(number)
+    ]
+
+
+async def watched(fleet, *targets: list[Target]) -> Counter[str]:
+    """Follow the targets; return how many of them are watched, by way of discovery."""
+    fleet.follow([target for some in targets for target in some])
+    await until(lambda: not fleet._background._tasks)
+    return Counter(watch.target.discovery for watch in fleet)
+
+
+@pytest.fixture
+async def small(clock):
+    fleet = new_fleet(clock, limits={"engines": 20})
+    yield fleet
+    await fleet.stop()
+    await fleet.close()
+
+
+@pytest.mark.parametrize(
+    ("numbers", "kept"),
+    [
+        ({"http": 20}, {"http": 20}),
+        ({"static": 30, "http": 3}, {"static": 20}),
+        ({"http": 30, "static": 15}, {"static": 15, "http": 5}),
+        ({"http": 100, "dns": 3}, {"http": 17, "dns": 3}),
+        ({"http": 100, "dns": 100}, {"http": 10, "dns": 10}),
+        ({"http": 100, "dns": 100, "kubernetes": 100}, {"http": 7, "dns": 7, "kubernetes": 6}),
+    ],
+)
+async def test_beyond_the_limit_configured_targets_come_first_and_lists_share_the_rest(small, numbers, kept):
+    assert await watched(small, *(found(way, number) for way, number in numbers.items())) == kept
+    assert small.not_monitored == sum(numbers.values()) - 20
+
+
+async def test_a_limit_that_is_reached_again_is_logged_again(small):
+    with capture_logs() as logs:
+        for number in (21, 20, 22):
+            await watched(small, found("http", number))
+    assert [log["targets"] for log in logs if log["event"] == "targets_not_monitored"] == [1, 2]
+
+
+async def test_a_list_that_changes_all_its_targets_does_not_fill_the_log(small, clock):
+    with capture_logs() as logs:
+        for number in range(1_000):
+            target = Target(f"http://a:1/m?{number}", f"a#{number}", discovery="http", found_by="http x")
+            await watched(small, found("static", 2), [target])
+            await clock.advance(1.0, turns=0)
+    changed = [log for log in logs if log["event"] == "targets_changed"]
+    assert len(changed) <= 60 + 1_000 / 60
+    assert sum(log["added"] for log in changed) >= 900

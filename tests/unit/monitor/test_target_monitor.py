@@ -1,0 +1,402 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.discovery.target import Target
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
+from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.monitor.state import Remembered
+from spec_decode_exporter.monitor.target_monitor import (
+    EVICTED_AFTER,
+    PLACE_LABELS,
+    Shared,
+    TargetMonitor,
+)
+from spec_decode_exporter.scrape.http.client import HttpResponse
+from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES, MAX_NAME, MAX_NAMES_TOTAL
+from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
+from spec_decode_exporter.scrape.poll_errors import PollError
+from spec_decode_exporter.views.fleet_view import target_view
+
+URL = "http://user@vllm:8000/metrics?token=secret"
+
+
+class Server:
+    """A server with engines that each gain 10 drafts, 20 draft tokens and 7 accepted tokens a page."""
+
+    def __init__(self):
+        self.engines = {("m", "0"): 0}
+        self.created = 1_789_000_000.0
+        self.failure = None
+        self.prefix = "vllm:"
+        self.closed = 0
+        self.spent = 0.0
+
+    async def get(self, url, *, max_body=None):
+        if self.failure:
+            raise self.failure
+        if "metrics" not in url:
+            return HttpResponse(b'{"version":"0.32.0"}', "application/json", 0.001)
+        return HttpResponse(self.page().encode(), "text/plain", 0.001)
+
+    async def close(self):
+        self.closed += 1
+
+    def page(self):
+        lines = ["# a page"]
+        for name, pages in self.engines.items():
+            self.engines[name] = count = pages + 1
+            labels = ",".join(
+                f'{label}="{value}"'
+                for label, value in zip(("model_name", "engine"), name, strict=True)
+                if value is not None
+            )
+            for counter, gain in (("drafts", 10), ("draft_tokens", 20), ("accepted_tokens", 7)):
+                lines += [f"{self.prefix}spec_decode_num_{counter}_total{{{labels}}} {count * gain}"]
+            lines += [f"vllm:generation_tokens_total{{{labels}}} {count * 17}"]
+            lines += [f"vllm:generation_tokens_created{{{labels}}} {self.created}"]
+        return "\n".join([*lines, ""])
+
+
+class Watch:
+    """A monitor of a server, its poller and its events."""
+
+    def __init__(self, clock, events, shared, target_, config_):
+        self.clock, self._events = clock, events
+        self.monitor = TargetMonitor(target_, config_, shared)
+        self.poller = self.monitor.poller()
+
+    async def polls(self, number=1, interval=1.0):
+        """Poll each ``interval`` seconds; at the end it is the moment of the last poll."""
+        for poll in range(number):
+            if poll:
+                await self.clock.advance(interval)
+            await self.poller.poll()
+
+    async def change(self, target_, config_):
+        await self.monitor.change(target_, config_)
+        self.poller = self.monitor.poller()
+
+    @property
+    def snapshots(self):
+        """Snapshot of each engine by model and number."""
+        return {
+            (labels["model_name"], labels["engine"]): snapshot
+            for labels, snapshot in self.monitor.snapshots()
+        }
+
+    @property
+    def events(self):
+        return [(event.type, event.engine) for event in self._events.since().events]
+
+
+@pytest.fixture
+def server(monkeypatch):
+    server = Server()
+    monkeypatch.setattr("spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: server)
+    return server
+
+
+@pytest.fixture
+def watching(server, clock):
+    """Return a function that monitors the server; further ones share its places."""
+    events = EventLog("1", clock.monotonic)
+    shared = Shared.of(clock, Remembered(), events, limit=MAX_ENGINES)
+
+    def watching(target_=None, config_=None, limit=MAX_ENGINES):
+        shared.places.limit = limit
+        return Watch(clock, events, shared, target_ or target(), config_ or config())
+
+    return watching
+
+
+@pytest.fixture
+def watch(watching):
+    return watching()
+
+
+def target(**more) -> Target:
+    return Target(**{"url": URL, "name": "one", "labels": (("team", "a"),)} | more)
+
+
+def config(*windows: str, **poll) -> Config:
+    return Config.model_validate({"windows": windows or ("30s", "5m"), "poll": {"filter": "off"} | poll})
+
+
+def drafts(snapshot) -> list[int]:
+    return [its.total.drafts for its in snapshot.evaluation.windows]
+
+
+def names(number, model="m"):
+    return {(model, str(engine)): 0 for engine in range(number)}
+
+
+# Engines that come and go
+
+
+async def test_an_engine_that_vanishes_from_the_page_loses_its_windows_and_keeps_its_counters(watch, server):
+    server.engines = names(2)
+    await watch.polls(5)
+    del server.engines["m", "1"]
+    await watch.clock.advance(1)
+    await watch.polls(11)
+    found = watch.snapshots
+    assert found["m", "1"].evaluation.windows == ()
+    assert found["m", "1"].totals.counters.drafts == 40
+    assert drafts(found["m", "0"]) == [150, 150]
+    assert watch.events.count(("state_changed", "1")) == 1
+
+
+async def test_an_engine_is_gone_in_time_also_if_no_poll_follows(watch):
+    await watch.polls(5)
+    await watch.clock.advance(100)
+    assert watch.snapshots["m", "0"].evaluation.windows == ()
+    ((labels, window),) = watch.monitor.histories()
+    assert (labels["model_name"], window.length, window.total.drafts) == ("m", 300.0, 40)
+
+
+@pytest.mark.parametrize("is_up", [True, False])
+async def test_an_operator_should_read_that_an_engine_is_gone_while_its_server_is_up(watch, server, is_up):
+    server.engines = names(2)
+    await watch.polls(2)
+    del server.engines["m", "1"]
+    server.failure = None if is_up else PollError("refused", "no")
+    await watch.clock.advance(20)
+    await watch.polls(1)
+    gone = [event for event in watch._events.since().events if event.type == "state_changed"]
+    assert {event.bad for event in gone} == {is_up}
+
+
+async def test_engines_that_are_long_gone_are_evicted(watch, server):
+    server.engines = names(2)
+    await watch.polls(2)
+    del server.engines["m", "1"]
+    await watch.clock.advance(EVICTED_AFTER)
+    await watch.polls(1)
+    assert set(watch.snapshots) == {("m", "0"), ("m", "1")}
+    await watch.clock.advance(1)
+    await watch.polls(1)
+    assert set(watch.snapshots) == {("m", "0")}
+
+
+async def test_the_oldest_engines_are_evicted_where_ever_new_names_need_their_places(watch, server):
+    most = MAX_NAMES_TOTAL // MAX_NAME
+    for batch in range(4):
+        server.engines = {(f"{batch}-{number:03}".ljust(MAX_NAME - 1, "m"), "0"): 0 for number in range(most)}
+        await watch.polls(1)
+        await watch.clock.advance(1)
+        assert {name.split("-")[0] for name, _ in watch.snapshots} == {str(batch)}
+    kinds = [kind for kind, _ in watch.events]
+    assert (kinds.count("engine_found"), kinds.count("engines_evicted")) == (most, 1)
+    await watch.clock.advance(EVICTED_AFTER)
+    server.engines = names(1)
+    await watch.polls(1)
+    assert watch.events[-1] == ("engine_found", "0")
+
+
+async def test_of_two_engines_with_the_same_labels_the_newest_is_shown(watch, server):
+    server.engines = {(None, None): 0}
+    await watch.polls(3)
+    server.engines = {("one", "0"): 100}
+    await watch.clock.advance(1)
+    await watch.polls(2)
+    assert {name: drafts(found) for name, found in watch.snapshots.items()} == {("one", "0"): [10, 10]}
+    assert watch.monitor.status().engines == (("one", "0"),)
+
+
+@pytest.mark.parametrize(("number", "several"), [(1, False), (2, True)])
+async def test_engines_know_whether_their_server_has_several(watch, server, number, several):
+    server.engines = names(number)
+    await watch.polls(1)
+    members = [each.engine for each in watch.monitor.members(watch.clock.monotonic())]
+    assert [engine.history.data_parallel for engine in members] == [several] * number
+
+
+# Places
+
+
+async def test_engines_without_a_place_are_counted_and_recorded_once(watching, server):
+    watch = watching(limit=3)
+    server.engines = names(5)
+    await watch.polls(3)
+    assert set(watch.snapshots) == set(names(3))
+    assert watch.monitor.status().engines_not_monitored == 2
+    assert watch.events.count(("engines_not_monitored", None)) == 1
+
+
+async def test_engines_that_wait_take_the_places_of_engines_that_left(watching, server):
+    watch = watching(limit=3)
+    server.engines = names(5)
+    await watch.polls(1)
+    del server.engines["m", "0"]
+    await watch.clock.advance(1)
+    await watch.polls(1)
+    assert len(watch.snapshots) == 3
+    assert ("m", "0") not in watch.snapshots
+    assert watch.monitor.status().engines_not_monitored == 1
+
+
+async def test_places_are_shared_and_come_back_when_a_target_is_closed(watching, server):
+    first = watching(limit=3)
+    server.engines = names(2)
+    await first.polls(1)
+    second = watching(target(name="two"), limit=3)
+    await second.polls(1)
+    assert (len(first.snapshots), len(second.snapshots)) == (2, 1)
+    await first.monitor.close()
+    await second.clock.advance(1)
+    await second.polls(1)
+    assert len(second.snapshots) == 2
+
+
+@pytest.mark.parametrize(("length", "monitored"), [(PLACE_LABELS - 30, 6), (PLACE_LABELS, 3), (1_000, 1)])
+async def test_engines_with_long_labels_take_several_places(watching, server, length, monitored):
+    watch = watching(target(labels=(("team", "x" * length),)), limit=6)
+    server.engines = names(10)
+    await watch.polls(1)
+    assert len(watch.snapshots) == monitored
+
+
+# Pace
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Allow 6 evaluations a second instead of 66."""
+    monkeypatch.setattr("spec_decode_exporter.monitor.target_monitor.EVALUATIONS_PER_SECOND", 6)
+
+
+@pytest.fixture
+def evaluated(few, clock, monkeypatch):
+    """Moment and engine of each evaluation."""
+    evaluated, evaluate = [], EngineMonitor.evaluate
+
+    def noted(engine):
+        evaluated.append((clock.monotonic(), engine))
+        return evaluate(engine)
+
+    monkeypatch.setattr(EngineMonitor, "evaluate", noted)
+    return evaluated
+
+
+@pytest.mark.parametrize(("number", "interval"), [(1, 1), (6, 1), (12, 2), (60, 10)])
+async def test_the_pace_depends_on_the_engines_of_the_fleet(
+    watch, clock, server, evaluated, number, interval
+):
+    server.engines = names(number)
+    await watch.polls(11)
+    evaluated.clear()
+    await clock.advance(1)
+    await watch.polls(20)
+    assert len(evaluated) == pytest.approx(20 * number / interval, rel=0.1)
+    at_once = Counter(moment for moment, _ in evaluated)
+    assert max(at_once.values()) <= 2 * number / interval
+
+
+async def test_no_engine_waits_longer_than_its_pace(watch, clock, server, few):
+    server.engines = names(20)
+    for _ in range(12):
+        await watch.polls(1)
+        assert max(clock.now - snapshot.moment for snapshot in watch.snapshots.values()) <= 20 / 6
+        await clock.advance(1)
+
+
+async def test_a_reset_is_evaluated_at_once(watch, clock, server, evaluated):
+    server.engines = names(20)
+    await watch.polls(4)
+    await clock.advance(1)
+    evaluated.clear()
+    server.engines, server.created = names(20), clock.wall()
+    await watch.polls(1)
+    assert len(evaluated) == 20
+
+
+async def test_totals_are_of_the_newest_poll_and_windows_of_the_last_evaluation(watch, server, few):
+    server.engines = names(20)
+    await watch.polls(10)
+    shown = watch.snapshots.values()
+    assert {found.totals.counters.drafts for found in shown} == {90}
+    assert {drafts(found)[1] for found in shown} == {60, 70, 80, 90}
+
+
+# A changed configuration
+
+
+async def test_a_change_of_the_configuration_keeps_windows_and_counters(watch, server):
+    await watch.polls(61)
+    await watch.change(target(labels=(("team", "b"),)), config("10s", "1m", timeout="1s"))
+    assert server.closed == 1
+    await watch.clock.advance(1)
+    await watch.polls(1)
+    [(labels, found)] = watch.monitor.snapshots()
+    assert labels["team"] == "b"
+    assert [its.window.length for its in found.evaluation.windows] == [10, 60]
+    assert drafts(found) == [100, 600]
+    assert found.totals.counters.drafts == 610
+    assert watch.monitor.status().polls == 62
+
+
+async def test_longer_windows_fill_up_from_the_change_on(watch):
+    await watch.polls(400)
+    await watch.change(target(), config("30s", "10m"))
+    await watch.clock.advance(1)
+    await watch.polls(200)
+    # Up to 32 polls that were older than the longest window, and not removed yet, come back.
+    assert drafts(watch.snapshots["m", "0"])[1] == pytest.approx(5160, abs=180)
+
+
+async def test_a_schedule_of_a_pod_that_is_not_used_is_recorded_once(watching):
+    problem = "num_speculative_tokens_per_batch_size has more than 64 ranges"
+    pod = Target("http://a:1/metrics", "a:1", pod_arguments=ServedSpeculation("mtp", 3, problem=problem))
+    with capture_logs() as logs:
+        watch = watching(pod, Config())
+        await watch.change(pod, Config())
+    told = [(log["event"], log["source"], log["reason"]) for log in logs]
+    assert told == [("server_details_not_used", "pod_arguments", problem)]
+
+
+# Readers
+
+
+async def test_the_status_shows_neither_user_nor_query(watch, server):
+    server.failure = PollError("refused", "no")
+    await watch.polls(1)
+    view = target_view(watch.monitor.status())
+    assert (view.target, view.address, view.up, view.error, view.engines) == (
+        "one",
+        "vllm:8000/metrics",
+        False,
+        "refused: no",
+        (),
+    )
+
+
+async def test_an_engine_that_never_drafted_is_not_saved(watch, server):
+    server.prefix = "other:"
+    await watch.polls(10)
+    watch.monitor.remember()
+    assert not watch.monitor._shared.remembered.engines.items(watch.clock.wall())
+
+
+@pytest.mark.parametrize("part", ["observe", "evaluate"])
+async def test_an_engine_that_fails_does_not_affect_others(watch, server, monkeypatch, part):
+    server.engines = names(2)
+    await watch.polls(3)
+    bad, works = watch.monitor.engines["m", "0"].engine, getattr(EngineMonitor, part)
+
+    def fails(engine, *args):
+        if engine is bad:
+            raise RuntimeError("injected")
+        return works(engine, *args)
+
+    monkeypatch.setattr(EngineMonitor, part, fails)
+    await watch.clock.advance(1)
+    await watch.polls(5)
+    assert watch.monitor.status().up
+    assert drafts(watch.snapshots["m", "1"]) == [70, 70]
+    assert drafts(watch.snapshots["m", "0"]) == [20, 20]
+    assert [event for event in watch.events if event[0].startswith("internal")] == [("internal_error", "0")]
