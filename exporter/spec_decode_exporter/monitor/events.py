@@ -109,7 +109,6 @@ _ROWS: Final = (
     EventType(_X, "config_warning", "warning", "key reason", "The configuration is valid, and a value is probably not meant."),
     EventType(_X, "web_config_reloaded", "info", "file", "The reloaded file of `--web.config.file` is in force."),
     EventType(_X, "web_config_reload_failed", "error", "problems", "The file has errors; the old one stays."),
-    EventType(_X, "requests_failed", "error", "exception", "An internal error in the evaluation of requests; engines are not affected."),
     EventType(_X, "requests_refused", "warning", _REFUSED, "Requests rejected since the last such line, by reason; at most once a minute. `body` counts bodies, the last with this HTTP `status`."),
     EventType(_X, "connections_full", "warning", "connections", "The limit is reached; the longest idle connection is closed."),
     EventType(_X, "connections_not_taken", "warning", "connections reason", "No descriptor or memory for another connection; the longest idle one is closed."),

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from functools import partial
 from math import inf
 from types import MappingProxyType
 from typing import Final
@@ -18,7 +19,6 @@ from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
-from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
 from spec_decode_exporter.core.token_bucket import TokenBucket
 from spec_decode_exporter.monitor.event_log import EventLog, Subject
 from spec_decode_exporter.monitor.fleet import Fleet
@@ -48,15 +48,13 @@ class RequestReceiver:
         clock: Clock,
         errors: Isolation | None = None,
     ) -> None:
+        """Take requests if the ``settings`` say so; ``fleet`` has the costs and the known targets."""
+        self._fleet, self._events, self._clock = fleet, events, clock
         self._errors = errors or Isolation(clock.monotonic)
-        self._fleet = fleet
-        self._events = events
-        self._clock = clock
         self._notifier = RequestChangeNotifier()
         self._refused: Counter[Refusal] = Counter()
         self._status: int | None = None
         self._logged_at = -inf
-        self._failure = OnceUntilRecovered()
         self._settings = settings
         self._store = RequestStore(settings, self._errors)
         self._bucket = self._new_bucket()
@@ -111,24 +109,17 @@ class RequestReceiver:
         """Return the present findings in the configured windows, and record their changes as events."""
         if not self.is_open:
             return RequestFindings()
-        try:
-            findings = await self._evaluate()
-        except Exception:  # noqa: BLE001  an internal error here must not affect the engines' pages
-            if self._failure.failed():
-                _log.exception("requests_failed")
+        found = await self._errors.attempt_async("requests", self._evaluate)
+        if found is None:
             return self._store.last
-        self._failure.recovered()
-        return findings
+        changes = partial(self._notifier.emit, found, self._clock.monotonic())
+        for model_name, event in self._errors.whole("request events", NO_ITEM, changes):
+            self._events.record(event, self._clock.wall(), Subject(model_name=model_name))
+        return replace(found, enabled=True)
 
     async def _evaluate(self) -> RequestFindings:
-        now, config = self._clock.monotonic(), self._fleet.config
-        findings = await self._store.findings(config.windows, now, costs_of(self._fleet))
-        self._errors.attempt("request events", NO_ITEM, lambda: self._record_changes(findings, now))
-        return replace(findings, enabled=True)
-
-    def _record_changes(self, findings: RequestFindings, now: float) -> None:
-        for model_name, event in self._notifier.emit(findings, now):
-            self._events.record(event, self._clock.wall(), Subject("", model_name))
+        windows, costs = self._fleet.config.windows, costs_of(self._fleet)
+        return await self._store.findings(windows, self._clock.monotonic(), costs)
 
     def _new_bucket(self) -> TokenBucket:
         rate = self._settings.rate
@@ -184,16 +175,12 @@ def costs_of(fleet: Fleet) -> Costs:
 
 def _mean(costs: Sequence[Cost]) -> Cost:
     source = min((cost.source for cost in costs), key=list(CostSource).index)
-    chosen = [cost for cost in costs if cost.source is source]
-    if len(chosen) == 1:
-        return chosen[0]
-    return Cost(
-        _spanning([cost.token for cost in chosen]),
-        _spanning([cost.step for cost in chosen]),
-        source,
-        running_requests=None,
-        every_step=all(cost.every_step for cost in chosen),
-    )
+    first, *others = chosen = [cost for cost in costs if cost.source is source]
+    if not others:
+        return first
+    tokens, steps = ([getattr(cost, name) for cost in chosen] for name in ("token", "step"))
+    every_step = all(cost.every_step for cost in chosen)
+    return Cost(_spanning(tokens), _spanning(steps), source, running_requests=None, every_step=every_step)
 
 
 def _spanning(ranges: Sequence[Range]) -> Range:

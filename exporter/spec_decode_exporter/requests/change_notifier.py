@@ -6,10 +6,9 @@ A change is emitted after ``PERSISTENCE_SECONDS``: findings about few requests f
 from __future__ import annotations
 
 from collections.abc import Iterator
-from collections.abc import Set as AbstractSet
 from typing import Final
 
-from spec_decode_exporter.core.debounce import Debounce
+from spec_decode_exporter.core.debounce import PersistenceFilter
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.requests.request_findings import (
     Effect,
@@ -31,7 +30,7 @@ class RequestChangeNotifier:
 
     def __init__(self) -> None:
         """Start without conditions."""
-        self._debounced: dict[_Condition, Debounce[bool]] = {}
+        self._differing = PersistenceFilter[_Condition]()
         self._emitted: set[_Condition] = set()
 
     def emit(self, findings: RequestFindings, now: float) -> Iterator[tuple[str, Event]]:
@@ -43,34 +42,15 @@ class RequestChangeNotifier:
         groups = {each.key: each for each in window.groups}
         conditions: set[_Condition] = {name for name, model in models.items() if model.mixed}
         conditions |= {key for key, group in groups.items() if group.effect is Effect.LOSES}
-        for condition in self._changes(conditions, now):
+        changed = self._differing.confirmed(conditions ^ self._emitted, now, PERSISTENCE_SECONDS)
+        self._emitted ^= changed
+        for condition in sorted(changed, key=str):
             started = condition in self._emitted
             if isinstance(condition, GroupKey):
                 group = groups.get(condition)
                 yield condition.model_name, _group_event(label, condition, group, started=started)
             else:
                 yield condition, _mixture_event(label, models.get(condition), started=started)
-
-    def _changes(self, conditions: AbstractSet[_Condition], now: float) -> list[_Condition]:
-        """Return the conditions that started or ended since their last event."""
-        changed = []
-        for condition in sorted(conditions | self._debounced.keys(), key=str):
-            debounced = self._debounced.get(condition) or self._debounced.setdefault(
-                condition, _inactive(now)
-            )
-            is_active = debounced.offer(condition in conditions, now)
-            if is_active != (condition in self._emitted):
-                self._emitted ^= {condition}
-                changed.append(condition)
-            if not is_active and condition not in conditions:
-                del self._debounced[condition]
-        return changed
-
-
-def _inactive(now: float) -> Debounce[bool]:
-    debounced: Debounce[bool] = Debounce(PERSISTENCE_SECONDS)
-    debounced.offer(False, now)
-    return debounced
 
 
 def _mixture_event(window: str, model: ModelFindings | None, *, started: bool) -> Event:

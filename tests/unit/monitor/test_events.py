@@ -150,7 +150,8 @@ def keys(node, function):
         case ast.Dict():
             return frozenset(ast.literal_eval(key) for key in node.keys)
         case ast.Name(id=name):
-            return next((keys(value, function) for value in assigned(name, function)), None)
+            values = [value for value in assigned(name, function) if value.lineno < node.lineno]
+            return keys(values[-1], function) if values else None
     return None
 
 

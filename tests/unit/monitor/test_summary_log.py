@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.monitor.summary_log import Summaries, SummaryLog
+from spec_decode_exporter.monitor.summary_log import SummaryLog
 
 LABELS = {"target": "one", "model_name": "m", "engine": "0", "team": "a"}
 
 
 @pytest.fixture
-def summaries():
-    return Summaries()
+def summaries(clock):
+    return SummaryLog(60.0, clock, list)
 
 
 def pages(make_sample, *, tokens=2, begin=0):
@@ -29,7 +29,7 @@ def pages(make_sample, *, tokens=2, begin=0):
 
 
 def test_the_line_has_the_evaluation_of_the_longest_window(summaries, busy):
-    line = summaries.next(LABELS, busy)
+    line = summaries.line(LABELS, busy)
     evaluation = busy.evaluation
     assert (line["state"], line["verdict"], line["recommendation"]) == (
         str(evaluation.state),
@@ -54,7 +54,7 @@ def test_the_line_has_the_evaluation_of_the_longest_window(summaries, busy):
 
 
 def test_a_gone_engine_has_no_window_in_its_line(summaries, findings_of, make_sample):
-    line = summaries.next(LABELS, findings_of(pages(make_sample)(31), later=3000.0))
+    line = summaries.line(LABELS, findings_of(pages(make_sample)(31), later=3000.0))
     assert line["state"] == "unreachable"
     assert "window" not in line
     assert "acceptance_length_tokens" not in line
@@ -62,11 +62,11 @@ def test_a_gone_engine_has_no_window_in_its_line(summaries, findings_of, make_sa
 
 def test_an_engine_that_drafts_nothing_gets_one_line_and_then_none(summaries, findings_of, make_sample):
     drafting, silent = pages(make_sample)(31), [pages(make_sample)(31)[-1]] * 600
-    assert summaries.next(LABELS, findings_of(drafting))["drafts"] == 300
-    lines = [summaries.next(LABELS, findings_of(drafting + silent[:more])) for more in (400, 500, 600)]
+    assert summaries.line(LABELS, findings_of(drafting))["drafts"] == 300
+    lines = [summaries.line(LABELS, findings_of(drafting + silent[:more])) for more in (400, 500, 600)]
     assert [line and (line["drafts"], line["state"]) for line in lines] == [(0, "idle"), None, None]
     again = pages(make_sample, begin=31)(2)
-    assert summaries.next(LABELS, findings_of(drafting + silent + again))["drafts"] == 20
+    assert summaries.line(LABELS, findings_of(drafting + silent + again))["drafts"] == 20
 
 
 def test_positions_of_different_k_are_never_mixed(summaries, findings_of, make_sample):
@@ -75,11 +75,11 @@ def test_positions_of_different_k_are_never_mixed(summaries, findings_of, make_s
         make_sample(10 * n, 50 * n, 5 * n, positions=[5 * n, 0, 0, 0, 0], created=1_790_000_031.5)
         for n in range(1, 40)
     ]
-    summaries.next(LABELS, findings_of(three))
-    mixed = summaries.next(LABELS, findings_of(three + five[:5]))
+    summaries.line(LABELS, findings_of(three))
+    mixed = summaries.line(LABELS, findings_of(three + five[:5]))
     assert (mixed["drafts"], mixed["configured_tokens"]) == (50, 5)
     assert "per_position_acceptance_rate" not in mixed
-    assert summaries.next(LABELS, findings_of(three + five))["per_position_acceptance_rate"] == [
+    assert summaries.line(LABELS, findings_of(three + five))["per_position_acceptance_rate"] == [
         0.5,
         0,
         0,
@@ -89,8 +89,8 @@ def test_positions_of_different_k_are_never_mixed(summaries, findings_of, make_s
 
 
 def test_an_evicted_engine_begins_again_at_its_return(summaries, findings_of, make_sample):
-    summaries.next(LABELS, findings_of(pages(make_sample)(100)))
-    assert summaries.next(LABELS, findings_of(pages(make_sample)(11)))["drafts"] == 100
+    summaries.line(LABELS, findings_of(pages(make_sample)(100)))
+    assert summaries.line(LABELS, findings_of(pages(make_sample)(11)))["drafts"] == 100
 
 
 @asynccontextmanager

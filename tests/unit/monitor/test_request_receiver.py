@@ -76,7 +76,7 @@ async def test_an_internal_error_in_the_findings_is_logged_once(receiver, monkey
             for _ in range(3):
                 assert (await receiver.findings()).windows == {}
         assert (await receiver.findings()).windows
-    assert [line["event"] for line in logged] == ["requests_failed"]
+    assert [line["event"] for line in logged] == ["internal_error"]
 
 
 def cost(ratio, source=CostSource.MEASURED, step=0.0, margin=0.0):
