@@ -52,15 +52,15 @@ def test_each_name_is_a_word_that_occurs_once():
         ("verdict_changed", {"verdict": "healthy", "before": ""}, "Verdict: healthy"),
         ("verdict_changed", {"verdict": "poor", "before": "healthy"}, "Verdict: poor; it was healthy"),
         ("state_changed", {"state": "disabled", "before": "unknown"}, "State: off; it was not known yet"),
-        ("configured_tokens_changed", {"configured_tokens": 3, "before": 0}, "K is 3; it was 0"),
+        ("configured_tokens_changed", {"configured_tokens": 3, "before": 0}, "The number of draft tokens K is 3; it was 0"),
         ("recommendation_changed", {"recommendation": "keep", "recommended_tokens": 4}, "Advice: keep it as it is"),
         ("recommendation_changed", {"recommendation": "decrease", "recommended_tokens": 1}, "Advice: draft fewer tokens at a time: 1"),
         ("recommendation_changed", {"recommendation": "increase", "recommended_tokens": None}, "Advice: draft more tokens at a time"),
-        ("engine_reset", {"cause": "restart"}, "The server's counters were reset: the server restarted"),
+        ("engine_reset", {"cause": "restart"}, "The server's counters were reset: it restarted"),
         ("engine_reset", {"cause": "{part} of a new cause"}, "The server's counters were reset: {part} of a new cause"),
         ("check_broken", {"check": "one_server"}, "The counters contradict each other (one server): do not trust the figures"),
         ("target_failing", {"error": ""}, "Polls fail"),
-        ("requests_below_break_even", {"request_type": "chat", "temperature": "0", "speedup_ratio": 0.871}, "Requests below break-even: chat, temperature 0, 0.87 as fast"),
+        ("requests_below_break_even", {"request_type": "chat", "temperature": "0", "speedup_ratio": 0.871}, "Requests below break-even: chat, temperature 0, speed-up 0.87"),
     ],
 )  # fmt: skip
 def test_codes_become_words_and_parts_without_a_value_are_omitted(name, fields, text):
