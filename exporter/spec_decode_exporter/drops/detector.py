@@ -22,7 +22,7 @@ from pydantic import Field
 
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.drops.hours import HOURS, HourCell, HourCells, learn_hour, usual_length
-from spec_decode_exporter.drops.noise import Noise, Shortfalls, Variance, threshold
+from spec_decode_exporter.drops.noise import Cusum, Noise, Shortfalls, Variance, threshold
 from spec_decode_exporter.drops.sums import Amount, Drop, DropKind, Intervals, LiveDrop, Sums, Transition
 
 
@@ -75,37 +75,6 @@ MIN_DEVIATION: Final = 1 / 3
 
 DropStep: TypeAlias = tuple[float, float]
 """Evidence of a drop that an increment adds to a cumulative sum, and the sum's threshold."""
-
-
-@dataclass(slots=True)
-class Cusum:
-    """Cumulative sum that never falls below 0."""
-
-    sum: Amount = 0.0
-    since: Sums = field(default_factory=Sums)
-    """Units since the sum was last 0: the most likely begin of a change."""
-    began: Amount = 0.0
-    """Moment of that begin."""
-
-    def exceeds(self, step: DropStep, increment: Sums, moment: float) -> bool:
-        """Add the evidence of an increment; return whether the sum exceeds the threshold."""
-        evidence, limit = step
-        total = self.sum + evidence
-        if total <= 0:
-            if self.sum:
-                self.reset()
-            return False
-        if not self.sum:
-            self.began = moment
-        self.sum = total
-        self.since.add(increment)
-        return total > limit
-
-    def reset(self) -> None:
-        """Start at 0."""
-        self.sum, self.since = 0.0, Sums()
-
-
 Cusums = Annotated[list[Cusum], Field(min_length=len(SIZES), max_length=len(SIZES))]
 
 
@@ -178,7 +147,7 @@ class Detector(ABC):
             return self._begin(steps, increment, moment)
         state.drop.add(increment)
         mirrored, (evidence, limit) = state.cusums[0], steps[0]
-        if not mirrored.exceeds((-evidence, limit), increment, moment):
+        if not mirrored.exceeds(-evidence, limit, increment, moment):
             return None
         since = mirrored.since
         self._end(moment)
@@ -188,7 +157,7 @@ class Detector(ABC):
         """Add an increment to each sum; one whose units are no drop starts again."""
         state, begun = self.state, None
         for cusum, step in zip(state.cusums, steps, strict=False):
-            if cusum.exceeds(step, increment, moment):
+            if cusum.exceeds(*step, increment, moment):
                 if self._is_drop(cusum.since):
                     begun = cusum
                 else:

@@ -1,4 +1,4 @@
-"""Variance of accepted tokens, and the thresholds of cumulative sums that follow from it.
+"""Variance of accepted tokens, cumulative sums, and their thresholds, which follow from the variance.
 
 Drafts of one request are alike, so sums over many drafts vary more than sums of independent drafts. The
 variance per draft is therefore measured at many lengths n, each twice the one before, by the differences a(n)
@@ -18,7 +18,7 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
-from spec_decode_exporter.drops.sums import Amount, Sums, Units
+from spec_decode_exporter.drops.sums import Amount, Product, Sums, Units
 
 MIN_DIFFERENCES: Final = 4
 """Differences that a variance needs."""
@@ -46,7 +46,7 @@ class Differences:
     last_accepted: Amount = 0.0
     weight: Amount = 0.0
     squared_weight: Amount = 0.0
-    sum: Amount = 0.0
+    sum: Product = 0.0
     """Weighted sum of (A₁/D₁ - A₂/D₂)² / (1/D₁ + 1/D₂)."""
 
     def add(self, part: tuple[float, float, float], complete_at: float) -> tuple[float, float, float] | None:
@@ -128,7 +128,7 @@ class Shortfalls:
     """
 
     intervals: Annotated[int, Field(ge=0, le=SHORTFALL_INTERVALS)] = 0
-    sum: Annotated[float, Field(ge=-1e30, le=1e30, allow_inf_nan=False)] = 0.0
+    sum: Annotated[float, Field(ge=-1e15, le=1e30, allow_inf_nan=False)] = 0.0
     weight: Amount = 0.0
     squares: Amount = 0.0
 
@@ -167,3 +167,31 @@ def threshold(variances: Sequence[Variance], allowance: float, units: float) -> 
         likeliest = min(max(variance * logarithm / (2 * allowance**2), lower), length * sqrt(2))
         highest = max(highest, sqrt(2 * likeliest * variance * logarithm) - allowance * likeliest)
     return highest
+
+
+@dataclass(slots=True)
+class Cusum:
+    """Cumulative sum that never falls below 0."""
+
+    sum: Product = 0.0
+    since: Sums = field(default_factory=Sums)
+    """Units since the sum was last 0: the most likely begin of a change."""
+    began: Amount = 0.0
+    """Moment of that begin."""
+
+    def exceeds(self, evidence: float, limit: float, increment: Sums, moment: float) -> bool:
+        """Add the evidence of an increment; return whether the sum exceeds the limit."""
+        total = self.sum + evidence
+        if total <= 0:
+            if self.sum:
+                self.reset()
+            return False
+        if not self.sum:
+            self.began = moment
+        self.sum = total
+        self.since.add(increment)
+        return total > limit
+
+    def reset(self) -> None:
+        """Start at 0."""
+        self.sum, self.since = 0.0, Sums()

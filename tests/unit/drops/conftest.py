@@ -1,0 +1,53 @@
+"""Feeding of drop detectors, and a restart of the exporter."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import TypeAdapter
+
+from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.drops.detector import DetectorState
+from spec_decode_exporter.drops.drops import DropState
+
+STATES = {each: TypeAdapter(each) for each in (DetectorState, DropState)}
+
+
+@pytest.fixture(name="fed", scope="session")
+def fed_fixture():
+    """Feed increments; return the drops that begin or end, each with the number of increments so far."""
+
+    def fed(detector, increments):
+        found = ((place, detector.observe(each)) for place, each in enumerate(increments, 1))
+        return [(place, drop) for place, drop in found if drop]
+
+    return fed
+
+
+@pytest.fixture(name="restarted", scope="session")
+def restarted_fixture():
+    """Return the same detectors in another process: their state was saved as JSON."""
+
+    def restarted(detector):
+        state = STATES[type(detector.state)]
+        other = type(detector)(DropPolicy())
+        other.restore(state.validate_json(state.dump_json(detector.state, exclude_defaults=True)))
+        return other
+
+    return restarted
+
+
+@pytest.fixture(name="thresholds", scope="session")
+def thresholds_fixture():
+    """Return the thresholds of a detector's sums: a restart halves sums that exceed them."""
+
+    def thresholds(detector, state=None):
+        state = state or detector.state
+        for cusum in state.cusums:
+            cusum.sum = 1e20
+        detector.restore(detector.state)
+        found = [2 * cusum.sum for cusum in state.cusums]
+        for cusum in state.cusums:
+            cusum.reset()
+        return found
+
+    return thresholds

@@ -1,0 +1,129 @@
+"""Drops of drafting: fewer steps have a draft."""
+
+from __future__ import annotations
+
+import pytest
+
+from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.drops.drops import DecodeSteps, Drops
+from spec_decode_exporter.drops.sums import DropKind, LiveDrop, Sums, Transition
+
+HOUR = 3600
+BEGAN, ENDED = Transition.BEGAN, Transition.ENDED
+DRAFTING = DropKind.DRAFTING
+
+
+class Engine:
+    """Detectors that are fed second by second, at 20 decode steps a second with alike drafts."""
+
+    def __init__(self, policy=None, *, searches=True):
+        self.drops = Drops(policy or DropPolicy())
+        self.searches = searches
+        self.now = 0
+        self.found = []
+
+    def run(self, seconds, *, drafts=10, accepted=20, steps=20):
+        """Count for some seconds; ``accepted`` of 4 drafted tokens each are those of all drafts."""
+        for _ in range(seconds):
+            counted = None if steps is None else DecodeSteps(steps, self.searches)
+            self.now += 1
+            increment = Sums(1.0, drafts, accepted, 2 * accepted)
+            self.found += [(self.now, drop) for drop in self.drops.observe(increment, counted)]
+
+    @property
+    def kinds(self):
+        return [(drop.kind, drop.transition) for _, drop in self.found]
+
+
+@pytest.fixture(name="engine")
+def engine_fixture():
+    """An engine after an hour with a draft in half of its steps."""
+    engine = Engine()
+    engine.run(HOUR)
+    return engine
+
+
+def test_a_drafter_that_finds_almost_nothing_is_found_within_seconds(engine):
+    engine.run(60, drafts=0, accepted=0)
+    assert engine.kinds == [(DRAFTING, BEGAN)]
+    moment, drop = engine.found[0]
+    assert moment - HOUR <= 5
+    assert (drop.baseline_length, drop.length) == (2.0, 1.0)
+    assert drop.age == drop.seconds
+    assert engine.drops.status().live == {DRAFTING: LiveDrop(2.0, 1.0, 60.0)}
+
+
+def test_its_end_is_found_too(engine):
+    engine.run(300, drafts=0, accepted=0)
+    engine.run(60)
+    assert engine.kinds == [(DRAFTING, BEGAN), (DRAFTING, ENDED)]
+    assert engine.found[1][0] - HOUR - 300 <= 36
+    assert engine.drops.status().live == {}
+
+
+def test_drafts_that_are_accepted_less_are_a_sudden_drop_alone(engine):
+    engine.run(300, accepted=6)
+    assert engine.kinds == [(DropKind.SUDDEN, BEGAN)]
+
+
+def test_an_idle_server_has_no_drop(engine):
+    engine.run(HOUR, drafts=0, accepted=0, steps=0)
+    engine.run(HOUR)
+    assert engine.found == []
+
+
+def test_less_load_with_the_same_share_of_drafts_is_no_drop():
+    engine = Engine()
+    engine.run(HOUR, drafts=50, accepted=100, steps=100)
+    engine.run(HOUR)
+    assert engine.found == []
+
+
+def test_an_unknown_method_that_drafts_in_every_step_cannot_drop():
+    engine = Engine(searches=False)
+    engine.run(HOUR, drafts=20, accepted=40)
+    engine.run(600, drafts=0, accepted=0)
+    assert engine.found == []
+
+
+def test_an_unknown_method_that_pauses_cannot_drop():
+    # As by a schedule for large batches that the server does not report.
+    engine = Engine(searches=False)
+    for _ in range(10):
+        engine.run(240, drafts=20, accepted=40)
+        engine.run(120, drafts=0, accepted=0)
+    engine.run(1200, drafts=0, accepted=0)
+    assert engine.found == []
+
+
+def test_an_unknown_method_that_drafts_in_some_steps_can():
+    engine = Engine(searches=False)
+    engine.run(HOUR)
+    engine.run(60, drafts=0, accepted=0)
+    assert engine.kinds == [(DRAFTING, BEGAN)]
+
+
+def test_without_decode_steps_it_is_off():
+    engine = Engine()
+    engine.run(HOUR, steps=None)
+    assert DRAFTING not in engine.drops.status().dropped.keys() | engine.drops.status().drops.keys()
+    engine.run(HOUR)
+    assert engine.drops.status().dropped[DRAFTING] is False
+    assert engine.drops.status().drops[DRAFTING] == 0
+    engine.run(1, steps=None)
+    assert DRAFTING not in engine.drops.status().dropped
+
+
+def test_two_detectors_share_the_budget_of_false_alarms(engine, thresholds):
+    alone, twice = Engine(), Engine(DropPolicy(false_alarm_period=14 * 86_400.0))
+    for each in (alone, twice):
+        each.run(HOUR, steps=None)
+    found = [thresholds(each.drops, each.drops.state.sudden) for each in (engine, alone, twice)]
+    assert found[1] < found[0] == found[2]
+
+
+def test_it_survives_a_restart_of_the_exporter(engine, restarted):
+    other = Engine()
+    other.drops = restarted(engine.drops)
+    other.run(60, drafts=0, accepted=0)
+    assert other.kinds == [(DRAFTING, BEGAN)]

@@ -1,0 +1,306 @@
+"""All detectors of an engine: recordings, status, and the persisted state."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from math import isfinite, sqrt
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.drops.drops import DecodeSteps, Drops, DropState, drafts_of
+from spec_decode_exporter.drops.sums import DropKind, DropStatus, Sums, Transition
+from spec_decode_exporter.scrape.page.sample import EngineName
+from spec_decode_exporter.scrape.page.sample_reader import SampleReader
+from spec_decode_exporter.window.history import History
+from tests.fixtures.windows import increment
+
+TRACES = Path(__file__).parents[2] / "traces"
+WALL = 1_795_225_677.0
+"""Unix time of the restart trace's beginning, see its README."""
+STATE = TypeAdapter(DropState)
+SUDDEN, SLOW = DropKind.SUDDEN, DropKind.SLOW
+BEGAN, ENDED, LEARNED_AGAIN = Transition.BEGAN, Transition.ENDED, Transition.LEARNED_AGAIN
+MAX_COUNTER = 2**62
+
+
+def replayed(name, model, engine="0"):
+    """Replay a trace as the exporter does; return the detectors and the drops with their moments."""
+    reader, history, drops, found = SampleReader(), History(300.0), Drops(DropPolicy()), []
+    with gzip.open(TRACES / f"{name}.jsonl.gz", "rt") as lines:
+        rows = [row for row in map(json.loads, lines) if "page" in row]
+    for row in rows:
+        samples = finish(reader.read(row["page"].encode(), with_latencies=False)).samples
+        taken = history.observe(samples[EngineName(model, engine)], row["t"], WALL + row["t"], 1.0)
+        if taken.reset:
+            drops.start_again()
+        if taken.increment:
+            found += [(row["t"], drop) for drop in drops.observe(drafts_of(taken.increment))]
+    return drops, found
+
+
+def seconds(number, accepted=11, drafts=10):
+    """Polls each second, with all accepted tokens at the first position."""
+    return [Sums(1.0, drafts, accepted, accepted)] * number
+
+
+def kinds(found):
+    return [(drop.kind, drop.transition) for _, each in found for drop in each]
+
+
+@pytest.fixture(name="drops")
+def drops_fixture(fed):
+    """An hour with a length of 2.1 at ten drafts a second."""
+    drops = Drops(DropPolicy())
+    assert fed(drops, seconds(3600)) == []
+    return drops
+
+
+def test_a_recorded_change_of_temperature_is_detected_within_5_seconds_and_its_end_within_19():
+    # The first request with temperature 1 came at 108.4 s, the first with 0 again at 183.6 s.
+    drops, found = replayed("temperature", "tiny")
+    assert [(moment, drop.kind, drop.transition) for moment, drop in found] == [
+        (113.062, SUDDEN, BEGAN),
+        (202.015, SUDDEN, ENDED),
+    ]
+    drop, status = found[0][1], drops.status()
+    assert drop.baseline_length == pytest.approx(4.07, abs=0.01)
+    assert drop.length == pytest.approx(1.73, abs=0.01)
+    assert (status.dropped, status.drops) == ({SUDDEN: False}, {SUDDEN: 1, SLOW: 0})
+    assert status.baseline_length == pytest.approx(4.07, abs=0.03)
+    assert abs(status.sigma) < 2
+
+
+def test_a_recorded_restart_with_another_number_of_tokens_is_no_drop():
+    drops, found = replayed("restart_k3_k5", "tiny-llama")
+    assert found == []
+    # K = 5: 16 728 of 6561 drafts; what is newer than 20 s is not in the baseline, and older weighs a little less.
+    assert drops.status().baseline_length == pytest.approx(1 + 16_728 / 6561, abs=0.02)
+
+
+@pytest.mark.parametrize("engine", ["0", "1"])
+def test_a_recorded_engine_without_acceptance_does_not_drop(engine):
+    drops, found = replayed("dp2_multiapi", "tiny-llama", engine)
+    assert found == []
+    assert drops.status().drops == {SUDDEN: 0, SLOW: 0}
+
+
+def test_without_enough_drafts_the_status_is_empty(fed):
+    drops = Drops(DropPolicy())
+    fed(drops, seconds(59))
+    assert drops.status() == DropStatus(None, None, None, {}, {SUDDEN: 0, SLOW: 0})
+
+
+def test_sigma_counts_the_standard_errors_below_the_baseline(drops, fed):
+    fed(drops, seconds(10, accepted=10))
+    # Four intervals are held and none is incomplete: 10 s with 11 and 10 s with 10 tokens a second.
+    recent, known = 1 + (10 * 11 + 10 * 10) / 200, drops.state.sudden.baseline.effective
+    # Positions all at the first: E A² = E A = 1.1 is impossible, so the least variance holds, 0.25.
+    status = drops.status()
+    assert status.baseline_length == pytest.approx(2.1)
+    assert status.sigma == pytest.approx((2.1 - recent) / sqrt(0.25 / 200 + 0.25 / known), rel=1e-3)
+    assert status.baseline_stddev == pytest.approx(sqrt(0.25 / 300 + 0.25 / known), rel=1e-3)
+    fed(drops, seconds(20, accepted=12))
+    assert drops.status().sigma < -2
+
+
+def test_sigma_has_no_value_in_silence_and_the_baseline_stays(drops, fed):
+    fed(drops, seconds(40, drafts=0, accepted=0))
+    assert drops.status().sigma is None
+    assert drops.status().baseline_length == pytest.approx(2.1)
+
+
+def test_both_kinds_are_detected_and_counted(fed):
+    drops = Drops(DropPolicy())
+    fed(drops, seconds(4 * 3600))
+    assert drops.status().dropped == {SUDDEN: False, SLOW: False}
+    assert kinds(fed(drops, seconds(1800, accepted=4))) == [(SUDDEN, BEGAN), (SLOW, BEGAN)]
+    assert drops.status().dropped == {SUDDEN: True, SLOW: True}
+    assert kinds(fed(drops, seconds(10, accepted=4))) == [(SUDDEN, LEARNED_AGAIN)]
+    status = drops.status()
+    assert (status.dropped, status.drops) == ({SLOW: True}, {SUDDEN: 1, SLOW: 1})
+    assert status.baseline_length is None
+
+
+def test_starting_again_resets_the_baseline_and_the_drop_but_not_the_count(drops, fed):
+    fed(drops, seconds(10, accepted=4))
+    assert drops.status().dropped[SUDDEN]
+    drops.start_again()
+    assert drops.status() == DropStatus(drops={SUDDEN: 1, SLOW: 0})
+    assert drops.state == DropState()
+    assert fed(drops, seconds(3600, accepted=4)) == []
+
+
+def test_another_policy_applies_to_all_kinds():
+    drops, found = Drops(DropPolicy()), []
+
+    def run(number, *counts):
+        (increment,) = seconds(1, *counts)
+        for _ in range(number):
+            found.extend(drop.kind for drop in drops.observe(increment, DecodeSteps(20, searches=True)))
+
+    run(4 * 3600)
+    drops.use(DropPolicy(ratio=0.8))
+    run(10)
+    run(100, 2, 5)
+    assert found == []
+    drops.use(DropPolicy())
+    run(3600, 2, 5)
+    assert {SUDDEN, SLOW, DropKind.DRAFTING} <= set(found)
+
+
+def test_a_restored_detector_continues_without_the_counts(drops, fed, restarted):
+    fed(drops, seconds(10, accepted=4))
+    other = restarted(drops)
+    assert other.status().drops == {SUDDEN: 0, SLOW: 0}
+    assert other.state == drops.state
+    assert other.status().dropped == drops.status().dropped == {SUDDEN: True}
+    assert fed(other, seconds(100)) == fed(drops, seconds(100)) != []
+
+
+INVALID = {
+    "another shape": ["sudden", "time", "filling", 3],
+    "too few sums": ["sudden", "cusums", [{}]],
+    "too many sums": ["sudden", "cusums", [{}] * 3],
+    "too many lengths": ["sudden", "noise", "lengths", [{}] * 15],
+    "too few hours": ["slow", "hours", [[-1]]],
+    "too many intervals": ["sudden", "time", "held", [{}] * 1000],
+    "not a number": ["sudden", "baseline", "units", "many"],
+    "not finite": ["sudden", "baseline", "units", float("nan")],
+    "infinite": ["slow", "shortfalls", "sum", float("inf")],
+    "negative": ["sudden", "baseline", "units", -1.0],
+    "a negative weight": ["sudden", "noise", "lengths", [{"weight": -1}]],
+    "an integer that no float holds": ["sudden", "baseline", "squares", 10**400],
+    "a day that no calendar has": ["slow", "hours", [[10**400]] * 24],
+    "more than any engine counts": ["sudden", "baseline", "squares", 1e99],
+    "longer than any exporter runs": ["sudden", "time", "elapsed", 1e12],
+}
+
+
+@pytest.mark.parametrize("mistake", INVALID)
+def test_a_state_with_an_impossible_number_or_length_is_invalid(drops, mistake):
+    saved = STATE.dump_python(drops.state, mode="json")
+    *path, field, value = INVALID[mistake]
+    part = saved
+    for key in path:
+        part = part[key]
+    part[field] = value
+    with pytest.raises(ValidationError):
+        STATE.validate_python(saved)
+
+
+CONTRADICTIONS = {
+    "units without weights": lambda state: setattr(state.sudden.baseline, "squared_weights", 0.0),
+    "units in no time": lambda state: setattr(state.sudden.baseline, "seconds", 0.0),
+    "a drop that begins later": lambda state: setattr(state.slow, "found", 9e9),
+    "a change that comes later": lambda state: setattr(state.sudden, "changed", 9e9),
+    "a sum that begins later": lambda state: setattr(state.drafting.cusums[0], "began", 9e9),
+    "an interval that ends later": lambda state: setattr(state.slow.time.held[0], "end", 9e9),
+}
+
+
+@pytest.mark.parametrize("mistake", CONTRADICTIONS)
+def test_a_state_that_contradicts_itself_starts_again(drops, mistake):
+    CONTRADICTIONS[mistake](drops.state)
+    other = Drops(DropPolicy())
+    other.restore(drops.state)
+    assert other.state == DropState()
+    assert other.status() == DropStatus()
+
+
+def test_a_state_that_contradicts_itself_later_starts_again_then(fed):
+    drops = Drops(DropPolicy())
+    fed(drops, seconds(40))
+    drops.state.sudden.baseline = Sums()
+    drops.state.sudden.time.active = 1000.0
+    drops.state.sudden.time.held = [Sums(0.0, 1000.0, 1100.0, 1300.0, end=1.0)]
+    drops.restore(drops.state)
+    assert fed(drops, seconds(3600)) == []
+    assert drops.status().baseline_length == pytest.approx(2.1)
+
+
+@given(st.lists(st.integers(0, 5), max_size=50))
+def test_squares_follow_from_the_positions(accepted):
+    positions = [sum(count > place for count in accepted) for place in range(5)]
+    counts = {"drafts": len(accepted), "accepted_tokens": sum(accepted)}
+    exact = drafts_of(increment(1.0, 3.0, positions, **counts), 9.0)
+    assert (exact.seconds, exact.units, exact.accepted, exact.wall) == (
+        2.0,
+        len(accepted),
+        sum(accepted),
+        9.0,
+    )
+    assert exact.squares == sum(count**2 for count in accepted)
+    assert drafts_of(increment(**counts)).squares == sum(accepted) <= exact.squares
+
+
+any_increment = st.tuples(
+    st.floats(0.01, 900),
+    st.integers(0, MAX_COUNTER),
+    st.lists(st.integers(0, MAX_COUNTER), max_size=8),
+    st.none() | st.integers(0, MAX_COUNTER),
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(any_increment, max_size=100))
+def test_any_counts_allow_a_status_and_a_saved_state(restarted, increments):
+    drops, now = Drops(DropPolicy()), 0.0
+    for length, drafts, positions, steps in increments:
+        counts = {"drafts": drafts, "accepted_tokens": sum(positions)}
+        each = drafts_of(increment(now, now + length, positions, **counts), WALL + now)
+        drops.observe(each, None if steps is None else DecodeSteps(steps, searches=True))
+        now += length
+        drops.status()
+    restored, before = restarted(drops).status().dropped, drops.status().dropped
+    # A detector updates its thresholds at intervals, and on a restore: then it may know more, or less.
+    known = restored.keys() & before.keys()
+    assert {kind: restored[kind] for kind in known} == {kind: before[kind] for kind in known}
+
+
+def numbers(value, chance):
+    """Replace about one number in ten of a saved state."""
+    if isinstance(value, dict):
+        return {key: numbers(each, chance) for key, each in value.items()}
+    if isinstance(value, list):
+        return [numbers(each, chance) for each in value]
+    extremes = (0, 5e-324, 1e-9, 0.009, 1, 3600.0, 1e9, 9e9, 1e29)
+    return chance.choice(extremes) if value is not None and chance.random() < 0.1 else value
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_any_valid_state_gives_finite_numbers_and_a_state_that_is_valid_again(saved, fed, seed):
+    try:
+        state = STATE.validate_python(numbers(saved, random.Random(seed)))
+    except ValidationError:
+        return
+    drops = Drops(DropPolicy())
+    drops.restore(state)
+    for _ in range(8):
+        fed(drops, seconds(60) + [Sums(600.0, 6000, 6600, 6600, wall=WALL)] * 2)
+        status = drops.status()
+        figures = (status.baseline_length, status.baseline_stddev, status.sigma)
+        assert all(figure is None or isfinite(figure) for figure in figures)
+        assert STATE.validate_json(STATE.dump_json(drops.state)) == drops.state
+
+
+@pytest.fixture(name="saved", scope="module")
+def saved_fixture(fed):
+    """A saved state after a day, in which all detectors know enough, and a drop."""
+    drops = Drops(DropPolicy())
+    steps = DecodeSteps(20, searches=True)
+    for place in range(26 * HOUR_POLLS):
+        drops.observe(Sums(30.0, 300, 330 + place % 7, 400, wall=WALL + 30 * place), steps)
+    fed(drops, seconds(10, accepted=1))
+    return STATE.dump_python(drops.state, mode="json")
+
+
+HOUR_POLLS = 120

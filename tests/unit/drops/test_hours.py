@@ -1,0 +1,74 @@
+"""Acceptance length by the hour of the day."""
+
+from __future__ import annotations
+
+from math import exp
+
+import pytest
+from pydantic import TypeAdapter
+
+from spec_decode_exporter.drops.hours import HourCell, learn_hour, usual_length
+from spec_decode_exporter.drops.sums import Sums
+
+TODAY = 20_000 * 86_400.0
+CELLS = TypeAdapter(list[HourCell])
+
+
+def at(day, hour, units=0.0, accepted=0.0):
+    """An interval around the middle of an hour, ``day`` days after a midnight; the hour may be a fraction."""
+    return Sums(600.0, units, accepted, wall=TODAY + day * 86_400 + (hour + 0.5) * 3600 + 300)
+
+
+def learned(*intervals):
+    cells = [HourCell()] * 24
+    for interval in intervals:
+        learn_hour(cells, interval)
+    return cells
+
+
+def test_an_hour_is_unknown_on_its_first_day():
+    assert usual_length(learned(), at(0, 9)) is None
+    cells = learned(at(0, 9, 1000, 1100))
+    assert usual_length(cells, at(0, 9)) is None
+    assert usual_length(cells, at(1, 9)) == pytest.approx(2.1)
+    assert usual_length(cells, at(1, 10)) is None
+
+
+def test_without_a_clock_no_hour_is_learned_or_known():
+    cells = learned(Sums(600.0, 1000, 1100))
+    assert cells == learned()
+    assert usual_length(learned(at(0, 9, 1000, 1100)), Sums(600.0, 1000, 1100)) is None
+
+
+def test_the_present_day_is_not_in_its_own_baseline():
+    cells = learned(at(0, 9, 1000, 1100), at(1, 9, 500, 300), at(1, 9, 500, 200))
+    assert usual_length(cells, at(1, 9)) == pytest.approx(2.1)
+    assert 1.5 < usual_length(cells, at(2, 9)) < 2.1
+
+
+def test_earlier_days_weigh_less():
+    cells, kept = learned(at(0, 9, 1000, 2000), at(1, 9, 1000, 1000)), exp(-1 / 3)
+    assert usual_length(cells, at(2, 9)) == pytest.approx(1 + (2 * kept + 1) / (kept + 1), rel=1e-3)
+
+
+@pytest.mark.parametrize(("hour", "length"), [(9, 2.2), (9.25, 2.2 - 0.25 * 0.4), (8.75, 2.2 - 0.25 * 0.2)])
+def test_the_length_is_interpolated_between_the_middles_of_two_hours(hour, length):
+    cells = learned(at(0, 8, 1000, 1000), at(0, 9, 1000, 1200), at(0, 10, 1000, 800))
+    assert usual_length(cells, at(1, hour)) == pytest.approx(length)
+
+
+def test_midnight_has_neighbours_on_both_sides():
+    cells = learned(at(0, 23, 1000, 1000), at(1, 0, 1000, 2000), at(1, 23, 1000, 1000))
+    assert usual_length(cells, at(2, -0.25)) == pytest.approx(3 - 0.25)
+    assert usual_length(cells, at(1, 23.25)) == pytest.approx(2 + 0.25)
+
+
+def test_an_unknown_neighbour_is_ignored():
+    assert usual_length(learned(at(0, 9, 1000, 1100)), at(1, 9.25)) == pytest.approx(2.1)
+
+
+def test_it_survives_json_and_stays_small():
+    cells = learned(*(at(day, hour, 48_123, 51_007 + hour) for day in range(9) for hour in range(24)))
+    text = CELLS.dump_json(cells)
+    assert CELLS.validate_json(text) == cells
+    assert len(text) < 1500

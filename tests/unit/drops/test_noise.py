@@ -1,0 +1,152 @@
+"""Variances of sums, and thresholds of cumulative sums."""
+
+from __future__ import annotations
+
+import random
+from math import exp, log, log1p, sqrt
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.drops.noise import Noise, Shortfalls, Variance, threshold
+from spec_decode_exporter.drops.sums import Sums
+
+WEEK = 7 * 86_400
+LENGTHS = tuple(32 << power for power in range(14))
+
+
+def fed(noise, values, drafts=32, kept=1.0):
+    """Feed intervals of ``drafts`` drafts with these accepted tokens."""
+    for accepted in values:
+        noise.add(Sums(1.0, drafts, accepted), drafts, LENGTHS, kept)
+    return noise
+
+
+def variances(noise, longest=1e9):
+    return dict(noise.variances(LENGTHS, longest))
+
+
+def test_variances_of_sums_follow_from_those_of_differences():
+    # 32 drafts: (1 - 0)² / (2/32) = 16, nine times, so 16 (1 + √(3/9)); 64 drafts: all alike, 0.
+    allan = 16 * (1 + sqrt(1 / 3))
+    assert variances(fed(Noise(), [32, 0] * 5)) == {64: 0.0, 32: pytest.approx(allan / 2)}
+
+
+def test_a_length_with_too_few_differences_has_no_variance():
+    assert variances(fed(Noise(), [32, 0] * 2)) == {}
+    assert [*variances(fed(Noise(), [32, 0] * 3))] == [32]
+
+
+def test_variances_end_at_the_longest_length():
+    noise = fed(Noise(), [random.Random(place).randint(0, 96) for place in range(400)])
+    assert [*variances(noise)] == [2048, 1024, 512, 256, 128, 64, 32]
+    assert [*variances(noise, 300)] == [256, 128, 64, 32]
+    assert [*variances(noise, 1)] == [32]
+
+
+def test_independent_drafts_have_the_same_variance_at_all_lengths():
+    chance = random.Random(1)
+    noise = fed(Noise(), [sum(chance.random() < 0.5 for _ in range(32)) for _ in range(20_000)])
+    for length, value in variances(noise, 1000).items():
+        assert value == pytest.approx(0.25, rel=0.25), length
+
+
+def test_correlated_drafts_have_a_higher_variance_in_long_sums():
+    chance = random.Random(2)
+    # 8 intervals of 32 drafts in a row are of one request, with 1 or 2 accepted tokens a draft.
+    values = [accepted for _ in range(4000) for accepted in [32 * chance.choice((1, 2))] * 8]
+    found = variances(fed(Noise(), values), 8192)
+    # V = 0.25 · 256 for sums that are much longer than a request; less for shorter ones.
+    assert found[4096] == pytest.approx(64, rel=0.25)
+    assert found[32] < found[128] < found[256] < found[512]
+
+
+def test_a_slow_trend_hardly_raises_the_variance():
+    chance = random.Random(3)
+    found = variances(fed(Noise(), [place / 300 + chance.gauss(64, 5.6) for place in range(5000)]), 256)
+    around_the_mean = 32 * (5000 / 300 / 32) ** 2 / 12
+    assert found[32] == pytest.approx(1, rel=0.15)
+    assert found[256] < 1 + around_the_mean / 3
+
+
+def test_an_interruption_separates_sums():
+    noise = fed(Noise(), [32] * 10)
+    noise.interrupt()
+    assert set(variances(fed(noise, [64] * 10)).values()) == {0.0}
+
+
+def test_old_differences_lose_weight():
+    noise = fed(Noise(), [32, 64] * 50, kept=0.8)
+    assert variances(fed(noise, [32] * 100, kept=0.8), 32)[32] < 1e-6
+
+
+def test_an_interval_of_many_drafts_counts_at_every_length_up_to_its_own():
+    found = variances(fed(Noise(), [1000, 3000] * 5, drafts=1000))
+    assert found[1024] == 0  # two of them at a time, all alike
+    assert found[512] == pytest.approx((2**2 / (2 / 1000)) * (1 + sqrt(3 / 9)) / 2)
+    assert set(found) == {32, 64, 128, 256, 512, 1024}
+
+
+def test_shortfalls_have_twice_the_mean_square_of_their_negative_sums():
+    shortfalls = Shortfalls()
+    for deviation in [-0.1] * 16 + [0.1] * 16:
+        shortfalls.add(deviation, 1.0)
+    assert shortfalls.variance == 0  # two sums are too few
+    for _ in range(16):
+        shortfalls.add(-0.2, 1.0)
+    assert shortfalls.variance == pytest.approx(2 * (1.6**2 + 3.2**2) / 3 / 16)
+
+
+positive = st.floats(1e-3, 1e3)
+counts = st.floats(1, 1e12)
+
+
+def simple(variance, allowance, drafts):
+    """Siegmund's threshold of independent drafts: V/(2κ) · ln(1 + 2κ²N/V)."""
+    return variance / (2 * allowance) * log1p(2 * allowance**2 * drafts / variance)
+
+
+def constant(value):
+    return [Variance(length, value) for length in reversed(LENGTHS)]
+
+
+def test_the_threshold_of_a_worked_example():
+    # A length of 2.1 at 20 drafts a second: κ is 7.5 % of it, and a week has 12 096 000 drafts.
+    # 2 · 0.1575² · 12 096 000 / 6 = 100 018.8, its logarithm 11.5131; 6 / (2 · 0.1575) = 19.0476.
+    assert threshold(constant(6.0), 0.075 * 2.1, 20 * WEEK) == pytest.approx(219.30, abs=0.005)
+
+
+@given(variance=positive, allowance=positive, drafts=counts)
+def test_independent_drafts_exceed_the_threshold_once_in_the_given_number(variance, allowance, drafts):
+    # A diffusion reaches h, without small terms, after (e^(2κh/V) - 1) V / (2κ²) drafts. One length counts for all.
+    height = threshold([Variance(1e18, variance)], allowance, drafts)
+    exponent = 2 * allowance * height / variance
+    assert variance / (2 * allowance**2) * (exp(exponent) - 1) == pytest.approx(drafts, rel=1e-6)
+
+
+@given(variance=st.floats(0.5, 100), allowance=st.floats(0.1, 0.5))
+def test_with_the_same_variance_at_all_lengths_it_is_the_simple_threshold(variance, allowance):
+    found = threshold(constant(variance), allowance, 20 * WEEK)
+    assert found == pytest.approx(simple(variance, allowance, 20 * WEEK), rel=1e-9)
+
+
+def test_a_higher_variance_of_longer_sums_raises_the_threshold():
+    pair = [Variance(1024, 20.0), Variance(32, 1.0)]
+    logarithm = log(1 + 2 * 0.1**2 * 1e6 / 20)
+    # The likeliest length for V = 20 is 20 · 6.9 / 0.02 = 6900 drafts, of which 1448 are the nearest to 1024.
+    length = 1024 * sqrt(2)
+    expected = sqrt(2 * length * 20 * logarithm) - 0.1 * length
+    assert threshold(pair, 0.1, 1e6) == pytest.approx(expected)
+    assert threshold(pair[1:], 0.1, 1e6) < expected < simple(20.0, 0.1, 1e6)
+
+
+def test_the_variance_of_sums_that_are_too_long_has_no_effect():
+    three = [Variance(262_144, 20.0), Variance(64, 1.0), Variance(32, 1.0)]
+    assert threshold(three, 1.0, 1e6) == pytest.approx(simple(1.0, 1.0, 1e6))
+
+
+@given(values=st.lists(positive, min_size=14, max_size=14), allowance=positive, drafts=counts)
+def test_the_threshold_is_at_most_that_of_the_highest_variance(values, allowance, drafts):
+    found = threshold([*map(Variance, LENGTHS[::-1], values)], allowance, drafts)
+    assert 0 < found <= max(simple(value, allowance, drafts) for value in values) * (1 + 1e-9)

@@ -1,0 +1,240 @@
+"""Slow drops: intervals of ten minutes against the last hours and the days before."""
+
+from __future__ import annotations
+
+import random
+from math import pi, sin
+
+import pytest
+from pydantic import TypeAdapter
+
+from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.drops.detector import DetectorState, SlowDetector
+from spec_decode_exporter.drops.hours import usual_length
+from spec_decode_exporter.drops.sums import Drop, DropKind, Sums, Transition
+
+STATE = TypeAdapter(DetectorState)
+HOUR = 6
+"""Intervals of ten minutes."""
+DAY = 24 * HOUR
+MIDNIGHT = 20_000 * 86_400.0
+THIRD_DAY = MIDNIGHT + 2 * 86_400
+BEGAN, ENDED, LEARNED_AGAIN = Transition.BEGAN, Transition.ENDED, Transition.LEARNED_AGAIN
+
+
+def intervals(lengths, wall=None, drafts=60_000):
+    """Ten minutes each; the first begins at ``wall``."""
+    ends = (0.0 if wall is None else wall + 600 * place for place in range(1, len(lengths) + 1))
+    return [
+        Sums(600.0, drafts, (length - 1) * drafts, wall=end)
+        for length, end in zip(lengths, ends, strict=True)
+    ]
+
+
+def daily(days, swing=0.06):
+    """A mix of requests that changes with the time of day: the length swings by 6 % about 2.1."""
+    return [2.1 * (1 + swing * sin(2 * pi * place / DAY)) for place in range(round(days * DAY))]
+
+
+def sunk(lengths, start):
+    """Sink by 15 % over 3 hours, from an interval on."""
+    parts = (1 - 0.15 * min(1, max(0, (place - start) / (3 * HOUR))) for place in range(len(lengths)))
+    return [length * part for length, part in zip(lengths, parts, strict=True)]
+
+
+@pytest.fixture(name="detector")
+def detector_fixture(fed):
+    """A detector that knows 12 hours without a clock."""
+    detector = SlowDetector(DropPolicy())
+    assert fed(detector, intervals([2.1] * 12 * HOUR)) == []
+    return detector
+
+
+@pytest.fixture(name="known")
+def known_fixture(fed):
+    """A detector that knows two days."""
+    detector = SlowDetector(DropPolicy())
+    assert fed(detector, intervals([2.1] * 2 * DAY, MIDNIGHT)) == []
+    return detector
+
+
+@pytest.fixture(name="dropped")
+def dropped_fixture(detector, fed):
+    """A detector that has just found a fall by 15 %."""
+    [(place, drop)] = fed(detector, intervals([1.785] * 6))
+    assert (place, drop.transition) == (5, BEGAN)
+    return detector
+
+
+@pytest.fixture(name="evidence")
+def evidence_fixture(fed):
+    """Return the evidence of an interval: the sum after it, if that was 0, and 0.5 or 1 of allowance."""
+
+    def evidence(detector, length, drafts=60_000, wall=None):
+        detector.state.cusums[0].reset()
+        fed(detector, intervals([length], wall, drafts))
+        return detector.state.cusums[0].sum
+
+    return evidence
+
+
+def test_five_intervals_of_a_baseline_are_needed_each_an_hour_old():
+    detector, known = SlowDetector(DropPolicy()), []
+    for interval in intervals([2.1] * (2 * HOUR + 1)):
+        detector.observe(interval)
+        known.append(detector.dropped)
+    assert known == [None] * (2 * HOUR - 1) + [False] * 2
+
+
+@pytest.mark.parametrize(("before", "is_found"), [(10, False), (12, True)])
+def test_no_drop_is_detected_in_the_first_two_hours(before, is_found, fed):
+    found = fed(SlowDetector(DropPolicy()), intervals([2.1] * before + [1.0]))
+    assert bool(found) is is_found
+
+
+def test_a_decline_of_15_per_cent_over_3_hours_is_detected_before_it_ends(detector, fed):
+    # With many drafts a deviation is a third of 15 %, 0.105. Interval i is lower by i · 0.0175, or i/6 deviations, of
+    # which 1 is allowed on the first day: 1/6 + 2/6 + … exceeds 9 with the tenth, the sixteenth of the decline. By
+    # then the baseline, of 8 hours, has lost some of the decline before the last hour, which takes one more.
+    [(place, drop)] = fed(detector, intervals([2.1 * (1 - 0.15 * place / 18) for place in range(1, 19)]))
+    assert place in (16, 17)
+    assert drop.baseline_length == pytest.approx(2.1, abs=0.03)
+    assert drop.length < 2.0
+
+
+def test_a_lasting_fall_by_15_per_cent_is_detected_in_50_minutes_on_the_first_day(detector, fed):
+    # 3 deviations less 1 are 2 an interval: the fifth exceeds 9.
+    drop = Drop(DropKind.SLOW, BEGAN, pytest.approx(2.1), pytest.approx(1.785), 3000.0)
+    assert fed(detector, intervals([1.785] * 5)) == [(5, drop)]
+
+
+def test_a_lasting_fall_by_15_per_cent_is_detected_in_half_an_hour_once_the_hour_has_a_day_before(known, fed):
+    # 3 deviations less 0.5 are 2.5 an interval: the third exceeds 7.
+    drop = Drop(DropKind.SLOW, BEGAN, pytest.approx(2.1), pytest.approx(1.785), 1800.0)
+    assert fed(known, intervals([1.785] * 3, THIRD_DAY)) == [(3, drop)]
+
+
+@pytest.mark.parametrize(
+    ("swing", "wall", "begins"), [(0.06, MIDNIGHT, 0), (0.1, MIDNIGHT, 1), (0.1, None, 7)]
+)
+def test_a_daily_mix_is_no_drop_from_the_second_day_on_if_there_is_a_clock(swing, wall, begins, fed):
+    found = fed(SlowDetector(DropPolicy()), intervals(daily(7, swing), wall))
+    assert [drop.transition for _, drop in found].count(BEGAN) == begins
+
+
+@pytest.mark.parametrize("day", [1.25, 1.75, 2.0, 4.5])
+def test_a_sink_on_top_of_a_daily_mix_is_detected_from_the_second_day_on(day, fed):
+    start = round(day * DAY)
+    [(place, drop)] = fed(SlowDetector(DropPolicy()), intervals(sunk(daily(day + 0.25), start), MIDNIGHT))
+    assert drop.transition is BEGAN
+    assert 0 < (place - start) / HOUR < 4.5
+
+
+def test_a_length_as_in_the_hours_before_is_no_drop_though_the_days_before_were_higher(known, fed):
+    # Fewer easy requests from one evening on: the length falls slowly, by 10 % over 24 hours.
+    falling = [2.1 * (1 - 0.10 * place / DAY) for place in range(DAY)]
+    assert fed(known, intervals(falling, THIRD_DAY)) == []
+
+
+def test_a_lasting_fall_by_4_per_cent_is_no_drop(detector, fed):
+    assert fed(detector, intervals([2.1 * 0.96] * DAY)) == []
+
+
+def test_traffic_in_regimes_of_twenty_minutes_varies_more_than_independent_intervals(fed, evidence):
+    chance = random.Random(3)
+    levels = [chance.choice([1.95, 2.25]) for _ in range(3 * DAY // 2)]
+    regimes, independent = SlowDetector(DropPolicy()), SlowDetector(DropPolicy())
+    fed(regimes, intervals([level for level in levels for _ in range(2)]))
+    fed(independent, intervals([chance.choice([1.95, 2.25]) for _ in range(3 * DAY)]))
+    assert 0 < 1.2 * (evidence(regimes, 1.2) + 0.5) < evidence(independent, 1.2) + 0.5 < (2.1 - 1.2) / 0.15
+
+
+def test_a_shortfall_of_hours_that_recovers_raises_the_deviation(known, fed, evidence):
+    before = evidence(known, 1.9, wall=THIRD_DAY) + 0.5
+    assert before == pytest.approx(0.2 / 0.105, rel=0.01)
+    fed(known, intervals(([2.1 * 0.94] * 16 + [2.1] * 32) * 3, THIRD_DAY))
+    assert 0 < evidence(known, 1.9, wall=THIRD_DAY + 86_400) + 0.5 < before / 1.3
+
+
+@pytest.mark.parametrize(
+    ("drafts", "least", "most"), [(100, 0.3, 0.4), (400, 0.15, 0.21), (10**6, 0.1, 0.11)]
+)
+def test_with_few_drafts_the_measured_deviation_counts(drafts, least, most, fed, evidence):
+    # 0.3² = V (1/100): the variance per draft is 9, and more since the largest of three uncertain ones counts.
+    chance, detector = random.Random(1), SlowDetector(DropPolicy())
+    assert fed(detector, intervals([chance.gauss(2.1, 0.3) for _ in range(DAY)], drafts=100)) == []
+    short = detector.state.baseline.length - 1.1
+    assert least <= short / (evidence(detector, 1.1, drafts) + max(0.5, 0.105 / most)) <= most * 1.05
+
+
+def test_after_a_drop_of_eight_hours_the_hours_of_the_day_stay_known(known, fed):
+    found = fed(known, intervals([1.785] * DAY, THIRD_DAY))
+    assert [drop.transition for _, drop in found] == [BEGAN, LEARNED_AGAIN]
+    noon = Sums(600.0, 1.0, wall=THIRD_DAY + 1.5 * 86_400)
+    assert usual_length(known.state.hours, noon) == pytest.approx(2.1, abs=0.15)
+    assert known.state.baseline.length == pytest.approx(1.785)
+
+
+def test_a_false_drop_on_the_first_day_leaves_its_hours_known_on_the_second(fed):
+    detector = SlowDetector(DropPolicy())
+    day = [2.1] * 12 * HOUR + [1.7] * 6 * HOUR + [2.1] * 6 * HOUR
+    found = fed(detector, intervals(day * 2, MIDNIGHT))
+    assert [drop.transition for place, drop in found] == [BEGAN, ENDED]
+    assert found[-1][0] <= DAY
+
+
+def test_time_without_drafts_does_not_count(detector, fed):
+    assert fed(detector, [Sums(60.0)] * DAY * 10) == []
+    before = detector.state.baseline.mean
+    assert fed(detector, intervals([2.1])) == []
+    assert detector.state.baseline.mean == pytest.approx(before)
+
+
+def test_the_baseline_is_frozen_during_a_drop_and_excludes_the_hour_before(dropped, fed):
+    before = dropped.state.baseline.mean
+    assert fed(dropped, intervals([1.785] * 12)) == []
+    assert dropped.state.baseline.mean == before
+    assert fed(dropped, intervals([2.1] * 30)) != []
+    assert dropped.state.baseline.length == pytest.approx(2.1, abs=1e-9)
+
+
+def test_a_drop_ends_when_the_mirrored_sum_exceeds_its_threshold(dropped, fed):
+    # A deviation an interval makes 9 with the ninth, and more than that with the next.
+    end = Drop(DropKind.SLOW, ENDED, pytest.approx(2.1), pytest.approx(2.1), 6000.0)
+    assert fed(dropped, intervals([2.1] * 24)) == [(10, end)]
+
+
+def test_a_drop_that_ends_within_the_hour_does_not_change_the_baseline(dropped, fed):
+    [(place, drop)] = fed(dropped, intervals([5.0]))
+    assert (place, drop.transition) == (1, ENDED)
+    assert fed(dropped, intervals([2.1] * 12)) == []
+    assert dropped.state.baseline.length == pytest.approx(2.1, abs=1e-9)
+
+
+def test_after_eight_hours_of_a_drop_the_baseline_is_reset(dropped, fed):
+    [(place, drop)] = fed(dropped, intervals([1.785] * 8 * HOUR))
+    assert (place, drop.transition) == (8 * HOUR - 1, LEARNED_AGAIN)
+    assert fed(dropped, intervals([1.785] * 4 * HOUR)) == []
+    assert dropped.state.baseline.length == pytest.approx(1.785)
+
+
+def test_a_restart_of_the_exporter_changes_nothing_in_quiet_times(fed, restarted):
+    chance, detector = random.Random(1), SlowDetector(DropPolicy())
+    fed(detector, intervals([chance.gauss(2.1, 0.02) for _ in range(40)]))
+    detector.observe(Sums(100.0, 1000, 1100))
+    other = restarted(detector)
+    assert other.state == detector.state
+    rest = intervals([chance.gauss(2.1, 0.02) for _ in range(40)] + [1.5] * 5)
+    assert fed(other, rest) == fed(detector, rest) != []
+
+
+def test_after_a_restart_the_sum_is_at_most_half_of_its_threshold(detector, fed, restarted):
+    fed(detector, intervals([1.785] * 4))
+    assert detector.state.cusums[0].sum == pytest.approx(8.0)
+    assert restarted(detector).state.cusums[0].sum == 3.5
+
+
+def test_the_state_stays_small(fed):
+    detector = SlowDetector(DropPolicy())
+    fed(detector, intervals([2.1, 2.0] * DAY + [1.0] * 20, MIDNIGHT))
+    assert len(STATE.dump_json(detector.state, exclude_defaults=True)) < 4000

@@ -1,0 +1,289 @@
+"""Sudden drops: each increment against the last half hour."""
+
+from __future__ import annotations
+
+import random
+from copy import deepcopy
+from itertools import pairwise
+from math import e, log, sqrt
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.drops.detector import DetectorState, SuddenDetector
+from spec_decode_exporter.drops.sums import Drop, DropKind, LiveDrop, Sums, Transition
+
+HOUR = 3600
+WEEK = 7 * 86_400
+STATE = TypeAdapter(DetectorState)
+BEGAN, ENDED, LEARNED_AGAIN = Transition.BEGAN, Transition.ENDED, Transition.LEARNED_AGAIN
+
+
+def second(accepted, drafts=10, seconds=1.0):
+    """An increment whose drafts vary by 1 if they are independent."""
+    return Sums(seconds, drafts, accepted, drafts + accepted**2 / drafts if drafts else 0)
+
+
+def usual(seconds=HOUR, accepted=11):
+    """A length of 2.1 at ten drafts a second."""
+    return [second(accepted)] * seconds
+
+
+def silence(seconds, length=1.0):
+    return [Sums(length)] * seconds
+
+
+@pytest.fixture(name="detector")
+def detector_fixture(fed):
+    """A detector that knows an hour with a length of 2.1."""
+    detector = SuddenDetector(DropPolicy())
+    assert fed(detector, usual()) == []
+    return detector
+
+
+@pytest.fixture(name="dropped")
+def dropped_fixture(detector, fed):
+    """The same after a drop to 1.4 that was just found."""
+    [(_, drop)] = fed(detector, usual(6, accepted=4))
+    assert drop.transition is BEGAN
+    return detector
+
+
+def test_a_fall_from_2_1_to_1_4_at_ten_drafts_a_second_is_detected_in_six_seconds(detector, fed):
+    # A week has 6 048 000 drafts. The second sum, κ = 15 % of 2.1 = 0.315:
+    # h = 1/(2 · 0.315) · ln(1 + 2 · 0.315² · 6 048 000) ≈ 22.2 tokens, and a second brings 10 · (1.1 - 0.315) - 4
+    # = 3.85, less what the baseline is not known exactly: the sixth passes it.
+    # V is 1, that of independent drafts, times 1: an hour's drafts are all alike.
+    assert log(1 + 2 * 0.315**2 * 10 * WEEK) / 0.63 == pytest.approx(22.2, abs=0.05)
+    drop = Drop(DropKind.SUDDEN, BEGAN, pytest.approx(2.1), pytest.approx(1.4), 6.0, 6.0)
+    assert fed(detector, usual(100, accepted=4)) == [(6, drop)]
+
+
+def test_a_fall_by_15_per_cent_is_detected_by_the_first_sum(detector, fed):
+    # κ = 0.1575, h = 1/0.315 · ln(1 + 2 · 0.1575² · 6 048 000) ≈ 40.0. Of 100 drafts, 110 - 31.5 tokens remain, and
+    # 9.425 a second are expected where 7.85 come: 25.4 seconds, and the baseline's own error.
+    error = sqrt(1 / detector.state.baseline.effective)
+    seconds = log(1 + 2 * 0.1575**2 * 10 * WEEK) / 0.315 / (10 * (0.1575 - error))
+    [(place, _)] = fed(detector, [second(7.85)] * 60)
+    assert seconds < place <= seconds + 1
+    assert 25 < place < 29
+
+
+@pytest.mark.parametrize("part", [[second(9.5)] * 120, silence(3 * HOUR)])
+def test_neither_half_of_15_per_cent_nor_silence_is_a_drop(part, detector, fed):
+    assert fed(detector, part) == []
+
+
+def test_detection_begins_after_60_seconds_with_drafts(fed):
+    for seconds, knows in ((29, None), (31, False)):
+        detector = SuddenDetector(DropPolicy())
+        assert fed(detector, usual(30) + silence(100) + usual(seconds)) == []
+        assert detector.dropped is knows
+
+
+def test_time_without_drafts_changes_nothing(detector, fed):
+    fed(detector, silence(60))
+    before, variances = detector.state.baseline, detector.variances
+    assert fed(detector, silence(3 * HOUR)) == []
+    assert detector.state.baseline is before
+    assert detector.variances == variances
+    assert [place for place, _ in fed(detector, usual(100, accepted=4))] == [6]
+
+
+def test_the_baseline_is_frozen_during_a_drop_and_excludes_it_later(dropped, fed):
+    baseline, noise = deepcopy(dropped.state.baseline), deepcopy(dropped.state.noise)
+    assert fed(dropped, usual(1000, accepted=4)) == []
+    assert (dropped.state.baseline, dropped.state.noise) == (baseline, noise)
+    fed(dropped, usual(600))
+    assert dropped.state.baseline.length == pytest.approx(2.1, abs=1e-9)
+
+
+def test_a_drop_ends_when_the_mirrored_sum_exceeds_its_threshold(dropped, fed):
+    # It rises by 10 · (1.1 - 0.9425) = 1.575 a second, and by the baseline's error, up to the same 40.0.
+    fed(dropped, usual(100, accepted=4))
+    end = Drop(DropKind.SUDDEN, ENDED, pytest.approx(2.1), pytest.approx(2.1), 25.0, 25.0)
+    assert fed(dropped, usual(100)) == [(25, end)]
+    assert fed(dropped, usual(100)) == []
+
+
+def noisy(seconds, accepted, chance):
+    """Seconds whose accepted tokens differ much more than independent drafts."""
+    return [second(max(0.0, accepted + chance.gauss(0, 4))) for _ in range(seconds)]
+
+
+def test_a_drop_ends_after_30_seconds_of_enough_normal_drafts(fed, thresholds):
+    # Sums over many drafts vary, so that the mirrored sum alone would need more time.
+    chance, detector = random.Random(4), SuddenDetector(DropPolicy(false_alarm_period=52 * WEEK))
+    fed(detector, noisy(HOUR, 11, chance))
+    by_sum = thresholds(detector)[0] / (10 * 0.1575)
+    assert [drop.transition for _, drop in fed(detector, noisy(60, 4, chance))] == [BEGAN]
+    [(place, drop)] = fed(detector, noisy(int(by_sum), 11, chance))
+    assert drop.transition is ENDED
+    assert 30 <= place <= 50 < by_sum
+    assert drop.age >= 30
+
+
+def test_a_drop_does_not_end_while_the_newest_drafts_are_few(dropped, fed):
+    fed(dropped, usual(100, accepted=4))
+    assert fed(dropped, [Sums(1.0, 1, 1.1, 1.3)] * 40) == []
+
+
+def test_a_new_drop_is_not_ended_by_the_drafts_before_it(dropped, fed):
+    assert fed(dropped, usual(3)) == []
+
+
+def test_a_present_drop_has_its_age_and_its_newest_length(dropped, fed):
+    assert dropped.live() == LiveDrop(pytest.approx(2.1), pytest.approx(1.4), 6.0)
+    fed(dropped, usual(60, accepted=5))
+    assert dropped.live() == LiveDrop(pytest.approx(2.1), pytest.approx(1.5), 66.0)
+    fed(dropped, usual(60))
+    assert dropped.live() is None
+
+
+def test_variances_do_not_compare_intervals_across_a_drop(dropped, fed):
+    fed(dropped, usual(600, accepted=13))
+    assert dropped.state.baseline.length > 2.1
+    assert all(each.sum == pytest.approx(0, abs=1e-20) for each in dropped.state.noise.lengths)
+
+
+def test_the_baseline_has_a_memory_of_half_an_hour(detector, fed):
+    fed(detector, usual(4 * HOUR))
+    fed(detector, usual(1800 + 20, accepted=12))
+    assert detector.state.baseline.length == pytest.approx(2.2 - 0.1 / e, abs=1e-3)
+
+
+def test_variances_end_at_sums_over_a_quarter_of_an_hour(detector, fed):
+    fed(detector, usual(2 * HOUR))
+    assert [each.length for each in detector.variances] == [32 << power for power in range(8, -1, -1)]
+
+
+def test_after_half_an_hour_of_a_drop_the_baseline_is_reset(dropped, fed):
+    again = Drop(DropKind.SUDDEN, LEARNED_AGAIN, pytest.approx(2.1), pytest.approx(1.4), 1805.0)
+    assert fed(dropped, usual(1800, accepted=4)) == [(1799, again)]
+    assert dropped.dropped is None
+    assert fed(dropped, usual(61, accepted=4)) == []
+    assert dropped.state.baseline.length == pytest.approx(1.4)
+
+
+def test_time_without_drafts_counts_towards_the_half_hour(dropped, fed):
+    [(_, drop)] = fed(dropped, silence(180, 10.0))
+    assert drop.transition is LEARNED_AGAIN
+
+
+def test_the_poll_interval_does_not_change_the_result(detector, fed, thresholds):
+    rarely = SuddenDetector(DropPolicy())
+    fed(rarely, [Sums(15.0, 150, 165, 15 * (10 + 12.1))] * (HOUR // 15))
+    assert rarely.state.baseline.mean == pytest.approx(detector.state.baseline.mean)
+    assert thresholds(rarely) == pytest.approx(thresholds(detector), rel=1e-3)
+    assert [place for place, _ in fed(rarely, [second(60, 150, 15.0)])] == [1]
+
+
+def test_an_increment_over_an_outage_counts_with_all_its_seconds(detector, fed):
+    assert fed(detector, [second(6600, 6000, 600.0)]) == []
+    [(_, drop)] = fed(detector, [second(2400, 6000, 600.0)])
+    assert (drop.length, drop.seconds) == (pytest.approx(1.4), 600.0)
+
+
+def test_different_requests_raise_the_threshold(detector, fed, thresholds):
+    different, chance = SuddenDetector(DropPolicy()), random.Random(1)
+    fed(different, [each for _ in range(HOUR // 10) for each in [second(chance.choice((8, 14)))] * 10])
+    # Sums over much more than 100 drafts vary by 0.09 · 100 = 9 a draft.
+    assert 6 < thresholds(different)[0] / thresholds(detector)[0] < 12
+
+
+def test_a_variance_of_ten_minutes_is_doubled(fed):
+    chance, detector = random.Random(1), SuddenDetector(DropPolicy())
+    fed(detector, [second(chance.gauss(11, 6)) for _ in range(600)])
+    detector.restore(detector.state)  # which updates the variances
+    measured = detector.state.noise.variances(detector.settings.lengths, 900 * 10)
+    assert [each.value for each in detector.variances] == pytest.approx([2 * each.value for each in measured])
+
+
+def test_variances_are_updated_after_a_thirtieth_of_the_history_and_at_least_once_a_minute(fed):
+    detector, moments = SuddenDetector(DropPolicy()), []
+    for now in range(2 * HOUR):
+        before = detector.variances
+        fed(detector, usual(1))
+        if detector.variances is not before:
+            moments.append(now)
+    assert {later - former for former, later in pairwise(moments) if former > HOUR} == {60}
+    # A thirtieth of 600 s, and an interval.
+    assert max(later - former for former, later in pairwise(moments) if former < 600) <= 25
+
+
+def test_another_policy_takes_effect_at_the_next_interval(detector, fed):
+    detector.policy = DropPolicy(ratio=0.8)
+    fed(detector, usual(5))
+    assert fed(detector, usual(20, accepted=4)) == []
+
+
+def test_one_missed_token_after_none_is_no_drop(fed):
+    detector, all_accepted = SuddenDetector(DropPolicy()), Sums(1.0, 10, 30, 90)
+    assert fed(detector, [*[all_accepted] * HOUR, Sums(1.0, 10, 27, 81), *[all_accepted] * 100]) == []
+    assert fed(detector, [Sums(1.0, 10, 10, 10)] * 10) != []
+
+
+def test_a_baseline_near_1_cannot_drop(fed):
+    detector = SuddenDetector(DropPolicy())
+    assert fed(detector, [Sums(1.0, 10, place % 2, place % 2) for place in range(HOUR)]) == []
+    assert fed(detector, [Sums(1.0, 10)] * HOUR) == []
+
+
+def test_a_longer_false_alarm_period_raises_the_threshold(detector, fed, thresholds):
+    yearly = SuddenDetector(DropPolicy(false_alarm_period=52 * WEEK))
+    fed(yearly, usual())
+    difference = thresholds(yearly)[0] - thresholds(detector)[0]
+    assert difference == pytest.approx(log(52) / (2 * 0.1575), rel=0.01)
+
+
+def test_baseline_and_drop_survive_a_restart(detector, fed, restarted):
+    other = restarted(detector)
+    assert other.variances == detector.variances
+    assert [place for place, _ in fed(other, usual(6, accepted=4))] == [6]
+    third = restarted(other)
+    assert third.dropped
+    assert [place for place, _ in fed(third, usual(100))] == [25]
+
+
+def test_after_a_restart_the_sums_are_at_most_half_of_their_thresholds(detector, fed, restarted):
+    fed(detector, usual(5, accepted=4))
+    other = restarted(detector)
+    assert other.state.cusums[1].sum < 0.6 * detector.state.cusums[1].sum
+    assert [place for place, _ in fed(other, usual(100, accepted=4))] == [3]
+
+
+near_the_baseline = st.lists(
+    st.builds(second, st.integers(9, 13), st.just(10), st.sampled_from((0.5, 1.0, 2.0))), max_size=150
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(before=near_the_baseline, after=near_the_baseline)
+def test_a_restart_in_quiet_times_changes_nothing(fed, restarted, before, after):
+    detector = SuddenDetector(DropPolicy())
+    fed(detector, usual(200) + before)
+    other, fall = restarted(detector), usual(60, accepted=2)
+    assert fed(other, after + fall) == fed(detector, after + fall)
+    assert other.state == detector.state
+
+
+def drafts(seconds, number, share):
+    return Sums(seconds, number, int(share * number), int(share**2 * number) + 1)
+
+
+anything = st.lists(
+    st.builds(drafts, st.floats(0.001, 1000), st.integers(0, 10**12), st.floats(0, 8)), max_size=200
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(anything)
+def test_drops_alternate_and_the_state_stays_small_for_any_increments(fed, increments):
+    detector = SuddenDetector(DropPolicy())
+    found = [drop.transition is BEGAN for _, drop in fed(detector, increments)]
+    assert found == [place % 2 == 0 for place in range(len(found))]
+    assert all(cusum.sum >= 0 for cusum in detector.state.cusums)
+    assert len(STATE.dump_json(detector.state, exclude_defaults=True)) < 12_000

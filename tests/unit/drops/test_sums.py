@@ -1,0 +1,88 @@
+"""Sums over units, and the intervals that time is split into."""
+
+from __future__ import annotations
+
+from math import exp
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.drops.sums import Intervals, Sums
+
+increments = st.lists(
+    st.builds(Sums, st.floats(0.1, 60), st.integers(0, 1000), st.integers(0, 3000), st.integers(0, 9000)),
+    max_size=60,
+)
+
+
+def test_weighted_sums_of_a_worked_example():
+    sums, kept = Sums(), exp(-1)
+    sums.add(Sums(5.0, 100, 100, 300, drafted=50, end=5.0), kept)
+    sums.add(Sums(5.0, 50, 110, 400, drafted=10, wall=9.0), kept)
+    assert sums.mean == pytest.approx((kept * 100 + 110) / (kept * 100 + 50))
+    assert sums.length == sums.mean + 1
+    assert sums.rate == pytest.approx((kept * 100 + 50) / (kept * 5 + 5))
+    assert sums.effective == pytest.approx((kept * 100 + 50) ** 2 / (kept**2 * 100 + 50))
+    assert (sums.squares, sums.drafted) == pytest.approx((kept * 300 + 400, kept * 50 + 10))
+    assert (sums.end, sums.wall) == (5.0, 9.0)
+
+
+@given(increments)
+def test_without_fading_all_units_count_alike(given_increments):
+    sums = Sums()
+    for each in given_increments:
+        sums.add(each)
+    units = sum(each.units for each in given_increments)
+    assert (sums.units, sums.accepted) == (units, sum(each.accepted for each in given_increments))
+    assert not units or sums.effective == units
+
+
+def test_an_interval_is_complete_after_its_length_in_seconds_with_units():
+    intervals = Intervals()
+    assert intervals.add(Sums(3.0, 10, 12, 20), 5.0) is None
+    assert intervals.add(Sums(100.0), 5.0) is None
+    complete = intervals.add(Sums(2.0, 5, 6, 9), 5.0)
+    assert (complete.seconds, complete.units, complete.accepted, complete.squares) == (5.0, 15, 18, 29)
+    assert complete.end == intervals.elapsed == 105.0
+    assert intervals.active == 5.0
+
+
+@pytest.mark.parametrize(("drafted", "partly"), [(0, 0), (5, 0), (6, 100), (94, 100), (95, 0), (100, 0)])
+def test_an_interval_in_which_some_steps_draft_and_some_do_not_is_marked(drafted, partly):
+    assert Intervals().add(Sums(5.0, 100, 100, drafted=drafted), 5.0).partly == partly
+
+
+def test_intervals_are_held_until_they_are_old_enough():
+    intervals = Intervals()
+    for _ in range(4):
+        intervals.add(Sums(5.0, 10, 12), 5.0)
+    assert [interval.end for interval in intervals.older_than(10.0)] == [5.0, 10.0]
+    assert [interval.end for interval in intervals.older_than(10.0)] == []
+    intervals.add(Sums(60.0), 5.0)
+    assert [interval.end for interval in intervals.older_than(10.0)] == [15.0, 20.0]
+
+
+def test_recent_units_are_those_of_held_and_incomplete_intervals():
+    intervals = Intervals()
+    recent = []
+    for increment in (Sums(0.0), Sums(5.0, 10, 12), Sums(3.0, 20, 10), Sums(28.0), Sums(2.0)):
+        intervals.add(increment, 5.0)
+        newest = intervals.newer_than(30.0)
+        recent.append(newest and (newest.seconds, newest.units, newest.accepted))
+    assert recent == [None, (5.0, 10, 12), (8.0, 30, 22), (3.0, 20, 10), None]
+
+
+@given(increments)
+def test_every_unit_counts_exactly_once(given_increments):
+    intervals, passed = Intervals(), Sums()
+    for increment in given_increments:
+        intervals.add(increment, 5.0)
+        for old in intervals.older_than(20.0):
+            passed.add(old)
+    for rest in (*intervals.held, intervals.filling):
+        passed.add(rest)
+    assert passed.units == sum(each.units for each in given_increments)
+    assert passed.accepted == sum(each.accepted for each in given_increments if each.units)
+    assert passed.seconds == pytest.approx(intervals.active)
+    assert len(intervals.held) <= 5
