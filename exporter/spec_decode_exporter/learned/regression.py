@@ -1,47 +1,60 @@
-"""Weighted least squares from sums: they add up, fade, and fit into the state file.
+"""Weighted least squares with instruments, from sums: they add up, fade, and fit into the state file.
 
-The sums are the Gram matrix of the regressors and of the outcome, Σ w·u·uᵀ with u = (1, z1, …, y). Sweeping
-its regressors leaves (ZᵀWZ)⁻¹, the coefficients and the sum of squared residuals in place (J. H. Goodnight,
-"A tutorial on the SWEEP operator", The American Statistician 33, 1979).
+The sums are the Gram matrix Σ w·u·uᵀ of all variables u: regressors X, instruments Z and the outcome y. The
+coefficients solve Zᵀ·W·X·β = Zᵀ·W·y; where a regressor contains the noise of y, an instrument that does not
+stands for it (J. Wooldridge, *Econometric Analysis of Cross Section and Panel Data*, 2010, section 5.1). With
+Z = X these are least squares. The matrix is inverted in place by sweeps (J. H. Goodnight, "A tutorial on the
+SWEEP operator", The American Statistician 33, 1979).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations_with_replacement, starmap
 from math import sqrt
+from operator import mul
 from typing import Final, NamedTuple
 
 Matrix = list[list[float]]
 _OWN_VARIATION: Final = 1e-8
-"""Variance that a regressor must have beside the others: relative to its own size and to the constant's."""
+"""Share of its sum of squares that a regressor must have beside the others."""
 
 
 class Fit(NamedTuple):
-    """Weighted least squares; a regressor without variation of its own has the coefficient 0."""
+    """A fit; a regressor without variation of its own has the coefficient 0."""
 
     coefficients: list[float]
     inverse: Matrix
-    """(ZᵀWZ)⁻¹."""
+    """(ZᵀWX)⁻¹."""
+    instruments: Matrix
+    """ZᵀWZ."""
     variance: float
     """Variance of a residual of weight 1."""
     degrees: float
     """Degrees of freedom of that variance."""
 
+    def spread(self, gradient: Sequence[float]) -> float:
+        """Return the variance of a combination of coefficients, for residuals with variance 1."""
+        row = [_dot(gradient, column) for column in zip(*self.inverse, strict=True)]
+        return max(0.0, _dot(row, [_dot(row, line) for line in self.instruments]))
+
     def ratio(self, regressor: int) -> tuple[float, float]:
         """Return a coefficient over the first one, and its standard error by the delta method."""
-        first, inverse = self.coefficients[0], self.inverse
+        first, size = self.coefficients[0], len(self.coefficients)
         value = self.coefficients[regressor] / first
-        spread = inverse[regressor][regressor] + value * (value * inverse[0][0] - 2 * inverse[0][regressor])
-        return value, sqrt(max(0.0, self.variance * spread)) / abs(first)
+        gradient = [float(place == regressor) - value * (place == 0) for place in range(size)]
+        return value, sqrt(self.variance * self.spread(gradient)) / abs(first)
+
+    def inflation(self, regressor: int, gram: Matrix) -> float:
+        """Return the variance inflation of a regressor: 1/(1 - R²) on the others; 0 if it does not vary."""
+        gradient = [float(place == regressor) for place in range(len(self.coefficients))]
+        return self.spread(gradient) * gram[0][0] * deviation(gram, regressor) ** 2
 
 
 def upper_triangle(observed: Sequence[float], weight: float) -> list[float]:
     """Return the upper triangle of w·u·uᵀ of one observation, row by row."""
-    triangle: list[float] = []
-    for place, value in enumerate(observed):
-        weighted = weight * value
-        triangle += [weighted * other for other in observed[place:]]
-    return triangle
+    root = sqrt(weight)
+    return list(starmap(mul, combinations_with_replacement([root * value for value in observed], 2)))
 
 
 def gram_matrix(triangle: Sequence[float], size: int) -> Matrix:
@@ -55,40 +68,45 @@ def gram_matrix(triangle: Sequence[float], size: int) -> Matrix:
     return rows
 
 
-def combined(gram: Matrix, combinations: Matrix) -> Matrix:
-    """Return the Gram matrix of other regressors; each row combines the present ones: M·G·Mᵀ."""
-    products = [[_dot(row, column) for column in gram] for row in combinations]
-    return [[_dot(product, row) for row in combinations] for product in products]
+def added(gram: Matrix, variable: int, other: int, factor: float) -> Matrix:
+    """Return the Gram matrix after ``factor`` times another variable is added to a variable."""
+    rows = list(gram)
+    rows[variable] = [own + factor * its for own, its in zip(gram[variable], gram[other], strict=True)]
+    for place, row in enumerate(rows):
+        rows[place] = [*row[:variable], row[variable] + factor * row[other], *row[variable + 1 :]]
+    return rows
 
 
-def selected(gram: Matrix, places: Sequence[int]) -> Matrix:
-    """Return the Gram matrix of some of the regressors."""
-    return [[gram[row][column] for column in places] for row in places]
+def deviation(gram: Matrix, variable: int) -> float:
+    """Return the standard deviation of a variable; the first one is the constant 1."""
+    mean = gram[0][variable] / gram[0][0]
+    return sqrt(max(0.0, gram[variable][variable] / gram[0][0] - mean * mean))
 
 
-def deviation(gram: Matrix, regressor: int) -> float:
-    """Return the standard deviation of a regressor; the first one is the constant 1."""
-    mean = gram[0][regressor] / gram[0][0]
-    return sqrt(max(0.0, gram[regressor][regressor] / gram[0][0] - mean * mean))
+def fit(
+    gram: Matrix, regressors: Sequence[int], instruments: Sequence[int], outcome: int, observations: float
+) -> Fit | None:
+    """Fit a variable by others, each with the instrument at the same place.
 
-
-def fit(gram: Matrix, observations: float) -> Fit | None:
-    """Fit the last row by the others; None if there are no more observations than regressors."""
-    size, swept = len(gram) - 1, gram
+    None if there are no more observations than regressors.
+    """
+    size = range(len(regressors))
+    swept = [[gram[row][column] for column in regressors] for row in instruments]
     known = []
-    for place in range(size):
-        if swept[place][place] > _OWN_VARIATION * max(gram[place][place], gram[0][0]):
+    for place in size:
+        if swept[place][place] > _OWN_VARIATION * gram[instruments[place]][regressors[place]]:
             swept = _sweep(swept, place)
             known.append(place)
     degrees = observations - len(known)
     if not known or degrees <= 0:
         return None
-    inverse = [[0.0] * size for _ in range(size)]
-    for row in known:
-        for column in known:
-            inverse[row][column] = swept[row][column]
-    coefficients = [swept[place][size] if place in known else 0.0 for place in range(size)]
-    return Fit(coefficients, inverse, max(0.0, swept[size][size]) / degrees, degrees)
+    inverse = [[swept[row][column] * (row in known and column in known) for column in size] for row in size]
+    coefficients = [_dot(line, [gram[row][outcome] for row in instruments]) for line in inverse]
+    explained = [gram[outcome][column] for column in regressors]
+    again = [_dot(coefficients, [gram[row][column] for column in regressors]) for row in regressors]
+    squares = gram[outcome][outcome] - 2 * _dot(coefficients, explained) + _dot(coefficients, again)
+    used = [[gram[row][column] for column in instruments] for row in instruments]
+    return Fit(coefficients, inverse, used, max(0.0, squares) / degrees, degrees)
 
 
 def _sweep(matrix: Matrix, pivot: int) -> Matrix:

@@ -35,20 +35,17 @@ from typing import Final, NamedTuple
 from spec_decode_exporter.analysis.cost import CostSource, Curve, Point, measured_curves
 from spec_decode_exporter.analysis.typical_costs import Range, fixed_tokens
 from spec_decode_exporter.figures.student_t import NORMAL_975, t_quantile
-from spec_decode_exporter.learned.regression import (
-    Fit,
-    Matrix,
-    combined,
-    deviation,
-    fit,
-    selected,
-)
+from spec_decode_exporter.learned.regression import Fit, Matrix, added, deviation, fit
 from spec_decode_exporter.learned.steps import (
     LOAD,
-    PRODUCT,
     PROMPT,
+    RATE,
     SHARE,
+    SHARE_LOAD,
+    SHARE_PROMPT,
+    SHARE_RATE,
     SIZE,
+    TIME,
     StepSums,
     StepTimes,
     total,
@@ -61,7 +58,7 @@ MIN_DEVIATION: Final = 0.1
 LEAST_ERROR: Final = 0.05
 """Least half-width of the bounds of κ, relative."""
 POSSIBLE_GROWTH: Final = (0.0, 1.0)
-MAX_INFLATION: Final = 10.0
+MAX_INFLATION: Final = 1.43
 """Variance inflation of f from which on its growth is unknown: R² of 0.9 on the other regressors."""
 MAX_PREFILL: Final = 0.5
 """Share of a plain step that prefills add, from which on growth counts as unknown."""
@@ -76,8 +73,7 @@ SLOW_DEVIATION: Final = 0.03
 SLOW_SECONDS: Final = 60.0
 """Time constant of this variation: requests stay for seconds to minutes."""
 
-_Y: Final = SIZE - 1
-_FREE: Final = (0, SHARE, LOAD, PROMPT, _Y)
+_INSTRUMENTS: Final = {PROMPT: RATE, SHARE_PROMPT: SHARE_RATE}
 
 
 class PlainSteps(NamedTuple):
@@ -146,7 +142,7 @@ def step_ratio(own: StepSums, plain: StepSums | None = None, *, another_day: boo
 
 def _scaled(gram: Matrix, factor: float) -> Matrix:
     """Return the sums with all times multiplied by a factor."""
-    scales = [1.0] * _Y + [factor]
+    scales = [factor if place in (PROMPT, SHARE_PROMPT, TIME) else 1.0 for place in range(SIZE)]
     return [
         [value * row * column for value, column in zip(line, scales, strict=True)]
         for line, row in zip(gram, scales, strict=True)
@@ -155,27 +151,25 @@ def _scaled(gram: Matrix, factor: float) -> Matrix:
 
 def _claimed(gram: Matrix, own: StepSums) -> Matrix:
     """Return the sums with x in place of ln L: it is 0 at the mean load of the steps that draft."""
-    load = own.sums[PRODUCT] / own.drafting if own.drafting else 0.0
-    rows = [[float(row == column) for column in range(SIZE)] for row in range(SIZE)]
-    rows[LOAD][0] = rows[PRODUCT][SHARE] = -load
-    return combined(gram, rows)
+    load = own.sums[SHARE_LOAD] / own.drafting if own.drafting else 0.0
+    return added(added(gram, LOAD, 0, -load), SHARE_LOAD, SHARE, -load)
 
 
 def _fitted(gram: Matrix, polls: float, slow: float) -> Range | None:
     """Return κ at x = 0 with its bounds; ``slow`` is a relative standard error that residuals do not show."""
-    free = fit(selected(gram, _FREE), polls) if deviation(gram, SHARE) > MIN_DEVIATION else None
+    free = _fit(gram, polls, LOAD) if deviation(gram, SHARE) > MIN_DEVIATION else None
     if free is None or free.coefficients[0] <= 0:
         return None
-    has_prefills = (
-        free.coefficients[PROMPT] * gram[0][PROMPT] > MAX_PREFILL * free.coefficients[0] * gram[0][0]
-    )
+    prefill = free.coefficients[2] * gram[0][PROMPT] / gram[0][0]
+    has_prefills = prefill > MAX_PREFILL * free.coefficients[0]
     low, high = POSSIBLE_GROWTH if has_prefills else _growth(free, gram)
-    growth = min(max(free.ratio(LOAD)[0], low), high)
-    fits = [_ratio(_growing(gram, each), polls, slow) for each in (growth, low, high)]
+    growth = min(max(free.ratio(3)[0], low), high)
+    by_growth = [added(gram, 0, LOAD, each) for each in (growth, low, high)]
+    fits = [_ratio(_fit(each, polls), slow) for each in by_growth]
+    fits.append(_ratio(_fit(by_growth[0], polls, SHARE_PROMPT), slow))
     if not has_prefills:
-        value, half = _ratio(gram, polls, slow) or (1.0, MAX_HALF)
-        fits.append((value, min(half, MAX_HALF)))
-    known = [each for each in fits if each is not None]
+        fits.append(_ratio(_fit(gram, polls, LOAD, SHARE_LOAD), slow) or (1.0, MAX_HALF))
+    known = [(value, min(half, MAX_HALF)) for value, half in filter(None, fits)]
     if len(known) < len(fits):
         return None
     ends = [(value - half, value + half) for value, half in known]
@@ -184,29 +178,24 @@ def _fitted(gram: Matrix, polls: float, slow: float) -> Range | None:
 
 def _growth(free: Fit, gram: Matrix) -> tuple[float, float]:
     """Return the 95 % interval of the growth, within what is possible."""
-    varies = free.inverse[LOAD][LOAD] > 0
-    inflation = free.inverse[SHARE][SHARE] * gram[0][0] * deviation(gram, SHARE) ** 2
-    if not varies or inflation > MAX_INFLATION:
+    if free.inverse[3][3] <= 0 or free.inflation(SHARE, gram) > MAX_INFLATION:
         return POSSIBLE_GROWTH
-    growth, error = free.ratio(LOAD)
+    growth, error = free.ratio(3)
     half = t_quantile(free.degrees) * error
     low, high = max(POSSIBLE_GROWTH[0], growth - half), min(POSSIBLE_GROWTH[1], growth + half)
     return (low, high) if low <= high else POSSIBLE_GROWTH
 
 
-def _growing(gram: Matrix, growth: float) -> Matrix:
-    """Return the sums of the regressors 1 + g·x, f and v."""
-    rows = [[0.0] * SIZE for _ in range(4)]
-    rows[0][0], rows[0][LOAD] = 1.0, growth
-    rows[1][SHARE] = rows[2][PROMPT] = rows[3][_Y] = 1.0
-    return combined(gram, rows)
+def _fit(gram: Matrix, polls: float, *more: int) -> Fit | None:
+    """Fit y on 1, f, v and more; v contains the noise of y, so that u is its instrument."""
+    regressors = (0, SHARE, PROMPT, *more)
+    return fit(gram, regressors, [_INSTRUMENTS.get(each, each) for each in regressors], TIME, polls)
 
 
-def _ratio(gram: Matrix, polls: float, slow: float) -> tuple[float, float] | None:
-    """Return κ and its half-width; the first two regressors are those of plain steps and of f."""
-    found = fit(gram, polls)
-    if found is None or found.coefficients[0] <= 0 or not found.inverse[1][1]:
+def _ratio(found: Fit | None, slow: float) -> tuple[float, float] | None:
+    """Return κ and its half-width."""
+    if found is None or found.coefficients[0] <= 0 or not found.inverse[SHARE][SHARE]:
         return None
-    longer, error = found.ratio(1)
+    longer, error = found.ratio(SHARE)
     kappa = 1 + longer
     return kappa, hypot(t_quantile(found.degrees) * error, LEAST_ERROR * kappa, NORMAL_975 * slow * kappa)

@@ -5,17 +5,20 @@ An observation is a poll. Its weight is S; it has
     y = itl / S                    mean time of a step
     f = D / S                      share of steps that draft
     ln L,  L = itl / seconds       mean number of decoding requests, by Little's law
-    v = U·L / S                    uncached prompt tokens of a step of the whole batch
+    u                              uncached prompt tokens per second
+    v = u·y                        uncached prompt tokens of a step of the whole batch
 
-with itl the decode time of all requests and U the uncached prompt tokens, by their rate over this poll and
-the one before: tokens are counted when a request is admitted, often a poll before the work.
+with itl the decode time of all requests. u is that of this poll and the one before: tokens are counted when a
+request is admitted, often a poll before the work.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from math import exp2, log, log2
+from itertools import repeat
+from math import exp2, inf, log, log2
+from operator import add, mul
 from typing import Annotated, Final, NamedTuple
 
 from pydantic import AfterValidator, Field
@@ -30,9 +33,9 @@ PER_DOUBLING: Final = 4
 """Places of loads in a doubling."""
 MAX_LOAD: Final = 2.0**16
 MAX_PLACES: Final = 16 * PER_DOUBLING + 1
-SHARE, LOAD, PROMPT, PRODUCT = 1, 2, 3, 4
-"""Places of f, ln L, v and f·ln L among the regressors; the first is 1, and y comes last."""
-SIZE: Final = 6
+SHARE, LOAD, PROMPT, SHARE_LOAD, SHARE_PROMPT, RATE, SHARE_RATE, TIME = range(1, 9)
+"""Places of f, ln L, v, f·ln L, f·v, u, f·u and y among the variables; the first is 1."""
+SIZE: Final = 9
 _TRIANGLE: Final = SIZE * (SIZE + 1) // 2
 _SUMS: Final = _TRIANGLE + 6
 _MAX_STEPS, _MAX_STEP_SECONDS, _MAX_PROMPT = 1e9, 3600.0, 1e6
@@ -66,6 +69,11 @@ class Steps(NamedTuple):
     """Admitted requests."""
 
     @property
+    def time(self) -> float:
+        """Y."""
+        return self.decode_seconds / self.number
+
+    @property
     def load(self) -> float:
         """L; at least 1, since an engine is partly idle below."""
         return min(max(self.decode_seconds / self.seconds, 1.0), MAX_LOAD)
@@ -86,13 +94,13 @@ class StepReader:
     """Reads the decode steps of the successive polls of one engine."""
 
     def __init__(self) -> None:
-        self._end = self._rate = 0.0
+        self._end, self._rate = -inf, 0.0
 
     def steps(self, increment: Increment, *, every_step_drafts: bool = False) -> Steps | None:
         """Return the steps of an increment; None without any, and if they are implausible."""
         counters, seconds = increment.counters, increment.end - increment.begin
-        if seconds <= 0:
-            return None
+        if seconds <= 0 or counters.preemptions:
+            return None  # the time of a preempted request contains that of its absence
         rate = max(0, counters.prefix_cache_queries - counters.prefix_cache_hits) / seconds
         before = self._rate if increment.begin == self._end else rate
         self._end, self._rate = increment.end, rate
@@ -136,8 +144,18 @@ class StepSums(NamedTuple):
         """Return the sums of one poll."""
         number, load = steps.number, steps.load
         share, logarithm = steps.drafting / number, log(load)
-        prompt = steps.uncached * steps.seconds * load / number
-        row = (1.0, share, logarithm, prompt, share * logarithm, steps.decode_seconds / number)
+        rate, prompt = steps.uncached, steps.uncached * steps.seconds * load / number
+        row = (
+            1.0,
+            share,
+            logarithm,
+            prompt,
+            share * logarithm,
+            share * prompt,
+            rate,
+            share * rate,
+            steps.time,
+        )
         others = (1.0, steps.seconds, steps.draft_tokens, steps.drafting * steps.running, steps.context)
         return cls((*upper_triangle(row, number), *others, steps.requests), wall)
 
@@ -145,12 +163,11 @@ class StepSums(NamedTuple):
         """Return the sums of both, with their weights at the later time."""
         older, newer = (self, other) if self.wall <= other.wall else (other, self)
         kept = exp2((older.wall - newer.wall) / HALF_LIFE_SECONDS)
-        sums = [kept * old + new for old, new in zip(older.sums, newer.sums, strict=True)]
-        return StepSums(tuple(sums), newer.wall)
+        return StepSums(tuple(map(add, map(mul, repeat(kept), older.sums), newer.sums)), newer.wall)
 
     @property
     def gram(self) -> Matrix:
-        """Gram matrix of the regressors and of y."""
+        """Gram matrix of the variables."""
         return gram_matrix(self.sums[:_TRIANGLE], SIZE)
 
     @property

@@ -1,0 +1,245 @@
+"""Cost of a draft token from regressions over step times whose truth is known."""
+
+from __future__ import annotations
+
+from math import log
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.analysis.typical_costs import fixed_tokens
+from spec_decode_exporter.learned.step_cost import (
+    ANOTHER_DAY,
+    LEAST_ERROR,
+    MIN_SECONDS,
+    PlainSteps,
+    costs,
+    step_ratio,
+)
+from spec_decode_exporter.learned.steps import Steps, StepSums, StepTimes, total
+
+WALL = 1_790_000_000.0
+KAPPA = 1.25
+TOKENS = 3
+
+
+class Server:
+    """A server whose steps take 20 ms at a load of 24, longer with the load, with drafts, and with prefills."""
+
+    def __init__(self, growth=0.4, kappa=KAPPA, noise=0.02, prefill=0.0, seed=1):
+        self.growth, self.kappa, self.noise, self.prefill = growth, kappa, noise, prefill
+        self.random = Random(seed)
+
+    def poll(self, load, share, *, uncached=0.0, context=2000.0, seconds=1.0):
+        decode = 0.02 * (1 + self.growth * log(load / 24)) * (1 + (self.kappa - 1) * share)
+        time = decode / (1 - self.prefill * uncached) * self.random.gauss(1, self.noise)
+        number = load * seconds / time
+        drafting = share * number
+        return Steps(
+            number, load * seconds, seconds, drafting, TOKENS * drafting, load, uncached, context, 1.0
+        )
+
+    def sums(self, polls, **changed):
+        return total(
+            StepSums.of(self.poll(load, share, **changed), WALL + n) for n, (load, share) in enumerate(polls)
+        )
+
+    def times(self, polls, **changed):
+        times = StepTimes()
+        for second, (load, share) in enumerate(polls):
+            times.add(self.poll(load, share, **changed), WALL + second)
+        return times
+
+
+def mixed(number=600, low=20.0, high=28.0, seed=2):
+    """Loads and shares that are independent of each other."""
+    random = Random(seed)
+    return [(random.uniform(low, high), float(random.random() < 0.5)) for _ in range(number)]
+
+
+def paused(number=600, threshold=24.0, seed=2):
+    """Loads around a threshold above which nothing drafts."""
+    random = Random(seed)
+    return [(load, float(load < threshold)) for load in (random.uniform(20.0, 28.0) for _ in range(number))]
+
+
+def always(number=600, share=1.0, load=24.0):
+    return [(load, share)] * number
+
+
+class TestTheRatio:
+    @pytest.mark.parametrize("growth", [0.0, 0.4, 1.0])
+    @pytest.mark.parametrize("polls", [mixed(), paused()], ids=["independent", "threshold"])
+    def test_the_truth_is_inside(self, growth, polls):
+        found = step_ratio(Server(growth).sums(polls))
+        assert found.low < KAPPA < found.high
+
+    def test_with_independent_loads_only_the_misfit_remains(self):
+        found = step_ratio(Server(noise=0.002).sums(mixed()))
+        assert found.guess == pytest.approx(KAPPA, rel=0.003)
+        assert found.high - found.low == pytest.approx(2 * LEAST_ERROR * KAPPA, rel=0.2)
+
+    def test_where_a_schedule_pauses_by_load_alone_both_extremes_of_growth_are_possible(self):
+        found = step_ratio(Server(noise=0.002).sums(paused()))
+        flat = step_ratio(Server(growth=0.0, noise=0.002).sums(paused()))
+        for each in (found, flat):
+            assert each.high - each.low > 3 * LEAST_ERROR * KAPPA
+
+    def test_it_scales_with_no_unit_of_time(self):
+        sums = Server().sums(mixed())
+        slower = [value * 2 ** (place == 8) for place, value in enumerate(sums.gram[0])]
+        assert slower[8] == 2 * sums.gram[0][8]
+        plain, drafting = Server(noise=0.0).sums(always(share=0.0)), Server(noise=0.0).sums(always())
+        assert step_ratio(drafting, plain).guess == pytest.approx(KAPPA)
+
+    def test_prefills_that_share_the_steps_are_left_out(self):
+        server, random = Server(prefill=0.0001), Random(3)
+        polls = [server.poll(load, share, uncached=random.uniform(0, 3000)) for load, share in mixed()]
+        found = step_ratio(total(StepSums.of(each, WALL) for each in polls))
+        assert found.low < KAPPA < found.high
+        assert found.guess == pytest.approx(KAPPA, rel=0.02)
+
+    def test_prefills_of_more_than_half_a_step_leave_the_growth_open(self):
+        random, widths = Random(3), []
+        loads = [random.uniform(20.0, 28.0) for _ in range(900)]
+        shares = [float(random.random() < (0.8 if load < 24 else 0.2)) for load in loads]
+        for prefill in (0.00005, 0.0002):
+            server = Server(prefill=prefill, noise=0.005)
+            polls = [
+                server.poll(load, share, uncached=random.uniform(1000, 3500))
+                for load, share in zip(loads, shares, strict=True)
+            ]
+            found = step_ratio(total(StepSums.of(each, WALL) for each in polls))
+            assert found.low < KAPPA < found.high
+            widths.append(found.high - found.low)
+        assert widths[1] > 1.5 * widths[0]
+
+    @pytest.mark.parametrize(
+        "polls",
+        [
+            always(),
+            always(share=0.0),
+            [(20.0, 0.95), (28.0, 1.0)] * 300,
+            [*always(300, share=0.5), *always(300, share=0.55)],
+        ],
+    )
+    def test_without_plain_and_drafting_polls_it_is_unknown(self, polls):
+        assert step_ratio(Server().sums(polls)) is None
+
+    def test_it_is_for_the_load_of_the_steps_that_draft(self):
+        def poll(load, share):
+            kappa = 1 + 0.25 * share * (load / 22)
+            return Steps(
+                load / (0.02 * kappa), load, 1.0, share * load / (0.02 * kappa), load, load, 0.0, 1e3, 1.0
+            )
+
+        polls = [poll(load, float(share)) for load in (21.0, 22.0, 23.0) for share in (1, 1, 0)] * 40
+        polls += [poll(27.0, 0.0)] * 200
+        found = step_ratio(total(StepSums.of(each, WALL) for each in polls))
+        assert found.guess == pytest.approx(1.25, rel=0.03)
+
+    @settings(max_examples=20)
+    @given(st.integers(0, 10**6), st.sampled_from([0.0, 0.3, 0.8]), st.sampled_from([1.05, 1.4, 2.0]))
+    def test_the_truth_is_inside_whatever_the_noise(self, seed, growth, kappa):
+        server = Server(growth, kappa, noise=0.03, seed=seed)
+        found = step_ratio(server.sums(mixed(300, seed=seed)))
+        assert found.low <= found.guess <= found.high
+        assert found.low < kappa < found.high
+
+
+class TestPlainStepsOfOthers:
+    def drafting(self, **changed):
+        return Server(noise=0.0).sums(always(), **changed)
+
+    def plain(self, number=600, **changed):
+        return Server(noise=0.0).sums(always(number, share=0.0), **changed)
+
+    def test_they_are_added_to_the_same_sums(self):
+        found = step_ratio(self.drafting(), self.plain())
+        assert found.guess == pytest.approx(KAPPA)
+        assert found.high - KAPPA == pytest.approx(KAPPA - found.low)
+
+    def test_a_short_period_may_have_had_other_contexts(self):
+        short, long = (step_ratio(self.drafting(), self.plain(number)) for number in (60, 6000))
+        assert short.high - short.low > 1.1 * (long.high - long.low)
+
+    def test_those_of_another_day_are_less_certain(self):
+        same, other = (step_ratio(self.drafting(), self.plain(), another_day=day) for day in (False, True))
+        assert other.guess == same.guess
+        assert other.low == pytest.approx(same.low / (1 + ANOTHER_DAY))
+        assert other.high == pytest.approx(same.high / (1 - ANOTHER_DAY))
+
+    @pytest.mark.parametrize("ratio", [0.25, 0.5, 2.0, 4.0])
+    def test_longer_contexts_take_longer_plain_steps(self, ratio):
+        same = step_ratio(self.drafting(), self.plain())
+        found = step_ratio(self.drafting(context=2000.0 * ratio), self.plain())
+        assert found.guess == pytest.approx(1 + (KAPPA * ratio**-0.25 - 1), rel=1e-6)
+        ends = sorted((1.0, ratio**0.75))
+        assert found.low == pytest.approx(same.low / ends[1], rel=1e-6)
+        assert found.high == pytest.approx(same.high / ends[0], rel=1e-6)
+
+    def test_unknown_contexts_count_as_the_same(self):
+        known = step_ratio(self.drafting(), self.plain())
+        assert step_ratio(self.drafting(context=0.0), self.plain()) == known
+
+
+class TestTheCost:
+    def test_it_is_per_draft_token_with_what_the_method_costs_in_any_case(self):
+        for method in ("", "eagle3"):
+            ((curve),) = costs([Server(noise=0.0).times(mixed())], [], method)
+            assert curve.source is CostSource.MEASURED
+            assert curve.step_tokens == fixed_tokens(method)
+            tokens = TOKENS + fixed_tokens(method)
+            for point in curve.points:
+                assert point.token.guess == pytest.approx((KAPPA - 1) / tokens, rel=0.05)
+
+    def test_each_load_with_drafts_has_its_own(self):
+        times = Server(noise=0.0).times([*mixed(), *mixed(low=80.0, high=110.0)])
+        ((curve),) = costs([times], [], "")
+        loads = [point.running_requests for point in curve.points]
+        assert loads == sorted(loads)
+        assert min(loads) < 28
+        assert max(loads) > 80
+
+    def test_drafting_and_plain_polls_may_be_apart(self):
+        polls = mixed()
+        own = [Server(noise=0.0).times([poll for poll in polls if poll[1] == share]) for share in (0, 1)]
+        ((curve),) = costs(own, [], "")
+        assert curve.points[0].token.guess == pytest.approx((KAPPA - 1) / TOKENS, rel=0.05)
+
+    def test_less_than_a_minute_is_not_enough(self):
+        short, long = mixed(int(MIN_SECONDS) - 1, low=23.9, high=24.1), mixed(200, low=23.9, high=24.1)
+        assert costs([Server().times(short)], [], "") == ()
+        assert costs([Server().times(long)], [], "") != ()
+
+    def test_the_engine_s_own_plain_steps_precede_those_of_others(self):
+        plain = Server(noise=0.0).times(always(share=0.0))
+        others = [PlainSteps(CostSource.EXPERIMENT, [plain]), PlainSteps(CostSource.BASELINE, [plain])]
+        assert [each.source for each in costs([Server().times(mixed())], others, "")] == [CostSource.MEASURED]
+        drafting = Server(noise=0.0).times(always())
+        assert [each.source for each in costs([drafting], others, "")] == [CostSource.EXPERIMENT]
+        assert [each.source for each in costs([drafting], others[1:], "")] == [CostSource.BASELINE]
+        assert costs([drafting], [], "") == ()
+
+    def test_engines_that_share_a_period_count_once(self):
+        drafting, plain = Server().times(always()), Server().times(always(100, share=0.0))
+        once, twice = (
+            costs([drafting], [PlainSteps(CostSource.EXPERIMENT, times)], "")
+            for times in ([plain], [plain, plain])
+        )
+        assert once == twice != ()
+
+    def test_drafts_without_tokens_and_steps_that_are_no_longer_have_no_or_no_cost(self):
+        server = Server(kappa=0.9, noise=0.0)
+        ((curve),) = costs([server.times(mixed())], [], "")
+        assert {point.token.guess for point in curve.points} == {0}
+        empty = StepTimes(
+            {
+                place: StepSums((*sums.sums[:47], 0.0, *sums.sums[48:]), sums.wall)
+                for place, sums in server.times(mixed()).places.items()
+            }
+        )
+        assert costs([empty], [], "") == ()
