@@ -108,7 +108,7 @@ def bad_member(member):
 
 
 INJECTIONS = {
-    "engine: summing up": failing(
+    "engine: summing up": reading(
         "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.snapshot", bad_object
     ),
     "engine: its windows": failing(
@@ -118,15 +118,13 @@ INJECTIONS = {
         "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.observe", bad_object
     ),
     "engine: evaluating": failing(
-        "spec_decode_exporter.monitor.evaluator.Evaluator.evaluate", lambda *_: True
+        "spec_decode_exporter.monitor.engine_monitor.EngineMonitor._evaluated", lambda *_: True
     ),
     "engine: its method": reading(
         "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.method", bad_object
     ),
     "engine: its cost": reading("spec_decode_exporter.monitor.engine_monitor.EngineMonitor.cost", bad_object),
-    "engine: its learned state": failing(
-        "spec_decode_exporter.monitor.engine_monitor.EngineMonitor.learned", bad_object
-    ),
+    "engine: its learned state": reading("spec_decode_exporter.learned.learned.Learned.state", bad_object),
     "engine: its absence": failing("spec_decode_exporter.window.history.History.is_gone", bad_object),
     "engine: its JSON": failing("spec_decode_exporter.web.api.responses.EngineView", bad_labels),
     "engine: its history": failing("spec_decode_exporter.web.api.responses.history_view", bad_labels),
@@ -254,7 +252,8 @@ async def running(tmp_path, clock, network):
             BAD_OBJECTS.update(group.totals for key, group in groups if key.request_type == "bad")
             watches = list(service.fleet)
             engines = [engine for engine, *_ in watches[-1].engines.values()]
-            BAD_OBJECTS.update(engines, (engine.history for engine in engines))
+            BAD_OBJECTS.update(engines)
+            BAD_OBJECTS.update(part for engine in engines for part in (engine.history, engine.learned))
             yield running
         finally:
             BAD_OBJECTS.clear()
