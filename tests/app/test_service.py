@@ -14,7 +14,7 @@ from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.load import ConfigError, load
 from spec_decode_exporter.core.thread_pool import CONFIGURATION
-from spec_decode_exporter.monitor.persistence.state_file import StateFile
+from spec_decode_exporter.core.state_file import StateFile
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.poll.duty_cycle import DutyCycle
 from spec_decode_exporter.scrape.poll.poll_scheduler import PollScheduler
@@ -196,7 +196,7 @@ class TestLearnedState:
         assert not remembering.exists()
         await clock.advance(60.0)
         await until(remembering.exists)
-        (saved,) = json.loads(remembering.read_text())["data"]["engines"]
+        (saved,) = saved_engines(remembering)
         assert (saved["target"], saved["model_name"], saved["engine"]) == ("one", "m", "0")
         remembering.unlink()
         await service.close()
@@ -222,9 +222,7 @@ class TestLearnedState:
         await service.reload()
         await clock.advance(0.0)
         await service.close()
-        assert [saved["target"] for saved in json.loads(remembering.read_text())["data"]["engines"]] == [
-            "one"
-        ]
+        assert [saved["target"] for saved in saved_engines(remembering)] == ["one"]
 
     async def test_is_saved_later_if_a_save_raises_which_is_logged_once(
         self, remembering, service, server, clock, until, monkeypatch
@@ -269,10 +267,16 @@ class TestLearnedState:
         assert remembering.exists()
 
 
+def saved_engines(file):
+    """Return the entries of engines in a state file."""
+    _, *entries = map(json.loads, file.read_text().splitlines())
+    return [entry for entry in entries if entry["kind"] == "engine"]
+
+
 def baseline_drafts(file):
     """Return the number of drafts in the baseline of a state file."""
-    (saved,) = json.loads(file.read_text())["data"]["engines"]
-    return saved["learnt"]["drops"]["sudden"]["baseline"]["drafts"]
+    (saved,) = saved_engines(file)
+    return saved["learned"]["drops"]["sudden"]["baseline"]["units"]
 
 
 async def test_a_snapshot_contains_labels_and_findings(service, server, clock, until):

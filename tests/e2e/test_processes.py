@@ -19,26 +19,27 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from spec_decode_exporter.monitor.persistence.state_file import StateFile
+from spec_decode_exporter.core.state_file import StateFile
+from spec_decode_exporter.monitor.state import EngineEntry, entry_of
 
 SAVER = """
 import sys
 from pathlib import Path
-from spec_decode_exporter.monitor.persistence.state_file import StateFile
+from spec_decode_exporter.core.state_file import StateFile
 
-file = StateFile(Path(sys.argv[1]))
-number = file.load().get("number", 0)
+file = StateFile(Path(sys.argv[1]), int)
+number = len(file.load())
 print("loaded", flush=True)
 while True:
     number += 1
-    file.save({"number": number, "more": ["x" * 50] * 4000})
+    file.save([b"%060d" % each for each in range(number)])
 """
 """A program that does nothing but save, so that whatever moment it is killed at, it is at that."""
 SAVES_FOR_EVER = """
 import sys, time
 from spec_decode_exporter.__main__ import main
 from spec_decode_exporter.cli import run
-from spec_decode_exporter.monitor.persistence.state_file import StateFile
+from spec_decode_exporter.core.state_file import StateFile
 run.STOP_SECONDS = 1.0
 StateFile.save = lambda *_: time.sleep(600)
 main()
@@ -76,6 +77,11 @@ def watching(start, e2e, simulator, tmp_path, request):
             exporter.stop()
 
 
+def engines(state):
+    """Return the entries of engines in a state file."""
+    return [entry for entry in StateFile(state, entry_of).load() if isinstance(entry, EngineEntry)]
+
+
 def value(exporter, name):
     """The sum of a metric over its labels."""
     families = text_string_to_metric_families(exporter.metrics())
@@ -104,7 +110,7 @@ def test_who_is_killed_at_any_moment_leaves_a_file_that_is_whole(tmp_path):
             assert saver.stdout.readline() == "loaded\n"
             time.sleep(random.uniform(0.0, 0.1))
             saver.kill()
-        number = StateFile(path).load().get("number", 0)
+        number = len(StateFile(path, int).load())
         assert number >= before
         before = number
     assert before > 20
@@ -115,9 +121,7 @@ def test_an_exporter_that_is_killed_again_and_again_goes_on_with_what_it_had_lea
     learned = [0]
 
     def drafts():
-        engines = StateFile(tmp_path / "state.json").load().get("engines", [])
-        sudden = [engine["learnt"]["drops"].get("sudden", {}) for engine in engines]
-        return sum(each.get("baseline", {}).get("drafts", 0) for each in sudden)
+        return sum(each.learned.drops.sudden.baseline.units for each in engines(tmp_path / "state.json"))
 
     for _ in range(4):
         exporter = watching()
@@ -160,7 +164,7 @@ def test_a_full_disk_and_one_that_becomes_read_only_are_told_and_polls_go_on(wat
         polls = value(exporter, POLLS)
         e2e.eventually(lambda: value(exporter, POLLS) > polls + 1)
         assert exporter.log.count("state_file_not_written") == told
-        assert StateFile(state).load()["engines"] is not None
+        assert engines(state)
 
     fill(disk / "others")
     goes_on_without("No space left on device", 1)
@@ -180,13 +184,13 @@ def test_a_file_that_cannot_be_written_to_its_end_does_not_take_the_place_of_the
 ):
     state = tmp_path / "state.json"
     exporter = watching(names=("one", "two", "three", "four"))
-    e2e.eventually(lambda: state.exists() and len(StateFile(state).load().get("engines", ())) == 4)
+    e2e.eventually(lambda: state.exists() and len(engines(state)) == 4)
     # No file may be longer from now on, but the log: the write ends in the middle, as it does by a quota.
     limit = len(exporter.log) + 500
     assert limit < state.stat().st_size
     resource.prlimit(exporter.process.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     e2e.eventually(lambda: "File too large" in exporter.log)
-    assert StateFile(state).load()["engines"]
+    assert engines(state)
     resource.prlimit(exporter.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
     e2e.eventually(lambda: "state_file_written_again" in exporter.log)
 
@@ -390,7 +394,7 @@ def test_a_damaged_state_file_is_kept_told_and_stops_nothing(watching, e2e, tmp_
     assert kept.read_bytes() == damaged
     assert exporter.log.count("state_file_set_aside") == 1
     e2e.eventually(lambda: value(exporter, POLLS) > 2)
-    e2e.eventually(lambda: state.exists() and StateFile(state).load().get("engines"))
+    e2e.eventually(lambda: state.exists() and engines(state))
     assert exporter.stop()[0] == 0
     assert "Traceback" not in exporter.log
     again = watching()

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.background_tasks import cancel, spawn
-from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.discovery.target import static_targets
 from spec_decode_exporter.history import baseline_reader
 from spec_decode_exporter.history.history_baselines import (
@@ -22,8 +22,7 @@ from spec_decode_exporter.history.history_baselines import (
 )
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.persistence.remembered_baselines import BaselineKey
-from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
+from spec_decode_exporter.monitor.state import ModelKey, Remembered
 from spec_decode_exporter.scrape.poll_errors import PollError
 from spec_decode_exporter.simulator.ground_truth import draft_cost_ratio
 from spec_decode_exporter.simulator.scenario import Scenario
@@ -50,13 +49,13 @@ class Exporter:
     def __init__(self, clock, stored, config):
         self.clock, self.stored = clock, stored
         self.config = Config.model_validate(config)
-        self.remembered = RememberedEngines()
-        self.errors = InternalErrors(clock.monotonic)
+        self.remembered = Remembered()
+        self.errors = Isolation(clock.monotonic)
         self.fleet = Fleet(self.config, clock, self.remembered, EventLog("1"), self.errors)
         self.baselines = HistoryBaselines(
             self.fleet,
             lambda: self.config,
-            self.remembered.baselines,
+            self.remembered,
             clock,
             errors=self.errors,
             connect=lambda _: stored,
@@ -73,7 +72,7 @@ class Exporter:
         await self.clock.advance(seconds, turns=400)
 
     def baseline(self, target):
-        return self.remembered.baselines.of(BaselineKey(target, DRAFTING.model_name))
+        return self.remembered.baseline(ModelKey(target, DRAFTING.model_name))
 
     async def close(self):
         await cancel([self.task])
@@ -222,7 +221,7 @@ async def test_the_baseline_survives_a_restart(exporter, clock):
     one = exporter("a")
     await one.follow(60.0)
     one.fleet.remember()
-    again = RememberedEngines()
-    again.recall(one.remembered.saved(clock.wall()))
-    kept = again.baselines.of(BaselineKey("a", DRAFTING.model_name))
+    again = Remembered()
+    again.recall(one.remembered.entries(clock.wall()))
+    kept = again.baseline(ModelKey("a", DRAFTING.model_name))
     assert kept.period(clock.wall()) == one.baseline("a").period(clock.wall())

@@ -9,7 +9,7 @@ from spec_decode_exporter.history.recording import read_recording
 from spec_decode_exporter.history.replay import RecordingClock, new_targets, replay
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
+from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.scrape.poll.raw_poll import RawPoll
 from tests.conftest import CHECKOUT
@@ -21,7 +21,7 @@ RESTART = CHECKOUT / "tests/pins/recordings/restart_k3_k5.jsonl.gz"
 
 def fleet_of(clock, targets, **overrides):
     fleet = Fleet(
-        load(None, environ={}, overrides=overrides), clock, RememberedEngines(), EventLog("x"), spread=False
+        load(None, environ={}, overrides=overrides), clock, Remembered(), EventLog("x"), spread=False
     )
     fleet.watch(targets)
     return fleet

@@ -16,9 +16,13 @@ from spec_decode_exporter.config.values import MAX_SECRET_BYTES
 from spec_decode_exporter.config.yaml_loader import MAX_NODES, MAX_TEXT
 from spec_decode_exporter.config.yaml_tree import MAX_BYTES as LARGEST_YAML
 from spec_decode_exporter.core.checksummed_file import ChecksummedFile
-from spec_decode_exporter.monitor.persistence.state_file import MAX_BYTES as LARGEST_STATE
-from spec_decode_exporter.monitor.persistence.state_file import MAX_VALUES as MOST_STATE_VALUES
-from spec_decode_exporter.monitor.persistence.state_file import StateFile
+from spec_decode_exporter.core.state_file import MAX_BYTES as LARGEST_STATE
+from spec_decode_exporter.core.state_file import VERSION, StateFile
+from spec_decode_exporter.drops.drops import DropState
+from spec_decode_exporter.drops.hours import HOURS, HourCell
+from spec_decode_exporter.drops.sums import Sums
+from spec_decode_exporter.learned.learned import LearnedState
+from spec_decode_exporter.monitor.state import MAX_ENTRY_BYTES, MAX_STATES, EngineEntry, entry_of, line_of
 from spec_decode_exporter.reports import reference_file as reference
 from spec_decode_exporter.reports.plan import checkpoint
 from spec_decode_exporter.reports.plan.model_config import ModelError
@@ -31,7 +35,7 @@ from tests.hostile.row import RejectedError, Row
 
 def _state(path: Path) -> object:
     with capture_logs() as logs:
-        found = StateFile(path).load()
+        found = StateFile(path, entry_of).load()
     if logs:
         raise RejectedError(str(logs[0]["reason"]))
     return found
@@ -77,7 +81,6 @@ _TREE_BEYOND: Final = {
 }
 
 _REFERENCE: Final = ChecksummedFile("spec-decode-exporter reference", 1, "")
-_STATE: Final = ChecksummedFile("spec-decode-exporter state", 1, "")
 
 
 def _reference(engines: int) -> bytes:
@@ -105,10 +108,19 @@ def _reference(engines: int) -> bytes:
     )
 
 
-def _learned(engines: int, values: int) -> bytes:
-    learned = {"drops": {"numbers": [0.123] * values}}
-    entry = {"target": "t", "model_name": "m", "engine": "0", "seen": 1e9, "learnt": learned}
-    return _STATE.written({"engines": [entry] * engines})
+def _states(engines: int, line: bytes | None = None) -> bytes:
+    """Return a state file of engines with the drops of a day."""
+    drops = DropState()
+    drops.sudden.time.held = [Sums(*[1 / 3] * 6)] * 10
+    drops.slow.hours = [HourCell(20_000, *[1 / 3] * 4)] * HOURS
+    head = b'{"format":"spec-decode-exporter state","version":%d,"writer":"%s","entries":%d}'
+    lines = [
+        line
+        or line_of(EngineEntry("engine", "t", "m", str(number), 1e9, LearnedState(4, drops=drops)))
+        or b""
+        for number in range(engines)
+    ]
+    return b"\n".join([head % (VERSION, b"0" * 16, engines), *lines, b""])
 
 
 def _rows_of_configuration() -> Iterator[Row]:
@@ -151,11 +163,14 @@ def _rows_of_documents() -> Iterator[Row]:
     yield Row(
         name="state file",
         read=in_file(_state),
-        worst={"engines": lambda: _learned(2_000, 400)},
+        worst={"engines": lambda: _states(MAX_STATES)},
         beyond={
             "bytes": filled(b"", b" ", b"", LARGEST_STATE + 1),
             "values": filled(b"[", b"{},", b"{}]"),
-            "nesting": lambda: b"[" * MOST_STATE_VALUES,
+            "entries": lambda: _states(LARGEST_STATE // 10, b"{}"),
+            "nesting": lambda: _states(1, b"[" * MAX_ENTRY_BYTES),
+            "an entry": lambda: _states(1, b'"' + b"x" * MAX_ENTRY_BYTES + b'"'),
+            "a number": lambda: _states(1).replace(b"1000000000.0", b"1" + b"0" * 400),
         },
     )
     yield Row(

@@ -23,7 +23,7 @@ from spec_decode_exporter.core.background_tasks import Background, cancel, keep_
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.garbage_collection import collect_for_ever
-from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.single_flight import SingleFlight
 from spec_decode_exporter.core.version import REVISION, __version__
 from spec_decode_exporter.discovery.discoverer import Discoverer
@@ -32,12 +32,10 @@ from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.persistence.persister import StatePersister
-from spec_decode_exporter.monitor.persistence.remembered_engines import RememberedEngines
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver
-from spec_decode_exporter.monitor.snapshot import Snapshot
+from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot
+from spec_decode_exporter.monitor.state import Remembered, StateSaver
 from spec_decode_exporter.monitor.summary_log import SummaryLog
-from spec_decode_exporter.monitor.target_status import ExporterStatus
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.metrics_page import forget_pages
 from spec_decode_exporter.web.security.guard import Guard
@@ -72,13 +70,13 @@ class Service:
         self._server: Server | None = None
         self._forget_pages: Callable[[], None] = lambda: None
         self._web = LiveWebConfig(options.web_config, clock) if options.web_config else None
-        self._errors = errors = InternalErrors(clock.monotonic)
+        self._errors = errors = Isolation(clock.monotonic)
         self._experiments = ExperimentMonitor(errors)
         self._reloader = ConfigReloader(read_config, options.watched, self, clock)
         self.reload = self._reloader.reload
         """Read the configuration again and adopt it, or keep the old one and raise ConfigError."""
         config = self._reloader.read()
-        remembered, events = RememberedEngines(), EventLog(run_name(clock.wall()))
+        remembered, events = Remembered(), EventLog(run_name(clock.wall()), clock.monotonic)
         self._events = events
         self.fleet = Fleet(config, clock, remembered, events, errors)
         """The monitored targets."""
@@ -87,11 +85,9 @@ class Service:
             self.fleet, self._experiments, self._receiver, events, clock, status=self._status, errors=errors
         )
         """Snapshots of the fleet for /metrics, the JSON API and the page."""
-        self._persister = StatePersister(remembered, clock, self.fleet.remember)
-        self._persister.begin(config.state.file)
-        self._baselines = HistoryBaselines(
-            self.fleet, lambda: self._config, remembered.baselines, clock, errors=errors
-        )
+        self._state = StateSaver(remembered, clock, self.fleet.remember)
+        self._state.begin(config.state.file)
+        self._baselines = HistoryBaselines(self.fleet, lambda: self._config, remembered, clock, errors=errors)
         self._adopt(config)
 
     @property
@@ -153,12 +149,12 @@ class Service:
         if self._server:
             await self._server.close()
         await self.fleet.stop()
-        await self._persister.save()
+        await self._state.save()
         await self.fleet.close()
 
     async def adopt(self, config: Config) -> None:
         """Use another configuration."""
-        await self._persister.use(config.state.file)
+        await self._state.use(config.state.file)
         self._adopt(config)
 
     async def restart(self) -> None:
@@ -176,7 +172,7 @@ class Service:
         self._forget_pages()
 
     async def _save(self) -> None:
-        await self._persister.save_for_ever(lambda: self._config.state.interval)
+        await self._state.save_for_ever(lambda: self._config.state.interval)
 
     def _keep_running(self, part: str, run: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         return spawn(keep_running(part, run, self._errors, self._clock))
@@ -211,6 +207,7 @@ class Service:
         )
 
     def _status(self) -> ExporterStatus:
+        state = self._state.file
         return ExporterStatus(
             version=__version__,
             revision=REVISION,
@@ -223,6 +220,8 @@ class Service:
             config_hash=self._config_hash,
             external_url=self._options.external_url,
             log_lines_dropped=self._options.log_lines_dropped(),
+            state_saved=None if state is None else not state.failure,
+            problem=state.problem if state else "",
         )
 
     async def _take_snapshot(self) -> Snapshot:

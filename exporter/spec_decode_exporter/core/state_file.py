@@ -136,7 +136,7 @@ class StateFile(Generic[Entry]):
                 yield line, self._parse(line)
             except ValueError as error:
                 shown = line[:_MAX_SHOWN].decode(errors="replace")
-                self._damage = self._damage or f"line {number}, {shown}: {error}"
+                self._damage = self._damage or f"line {number}, {shown!r}: {error}"
 
     def _set_aside(self, place: Path) -> None:
         """Rename a damaged file, so that its content is not lost."""

@@ -14,14 +14,14 @@ from spec_decode_exporter.config.schema import Config, PrometheusSettings
 from spec_decode_exporter.config.url import without_query
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.core.internal_errors import InternalErrors
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
 from spec_decode_exporter.history.baseline_match import server_of
 from spec_decode_exporter.history.baseline_reader import KEYS, MAX_BODY, MAX_VALUES, BaselineReader
 from spec_decode_exporter.history.history_targets import HistoryTarget
 from spec_decode_exporter.history.query_api import Getter, HistoryError, QueryApi
-from spec_decode_exporter.monitor.learned_baseline import LearnedBaseline
-from spec_decode_exporter.monitor.persistence.remembered_baselines import RememberedBaselines
+from spec_decode_exporter.learned.baseline import Baseline
+from spec_decode_exporter.monitor.state import ModelKey, Remembered
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.http.client import Client
 
@@ -62,10 +62,10 @@ class HistoryBaselines:
         self,
         monitors: Iterable[TargetMonitor],
         config: Callable[[], Config],
-        remembered: RememberedBaselines,
+        remembered: Remembered,
         clock: Clock,
         *,
-        errors: InternalErrors,
+        errors: Isolation,
         connect: Connect = open_client,
     ) -> None:
         """Prepare to ``run``.
@@ -179,10 +179,12 @@ class HistoryBaselines:
             plan.moment = self._clock.monotonic() + READ_AGAIN_SECONDS
             self._adopt(monitor, found, reader.name)
 
-    def _adopt(self, monitor: TargetMonitor, found: Mapping[str, LearnedBaseline], source: str) -> None:
-        for model in self._remembered.adopt(monitor.target.name, found):
-            period = found[model].period(self._clock.wall())
-            if period is not None:
+    def _adopt(self, monitor: TargetMonitor, found: Mapping[str, Baseline], source: str) -> None:
+        for model, baseline in found.items():
+            key = ModelKey(monitor.target.name, model)
+            learned, period = self._remembered.baseline(key), baseline.period(self._clock.wall())
+            if learned.adopt(baseline) and period is not None:
+                self._remembered.keep_baseline(key, learned)
                 fields: dict[str, object] = {"model": model, "period": period.name, "source": source}
                 monitor.record_event(Event("baseline_read", fields))
 
@@ -191,4 +193,4 @@ def _note_failure(monitor: TargetMonitor, plan: _Plan, source: str, error: Histo
     plan.has_ended = True
     reason = str(error).removeprefix(f"{source}: ").removeprefix(f"{source} ")
     if plan.failures.failed(reason):
-        monitor.record_event(Event("baseline_not_read", {"source": source, "reason": reason}, is_bad=True))
+        monitor.record_event(Event("baseline_not_read", {"source": source, "reason": reason}))

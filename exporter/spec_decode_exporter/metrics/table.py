@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import astuple
 from enum import StrEnum
-from functools import partial
+from functools import cache, partial
 from itertools import accumulate
 from typing import Final
 
@@ -17,7 +17,7 @@ from spec_decode_exporter.analysis.figure_table import EACH, FIGURES, FULL, LONG
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.schema import Group, Profile
-from spec_decode_exporter.experiments.experiment import ArmWindow
+from spec_decode_exporter.experiments.arm import Arm
 from spec_decode_exporter.experiments.pace import ArmSpeedup
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.quantile import (
@@ -62,6 +62,7 @@ def _total(profile: Profile, key: str, text: str, counter: str = "") -> Metric:
     )
 
 
+@cache
 def _one_of(members: type[StrEnum], present: StrEnum) -> Numbers:
     """Return a state set: a number for each member, of which one is 1."""
     return [(str(member), float(member == present)) for member in members]
@@ -126,7 +127,7 @@ def _schedule_changes(its: WindowEvaluation) -> Number:
     return its.schedule_change_ratio if changes else None
 
 
-def _speedups(value: Callable[[ArmSpeedup], Number]) -> Callable[[ArmWindow], Numbers]:
+def _speedups(value: Callable[[ArmSpeedup], Number]) -> Callable[[Arm], Numbers]:
     """Return the reader of a number of an arm's speed-up by each basis."""
     return lambda its: [(str(basis), value(speedup)) for basis, speedup in its.speedups.items()]
 
@@ -246,10 +247,10 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric(Group.INTEGRITY, MINIMAL, "spec_decode_consistent", "State of an identity of the server's counters: 1 holds, 0 was broken by two successive polls.", lambda engine: [(str(check), float(check not in engine.broken)) for check in Check], labels=("check",), source=_SPECULATION),
     Metric(Group.INTEGRITY, MINIMAL, "spec_decode_engine_resets_total", "Resets of the server's counters, by cause: restart, or decrease without a restart.", lambda engine: [(str(cause), engine.totals.resets[cause]) for cause in Reset], labels=("cause",), kind="counter"),
 
-    _arm(MINIMAL, "spec_decode_experiment_speedup_ratio", "Speed of the arm relative to the baseline in the window, by basis; absent if they are not comparable.", _speedups(lambda its: its.value), labels=("basis",), source=_TIMES),
-    _arm(MINIMAL, "spec_decode_experiment_speedup_ratio_lower", "Lower 95 % bound of the speed of the arm relative to the baseline in the window.", _speedups(lambda its: its.estimate and its.estimate.lower), labels=("basis",), source=_TIMES),
-    _arm(MINIMAL, "spec_decode_experiment_speedup_ratio_upper", "Upper 95 % bound of the speed of the arm relative to the baseline in the window.", _speedups(lambda its: its.estimate and its.estimate.upper), labels=("basis",), source=_TIMES),
-    _arm(MINIMAL, "spec_decode_experiment_comparable", "Conditions of a comparison with the baseline in the window: 1 holds, 0 prevents a speed-up or a winner.", lambda its: [(str(condition), float(holds)) for condition, holds in its.conditions.items()], labels=("check",), source=_TRAFFIC),
+    _arm(MINIMAL, "spec_decode_experiment_speedup_ratio", "Speed of the arm relative to the baseline in the window, by basis.", _speedups(lambda its: its.value), labels=("basis",), source=_TIMES),
+    _arm(MINIMAL, "spec_decode_experiment_speedup_ratio_lower", "Lower 95 % bound of the speed of the arm relative to the baseline in the window, at equal traffic.", _speedups(lambda its: its.estimate and its.estimate.lower), labels=("basis",), source=_TIMES),
+    _arm(MINIMAL, "spec_decode_experiment_speedup_ratio_upper", "Upper 95 % bound of the speed of the arm relative to the baseline in the window, at equal traffic.", _speedups(lambda its: its.estimate and its.estimate.upper), labels=("basis",), source=_TIMES),
+    _arm(MINIMAL, "spec_decode_experiment_traffic_ratio", "Work of the arm's traffic over the baseline's in the window, by kind; below 1: fewer, shorter or easier requests.", lambda its: [(str(part), value) for part, value in its.traffic.items()], labels=("kind",), source=_TRAFFIC),
     Metric(Group.EXPERIMENTS, MINIMAL, "spec_decode_experiment_winner", "Fastest arm over the longest window, statistically significant (95 %): 1 for the winner, 0 for the others.", lambda arm: [(str(basis), float(won)) for basis, won in arm.wins.items()], labels=("basis",), subject=subject.ARM, source=_TIMES),
     _arm(STANDARD, "spec_decode_experiment_acceptance_length_tokens", "Mean tokens that a draft of the arm gives in the window, the bonus token included.", lambda its: its.acceptance_length, source=("accepted_tokens", "drafts")),
     _arm(STANDARD, "spec_decode_experiment_requests", "Requests that began on the engines of the arm in the window.", lambda its: its.requests, source=("first_tokens",)),
@@ -296,6 +297,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     _own(MINIMAL, "spec_decode_exporter_targets", "Monitored targets, by discovery.", lambda status: status.targets.items(), labels=("discovery",)),
     _own(STANDARD, "spec_decode_exporter_targets_not_monitored", "Discovered targets that are not monitored, because limits.engines is reached.", lambda status: status.targets_not_monitored),
     _own(STANDARD, "spec_decode_exporter_log_lines_dropped_total", "Log lines that the exporter dropped, because the reader of its log did not read.", lambda status: status.log_lines_dropped, kind="counter"),
+    _own(MINIMAL, "spec_decode_exporter_state_last_save_successful", "Result of the last save of the state file: 1 succeeded, 0 failed; absent without this file.", lambda status: None if status.state_saved is None else float(status.state_saved)),
     _own(MINIMAL, "spec_decode_exporter_config_last_reload_successful", "Result of the last reload of the configuration: 1 succeeded, 0 failed.", lambda status: float(status.reload_successful)),
     _own(MINIMAL, "spec_decode_exporter_config_last_reload_success_timestamp_seconds", "Unix time at which the active configuration was loaded.", lambda status: status.reload_success_timestamp),
     _own(MINIMAL, "spec_decode_exporter_config_hash", "Hash of the active configuration; equal configurations have equal hashes.", lambda status: status.config_hash),

@@ -83,7 +83,7 @@ OLD = b'{"format":"spec-decode-exporter state","version":1,"checksum":"ab","data
 DAMAGES = [
     (lambda content: content[:-9], 1, "it has 1 of 3 entries"),
     (lambda content: content[:-8], 2, "it has 2 of 3 entries"),
-    (lambda content: content.replace(b'{"b":2}', b"\xff[[" * 40), 2, "line 3, " + "\ufffd[[" * 33 + "\ufffd: no entry"),
+    (lambda content: content.replace(b'{"b":2}', b"\xff[[" * 40), 2, "line 3, '" + "\ufffd[[" * 33 + "\ufffd': no entry"),
     (lambda content: content.replace(b'{"b"', b"\n{b"), 2, "it has 4 of 3 entries"),
     (lambda content: content + b"\n" * 10_000, 3, "it has 4096 of 3 entries"),
     (lambda content: b"", 0, "it is not a state of this exporter"),

@@ -38,6 +38,12 @@ def test_the_fleet_is_summarized_in_a_sentence(standings, says):
     assert sentence(Counter(standings)) == says
 
 
+@pytest.mark.parametrize("problem", ["", "The state file cannot be written: <disk>."])
+async def test_a_problem_of_the_exporter_is_a_notice(problem):
+    html = await content(PageQuery(), PageData(100.0, iter(()), [target()], (), problem=problem))
+    assert ("The state file cannot be written: &lt;disk&gt;." in html) is bool(problem)
+
+
 async def test_targets_that_are_down_come_first_with_their_error():
     targets = [target("up"), *(target(f"down-{number}", up=False, error="refused") for number in range(4))]
     html = await content(PageQuery(), PageData(100.0, iter(()), targets, ()))

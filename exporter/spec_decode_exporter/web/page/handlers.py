@@ -22,7 +22,7 @@ from spec_decode_exporter.web.state import STATE, AppState
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from spec_decode_exporter.core.internal_errors import InternalErrors
+    from spec_decode_exporter.core.isolation import Isolation
     from spec_decode_exporter.monitor.snapshot import Snapshot
     from spec_decode_exporter.views.experiment_view import ExperimentView
     from spec_decode_exporter.web.page.markup import Markup
@@ -80,10 +80,11 @@ def page_data(state: AppState, snapshot: Snapshot) -> PageData:
         snapshot.requests,
         tuple(_experiments(state.errors, snapshot)),
         state.errors,
+        next((exporter.problem for _, exporter in snapshot.exporter), ""),
     )
 
 
-def _experiments(errors: InternalErrors, snapshot: Snapshot) -> Iterator[ExperimentView]:
+def _experiments(errors: Isolation, snapshot: Snapshot) -> Iterator[ExperimentView]:
     return errors.each(
         "page",
         experiments_of(snapshot.experiments),

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
-from spec_decode_exporter.core.internal_errors import NO_ITEM
+from spec_decode_exporter.core.isolation import NO_ITEM
 from spec_decode_exporter.views.engine_view import id_of
 from spec_decode_exporter.web.page import fleet_table, target_list
 from spec_decode_exporter.web.page.event_list import recent_events
@@ -129,7 +129,7 @@ def _assembled(rows: _Rows, drawn: Sequence[Markup], of_requests: Markup, page: 
         return _not_shown() if made is None else made
 
     summary, problems = safe(lambda: _summary(rows, page)), safe(lambda: joined(target_list.problems(page)))
-    parts = [summary, problems, *_not_found(rows)]
+    parts = [summary, *_exporter_problem(page), problems, *_not_found(rows)]
     if page.targets or rows.standings or drawn:
         parts.append(_fleet(rows, drawn))
     if page.experiments:
@@ -154,6 +154,14 @@ def _other_events(rows: _Rows, page: PageData) -> Markup:
     others = [event for event in page.events if event.id not in elsewhere]
     listed = recent_events(others, page.time, empty="No other events.")
     return joined((listed, tag("p", "Events of an open engine are in its panel.", class_="note")))
+
+
+def _exporter_problem(page: PageData) -> Iterator[Markup]:
+    """Yield a notice of a problem of the exporter itself."""
+    if page.problem:
+        yield tag(
+            "div", tag("strong", "Exporter"), tag("p", page.problem), class_="notice", data_key="exporter"
+        )
 
 
 def _not_found(rows: _Rows) -> Iterator[Markup]:
