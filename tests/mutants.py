@@ -26,7 +26,7 @@ AREAS = {
     "scrape": "tests/scrape/page tests/pins",
     "findings": "tests/unit/findings tests/pins",
     "experiments": "tests/unit/experiments tests/monitor/test_experiment_tracker.py",
-    "drops": "tests/monitor/drops tests/unit/drops tests/monitor/test_drop_story.py tests/pins",
+    "drops": "tests/unit/drops tests/story/test_drop_story.py",
     "monitor": "tests/monitor tests/unit/analysis tests/unit/learned tests/pins",
     "requests": "tests/requests tests/unit/metrics/test_request_metrics.py",
     "metrics": "tests/unit/metrics/test_page.py tests/unit/metrics/test_request_metrics.py tests/unit/analysis/test_figure_table.py",
@@ -274,37 +274,43 @@ MUTANTS = (
         "if False:",
     ),
     # Drops.
-    Mutant("drops", "monitor/drops/alarm.py", "return total > threshold", "return total > 1.1 * threshold"),
+    Mutant("drops", "drops/noise.py", "return total > limit", "return total > 1.1 * limit"),
+    Mutant("drops", "drops/noise.py", "(allan + found[-1].value) / 2", "(allan + found[-1].value)"),
+    Mutant("drops", "drops/noise.py", "min(0.0, self.sum) ** 2", "self.sum**2"),
+    Mutant("drops", "drops/sums.py", "if units >= MIN_UNITS else 0.0", "if units >= 0 else 0.0"),
     Mutant(
-        "drops",
-        "monitor/drops/baseline.py",
-        "kept = exp(-interval.seconds / memory)",
-        "kept = exp(-1 / memory)",
+        "drops", "drops/detector.py", "exp(-interval.seconds / settings.memory)", "exp(-1 / settings.memory)"
+    ),
+    Mutant(
+        "drops", "drops/detector.py", "NORMAL_SPAN if dropped else self.settings.lag", "self.settings.lag"
     ),
     Mutant(
         "drops",
-        "monitor/drops/sudden_drop.py",
-        "NORMAL_SPAN if state.alarm.dropped else LAG_SECONDS",
-        "LAG_SECONDS",
+        "drops/detector.py",
+        "return baseline.mean - allowance - error",
+        "return baseline.mean - allowance + error",
     ),
     Mutant(
         "drops",
-        "monitor/drops/sudden_drop.py",
-        "DropLimits(baseline.mean - allowance - error",
-        "DropLimits(baseline.mean - allowance + error",
+        "drops/detector.py",
+        "cusum.sum = min(cusum.sum, limit / 2)",
+        "cusum.sum = min(cusum.sum, limit)",
     ),
+    Mutant("drops", "drops/detector.py", "if max(moments) > state.time.elapsed:", "if False:"),
+    Mutant("drops", "drops/detector.py", "or self.policy is not self._updated_for", "or False"),
+    Mutant("drops", "drops/detector.py", "if usual is None and state.found is not None:", "if False:"),
     Mutant(
         "drops",
-        "monitor/drops/slow_drop.py",
+        "drops/detector.py",
         "MIN_BASELINE_SECONDS: Final = 2400.0",
         "MIN_BASELINE_SECONDS: Final = 4800.0",
     ),
-    Mutant("drops", "monitor/drops/slow_drop.py", "min(recent, hour)", "recent"),
+    Mutant("drops", "drops/detector.py", "min(state.baseline.length, usual or inf)", "state.baseline.length"),
     Mutant(
         "drops",
-        "drops/variance.py",
-        "(allan + variances[-1].value) / 2",
-        "(allan + variances[-1].value)",
+        "drops/drops.py",
+        "self._sudden.shared_by = 1 if steps is None else 2",
+        "self._sudden.shared_by = 1",
     ),
     # Requests.
     Mutant(

@@ -62,12 +62,12 @@ def test_it_is_found_within_seconds_and_the_verdict_does_not_say_that_it_pays(ru
             assert verdict_text(snapshot).startswith("Drafting dropped at 14:23:")
 
 
-def test_without_the_detector_the_short_window_overrules_the_long_one(run):
-    # A method that is said to draft in every step has no such detector.
-    events, snapshots = run(SILENT + 60, method="draft_model")
+def test_without_the_detector_the_short_window_overrules_the_long_one_after_three_minutes(run):
+    # A method that is said to draft in every step has no such detector. The short window contradicts from 30 s on.
+    events, snapshots = run(SILENT + 215, method="draft_model")
     assert not [each for each in events if each[1].name == "drafting_dropped"]
-    for second in range(SILENT + 40, SILENT + 60):
-        assert snapshots[second].evaluation.verdict not in PAYS
+    for second in range(SILENT + 210, SILENT + 215):
+        assert snapshots[second].evaluation.verdict is Verdict.INSUFFICIENT
 
 
 def test_a_known_schedule_is_no_drop(run):

@@ -147,8 +147,10 @@ def test_after_the_recovery_no_finding_is_about_the_drafter(story):
         assert not names & ABOUT_THE_DRAFTER
 
 
-def test_after_the_recovery_speculation_pays_again_within_a_minute(story):
-    for snapshot in story.between(RECOVERY + 60, END):
+def test_after_the_recovery_speculation_pays_again_once_that_lasts_three_minutes(story):
+    for snapshot in story.between(RECOVERY + RECOVERED, RECOVERY + 180):
+        assert snapshot.evaluation.verdict not in PAYS
+    for snapshot in story.between(RECOVERY + RECOVERED + 180, END):
         assert snapshot.evaluation.verdict is Verdict.OPTIMAL
         assert snapshot.evaluation.action in {Action.KEEP, Action.COLLECT}
         assert "since the change at 14:17:" in verdict_text(snapshot)
