@@ -157,7 +157,7 @@ def _claimed(gram: Matrix, own: StepSums) -> Matrix:
 
 def _fitted(gram: Matrix, polls: float, slow: float) -> Range | None:
     """Return κ at x = 0 with its bounds; ``slow`` is a relative standard error that residuals do not show."""
-    free = _fit(gram, polls, LOAD) if deviation(gram, SHARE) > MIN_DEVIATION else None
+    free = _fit(gram, polls, 0, SHARE, PROMPT, LOAD) if deviation(gram, SHARE) > MIN_DEVIATION else None
     if free is None or free.coefficients[0] <= 0:
         return None
     prefill = free.coefficients[2] * gram[0][PROMPT] / gram[0][0]
@@ -165,10 +165,10 @@ def _fitted(gram: Matrix, polls: float, slow: float) -> Range | None:
     low, high = POSSIBLE_GROWTH if has_prefills else _growth(free, gram)
     growth = min(max(free.ratio(3)[0], low), high)
     by_growth = [added(gram, 0, LOAD, each) for each in (growth, low, high)]
-    fits = [_ratio(_fit(each, polls), slow) for each in by_growth]
-    fits.append(_ratio(_fit(by_growth[0], polls, SHARE_PROMPT), slow))
+    fits = [_ratio(_fit(each, polls, 0, SHARE, PROMPT), slow) for each in by_growth]
+    fits.append(_ratio(_fit(by_growth[0], polls, 0, SHARE, SHARE_PROMPT), slow))
     if not has_prefills:
-        fits.append(_ratio(_fit(gram, polls, LOAD, SHARE_LOAD), slow) or (1.0, MAX_HALF))
+        fits.append(_ratio(_fit(gram, polls, 0, SHARE, PROMPT, LOAD, SHARE_LOAD), slow) or (1.0, MAX_HALF))
     known = [(value, min(half, MAX_HALF)) for value, half in filter(None, fits)]
     if len(known) < len(fits):
         return None
@@ -186,9 +186,8 @@ def _growth(free: Fit, gram: Matrix) -> tuple[float, float]:
     return (low, high) if low <= high else POSSIBLE_GROWTH
 
 
-def _fit(gram: Matrix, polls: float, *more: int) -> Fit | None:
-    """Fit y on 1, f, v and more; v contains the noise of y, so that u is its instrument."""
-    regressors = (0, SHARE, PROMPT, *more)
+def _fit(gram: Matrix, polls: float, *regressors: int) -> Fit | None:
+    """Fit y on these regressors; v contains the noise of y, so that u is its instrument."""
     return fit(gram, regressors, [_INSTRUMENTS.get(each, each) for each in regressors], TIME, polls)
 
 

@@ -44,7 +44,7 @@ class Fed:
 
     def _second(self, length, tokens, drafts, step):
         self.moment += 1.0
-        counts, steps = self.counts, 400
+        counts, steps = self.counts, round(8 / step)
         # Every other second a little more and less, so that there is chance.
         accepted = round((length - 1 + (0.1 if self.moment % 2 else -0.1)) * drafts)
         counts["drafts"] += drafts
@@ -96,7 +96,7 @@ def test_a_sudden_drop_is_returned_at_its_begin_and_at_its_end(fed):
 
 
 def test_a_pause_of_drafting_under_load_yields_the_cost(fed):
-    fed.run(200, drafts=400, step=0.028)
+    fed.run(200, drafts=286, step=0.028)
     fed.run(200, drafts=0, step=0.02)
     ((cost,),) = (curve.points for curve in fed.learned.costs())
     # 0.4 plain steps more for 4 tokens, and for what eagle3 pays in any case: 0.10 / 0.07 tokens.

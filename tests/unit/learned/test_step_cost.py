@@ -105,7 +105,7 @@ class TestTheRatio:
     def test_prefills_of_more_than_half_a_step_leave_the_growth_open(self):
         random, widths = Random(3), []
         loads = [random.uniform(20.0, 28.0) for _ in range(900)]
-        shares = [float(random.random() < (0.8 if load < 24 else 0.2)) for load in loads]
+        shares = [float(random.random() < (0.65 if load < 24 else 0.35)) for load in loads]
         for prefill in (0.00005, 0.0002):
             server = Server(prefill=prefill, noise=0.005)
             polls = [
