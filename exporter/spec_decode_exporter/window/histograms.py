@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import inf, sqrt
+from operator import lt
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.scrape.page.engine_table import Latency
@@ -81,6 +82,12 @@ class Histograms:
         """Begin a new process at ``begin``; None: that time is unknown."""
         columns = sum(map(len, self._bounds.values())) + len(Answers())
         self._before = None if begin is None or not self._bounds else (begin, [0] * columns)
+
+    def fell(self, latencies: Mapping[Latency, Buckets]) -> bool:
+        """Return whether a count is lower than on the page before, which no process does."""
+        before = self._latencies(self._before[1]) if self._before else {}
+        found = ((latencies[name], old) for name, old in before.items() if name in latencies)
+        return any(new.bounds == old.bounds and any(map(lt, new.counts, old.counts)) for new, old in found)
 
     def add(
         self, latencies: Mapping[Latency, Buckets], answers: Answers, moment: float, interval: float

@@ -249,7 +249,7 @@ class History:
     def observe(self, sample: Sample, moment: float, wall: float, interval: float) -> Step:
         """Add the sample of a poll at ``moment`` (monotonic); ``interval`` is that of polls, in seconds."""
         self._interval, self.sample = interval, sample
-        taken = step(self.poll, sample, moment, wall)
+        taken = step(self.poll, sample, moment, wall, fell=self._histograms.fell(sample.latencies or {}))
         if self.poll is None:
             self._process_since = moment
         if taken.reset:

@@ -330,6 +330,22 @@ def test_another_configured_k_resets_the_windows(configured, tokens, resets):
     assert engine.window().polls == (0 if resets else 4)
 
 
+@pytest.mark.parametrize(
+    ("bounds", "counts", "resets"),
+    [((1.0, inf), (4, 9), 1), ((1.0, inf), (5, 9), 0), ((2.0, inf), (4, 9), 0), (None, None, 0)],
+)
+def test_a_histogram_that_falls_is_another_process_though_all_counters_rise(bounds, counts, resets):
+    """Without creation times, a process that has overtaken the one before."""
+    engine = Fed(busy(5, latencies={Latency.QUEUE: Buckets((1.0, inf), (5, 8))}), busy(6))
+    latencies = None if bounds is None else {Latency.QUEUE: Buckets(bounds, counts)}
+    engine.poll(busy(900, latencies=latencies))
+    assert engine.history.totals().resets[Reset.DECREASE] == resets
+    assert (engine.window().polls, engine.history.totals().counters.drafts < 100) == (
+        2 - resets,
+        bool(resets),
+    )
+
+
 def test_histograms_begin_again_with_k_and_count_from_the_creation():
     engine, found = Fed(), []
     for count, tokens, created in ((5, 3, at(-9)), (9, 3, at(-9)), (2, 5, at(2.5))):

@@ -156,6 +156,40 @@ def test_counters_that_disagree_by_more_than_a_torn_page_are_a_reset(
     assert (taken.increment is None) is (reset is not None)
 
 
+@pytest.mark.parametrize(
+    ("positions", "running", "reset"),
+    [
+        ((150, 90, 60), 0, None),
+        ((150, 126, 30), 0, None),  # 66 and 50: torn by 16 drafts
+        ((150, 127, 30), 0, Reset.DECREASE),
+        ((150, 127, 30), 1, None),
+        ((150, 60, 47), 0, Reset.DECREASE),
+        ((150, 90, 60, 900), 0, None),  # a position that the page before lacks
+    ],
+)
+def test_more_tokens_accepted_at_a_position_than_at_the_one_before_are_another_process(
+    make_sample, positions, running, reset
+):
+    """Without creation times, a process that has overtaken the one before."""
+    taken = after(
+        make_sample(1000, 4000, 100, positions=(100, 60, 30)),
+        make_sample(1100, 4400, 240, positions=positions, running_requests=float(running)),
+    )
+    assert (taken.reset, taken.increment is None) == (reset, reset is not None)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "seconds", "reset"),
+    [(10**6, 1.0, None), (10**6 + 1, 1.0, Reset.DECREASE), (10**7, 10.0, None), (10**6, 0.1, None)],
+)
+def test_more_tokens_than_an_engine_can_generate_in_the_time_are_another_process(
+    make_sample, tokens, seconds, reset
+):
+    before = first(make_sample(generation_tokens=5), 10.0)
+    taken = step(before, make_sample(generation_tokens=5 + tokens), 10.0 + seconds, WALL + 10.0 + seconds)
+    assert (taken.reset, taken.increment is None) == (reset, reset is not None)
+
+
 def test_an_increment_of_centuries_is_a_reset(make_sample):
     leapt = make_sample(decode_nanoseconds=2**62, created=WALL + 10.5)
     taken = after(make_sample(decode_nanoseconds=0), leapt)
