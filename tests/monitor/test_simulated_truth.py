@@ -9,7 +9,7 @@ from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.recommended_setting import Pause, SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.analysis.verdict import Action, State, Verdict
+from spec_decode_exporter.analysis.verdict import Action, Advice, Decision, State, Verdict
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, batch_schedule
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.core.cooperative_yield import finish
@@ -94,8 +94,7 @@ def test_a_verdict_is_not_about_an_overload_that_the_short_window_excludes():
     evaluation = findings.evaluation
     assert evaluation.longest.speedup_bounds.value < 1 < evaluation.windows[0].speedup_bounds.lower
     assert evaluation.basis is Basis.SHORTER
-    assert evaluation.verdict is Verdict.HEALTHY
-    assert evaluation.action is Action.COLLECT
+    assert evaluation.own == Decision(Verdict.HEALTHY, Advice())
 
 
 def test_a_server_that_stops_drafting_at_large_batches_tells_what_drafting_costs():

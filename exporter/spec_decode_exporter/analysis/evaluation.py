@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
 from typing import Final
@@ -14,9 +14,12 @@ from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.missing_evidence import MIN_SECONDS, Need, missing
 from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting, recommended_setting
 from spec_decode_exporter.analysis.verdict import (
+    NOT_PAYING,
+    PAYING,
     WHOLE_WINDOW,
     Action,
     Advice,
+    Decision,
     State,
     Verdict,
     decoded_steps,
@@ -34,6 +37,12 @@ _NO_DATA: Final = WindowEvaluation(
     Window(0.0, 0.0, 0, UNKNOWN, (), Means(), Increments.of((), ()), Answers()),
     Knowledge(speculates=False),
 )
+_SHARES: Final = {
+    **dict.fromkeys(PAYING, 1.0),
+    **dict.fromkeys(NOT_PAYING, 0.0),
+    Verdict.INSUFFICIENT: None,
+}
+"""Shares of the possible speed-ups above 1, of verdicts that are sure, or know none."""
 
 
 class Basis(StrEnum):
@@ -60,10 +69,10 @@ class Evaluation:
         self.known = known
         self.latencies = latencies or {}
         self.windows = tuple(WindowEvaluation(window, known) for window in windows)
-        self.advice: Advice | None = None
-        """Debounced advice; None: that of these windows alone."""
-        self.held_setting: Callable[[Evaluation], SpeculationSetting] | None = None
-        """Returns the debounced setting; None: that of these windows alone."""
+        self.shown: Decision | None = None
+        """Decision to show; None: that of these windows alone."""
+        self.shown_setting: SpeculationSetting | None = None
+        """Setting to show; None: that of these windows alone."""
 
     @property
     def longest(self) -> WindowEvaluation:
@@ -153,18 +162,24 @@ class Evaluation:
 
     @property
     def verdict(self) -> Verdict:
-        """Verdict by the evaluated window."""
-        return self.evaluated.verdict
+        """Verdict to show."""
+        return self.decision.verdict
 
     @property
     def pays_share_ratio(self) -> float | None:
-        """Share of the possible speed-ups at which speculation pays, by the evaluated window."""
-        return self.evaluated.pays_share_ratio
+        """Share of the possible speed-ups at which speculation pays; 0 or 1 by a verdict that is sure."""
+        return _SHARES.get(self.verdict, self.evaluated.pays_share_ratio)
+
+    @property
+    def is_excluded(self) -> bool:
+        """True if the bounds of the shortest window exclude that speculation pays."""
+        bounds = self.windows[0].speedup_bounds if self.windows else None
+        return bounds is not None and bounds.upper < self.known.policy.speedup.harmful
 
     @cached_property
     def missing(self) -> tuple[Need, ...]:
         """Evidence that a verdict needs, any one of them; empty with a verdict."""
-        is_missing = bool(self.windows) and self.verdict is Verdict.INSUFFICIENT
+        is_missing = bool(self.windows) and self.evaluated.verdict is Verdict.INSUFFICIENT
         return missing(self.evaluated, self.longest.window.length) if is_missing else ()
 
     @property
@@ -187,24 +202,25 @@ class Evaluation:
     @cached_property
     def is_advisable(self) -> bool:
         """True with a verdict since a change, or over a whole longest window."""
-        if self.verdict is Verdict.INSUFFICIENT or self.basis is Basis.SHORTER:
+        if self.evaluated.verdict is Verdict.INSUFFICIENT or self.basis is Basis.SHORTER:
             return False
         return self.basis is Basis.CHANGE or self.is_whole
 
     @cached_property
-    def own_advice(self) -> Advice:
-        """Advice by these windows alone."""
-        return self.evaluated.advice(self.crossover) if self.is_advisable else Advice()
+    def own(self) -> Decision:
+        """Decision by these windows alone."""
+        advice = self.evaluated.advice(self.crossover) if self.is_advisable else Advice()
+        return Decision(self.evaluated.verdict, advice)
 
     @property
-    def shown_advice(self) -> Advice:
-        """Advice to show: the debounced one."""
-        return self.own_advice if self.advice is None else self.advice
+    def decision(self) -> Decision:
+        """Decision to show."""
+        return self.own if self.shown is None else self.shown
 
     @property
     def action(self) -> Action:
-        """Recommended action."""
-        return self.shown_advice.action
+        """Recommended action to show."""
+        return self.decision.advice.action
 
     @cached_property
     def depths(self) -> list[Depth]:
@@ -216,18 +232,17 @@ class Evaluation:
     def recommended(self) -> Depth | None:
         """Recommended number of draft tokens, if its speed-up is known; 0: no speculation."""
         depths = (NO_SPECULATION, *self.depths)
-        return next((depth for depth in depths if depth.tokens == self.shown_advice.tokens), None)
+        return next((depth for depth in depths if depth.tokens == self.decision.advice.tokens), None)
 
     @cached_property
     def setting(self) -> SpeculationSetting:
-        """Setting to show: the debounced one."""
-        return self.own_setting if self.held_setting is None else self.held_setting(self)
+        """Setting to show."""
+        return self.own_setting() if self.shown_setting is None else self.shown_setting
 
-    @property
     def own_setting(self) -> SpeculationSetting:
-        """Recommended setting by these windows and the advice to show."""
+        """Return the recommended setting by these windows and the advice to show."""
         running = self.longest.window.mean.running_requests
-        return recommended_setting(self.evaluated, self.shown_advice, running)
+        return recommended_setting(self.evaluated, self.decision.advice, running)
 
     # Readers
 

@@ -72,6 +72,13 @@ class Advice(NamedTuple):
     tokens: int | None = None
 
 
+class Decision(NamedTuple):
+    """Verdict and advice, which are shown as one."""
+
+    verdict: Verdict = Verdict.INSUFFICIENT
+    advice: Advice = Advice()
+
+
 class SpeedupRange(NamedTuple):
     """Speed-up at the possible costs."""
 

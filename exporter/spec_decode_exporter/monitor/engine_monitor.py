@@ -9,28 +9,29 @@ from functools import cache, partial
 from math import inf
 from typing import Final
 
-from spec_decode_exporter.analysis.cost import Cost, Curve
+from spec_decode_exporter.analysis.cost import Cost, CostSource, Curve
 from spec_decode_exporter.analysis.evaluation import Evaluation, PlainEvaluation
-from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge
-from spec_decode_exporter.analysis.verdict import STALL_SECONDS, Action, Advice, State, Verdict
-from spec_decode_exporter.core.debounce import Debounce
+from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod, Knowledge, LastDrafts
+from spec_decode_exporter.analysis.verdict import STALL_SECONDS, Action, Decision, State, Verdict
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.drops.sums import Drop, DropKind, DropStatus
 from spec_decode_exporter.experiments.experiment import OFF
 from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.findings.findings import findings
 from spec_decode_exporter.learned.baseline import Baseline, PlainPeriod
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.monitor.evaluator import Evaluator
 from spec_decode_exporter.learned.learned import Learned
+from spec_decode_exporter.monitor.decision import ShownDecision, ShownSetting
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.page.sample import Sample
-from spec_decode_exporter.window.history import History, Window
+from spec_decode_exporter.window.history import History, Window, columns
 from spec_decode_exporter.window.poll import Check, Increment, Poll, Step
 
-LOGGED_AFTER = 60.0
-"""Seconds for which a verdict must last before its event: at a threshold it may alternate."""
 COSTS_SECONDS: Final = 30.0
 """Seconds for which the learned cost is used: computing it takes a fifth of an evaluation."""
+
+
+_GUESSED: Final = {CostSource.SIZES, CostSource.TYPICAL}
+"""Sources of a cost that are not about the server itself."""
 
 
 class EngineMonitor:
@@ -69,18 +70,19 @@ class EngineMonitor:
         self._changed_at = -inf
         """Moment of the last detected change of acceptance or drafting: a verdict is about the time since."""
         self._costs: tuple[Curve, ...] = ()
-        self._evaluator = Evaluator(windows[-1])
-        self._debounce: Debounce[Verdict] = Debounce(LOGGED_AFTER)
+        self._last_drafts: LastDrafts | None = None
+        """Newest drafts with a verdict, of a schedule that pauses."""
+        self._is_cost_known = False
+        self._decision, self._setting = ShownDecision(), ShownSetting()
         self._state: State | None = None
-        self._verdict: Verdict | None = None
-        self._advice: Advice | None = None
+        self._recorded = Decision()
+        """Verdict and advice of the last events about them."""
         self.use(windows, self._assumptions)
 
     def use(self, windows: Sequence[float], assumptions: Assumptions) -> None:
         """Use other windows and assumptions; longer windows fill up from now on."""
         self._lengths, self._assumptions = tuple(windows), assumptions
         self.history.keep(windows[-1])
-        self._evaluator.keep(windows[-1])
         if self.learned.assume(assumptions):  # no window may mix two methods
             self.history.reset_windows()
         self.history.configure_tokens(assumptions.speculation.tokens or 0)
@@ -122,7 +124,9 @@ class EngineMonitor:
         before = history.speculates, history.is_undecided
         step = history.observe(sample, moment, wall, interval)
         history.observe_histograms(sample, moment, max(interval, latency_interval))
-        is_first = step.increment is not None and not (self._last and self._last.evaluation.longest.window.polls)
+        is_first = step.increment is not None and not (
+            self._last and self._last.evaluation.longest.window.polls
+        )
         is_another = (history.speculates, history.is_undecided) != before
         self.is_urgent |= is_first or is_another or step.reset is not None
         yield from self._reset_events(step)
@@ -138,15 +142,15 @@ class EngineMonitor:
         windows = self.history.windows(*self._lengths)
         self.evaluated_at, self.is_urgent = self.history.last_seen, False
         try:
-            evaluation = self._evaluated(windows)
-            self._last = self._present(evaluation)
+            drops = self.learned.drops.status()
+            evaluation = self._evaluated(windows, drops)
+            self._last = self._present(evaluation, drops)
         except Exception:
             self._last = self._plain(windows)
             raise
         if windows[-1].polls:  # an empty window, as after a start, would only report an idle engine
             yield from self._state_events(evaluation.state)
-            yield from self._verdict_events(evaluation.verdict)
-            yield from self._advice_events(evaluation)
+            yield from self._decision_events(evaluation.decision)
 
     def gone(self, now: float, *, is_bad: bool) -> Iterator[Event]:
         """Free the evaluation of an engine that is gone at ``now`` (monotonic); yield the event, once."""
@@ -154,6 +158,7 @@ class EngineMonitor:
             return
         before, self._state, self._last = self._state, State.UNREACHABLE, self._absent()
         self.is_urgent = True
+        self._decision.reset()
         fields: dict[str, object] = {"state": str(State.UNREACHABLE), "before": str(before or "")}
         yield Event("state_changed", fields, bad=is_bad)
 
@@ -166,7 +171,7 @@ class EngineMonitor:
         windows = self.history.windows(*lengths)
         evaluation = Evaluation(windows, self._knowledge(windows), self.history.latencies())
         evaluation.settle()
-        snapshot = self._present(evaluation)
+        snapshot = self._present(evaluation, self.learned.drops.status())
         if self.history.is_gone(now):
             _ = snapshot.findings  # by the state and the drops of its last poll
             evaluation.state = State.UNREACHABLE
@@ -182,12 +187,15 @@ class EngineMonitor:
         More visible positions alone, which reset no window, are no event, nor is another method.
         """
         if step.reset is not None:
+            self._decision.reset()
             fields = {"cause": str(step.reset), "counted_since_restart": step.increment is not None}
             yield Event("engine_reset", fields)
         before, tokens = self._tokens, self.history.tokens
         self._tokens = tokens or before
         if self.history.window_resets != self._resets:
             self._resets, self._tokens, self.is_urgent = self.history.window_resets, tokens, True
+            self._is_cost_known = False
+            self._decision.reset()
             if tokens != before:
                 yield Event("configured_tokens_changed", {"configured_tokens": tokens, "before": before})
 
@@ -217,20 +225,40 @@ class EngineMonitor:
         drops = self.learned.observe(increment, sample, self.history)
         ages = [drop.age for drop in drops if drop.age is not None]
         if ages:  # slow drops and reset baselines have no moment
-            self._changed_at = max(self._changed_at, increment.end - min(ages))
-            self._changes += 1
+            changed_at = increment.end - min(ages)
+            if changed_at - self._changed_at > self._lengths[-1]:  # alternating traffic resets nothing
+                self._decision.reset()
+            self._changed_at, self._changes = max(self._changed_at, changed_at), self._changes + 1
         self.is_urgent |= bool(drops)
         for drop in drops:
             yield _drop_event(drop, self.history.wall)
 
     # Evaluated
 
-    def _evaluated(self, windows: Sequence[Window]) -> Evaluation:
+    def _evaluated(self, windows: Sequence[Window], drops: DropStatus) -> Evaluation:
         """Evaluate windows as far as a scrape reads them, without keeping columns of increments."""
-        history = self.history
-        evaluation = self._evaluator.evaluate(
-            windows, self._knowledge(windows), history.latencies(), history.last_seen
+        now, known = self.history.last_seen, self._knowledge(windows)
+        evaluation = Evaluation(windows, known, self.history.latencies())
+        is_cost_known = evaluation.cost is not None and evaluation.cost.source not in _GUESSED
+        is_stalled = evaluation.state is State.STALLED
+        if (is_stalled and self._state is not State.STALLED) or (is_cost_known and not self._is_cost_known):
+            self._decision.reset()
+        self._is_cost_known |= is_cost_known
+        may_pay = not (drops.live and evaluation.is_excluded)
+        own = Decision() if is_stalled else evaluation.own
+        evaluation.shown = self._decision.offer(own, now, may_pay=may_pay)
+        basis = (
+            evaluation.shown.advice,
+            self._assumptions,
+            known.data_parallel,
+            self._resets,
+            self._is_cost_known,
         )
+        evaluation.shown_setting = self._setting.offer(evaluation.own_setting, basis, now, self._lengths[-1])
+        if not known.speculation.schedule.pauses:
+            self._last_drafts = None
+        elif evaluation.is_advisable and columns(evaluation.evaluated.window.increments, "drafts")[0][-1]:
+            self._last_drafts = LastDrafts(evaluation.evaluated.window, known.wall, known.changes)
         evaluation.settle()
         return evaluation
 
@@ -252,7 +280,7 @@ class EngineMonitor:
             changes=self._changes + history.window_resets,
             request_baseline=period.request if period else None,
             faster_method=self.faster,
-            last_drafts=self._evaluator.last_drafts,
+            last_drafts=self._last_drafts,
             data_parallel=history.data_parallel,
             wall=wall,
         )
@@ -270,8 +298,7 @@ class EngineMonitor:
 
     # Snapshots
 
-    def _present(self, evaluation: Evaluation) -> EngineSnapshot:
-        drops = self.learned.drops.status()
+    def _present(self, evaluation: Evaluation, drops: DropStatus) -> EngineSnapshot:
         snapshot = self._snapshot(evaluation, drops, self.history.sample)
         find = cache(partial(_found, evaluation, self._broken, drops))
         return replace(snapshot, baseline=self._period(), find=find)
@@ -320,36 +347,27 @@ class EngineMonitor:
         fields: dict[str, object] = {"state": str(state), "before": str(before or "")}
         yield Event("drafting_stalled" if stalled else ended, fields)
 
-    def _verdict_events(self, present: Verdict) -> Iterator[Event]:
-        """Yield another verdict; ``insufficient`` is none."""
-        if present is Verdict.INSUFFICIENT:
-            return
-        verdict = self._debounce.offer(present, self.evaluated_at)
-        if verdict is self._verdict or verdict is not present:
-            return
-        before, self._verdict = self._verdict, verdict
-        found = self._last.findings if self._last else ()
-        fields: dict[str, object] = {
-            "verdict": str(verdict),
-            "before": str(before or ""),
-            "findings": [finding.name for finding in found],
-        }
-        yield Event("verdict_changed", fields, bad=verdict is Verdict.HARMFUL)
-
-    def _advice_events(self, evaluation: Evaluation) -> Iterator[Event]:
-        """Yield other advice; the absence of advice is none."""
-        depth = evaluation.recommended
-        advice = Advice(evaluation.action, None if depth is None else depth.tokens)
-        if advice.action is Action.COLLECT or advice == self._advice:
-            return
-        before, self._advice = self._advice, advice
-        fields: dict[str, object] = {
-            "recommendation": str(advice.action),
-            "before": str(before.action) if before else "",
-            "recommended_tokens": advice.tokens,
-            "verdict": str(evaluation.verdict),
-        }
-        yield Event("recommendation_changed", fields)
+    def _decision_events(self, shown: Decision) -> Iterator[Event]:
+        """Yield another verdict, and other advice; the absence of one is none."""
+        before, advice = self._recorded, shown.advice
+        if shown.verdict not in {before.verdict, Verdict.INSUFFICIENT}:
+            found = self._last.findings if self._last else ()
+            fields: dict[str, object] = {
+                "verdict": str(shown.verdict),
+                "before": "" if before.verdict is Verdict.INSUFFICIENT else str(before.verdict),
+                "findings": [finding.name for finding in found],
+            }
+            self._recorded = self._recorded._replace(verdict=shown.verdict)
+            yield Event("verdict_changed", fields, bad=shown.verdict is Verdict.HARMFUL)
+        if advice != before.advice and advice.action is not Action.COLLECT:
+            fields = {
+                "recommendation": str(advice.action),
+                "before": "" if before.advice.action is Action.COLLECT else str(before.advice.action),
+                "recommended_tokens": advice.tokens,
+                "verdict": str(shown.verdict),
+            }
+            self._recorded = self._recorded._replace(advice=advice)
+            yield Event("recommendation_changed", fields)
 
 
 def _found(evaluation: Evaluation, broken: frozenset[Check], drops: DropStatus) -> tuple[Finding, ...]:

@@ -16,6 +16,7 @@ from spec_decode_exporter.analysis.window_evaluation import PROBABLY_NOT, PROBAB
 from spec_decode_exporter.core.number_formats import ago, percent, plural, utc_clock
 from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, Estimate
+from spec_decode_exporter.monitor.decision import STAYED_SECONDS
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 
 STATES: Final = {
@@ -41,6 +42,7 @@ _VERDICTS: Final = {
     Verdict.MARGINAL: "Speculation pays a little",
     Verdict.POOR: "Speculation hardly pays, if at all",
     Verdict.HARMFUL: "Speculation makes decoding slower",
+    Verdict.UNCLEAR: "Whether speculation pays is unclear",
 }
 
 SOURCES: Final = {
@@ -59,15 +61,26 @@ _SLOWER_REQUESTS: Final = "Speculation makes requests slower"
 
 
 def verdict_text(snapshot: EngineSnapshot) -> str:
-    """Return the state, or else the verdict with its figure."""
+    """Return the state, or else the verdict with its figure; with newer data, if they differ from it."""
     evaluation = snapshot.evaluation
     if evaluation.state in STATES:
         return STATES[evaluation.state]
-    if evaluation.verdict is Verdict.INSUFFICIENT:
+    shown, newest = evaluation.verdict, evaluation.evaluated.verdict
+    if shown in {newest, Verdict.INSUFFICIENT}:
+        return _text_of(shown, snapshot)
+    return f"{_statement(shown, evaluation)}, {_KEPT} {_text_of(newest, snapshot)}"
+
+
+_KEPT: Final = f"until newer data last for {STAYED_SECONDS / 60:.0f} minutes. They say:"
+
+
+def _text_of(verdict: Verdict, snapshot: EngineSnapshot) -> str:
+    evaluation = snapshot.evaluation
+    if verdict is Verdict.INSUFFICIENT:
         return _scheduled_off(evaluation) or f"{_drop(snapshot)}{_missing(evaluation)}"
-    if evaluation.verdict is Verdict.UNCLEAR:
+    if verdict is Verdict.UNCLEAR:
         return unclear_text(evaluation.evaluated)
-    return f"{_statement(evaluation)}: {_figure(evaluation.evaluated)}{_basis(evaluation)}."
+    return f"{_statement(verdict, evaluation)}: {_figure(evaluation.evaluated)}{_basis(evaluation)}."
 
 
 def unclear_text(its: WindowEvaluation) -> str:
@@ -169,12 +182,10 @@ def _basis(evaluation: Evaluation) -> str:
     return f" (early, from {seconds})" if evaluation.is_early else ""
 
 
-def _statement(evaluation: Evaluation) -> str:
+def _statement(verdict: Verdict, evaluation: Evaluation) -> str:
     request = evaluation.evaluated.request
     is_slower = request is not None and request.is_slower
-    if evaluation.verdict is Verdict.POOR and is_slower:
-        return _SLOWER_REQUESTS
-    return _VERDICTS[evaluation.verdict]
+    return _SLOWER_REQUESTS if verdict is Verdict.POOR and is_slower else _VERDICTS[verdict]
 
 
 def _figure(its: WindowEvaluation) -> str:

@@ -13,7 +13,7 @@ from spec_decode_exporter.analysis.cost import CostModel, CostSource
 from spec_decode_exporter.analysis.end_to_end import EndToEndBasis, RequestBaseline
 from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, PlainEvaluation
 from spec_decode_exporter.analysis.knowledge import FasterMethod, Knowledge
-from spec_decode_exporter.analysis.verdict import Action, Advice, SpeedupRange, State, Verdict
+from spec_decode_exporter.analysis.verdict import Action, Advice, Decision, SpeedupRange, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings, LoadCost
 from spec_decode_exporter.config.policy import Policy, SpeedupPolicy
@@ -90,9 +90,9 @@ class TestWorkedExamples:
 
     def test_debounced_advice_is_shown_instead_of_its_own(self):
         its = evaluation(at(0.1))
-        its.advice = Advice(Action.INCREASE, 5)
+        its.shown = Decision(Verdict.POOR, Advice(Action.INCREASE, 5))
         assert (its.action, its.recommended) == (Action.INCREASE, its.depths[4])
-        assert its.own_advice == Advice(Action.KEEP, 4)
+        assert its.own == Decision(its.evaluated.verdict, Advice(Action.KEEP, 4))
 
 
 class TestCost:

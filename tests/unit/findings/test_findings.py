@@ -121,7 +121,7 @@ def found(positions=(800, 600, 400, 200), drafts=1000, draft_tokens=None, accept
     evaluation = Evaluation(
         (one,), Knowledge(its.speculation, its.cost_model(costs), its.policy, **known), latencies
     )
-    evaluation.advice = advice
+    evaluation.shown = evaluation.own._replace(advice=advice)
     return {finding.name: finding for finding in findings(evaluation, broken, drops)}
 
 

@@ -44,8 +44,11 @@ def covered(seconds=300.0, length=300.0, *, running=None, drafts=100, **figures)
     return SimpleNamespace(window=window, total=SimpleNamespace(drafts=drafts), **known | figures)
 
 
-def engine(verdict=Verdict.HEALTHY, *, live=None, findings=(), known=None, **facts):
-    """A snapshot whose evaluation says ``verdict`` over a whole longest window, unless ``facts`` say otherwise."""
+def engine(verdict=Verdict.HEALTHY, *, newest=None, live=None, findings=(), known=None, **facts):
+    """A snapshot whose evaluation says ``verdict`` over a whole longest window, unless ``facts`` say otherwise.
+
+    The evaluated window says ``newest``, if that is another verdict.
+    """
     concluded = {
         "state": State.ACTIVE,
         "action": Action.KEEP,
@@ -63,8 +66,10 @@ def engine(verdict=Verdict.HEALTHY, *, live=None, findings=(), known=None, **fac
     known = SimpleNamespace(
         **{"speculation": Speculation(), "wall": AT, "faster_method": None} | (known or {})
     )
+    evaluation = SimpleNamespace(verdict=verdict, known=known, **concluded | facts)
+    evaluation.evaluated.verdict = newest or verdict
     return SimpleNamespace(
-        evaluation=SimpleNamespace(verdict=verdict, known=known, **concluded | facts),
+        evaluation=evaluation,
         drops=DropStatus(live=live or {}),
         findings=[SimpleNamespace(name=name) for name in findings],
         tokens=8,
@@ -84,6 +89,19 @@ def engine(verdict=Verdict.HEALTHY, *, live=None, findings=(), known=None, **fac
 )  # fmt: skip
 def test_a_verdict_names_its_figure(verdict, figures, text):
     assert verdict_text(engine(verdict, evaluated=covered(**figures))) == text
+
+
+@pytest.mark.parametrize(
+    ("verdict", "newest", "text"),
+    [
+        (Verdict.HARMFUL, Verdict.HEALTHY, "Speculation makes decoding slower, until newer data last for 3 minutes. They say: Speculation pays: a request is 1.50"),
+        (Verdict.HEALTHY, Verdict.INSUFFICIENT, "Speculation pays, until newer data last for 3 minutes. They say: Too little was drafted"),
+        (Verdict.UNCLEAR, Verdict.POOR, "Whether speculation pays is unclear, until newer data last for 3 minutes. They say: Speculation hardly pays"),
+        (Verdict.INSUFFICIENT, Verdict.HEALTHY, "Too little was drafted"),
+    ],
+)  # fmt: skip
+def test_a_verdict_that_newer_data_contradict_says_so(verdict, newest, text):
+    assert verdict_text(engine(verdict, newest=newest)).startswith(text)
 
 
 TYPICAL = Cost(Range(0.02, 0.1, 0.6), Range(0.0, 0.0, 0.1), CostSource.TYPICAL, None, every_step=False)

@@ -1,0 +1,96 @@
+"""The decision that is shown, verdict and advice as one, and the setting: each changes by one rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Final
+
+from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING, SpeculationSetting
+from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, Action, Decision, Verdict
+
+STAYED_SECONDS: Final = 180.0
+"""Time for which another decision must be offered without interruption."""
+ABSENT_SECONDS: Final = 360.0
+"""Time for which the shown decision must be absent while several others alternate."""
+SETTING_SECONDS: Final = 300.0
+"""Minimum seconds between two computations of the recommended setting, which takes milliseconds."""
+_BAD_NEWS: Final = {Verdict.UNCLEAR, *NOT_PAYING}
+
+
+class ShownDecision:
+    """Keeps a decision until another one lasts; bad news and the first advice are shown at once."""
+
+    def __init__(self) -> None:
+        """Show the first decision that is offered."""
+        self.shown = self._newest = Decision()
+        self._offered_since = self._shown_at = -inf
+        """Moments since which the newest one is offered, and at which the shown one was offered last."""
+
+    def offer(self, decision: Decision, now: float, *, may_pay: bool = True) -> Decision:
+        """Return the decision to show at ``now`` (monotonic).
+
+        Args:
+            decision: Decision by the newest windows.
+            now: Seconds.
+            may_pay: False while a drop lasts and the shortest window excludes that speculation pays.
+        """
+        if not may_pay and decision.verdict in PAYING:
+            decision = Decision()
+        if decision != self._newest:
+            self._newest, self._offered_since = decision, now
+        if self._is_news(decision, may_pay=may_pay) or self._is_over(now) or decision == self.shown:
+            self.shown, self._shown_at = decision, now
+        return self.shown
+
+    def reset(self) -> None:
+        """Show the next decision at once: what the shown one is about has changed."""
+        self.shown = self._newest = Decision()
+
+    def _is_news(self, decision: Decision, *, may_pay: bool) -> bool:
+        """Return whether nothing or no advice is shown yet, or whether "pays" is no longer true."""
+        before, paid = self.shown, self.shown.verdict in PAYING
+        if before.verdict is Verdict.INSUFFICIENT or (
+            paid and (decision.verdict in _BAD_NEWS or not may_pay)
+        ):
+            return True
+        is_better = not paid and decision.verdict in PAYING
+        is_first = before.advice.action is Action.COLLECT and decision.advice.action is not Action.COLLECT
+        return is_first and not is_better
+
+    def _is_over(self, now: float) -> bool:
+        return now - self._offered_since >= STAYED_SECONDS or now - self._shown_at >= ABSENT_SECONDS
+
+
+class ShownSetting:
+    """Keeps the setting, which is to be copied, until two disjoint windows agree on another one."""
+
+    def __init__(self) -> None:
+        """Compute it at the first call of ``offer``."""
+        self._shown = self._newest = UNKNOWN_SETTING
+        self._basis: object = None
+        self._computed_at = -inf
+
+    def offer(
+        self, compute: Callable[[], SpeculationSetting], basis: object, now: float, longest: float
+    ) -> SpeculationSetting:
+        """Return the setting to show at ``now`` (monotonic).
+
+        Args:
+            compute: Return the setting by the newest windows.
+            basis: What the setting depends on besides the windows: another one shows another setting at once.
+            now: Seconds.
+            longest: Length of the longest window in seconds.
+        """
+        is_another = basis != self._basis
+        if is_another or now - self._computed_at >= max(SETTING_SECONDS, longest):
+            before, self._newest = self._newest, compute()
+            if is_another or _printed(self._newest) in (_printed(before), _printed(self._shown)):
+                self._shown = self._newest
+            self._basis, self._computed_at = basis, now
+        return self._shown
+
+
+def _printed(setting: SpeculationSetting) -> tuple[object, ...]:
+    """Return what an operator copies; speed-ups beside it vary with each window."""
+    return setting.tokens, setting.schedule

@@ -1,0 +1,176 @@
+"""Decision and setting that are shown, by offers of a moved clock."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting
+from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, Action, Advice, Decision, Verdict
+from spec_decode_exporter.monitor.decision import (
+    ABSENT_SECONDS,
+    SETTING_SECONDS,
+    STAYED_SECONDS,
+    ShownDecision,
+    ShownSetting,
+)
+
+
+def decision(verdict, action=Action.COLLECT, tokens=None):
+    return Decision(Verdict(verdict), Advice(Action(action), tokens))
+
+
+NOTHING, KEEP, BAD = Decision(), decision("healthy", "keep", 4), decision("harmful", "disable", 0)
+EARLY, WORSE = decision("healthy"), decision("harmful")
+
+
+class Offers:
+    def __init__(self, *first):
+        self.held, self.now = ShownDecision(), 0.0
+        for each in first:
+            self.offer(each, 0.0)
+
+    def offer(self, one, later=1.0, **more):
+        self.now += later
+        return self.held.offer(one, self.now, **more)
+
+
+class TestDecision:
+    @pytest.mark.parametrize(
+        ("shown", "offered"),
+        [
+            (NOTHING, EARLY),
+            (NOTHING, BAD),
+            (EARLY, KEEP),
+            (EARLY, decision("optimal", "increase", 6)),
+            (WORSE, BAD),
+            (WORSE, decision("poor", "keep", 4)),
+            *(
+                (decision(paying, "keep", 4), decision(bad))
+                for paying in PAYING
+                for bad in ("unclear", *NOT_PAYING)
+            ),
+        ],
+    )
+    def test_the_first_advice_and_bad_news_are_shown_at_once(self, shown, offered):
+        assert Offers(shown).offer(offered) == offered
+
+    @pytest.mark.parametrize(
+        ("shown", "offered"),
+        [
+            (KEEP, decision("healthy", "keep", 5)),
+            (KEEP, decision("healthy", "increase", 6)),
+            (KEEP, decision("marginal", "keep", 4)),
+            (KEEP, EARLY),
+            (KEEP, NOTHING),
+            (BAD, KEEP),
+            (WORSE, KEEP),
+            (WORSE, EARLY),
+            (decision("poor", "keep", 4), BAD),
+            (decision("unclear", "measure_cost"), BAD),
+        ],
+    )
+    def test_another_one_is_shown_once_it_was_offered_for_three_minutes(self, shown, offered):
+        its = Offers(shown)
+        assert its.offer(offered) == shown
+        assert its.offer(offered, STAYED_SECONDS - 1) == shown
+        assert its.offer(offered, 1.0) == offered
+
+    def test_an_interruption_starts_the_three_minutes_again(self):
+        its = Offers(KEEP)
+        for one, later, expected in (
+            (NOTHING, 1.0, KEEP),
+            (KEEP, 100.0, KEEP),
+            (NOTHING, 1.0, KEEP),
+            (NOTHING, 179.0, KEEP),
+            (NOTHING, 1.0, NOTHING),
+        ):
+            assert its.offer(one, later) == expected
+
+    def test_one_that_is_absent_for_six_minutes_is_replaced_by_the_newest(self):
+        its, others = Offers(BAD), (KEEP, decision("optimal", "keep", 4))
+        seen = [its.offer(others[n % 2], 10.0) for n in range(36)]
+        assert seen == [BAD] * 35 + [others[1]]
+
+    def test_the_next_one_after_a_reset_is_shown_at_once(self):
+        its = Offers(BAD)
+        its.held.reset()
+        assert its.offer(KEEP) == KEEP
+
+    @pytest.mark.parametrize("offered", [KEEP, EARLY, NOTHING, decision("unclear")])
+    def test_none_says_that_it_pays_during_a_drop_that_excludes_it(self, offered):
+        its = Offers(KEEP)
+        assert its.offer(offered, may_pay=False).verdict not in PAYING
+        assert its.offer(KEEP, may_pay=False).verdict not in PAYING
+
+    @given(
+        st.lists(
+            st.tuples(
+                st.sampled_from([NOTHING, EARLY, KEEP, WORSE, BAD, decision("unclear", "measure_cost")]),
+                st.sampled_from([1.0, 60.0, 179.0, 200.0]),
+            ),
+            max_size=12,
+        )
+    )
+    def test_bad_news_is_never_late_and_good_news_never_early(self, offers):
+        """Good news after bad lasted, or the bad one was absent, by a search of the whole past."""
+        its, past, shown = Offers(), [], NOTHING
+        for one, later in offers:
+            now = its.offer(one, later)
+            past.append((its.now, one))
+            since = next(
+                (t for (t, _), (_, before) in zip(past[::-1], past[-2::-1], strict=False) if before != one),
+                past[0][0],
+            )
+            absent = its.now - max((t for t, each in past if each == shown), default=its.now)
+            assert now in (one, shown)
+            if shown.verdict in PAYING and one.verdict in {*NOT_PAYING, Verdict.UNCLEAR}:
+                assert now == one
+            if (
+                now != shown
+                and now.verdict in PAYING
+                and shown.verdict not in {*PAYING, Verdict.INSUFFICIENT}
+            ):
+                assert its.now - since >= STAYED_SECONDS or absent >= ABSENT_SECONDS
+            shown = now
+
+
+class Settings:
+    """Offers a setting of K; its speed-ups by load differ each time."""
+
+    def __init__(self, longest=300.0):
+        self.held, self.longest, self.computed = ShownSetting(), longest, 0
+
+    def at(self, now, tokens, basis=0):
+        def compute():
+            self.computed += 1
+            return SpeculationSetting(tokens, known=(1.0, float(self.computed)))
+
+        return self.held.offer(compute, basis, now, self.longest)
+
+
+class TestSetting:
+    def test_is_computed_each_five_minutes(self):
+        its = Settings()
+        for now in range(1000, 1900, 10):
+            assert its.at(float(now), 4).tokens == 4
+        assert its.computed == 3
+
+    @pytest.mark.parametrize("longest", [300.0, 3600.0])
+    def test_changes_once_two_disjoint_windows_agree(self, longest):
+        its, tokens = Settings(longest), (4, 6, 4, 6, 5, 5, 5)
+        assert [its.at(longest * n, each).tokens for n, each in enumerate(tokens)] == [4, 4, 4, 4, 4, 5, 5]
+
+    def test_of_other_advice_is_shown_at_once(self):
+        its = Settings()
+        assert (its.at(0.0, 4).tokens, its.at(1.0, 6, basis=1).tokens, its.at(2.0, 4, basis=1).tokens) == (
+            4,
+            6,
+            6,
+        )
+
+    def test_that_is_confirmed_has_the_newest_speedups(self):
+        its = Settings()
+        its.at(0.0, 4)
+        assert its.at(SETTING_SECONDS, 4).known == (1.0, 2.0)

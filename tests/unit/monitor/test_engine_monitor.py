@@ -1,0 +1,477 @@
+"""Monitor of one engine: its last evaluation, what makes another one urgent, events, and internal errors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+from weakref import ref
+
+import pytest
+
+from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, PlainEvaluation
+from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod
+from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.analysis.verdict import Action, State, Verdict
+from spec_decode_exporter.config.batch_schedule import BatchSchedule
+from spec_decode_exporter.config.cost_settings import CostSettings
+from spec_decode_exporter.drops.sums import Drop, DropKind, Transition
+from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.learned.learned import Learned
+from spec_decode_exporter.monitor.engine_monitor import COSTS_SECONDS, EngineMonitor
+from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
+from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.window.poll import Check
+from tests.fixtures.engines import WALL, poll
+
+WEAK = (200, 100, 50, 25)
+
+
+class Watched:
+    """Engine monitor that is polled every second, with histograms each time, and evaluated."""
+
+    def __init__(self, windows=(30.0, 300.0), *more):
+        self.watch = EngineMonitor(windows, *more)
+        self.moment = 0.0
+
+    def poll(self, sample, after=1.0):
+        self.moment += after
+        return poll(self.watch, sample, self.moment)
+
+    def polls(self, samples):
+        return [event for sample in samples for event in self.poll(sample)]
+
+    def observe(self, sample):
+        """Take a poll without an evaluation."""
+        self.moment += 1.0
+        return [*self.watch.observe(sample, self.moment, WALL + self.moment, 1.0, 1.0)]
+
+    def is_urgent_after(self, sample):
+        self.observe(sample)
+        return self.watch.is_urgent
+
+    @property
+    def snapshot(self):
+        return self.watch.snapshot
+
+    @property
+    def its(self):
+        return self.watch.snapshot.evaluation
+
+    def gone(self, later=60.0, *, is_bad=True):
+        return [*self.watch.gone(self.moment + later, is_bad=is_bad)]
+
+
+@pytest.fixture(name="watched")
+def watched_fixture():
+    return Watched()
+
+
+@pytest.fixture(name="good")
+def good_fixture(make_sample):
+    def good(n, *, created=None, **more):
+        return make_sample(
+            10 * n, 40 * n, 15 * n, positions=(9 * n, 4 * n, 2 * n, 0), created=created, **more
+        )
+
+    return good
+
+
+@pytest.fixture(name="torn")
+def torn_fixture(good):
+    def torn(n):
+        """A page whose positions were read before its accepted tokens."""
+        return _with_accepted(good(n), 15 * n + 3)
+
+    return torn
+
+
+def names_of(events):
+    return [event.name for event in events]
+
+
+def _with_accepted(sample, accepted):
+    counters = list(sample.counters)
+    counters[Counter.ACCEPTED_TOKENS] = accepted
+    return replace(sample, counters=tuple(counters))
+
+
+def silent(sample, n):
+    """The page after ``n`` more seconds of decode steps without a draft."""
+    steps = {Counter.DECODE_STEPS: 400 * n, Counter.GENERATION_TOKENS: 400 * n}
+    counted = zip(Counter, sample.counters, strict=True)
+    return replace(
+        sample, counters=tuple(value + steps[key] if key in steps else value for key, value in counted)
+    )
+
+
+class TestChecks:
+    def test_need_two_successive_polls(self, watched, good, torn):
+        pages = good(1), torn(2), good(3), torn(4), torn(5), good(6)
+        assert [names_of(watched.poll(page)) for page in pages] == [
+            *[[]] * 4,
+            ["check_broken"],
+            ["check_holds_again"],
+        ]
+        watched.polls([torn(7), torn(8)])
+        assert watched.snapshot.broken == {Check.POSITIONS_ADD_UP}
+        assert watched.snapshot.findings[0].name == "broken_positions_add_up"
+
+    def test_alternating_creation_times_are_several_servers_at_once(self, watched, good):
+        for n in range(2):
+            watched.poll(good(n, created=WALL - 5 - n))
+        assert names_of(watched.poll(good(2, created=WALL - 5))) == ["engine_reset", "check_broken"]
+        assert watched.snapshot.broken == {Check.ONE_SERVER}
+
+
+class TestDrops:
+    """Drops that the detectors report."""
+
+    @pytest.fixture(name="after")
+    def after_fixture(self, watched, good, monkeypatch):
+        """Report a drop at the 40th of 60 polls; return the evaluation, and the events of that poll."""
+
+        def after(drop):
+            for n in range(60):
+                found = (drop,) if n == 40 else ()
+                monkeypatch.setattr(Learned, "observe", lambda *_, found=found: found)
+                events = watched.poll(good(n))
+                if n == 40:
+                    reported = events
+            return watched.its, reported
+
+        return after
+
+    def test_a_sudden_one_begins_the_evaluated_window(self, after):
+        its, [event] = after(Drop(DropKind.SUDDEN, Transition.BEGAN, 2.50004, 1.8, 6.04, age=6.0))
+        assert (its.basis, its.known.changes, its.since) == (Basis.CHANGE, 1, WALL + 41 - 6)
+        assert its.evaluated.window.length == pytest.approx(25.0)
+        assert (event.name, event.fields) == (
+            "acceptance_dropped",
+            {
+                "kind": "sudden",
+                "baseline_length": 2.5,
+                "length": 1.8,
+                "seconds": 6.0,
+                "since": "2026-09-21T14:13:55Z",
+            },
+        )
+
+    @pytest.mark.parametrize(
+        ("drop", "name"),
+        [
+            (Drop(DropKind.SLOW, Transition.BEGAN, 2.5, 2.1, 7200.0), "acceptance_dropped"),
+            (Drop(DropKind.SUDDEN, Transition.LEARNED_AGAIN, 2.5, 2.1, 7200.0), "acceptance_baseline_reset"),
+            (Drop(DropKind.DRAFTING, Transition.LEARNED_AGAIN, 2.5, 2.1, 7200.0), "drafting_baseline_reset"),
+        ],
+    )
+    def test_one_without_a_moment_leaves_the_evaluated_window(self, after, drop, name):
+        its, events = after(drop)
+        assert (its.basis, its.known.changes, its.since) == (Basis.LONGEST, 0, None)
+        assert names_of(events) == [name]
+
+
+class TestEvaluation:
+    def test_is_the_last_one_for_all_readers_and_none_causes_it(self, watched, good):
+        assert watched.snapshot is None
+        watched.polls(map(good, range(1, 40)))
+        first = watched.snapshot
+        watched.observe(good(40))
+        later = watched.snapshot
+        assert (later.evaluation, later.findings) == (first.evaluation, first.findings)
+        assert later.findings is first.findings
+        assert (first.moment, later.moment, watched.watch.evaluated_at) == (39.0, 39.0, 39.0)
+
+    def test_totals_are_those_of_the_newest_poll(self, watched, good):
+        watched.polls(map(good, range(1, 40)))
+        before = watched.snapshot
+        watched.observe(good(40))
+        seen = [each.totals.counters.drafts for each in (before, watched.snapshot)]
+        assert seen == [380, 390]
+
+    def test_of_a_poll_does_not_change_with_later_ones(self, good):
+        """Nothing of it was read before."""
+        early, late = Watched((10.0, 30.0)), Watched((10.0, 30.0))
+        for its in (early, late):
+            its.polls(
+                good(n, generation_tokens=25 * n, first_tokens=n, running_requests=3.0) for n in range(40)
+            )
+        read_late, own = late.snapshot, early.its.longest
+        for n in range(100):
+            late.observe(good(n, created=WALL + 40, running_requests=90.0))
+        its = read_late.evaluation.longest
+        assert its.positions.conditional == own.positions.conditional
+        assert (its.poll_rates, its.drafting_requests) == (own.poll_rates, own.drafting_requests)
+        assert its.conditional_bounds(1) == own.conditional_bounds(1)
+        assert read_late.findings == early.snapshot.findings
+
+    def test_keeps_no_columns_of_increments_also_after_findings(self, watched, good):
+        watched.polls(map(good, range(1, 200)))
+        for read in (tuple, lambda: watched.snapshot.findings):
+            read()
+            assert watched.its.longest.__dict__.keys().isdisjoint({"increments", "works", "depths"})
+
+    def test_has_the_histograms_of_the_longest_window(self, watched, make_sample):
+        for n in range(400):
+            watched.observe(make_sample(latencies={Latency.QUEUE: Buckets((1.0, inf), (n, 2 * n))}))
+        [*watched.watch.evaluate()]
+        assert watched.its.latencies == {Latency.QUEUE: Buckets((1.0, inf), (300, 600))}
+
+    def test_over_some_seconds_alone_covers_these_also_if_the_engine_is_gone(self, watched, good):
+        watched.polls(map(good, range(1, 200)))
+        for later, state in ((0.0, State.ACTIVE), (60.0, State.UNREACHABLE)):
+            over = watched.watch.snapshot_over(60.0, watched.moment + later)
+            assert [each.window.length for each in over.evaluation.windows] == [30.0, 60.0]
+            assert (over.evaluation.state, over.evaluation.longest.total.drafts) == (state, 600)
+            assert over.findings
+
+    def test_after_a_reload_has_the_new_windows(self, watched, good):
+        watched.polls(map(good, range(1, 100)))
+        watched.watch.use((10.0, 60.0), Assumptions())
+        assert watched.watch.is_urgent
+        watched.poll(good(100))
+        assert [each.window.length for each in watched.its.windows] == [10.0, 60.0]
+
+
+class TestUrgent:
+    """Changes that are evaluated at once, whatever the pace is."""
+
+    def test_nothing_is_on_steady_traffic(self, watched, good):
+        watched.polls(map(good, range(1, 20)))
+        assert not any(watched.is_urgent_after(good(n)) for n in range(20, 60))
+
+    def test_the_first_increment_is(self, watched, good):
+        watched.poll(good(1))
+        assert watched.is_urgent_after(good(2))
+
+    @pytest.mark.parametrize("change", ["reset", "check", "state", "drop", "return"])
+    def test_a_change_is(self, watched, good, torn, make_sample, monkeypatch, change):
+        watched.polls(make_sample() if change == "state" else good(n) for n in range(1, 20))
+        after = good(20)
+        if change == "reset":
+            after = good(1, created=WALL + 19)
+        elif change == "check":
+            watched.poll(torn(20))
+            after = torn(21)
+        elif change == "drop":
+            drop = Drop(DropKind.SLOW, Transition.BEGAN, 2.5, 2.1, 7200.0)
+            monkeypatch.setattr(Learned, "observe", lambda *_: (drop,))
+        elif change == "return":
+            watched.gone()
+        assert watched.is_urgent_after(after)
+
+
+class TestGone:
+    def test_it_has_its_totals_alone(self, watched, good):
+        watched.polls(map(good, range(1, 100)))
+        watched.gone()
+        gone = watched.snapshot
+        assert (gone.evaluation.state, gone.evaluation.windows, gone.reported) == (
+            State.UNREACHABLE,
+            (),
+            None,
+        )
+        assert (gone.totals.counters.drafts, gone.tokens, gone.findings) == (980, 4, ())
+        assert watched.watch.windows(watched.moment + 60.0) == ()
+        assert (gone.drops.baseline_length, gone.drops.drops["sudden"]) == (None, 0)
+        watched.poll(good(100))
+        assert (watched.snapshot.drops.baseline_length is not None, watched.its.state) == (True, State.ACTIVE)
+
+    def test_it_has_one_event_and_none_before_it_is_gone(self, watched, good, make_sample):
+        watched.polls([*[make_sample()] * 8, good(1), good(2)])
+        assert watched.gone(later=10.0) == []
+        [event] = watched.gone()
+        assert (event.fields, event.bad) == ({"state": "unreachable", "before": "active"}, True)
+        assert watched.gone(later=70.0) == []
+
+    def test_its_evaluation_is_freed(self, watched, good):
+        watched.polls(map(good, range(1, 100)))
+        present = watched.snapshot
+        freed = [ref(present.evaluation), ref(present.evaluation.longest)]
+        del present
+        watched.gone()
+        assert [each() for each in freed] == [None] * 2
+
+
+class TestInternalErrors:
+    """After an internal error in the analysis the counters are still correct."""
+
+    @pytest.fixture(name="broken")
+    def broken_fixture(self, monkeypatch):
+        """Make something of an evaluation raise."""
+
+        def broken(name, patch=monkeypatch):
+            def raises(*_args):
+                raise ZeroDivisionError(name)
+
+            patch.setattr(Evaluation, name, property(raises))
+
+        return broken
+
+    @pytest.mark.parametrize("name", ["evaluated", "state", "depths", "own_setting"])
+    def test_without_an_evaluation_there_are_counts_and_the_state_by_them(self, watched, good, broken, name):
+        broken(name)
+        for n in range(1, 100):
+            watched.observe(good(n))
+        with pytest.raises(ZeroDivisionError):
+            [*watched.watch.evaluate()]
+        its = watched.its
+        assert isinstance(its, PlainEvaluation)
+        assert (its.state, its.verdict) == (State.ACTIVE, Verdict.INSUFFICIENT)
+        assert watched.snapshot.totals.counters.drafts == its.longest.total.drafts == 980
+        assert (watched.snapshot.findings, watched.snapshot.drops.drops) == ((), {})
+        assert its.known.wall == WALL + watched.moment  # of the times in its findings
+
+    def test_an_evaluation_that_works_again_is_shown(self, watched, good, monkeypatch, broken):
+        watched.polls(map(good, range(2)))
+        with monkeypatch.context() as patch:
+            broken("evaluated", patch)
+            with pytest.raises(ZeroDivisionError):
+                watched.poll(good(2))
+        watched.poll(good(3))
+        assert not isinstance(watched.its, PlainEvaluation)
+
+    def test_learning_that_fails_leaves_counts_and_evaluation(self, watched, good, monkeypatch):
+        monkeypatch.setattr(Learned, "observe", None)
+        watched.observe(good(1))
+        for n in range(2, 12):
+            with pytest.raises(TypeError):
+                watched.observe(good(n))
+        [*watched.watch.evaluate()]
+        assert (watched.snapshot.totals.counters.drafts, watched.its.state) == (100, State.ACTIVE)
+
+
+class TestDecision:
+    """Events that reset the decision to show; ``tests/unit/monitor/test_decision.py`` has its rule."""
+
+    COSTS = CostSettings(draft_cost_ratio=0.1, running_requests=8)
+
+    @pytest.fixture(name="working")
+    def working_fixture(self, make_sample):
+        def working(n, positions=(340, 260, 170, 100), *, drafts=400, step=0.02, created=None):
+            """The page after ``n`` seconds of 8 running requests."""
+            accepted = sum(positions) if drafts else 0
+            return make_sample(
+                drafts * n if drafts is not None else None,
+                4 * drafts * n,
+                accepted * n,
+                positions=[each * n for each in positions],
+                generation_tokens=(408 + accepted) * n,
+                first_tokens=8 * n,
+                decode_steps=400 * n,
+                decode_nanoseconds=round(400 * step * 1e9) * n,
+                running_requests=8.0,
+                created=created,
+            )
+
+        return working
+
+    @pytest.fixture(name="kept")
+    def kept_fixture(self, working):
+        """An engine that pays, with advice."""
+        its = Watched((30.0, 300.0), Assumptions(Speculation("eagle3", tokens=4), self.COSTS))
+        for n in range(1, 290):
+            its.observe(working(n))
+        [*its.watch.evaluate()]
+        assert (its.its.verdict, its.its.action) == (Verdict.OPTIMAL, Action.KEEP)
+        return its
+
+    def test_verdict_and_advice_have_one_event_each_when_they_change(self, kept, working):
+        assert kept.poll(working(290)) == []
+        kept.watch.use(
+            (30.0, 300.0), Assumptions(Speculation("eagle3", tokens=4), CostSettings(draft_cost_ratio=2.0))
+        )
+        verdict, advice = kept.poll(working(291))
+        assert verdict.fields.keys() == {"verdict", "before", "findings"}
+        assert (verdict.fields["verdict"], verdict.fields["before"], verdict.bad) == (
+            "harmful",
+            "optimal",
+            True,
+        )
+        assert (advice.fields["recommendation"], advice.fields["before"]) == ("disable", "keep")
+
+    def test_a_restart_resets_it(self, kept, working):
+        kept.poll(working(1, created=WALL + kept.moment - 1))
+        kept.polls(working(n, created=WALL + kept.moment - n) for n in range(2, 4))
+        assert kept.its.decision == kept.its.own
+
+    def test_another_number_of_tokens_resets_it_and_is_an_event(self, kept, good):
+        kept.watch.use((30.0, 300.0), Assumptions(Speculation("eagle3", tokens=6), self.COSTS))
+        [event] = [each for each in kept.poll(good(1)) if each.name == "configured_tokens_changed"]
+        assert event.fields == {"configured_tokens": 6, "before": 4}
+        assert (kept.its.verdict, kept.its.action) == (Verdict.INSUFFICIENT, Action.COLLECT)
+
+    def test_another_method_resets_it_and_is_no_event(self, kept, working):
+        kept.watch.use((30.0, 300.0), Assumptions(Speculation("mtp", tokens=4), self.COSTS))
+        assert names_of(kept.poll(working(290))) == []
+        assert (kept.its.verdict, kept.its.known.changes) == (Verdict.INSUFFICIENT, 1)
+
+    def test_a_cost_that_becomes_known_resets_it_once(self, working, make_sample):
+        its, plain = Watched((30.0, 300.0), Assumptions(Speculation("eagle3"))), Watched()
+        for n in range(1, 290):
+            its.observe(working(n, WEAK, step=0.028))
+            plain.observe(working(n, (), drafts=0))
+        its.poll(working(290, WEAK, step=0.028))
+        assert its.its.verdict is Verdict.UNCLEAR
+        faster = FasterMethod("drafter", "eagle", "eagle3", *[Estimate(3.0, 2.8, 3.2, 0.1)] * 2)
+        its.watch.arms, its.watch.faster = [plain.watch.learned], faster
+        its.poll(working(291, WEAK, step=0.028))
+        # 28 ms a step against 20 ms, for four tokens, less what one step costs besides.
+        assert its.its.cost.source == "experiment"
+        assert 0.07 < its.its.cost.token.guess < 0.11
+        assert (its.watch.cost, its.its.known.faster_method) == (its.its.cost, faster)
+        assert (its.its.verdict, its.its.action) == (Verdict.HEALTHY, Action.SWITCH_METHOD)
+        its.watch.arms = ()
+        its.poll(working(292, WEAK, step=0.028))
+        assert its.its.cost.source == "typical"
+
+    def test_a_stall_resets_it(self, kept, working):
+        last, seen = working(289), []
+        for n in range(1, 130):
+            kept.poll(silent(last, n))
+            seen.append((kept.its.state, kept.its.verdict))
+        assert list(dict.fromkeys(seen)) == [
+            (State.ACTIVE, Verdict.OPTIMAL),
+            (State.STALLED, Verdict.INSUFFICIENT),
+        ]
+
+    def test_a_change_resets_it_if_no_other_one_came_in_the_longest_window(self, kept, working, monkeypatch):
+        seen = []
+        for second in range(290, 1000):
+            at = second in (300, 400, 900)
+            drop = Drop(DropKind.SUDDEN, Transition.BEGAN, 2.5, 1.8, 6.0, age=6.0)
+            monkeypatch.setattr(Learned, "observe", lambda *_, at=at, drop=drop: (drop,) if at else ())
+            kept.observe(working(second))
+            if at:
+                [*kept.watch.evaluate()]
+                seen.append(kept.its.verdict)
+            elif second % 50 == 49:
+                [*kept.watch.evaluate()]
+        assert seen == [Verdict.INSUFFICIENT, Verdict.OPTIMAL, Verdict.INSUFFICIENT]
+
+
+class TestCosts:
+    def test_are_learned_again_each_half_minute(self, watched, good, monkeypatch):
+        moments = []
+        monkeypatch.setattr(Learned, "costs", lambda *_: moments.append(watched.moment) or ())
+        watched.polls(map(good, range(1, 70)))
+        assert moments == [1.0, 1.0 + COSTS_SECONDS, 1.0 + 2 * COSTS_SECONDS]
+
+
+class TestLastDrafts:
+    """Drafts whose acceptance counts while a schedule drafts nothing."""
+
+    def test_are_those_of_the_last_verdict_before_the_pause(self, busy_sample, make_sample):
+        schedule = BatchSchedule((1, 8), (8, 0))
+        its = Watched(
+            (10.0, 30.0),
+            Assumptions(Speculation("eagle3", schedule=schedule), CostSettings(draft_cost_ratio=0.1)),
+        )
+        its.polls(busy_sample(n) for n in range(1, 40))
+        drafts = its.snapshot.moment
+        last = busy_sample(39)
+        for n in range(1, 500):
+            its.observe(silent(last, n))
+            if n % 10 == 0:
+                [*its.watch.evaluate()]
+        assert its.its.setting.pause.first == 8
+        assert its.its.setting.pause.drafted == WALL + drafts
