@@ -1,17 +1,14 @@
 from __future__ import annotations
 
-import asyncio
 from contextlib import ExitStack
 
 import pytest
 
-from spec_decode_exporter.core.single_flight import SingleFlight
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.web import metrics_page as module
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.metrics_page import METRICS, Representation, SharedPage
-from tests.conftest import FakeClock
 from tests.web.conftest import Gauges
 
 TEXT = Representation(Format.TEXT_0_0_4, gzip=False)
@@ -49,48 +46,16 @@ def client_of(aiohttp_client, make_state):
             return Snapshot(number=remaining.pop(0) if len(remaining) > 1 else remaining[0])
 
         app = create_app(make_state(snapshot=taken))
-        app[METRICS] = SharedPage(exposition, FakeClock())
+        app[METRICS] = SharedPage(exposition)
         return await aiohttp_client(app, auto_decompress=False, skip_auto_headers=["Accept-Encoding"])
 
     return make
 
 
-async def test_a_kept_page_that_exceeds_the_limit_of_bytes_is_freed(clock):
-    size = (await SharedPage(Counted(), clock).rendering(Snapshot(), TEXT)).size
-    shared = SharedPage(Counted(), clock, max_bytes=size)
-    await shared.rendering(Snapshot(number=1), TEXT)
-    shared.keep(TEXT, seconds=60.0)
-    await shared.rendering(Snapshot(number=1), Representation(Format.OPENMETRICS_1_0_0, gzip=False))
-    assert not shared.kept(TEXT)
-
-
-async def test_a_regular_scrape_of_a_slow_page_finds_it_rendered(clock, aiohttp_client, make_state, until):
-    begun, seconds = [], 1.0
-
-    async def taken():
-        begun.append(clock.now)
-        await clock.sleep_until(clock.now + seconds)
-        return Snapshot(number=len(begun))
-
-    app = create_app(make_state(snapshot=SingleFlight(taken, clock.monotonic), clock=clock))
-    client = await aiohttp_client(app)
-    first = clock.now
-    for number in range(3):
-        await clock.advance(first + 15.0 * number - clock.now)
-        scrape = asyncio.create_task(client.get("/metrics"))
-        await until(lambda: clock.asleep)
-        await clock.advance(seconds)
-        assert (await scrape).status == 200
-    seconds = 0.0
-    await clock.advance(first + 45.0 - clock.now)
-    assert (await client.get("/metrics")).status == 200
-    assert begun == [first, first + 15.0, first + 30.0, first + 45.0 - 1.5]
-
-
 async def test_above_the_limit_the_oldest_unread_rendering_is_aborted():
     """A slow client with a request every second takes at most the limit."""
-    size = (await SharedPage(Counted(), FakeClock()).rendering(Snapshot(number=1), TEXT)).size
-    shared = SharedPage(Counted(), FakeClock(), max_bytes=3 * size)
+    size = (await SharedPage(Counted()).rendering(Snapshot(number=1), TEXT)).size
+    shared = SharedPage(Counted(), max_bytes=3 * size)
     transports = []
     with ExitStack() as reading:
         for number in range(6):

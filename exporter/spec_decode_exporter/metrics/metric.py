@@ -60,23 +60,20 @@ class Metric:
         """Name of its family in OpenMetrics, which for a counter lacks ``_total``."""
         return self.name.removesuffix("_total") if self.kind == "counter" else self.name
 
-    def series(self, view: object, parts: Parts[Any], windows: Windows | None) -> list[Series]:
+    def series(self, view: object, parts: Parts[Any], windows: Windows | None) -> Sequence[Series]:
         """Return label values and number of each series of a subject, of these windows alone."""
+        read = self.read
         if windows is None:
-            return self._series((), view)
-        bare = windows is Windows.BARE
-        found = []
-        for label, part in parts[_PLACES.get(windows, _LONGEST)]:
-            if part is not None:
-                found += self._series(() if bare else (label,), part)
-        return found
-
-    def _series(self, before: tuple[str, ...], part: object) -> list[Series]:
-        found: Any = self.read(part)
+            found: list[tuple[tuple[str, ...], Any]] = [((), read(view))]
+        else:
+            bare, chosen = windows is Windows.BARE, parts[_PLACES.get(windows, _LONGEST)]
+            found = [(() if bare else (label,), read(part)) for label, part in chosen if part is not None]
         if not self.labels and self.kind != "histogram":
-            return [(before, found)]
+            return found
         return [
-            ((*before, *((own,) if isinstance(own, str) else own)), number) for own, number in found or ()
+            ((*before, own) if isinstance(own, str) else (*before, *own), number)
+            for before, numbers in found
+            for own, number in numbers or ()
         ]
 
 

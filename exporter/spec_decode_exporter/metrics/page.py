@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
-from itertools import chain
+from functools import partial
 from math import isfinite
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -36,8 +35,7 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _PROFILES: Final = tuple(Profile)
 _MAX_DIGITS: Final = 6
 """Digits before the point, up to which Go writes a number without an exponent."""
-_MAX_TEMPLATES: Final = 8_192
-"""Templates that are kept: versions, methods and reasons come and go."""
+_SHORT: Final = 10.0**_MAX_DIGITS
 _PART: Final = "metrics"
 """Part of the log for labels and process metrics; that of a family is its name."""
 
@@ -90,7 +88,7 @@ class MetricsPage:
         text: list[str] = []
         until = self._now() + SLICE_SECONDS
         for lines in self._lines(snapshot, is_open=format_.is_open):
-            text += lines
+            text.append(lines)
             if self._now() >= until:
                 yield "".join(text).encode()
                 text.clear()
@@ -100,9 +98,9 @@ class MetricsPage:
 
     def text(self, snapshot: Snapshot, format_: Format = Format.TEXT_0_0_4) -> str:
         """Return the whole page, without a pause."""
-        return "".join(chain.from_iterable(self._lines(snapshot, is_open=format_.is_open)))
+        return "".join(self._lines(snapshot, is_open=format_.is_open))
 
-    def _lines(self, snapshot: Snapshot, *, is_open: bool) -> Iterator[Sequence[str]]:
+    def _lines(self, snapshot: Snapshot, *, is_open: bool) -> Iterator[str]:
         """Yield the lines of each family for each engine; a family without lines has no header."""
         views: dict[Subject, list[_View]] = {}
         for metric, windows in selected_metrics(self._settings()):
@@ -112,9 +110,9 @@ class MetricsPage:
         for collector in self._collectors:
             for family in self._errors.whole(_PART, NO_ITEM, collector.collect):
                 write = partial(_library_lines, family, is_open=is_open)
-                yield self._errors.attempt(family.name, NO_ITEM, write) or ()
+                yield self._errors.attempt(family.name, NO_ITEM, write) or ""
         if is_open:
-            yield ("# EOF\n",)
+            yield "# EOF\n"
 
     def _views(self, subject: Subject, snapshot: Snapshot) -> Iterator[_View]:
         """Write the labels of views; omit a view that has other label names than the first."""
@@ -133,20 +131,22 @@ class MetricsPage:
 
     def _family(
         self, metric: Metric, windows: Windows | None, views: Sequence[_View], *, is_open: bool
-    ) -> Iterator[Sequence[str]]:
-        names = tuple(sorted(views[0].labels)) if views else ()
-        head = [_header(metric.family if is_open else metric.name, metric.help, metric.kind, is_open=is_open)]
+    ) -> Iterator[str]:
+        name = metric.family if is_open else metric.name
+        head = _header(name, metric.help, metric.kind, is_open=is_open)
+        templates = _Templates(metric, tuple(sorted(views[0].labels)) if views else ())
 
-        def written(view: _View) -> list[str]:
-            return [
-                f"{_template(metric, names, own) % view.texts} {number_text(number)}\n"
-                for own, number in metric.series(view.subject, view.parts, windows)
-                if number is not None
-            ]
+        def written(view: _View) -> str:
+            texts, lines = view.texts, ""
+            for own, number in metric.series(view.subject, view.parts, windows):
+                if number is not None:
+                    lines += f"{templates[own] % texts} {number_text(number)}\n"
+            return lines
 
         for lines in self._errors.each(metric.name, views, itemgetter(0), written):
-            yield head + lines if head and lines else lines
-            head = [] if lines else head
+            if lines:
+                yield head + lines
+                head = ""
 
 
 def _header(name: str, text: str, kind: str, *, is_open: bool) -> str:
@@ -154,25 +154,32 @@ def _header(name: str, text: str, kind: str, *, is_open: bool) -> str:
     return f"# HELP {name} {text}\n# TYPE {name} {written}\n"
 
 
-@lru_cache(maxsize=_MAX_TEMPLATES)
-def _template(metric: Metric, names: tuple[str, ...], values: tuple[str, ...]) -> str:
-    """Return the name and labels of a line, with ``%s`` for each label of the subject.
+class _Templates(dict[tuple[str, ...], str]):
+    """Name and labels of a line by its own label values, with ``%s`` for each label of the subject."""
 
-    Raises:
-        ValueError: The values are not those of the metric's labels.
-    """
-    suffix = ""
-    if metric.kind == "histogram":
-        suffix, bound = values
-        own = {"le": bound} if bound else {}
-    else:
-        own = dict(zip(metric.label_names, values, strict=True))
-    texts = {name: label_text(name, value).replace("%", "%%") for name, value in own.items()}
-    labels = ",".join(texts.get(name, "%s") for name in sorted({*names, *own}))
-    return f"{metric.name}{suffix}{{{labels}}}" if labels else f"{metric.name}{suffix}"
+    def __init__(self, metric: Metric, names: tuple[str, ...]) -> None:
+        """Write lines of a metric whose subject has labels with these names."""
+        self._metric, self._names = metric, names
+
+    def __missing__(self, values: tuple[str, ...]) -> str:
+        """Make a template.
+
+        Raises:
+            ValueError: The values are not those of the metric's labels.
+        """
+        metric, suffix = self._metric, ""
+        if metric.kind == "histogram":
+            suffix, bound = values
+            own = {"le": bound} if bound else {}
+        else:
+            own = dict(zip(metric.label_names, values, strict=True))
+        texts = {name: label_text(name, value).replace("%", "%%") for name, value in own.items()}
+        labels = ",".join(texts.get(name, "%s") for name in sorted({*self._names, *own}))
+        self[values] = f"{metric.name}{suffix}{{{labels}}}" if labels else f"{metric.name}{suffix}"
+        return self[values]
 
 
-def _library_lines(family: Family, *, is_open: bool) -> list[str]:
+def _library_lines(family: Family, *, is_open: bool) -> str:
     """Return the lines of a family of prometheus_client, without its time of creation."""
     suffix = "_total" if family.type == "counter" and not is_open else ""
     lines = [_header(f"{family.name}{suffix}", family.documentation, family.type, is_open=is_open)]
@@ -180,7 +187,7 @@ def _library_lines(family: Family, *, is_open: bool) -> list[str]:
         labels = ",".join(label_text(name, value) for name, value in sorted(sample.labels.items()))
         if sample.name != f"{family.name}_created":
             lines.append(f"{sample.name}{f'{{{labels}}}' if labels else ''} {number_text(sample.value)}\n")
-    return lines
+    return "".join(lines)
 
 
 def label_text(name: str, value: str) -> str:
@@ -196,7 +203,7 @@ def number_text(number: float) -> str:
         OverflowError: It is an integer that no float can represent.
     """
     text = repr(float(number))
-    if 0 <= number < 10.0**_MAX_DIGITS:
+    if 0 <= number < _SHORT:
         return text
     if not isfinite(number):
         raise ValueError(f"a number is {number}")

@@ -16,8 +16,7 @@ from spec_decode_exporter.web.api.request_ingest import MAX_BODIES, MAX_BODIES_P
 from spec_decode_exporter.web.api.request_ingest import PATH as INGEST_PATH
 from spec_decode_exporter.web.api.routes import ENDPOINTS
 from spec_decode_exporter.web.documentation.handlers import ROOT, ROUTE, documentation, to_index
-from spec_decode_exporter.web.early_pages import EarlyPages
-from spec_decode_exporter.web.metrics_page import EARLY, METRICS, SharedPage, metrics
+from spec_decode_exporter.web.metrics_page import METRICS, SharedPage, metrics
 from spec_decode_exporter.web.page import handlers as page
 from spec_decode_exporter.web.security.guard import Guard
 from spec_decode_exporter.web.security.hosts import host_guard
@@ -65,27 +64,20 @@ def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
     guards = [guard.middleware] if guard else []
     app = web.Application(middlewares=[problems, _hide_errors, _reject_polls, hosts, *guards, _reject_bodies])
     app[STATE] = state
-    app[METRICS] = SharedPage(state.metrics, state.clock)
+    app[METRICS] = SharedPage(state.metrics)
     app[READERS] = Readers()
-    scrape_scheduler = FairScheduler()
-    app[EARLY] = EarlyPages(state.clock, scrape_scheduler)
-    app.on_cleanup.append(_close_early_pages)
 
     async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(DEFAULT_HEADERS)
 
     app.on_response_prepare.append(add_headers)
-    _add_routes(app, scrape_scheduler)
+    _add_routes(app)
     return app
 
 
-async def _close_early_pages(app: web.Application) -> None:
-    await app[EARLY].close()
-
-
-def _add_routes(app: web.Application, scrape_scheduler: FairScheduler) -> None:
+def _add_routes(app: web.Application) -> None:
     large_scheduler = FairScheduler(share=LARGE_SHARE)
-    scrapes = ConcurrencyLimit(MAX_SCRAPES, MAX_SCRAPES_PER_CLIENT, scrape_scheduler)
+    scrapes = ConcurrencyLimit(MAX_SCRAPES, MAX_SCRAPES_PER_CLIENT, FairScheduler())
     large = ConcurrencyLimit(scheduler=large_scheduler)
     bodies = ConcurrencyLimit(MAX_BODIES, MAX_BODIES_PER_CLIENT, large_scheduler)
     for path, methods, handler in (*_ROUTES, (METRICS_PATH, _GET, metrics)):

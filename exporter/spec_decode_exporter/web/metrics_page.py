@@ -1,7 +1,5 @@
 """Serve /metrics: one rendering per snapshot, format and encoding, shared by all requests.
 
-A rendering that was made early for a regular scrape is kept for it: see ``early_pages``.
-
 The pieces of a rendering are sent without a copy, so slow clients take no additional memory. The renderings
 in memory have a limit in bytes. Above it, the oldest is dropped, and the connections that read it are closed.
 """
@@ -11,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import ref
 
@@ -21,8 +18,6 @@ from spec_decode_exporter.core.byte_stream import compressed, each, joined
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.single_flight import SHARED_SECONDS
 from spec_decode_exporter.metrics.negotiation import choose_format, choose_gzip
-from spec_decode_exporter.web.early_pages import EarlyPages
-from spec_decode_exporter.web.server.client_address import client_address
 from spec_decode_exporter.web.server.streaming import SEND_SECONDS
 from spec_decode_exporter.web.state import STATE
 
@@ -30,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from weakref import ReferenceType
 
-    from spec_decode_exporter.core.clock import Clock
     from spec_decode_exporter.metrics.negotiation import Format
     from spec_decode_exporter.metrics.page import MetricsPage
     from spec_decode_exporter.monitor.snapshot import Snapshot
@@ -90,23 +84,13 @@ class _Variant:
         self.snapshot = 0
         """Number of the snapshot that it shows."""
         self.lock = asyncio.Lock()
-        self.kept_until = -inf
-        """Until then (monotonic), requests get the rendering although there may be a newer snapshot."""
         self._expiry: asyncio.TimerHandle | None = None
 
     def share(self, rendering: Rendering, snapshot: int) -> None:
         """Share a rendering for ``SHARED_SECONDS``."""
+        self.free()
         self.rendering, self.snapshot = rendering, snapshot
-        self.expire_after(SHARED_SECONDS)
-
-    def expire_after(self, seconds: float) -> None:
-        """Free the rendering after ``seconds``, or when it would expire anyway if that is later."""
-        loop = asyncio.get_running_loop()
-        moment = loop.time() + seconds
-        if self._expiry is not None:
-            moment = max(moment, self._expiry.when())
-            self._expiry.cancel()
-        self._expiry = loop.call_at(moment, self.free)
+        self._expiry = asyncio.get_running_loop().call_later(SHARED_SECONDS, self.free)
 
     def free(self) -> None:
         """Free the rendering."""
@@ -118,9 +102,8 @@ class _Variant:
 class SharedPage:
     """Cache of renderings by representation."""
 
-    def __init__(self, page: MetricsPage, clock: Clock, max_bytes: int = MAX_RENDERED_BYTES) -> None:
+    def __init__(self, page: MetricsPage, max_bytes: int = MAX_RENDERED_BYTES) -> None:
         self._page = page
-        self._clock = clock
         self._max_bytes = max_bytes
         self._variants: dict[tuple[bool, bool], _Variant] = {}
         self._renderings: list[ReferenceType[Rendering]] = []
@@ -130,22 +113,6 @@ class SharedPage:
     def alive(self) -> list[Rendering]:
         """Renderings that are shared or read, the oldest first."""
         return [rendering for reference in self._renderings if (rendering := reference()) is not None]
-
-    def kept(self, wanted: Representation) -> Rendering | None:
-        """Return the newest rendering while it is kept, whatever the snapshot; None otherwise."""
-        variant = self._variant(wanted)
-        return variant.rendering if self._clock.monotonic() < variant.kept_until else None
-
-    def keep(self, wanted: Representation, seconds: float) -> None:
-        """Serve the newest rendering for ``seconds``."""
-        variant = self._variant(wanted)
-        variant.kept_until = max(variant.kept_until, self._clock.monotonic() + seconds)
-        variant.expire_after(seconds)
-
-    def forget(self) -> None:
-        """Keep no rendering any longer."""
-        for variant in self._variants.values():
-            variant.kept_until = -inf
 
     async def rendering(self, snapshot: Snapshot, wanted: Representation) -> Rendering:
         """Return the page of the snapshot, or of a newer one."""
@@ -186,30 +153,6 @@ class SharedPage:
 
 
 METRICS: Final = web.AppKey("metrics", SharedPage)
-EARLY: Final = web.AppKey("early", EarlyPages)
-
-
-def forget_pages(app: web.Application) -> None:
-    """Render a new page for the next scrape: the configuration has changed."""
-    app[EARLY].forget()
-    app[METRICS].forget()
-
-
-@dataclass(frozen=True, slots=True)
-class _ScrapedPage:
-    """The page as a scrape reads it."""
-
-    app: web.Application
-    wanted: Representation
-
-    async def render(self) -> Rendering:
-        """Render the page of the newest snapshot, or share it with other requests."""
-        # Not kept in a variable: a client that reads slowly would keep the snapshot in memory.
-        return await self.app[METRICS].rendering(await self.app[STATE].snapshot(), self.wanted)
-
-    def keep(self, seconds: float) -> None:
-        """Serve the newest rendering for ``seconds``."""
-        self.app[METRICS].keep(self.wanted, seconds)
 
 
 async def metrics(request: web.Request) -> web.StreamResponse:
@@ -217,9 +160,8 @@ async def metrics(request: web.Request) -> web.StreamResponse:
     wanted = Representation(
         choose_format(_header(request, hdrs.ACCEPT)), choose_gzip(_header(request, hdrs.ACCEPT_ENCODING))
     )
-    page, begin = _ScrapedPage(request.app, wanted), request.app[STATE].clock.monotonic()
-    rendering = request.app[METRICS].kept(wanted) or await page.render()
-    request.app[EARLY].scraped(client_address(request.transport), begin, page, rendering)
+    # The snapshot is not kept in a variable: a client that reads slowly would keep it in memory.
+    rendering = await request.app[METRICS].rendering(await request.app[STATE].snapshot(), wanted)
     return await _send(request, rendering, wanted.headers)
 
 
