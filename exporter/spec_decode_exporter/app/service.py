@@ -6,7 +6,6 @@ import asyncio
 import platform
 import signal
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from hashlib import blake2b
 from itertools import chain
 from typing import Final
@@ -37,7 +36,6 @@ from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot
 from spec_decode_exporter.monitor.state import Remembered, StateSaver
 from spec_decode_exporter.monitor.summary_log import SummaryLog
 from spec_decode_exporter.web.application import create_app
-from spec_decode_exporter.web.metrics_page import forget_pages
 from spec_decode_exporter.web.security.guard import Guard
 from spec_decode_exporter.web.security.live_config import LiveWebConfig
 from spec_decode_exporter.web.server.http_server import Server, serve
@@ -68,7 +66,6 @@ class Service:
         self._background = Background()
         self._shared_snapshot = SingleFlight(self._take_snapshot, clock.monotonic)
         self._server: Server | None = None
-        self._forget_pages: Callable[[], None] = lambda: None
         self._web = LiveWebConfig(options.web_config, clock) if options.web_config else None
         self._errors = errors = Isolation(clock.monotonic)
         self._experiments = ExperimentMonitor(errors)
@@ -103,7 +100,6 @@ class Service:
         """
         guard = Guard(self._web, self._clock) if self._web else None
         app = create_app(self._app_state(), guard)
-        self._forget_pages = partial(forget_pages, app)
         self._server = await serve(app, self._options.addresses, self._web)
         self._tasks = [
             self._keep_running("saving", self._save),
@@ -169,7 +165,6 @@ class Service:
     def forget_snapshot(self) -> None:
         """Take a new snapshot for the next request, whatever the time."""
         self._shared_snapshot.forget()
-        self._forget_pages()
 
     async def _save(self) -> None:
         await self._state.save_for_ever(lambda: self._config.state.interval)
