@@ -19,8 +19,7 @@ from benchmarks.simulated_requests import MIXES, Load, Trace, trace
 from benchmarks.table import percent, print_table
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
 from spec_decode_exporter.experiments.arm import SpeedupBasis
-from spec_decode_exporter.experiments.experiment import Experiment, Member, compare
-from spec_decode_exporter.monitor.experiment_monitor import ExperimentTracker
+from spec_decode_exporter.experiments.experiment import Experiment, ExperimentTracker, Member, compare
 
 SECONDS = 300
 HOUR = 3600

@@ -107,14 +107,18 @@ def _own(metric: str, how: str = "max", **matchers: str) -> str:
     return by(_KEY, EXPORTERS(f"spec_decode_experiment_{metric}", window="$long", **matchers), how)
 
 
+_RATIOS = EXPORTERS("spec_decode_experiment_traffic_ratio", window="$long")
+_UNLIKE = f"exp({by(_KEY, f'abs(ln({_RATIOS}))')})"
+
+
 def _own_table() -> Panel:
     basis = "time_per_output_token"
     winner = by(_KEY, EXPORTERS("spec_decode_experiment_winner", basis=basis))
     return rows(
         "Experiments that the exporter compares",
         "One row for each arm of an experiment in an exporter's configuration, over the long window. The "
-        "speed-up is by the time per output token, with its 95 % bounds; empty if arm and baseline do not "
-        "do the same work.",
+        "speed-up is by the time per output token, with bounds that allow for the traffic: unlike traffic is "
+        "the largest factor between arm and baseline.",
         {"instance": "Exporter", "experiment": "Experiment", "arm": "Arm"},
         [
             Column("Speed-up", _own("speedup_ratio", basis=basis), cell(style.AGAINST_BASELINE, **_TIMES)),
@@ -123,7 +127,7 @@ def _own_table() -> Panel:
             Column("Fastest", winner, cell(words=style.WINS)),
             Column("End to end", _own("speedup_ratio", basis="end_to_end"), _TIMES),
             Column("Throughput", _own("speedup_ratio", basis="throughput_per_request"), _TIMES),
-            Column("Comparable", _own("comparable", "min"), cell(words=style.YES_NO)),
+            Column("Unlike traffic", _UNLIKE, cell(style.UNLIKE, filled=False, **_TIMES)),
             Column("Length", _own("acceptance_length_tokens"), {"decimals": 2}),
             Column("Requests", _own("requests"), {"decimals": 0}),
             Column("Engines", _own("engines"), {"decimals": 0}),

@@ -86,6 +86,8 @@ AGAINST_BASELINE: Steps = ((None, Colour.HARM), (0.95, Colour.UNKNOWN), (1.05, C
 """The alert about a slower arm has the same limit; the baseline itself is 1."""
 COMPARABLE: Steps = ((None, Colour.BAD), (0.67, Colour.GOOD), (1.5, Colour.BAD))
 """The load up to which the recording rules compare arms, and one over it."""
+UNLIKE: Steps = ((None, Colour.GOOD), (1.1, Colour.WATCH), (1.25, Colour.BAD))
+"""The largest factor between the traffic of two arms."""
 AGE_SECONDS: Steps = ((None, Colour.GOOD), (10, Colour.WATCH), (60, Colour.HARM))
 SHARE_OF_SERVER: Steps = ((None, Colour.GOOD), (0.01, Colour.WATCH), (0.05, Colour.HARM))
 

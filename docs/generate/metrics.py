@@ -15,7 +15,7 @@ from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.config.schema import Group, Profile
 from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.experiments.arm import SpeedupBasis
-from spec_decode_exporter.experiments.comparability import Condition
+from spec_decode_exporter.experiments.traffic import Traffic
 from spec_decode_exporter.figures.quantile import QUANTILE_LABEL, QUANTILES
 from spec_decode_exporter.metrics.metric import Metric
 from spec_decode_exporter.metrics.subject import ARM, ENGINE
@@ -131,8 +131,9 @@ _LABELS: Final = {
     "state": _values(State),
     "verdict": _values(Verdict),
     "action": _values(Action),
-    "kind": f"of a drop {_values(DropKind)}; of pathological requests `rejected`, `repetitive`",
-    "check": f"{_values(Check)}; of an experiment {_values(Condition)}",
+    "kind": f"of a drop {_values(DropKind)}; of pathological requests `rejected`, `repetitive`; of an "
+    f"arm's traffic {_values(Traffic)}",
+    "check": _values(Check),
     "cause": _values(Reset),
     "reason": f"of a poll {_values(REASONS)}; of a request {_values(Refusal)}",
     "engine_kind": "`vllm`, `lmdeploy`, `llamacpp`, `sglang`; empty if the page shows none of them",

@@ -36,8 +36,14 @@ def typical_engine(tokens: int) -> EngineSnapshot:
     monitor = EngineMonitor(WINDOWS, assumptions=Assumptions(Speculation("eagle3", "configured"), cost))
     polls = round(HOURS * 3600 / POLL_SECONDS)
     for poll in range(polls + 1):
-        monitor.observe(_sample(poll, tokens), poll * POLL_SECONDS, poll * POLL_SECONDS, 1.0, POLL_SECONDS)
-    return monitor.snapshot(polls * POLL_SECONDS)
+        now = poll * POLL_SECONDS
+        for _ in monitor.observe(_sample(poll, tokens), now, now, 1.0, POLL_SECONDS):
+            pass
+    for _ in monitor.evaluate():
+        pass
+    if monitor.snapshot is None:
+        raise AssertionError("an evaluation leaves a snapshot")
+    return monitor.snapshot
 
 
 def _sample(poll: int, tokens: int) -> Sample:

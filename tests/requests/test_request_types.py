@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from spec_decode_exporter.experiments.pace import TypeTimes
 from spec_decode_exporter.requests.request_findings import GroupKey
 from spec_decode_exporter.requests.request_record import RequestRecord
 from spec_decode_exporter.requests.request_types import CELL_SECONDS, MAX_CELLS, RequestTypes
@@ -29,22 +30,18 @@ def test_each_type_at_a_temperature_has_its_own_times():
     types = RequestTypes()
     for fields in ({}, {"temperature": "0.7-1"}, {"request_type": "code"}, {"model_name": "other"}):
         timed(types, 10.0, **fields)
-    assert {name: sum(each.tokens) for name, each in types.times("m", "a", 0.0, 60.0).items()} == {
+    assert {name: each.tokens for name, each in types.times("m", "a", 0.0, 60.0).items()} == {
         "chat 0": 100.0,
         "chat 0.7-1": 100.0,
         "code 0": 100.0,
     }
 
 
-def test_times_are_summed_in_cells_of_the_interval():
+def test_times_are_summed_in_the_cells_of_the_interval():
     types = RequestTypes()
     for now in (10.0, 70.0, 71.0, 100.0, 400.0):
         timed(types, now)
-    found = types.times("m", "a", 15.0, 105.0)
-    assert list(found) == ["chat 0"]
-    assert len(found["chat 0"].seconds) == len(found["chat 0"].tokens) == 90 / CELL_SECONDS
-    assert [each for each in found["chat 0"].tokens if each] == [200.0, 100.0]
-    assert [each for each in found["chat 0"].seconds if each] == [4.0, 2.0]
+    assert types.times("m", "a", 15.0, 105.0) == {"chat 0": TypeTimes(6.0, 300.0)}
 
 
 def test_types_without_requests_in_the_interval_are_absent():
@@ -69,5 +66,5 @@ def test_at_most_an_hour_is_kept():
     end = 2 * MAX_CELLS * CELL_SECONDS
     assert types.times("m", "a", end - 7200, end) == {}
     (times,) = types.times("m", "a", end - 3600 + CELL_SECONDS, end).values()
-    assert sum(times.tokens) == pytest.approx(100 * MAX_CELLS, rel=0.01)
+    assert times.tokens == pytest.approx(100 * MAX_CELLS, rel=0.01)
     assert sum(map(len, (each._cells for each in types._times["m", "a"].values()))) == MAX_CELLS

@@ -6,7 +6,7 @@ import re
 
 import promql_parser
 
-from spec_decode_exporter.experiments.comparability import LOAD_FACTOR
+from spec_decode_exporter.experiments.traffic import TRAFFIC, Traffic
 from spec_decode_exporter.findings.faults import DEAD
 from spec_decode_exporter.findings.hints import LOW_RATE
 from tests.every import every
@@ -115,4 +115,5 @@ def test_arms_across_exporters_are_comparable_at_the_same_loads_as_in_one():
     [rule] = [
         rule for rule in rules() if rule.get("record", "").startswith("arm:spec_decode_comparable_load")
     ]
-    assert rule["expr"].count(f">= {1 / LOAD_FACTOR:.3f} <= {LOAD_FACTOR:g}") == 2
+    limit = TRAFFIC[Traffic.LOAD].limit
+    assert rule["expr"].count(f">= {1 / limit:.3f} <= {limit:g}") == 2

@@ -21,7 +21,8 @@ from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.experiments.measure import measure, sum_of_histograms
+from spec_decode_exporter.figures.quantile import sum_of_histograms
+from spec_decode_exporter.reports.reference.measure import measure
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.monitor.event_log import EventLog
@@ -56,7 +57,6 @@ MOST = MAX_COUNT - 1
 FAILURES = {
     "internal_error",
     "poll_crashed",
-    "requests_failed",
     "saving_failed",
     "task_died",
 }

@@ -1,4 +1,4 @@
-"""One arm of an experiment over one window: the sums over its engines.
+"""One arm of an experiment over one window: the sums over its engines, compared with another arm.
 
 All figures are ratios of sums, as if the arm were one engine. The increments of the engines are summed on one
 time grid, so that bounds follow as for one engine: see ``estimate``.
@@ -13,11 +13,10 @@ from itertools import accumulate, pairwise
 from operator import mul, sub
 from typing import NamedTuple
 
-from spec_decode_exporter.experiments.measure import sum_of_histograms
-from spec_decode_exporter.experiments.pace import Pace, pace_of
-from spec_decode_exporter.experiments.standardised import ArmTypes
+from spec_decode_exporter.experiments.pace import ArmSpeedup, ArmTypes, Pace, mix_ratio
+from spec_decode_exporter.experiments.traffic import Figures, Ratios, Traffic, ratios
 from spec_decode_exporter.figures.estimate import cosines_of, ratio
-from spec_decode_exporter.figures.quantile import ARM_QUANTILES, quantile
+from spec_decode_exporter.figures.quantile import ARM_QUANTILES, quantile, sum_of_histograms
 from spec_decode_exporter.figures.window_figures import (
     MAX_INCREMENTS,
     WindowFigures,
@@ -80,9 +79,9 @@ class Arm:
             length: Length of the window in seconds.
             newest: End of the window (monotonic); the same for all arms of an experiment.
             baseline: Arm that it is compared with, over the same window; None for the baseline itself.
-            method: Method by which all engines draft; None if they differ, if it is unknown, or without one.
+            method: Method by which all engines draft; None if it differs or is unknown, or without one.
             types: Times of requests by type, from per-request data.
-            histograms: Histograms of the engines over this window; empty of a server without them.
+            histograms: Histograms of each engine over this window.
         """
         self.length = length
         self.baseline = baseline
@@ -104,7 +103,7 @@ class Arm:
 
     @property
     def is_partial(self) -> bool:
-        """True if no engine covers half of the window: too little for a comparison."""
+        """True if no engine covers half of the window: too little for bounds."""
         covered = max((its.window.seconds for its in self._engines), default=0.0)
         polls = max((its.window.polls for its in self._engines), default=0)
         return covered < self.length / 2 or polls < MIN_INCREMENTS
@@ -113,21 +112,6 @@ class Arm:
     def acceptance_length(self) -> float | None:
         """Mean tokens of a draft, bonus token included."""
         return acceptance_length(self.total("accepted_tokens"), self.total("drafts"))
-
-    @property
-    def depth(self) -> int:
-        """Draft positions that all engines with drafts have; 0 without drafts."""
-        return min((len(its.positions) for its in self._drafting), default=0)
-
-    @property
-    def running_requests(self) -> float | None:
-        """Mean running requests per engine, over the engines that generated tokens."""
-        return _mean([its.window.mean.running_requests for its in self._working])
-
-    @property
-    def requests_per_second(self) -> float | None:
-        """Requests that began per second and engine, over the engines that generated tokens."""
-        return _mean([ratio(its.total.first_tokens, its.window.seconds) for its in self._working])
 
     @cached_property
     def first_token(self) -> ArmFirstToken:
@@ -142,7 +126,89 @@ class Arm:
         )
 
     @cached_property
-    def cosines(self) -> int:
+    def traffic(self) -> Ratios:
+        """Work of its traffic over that of the baseline; empty for the baseline itself."""
+        return {} if self.baseline is None else self.traffic_over(self.baseline)
+
+    @cached_property
+    def speedups(self) -> Mapping[SpeedupBasis, ArmSpeedup]:
+        """Speed-ups over the baseline; empty for the baseline itself."""
+        return {} if self.baseline is None else self.speedups_over(self.baseline)
+
+    def traffic_over(self, other: Arm) -> Ratios:
+        """Return the work of the traffic over that of another arm.
+
+        Between different methods the acceptance shows nothing, since a better drafter has a higher one. With
+        an unknown load, or types that have too little in common, the factor is unknown.
+        """
+        found: dict[Traffic, float | None] = {Traffic.LOAD: None}
+        found.update(ratios(self._figures, other._figures))
+        if self.types and other.types:
+            found[Traffic.REQUEST_TYPES] = mix_ratio(self.types, other.types)
+        elif self.method is not None and self.method == other.method:
+            depth = min(self._depth, other._depth)
+            easier = ratio(other._length_at(depth), self._length_at(depth))
+            found |= {} if easier is None else {Traffic.ACCEPTANCE: easier}
+        return found
+
+    def speedups_over(self, other: Arm) -> Mapping[SpeedupBasis, ArmSpeedup]:
+        """Return the speed-ups over another arm by each basis that both have.
+
+        The time per output token is that at one mix of request types, if the types are known.
+        """
+        traffic = self.traffic_over(other)
+        found = {
+            basis: pace.speedup_over(other.paces[basis], traffic)
+            for basis, pace in self.paces.items()
+            if basis in other.paces
+        }
+        mix, decoding = traffic.get(Traffic.REQUEST_TYPES), SpeedupBasis.TIME_PER_OUTPUT_TOKEN
+        if mix is not None and decoding in found:
+            pace = self.paces[decoding]
+            rest = dict(traffic)
+            del rest[Traffic.REQUEST_TYPES]
+            found[decoding] = pace._replace(value=pace.value / mix).speedup_over(other.paces[decoding], rest)
+        return found
+
+    @cached_property
+    def paces(self) -> dict[SpeedupBasis, Pace]:
+        """Pace of the arm by each basis with data, over the engines that have it."""
+        engines, found = [_by_cell(its.window, self._edges) for its in self._engines], {}
+        for basis in SpeedupBasis:
+            sides = zip(*(engine[basis] for engine in engines if basis in engine), strict=True)
+            above, below = [[*map(sum, zip(*cells, strict=True))] for cells in sides] or ([], [])
+            if sum(above) > 0 and sum(below) > 0:
+                found[basis] = Pace.of(above, below, self._cosines)
+        return found
+
+    def total(self, counter: str) -> int | None:
+        """Return the increase of a counter over all engines that have it; None if none does."""
+        counts = [count for its in self._engines if (count := getattr(its.total, counter)) is not None]
+        return sum(counts) if counts else None
+
+    def over(self, above: str, below: str) -> float | None:
+        """Return the ratio of two counters' sums over the engines that have both."""
+        pairs = ((getattr(its.total, above), getattr(its.total, below)) for its in self._engines)
+        known = [pair for pair in pairs if None not in pair]
+        return ratio(sum(one for one, _ in known), sum(other for _, other in known))
+
+    @cached_property
+    def _figures(self) -> Figures:
+        """Figures of the traffic; load is per engine, over the engines that generated tokens."""
+        working = [its for its in self._engines if its.total.generation_tokens or its.total.drafts]
+        found = {
+            "running_requests": _mean([its.window.mean.running_requests for its in working]),
+            "requests_per_second": _mean(
+                [ratio(its.total.first_tokens, its.window.seconds) for its in working]
+            ),
+            "prompt_tokens_per_request": self.over("prompt_tokens", "first_tokens"),
+            "output_tokens_per_request": self.over("generation_tokens", "first_tokens"),
+            "prefix_cache_hit_ratio": self.over("prefix_cache_hits", "prefix_cache_queries"),
+        }
+        return {key: value for key, value in found.items() if value is not None}
+
+    @cached_property
+    def _cosines(self) -> int:
         """Number of cosines for the arm's bounds; 0 if it has none."""
         known = [
             (its.total.first_tokens or 0, its.busy_requests or 0.0)
@@ -157,43 +223,19 @@ class Arm:
         seconds = max(its.window.seconds for its in self._engines)
         return cosines_of(seconds, passing * equal, passing * life)
 
-    @cached_property
-    def paces(self) -> dict[SpeedupBasis, Pace]:
-        """Pace of the arm by each basis with data."""
-        engines, found = [_by_cell(its.window, self._edges) for its in self._engines], {}
-        for basis in SpeedupBasis:
-            having = [engine[basis] for engine in engines if basis in engine]
-            above, below = (
-                [sum(cell) for cell in zip(*(sides[place] for sides in having), strict=True)]
-                for place in (0, 1)
-            )
-            if sum(above) > 0 and sum(below) > 0:
-                found[basis] = pace_of(sum(above) / sum(below), above, below, self.cosines)
-        return found
-
-    def total(self, counter: str) -> int | None:
-        """Return the increase of a counter over all engines that have it; None if none does."""
-        counts = [count for its in self._engines if (count := getattr(its.total, counter)) is not None]
-        return sum(counts) if counts else None
-
-    def over(self, above: str, below: str) -> float | None:
-        """Return the ratio of two counters' sums over the engines that have both."""
-        pairs = ((getattr(its.total, above), getattr(its.total, below)) for its in self._engines)
-        known = [pair for pair in pairs if None not in pair]
-        return ratio(sum(one for one, _ in known), sum(other for _, other in known))
-
-    def length_at(self, depth: int) -> float | None:
-        """Return the acceptance length of the first ``depth`` positions, 1 + Σ a_i / D; None without them."""
-        accepted = sum(sum(its.window.positions[:depth]) for its in self._drafting)
-        return acceptance_length(accepted, self.total("drafts")) if depth else None
-
     @property
     def _drafting(self) -> list[WindowFigures]:
         return [its for its in self._engines if its.total.drafts]
 
     @property
-    def _working(self) -> list[WindowFigures]:
-        return [its for its in self._engines if its.total.generation_tokens or its.total.drafts]
+    def _depth(self) -> int:
+        """Draft positions that all engines with drafts have; 0 without drafts."""
+        return min((len(its.positions) for its in self._drafting), default=0)
+
+    def _length_at(self, depth: int) -> float | None:
+        """Return the acceptance length of the first ``depth`` positions, 1 + Σ a_i / D; None without them."""
+        accepted = sum(sum(its.window.positions[:depth]) for its in self._drafting)
+        return acceptance_length(accepted, self.total("drafts")) if depth else None
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -213,14 +255,13 @@ def _by_cell(window: Window, edges: Sequence[float]) -> dict[SpeedupBasis, tuple
     ended, finished = columns(cells, "end_to_end_nanoseconds", "finished_requests")
     until = list(accumulate(map(mul, running_requests(increments), covered_seconds(increments)), initial=0.0))
     running = [until[end] - until[begin] for begin, end in pairwise(places)]
-    known = {
-        SpeedupBasis.TIME_PER_OUTPUT_TOKEN: (total.decode_nanoseconds, total.decoded_tokens),
-        SpeedupBasis.END_TO_END: (total.end_to_end_nanoseconds, total.finished_requests),
-        SpeedupBasis.THROUGHPUT_PER_REQUEST: (window.mean.running_requests, total.generation_tokens),
+    basis, mean = SpeedupBasis, window.mean.running_requests
+    sides: dict[SpeedupBasis, tuple[tuple[float | None, ...], tuple[Sequence[float], ...]]] = {
+        basis.TIME_PER_OUTPUT_TOKEN: (
+            (total.decode_nanoseconds, total.decoded_tokens),
+            (decoding, list(map(sub, generated, first))),
+        ),
+        basis.END_TO_END: ((total.end_to_end_nanoseconds, total.finished_requests), (ended, finished)),
+        basis.THROUGHPUT_PER_REQUEST: ((mean, total.generation_tokens), (running, generated)),
     }
-    sums = {
-        SpeedupBasis.TIME_PER_OUTPUT_TOKEN: (decoding, list(map(sub, generated, first))),
-        SpeedupBasis.END_TO_END: (ended, finished),
-        SpeedupBasis.THROUGHPUT_PER_REQUEST: (running, generated),
-    }
-    return {basis: sides for basis, sides in sums.items() if None not in known[basis]}
+    return {name: columns for name, (known, columns) in sides.items() if None not in known}

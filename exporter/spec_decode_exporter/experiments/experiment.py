@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Final
 
 from spec_decode_exporter.analysis.knowledge import FasterMethod
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
+from spec_decode_exporter.core.persistence_filter import PersistenceFilter
 from spec_decode_exporter.experiments.arm import Arm, SpeedupBasis
-from spec_decode_exporter.experiments.comparability import (
-    Conditions,
-    are_comparable,
-    conditions,
-    same_traffic,
-)
-from spec_decode_exporter.experiments.pace import ArmSpeedup, Pace
-from spec_decode_exporter.experiments.standardised import (
-    TypeTimesOf,
-    added_types,
-    no_times,
-    standardised_paces,
-)
+from spec_decode_exporter.experiments.pace import ArmSpeedup, TypeTimesOf, added_types
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
@@ -33,9 +21,10 @@ OFF: Final = "off"
 """Method of an engine that does not speculate."""
 MIN_COVERAGE: Final = 0.5
 """Share of an arm's tokens that requests with a known type must have."""
-_NO_GAIN: Final = Estimate(1.0, 1.0, 1.0, 0.0)
+_WINS: Final = "wins"
+_NO_GAIN: Final = ArmSpeedup(1.0, Estimate(1.0, 1.0, 1.0, 0.0))
 """Speed-up of the baseline over itself."""
-_DECODING: Final = SpeedupBasis.TIME_PER_OUTPUT_TOKEN
+_DECODING, _WHOLE = SpeedupBasis.TIME_PER_OUTPUT_TOKEN, SpeedupBasis.END_TO_END
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,56 +37,15 @@ class Member:
     """Windows, ascending by length; empty if the engine is gone."""
     histograms: Mapping[Latency, Buckets] = field(default_factory=dict, repr=False)
     """Histograms over the longest window; empty if the server has none."""
-    types: TypeTimesOf = field(default=no_times, compare=False)
+    types: TypeTimesOf = field(default=lambda _begin, _end: {}, compare=False)
     """Times of its target's requests by type."""
-
-    def matches(self, match: Mapping[str, str]) -> bool:
-        """Return whether the engine has all of these labels."""
-        return all(self.labels.get(label) == value for label, value in match.items())
-
-
-class ArmWindow(Arm):
-    """An arm over one window, compared with the baseline."""
-
-    @cached_property
-    def conditions(self) -> Conditions:
-        """Conditions of the comparison; empty for the baseline itself."""
-        return {} if self.baseline is None else conditions(self, self.baseline)
-
-    @cached_property
-    def speedups(self) -> Mapping[SpeedupBasis, ArmSpeedup]:
-        """Speed-ups over the baseline, if both can be compared."""
-        if self.baseline is None or not are_comparable(self.conditions):
-            return {}
-        own, others = self.paces, self.baseline.paces
-        found = {basis: own[basis].speedup_over(others[basis]) for basis in own if basis in others}
-        if found and self._by_type:
-            baseline, arm = self._by_type
-            found[_DECODING] = arm.speedup_over(baseline)
-        return found
-
-    def gain(self, basis: SpeedupBasis) -> Estimate | None:
-        """Return the speed-up by a basis for a winner; None without bounds, or if the traffic differs."""
-        is_standardised = self._by_type is not None and basis is _DECODING
-        if not same_traffic(self.conditions, is_standardised=is_standardised):
-            return None
-        if self.baseline is None:
-            return _NO_GAIN
-        return self.speedups[basis].estimate if basis in self.speedups else None
-
-    @cached_property
-    def _by_type(self) -> tuple[Pace, Pace] | None:
-        """Seconds per token of the baseline and of this arm, at the mix of request types of both."""
-        if self.baseline is None:
-            return None
-        return standardised_paces(self.baseline.types, self.types, min(self.cosines, self.baseline.cosines))
 
 
 @dataclass(frozen=True, slots=True)
 class ArmFindings:
     """Results of an arm."""
 
-    windows: tuple[ArmWindow, ...]
+    windows: tuple[Arm, ...]
     """Windows, ascending by length; at least one."""
     wins: Mapping[SpeedupBasis, bool]
     """True if it is significantly the fastest (95 %) over the longest window, by one comparison alone.
@@ -105,6 +53,12 @@ class ArmFindings:
     ``ExperimentTracker`` requires repeated comparisons."""
     serves: frozenset[tuple[str, str]] = frozenset()
     """Model names and methods of its engines."""
+
+    def gain(self, basis: SpeedupBasis) -> Estimate | None:
+        """Return the speed-up over the baseline in the longest window; None without bounds."""
+        longest = self.windows[-1]
+        found = _NO_GAIN if longest.baseline is None else longest.speedups.get(basis)
+        return None if found is None else found.estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +70,7 @@ class Experiment:
     arms: Mapping[str, ArmFindings]
     """Arms by name, in configured order; the baseline is one of them."""
     faster: frozenset[tuple[str, str]]
-    """Pairs of arms of which the first is significantly faster (95 %), at the same traffic.
+    """Pairs of arms of which the first is significantly faster (95 %), whatever their traffic explains.
 
     By the time per output token over the longest window, in one comparison alone. End to end the first is
     faster too, with a lower bound above 1."""
@@ -126,13 +80,13 @@ class Experiment:
 
         All its engines serve the same model by one other known method. ``off`` is no method.
         """
-        own = self.arms[arm].windows[-1].gain(_DECODING)
+        own = self.arms[arm].gain(_DECODING)
         model_name, method = member.labels["model_name"], member.labels["method"]
         if own is None or method in {"", OFF}:
             return None
         found = []
         for name, other in self.arms.items():
-            speedup = other.windows[-1].gain(_DECODING)
+            speedup = other.gain(_DECODING)
             if (name, arm) not in self.faster or len(other.serves) != 1 or speedup is None:
                 continue
             ((its_model, its_method),) = other.serves
@@ -142,9 +96,9 @@ class Experiment:
 
 
 def arm_of(settings: ExperimentSettings, member: Member) -> str | None:
-    """Return the arm of an engine; at most one matches, since arms exclude each other."""
-    matching = (name for name, arm in settings.arms.items() if member.matches(arm.match))
-    return next(matching, None)
+    """Return the arm whose labels an engine has; at most one matches, since arms exclude each other."""
+    has = member.labels.items()
+    return next((name for name, arm in settings.arms.items() if arm.match.items() <= has), None)
 
 
 def compare(
@@ -156,52 +110,53 @@ def compare(
         name = arm_of(settings, member)
         if name is not None:
             engines[name].append(member)
-    baselines = [_window(engines[settings.baseline], length, newest, lengths[-1]) for length in lengths]
-    arms = {
+    baselines = [_arm(engines[settings.baseline], length, newest, lengths[-1]) for length in lengths]
+    windows = {
         name: tuple(
-            each if name == settings.baseline else _window(own, each.length, newest, lengths[-1], each)
+            each if name == settings.baseline else _arm(own, each.length, newest, lengths[-1], each)
             for each in baselines
         )
         for name, own in engines.items()
     }
-    longest = {name: each[-1] for name, each in arms.items()}
+    longest = {name: each[-1] for name, each in windows.items()}
     winners = {basis: winner(settings.baseline, longest, basis) for basis in SpeedupBasis}
-    findings = {
+    arms = {
         name: ArmFindings(
             each,
             {basis: winners[basis] == name for basis in SpeedupBasis},
             frozenset((its.labels["model_name"], its.labels["method"]) for its in engines[name]),
         )
-        for name, each in arms.items()
+        for name, each in windows.items()
     }
-    return Experiment(settings.name, settings.baseline, findings, _faster(longest))
+    return Experiment(settings.name, settings.baseline, arms, _faster(arms))
 
 
-def winner(baseline: str, arms: Mapping[str, ArmWindow], basis: SpeedupBasis) -> str | None:
-    """Return the arm that is significantly faster (95 %) than all others; None if there is none.
+def winner(baseline: str, arms: Mapping[str, Arm], basis: SpeedupBasis) -> str | None:
+    """Return the arm that is significantly faster (95 %) than each other arm with requests; None without.
 
-    Its lower bound is above 1 and above the upper bounds of the others. The baseline wins if all upper bounds
-    are below 1. An arm without requests is ignored. An arm with requests that cannot be compared, or whose
-    traffic differs, may be the fastest, so there is no winner.
+    The baseline must have requests. An arm without bounds may be the fastest, so there is no winner.
     """
-    active = {
-        name: arm for name, arm in arms.items() if name != baseline and arm.engines and arm.requests != 0
-    }
-    bounds = {name: gain for name, arm in active.items() if (gain := arm.gain(basis)) is not None}
-    if not bounds or len(bounds) < len(active):
+    active = {name: arm for name, arm in arms.items() if arm.engines and arm.requests != 0}
+    if baseline not in active or len(active) == 1:
         return None
-    if all(each.upper < 1 for each in bounds.values()):
-        return baseline
-    best = max(bounds, key=lambda name: bounds[name].lower)
-    others = (each.upper for name, each in bounds.items() if name != best)
-    return best if bounds[best].lower > max([1.0, *others]) else None
+    names = (
+        name
+        for name, arm in active.items()
+        if all(_is_faster(arm, other, basis) for other in active.values() if other is not arm)
+    )
+    return next(names, None)
 
 
-def _faster(arms: Mapping[str, ArmWindow]) -> frozenset[tuple[str, str]]:
+def _is_faster(arm: Arm, other: Arm, basis: SpeedupBasis) -> bool:
+    speedup = (arm.speedups if other is arm.baseline else arm.speedups_over(other)).get(basis)
+    return speedup is not None and speedup.estimate is not None and speedup.estimate.lower > 1
+
+
+def _faster(arms: Mapping[str, ArmFindings]) -> frozenset[tuple[str, str]]:
     """Return the pairs that differ by decoding, and whose first answers whole requests sooner too."""
     decoding, whole = (
         {name: gain for name, arm in arms.items() if (gain := arm.gain(basis)) is not None}
-        for basis in (_DECODING, SpeedupBasis.END_TO_END)
+        for basis in (_DECODING, _WHOLE)
     )
     return frozenset(
         (faster, slower)
@@ -209,12 +164,13 @@ def _faster(arms: Mapping[str, ArmWindow]) -> frozenset[tuple[str, str]]:
         if decoding[faster].lower > max(decoding[slower].upper, 1.0)
         and whole[faster].lower > 1.0
         and whole[faster].value > whole[slower].value
+        and _is_faster(arms[faster].windows[-1], arms[slower].windows[-1], _DECODING)
     )
 
 
-def _window(
+def _arm(
     engines: Sequence[Member], length: float, newest: float, longest: float, baseline: Arm | None = None
-) -> ArmWindow:
+) -> Arm:
     """Sum the engines that have a window of that length; after a reload some may not have it yet."""
     methods = {member.labels["method"] for member in engines}
     # Engines of one target share its requests.
@@ -222,8 +178,8 @@ def _window(
     types = added_types(times(newest - length, newest) for times in targets.values())
     windows = [each for member in engines for each in member.windows if each.length == length and each.polls]
     generated = sum(window.total.generation_tokens or 0 for window in windows)
-    typed = sum(sum(times.tokens) for times in types.values())
-    return ArmWindow(
+    typed = sum(times.tokens for times in types.values())
+    return Arm(
         windows,
         length,
         newest,
@@ -232,3 +188,25 @@ def _window(
         types=types if typed >= MIN_COVERAGE * generated else {},
         histograms=[member.histograms for member in engines if member.windows] if length == longest else (),
     )
+
+
+class ExperimentTracker:
+    """Compares one experiment repeatedly; an arm is faster only after a whole longest window."""
+
+    def __init__(self, settings: ExperimentSettings) -> None:
+        self.settings = settings
+        self._claims = PersistenceFilter[tuple[str, ...]]()
+
+    def compare(self, members: Sequence[Member], lengths: Sequence[float], newest: float) -> Experiment:
+        """Compare as ``experiment.compare`` does, and omit results that are too new."""
+        current = compare(self.settings, members, lengths, newest)
+        wins = ((name, basis) for name, arm in current.arms.items() for basis, won in arm.wins.items() if won)
+        claims: list[tuple[str, ...]] = [*((_WINS, *win) for win in wins), *current.faster]
+        confirmed = self._claims.confirmed(claims, newest, lengths[-1])
+        arms = {
+            name: replace(arm, wins={basis: (_WINS, name, basis) in confirmed for basis in arm.wins})
+            for name, arm in current.arms.items()
+        }
+        return replace(
+            current, arms=arms, faster=frozenset(pair for pair in current.faster if pair in confirmed)
+        )

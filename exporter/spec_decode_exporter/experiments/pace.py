@@ -1,31 +1,36 @@
-"""Pace of an arm, and its speed-up over the baseline with bounds.
+"""Pace of an arm, its speed-up over another one with bounds, and what their mixes of request types explain.
 
 The speed-up is the ratio b/a of the paces, each a ratio of sums with its own standard error. Its logarithm is
 ln b - ln a; by the delta method (Casella and Berger, *Statistical Inference*, 2002, section 5.5.4) the
-variance of ln b is (s_b/b)². The arms serve different requests, so both are added:
+variance of ln b is (s_b/b)². The arms serve different requests, so both are added (``welch``):
 
     s² = (s_b/b)² + (s_a/a)²        bounds = b/a · exp(± t·s)
 
-t is Student's 0.975 quantile at the degrees of freedom of such a sum (``student_t``). A load that both arms
-share makes the bounds too wide, never too narrow.
+A load that both arms share makes the bounds too wide, never too narrow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import exp, inf, sqrt
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import exp, inf
+from typing import Final, NamedTuple
 
+from spec_decode_exporter.experiments.traffic import Ratios, Traffic, at_equal_traffic
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of
-from spec_decode_exporter.figures.student_t import degrees_of_sum, t_quantile
+from spec_decode_exporter.figures.student_t import welch
+
+MIN_COMMON_SHARE: Final = 0.9
+"""Share of the tokens of each arm that common types must have; the rest is left out."""
 
 
 class ArmSpeedup(NamedTuple):
-    """Speed-up of an arm over the baseline."""
+    """Speed-up of an arm over another one."""
 
     value: float
     estimate: Estimate | None
-    """Value with its 95 % bounds; None if one of the arms has none."""
+    """Value with its 95 % bounds at equal traffic; None if unknown."""
+    reason: Traffic | None = None
+    """Part of the traffic without whose difference it would be significant, or would have bounds."""
 
 
 class Pace(NamedTuple):
@@ -37,20 +42,65 @@ class Pace(NamedTuple):
     degrees: int = 0
     """Degrees of freedom of that error."""
 
-    def speedup_over(self, baseline: Pace) -> ArmSpeedup:
-        """Return the speed-up over a baseline; both paces are positive."""
-        value = baseline.value / self.value
-        if baseline.relative_error is None or self.relative_error is None:
+    @classmethod
+    def of(cls, above: Sequence[float], below: Sequence[float], cosines: int) -> Pace:
+        """Return Σ ``above`` / Σ ``below`` over cells of time; both sums are positive."""
+        estimate = estimate_of(above, below, cosines, (0.0, inf))
+        value = sum(above) / sum(below)
+        if estimate is None:
+            return cls(value)
+        return cls(value, estimate.standard_error / value, estimate.degrees)
+
+    def speedup_over(self, other: Pace, traffic: Ratios) -> ArmSpeedup:
+        """Return the speed-up over another pace; ``traffic`` is the work of this side over the other's."""
+        value = other.value / self.value
+        if other.relative_error is None or self.relative_error is None:
             return ArmSpeedup(value, None)
-        variances = [baseline.relative_error**2, self.relative_error**2]
-        error = sqrt(sum(variances))
-        widening = exp(t_quantile(degrees_of_sum(variances, [baseline.degrees, self.degrees])) * error)
-        return ArmSpeedup(value, Estimate(value, value / widening, value * widening, value * error))
+        error, half = welch([other.relative_error, self.relative_error], [other.degrees, self.degrees])
+        widening = exp(half)
+        estimate = Estimate(value, value / widening, value * widening, value * error)
+        return ArmSpeedup(value, *at_equal_traffic(estimate, traffic))
 
 
-def pace_of(value: float, above: Sequence[float], below: Sequence[float], cosines: int) -> Pace:
-    """Return a pace with the error of the ratio Σ ``above`` / Σ ``below`` over cells of time."""
-    estimate = estimate_of(above, below, cosines, (0.0, inf))
-    if estimate is None or value <= 0:
-        return Pace(value)
-    return Pace(value, estimate.standard_error / value, estimate.degrees)
+class TypeTimes(NamedTuple):
+    """Requests of one type in one arm."""
+
+    seconds: float
+    """Time from the first token to the last."""
+    tokens: float
+    """Tokens after the first."""
+
+
+ArmTypes = Mapping[str, TypeTimes]
+TypeTimesOf = Callable[[float, float], ArmTypes]
+"""Return the times by type of the requests that ended in an interval (begin and end, monotonic)."""
+
+
+def added_types(parts: Iterable[ArmTypes]) -> ArmTypes:
+    """Return the times of several engines."""
+    total: dict[str, TypeTimes] = {}
+    for name, times in ((name, times) for part in parts for name, times in part.items()):
+        seconds, tokens = total.get(name, (0.0, 0.0))
+        total[name] = TypeTimes(seconds + times.seconds, tokens + times.tokens)
+    return total
+
+
+def mix_ratio(arm: ArmTypes, other: ArmTypes) -> float | None:
+    """Return the time per token that the arm's mix of types explains, over that of the other's.
+
+    Both arms are compared with themselves at one common mix (direct standardisation; K. J. Rothman, *Modern
+    Epidemiology*): with T = Σ w_g·T_g, where type g takes T_g seconds per token and has the share w_g of all
+    tokens of both, it is (own time per token / T) of the arm over that of the other. None if their types have
+    too little in common.
+    """
+    both = {name for name in arm.keys() & other.keys() if arm[name].tokens and other[name].tokens}
+    weights = {name: arm[name].tokens + other[name].tokens for name in both}
+    factors = []
+    for own in (arm, other):
+        tokens = sum(own[name].tokens for name in both)
+        if not tokens or tokens < MIN_COMMON_SHARE * sum(times.tokens for times in own.values()):
+            return None
+        pace = sum(own[name].seconds for name in both) / tokens
+        common = sum(weight * own[name].seconds / own[name].tokens for name, weight in weights.items())
+        factors.append(pace * sum(weights.values()) / common)
+    return factors[0] / factors[1]

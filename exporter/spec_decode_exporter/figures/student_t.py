@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from math import floor
+from math import floor, sqrt
 from typing import Final
 
 T_QUANTILES: Final = (
@@ -49,3 +49,10 @@ def degrees_of_sum(variances: Sequence[float], degrees: Sequence[float]) -> floa
     spread = sum(variance**2 / own for variance, own in zip(variances, degrees, strict=True))
     # Without variation any degrees are right. Squares of tiny variances underflow to 0 too.
     return sum(variances) ** 2 / spread if spread else float(sum(degrees))
+
+
+def welch(errors: Sequence[float], degrees: Sequence[float]) -> tuple[float, float]:
+    """Return the standard error of a sum or difference of independent values, and half its 95 % interval."""
+    variances = [error**2 for error in errors]
+    error = sqrt(sum(variances))
+    return error, t_quantile(degrees_of_sum(variances, degrees)) * error

@@ -8,10 +8,10 @@ from typing import Final
 
 from spec_decode_exporter.analysis.verdict import PAYING, State, Verdict
 from spec_decode_exporter.core.user_errors import USAGE_STATUS
-from spec_decode_exporter.experiments.comparison import Outcome
 from spec_decode_exporter.history.history_result import HistoryResult
 from spec_decode_exporter.history.history_summary import summary
 from spec_decode_exporter.reports.plan.deployment_plan import PlanOutcome
+from spec_decode_exporter.reports.reference.comparison import Outcome
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import ObservationView
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from itertools import takewhile
 from typing import Final
 
-from spec_decode_exporter.experiments.standardised import TypeTimes
+from spec_decode_exporter.experiments.pace import TypeTimes
 from spec_decode_exporter.requests.request_findings import GroupKey
 from spec_decode_exporter.requests.request_record import RequestRecord
 
@@ -35,7 +35,7 @@ class RequestTypes:
             times.add(seconds, tokens - 1, now)
 
     def times(self, model_name: str, target: str, begin: float, end: float) -> Mapping[str, TypeTimes]:
-        """Return the times by type of the requests that ended between two moments, in cells of 7.5 s.
+        """Return the times by type of the requests that ended between two moments, to 7.5 s.
 
         Nothing if the interval is longer than an hour.
         """
@@ -43,8 +43,8 @@ class RequestTypes:
         if last - first > MAX_CELLS:
             return {}
         types = self._times.get((model_name, target), {})
-        columns = {name: times.columns(first, last) for name, times in types.items()}
-        return {name: times for name, times in columns.items() if any(times.tokens)}
+        found = {name: times.between(first, last) for name, times in types.items()}
+        return {name: times for name, times in found.items() if times.tokens}
 
 
 class _Times:
@@ -62,10 +62,8 @@ class _Times:
             tokens_now = float(tokens)
         self._cells.append((cell, seconds, tokens_now))
 
-    def columns(self, first: int, last: int) -> TypeTimes:
-        """Return the cells from ``first`` until before ``last``."""
-        seconds, tokens = [0.0] * (last - first), [0.0] * (last - first)
-        for cell, own_seconds, own_tokens in takewhile(lambda each: each[0] >= first, reversed(self._cells)):
-            if cell < last:
-                seconds[cell - first], tokens[cell - first] = own_seconds, own_tokens
-        return TypeTimes(seconds, tokens)
+    def between(self, first: int, last: int) -> TypeTimes:
+        """Return the sums of the cells from ``first`` until before ``last``."""
+        newest = takewhile(lambda each: each[0] >= first, reversed(self._cells))
+        known = [(seconds, tokens) for cell, seconds, tokens in newest if cell < last]
+        return TypeTimes(sum(seconds for seconds, _ in known), sum(tokens for _, tokens in known))

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from spec_decode_exporter.experiments.arm import SpeedupBasis
-from spec_decode_exporter.experiments.comparability import Condition
 from spec_decode_exporter.experiments.experiment import ArmFindings
+from spec_decode_exporter.experiments.traffic import Traffic
 from spec_decode_exporter.figures.window_figures import window_label
 from spec_decode_exporter.views.document import Estimated, View, at
 
@@ -24,10 +24,11 @@ class ArmFirstTokenView(View):
 
 
 class ArmSpeedupView(Estimated):
-    """Speed relative to the baseline, with its 95 % bounds."""
+    """Speed relative to the baseline, with its 95 % bounds at equal traffic: they contain what the difference of the traffic can explain at most."""
 
     lower: float | None = at("Null if one of both arms has none.", "estimate.lower", default=None)
     upper: float | None = at("Null exactly if `lower` is null.", "estimate.upper", default=None)
+    reason: Traffic | None = at("Part of the traffic whose difference may explain the speed-up; null if the bounds exclude 1, or would contain it at equal traffic too.", default=None)
 
 
 class ArmWindowView(View):
@@ -39,8 +40,8 @@ class ArmWindowView(View):
     acceptance_length_tokens: float | None = at("Mean tokens that a draft gives, the bonus token included; null without drafts.", "acceptance_length")
     time_to_first_token_seconds: ArmFirstTokenView = at("In seconds.", "first_token")
     prefix_cache_hit_ratio: float | None = at("Share of prompt tokens that the prefix cache held; null if unknown.", "first_token.prefix_hit_ratio")
-    comparable: dict[Condition, bool] = at("True if the arm does the same work as the baseline, by condition; empty for the baseline itself. Unknown conditions are absent. `prefix_hits`, `acceptance` and `request_types` only prevent a winner.", "conditions")
-    speedup_ratio: dict[SpeedupBasis, ArmSpeedupView] = at("Speed relative to the baseline, by basis; empty if they are not comparable.", "speedups")
+    traffic_ratio: dict[Traffic, float | None] = at("Work of the arm's traffic over the baseline's, by part; below 1: fewer, shorter or easier requests; empty for the baseline itself. Null: it differs by an unknown factor, and there are no bounds. Unknown parts are absent.", "traffic")
+    speedup_ratio: dict[SpeedupBasis, ArmSpeedupView] = at("Speed relative to the baseline, by basis.", "speedups")
 
 
 class ArmView(View):

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from spec_decode_exporter.experiments.comparison import Outcome, Reason
+from spec_decode_exporter.experiments.traffic import Traffic
 from spec_decode_exporter.reports.markdown import markdown_report
+from spec_decode_exporter.reports.reference.comparison import DRAFT_TOKENS, Outcome
 from spec_decode_exporter.reports.reference.comparison_json import as_json
 from spec_decode_exporter.reports.reference.comparison_report import report
 from spec_decode_exporter.reports.reference.pairing import compared
@@ -88,10 +89,10 @@ def test_engines_of_a_model_are_also_compared_individually(against):
     ("after", "reasons"),
     [
         ("again", []),
-        ("longer", [Reason.DRAFT_TOKENS]),
-        ("busier", [Reason.LOAD]),
+        ("longer", [DRAFT_TOKENS]),
+        ("busier", [Traffic.LOAD]),
         ("two", []),
-        ("other work", [Reason.OUTPUT_TOKENS]),
+        ("other work", [Traffic.OUTPUT_TOKENS]),
     ],
 )
 def test_different_conditions_are_reported(against, after, reasons):
@@ -103,7 +104,7 @@ def test_the_load_is_compared_per_engine(against):
     """Two engines with 16 requests each become one with 32: each step has twice as many."""
     (model,) = against("two", "busier").models
     (load,) = model.comparison.cautions
-    assert load.reason is Reason.LOAD
+    assert load.reason is Traffic.LOAD
     assert (load.before, load.after) == (pytest.approx(16, abs=0.1), pytest.approx(32, abs=0.1))
     assert "16.0 requests ran on an engine in the mean, and 32.0 do now" in prose(against("two", "busier"))
 

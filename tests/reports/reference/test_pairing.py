@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from spec_decode_exporter.experiments.comparison import Outcome
+from spec_decode_exporter.reports.reference.comparison import Outcome
 from spec_decode_exporter.reports.reference.pairing import Compared
 
 

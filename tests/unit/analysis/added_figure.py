@@ -70,7 +70,7 @@ def observe_report(view):
 
 def comparison_report(engine):
     """Return the report of ``observe --against``, of an engine with itself."""
-    from spec_decode_exporter.experiments.measure import measure
+    from spec_decode_exporter.reports.reference.measure import measure
     from spec_decode_exporter.reports.reference.comparison_report import report
     from spec_decode_exporter.reports.reference.pairing import compared
     from spec_decode_exporter.reports.reference_document import MeasuredModel, ReferenceDocument

@@ -63,11 +63,6 @@ class TestSums:
         assert arm.acceptance_length == pytest.approx(1 + 320 / 600)
         assert arm_with(window_of(PLAIN)).acceptance_length is None
 
-    def test_load_is_by_engine_and_an_idle_one_does_not_count(self):
-        arm = arm_with(window_of(PLAIN), window_of(PLAIN, running=12.0), window_of({}, running=0.0))
-        assert arm.running_requests == pytest.approx(9.0)
-        assert arm.requests_per_second == pytest.approx(2.0)
-
     def test_too_few_requests_or_too_little_time_have_no_bounds(self):
         assert arm_with(window_of(EAGLE)).paces[TIME].relative_error is not None
         few = window_of(EAGLE | {"first_tokens": 0})

@@ -1,18 +1,17 @@
-"""Comparison of the arms of an experiment, and the winner."""
+"""Comparison of the arms of an experiment, the winner, and the better method."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from math import inf
-from types import SimpleNamespace
 
 import pytest
 
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
 from spec_decode_exporter.experiments.arm import ArmFirstToken, SpeedupBasis
-from spec_decode_exporter.experiments.comparability import Condition
 from spec_decode_exporter.experiments.experiment import Member, arm_of, compare, winner
-from spec_decode_exporter.experiments.standardised import TypeTimes
+from spec_decode_exporter.experiments.pace import ArmSpeedup, TypeTimes
+from spec_decode_exporter.experiments.traffic import Traffic
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
@@ -67,16 +66,28 @@ class TestExperiment:
         found = compared(member("off", window_of(PLAIN)))
         (off,) = found.arms["off"].windows
         assert (off.length, off.engines, off.requests, off.acceptance_length) == (300.0, 1, 600, None)
-        assert (off.conditions, off.speedups, off.first_token) == ({}, {}, ArmFirstToken(0.0))
+        assert (off.traffic, off.speedups, off.first_token) == ({}, {}, ArmFirstToken(0.0))
         assert found.arms["ngram"].windows[-1].speedups == {}
         assert found.arms["ngram"].windows[-1].engines == 0
         assert found.arms["ngram"].windows[-1].requests is None
 
-    def test_an_incomparable_arm_has_no_speedup_and_names_the_condition(self):
+    def test_a_busy_arm_has_bounds_that_allow_for_its_load(self):
         busy = window_of(times(EAGLE, 4), running=24.0)
-        found = compared(member("off", window_of(PLAIN)), member("eagle", busy)).arms["eagle"].windows[-1]
-        assert found.speedups == {}
-        assert [condition for condition, held in found.conditions.items() if not held] == [Condition.LOAD]
+        found = compared(member("off", window_of(PLAIN)), member("eagle", busy)).arms["eagle"]
+        speedup, load = found.windows[-1].speedups[TIME], found.windows[-1].traffic[Traffic.LOAD]
+        assert (speedup.value, load) == (pytest.approx(2.0), pytest.approx(4.0))
+        assert speedup.estimate.lower == pytest.approx(2.0)
+        assert speedup.estimate.upper == pytest.approx(8.0)
+
+    @pytest.mark.parametrize(("share", "wins"), [(0.51, True), (0.49, False)])
+    def test_a_light_arm_wins_only_if_its_load_does_not_explain_all_of_it(self, share, wins):
+        light = window_of(
+            times(PLAIN, share) | {"decode_nanoseconds": PLAIN["decode_nanoseconds"] * share / 2},
+            running=6 * share,
+        )
+        found = compared(member("off", window_of(PLAIN)), member("eagle", light)).arms["eagle"]
+        assert found.wins[TIME] is wins
+        assert found.windows[-1].speedups[TIME].reason == (None if wins else Traffic.LOAD)
 
     def test_an_engine_that_is_gone_is_in_no_arm(self):
         found = compared(member("off", window_of(PLAIN)), member("off"), member("eagle"))
@@ -110,10 +121,9 @@ class TestExperiment:
 
 def types_of(easy, pace=0.025):
     """Return per-request data of 144 000 tokens: easy requests take half of the time per token of hard ones."""
-    parts = {"easy": (easy, pace / 2), "hard": (1 - easy, pace)}
+    parts = {"easy": (144_000 * easy, pace / 2), "hard": (144_000 * (1 - easy), pace)}
     return lambda _begin, _end: {
-        name: TypeTimes([3600 * share * seconds] * 40, [3600 * share] * 40)
-        for name, (share, seconds) in parts.items()
+        name: TypeTimes(tokens * seconds, tokens) for name, (tokens, seconds) in parts.items()
     }
 
 
@@ -138,66 +148,111 @@ class TestDifferentTraffic:
         )
         return compare(settings, (a, b), (300.0,), NOW).arms["b"]
 
-    def test_without_types_the_acceptance_of_one_method_prevents_a_winner(self):
+    def test_without_types_the_acceptance_of_one_method_explains_the_speed_up(self):
         found = self.arms(types=False)
-        assert found.windows[-1].speedups[TIME].estimate.lower > 1
-        assert found.windows[-1].conditions[Condition.ACCEPTANCE] is False
-        assert Condition.REQUEST_TYPES not in found.windows[-1].conditions
+        speedup = found.windows[-1].speedups[TIME]
+        assert speedup.value == pytest.approx(1.2)
+        assert speedup.estimate.lower < 1
+        assert speedup.reason is Traffic.ACCEPTANCE
+        assert Traffic.REQUEST_TYPES not in found.windows[-1].traffic
         assert found.wins == dict.fromkeys(SpeedupBasis, False)
 
     def test_with_alike_acceptance_it_wins(self):
         assert self.arms(types=False, positions=[(150, 100, 60)] * 2).wins[TIME]
 
     def test_with_types_the_time_per_token_is_that_at_one_mix(self):
-        (window,) = self.arms().windows
-        assert window.speedups[TIME].value == pytest.approx(1.0)
-        assert window.conditions[Condition.REQUEST_TYPES] is False
-
-    def test_another_mix_prevents_a_winner_by_the_other_bases(self):
+        # The own mixes take 0.875 and 0.625 of the time of hard requests.
         found = self.arms(method="mtp")
-        assert found.windows[-1].speedups[END].value == pytest.approx(1.0)
-        assert found.windows[-1].speedups[THROUGHPUT].value == pytest.approx(1.0)
+        speedups = found.windows[-1].speedups
+        assert found.windows[-1].traffic[Traffic.REQUEST_TYPES] == pytest.approx(0.625 / 0.875)
+        assert speedups[TIME].value == pytest.approx(1.2 * 0.625 / 0.875)
+        assert speedups[END].value == pytest.approx(1.0)
+        assert speedups[END].estimate.lower == pytest.approx(0.625 / 0.875)
         assert not any(found.wins.values())
-        assert found.windows[-1].gain(END) is None
-        assert found.windows[-1].gain(TIME).value == pytest.approx(1.0)
+
+    def test_without_common_types_there_are_no_bounds(self):
+        settings = SETTINGS.model_copy()
+        off, eagle = (
+            replace(
+                member(name, window_of(every)),
+                types=lambda _begin, _end, name=name: {name: TypeTimes(1e4, 1e6)},
+            )
+            for name, every in (("off", PLAIN), ("eagle", EAGLE))
+        )
+        found = compare(settings, (off, eagle), (300.0,), NOW).arms["eagle"]
+        assert found.windows[-1].speedups[TIME] == (pytest.approx(2.0), None, Traffic.REQUEST_TYPES)
+        assert not any(found.wins.values())
 
     def test_requests_of_a_small_part_of_the_tokens_do_not_count(self):
         settings = SETTINGS.model_copy()
-        few = {"types": lambda begin, end: {"easy": TypeTimes([1.0] * 40, [100.0] * 40)}}
+        few = {"types": lambda begin, end: {"easy": TypeTimes(40.0, 4000.0)}}
         off = replace(member("off", window_of(PLAIN)), **few)
         eagle = replace(member("eagle", window_of(EAGLE)), **few)
         found = compare(settings, (off, eagle), (300.0,), NOW).arms["eagle"].windows[-1]
         assert found.speedups[TIME].value == pytest.approx(2.0)
 
 
-def bounded(lower, upper, requests=100, engines=1):
-    gain = None if lower is None else Estimate((lower + upper) / 2, lower, upper, 0.1)
-    return SimpleNamespace(engines=engines, requests=requests, gain=lambda _: gain)
+class Speed:
+    """An arm whose speed is between two bounds."""
+
+    baseline = None
+
+    def __init__(self, lower, upper, requests=100, engines=1):
+        self.bounds, self.requests, self.engines = (lower, upper), requests, engines
+
+    def speedups_over(self, other):
+        (lower, upper), (its_lower, its_upper) = self.bounds, other.bounds
+        if lower is None or its_lower is None:
+            return {TIME: ArmSpeedup(1.0, None)}
+        return {TIME: ArmSpeedup(1.0, Estimate(1.0, lower / its_upper, upper / its_lower, 0.1))}
 
 
-UNCLEAR = bounded(None, None)
-OFF = SimpleNamespace(engines=1, requests=100, gain=lambda _: Estimate(1.0, 1.0, 1.0, 0.0))
+UNCLEAR = Speed(None, None)
+OFF = Speed(1.0, 1.0)
 
 
 @pytest.mark.parametrize(
     ("eagle", "ngram", "won"),
     [
-        (bounded(1.5, 1.7), bounded(1.1, 1.4), "eagle"),
-        (bounded(1.3, 1.7), bounded(1.1, 1.4), None),
-        (bounded(1.1, 1.2), bounded(1.3, 1.4), "ngram"),
-        (bounded(0.9, 1.7), bounded(0.5, 0.8), None),
-        (bounded(0.9, 0.99), bounded(0.5, 0.8), "off"),
-        (bounded(0.9, 1.0), bounded(0.5, 0.8), None),
+        (Speed(1.5, 1.7), Speed(1.1, 1.4), "eagle"),
+        (Speed(1.3, 1.7), Speed(1.1, 1.4), None),
+        (Speed(1.1, 1.2), Speed(1.3, 1.4), "ngram"),
+        (Speed(0.9, 1.7), Speed(0.5, 0.8), None),
+        (Speed(0.9, 0.99), Speed(0.5, 0.8), "off"),
+        (Speed(0.9, 1.0), Speed(0.5, 0.8), None),
         # The other arm has no requests, or no engines.
-        (bounded(1.5, 1.7), bounded(None, None, requests=0), "eagle"),
-        (bounded(1.5, 1.7), bounded(None, None, requests=None, engines=0), "eagle"),
+        (Speed(1.5, 1.7), Speed(None, None, requests=0), "eagle"),
+        (Speed(1.5, 1.7), Speed(None, None, requests=None, engines=0), "eagle"),
         # It has requests, but cannot be compared, or has no bounds: it may be the fastest.
-        (bounded(1.5, 1.7), UNCLEAR, None),
+        (Speed(1.5, 1.7), UNCLEAR, None),
         (UNCLEAR, UNCLEAR, None),
     ],
 )
 def test_the_winner_is_significantly_faster(eagle, ngram, won):
     assert winner("off", {"off": OFF, "eagle": eagle, "ngram": ngram}, TIME) == won
+
+
+def test_a_baseline_without_requests_leaves_no_winner():
+    for idle in (Speed(1.0, 1.0, requests=0), Speed(1.0, 1.0, requests=None, engines=0)):
+        assert winner("off", {"off": idle, "eagle": Speed(1.5, 1.7), "ngram": Speed(1.1, 1.2)}, TIME) is None
+
+
+def test_two_arms_of_one_method_are_compared_by_their_acceptance_though_the_baseline_has_none():
+    settings = ExperimentSettings.model_validate(
+        {"name": "x", "arms": {arm: {"match": {"zone": arm}} for arm in ("off", "a", "b")}, "baseline": "off"}
+    )
+    easy = EAGLE | {"decode_nanoseconds": 5 * NANO}
+    members = [
+        member(method, window_of(every, positions=accepted), zone=zone)
+        for zone, method, every, accepted in (
+            ("off", "off", PLAIN, ()),
+            ("a", "eagle", EAGLE, (90, 40, 20)),
+            ("b", "eagle", easy, (150, 100, 60)),
+        )
+    ]
+    found = compare(settings, members, (300.0,), NOW).arms
+    assert found["b"].gain(TIME).lower > found["a"].gain(TIME).upper
+    assert not any(arm.wins[TIME] for arm in found.values())
 
 
 class TestFasterMethod:
@@ -238,16 +293,24 @@ class TestFasterMethod:
         blind = member("eagle", window_of(EAGLE, hidden={"end_to_end_nanoseconds"}))
         assert self.faster_of(member("ngram", window_of(self.NGRAM)), self.PLAIN_ENGINE, blind) is None
 
-    def test_one_with_another_share_of_cached_prompts_is_none(self):
-        cached = EAGLE | {"prefix_cache_queries": 1600, "prefix_cache_hits": 800}
+    def test_one_whose_cached_prompts_explain_the_difference_is_none(self):
+        cached = EAGLE | {"prefix_cache_queries": 1600, "prefix_cache_hits": 1600}
         ngram = member("ngram", window_of(self.NGRAM | {"prefix_cache_queries": 1600}))
         plain = member("off", window_of(PLAIN | {"prefix_cache_queries": 800}))
         assert self.faster_of(ngram, plain, member("eagle", window_of(cached))) is None
         assert self.faster_of(ngram, plain, self.EAGLE_ENGINE) is not None
 
-    def test_an_incomparable_arm_has_none(self):
-        lone = member("ngram", window_of(times(self.NGRAM, 4), running=24.0))
-        assert self.faster_of(lone, self.PLAIN_ENGINE, self.EAGLE_ENGINE) is None
+    def test_one_whose_load_explains_the_difference_is_none(self):
+        busy = member("ngram", window_of(times(self.NGRAM, 4), running=24.0))
+        assert self.faster_of(busy, self.PLAIN_ENGINE, self.EAGLE_ENGINE) is None
+
+    def test_one_whose_mix_explains_the_difference_is_none_though_the_baseline_sends_no_data(self):
+        ngram, eagle = (
+            replace(member(name, window_of(every), name=name), types=types_of(easy))
+            for name, every, easy in (("ngram", self.NGRAM, 0.1), ("eagle", EAGLE, 0.9))
+        )
+        assert self.faster_of(ngram, self.PLAIN_ENGINE, eagle) is None
+        assert self.faster_of(ngram, self.PLAIN_ENGINE, replace(eagle, types=types_of(0.1))) is not None
 
     def test_the_same_method_with_other_settings_is_none(self):
         settings = ExperimentSettings.model_validate(

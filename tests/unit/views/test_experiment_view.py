@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from spec_decode_exporter.experiments.arm import ArmFirstToken, SpeedupBasis
-from spec_decode_exporter.experiments.comparability import Condition
 from spec_decode_exporter.experiments.experiment import ArmFindings
 from spec_decode_exporter.experiments.pace import ArmSpeedup
+from spec_decode_exporter.experiments.traffic import Traffic
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of
@@ -22,7 +22,7 @@ def arm(length, engines, requests=None, acceptance_length=None, first_token=None
         requests=requests,
         acceptance_length=acceptance_length,
         first_token=first_token or ArmFirstToken(),
-        **{"conditions": {}, "speedups": {}} | compared,
+        **{"traffic": {}, "speedups": {}} | compared,
     )
 
 
@@ -30,17 +30,17 @@ NO_WINS = dict.fromkeys(SpeedupBasis, False)
 OFF = ArmFindings((arm(30.0, 0), arm(300.0, 2, 1200)), NO_WINS)
 EAGLE = ArmFindings(
     (
-        arm(30.0, 1, 12, conditions={Condition.REQUESTS: False}),
+        arm(30.0, 1, 12, traffic={Traffic.LOAD: 0.5}),
         arm(
             300.0,
             1,
             1300,
             2.5,
             ArmFirstToken(0.2, 0.1, 0.5, 0.25),
-            conditions={Condition.REQUESTS: True, Condition.LOAD: True},
+            traffic={Traffic.LOAD: 1.25, Traffic.REQUEST_TYPES: None},
             speedups={
                 SpeedupBasis.TIME_PER_OUTPUT_TOKEN: ArmSpeedup(2.0, Estimate(2.0, 1.8, 2.2, 0.1)),
-                SpeedupBasis.END_TO_END: ArmSpeedup(1.9, None),
+                SpeedupBasis.END_TO_END: ArmSpeedup(1.9, None, Traffic.REQUEST_TYPES),
             },
         ),
     ),
@@ -64,9 +64,8 @@ def test_the_metrics_have_exactly_the_known_values():
         ("speedup_ratio", *eagle, "5m", "end_to_end"): 1.9,
         ("speedup_ratio_lower", *eagle, "5m", "time_per_output_token"): 1.8,
         ("speedup_ratio_upper", *eagle, "5m", "time_per_output_token"): 2.2,
-        ("comparable", *eagle, "30s", "requests"): 0.0,
-        ("comparable", *eagle, "5m", "requests"): 1.0,
-        ("comparable", *eagle, "5m", "load"): 1.0,
+        ("traffic_ratio", *eagle, "30s", "load"): 0.5,
+        ("traffic_ratio", *eagle, "5m", "load"): 1.25,
         **{("winner", *off, str(basis)): 0.0 for basis in SpeedupBasis},
         **{
             ("winner", *eagle, str(basis)): float(basis is SpeedupBasis.TIME_PER_OUTPUT_TOKEN)
@@ -102,7 +101,7 @@ def test_json_has_the_same_values():
                     "throughput_per_request": False,
                 },
                 "windows": [
-                    window("30s", 1, requests=12, comparable={"requests": False}),
+                    window("30s", 1, requests=12, traffic_ratio={"load": 0.5}),
                     window(
                         "5m",
                         1,
@@ -110,10 +109,20 @@ def test_json_has_the_same_values():
                         acceptance_length_tokens=2.5,
                         time_to_first_token_seconds={"mean": 0.2, "p50": 0.1, "p95": 0.5},
                         prefix_cache_hit_ratio=0.25,
-                        comparable={"requests": True, "load": True},
+                        traffic_ratio={"load": 1.25, "request_types": None},
                         speedup_ratio={
-                            "time_per_output_token": {"value": 2.0, "lower": 1.8, "upper": 2.2},
-                            "end_to_end": {"value": 1.9, "lower": None, "upper": None},
+                            "time_per_output_token": {
+                                "value": 2.0,
+                                "lower": 1.8,
+                                "upper": 2.2,
+                                "reason": None,
+                            },
+                            "end_to_end": {
+                                "value": 1.9,
+                                "lower": None,
+                                "upper": None,
+                                "reason": "request_types",
+                            },
                         },
                     ),
                 ],
@@ -129,7 +138,7 @@ def window(name, engines, **known):
         "acceptance_length_tokens": None,
         "time_to_first_token_seconds": {"mean": None, "p50": None, "p95": None},
         "prefix_cache_hit_ratio": None,
-        "comparable": {},
+        "traffic_ratio": {},
         "speedup_ratio": {},
     }
     return {"window": name, "engines": engines, **unknown, **known}

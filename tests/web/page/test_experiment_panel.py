@@ -6,7 +6,7 @@ import pytest
 
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.experiments.arm import SpeedupBasis
-from spec_decode_exporter.experiments.comparability import Condition
+from spec_decode_exporter.experiments.traffic import Traffic
 from spec_decode_exporter.views.experiment_view import (
     ArmFirstTokenView,
     ArmSpeedupView,
@@ -20,7 +20,7 @@ TIME = SpeedupBasis.TIME_PER_OUTPUT_TOKEN
 CLEAR = ArmSpeedupView(value=2.0, lower=1.8, upper=2.2)
 
 
-def arm(name, *, engines=2, comparable=None, speedup=None, wins=False):
+def arm(name, *, engines=2, traffic=None, speedup=None, wins=False):
     window = ArmWindowView(
         window="5m",
         engines=engines,
@@ -28,7 +28,7 @@ def arm(name, *, engines=2, comparable=None, speedup=None, wins=False):
         acceptance_length_tokens=2.5,
         time_to_first_token_seconds=ArmFirstTokenView(mean=0.2, p50=None, p95=None),
         prefix_cache_hit_ratio=None,
-        comparable=comparable or {},
+        traffic_ratio=traffic or {},
         speedup_ratio={} if speedup is None else {TIME: speedup},
     )
     return ArmView(arm=name, winner={TIME: wins}, windows=(window,))
@@ -53,8 +53,8 @@ def test_arms_are_side_by_side_with_bounds_and_the_winner():
     ("other", "reason"),
     [
         (arm("eagle", engines=0), "has no engine"),
-        (arm("eagle", comparable={Condition.LOAD: False, Condition.REQUESTS: True}), "is not comparable with the baseline: another load"),
-        (arm("eagle", comparable={Condition.PREFIX_HITS: False}, speedup=CLEAR), "is not comparable with the baseline: another share of prefix-cache hits"),
+        (arm("eagle", traffic={Traffic.LOAD: 0.72}, speedup=ArmSpeedupView(value=1.2, lower=0.8, upper=1.3, reason=Traffic.LOAD)), "may owe its speed to its traffic: its load is 0.72\u00d7 the baseline&#x27;s; balance the arms by round robin"),
+        (arm("eagle", traffic={Traffic.REQUEST_TYPES: None}, speedup=ArmSpeedupView(value=1.2, reason=Traffic.REQUEST_TYPES)), "may owe its speed to its traffic: its time by its mix of request types has an unknown ratio to the baseline&#x27;s; balance the arms by round robin"),
         (arm("eagle"), "has no speed-up yet: too little data in it or in the baseline"),
         (arm("eagle", speedup=ArmSpeedupView(value=2.0, lower=None, upper=None)), "has no bounds yet: too few requests"),
         (arm("eagle", speedup=ArmSpeedupView(value=1.1, lower=0.9, upper=1.3)), "is neither faster nor slower, statistically significant (95 %)"),

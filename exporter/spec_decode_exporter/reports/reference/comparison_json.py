@@ -6,9 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from spec_decode_exporter.experiments.comparison import Comparison
-from spec_decode_exporter.experiments.difference import Difference
 from spec_decode_exporter.reports.reference import comparison_text
+from spec_decode_exporter.reports.reference.comparison import Comparison, Difference
 from spec_decode_exporter.reports.reference.pairing import Compared, ModelPair
 from spec_decode_exporter.reports.reference_document import (
     MeasuredEngine,

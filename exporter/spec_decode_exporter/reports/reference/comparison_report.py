@@ -7,7 +7,6 @@ from typing import Final
 
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core.number_formats import plural
-from spec_decode_exporter.experiments.comparison import Outcome
 from spec_decode_exporter.reports.parts import (
     EngineReport,
     Fact,
@@ -18,6 +17,7 @@ from spec_decode_exporter.reports.parts import (
     Tone,
 )
 from spec_decode_exporter.reports.reference import comparison_text
+from spec_decode_exporter.reports.reference.comparison import Outcome
 from spec_decode_exporter.reports.reference.comparison_tables import NOTE, tables
 from spec_decode_exporter.reports.reference.pairing import Compared, EnginePair, ModelPair
 from spec_decode_exporter.reports.reference_document import MeasuredModel, ReferenceDocument

@@ -7,9 +7,8 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.figure_table import COMPARED, Figure, Line, Unit
 from spec_decode_exporter.core.number_formats import percent, plain, three_digits, within
-from spec_decode_exporter.experiments.comparison import Comparison
-from spec_decode_exporter.experiments.difference import Difference
 from spec_decode_exporter.figures.quantile import Edges
+from spec_decode_exporter.reports.reference.comparison import Comparison, Difference
 from spec_decode_exporter.scrape.page.engine_table import Latency
 
 NOTE: Final = "* beyond chance: the 95 % bounds of the change do not reach 0."

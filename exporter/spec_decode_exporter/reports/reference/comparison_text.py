@@ -6,9 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from spec_decode_exporter.core.number_formats import plural
-from spec_decode_exporter.experiments.comparison import Caution, Comparison, Outcome, Reason
-from spec_decode_exporter.experiments.difference import Difference
+from spec_decode_exporter.experiments.traffic import Traffic
 from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS
+from spec_decode_exporter.reports.reference.comparison import (
+    DRAFT_TOKENS,
+    Caution,
+    Comparison,
+    Difference,
+    Outcome,
+)
 from spec_decode_exporter.reports.reference.pairing import Compared
 from spec_decode_exporter.reports.reference_document import MeasuredEngine, MeasuredModel
 
@@ -62,33 +68,33 @@ def _uncertain(difference: Difference) -> str:
 
 _OTHER_WORK: Final = "the work differs, and acceptance depends on the work."
 
-_CAUTIONS: Final[Mapping[Reason, str]] = {
-    Reason.DRAFT_TOKENS: (
+_CAUTIONS: Final[Mapping[str, str]] = {
+    DRAFT_TOKENS: (
         "{before:.0f} tokens were drafted at a time, and {after:.0f} are now: the acceptance rate falls with "
         "their number, and latency differs for that reason too. Only positions can be compared."
     ),
-    Reason.LOAD: (
+    Traffic.LOAD: (
         "{before:.1f} requests ran on an engine in the mean, and {after:.1f} do now: latency and throughput "
         "differ for that reason."
     ),
-    Reason.OUTPUT_TOKENS: (
+    Traffic.OUTPUT_TOKENS: (
         "Answers had {before:.0f} tokens in the mean, and have {after:.0f} now: " + _OTHER_WORK
     ),
-    Reason.PROMPT_TOKENS: (
+    Traffic.PROMPT_TOKENS: (
         "Prompts had {before:.0f} tokens in the mean, and have {after:.0f} now: " + _OTHER_WORK
     ),
-    Reason.PREFIX_CACHE: (
+    Traffic.PREFIX_CACHE: (
         "{before:.0f} % of the prompt tokens were in the prefix cache, and {after:.0f} % are now: the time "
         "to the first token differs for that reason, and the work may differ."
     ),
-    Reason.COVERAGE: (
+    Traffic.COVERAGE: (
         "{before:.0f} % of the steps had a draft, and {after:.0f} % have one now: compare the tokens per "
         "step, which count every step."
     ),
 }
 
 
-_SHARES: Final = frozenset({Reason.PREFIX_CACHE, Reason.COVERAGE})
+_SHARES: Final = frozenset({Traffic.PREFIX_CACHE, Traffic.COVERAGE})
 
 
 def caution(difference: Caution) -> str:

@@ -13,9 +13,10 @@ from spec_decode_exporter.core.background_tasks import cancel
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.core.version import __version__
-from spec_decode_exporter.experiments.measure import measure, sum_of_histograms
+from spec_decode_exporter.figures.quantile import sum_of_histograms
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.reports.observe.session import Observation, ObservedFleet
+from spec_decode_exporter.reports.reference.measure import measure
 from spec_decode_exporter.reports.reference_document import (
     MeasuredEngine,
     MeasuredModel,

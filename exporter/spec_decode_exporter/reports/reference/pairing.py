@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from spec_decode_exporter.experiments.comparison import Comparison, Outcome
+from spec_decode_exporter.reports.reference.comparison import Comparison, Outcome
 from spec_decode_exporter.reports.reference_document import (
     MeasuredEngine,
     MeasuredModel,

@@ -8,7 +8,7 @@ from typing import Final
 
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.experiments.arm import SpeedupBasis
-from spec_decode_exporter.experiments.comparability import Condition
+from spec_decode_exporter.experiments.traffic import Traffic
 from spec_decode_exporter.views.document import Estimated
 from spec_decode_exporter.views.experiment_view import ArmView, ArmWindowView, ExperimentView
 from spec_decode_exporter.web.page.markup import Markup, joined, name, scrollable, tag
@@ -20,14 +20,13 @@ _BASES: Final[Mapping[SpeedupBasis, str]] = {
     SpeedupBasis.END_TO_END: "end-to-end time",
     SpeedupBasis.THROUGHPUT_PER_REQUEST: "throughput per request",
 }
-_CONDITIONS: Final[Mapping[Condition, str]] = {
-    Condition.REQUESTS: "too few requests",
-    Condition.LOAD: "another load",
-    Condition.PROMPT_TOKENS: "prompts of another length",
-    Condition.GENERATION_TOKENS: "answers of another length",
-    Condition.PREFIX_HITS: "another share of prefix-cache hits",
-    Condition.ACCEPTANCE: "another acceptance with the same method",
-    Condition.REQUEST_TYPES: "another mix of request types",
+_TRAFFIC: Final[Mapping[Traffic, str]] = {
+    Traffic.LOAD: "load",
+    Traffic.PROMPT_TOKENS: "length of prompts",
+    Traffic.OUTPUT_TOKENS: "length of answers",
+    Traffic.PREFIX_CACHE: "work on prompts that the prefix cache lacks",
+    Traffic.ACCEPTANCE: "inverse acceptance length",
+    Traffic.REQUEST_TYPES: "time by its mix of request types",
 }
 _HEADS: Final = ("Arm", "Engines", "Requests", "Length", "First token", *map(str.capitalize, _BASES.values()))
 
@@ -111,14 +110,13 @@ def _reasons(view: ExperimentView) -> Iterator[Markup]:
 
 
 def _reason(window: ArmWindowView) -> str:
-    broken = [_CONDITIONS[each] for each, holds in window.comparable.items() if not holds]
-    if broken:
-        return f"is not comparable with the baseline: {', '.join(broken)}"
-    bounded = [
-        each for each in window.speedup_ratio.values() if each.lower is not None and each.upper is not None
-    ]
-    if not window.speedup_ratio:
+    speedups = window.speedup_ratio.values()
+    explained = next((part for each in speedups if (part := each.reason) is not None), None)
+    if explained is not None:
+        return _explained(explained, window.traffic_ratio.get(explained))
+    if not speedups:
         return "has no speed-up yet: too little data in it or in the baseline"
+    bounded = [each for each in speedups if each.lower is not None and each.upper is not None]
     if not bounded:
         return "has no bounds yet: too few requests"
     if all(
@@ -126,3 +124,12 @@ def _reason(window: ArmWindowView) -> str:
     ):
         return "is neither faster nor slower, statistically significant (95 %)"
     return "needs the same result for a whole longest window"
+
+
+def _explained(part: Traffic, ratio: float | None) -> str:
+    """Return the part of the traffic that may explain the speed-up, and the remedy."""
+    amount = "has an unknown ratio to" if ratio is None else f"is {times(ratio)}"
+    return (
+        f"may owe its speed to its traffic: its {_TRAFFIC[part]} {amount} the baseline's; balance the arms "
+        "by round robin"
+    )

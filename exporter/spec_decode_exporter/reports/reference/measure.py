@@ -7,10 +7,10 @@ from math import inf, sqrt
 
 from spec_decode_exporter.analysis.figure_table import COMPARED, Figure, columns_of
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.experiments.measurement import MeasuredFigure, MeasuredHistogram, Measurement
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of
 from spec_decode_exporter.figures.quantile import LATENCY_QUANTILES, edges, quantile
 from spec_decode_exporter.figures.student_t import NORMAL_975
+from spec_decode_exporter.reports.reference_document import MeasuredFigure, MeasuredHistogram, Measurement
 from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.window.history import position_columns
@@ -32,19 +32,6 @@ def measure(its: WindowEvaluation, latencies: Mapping[Latency, Buckets]) -> Meas
         position_conditional_acceptance_ratio=tuple(_shares(its, its.positions.conditional, of_reached=True)),
         latency_seconds={name: _histogram(name, buckets) for name, buckets in latencies.items()},
     )
-
-
-def sum_of_histograms(engines: Sequence[Mapping[Latency, Buckets]]) -> dict[Latency, Buckets]:
-    """Return the histograms of several engines as one, without those that differ in their buckets."""
-    first, *others = engines or [{}]
-    return {
-        name: Buckets(
-            buckets.bounds,
-            tuple(map(sum, zip(buckets.counts, *(other[name].counts for other in others), strict=True))),
-        )
-        for name, buckets in first.items()
-        if all(name in other and other[name].bounds == buckets.bounds for other in others)
-    }
 
 
 def _bounds(its: WindowEvaluation, figure: Figure) -> Estimate | None:

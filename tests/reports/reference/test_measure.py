@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from spec_decode_exporter.analysis.figure_table import COMPARED
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.experiments.measure import measure, sum_of_histograms
-from spec_decode_exporter.experiments.measurement import MeasuredFigure, MeasuredHistogram, Measurement
-from spec_decode_exporter.figures.quantile import quantile
+from spec_decode_exporter.figures.quantile import quantile, sum_of_histograms
+from spec_decode_exporter.reports.reference.measure import measure
+from spec_decode_exporter.reports.reference_document import MeasuredFigure, MeasuredHistogram, Measurement
 from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.window.history import Window, row_of

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.experiments.comparison import Comparison, Outcome, Reason
-from spec_decode_exporter.experiments.measurement import (
+from spec_decode_exporter.experiments.traffic import Traffic
+from spec_decode_exporter.reports.reference.comparison import DRAFT_TOKENS, Comparison, Outcome
+from spec_decode_exporter.reports.reference_document import (
     MeasuredFigure,
     MeasuredHistogram,
     Measurement,
@@ -67,7 +68,7 @@ def test_the_threshold_may_be_0():
 def test_another_number_of_draft_tokens_is_not_comparable():
     found = Comparison(measurement(0.7, tokens=4), measurement(0.5, tokens=6), 0.05)
     assert found.outcome is Outcome.NOT_COMPARABLE
-    assert found.cautions[0].reason is Reason.DRAFT_TOKENS
+    assert found.cautions[0].reason == DRAFT_TOKENS
     assert len(found.positions) == 4
 
 
@@ -96,12 +97,11 @@ def test_a_higher_threshold_never_makes_a_fall(before, after, half, threshold, m
 @pytest.mark.parametrize(
     ("reason", "quantity", "before", "alike", "other"),
     [
-        (Reason.LOAD, "running_requests", 10.0, 14.9, 15.1),
-        (Reason.LOAD, "running_requests", 10.0, 6.7, 6.6),
-        (Reason.OUTPUT_TOKENS, "output_tokens_per_request", 200.0, 249.0, 251.0),
-        (Reason.PROMPT_TOKENS, "prompt_tokens_per_request", 400.0, 321.0, 319.0),
-        (Reason.PREFIX_CACHE, "prefix_cache_hit_ratio", 0.2, 0.29, 0.31),
-        (Reason.COVERAGE, "coverage_ratio", 0.5, 0.41, 0.39),
+        (Traffic.LOAD, "running_requests", 10.0, 14.9, 15.1),
+        (Traffic.LOAD, "running_requests", 10.0, 6.7, 6.6),
+        (Traffic.OUTPUT_TOKENS, "output_tokens_per_request", 200.0, 249.0, 251.0),
+        (Traffic.PROMPT_TOKENS, "prompt_tokens_per_request", 400.0, 321.0, 319.0),
+        (Traffic.COVERAGE, "coverage_ratio", 0.5, 0.41, 0.39),
     ],
 )
 def test_unlike_measurements_have_a_caution(reason, quantity, before, alike, other):
@@ -115,9 +115,22 @@ def test_unlike_measurements_have_a_caution(reason, quantity, before, alike, oth
     assert cautions(other) == [(reason, before, other)]
 
 
+@pytest.mark.parametrize(("hits", "cautions"), [(0.29, 0), (0.31, 1)])
+def test_prefix_cache_hits_count_by_the_tokens_that_are_computed_of_a_request(hits, cautions):
+    lengths = {"prompt_tokens_per_request": 400.0, "output_tokens_per_request": 100.0}
+    before, after = (measurement(0.7, **lengths, prefix_cache_hit_ratio=each) for each in (0.2, hits))
+    found = Comparison(before, after, 0.05).cautions
+    assert found == ((Traffic.PREFIX_CACHE, 0.2, hits),) * cautions
+
+
+def test_a_slower_server_under_equal_arrivals_has_no_caution_about_its_load():
+    before, after = (measurement(0.7, requests_per_second=2.0, running_requests=each) for each in (8.0, 16.0))
+    assert Comparison(before, after, 0.05).cautions == ()
+
+
 def test_load_is_compared_per_engine():
     busy = measurement(0.7, running_requests=32.0)
-    assert Comparison(busy, busy, 0.05, engines=(2, 1)).cautions == ((Reason.LOAD, 16.0, 32.0),)
+    assert Comparison(busy, busy, 0.05, engines=(2, 1)).cautions == ((Traffic.LOAD, 16.0, 32.0),)
 
 
 def test_a_server_without_drafts_has_no_other_number_of_draft_tokens():

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.experiments.difference import difference
-from spec_decode_exporter.experiments.measurement import MeasuredFigure
 from spec_decode_exporter.figures.student_t import t_quantile
+from spec_decode_exporter.reports.reference.comparison import difference
+from spec_decode_exporter.reports.reference_document import MeasuredFigure
 
 VALUES = st.floats(-1e4, 1e4)
 WIDTHS = st.floats(0, 1e3)
