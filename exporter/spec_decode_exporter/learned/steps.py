@@ -94,16 +94,19 @@ class StepReader:
     """Reads the decode steps of the successive polls of one engine."""
 
     def __init__(self) -> None:
-        self._end, self._rate = -inf, 0.0
+        self._end, self._rate, self._preemptions = -inf, 0.0, 0
 
     def steps(self, increment: Increment, *, every_step_drafts: bool = False) -> Steps | None:
         """Return the steps of an increment; None without any, and if they are implausible."""
         counters, seconds = increment.counters, increment.end - increment.begin
-        if seconds <= 0 or counters.preemptions:
-            return None  # the time of a preempted request contains that of its absence
+        if seconds <= 0:
+            return None
         rate = max(0, counters.prefix_cache_queries - counters.prefix_cache_hits) / seconds
         before = self._rate if increment.begin == self._end else rate
-        self._end, self._rate = increment.end, rate
+        preemptions = counters.preemptions + self._preemptions
+        self._end, self._rate, self._preemptions = increment.end, rate, counters.preemptions
+        if preemptions:
+            return None  # the step of a resumed request contains its absence
         number = counters.decode_steps
         steps = Steps(
             number,

@@ -91,6 +91,11 @@ class TestReading:
     def test_implausible_polls_are_left_out(self, changed):
         assert StepReader().steps(polled(**changed)) is None
 
+    def test_the_poll_after_a_preemption_is_left_out_too(self):
+        reader = StepReader()
+        read = [reader.steps(polled(n, preemptions=n == 1)) is not None for n in range(4)]
+        assert read == [True, False, False, True]
+
     @pytest.mark.parametrize("load", [0.0, 1e6])
     def test_a_poll_without_a_plausible_load_is_left_out(self, load):
         assert StepReader().steps(polled()._replace(load=load)) is None
