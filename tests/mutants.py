@@ -25,10 +25,11 @@ AREAS = {
     "analysis": "tests/unit/analysis tests/monitor/test_evaluator.py tests/pins",
     "scrape": "tests/scrape/page tests/pins",
     "findings": "tests/unit/findings tests/pins",
-    "experiments": "tests/unit/experiments tests/monitor/test_experiment_tracker.py",
-    "drops": "tests/unit/drops tests/story/test_drop_story.py",
+    "experiments": "tests/unit/experiments tests/reports/reference tests/unit/figures/test_student_t.py",
+    "drops": "tests/unit/drops",
     "monitor": "tests/monitor tests/unit/analysis tests/unit/learned tests/pins",
     "requests": "tests/requests tests/unit/metrics/test_request_metrics.py",
+    "events": "tests/unit/core/test_isolation.py tests/unit/monitor/test_event_log.py tests/unit/monitor/test_events.py tests/unit/monitor/test_summary_log.py tests/unit/monitor/test_request_receiver.py tests/requests/test_change_notifier.py",
     "metrics": "tests/unit/metrics/test_page.py tests/unit/metrics/test_request_metrics.py tests/unit/analysis/test_figure_table.py",
 }
 
@@ -341,23 +342,24 @@ MUTANTS = (
     Mutant("metrics", "metrics/subject.py", "[*found.since_start, *windows]", "found.since_start"),
     Mutant("metrics", "analysis/figure_table.py", "each * window.seconds / covered", "each"),
     # Findings.
-    Mutant("findings", "findings/faults.py", "share, DEAD)", "share, 2 * DEAD)"),
-    Mutant("findings", "findings/faults.py", "before * (reached - ended)", "before * reached"),
+    Mutant("findings", "findings/findings.py", "share, DEAD)", "share, 2 * DEAD)"),
+    Mutant("findings", "findings/findings.py", "before * (reached - ended)", "before * reached"),
     Mutant(
         "findings",
-        "findings/hints.py",
+        "findings/findings.py",
         "is_open = not is_bad if depth is None else depth.tokens > context.tokens",
         "is_open = not is_bad",
     ),
     Mutant(
         "findings",
-        "findings/hints.py",
+        "findings/findings.py",
         "counted = total.decode_steps + total.accepted_tokens",
         "counted = total.accepted_tokens",
     ),
     Mutant(
-        "findings", "findings/faults.py", "buckets.counts[-1] < TAIL_OBSERVATIONS", "buckets.counts[-1] < 2"
+        "findings", "findings/finding.py", "buckets.counts[-1] < TAIL_OBSERVATIONS", "buckets.counts[-1] < 2"
     ),
+    Mutant("findings", "findings/findings.py", "max(even, 0.0)", "even"),
     Mutant(
         "window",
         "window/poll.py",
@@ -379,13 +381,47 @@ MUTANTS = (
     # Experiments and references.
     Mutant(
         "experiments",
-        "experiments/difference.py",
+        "reports/reference/comparison.py",
         "hypot(after.value - after.lower, before.upper - before.value)",
         "after.value - after.lower",
     ),
     Mutant("experiments", "experiments/arm.py", "passing * equal, passing * life", "passing, passing"),
-    Mutant("experiments", "experiments/pace.py", "sqrt(sum(variances))", "sqrt(max(variances))"),
+    Mutant("experiments", "figures/student_t.py", "sqrt(sum(variances))", "sqrt(max(variances))"),
     Mutant("experiments", "experiments/experiment.py", "and whole[faster].lower > 1.0\n", "\n"),
+    Mutant(
+        "experiments",
+        "experiments/experiment.py",
+        "        and _is_faster(arms[faster].windows[-1], arms[slower].windows[-1], _DECODING)\n",
+        "",
+    ),
+    Mutant("experiments", "experiments/experiment.py", "else arm.speedups_over(other))", "else arm.speedups)"),
+    Mutant("experiments", "experiments/traffic.py", "estimate.lower * lower", "estimate.lower"),
+    Mutant("experiments", "experiments/traffic.py", "if each), key=_distance", "if each), key=float"),
+    Mutant("experiments", "experiments/traffic.py", "if len(known) < len(traffic):", "if False:"),
+    Mutant(
+        "experiments",
+        "experiments/arm.py",
+        "ratio(other._length_at(depth), self._length_at(depth))",
+        "ratio(self._length_at(depth), other._length_at(depth))",
+    ),
+    Mutant("experiments", "experiments/arm.py", "pace.value / mix", "pace.value"),
+    # Events, isolation, summary lines, costs of requests.
+    Mutant("events", "core/isolation.py", "> RECOVERED_AFTER", "> 0"),
+    Mutant("events", "core/isolation.py", "if now - at <= FORGOTTEN_AFTER", "if at"),
+    Mutant("events", "monitor/events.py", 'startswith("info")', 'endswith("info")'),
+    Mutant(
+        "events",
+        "monitor/event_log.py",
+        "EVENTS_PER_ENGINE * self.engines",
+        "EVENTS_PER_ENGINE * MAX_ENGINES",
+    ),
+    Mutant("events", "monitor/event_log.py", "budget.omitted += 1", "budget.omitted = 1"),
+    Mutant("events", "monitor/event_log.py", "number < before or not is_own", "number < before"),
+    Mutant("events", "monitor/summary_log.py", "before.tokens == its.tokens", "before.tokens"),
+    Mutant("events", "monitor/request_receiver.py", "max(highs)", "highs[0]"),
+    Mutant(
+        "events", "requests/change_notifier.py", "conditions ^ self._emitted", "conditions - self._emitted"
+    ),
 )
 
 

@@ -7,8 +7,7 @@ import re
 import promql_parser
 
 from spec_decode_exporter.experiments.traffic import TRAFFIC, Traffic
-from spec_decode_exporter.findings.faults import DEAD
-from spec_decode_exporter.findings.hints import LOW_RATE
+from spec_decode_exporter.findings.findings import DEAD, LOW_RATE
 from tests.every import every
 
 from .shipped import PROMETHEUS, ROOT, alerts, nodes, rule_id, rules

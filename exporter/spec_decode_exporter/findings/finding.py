@@ -9,15 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.core.number_formats import fill
 from spec_decode_exporter.drops.sums import DropStatus
+from spec_decode_exporter.figures.estimate import ratio
+from spec_decode_exporter.figures.quantile import quantile
+from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.window.poll import Check
+
+TAIL_OBSERVATIONS: Final = 100
+"""Observations that a 99th percentile needs; of fewer it is only the slowest one."""
 
 Values = Mapping[str, float]
 """Numbers of a finding, by name; ratios between 0 and 1, times in seconds."""
@@ -129,6 +136,23 @@ def below(name: str, value: float | None, threshold: float) -> Values | None:
 def above(name: str, value: float | None, threshold: float) -> Values | None:
     """Return a value and its threshold if the value is above it."""
     return {name: value, "threshold": threshold} if value is not None and value > threshold else None
+
+
+def cost_range(cost: Cost) -> Values:
+    """Return the possible costs of a draft token in decode steps."""
+    return {"lowest_cost": cost.low.token, "highest_cost": cost.high.token}
+
+
+def tail(context: FindingContext, latency: Latency, text: str) -> Found | None:
+    """Return the finding that the median and the 99th percentile of a latency are far apart."""
+    buckets = context.evaluation.latencies.get(latency)
+    if buckets is None or not buckets.counts or buckets.counts[-1] < TAIL_OBSERVATIONS:
+        return None
+    median, slow = quantile(0.5, buckets), quantile(0.99, buckets)
+    times = ratio(slow, median)
+    if slow is None or median is None or times is None or times <= context.policy.findings.tail_ratio:
+        return None
+    return Found(text, {"p50": median, "p99": slow, "ratio": times})
 
 
 Need = Callable[[FindingContext], bool]

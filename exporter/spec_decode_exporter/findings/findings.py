@@ -1,22 +1,445 @@
-"""All findings about one engine."""
+"""All findings about one engine: one function each, with its text.
+
+Faults come first, then hints that help to read the verdict, at last the reasons for an uncertain verdict; of
+each kind they are shown in their order here.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
+from spec_decode_exporter.analysis.cost import UNSTATED_LOAD, CostSource, is_near
 from spec_decode_exporter.analysis.evaluation import Evaluation
-from spec_decode_exporter.drops.sums import DropStatus
-from spec_decode_exporter.findings.faults import FAULTS
-from spec_decode_exporter.findings.finding import Finding, FindingContext
-from spec_decode_exporter.findings.hints import HINTS
+from spec_decode_exporter.analysis.verdict import NOT_PAYING, State, Verdict
+from spec_decode_exporter.analysis.window_evaluation import MIN_VERDICT_REQUESTS
+from spec_decode_exporter.drops.sums import DropKind, DropStatus
+from spec_decode_exporter.figures.estimate import MIN_BOUND_REQUESTS, ratio
+from spec_decode_exporter.findings.finding import (
+    Finding,
+    FindingContext,
+    Found,
+    Rules,
+    Severity,
+    Values,
+    above,
+    accepting,
+    always,
+    below,
+    cost_range,
+    covered,
+    drafting,
+    found,
+    tail,
+)
+from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.window.poll import Check
+
+DEAD: Final = 0.05
+"""Acceptance at the first position below which a drafter does not work, for SpecDecodeDrafterDead too.
+
+Most reports of broken drafters show 0.01 to 0.02.
+"""
+MIN_LOOKED_UP: Final = 10_000
+"""Prompt tokens that are many enough for at least one hit: several blocks of any size."""
+MIN_REQUESTS: Final = 20
+"""Requests that are many enough for at least one common beginning, such as a system prompt."""
+MIN_HITS: Final = 0.01
+"""Share of prompt tokens from the cache below which a baseline had no hits to lose."""
+WAYS_TO_MEASURE: Final = "To know it, cheapest first: let the exporter read a Prometheus that has this server from before it speculated (baseline.prometheus); wait until the engine does not draft for ten minutes under load, or restart it without speculation for ten minutes, and the exporter measures it; serve one replica without speculation as the baseline of an experiment; or configure the step times with and without speculation at this load (cost.loads)."
+"""Ways to know the cost of drafting."""
+FLIPPING: Final = 0.25
+"""Share of the polls in which K changed. Load that moves from one range to another changes it once."""
+TRIMMED: Final = 0.05
+"""Share of discarded tokens above which the acceptance length misleads."""
+LOSSY_REJECTION: Final = frozenset({"fly"})
+"""vLLM's rejection methods that accept tokens which the target model would not generate.
+
+``standard`` and ``block`` are exact. ``synthetic`` is for benchmarks: it fixes the acceptance.
+"""
+HIGH_FIRST_POSITION: Final = 0.90
+LOW_RATE: Final = 0.40
+HIGH_RATE: Final = 0.60
+"""Common rules of thumb, independent of the method and its cost."""
+_COVERAGE: Final = "{coverage:.3f} of the decode steps had a draft, less than {threshold:g}. The acceptance length of {length:.2f} covers only these steps. Use the effective {effective_tokens:.2f} tokens per step instead."
+_BROKEN: Final = {
+    Check.POSITIONS_ADD_UP: "In two successive polls the accepted tokens of all positions did not add up to the accepted tokens: do not trust figures by position. The exporter's log has the numbers (check_broken).",
+    Check.POSITIONS_DECREASE: "In two successive polls a position had more accepted tokens than the one before it, or than there were drafts: do not trust figures by position. The exporter's log has the numbers (check_broken).",
+    Check.ACCEPTED_WITHIN_DRAFTED: "In two successive polls more tokens were accepted than drafted: do not trust the acceptance rate. The exporter's log has the numbers (check_broken).",
+    Check.DRAFTED_WITHIN_CONFIGURED: "In two successive polls more tokens were drafted than the positions allow: if the number of draft tokens is configured for this target, correct it. The exporter's log has the numbers (check_broken).",
+    Check.ONE_SERVER: "Creation times of the counters alternate: several servers answer at this address, and their counters mix. Configure each server as its own target.",
+}
+
+FAULTS: Final = Rules(Severity.WARNING)
+"""Faults and obstacles: an operator should act."""
+HINTS: Final = Rules(Severity.INFO)
+
+
+def _broken(check: Check, context: FindingContext) -> Found | None:
+    """Return the finding of a broken identity of the counters."""
+    return Found(_BROKEN[check], {}) if check in context.broken else None
+
+
+for _check in Check:
+    FAULTS.conditions[f"broken_{_check}"] = always, partial(_broken, _check)
+
+
+@FAULTS.finding(always)
+def sudden_drop(context: FindingContext) -> Found | None:
+    text = "Acceptance dropped at {began:clock}, {age:ago}: the acceptance length was {baseline:.2f} tokens, and is {length:.2f} now. Look for a change at that time: the requests, their temperature, a release."
+    return _live_drop(context, DropKind.SUDDEN, text)
+
+
+@FAULTS.finding(always)
+def drafting_drop(context: FindingContext) -> Found | None:
+    text = "Since {began:clock}, {age:ago}, fewer decode steps have a draft: a step gave {baseline:.2f} tokens, and gives {length:.2f} now. An n-gram or suffix drafter drafts only if text repeats itself: look for other requests since that time."
+    return _live_drop(context, DropKind.DRAFTING, text)
+
+
+def _live_drop(context: FindingContext, kind: DropKind, text: str) -> Found | None:
+    """Return the finding of a drop that began at a moment."""
+    drop = context.drops.live.get(kind)
+    if drop is None:
+        return None
+    lengths = {"baseline": drop.baseline_length, "length": drop.length}
+    return Found(text, {**lengths, "began": context.known.wall - drop.age, "age": drop.age})
+
+
+@FAULTS.finding(always)
+def slow_drop(context: FindingContext) -> Found | None:
+    text = "Acceptance has declined for hours: the acceptance length is {length:.2f} tokens now, and was {baseline:.2f} in the last half hour. Some server defects cause this until a restart."
+    baseline, length = context.drops.baseline_length, context.evaluation.windows[0].acceptance_length_tokens
+    if not context.drops.dropped.get(DropKind.SLOW) or baseline is None or length is None:
+        return None
+    return Found(text, {"baseline": baseline, "length": length})
+
+
+@FAULTS.finding(covered)
+def stalled(context: FindingContext) -> Found | None:
+    text = "The engine drafted before, and did not for {seconds:.0f} s and more than {least_steps:.0f} decode steps. Read the server's log; a restart of the server makes it draft again."
+    if context.evaluation.state is not State.STALLED:
+        return None
+    return Found(text, {"seconds": context.its.window.seconds, "least_steps": context.policy.min_drafts})
+
+
+@FAULTS.finding(drafting)
+def drafter_dead(context: FindingContext) -> Found | None:
+    text = "The first draft token was accepted in {acceptance:.3f} of {drafts:.0f} drafts, below {threshold:g}: the drafter does not work and only costs time. Check that it matches this target model (revision, tokenizer, quantisation) and that prompts fit into its context; until then, disable speculation."
+    # Without counted positions, all accepted tokens per draft are compared: the first position has fewer.
+    first = context.acceptance(0)
+    share = ratio(context.its.total.accepted_tokens, context.drafts) if first is None else first
+    return found(text, below("acceptance", share, DEAD), drafts=context.drafts)
+
+
+@FAULTS.finding(accepting)
+def repetition(context: FindingContext) -> Found | None:
+    text = "For {seconds:.0f} s position 0 was accepted in {acceptance:.3f} of the drafts, at least {threshold:g}. This is typical of a model that repeats itself without end, or of synthetic acceptance: read some of the answers."
+    first, threshold = context.acceptance(0), context.policy.findings.repetition_first_position
+    if first is None or first < threshold or not context.evaluation.is_whole:
+        return None
+    values = {"acceptance": first, "threshold": threshold}
+    return Found(text, {**values, "seconds": context.its.window.seconds})
+
+
+@FAULTS.finding(accepting)
+def cliff(context: FindingContext) -> Found | None:
+    text = "Of the drafts that reach position {position:.0f}, {acceptance:.3f} are accepted there, compared with {acceptance_before:.3f} at position {position_before:.0f}: the decay is larger than drafters usually have. Draft {position:.0f} tokens, or find the cause (a drafter trained for fewer tokens, its maximum context)."
+    positions, least = context.its.positions, context.policy.min_drafts
+    for position in range(1, context.tokens):
+        (here, reached), before = positions.counts[position], ratio(*positions.counts[position - 1])
+        if before is None or not reached or reached < least:
+            continue
+        # As many drafts as can have ended before the position are no evidence.
+        has_known_lengths = positions.drafts_with(position) is not None
+        ended = 0 if has_known_lengths else context.drafts - positions.least_drafted(position)
+        if here < context.policy.findings.cliff_ratio * before * (reached - ended):
+            earlier = {"position_before": position - 1, "acceptance_before": before}
+            return Found(text, {"position": position, "acceptance": here / reached, **earlier})
+    return None
+
+
+@FAULTS.finding(accepting)
+def below_expectation(context: FindingContext) -> Found | None:
+    text = "Of the drafts that reach position {position:.0f}, {acceptance:.3f} are accepted there, at most {upper:.3f}. The drafter's training report expects {expected:.3f} (speculative.expected_positions). Likely causes: another revision of the drafter or the target model, another tokenizer or chat template, quantisation, a higher temperature, prompts unlike the training data. Compare each with the training."
+    # It needs no earlier measurement: in speculators' issue 613 the first draft token was right in 0.87 of the
+    # cases in training, and in 0.04 to 0.07 when served. Each position is compared given that the tokens before
+    # it are accepted, so a weak first position does not lower the next ones.
+    positions, gap = context.its.positions, context.policy.findings.below_expectation
+    common = positions.common if positions.are_known else 0
+    for position, expected in enumerate(context.known.speculation.expected_positions[:common]):
+        reached, its = positions.counts[position][1] or 0, context.its.conditional_bounds(position)
+        if its is None or reached < context.policy.min_drafts:
+            continue
+        if its.value <= expected - gap and its.upper < expected:
+            acceptance = {"acceptance": its.value, "upper": its.upper}
+            return Found(text, {"position": position, **acceptance, "expected": expected})
+    return None
+
+
+@FAULTS.finding(drafting)
+def above_crossover(context: FindingContext) -> Found | None:
+    text = "{running:.1f} requests run, and speculation does not pay above {crossover:.1f}. Draft nothing in large batches (num_speculative_tokens_per_batch_size), or spread the requests over more servers."
+    running, crossover = context.its.drafting_requests, context.evaluation.crossover
+    if running is None or crossover is None or running <= crossover:
+        return None
+    return Found(text, {"running": running, "crossover": crossover})
+
+
+@FAULTS.finding(drafting)
+def no_depth_pays(context: FindingContext) -> Found | None:
+    text = "A draft token costs {draft_cost:.3g} decode steps, and a draft {fixed_cost:.3g} in addition: no number of draft tokens is faster than none. If these costs are right, disable speculation."
+    cost, depths, recommended = context.its.cost, context.its.depths, context.evaluation.recommended
+    if cost is None or recommended is None or recommended.tokens:
+        return None
+    if depths is not None and any(depths.pays(cost.low, tokens + 1) for tokens in range(len(depths))):
+        return None
+    return Found(text, {"draft_cost": cost.low.token, "fixed_cost": cost.low.step})
+
+
+@FAULTS.finding(drafting)
+def unclear_cost(context: FindingContext) -> Found | None:
+    text = f"The speed-up is between {{lower:.2f}} and {{upper:.2f}}, and the cost of drafting decides on which side of 1. Speculation pays if a draft token costs less than {{break_even:.3g}} decode steps; it costs {{lowest_cost:.3g}} to {{highest_cost:.3g}}. {WAYS_TO_MEASURE}"
+    even, speedup = context.its.break_even_cost_ratio, context.its.speedup_range
+    if context.evaluation.verdict is not Verdict.UNCLEAR or even is None or speedup is None:
+        return None
+    bounds = {"lower": speedup.estimate.lower, "upper": speedup.estimate.upper}
+    return Found(text, {**bounds, "break_even": max(even, 0.0), **cost_range(context.its.possible_cost)})
+
+
+@FAULTS.finding(covered)
+def kv_pressure(context: FindingContext) -> Found | None:
+    text = "{usage:.3f} of the KV cache is in use, more than {threshold:g}, and {preemptions:.0f} requests were preempted in {seconds:.0f} s. A draft model takes its memory from the cache: give vLLM more (gpu_memory_utilization), run fewer requests at a time (max_num_seqs), or draft without a model."
+    window, preemptions = context.its.window, context.its.total.preemptions
+    usage = above("usage", window.mean.kv_cache_usage_ratio, context.policy.findings.kv_cache_usage)
+    return found(text, usage, preemptions=preemptions, seconds=window.seconds) if preemptions else None
+
+
+@FAULTS.finding(drafting)
+def prefix_cache_lost(context: FindingContext) -> Found | None:
+    text = "{requests:.0f} requests looked up {queries:.0f} prompt tokens in the prefix cache in {seconds:.0f} s, and found none. With some hybrid models speculation disables the prefix cache without a warning (vLLM issue 54360), and each prompt is computed again. To confirm, send one long prompt twice. If the second first token is as slow as the first one, update vLLM, set --prefix-cache-retention-interval to the block size, or use another method. If it is fast, only the counter is wrong. Prompts without a common beginning have no hits either."
+    total, baseline = context.its.total, context.known.request_baseline
+    queries, requests = total.prefix_cache_queries, total.first_tokens
+    # vLLM counts no look-ups if the prefix cache is disabled.
+    if total.prefix_cache_hits != 0 or queries is None or requests is None:
+        return None
+    hits = None if baseline is None else baseline.prefix_hit_ratio
+    if queries < MIN_LOOKED_UP or requests < MIN_REQUESTS or (hits is not None and hits < MIN_HITS):
+        return None
+    values = {"requests": requests, "queries": queries, "seconds": context.its.window.seconds}
+    if hits is not None:
+        text += " Without speculation {hits_without:.3f} of the prompt tokens were found."
+        values["hits_without"] = hits
+    first_token = context.its.time_to_first_token_seconds
+    if baseline is not None and first_token is not None:
+        text += (
+            " The mean time to first token is {first_token:.3g} s, without it {first_token_without:.3g} s."
+        )
+        values |= {"first_token": first_token, "first_token_without": baseline.first_token_seconds}
+    return Found(text, values)
+
+
+@FAULTS.finding(covered)
+def token_time_tail(context: FindingContext) -> Found | None:
+    text = "One request in a hundred waits {p99:.3g} s or longer for a token, {ratio:.1f} times the median of {p50:.3g} s. Look for requests whose drafts are rejected, for preemptions, and for long prompts beside them (max_num_batched_tokens)."
+    return tail(context, Latency.TIME_PER_OUTPUT_TOKEN, text)
+
+
+@HINTS.finding(covered)
+def decode_step_tail(context: FindingContext) -> Found | None:
+    text = "One decode step in a hundred takes {p99:.3g} s or longer, {ratio:.1f} times the median of {p50:.3g} s. Usually a long prompt shares the step: limit what one step may take in (max_num_batched_tokens)."
+    return tail(context, Latency.DECODE_STEP, text)
+
+
+@HINTS.finding(drafting)
+def schedule_flips(context: FindingContext) -> Found | None:
+    text = "The schedule changed the number of draft tokens in {changes:.0f} of {polls:.0f} polls: {running:.1f} requests run, and from {boundary:.0f} on it drafts {above:.0f} instead of {below:.0f}. Steps of changing length can cost throughput (vLLM issue 49548). Move the boundary away from this load, to where both numbers are about as fast: `spec-decode-exporter recommend` prints it."
+    schedule, running = context.known.speculation.schedule, context.its.window.mean.running_requests
+    boundaries, changed = schedule.firsts[1:], context.its.schedule_changes
+    if not boundaries or not context.known.drafts_in_every_step or changed is None or running is None:
+        return None
+    changes, polls = changed
+    if changes < FLIPPING * polls:
+        return None
+    boundary = min(boundaries, key=lambda first: abs(first - running))
+    sides = {"below": schedule.at(boundary - 1) or 0, "above": schedule.at(boundary) or 0}
+    counts = {"changes": changes, "polls": polls, "running": running}
+    return Found(text, {**counts, "boundary": boundary, **sides})
+
+
+@HINTS.finding(drafting)
+def drafting_paused(context: FindingContext) -> Found | None:
+    text = f"{_COVERAGE} This method drafts in every step, so drafting paused for a part of the window: it stalled, or the schedule has no draft for some batch sizes (num_speculative_tokens_per_batch_size). Find the time when drafts stop, and read the server's log."
+    return found(text, _coverage(context)) if context.known.drafts_in_every_step else None
+
+
+@HINTS.finding(drafting)
+def low_coverage(context: FindingContext) -> Found | None:
+    text = f"{_COVERAGE} An n-gram or suffix drafter drafts only if text repeats itself; if that is rare here, try another method."
+    return None if context.known.drafts_in_every_step else found(text, _coverage(context))
+
+
+def _coverage(context: FindingContext) -> Values | None:
+    """Return the share of steps with a draft if it is low; None if a schedule pauses drafting."""
+    values = below("coverage", context.its.coverage_ratio, context.policy.findings.low_coverage)
+    length, effective = context.its.acceptance_length_tokens, context.its.effective_tokens_per_step
+    if context.known.speculation.schedule.pauses or values is None or length is None or effective is None:
+        return None
+    return {**values, "length": length, "effective_tokens": effective}
+
+
+@HINTS.finding(drafting)
+def lossy_rejection(context: FindingContext) -> Found | None:
+    text = "The server's rejection sampling is lossy (rejection_sample_method fly): it accepts draft tokens that the target model would not generate. Acceptance and speed-up include them, and the text differs from the target model's. Compare the quality of the answers before you compare speeds."
+    return Found(text, {}) if context.known.speculation.rejection_method in LOSSY_REJECTION else None
+
+
+@HINTS.finding(accepting)
+def trimmed_tokens(context: FindingContext) -> Found | None:
+    text = "{lost:.0f} of {counted:.0f} tokens, {share:.3f}, were discarded: they were accepted beyond the end of an answer. The acceptance length is too high by them; use the effective tokens per step instead. With such short answers, draft fewer tokens."
+    total = context.its.total
+    if total.decode_steps is None or total.accepted_tokens is None or total.decoded_tokens is None:
+        return None
+    # A step yields one token and the accepted ones of its draft; fewer tokens were generated.
+    counted = total.decode_steps + total.accepted_tokens
+    lost, share = counted - total.decoded_tokens, ratio(counted - total.decoded_tokens, counted)
+    values = {"lost": lost, "counted": counted, "share": share or 0.0}
+    return Found(text, values) if share is not None and share > TRIMMED else None
+
+
+@HINTS.finding(drafting)
+def faster_method(context: FindingContext) -> Found | None:
+    text = "Another arm of the experiment serves this model by another method {speedup:.2f} times as fast as the baseline, at least {speedup_lower:.2f}; this one is {own_speedup:.2f} times as fast, at most {own_speedup_upper:.2f}. Switch to that method, on this engine first."
+    faster = context.known.faster_method
+    if faster is None:
+        return None
+    other = {"speedup": faster.speedup.value, "speedup_lower": faster.speedup.lower}
+    return Found(text, {**other, "own_speedup": faster.own.value, "own_speedup_upper": faster.own.upper})
+
+
+@HINTS.finding(drafting)
+def another_depth(context: FindingContext) -> Found | None:
+    text = "{recommended_tokens:plural draft token} instead of {tokens:.0f} should make decoding {speedup:.2f} times as fast as without speculation, instead of {present_speedup:.2f} times (num_speculative_tokens). It is a hypothesis: try it and compare."
+    its, depth = context.its, context.evaluation.recommended
+    if its.cost is None or its.depths is None or depth is None or not its.is_worth_a_change(depth.tokens):
+        return None
+    tokens = {"tokens": context.tokens, "recommended_tokens": depth.tokens}
+    present = its.depths.speedup(its.cost.guess, context.tokens)
+    return Found(text, {**tokens, "speedup": depth.speedup, "present_speedup": present})
+
+
+@HINTS.finding(accepting)
+def low_first_position(context: FindingContext) -> Found | None:
+    text = "Position 0 is accepted in {acceptance:.3f} of the drafts, less than {threshold:g}: the very next token is often another one. Look at the requests first: a high temperature and unusual prompts cause this. If they are as intended, use a drafter trained for this target model and these texts; another number of draft tokens does not help."
+    threshold = context.policy.findings.low_first_position
+    return found(text, below("acceptance", context.acceptance(0), threshold))
+
+
+@HINTS.finding(accepting)
+def high_first_position(context: FindingContext) -> Found | None:
+    text = "Position 0 is accepted in {acceptance:.3f} of the drafts, more than {threshold:g}: the drafter fits the target model well. No action is needed."
+    return found(text, above("acceptance", context.acceptance(0), HIGH_FIRST_POSITION))
+
+
+@HINTS.finding(accepting)
+def wasted_last_position(context: FindingContext) -> Found | None:
+    text = "The last of {tokens:.0f} positions is accepted in {acceptance:.3f} of the drafts, less than {threshold:g}. By the rule of thumb it is wasted: draft fewer tokens, unless drafting is almost free."
+    tokens, positions = context.tokens, context.its.positions
+    if tokens <= 1 or not positions.are_known or context.is_rare(-1):
+        return None
+    last, threshold = positions.highest_acceptance(tokens - 1), context.policy.findings.wasted_last_position
+    return found(text, below("acceptance", last, threshold), tokens=tokens)
+
+
+@HINTS.finding(accepting)
+def room_for_longer_draft(context: FindingContext) -> Found | None:
+    text = "The last of {tokens:.0f} positions is accepted in {acceptance:.3f} of the drafts, more than {threshold:g}: one more token may pay. It is a hypothesis: try it and compare."
+    depth, is_bad = context.evaluation.recommended, context.evaluation.verdict in NOT_PAYING
+    is_open = not is_bad if depth is None else depth.tokens > context.tokens
+    last = above("acceptance", context.acceptance(-1), context.policy.depth.increase_above)
+    return found(text, last, tokens=context.tokens) if is_open else None
+
+
+@HINTS.finding(accepting)
+def low_rate(context: FindingContext) -> Found | None:
+    text = "The acceptance rate is {rate:.3f}; below {threshold:g} operators call it poor. The rate falls with the number of draft tokens, {tokens:.0f} here, and a long draft may still pay: rely on the verdict."
+    return found(text, below("rate", context.its.draft_acceptance_ratio, LOW_RATE), tokens=context.tokens)
+
+
+@HINTS.finding(accepting)
+def high_rate(context: FindingContext) -> Found | None:
+    text = "The acceptance rate is {rate:.3f}; above {threshold:g} operators call it good. It does not include the cost of drafting {tokens:.0f} tokens, which may still be slower: rely on the verdict."
+    return found(text, above("rate", context.its.draft_acceptance_ratio, HIGH_RATE), tokens=context.tokens)
+
+
+@HINTS.finding(drafting)
+def unknown_cost(context: FindingContext) -> Found | None:
+    text = "The cost of drafting is unknown. The verdict allows for every usual drafter: {lowest_cost:.3g} to {highest_cost:.3g} decode steps for a draft token. Configure the method (speculative.method), the sizes of the models (cost.draft_parameters and cost.target_parameters), or the cost itself."
+    is_known = context.its.cost is not None or context.evaluation.state is State.DISABLED
+    return None if is_known else Found(text, cost_range(context.its.possible_cost))
+
+
+@HINTS.finding(drafting)
+def typical_cost(context: FindingContext) -> Found | None:
+    text = "The cost of drafting is the range that is typical of the method at this load: {lowest_cost:.3g} to {highest_cost:.3g} decode steps for a draft token, and about {fixed_cost:.3g} for a step that drafts. A measured cost narrows the bounds of the speed-up."
+    cost = context.its.cost
+    if cost is None or cost.source is not CostSource.TYPICAL:
+        return None
+    return Found(text, {**cost_range(cost), "fixed_cost": cost.guess.step})
+
+
+@HINTS.finding(drafting)
+def cost_without_load(context: FindingContext) -> Found | None:
+    text = "The configured cost has no load, so that of {assumed_load:g} running requests is assumed; {running:.1f} run. A draft token may cost {lowest_cost:.3g} to {highest_cost:.3g} decode steps here. Add the load at which it was measured (cost.running_requests), or the cost at several loads (cost.loads)."
+    cost, running, settings = context.its.cost, context.its.drafting_requests, context.known.cost.settings
+    if settings is None or settings.draft_cost_ratio is None or settings.running_requests is not None:
+        return None
+    if running is None or cost is None or is_near(UNSTATED_LOAD, running):
+        return None
+    return Found(text, {"running": running, "assumed_load": UNSTATED_LOAD, **cost_range(cost)})
+
+
+@HINTS.finding(drafting)
+def cost_out_of_range(context: FindingContext) -> Found | None:
+    text = "The cost of drafting is known for {known_at:.1f} running requests, and {running:.1f} run. Beyond half and twice its load it is widened to {lowest_cost:.3g} to {highest_cost:.3g} decode steps for a draft token: measure it at this load too (cost.loads)."
+    cost, running = context.its.cost, context.its.drafting_requests
+    if cost is None or cost.running_requests is None or running is None:
+        return None
+    if is_near(cost.running_requests, running) or cost_without_load(context) is not None:
+        return None
+    return Found(text, {"running": running, "known_at": cost.running_requests, **cost_range(cost)})
+
+
+@HINTS.finding(covered)
+def few_drafts(context: FindingContext) -> Found | None:
+    text = "{drafts:.0f} drafts are fewer than the {threshold:.0f} that a verdict needs. Wait for more requests, or configure a longer window."
+    return found(text, below("drafts", context.drafts or None, context.policy.min_drafts))
+
+
+@HINTS.finding(drafting)
+def few_requests(context: FindingContext) -> Found | None:
+    text = "{requests:.1f} requests passed through the window one after the other. They count as {counted:.1f}, because the lengths of answers differ. Bounds need {threshold:g}; until then the verdict is never harmful and there is no advice. A verdict needs {least:g}. A longer window covers more requests."
+    requests, counted = context.its.passing_requests, context.its.effective_requests
+    if context.its.acceptance_length_bounds is not None or requests is None or counted is None:
+        return None
+    few = below("counted", counted, MIN_BOUND_REQUESTS)
+    return found(text, few, requests=requests, least=MIN_VERDICT_REQUESTS)
+
+
+@HINTS.finding(drafting)
+def wide_bounds(context: FindingContext) -> Found | None:
+    text = "The acceptance length of {length:.2f} is between {lower:.2f} and {upper:.2f}, too wide for a verdict: the requests differ much. Wait for more of them, or configure a longer window."
+    bounds = context.its.acceptance_length_bounds
+    if bounds is None or bounds.half_width <= context.policy.max_half_width * bounds.value:
+        return None
+    return Found(text, {"length": bounds.value, "lower": bounds.lower, "upper": bounds.upper})
+
 
 NAMES: Final = (*FAULTS.conditions, *HINTS.conditions)
 """Names of all findings, in their order."""
 
 
 def findings(evaluation: Evaluation, broken: frozenset[Check], drops: DropStatus) -> tuple[Finding, ...]:
-    """Return all findings: faults first, reasons for an uncertain verdict last.
+    """Return all findings that hold.
 
     Args:
         evaluation: Evaluation of the engine; one without windows has no findings.

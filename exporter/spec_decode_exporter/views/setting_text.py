@@ -10,7 +10,7 @@ from spec_decode_exporter.analysis.load_bands import LoadBand
 from spec_decode_exporter.analysis.recommended_setting import Obstacle, Pause, SpeculationSetting
 from spec_decode_exporter.analysis.verdict import Action
 from spec_decode_exporter.core.number_formats import ago, percent, plural, utc_clock
-from spec_decode_exporter.findings.faults import WAYS_TO_MEASURE
+from spec_decode_exporter.findings.findings import WAYS_TO_MEASURE
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.views.speculative_config import ranges
 from spec_decode_exporter.views.verdict_text import SOURCES, recommendation_text
