@@ -34,6 +34,8 @@ class Speculation:
     """Acceptance of each position given the ones before, by the drafter's training report."""
     rejection_method: str = ""
     """vLLM's ``rejection_sample_method``."""
+    has_served_tokens: bool = False
+    """True if the server reported K: its next process may have another."""
 
     def scheduled_off(self, running_requests: float | None) -> bool:
         """Return whether the schedule has no drafts for a batch of this many requests."""
@@ -86,4 +88,5 @@ def resolve(
         experts_ratio=experts_ratio_of(model_name),
         expected_positions=configured.expected_positions,
         rejection_method=configured.rejection_method or ordered.rejection_method or reported.rejection_method,
+        has_served_tokens=bool(reported.tokens) and not (configured.tokens or ordered.tokens),
     )

@@ -124,6 +124,8 @@ class EngineMonitor:
         before = history.speculates, history.is_undecided
         step = history.observe(sample, moment, wall, interval)
         history.observe_histograms(sample, moment, max(interval, latency_interval))
+        if step.reset and self._assumptions.speculation.has_served_tokens:
+            history.configure_tokens(0)  # it is that of the process before
         is_first = step.increment is not None and not (
             self._last and self._last.evaluation.longest.window.polls
         )
@@ -237,30 +239,32 @@ class EngineMonitor:
 
     def _evaluated(self, windows: Sequence[Window], drops: DropStatus) -> Evaluation:
         """Evaluate windows as far as a scrape reads them, without keeping columns of increments."""
-        now, known = self.history.last_seen, self._knowledge(windows)
-        evaluation = Evaluation(windows, known, self.history.latencies())
-        is_cost_known = evaluation.cost is not None and evaluation.cost.source not in _GUESSED
-        is_stalled = evaluation.state is State.STALLED
-        if (is_stalled and self._state is not State.STALLED) or (is_cost_known and not self._is_cost_known):
-            self._decision.reset()
-        self._is_cost_known |= is_cost_known
-        may_pay = not (drops.live and evaluation.is_excluded)
-        own = Decision() if is_stalled else evaluation.own
-        evaluation.shown = self._decision.offer(own, now, may_pay=may_pay)
-        basis = (
-            evaluation.shown.advice,
-            self._assumptions,
-            known.data_parallel,
-            self._resets,
-            self._is_cost_known,
-        )
-        evaluation.shown_setting = self._setting.offer(evaluation.own_setting, basis, now, self._lengths[-1])
+        evaluation = Evaluation(windows, self._knowledge(windows), self.history.latencies())
+        self._show(evaluation, drops)
+        known, its = evaluation.known, evaluation.evaluated.window
         if not known.speculation.schedule.pauses:
             self._last_drafts = None
-        elif evaluation.is_advisable and columns(evaluation.evaluated.window.increments, "drafts")[0][-1]:
-            self._last_drafts = LastDrafts(evaluation.evaluated.window, known.wall, known.changes)
+        elif evaluation.is_advisable and columns(its.increments, "drafts")[0][-1]:
+            self._last_drafts = LastDrafts(its, known.wall, known.changes)
         evaluation.settle()
         return evaluation
+
+    def _show(self, evaluation: Evaluation, drops: DropStatus) -> None:
+        """Offer the decision and the setting of an evaluation, which then has those to show."""
+        now, known = self.history.last_seen, evaluation.known
+        is_cost_known = evaluation.cost is not None and evaluation.cost.source not in _GUESSED
+        is_stalled, was_stalled = evaluation.state is State.STALLED, self._state is State.STALLED
+        if is_stalled != was_stalled or (is_cost_known and not self._is_cost_known):
+            self._decision.reset()
+        if was_stalled and not is_stalled:  # from now on a verdict is about the time since
+            self._changed_at, self._changes, self.is_urgent = now, self._changes + 1, True
+        self._is_cost_known |= is_cost_known
+        own = Decision() if is_stalled or was_stalled else evaluation.own
+        may_pay = not (drops.live and evaluation.is_excluded)
+        evaluation.shown = self._decision.offer(own, now, may_pay=may_pay)
+        others = self._assumptions, known.data_parallel, self._resets, self._is_cost_known
+        basis = (evaluation.shown.advice, *others)
+        evaluation.shown_setting = self._setting.offer(evaluation.own_setting, basis, now, self._lengths[-1])
 
     def _knowledge(self, windows: Sequence[Window]) -> Knowledge:
         history, assumed, longest = self.history, self._assumptions, self._lengths[-1]

@@ -367,7 +367,15 @@ class TargetMonitor:
             was_reset |= self._observe(monitored, sample, polled)
             if number % ENGINES_SLICE == 0:
                 yield
+        if was_reset:
+            self._forget_served_tokens()
         return was_reset
+
+    def _forget_served_tokens(self) -> None:
+        """Forget the K that the server reported before its restart, until it reports the new one."""
+        if self._record.speculation and self._record.speculation.tokens:
+            self._record.speculation = replace(self._record.speculation, tokens=None)
+            self._use_served()
 
     def _observe(self, monitored: Monitored, sample: Sample, polled: Polled) -> bool:
         """Take an engine's sample, and evaluate it in time; return whether its counters were reset."""

@@ -268,9 +268,11 @@ class History:
             self._histograms.add(sample.latencies, answers_of(sample.answer_lengths), moment, interval)
 
     def configure_tokens(self, tokens: int) -> None:
-        """Set the configured K, 0 if there is none; another K resets the windows."""
-        before, self.configured_tokens = self.tokens, tokens
+        """Set the configured K, 0 if unknown; another than before, or before a restart, resets windows."""
+        before = self.tokens if self.configured_tokens else self._tokens_before
+        self.configured_tokens = tokens
         if tokens and before and self.tokens != before:
+            self._tokens_before = None
             self.reset_windows()
 
     def reset_windows(self) -> None:

@@ -331,6 +331,22 @@ def test_another_configured_k_resets_the_windows(configured, tokens, resets):
 
 
 @pytest.mark.parametrize(
+    ("before", "after", "resets"),
+    [((4, 0), (4, 4), 0), ((4, 0), (4, 6), 1), ((4, 4), (6, 6), 1), ((4, 4), (4, 6), 1), ((4, 4), (4, 4), 0)],
+)
+def test_a_k_that_becomes_known_resets_windows_only_if_another_process_had_another(before, after, resets):
+    """Before and after a restart: positions, and the K that the server reports a poll later."""
+    engine = Fed()
+    for process, (positions, tokens) in enumerate((before, after)):
+        engine.poll(busy(1, positions, created=at(process + 0.5)))
+        engine.history.configure_tokens(tokens)
+        engine.poll(busy(2, positions, created=at(process + 0.5)))
+        engine.history.configure_tokens(0)
+    engine.history.configure_tokens(after[1])
+    assert (engine.history.tokens, engine.history.window_resets) == (after[1], resets)
+
+
+@pytest.mark.parametrize(
     ("bounds", "counts", "resets"),
     [((1.0, inf), (4, 9), 1), ((1.0, inf), (5, 9), 0), ((2.0, inf), (4, 9), 0), (None, None, 0)],
 )
