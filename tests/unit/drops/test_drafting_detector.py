@@ -79,28 +79,19 @@ def test_less_load_with_the_same_share_of_drafts_is_no_drop():
     assert engine.found == []
 
 
-def test_an_unknown_method_that_drafts_in_every_step_cannot_drop():
+@pytest.mark.parametrize(
+    ("parts", "kinds"),
+    [
+        ([(HOUR, 10)], [(DRAFTING, BEGAN)]),  # some steps draft
+        ([(HOUR, 20)], []),  # every step drafts
+        ([(240, 20), (120, 0)] * 10, []),  # it pauses, as by a schedule that the server does not report
+    ],
+)
+def test_an_unknown_method_can_only_drop_if_some_steps_draft_and_some_do_not(parts, kinds):
     engine = Engine(searches=False)
-    engine.run(HOUR, drafts=20, accepted=40)
-    engine.run(600, drafts=0, accepted=0)
-    assert engine.found == []
-
-
-def test_an_unknown_method_that_pauses_cannot_drop():
-    # As by a schedule for large batches that the server does not report.
-    engine = Engine(searches=False)
-    for _ in range(10):
-        engine.run(240, drafts=20, accepted=40)
-        engine.run(120, drafts=0, accepted=0)
-    engine.run(1200, drafts=0, accepted=0)
-    assert engine.found == []
-
-
-def test_an_unknown_method_that_drafts_in_some_steps_can():
-    engine = Engine(searches=False)
-    engine.run(HOUR)
-    engine.run(60, drafts=0, accepted=0)
-    assert engine.kinds == [(DRAFTING, BEGAN)]
+    for seconds, drafts in [*parts, (600, 0)]:
+        engine.run(seconds, drafts=drafts, accepted=2 * drafts)
+    assert engine.kinds == kinds
 
 
 def test_without_decode_steps_it_is_off():

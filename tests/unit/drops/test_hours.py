@@ -5,13 +5,11 @@ from __future__ import annotations
 from math import exp
 
 import pytest
-from pydantic import TypeAdapter
 
 from spec_decode_exporter.drops.hours import HourCell, learn_hour, usual_length
 from spec_decode_exporter.drops.sums import Sums
 
 TODAY = 20_000 * 86_400.0
-CELLS = TypeAdapter(list[HourCell])
 
 
 def at(day, hour, units=0.0, accepted=0.0):
@@ -61,14 +59,3 @@ def test_midnight_has_neighbours_on_both_sides():
     cells = learned(at(0, 23, 1000, 1000), at(1, 0, 1000, 2000), at(1, 23, 1000, 1000))
     assert usual_length(cells, at(2, -0.25)) == pytest.approx(3 - 0.25)
     assert usual_length(cells, at(1, 23.25)) == pytest.approx(2 + 0.25)
-
-
-def test_an_unknown_neighbour_is_ignored():
-    assert usual_length(learned(at(0, 9, 1000, 1100)), at(1, 9.25)) == pytest.approx(2.1)
-
-
-def test_it_survives_json_and_stays_small():
-    cells = learned(*(at(day, hour, 48_123, 51_007 + hour) for day in range(9) for hour in range(24)))
-    text = CELLS.dump_json(cells)
-    assert CELLS.validate_json(text) == cells
-    assert len(text) < 1500

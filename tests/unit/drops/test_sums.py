@@ -28,16 +28,6 @@ def test_weighted_sums_of_a_worked_example():
     assert (sums.end, sums.wall) == (5.0, 9.0)
 
 
-@given(increments)
-def test_without_fading_all_units_count_alike(given_increments):
-    sums = Sums()
-    for each in given_increments:
-        sums.add(each)
-    units = sum(each.units for each in given_increments)
-    assert (sums.units, sums.accepted) == (units, sum(each.accepted for each in given_increments))
-    assert not units or sums.effective == units
-
-
 def test_an_interval_is_complete_after_its_length_in_seconds_with_units():
     intervals = Intervals()
     assert intervals.add(Sums(3.0, 10, 12, 20), 5.0) is None
