@@ -173,9 +173,8 @@ INJECTIONS = {
         "spec_decode_exporter.monitor.experiment_monitor.ExperimentTracker.compare",
         lambda tracker, *_: tracker.settings.name == "bad",
     ),
-    "experiment: what engines learn": failing(
-        "spec_decode_exporter.monitor.experiment_monitor.ExperimentMonitor._learn",
-        lambda _, settings, *__: settings.name == "bad",
+    "experiments: what engines learn": failing(
+        "spec_decode_exporter.monitor.experiment_monitor.ExperimentMonitor._inform", lambda *_: True
     ),
     "experiments: comparing any": failing(
         "spec_decode_exporter.monitor.experiment_monitor.ExperimentMonitor.compare", lambda *_: True

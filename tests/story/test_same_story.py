@@ -237,8 +237,11 @@ SHOWN_ON_PAGE = {
 
 def the_page_tells_the_newest_events(told):
     """In words, but with the events' numbers, in their order from the newest on; the drop is among them."""
-    newest = told.events[::-1][: len(told.sentences)]
+    newest = [
+        event for event in told.events[::-1] if event["id"] in told.shown
+    ]  # alarms and their ends first
     assert told.shown == [event["id"] for event in newest]
+    assert all(event["id"] in told.shown for event in told.events if event["bad"])
     assert {event["type"] for event in newest} >= SHOWN_ON_PAGE.keys() - {"engine_found", "state_changed"}
     for event, sentence in zip(newest, told.sentences, strict=True):
         place = 0
