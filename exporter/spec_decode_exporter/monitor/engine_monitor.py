@@ -109,6 +109,11 @@ class EngineMonitor:
         may_draft = history.is_undecided or (known and history.always_counts_drafts)
         return known if history.speculates or may_draft else OFF
 
+    @property
+    def has_schedule(self) -> bool:
+        """True if K depends on the load: it speculates, though it may not draft at the present load."""
+        return bool(self._assumptions.speculation.schedule)
+
     def windows(self, now: float) -> tuple[Window, ...]:
         """Return the windows; empty if the engine is gone at ``now`` (monotonic)."""
         return () if self.history.is_gone(now) else self.history.windows(*self._lengths)
