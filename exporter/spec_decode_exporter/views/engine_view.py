@@ -131,7 +131,7 @@ def id_of(labels: Mapping[str, str]) -> str:
 
 
 class EngineView(View):
-    """One engine of one target. The state is of the longest window, the verdict of `evaluated`."""
+    """One engine of one target. The state is of the longest window."""
 
     labels: Mapping[str, str] = at("All labels of its metrics, target, model and engine included.")
     snapshot: Annotated[InstanceOf[EngineSnapshot], Field(exclude=True)]
@@ -165,7 +165,7 @@ class EngineView(View):
 
     @fact
     def verdict(self) -> Verdict:
-        """Verdict by the evaluated window."""
+        """Verdict to show: another one by the evaluated window must last before it replaces this one."""
         return self.snapshot.evaluation.verdict
 
     @fact
