@@ -157,38 +157,47 @@ def _claimed(gram: Matrix, own: StepSums) -> Matrix:
 
 def _fitted(gram: Matrix, polls: float, slow: float) -> Range | None:
     """Return κ at x = 0 with its bounds; ``slow`` is a relative standard error that residuals do not show."""
-    free = _fit(gram, polls, 0, SHARE, PROMPT, LOAD) if deviation(gram, SHARE) > MIN_DEVIATION else None
+    free = _fit(gram, polls, PROMPT, LOAD) if deviation(gram, SHARE) > MIN_DEVIATION else None
     if free is None or free.coefficients[0] <= 0:
         return None
-    prefill = free.coefficients[2] * gram[0][PROMPT] / gram[0][0]
+    prefill = sum(free.coefficients[3:]) * gram[0][PROMPT] / gram[0][0]
     has_prefills = prefill > MAX_PREFILL * free.coefficients[0]
     low, high = POSSIBLE_GROWTH if has_prefills else _growth(free, gram)
-    growth = min(max(free.ratio(3)[0], low), high)
+    growth = min(max(free.ratio(LOAD)[0], low), high)
     by_growth = [added(gram, 0, LOAD, each) for each in (growth, low, high)]
-    fits = [_ratio(_fit(each, polls, 0, SHARE, PROMPT), slow) for each in by_growth]
-    fits.append(_ratio(_fit(by_growth[0], polls, 0, SHARE, SHARE_PROMPT), slow))
+    fits = [_ratio(_fit(each, polls, PROMPT), slow) for each in by_growth]
+    fits.append(_ratio(_fit(by_growth[0], polls, SHARE_PROMPT), slow))
     if not has_prefills:
-        fits.append(_ratio(_fit(gram, polls, 0, SHARE, PROMPT, LOAD, SHARE_LOAD), slow) or (1.0, MAX_HALF))
+        fits.append(_ratio(_fit(gram, polls, PROMPT, LOAD, SHARE_LOAD), slow) or (1.0, MAX_HALF))
     known = [(value, min(half, MAX_HALF)) for value, half in filter(None, fits)]
     if len(known) < len(fits):
         return None
     ends = [(value - half, value + half) for value, half in known]
-    return Range(min(low for low, _ in ends), known[0][0], max(high for _, high in ends))
+    guess = (known[0][0] + known[3][0]) / 2  # prefills cost plain steps as much as drafting ones, or nothing
+    return Range(min(low for low, _ in ends), guess, max(high for _, high in ends))
 
 
 def _growth(free: Fit, gram: Matrix) -> tuple[float, float]:
     """Return the 95 % interval of the growth, within what is possible."""
-    if free.inverse[3][3] <= 0 or free.inflation(SHARE, gram) > MAX_INFLATION:
+    if free.inverse[LOAD][LOAD] <= 0 or free.inflation(SHARE, gram) > MAX_INFLATION:
         return POSSIBLE_GROWTH
-    growth, error = free.ratio(3)
+    growth, error = free.ratio(LOAD)
     half = t_quantile(free.degrees) * error
     low, high = max(POSSIBLE_GROWTH[0], growth - half), min(POSSIBLE_GROWTH[1], growth + half)
     return (low, high) if low <= high else POSSIBLE_GROWTH
 
 
-def _fit(gram: Matrix, polls: float, *regressors: int) -> Fit | None:
-    """Fit y on these regressors; v contains the noise of y, so that u is its instrument."""
-    return fit(gram, regressors, [_INSTRUMENTS.get(each, each) for each in regressors], TIME, polls)
+def _fit(gram: Matrix, polls: float, prefills: int, *more: int) -> Fit | None:
+    """Fit y on 1, f, more, and prefills; without these if they would shorten steps.
+
+    v contains the noise of y, so u is its instrument. But slow steps also admit fewer prompts, which may look as
+    if prefills made them fast.
+    """
+    regressors = (0, SHARE, *more, prefills)
+    found = fit(gram, regressors, (*regressors[:-1], _INSTRUMENTS[prefills]), TIME, polls)
+    if found is None or found.coefficients[-1] >= 0:
+        return found
+    return fit(gram, regressors[:-1], regressors[:-1], TIME, polls)
 
 
 def _ratio(found: Fit | None, slow: float) -> tuple[float, float] | None:
