@@ -51,7 +51,7 @@ class UnknownEventError(ValueError):
     """Text that is not the identifier of an event."""
 
 
-class Subject(NamedTuple):
+class EventSubject(NamedTuple):
     """Labels of the engine, the target or the model that an event is about."""
 
     target: str = ""
@@ -61,7 +61,7 @@ class Subject(NamedTuple):
     """None for an event of a target or of requests."""
 
 
-class Source(NamedTuple):
+class EventSource(NamedTuple):
     """List of discovery that found a target; its targets share a budget of events."""
 
     discovery: str = ""
@@ -70,7 +70,7 @@ class Source(NamedTuple):
     """Unique to the list; it may contain a secret. Empty for a configured target."""
 
 
-NO_LIST: Final = Source()
+NO_LIST: Final = EventSource()
 """Source of configured targets."""
 
 
@@ -129,7 +129,7 @@ class EventLog:
         self._run, self._now = run, now
         self._number = 0
         self._kept: deque[RecordedEvent] = deque(maxlen=capacity)
-        self._budgets: dict[str | Source, _Budget] = {}
+        self._budgets: dict[str | EventSource, _Budget] = {}
         self._errors = Isolation(now)
         self._arrival = asyncio.Event()
         self.engines = MAX_ENGINES
@@ -142,14 +142,14 @@ class EventLog:
         """Identifier of the newest event; before the first one, number 0."""
         return f"{self._run}-{self._number}"
 
-    def record(self, event: Event, wall: float, subject: Subject, source: Source = NO_LIST) -> None:
+    def record(self, event: Event, wall: float, subject: EventSubject, source: EventSource = NO_LIST) -> None:
         """Write an event to the log at a Unix time and keep it; beyond the rate, count it instead.
 
         ``source`` is the list that found the target. An event that cannot be written is an internal error.
         """
         self._errors.attempt("events", _labels(subject), partial(self._record, event, wall, subject, source))
 
-    def forget(self, source: str | Source) -> None:
+    def forget(self, source: str | EventSource) -> None:
         """Free the budget of a target that is gone, or of a list."""
         self._budgets.pop(source, None)
 
@@ -177,18 +177,18 @@ class EventLog:
         while identifier == self.last and not self.closed:
             await self._arrival.wait()
 
-    def _record(self, event: Event, wall: float, subject: Subject, source: Source) -> None:
+    def _record(self, event: Event, wall: float, subject: EventSubject, source: EventSource) -> None:
         passed = self._passed(event, subject.target, EVENTS_PER_ENGINE * MAX_ENGINES, TARGET_EVENT_EVERY)
-        subject = subject if passed is event else Subject(subject.target)
+        subject = subject if passed is event else EventSubject(subject.target)
         if passed and source.key:
             of_target, burst = passed, EVENTS_PER_ENGINE * self.engines
             passed = self._passed(of_target, source, burst, LIST_EVENT_EVERY, source.discovery)
-            subject = subject if passed is of_target else Subject()
+            subject = subject if passed is of_target else EventSubject()
         if passed:
             self._keep(passed, wall, subject)
 
     def _passed(
-        self, event: Event, source: str | Source, burst: int, every: float, discovery: str = ""
+        self, event: Event, source: str | EventSource, burst: int, every: float, discovery: str = ""
     ) -> Event | None:
         """Return an event within the rate of its source; else None, or the event that some are omitted."""
         budget = self._budgets.get(source)
@@ -203,7 +203,7 @@ class EventLog:
         fields = {"omitted": budget.omitted, "example": event.name, "discovery": discovery}
         return Event("events_omitted", fields)
 
-    def _keep(self, event: Event, wall: float, subject: Subject) -> None:
+    def _keep(self, event: Event, wall: float, subject: EventSubject) -> None:
         identifier, bad = f"{self._run}-{self._number + 1}", is_bad(event)
         fields = {name: _plain(value) for name, value in event.fields.items()}
         recorded = RecordedEvent(identifier, wall, event.name, bad, *subject, fields)
@@ -226,12 +226,12 @@ def engine_errors(events: EventLog, clock: Clock) -> Isolation:
 
     def report(part: str, item: Item, error: Exception | None) -> None:
         name = "internal_error" if error else "internal_error_ended"
-        events.record(Event(name, {"part": part}, error=error), clock.wall(), Subject(**item))
+        events.record(Event(name, {"part": part}, error=error), clock.wall(), EventSubject(**item))
 
     return Isolation(clock.monotonic, report)
 
 
-def _labels(subject: Subject) -> Mapping[str, str]:
+def _labels(subject: EventSubject) -> Mapping[str, str]:
     return {name: label for name, label in subject._asdict().items() if label}
 
 

@@ -20,7 +20,7 @@ from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
 from spec_decode_exporter.core.token_bucket import TokenBucket
-from spec_decode_exporter.monitor.event_log import EventLog, Subject
+from spec_decode_exporter.monitor.event_log import EventLog, EventSubject
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.requests.change_notifier import RequestChangeNotifier
 from spec_decode_exporter.requests.request_batch import Batch, read
@@ -114,7 +114,7 @@ class RequestReceiver:
             return self._store.last
         changes = partial(self._notifier.emit, found, self._clock.monotonic())
         for model_name, event in self._errors.whole("request events", NO_ITEM, changes):
-            self._events.record(event, self._clock.wall(), Subject(model_name=model_name))
+            self._events.record(event, self._clock.wall(), EventSubject(model_name=model_name))
         return replace(found, enabled=True)
 
     async def _evaluate(self) -> RequestFindings:

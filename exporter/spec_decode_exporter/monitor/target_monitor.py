@@ -22,7 +22,7 @@ from spec_decode_exporter.discovery.target import Target, address
 from spec_decode_exporter.experiments.experiment import Member
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.monitor.event_log import EventLog, Source, Subject, engine_errors
+from spec_decode_exporter.monitor.event_log import EventLog, EventSource, EventSubject, engine_errors
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember
 from spec_decode_exporter.monitor.snapshot import TargetStatus
 from spec_decode_exporter.monitor.state import EngineKey, ModelKey, Remembered
@@ -135,9 +135,9 @@ class Monitored(NamedTuple):
     """Position of its evaluations in their interval, 0 to 1."""
 
     @property
-    def subject(self) -> Subject:
+    def subject(self) -> EventSubject:
         """Subject of its events."""
-        return Subject(**self.labels)
+        return EventSubject(**self.labels)
 
 
 class TargetMonitor:
@@ -287,10 +287,10 @@ class TargetMonitor:
 
     def record_event(self, event: Event) -> None:
         """Record an event of the target."""
-        self._record_event(event, Subject(self.target.name))
+        self._record_event(event, EventSubject(self.target.name))
 
-    def _record_event(self, event: Event, subject: Subject) -> None:
-        source = Source(self.target.discovery, self.target.found_by)
+    def _record_event(self, event: Event, subject: EventSubject) -> None:
+        source = EventSource(self.target.discovery, self.target.found_by)
         self._shared.events.record(event, self._shared.clock.wall(), subject, source)
 
     def _each(self, part: str, work: Callable[[EngineMonitor], T]) -> Iterator[tuple[dict[str, str], T]]:

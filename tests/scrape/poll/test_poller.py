@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.monitor.event_log import EventLog, Subject
+from spec_decode_exporter.monitor.event_log import EventLog, EventSubject
 from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.scrape.poll.poll_budget import (
@@ -137,7 +137,7 @@ def make(server, clock, received):
             clock=clock,
             sleep_until=clock.sleep_until,
             receive=take,
-            emit=lambda event: EventLog("1").record(event, clock.wall(), Subject("vllm")),
+            emit=lambda event: EventLog("1").record(event, clock.wall(), EventSubject("vllm")),
             attempted=attempted,
             record=record or PollRecord(),
             budget=budget or PollBudget(clock, 256),

@@ -14,8 +14,8 @@ from spec_decode_exporter.monitor.event_log import (
     REPEATED_AFTER,
     TARGET_EVENT_EVERY,
     EventLog,
-    Source,
-    Subject,
+    EventSource,
+    EventSubject,
     UnknownEventError,
     engine_errors,
 )
@@ -23,8 +23,8 @@ from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES
 
 WALL = 1_790_000_000.0
 BURST = EVENTS_PER_ENGINE * MAX_ENGINES
-ENGINE = Subject("one", "m", "0")
-LIST = Source("http", "http://user:secret@list")
+ENGINE = EventSubject("one", "m", "0")
+LIST = EventSource("http", "http://user:secret@list")
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def logs():
 def fill(log, number, target="one", source=None):
     for n in range(1, number + 1):
         more = () if source is None else (source,)
-        log.record(Event("engine_reset", {"n": n}), WALL + n, Subject(target, "m", "0"), *more)
+        log.record(Event("engine_reset", {"n": n}), WALL + n, EventSubject(target, "m", "0"), *more)
 
 
 def ids(since):
@@ -97,8 +97,8 @@ async def test_a_reader_waits_for_the_next_event_or_the_end(log):
 def test_an_event_has_the_same_content_in_the_log_and_for_readers(log, logs):
     fields = {"kind": "sudden", "length": 1.5, "since": "", "accepted_by_position": [3, 2]}
     log.record(Event("acceptance_dropped", fields), WALL, ENGINE)
-    log.record(Event("state_changed", {"state": "unreachable"}, bad=True), WALL, Subject("one"))
-    log.record(Event("mixed_workload_ended"), WALL, Subject(model_name="m"))
+    log.record(Event("state_changed", {"state": "unreachable"}, bad=True), WALL, EventSubject("one"))
+    log.record(Event("mixed_workload_ended"), WALL, EventSubject(model_name="m"))
     first, second, third = log.since().events
     assert first.fields == {**fields, "accepted_by_position": (3, 2)}
     assert (first.time, first.type, first.bad, first.target, first.model_name, first.engine) == (

@@ -8,7 +8,7 @@ import pytest
 
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.monitor.event_log import EventLog, Subject
+from spec_decode_exporter.monitor.event_log import EventLog, EventSubject
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.views.fleet_view import TargetView
 from spec_decode_exporter.views.history import Histories
@@ -62,8 +62,10 @@ def engines(polled):
 def events():
     log = EventLog("a1", capacity=50)
     for n in range(5):
-        log.record(Event("engine_reset", {"cause": "restart", "n": n}), NOW + n, Subject("chat", "llama", "0"))
-    log.record(Event("target_failing", {"reason": "refused", "error": "no"}), NOW + 9, Subject("code"))
+        log.record(
+            Event("engine_reset", {"cause": "restart", "n": n}), NOW + n, EventSubject("chat", "llama", "0")
+        )
+    log.record(Event("target_failing", {"reason": "refused", "error": "no"}), NOW + 9, EventSubject("code"))
     return log
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.monitor.event_log import Subject
+from spec_decode_exporter.monitor.event_log import EventSubject
 from spec_decode_exporter.views.fleet_view import event_view
 from spec_decode_exporter.web.api.event_stream import MAX_READERS_PER_CLIENT, READERS, Readers
 from spec_decode_exporter.web.application import create_app
@@ -60,7 +60,7 @@ def read(aiohttp_client, make_state, sources):
 
 
 def happens(events, n, target="chat"):
-    events.record(Event("engine_reset", {"n": n}), 1_790_000_100.0, Subject(target, "llama", "0"))
+    events.record(Event("engine_reset", {"n": n}), 1_790_000_100.0, EventSubject(target, "llama", "0"))
 
 
 async def test_events_are_sent_as_they_occur(read, events):
