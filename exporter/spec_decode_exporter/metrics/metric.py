@@ -56,19 +56,30 @@ class Metric:
         return self.labels if self.windows in {None, Windows.BARE} else ("window", *self.labels)
 
     @property
+    def is_plain(self) -> bool:
+        """True if a subject, or each of its windows, has one series."""
+        return not self.labels and self.kind != "histogram"
+
+    @property
     def family(self) -> str:
         """Name of its family in OpenMetrics, which for a counter lacks ``_total``."""
         return self.name.removesuffix("_total") if self.kind == "counter" else self.name
 
+    def places(self, view: object, parts: Parts[Any], windows: Windows | None) -> Parts[Any]:
+        """Return the subject, or its windows that have series, by the label ``window``, else by an empty text."""
+        if windows is None:
+            return (("", view),)
+        chosen = parts[_PLACES.get(windows, _LONGEST)]
+        return [("", part) for _, part in chosen] if windows is Windows.BARE else chosen
+
     def series(self, view: object, parts: Parts[Any], windows: Windows | None) -> Sequence[Series]:
         """Return label values and number of each series of a subject, of these windows alone."""
-        read = self.read
-        if windows is None:
-            found: list[tuple[tuple[str, ...], Any]] = [((), read(view))]
-        else:
-            bare, chosen = windows is Windows.BARE, parts[_PLACES.get(windows, _LONGEST)]
-            found = [(() if bare else (label,), read(part)) for label, part in chosen if part is not None]
-        if not self.labels and self.kind != "histogram":
+        found: list[tuple[tuple[str, ...], Any]] = [
+            ((label,) if label else (), self.read(part))
+            for label, part in self.places(view, parts, windows)
+            if part is not None
+        ]
+        if self.is_plain:
             return found
         return [
             ((*before, own) if isinstance(own, str) else (*before, *own), number)

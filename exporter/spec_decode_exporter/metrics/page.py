@@ -143,7 +143,17 @@ class MetricsPage:
                     lines += f"{templates[own] % texts} {number_text(number)}\n"
             return lines
 
-        for lines in self._errors.each(metric.name, views, itemgetter(0), written):
+        def written_plain(view: _View) -> str:
+            texts, lines = view.texts, ""
+            for label, part in metric.places(view.subject, view.parts, windows):
+                number: Any = None if part is None else metric.read(part)
+                if number is not None:
+                    own = templates[(label,) if label else ()]
+                    lines += f"{own % texts} {number_text(number)}\n"
+            return lines
+
+        write = written_plain if metric.is_plain else written  # most are plain, and need no list of series
+        for lines in self._errors.each(metric.name, views, itemgetter(0), write):
             if lines:
                 yield head + lines
                 head = ""

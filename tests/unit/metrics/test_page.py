@@ -317,7 +317,7 @@ async def test_other_tasks_run_every_few_milliseconds():
             seen.append(now[0])
             await asyncio.sleep(0)
 
-    subject = Subject(("engine",), lambda _: [({"engine": str(number)}, None) for number in range(50)])
+    subject = Subject(("engine",), lambda _: [({"engine": str(number)}, number) for number in range(50)])
     row = Metric(Group.PAY, Profile.MINIMAL, "spec_decode_x", "Of drafts.", read, subject=subject)
     task = asyncio.create_task(others())
     await asyncio.sleep(0)
