@@ -62,6 +62,8 @@ MAX_INFLATION: Final = 1.43
 """Variance inflation of f from which on its growth is unknown: R² of 0.9 on the other regressors."""
 MAX_PREFILL: Final = 0.5
 """Share of a plain step that prefills add, from which on growth counts as unknown."""
+FREE_PREFILLS: Final = 1 / 3
+"""Weight of the fit in which plain steps take prefills for free, where there are so many."""
 MAX_HALF: Final = 10.0
 """Greatest half-width of the fit with f·x."""
 CONTEXT_EXPONENT, STEEPEST_CONTEXT = 0.25, 0.75
@@ -173,7 +175,9 @@ def _fitted(gram: Matrix, polls: float, slow: float) -> Range | None:
     if len(known) < len(fits):
         return None
     ends = [(value - half, value + half) for value, half in known]
-    guess = (known[0][0] + known[3][0]) / 2  # prefills cost plain steps as much as drafting ones, or nothing
+    guess = known[0][0]
+    if has_prefills:  # a compromise between plain steps that pay for all of them, and for none
+        guess += FREE_PREFILLS * (known[3][0] - guess)
     return Range(min(low for low, _ in ends), guess, max(high for _, high in ends))
 
 
@@ -190,8 +194,8 @@ def _growth(free: Fit, gram: Matrix) -> tuple[float, float]:
 def _fit(gram: Matrix, polls: float, prefills: int, *more: int) -> Fit | None:
     """Fit y on 1, f, more, and prefills; without these if they would shorten steps.
 
-    v contains the noise of y, so u is its instrument. But slow steps also admit fewer prompts, which may look as
-    if prefills made them fast.
+    v contains the noise of y, so u is its instrument. Slow steps also admit fewer prompts: that may look as if
+    prefills made steps fast.
     """
     regressors = (0, SHARE, *more, prefills)
     found = fit(gram, regressors, (*regressors[:-1], _INSTRUMENTS[prefills]), TIME, polls)
