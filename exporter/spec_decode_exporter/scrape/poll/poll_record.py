@@ -61,6 +61,8 @@ class PollRecord:
     """Speculation settings that the server reports; only servers in development mode do."""
     details: Throttle = field(default_factory=lambda: Throttle(DETAILS_INTERVAL))
     """Throttle of ``/version`` and ``/server_info``."""
+    histograms: Throttle | None = None
+    """Throttle of polls with histograms; None before the first poller."""
     unused: set[tuple[str, str]] = field(default_factory=set)
     """Details logged as not used, each with the kind of reason."""
     interval: float = 0.0

@@ -87,7 +87,9 @@ class Poller:
         self._spent = client.spent
         self._ticks = Ticks(url, settings.interval, lambda: budget.targets)
         self._failures_in_a_row = 0
-        self._with_latencies = Throttle(settings.histogram_interval, settings.histogram_phase)
+        if record.histograms is None or record.histograms.interval != settings.histogram_interval:
+            record.histograms = Throttle(settings.histogram_interval, settings.histogram_phase)
+        self._with_latencies = record.histograms
         self._log = structlog.get_logger(target=name)
         self._no_engine = OnceUntilRecovered()
         self._crashes = OnceUntilRecovered()

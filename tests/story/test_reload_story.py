@@ -1,0 +1,109 @@
+"""A reload in the middle of a run changes what its keys are about; all other series are those of a run without it."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from spec_decode_exporter.metrics.table import METRICS
+
+SCENARIO = "load: {concurrency: 12}\nspeculation: {tokens: 4}"
+BEFORE, AFTER = 45.0, 25.0
+"""Seconds until the reload, and from it to the comparison."""
+TARGET = "targets: [{url: 'http://vllm:8000/metrics', name: one%s}]\n"
+PLAIN = "windows: [10s, 1m]\nmetrics: {profile: full}\n"
+GROUP_OF = {metric.name: str(metric.group) for metric in METRICS}
+OWN = re.compile(r"process_|python_|spec_decode_exporter_(config_|poll_seconds)")
+"""Of the process, and of the configuration itself."""
+
+
+NOTHING, SMALLER = "no group", "not in the smaller profile"
+UNCHANGED = {}
+"""Series of the run without a reload."""
+
+
+class Change(NamedTuple):
+    """Keys after the reload, and the series that they are about."""
+
+    more: str = ""
+    target: str = ""
+    base: str = PLAIN
+    concerns: str = NOTHING
+    """Pattern of groups and names."""
+    only_totals: bool = False
+    """Windows are another thing."""
+
+
+CHANGES = {
+    "poll": Change("poll: {timeout: 3s}"),
+    "histograms": Change("poll: {histogram_interval: 20s}", concerns="latency|poll_bytes"),
+    "windows": Change(base=PLAIN.replace("1m", "30s"), concerns="pay", only_totals=True),
+    "longer windows": Change(base=PLAIN.replace("1m", "2m"), concerns="pay", only_totals=True),
+    "cost": Change("cost: {draft_cost_ratio: 0.3}", concerns="pay"),
+    "baseline": Change("baseline: {prometheus: {url: 'http://prometheus:9090'}}"),
+    "reference": Change("reference: {acceptance_ratio: 0.9}", concerns="reference"),
+    "policy of verdicts": Change("policy: {min_drafts: 100000}", concerns="pay"),
+    "policy of drops": Change("policy: {drops: {warm_up: 10m}}", concerns="drop"),
+    "discovery": Change("discovery: {files: ['none-*.yml']}"),
+    "labels": Change(target=", labels: {zone: z}"),
+    "credentials": Change(target=", basic_auth: {username: u, password_file: exporter.yml}"),
+    "method": Change(target=", speculative: {method: eagle3}", concerns="pay|acceptance_dropped"),
+    "configured K": Change(target=", speculative: {tokens: 6}", concerns="pay|position|length_ratio"),
+    "cost of a target": Change(target=", cost: {draft_cost_ratio: 0.3}", concerns="pay"),
+    "experiments": Change("experiments: [{name: x, arms: {a: {match: {name: one}}, b: {match: {name: two}}}, baseline: b}]", concerns="experiments"),
+    "requests": Change("requests: {ingest: true}", concerns="requests_"),
+    "profile": Change(base=PLAIN.replace("full", "minimal"), concerns=SMALLER),
+    "groups": Change(base=PLAIN.replace("full", "full, disable: [latency]"), concerns="latency"),
+    "state": Change("state: {file: state.json}", concerns="state_last_save"),
+    "log": Change("log: {level: warning, summary_interval: 1m}"),
+    "limits": Change("limits: {engines: 50}"),
+}  # fmt: skip
+
+
+def series(page):
+    """Return the values of a page by name and labels, besides those of the process and its configuration."""
+    return {
+        (sample.name, frozenset(sample.labels.items() - {("zone", "z")})): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+        if not OWN.match(sample.name)
+    }
+
+
+@pytest.fixture
+def played(story, tmp_path, clock):
+    async def played(change=None):
+        clock.now = 1_000.0  # the phase of a poll depends on it
+        async with story(SCENARIO, config=PLAIN) as running:
+            await running.clock.advance(BEFORE)
+            if change is not None:
+                text = TARGET % change.target + change.base + change.more + "\n"
+                (tmp_path / "exporter.yml").write_text(text)
+                await running.service.reload()
+            await running.clock.advance(AFTER)
+            return series(await running.get("metrics"))
+
+    return played
+
+
+def concerned(change, name, labels):
+    metric = re.sub("_(bucket|count|sum)$", "", name)
+    group = GROUP_OF.get(name) or GROUP_OF.get(metric, "")
+    is_window = {"window"} & {label for label, _ in labels}
+    return bool(re.search(change.concerns, f"{group} {name}")) or (change.only_totals and is_window)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+async def test_series_that_a_reload_is_not_about_stay_equal(played, name):
+    if not UNCHANGED:
+        UNCHANGED.update(await played())
+    expected, change = UNCHANGED, CHANGES[name]
+    found = await played(change)
+    differ = [key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key)]
+    if name == "profile":
+        differ = [key for key in differ if key in found]
+    assert {key[0] for key in differ if not concerned(change, *key)} == set()
+    assert bool(differ) or change.concerns in (NOTHING, SMALLER)
