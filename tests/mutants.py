@@ -20,14 +20,15 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path("exporter/spec_decode_exporter")
 AREAS = {
-    "window": "tests/unit/window tests/monitor/test_recorded_traces.py tests/pins",
+    "window": "tests/unit/window tests/unit/monitor/test_recorded_traces.py tests/pins",
     "figures": "tests/unit/figures tests/unit/analysis tests/pins",
-    "analysis": "tests/unit/analysis tests/monitor/test_evaluator.py tests/pins",
+    "analysis": "tests/unit/analysis tests/pins",
     "scrape": "tests/scrape/page tests/pins",
     "findings": "tests/unit/findings tests/pins",
     "experiments": "tests/unit/experiments tests/reports/reference tests/unit/figures/test_student_t.py",
     "drops": "tests/unit/drops",
-    "monitor": "tests/monitor tests/unit/analysis tests/unit/learned tests/pins",
+    "monitor": "tests/unit/monitor tests/unit/learned tests/pins",
+    "decision": "tests/unit/monitor/test_decision.py tests/unit/monitor/test_engine_monitor.py tests/story/test_decisions.py",
     "requests": "tests/requests tests/unit/metrics/test_request_metrics.py",
     "events": "tests/unit/core/test_isolation.py tests/unit/monitor/test_event_log.py tests/unit/monitor/test_events.py tests/unit/monitor/test_summary_log.py tests/unit/monitor/test_request_receiver.py tests/requests/test_change_notifier.py",
     "metrics": "tests/unit/metrics/test_page.py tests/unit/metrics/test_request_metrics.py tests/unit/analysis/test_figure_table.py",
@@ -48,7 +49,29 @@ MUTANTS = (
     Mutant("window", "window/poll.py", "TORN_DRAFTS: Final = 16", "TORN_DRAFTS: Final = 160"),
     Mutant("window", "window/poll.py", "2 * max(self.running, 0)", "max(self.running, 0)"),
     Mutant("window", "window/poll.py", "(self.torn if self.positions else 0)", "0"),
-    Mutant("window", "window/poll.py", "first_excess > torn or", "first_excess > 0 or"),
+    Mutant("window", "window/poll.py", "any(later - earlier > torn", "any(later - earlier > 0"),
+    Mutant(
+        "window", "window/poll.py", "pairwise((drafts, *positions))", "pairwise((drafts, *positions[:1]))"
+    ),
+    Mutant("window", "window/poll.py", "[: max(1, len(before.positions))]", "[:]"),
+    Mutant(
+        "window",
+        "window/poll.py",
+        "MAX_TOKENS_PER_SECOND: Final = 10**6",
+        "MAX_TOKENS_PER_SECOND: Final = 10**7",
+    ),
+    Mutant(
+        "window",
+        "window/histograms.py",
+        "map(lt, new.counts, old.counts)",
+        "map(lt, new.counts[-1:], old.counts[-1:])",
+    ),
+    Mutant(
+        "window",
+        "window/history.py",
+        "if self.configured_tokens else self._tokens_before",
+        "if self.configured_tokens else 0",
+    ),
     Mutant("window", "window/poll.py", "> torn * max(1, tokens)", "> torn"),
     Mutant("window", "window/poll.py", "sample.created != before.created", "sample.created == 0"),
     Mutant("window", "window/poll.py", "if before.moment < begin <=", "if 0 < begin <="),
@@ -313,6 +336,7 @@ MUTANTS = (
         "self._sudden.shared_by = 1 if steps is None else 2",
         "self._sudden.shared_by = 1",
     ),
+    Mutant("drops", "drops/detector.py", "self._updated = state, [], [], 0.0", "_ = state, [], [], 0.0"),
     # Requests.
     Mutant(
         "requests",
@@ -366,12 +390,55 @@ MUTANTS = (
         "drafted <= tokens * (drafts + self.torn)",
         "drafted <= tokens * drafts",
     ),
+    # The engine monitor, and what is shown.
     Mutant(
-        "monitor",
+        "decision",
         "monitor/engine_monitor.py",
         "confirmed = suspected & self._suspected",
         "confirmed = suspected",
     ),
+    Mutant(
+        "decision", "monitor/engine_monitor.py", "> self._lengths[-1]:  # alternating", "> 0:  # alternating"
+    ),
+    Mutant("decision", "monitor/engine_monitor.py", "if is_stalled != was_stalled or (", "if ("),
+    Mutant(
+        "decision",
+        "monitor/engine_monitor.py",
+        "Decision() if is_stalled or was_stalled else",
+        "Decision() if is_stalled else",
+    ),
+    Mutant(
+        "decision", "monitor/engine_monitor.py", "self.is_urgent |= bool(drops)", "self.is_urgent |= False"
+    ),
+    Mutant(
+        "decision",
+        "monitor/engine_monitor.py",
+        "now - self._costs_at >= COSTS_SECONDS or",
+        "now - self._costs_at >= 0 or",
+    ),
+    Mutant(
+        "decision", "monitor/decision.py", "STAYED_SECONDS: Final = 180.0", "STAYED_SECONDS: Final = 60.0"
+    ),
+    Mutant("decision", "monitor/decision.py", "return is_first and not is_better", "return is_first"),
+    Mutant(
+        "decision",
+        "monitor/decision.py",
+        "(decision.verdict in _BAD_NEWS or not may_pay)",
+        "decision.verdict in _BAD_NEWS",
+    ),
+    Mutant(
+        "decision",
+        "monitor/decision.py",
+        "_BAD_NEWS: Final = {Verdict.UNCLEAR, *NOT_PAYING}",
+        "_BAD_NEWS: Final = {*NOT_PAYING}",
+    ),
+    Mutant(
+        "decision",
+        "monitor/decision.py",
+        "in (_printed(before), _printed(self._shown))",
+        "in (_printed(self._newest), _printed(self._shown))",
+    ),
+    Mutant("decision", "monitor/decision.py", "max(SETTING_SECONDS, longest)", "SETTING_SECONDS"),
     # Learned costs.
     Mutant(
         "monitor", "monitor/step_times.py", "self._pause_seconds >= PLAIN_SECONDS", "self._pause_seconds >= 0"
@@ -394,7 +461,9 @@ MUTANTS = (
         "        and _is_faster(arms[faster].windows[-1], arms[slower].windows[-1], _DECODING)\n",
         "",
     ),
-    Mutant("experiments", "experiments/experiment.py", "else arm.speedups_over(other))", "else arm.speedups)"),
+    Mutant(
+        "experiments", "experiments/experiment.py", "else arm.speedups_over(other))", "else arm.speedups)"
+    ),
     Mutant("experiments", "experiments/traffic.py", "estimate.lower * lower", "estimate.lower"),
     Mutant("experiments", "experiments/traffic.py", "if each), key=_distance", "if each), key=float"),
     Mutant("experiments", "experiments/traffic.py", "if len(known) < len(traffic):", "if False:"),

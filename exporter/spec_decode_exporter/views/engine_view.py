@@ -179,6 +179,12 @@ class EngineView(View):
         return self.snapshot.evaluation.pays_share_ratio
 
     @fact
+    def evaluated_at(self) -> float | None:
+        """Unix time of the poll that was evaluated last; null for an engine that was absent for too long."""
+        its = self.snapshot.evaluation
+        return its.known.wall if its.windows else None
+
+    @fact
     def evaluated(self) -> EvaluatedView | None:
         """Time that the verdict covers; null for an engine that was absent for too long."""
         evaluation = self.snapshot.evaluation

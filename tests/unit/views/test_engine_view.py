@@ -20,6 +20,7 @@ from spec_decode_exporter.views.engine_view import BaselineView, EngineView
 from spec_decode_exporter.views.fleet_view import SnapshotView
 from spec_decode_exporter.views.request_view import RequestsView
 from spec_decode_exporter.views.window_view import EndToEndView
+from tests.fixtures.engines import WALL
 
 LABELS = {"target": "one", "model_name": "m", "engine": "0", "team": "a"}
 SURE = Estimate(1.5, 1.2, 1.8, 0.1)
@@ -52,6 +53,7 @@ def test_the_evaluated_window_says_what_the_verdict_is_about(view, busy):
         None,
     )
     assert evaluated.estimated_speedup_ratio == long.estimated_speedup_ratio
+    assert view.evaluated_at == WALL + 310
     assert view.pays_share_ratio == busy.evaluation.pays_share_ratio is not None
 
 

@@ -124,7 +124,7 @@ class TestPausedByLoad:
     def test_what_it_loses_is_known_by_its_last_drafts(self, scenario):
         cost = target_settings(scenario)["cost"]
         schedule = batch_schedule([*map(list, self.RANGES)])
-        watch = watched(scenario, 700, cost=cost, schedule=schedule)
+        watch = watched(scenario, 830, cost=cost, schedule=schedule)
         paused = watch.snapshot.evaluation
         assert (paused.state, paused.verdict) == (State.ACTIVE, Verdict.INSUFFICIENT)
         assert paused.setting.pause.first == 8

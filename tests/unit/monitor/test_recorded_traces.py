@@ -23,7 +23,7 @@ from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.window.poll import Reset
 from tests.fixtures.engines import poll
 
-TRACES = Path(__file__).parents[1] / "traces"
+TRACES = Path(__file__).parents[2] / "traces"
 WINDOWS = (10.0, 30.0, 60.0, 300.0)
 WALL = 1_795_225_677.0
 """Unix time of the restart trace's beginning, see its README."""

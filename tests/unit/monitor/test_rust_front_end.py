@@ -18,7 +18,7 @@ from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.simulation import Simulation
 from tests.fixtures.engines import poll
 
-TRACES = Path(__file__).parents[1] / "traces"
+TRACES = Path(__file__).parents[2] / "traces"
 WINDOWS = (10.0, 30.0, 300.0)
 WALL = 1_795_000_000.0
 

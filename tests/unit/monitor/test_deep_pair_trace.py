@@ -22,7 +22,7 @@ from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from tests.fixtures.engines import poll
 
-TRACES = Path(__file__).parents[1] / "traces"
+TRACES = Path(__file__).parents[2] / "traces"
 WALLS = {"draft_deep": 1_795_330_939.9, "deep_baseline": 1_795_369_287.8}
 """Unix time of the beginning of each."""
 TOKEN, REQUEST = 2.37, 2.28
