@@ -28,7 +28,9 @@ AREAS = {
     "experiments": "tests/unit/experiments tests/reports/reference tests/unit/figures/test_student_t.py",
     "drops": "tests/unit/drops",
     "monitor": "tests/unit/monitor tests/unit/learned tests/pins",
-    "decision": "tests/unit/monitor/test_decision.py tests/unit/monitor/test_engine_monitor.py tests/story/test_decisions.py",
+    "decision": "tests/unit/monitor/test_decision.py tests/unit/monitor/test_engine_monitor.py",
+    "state": "tests/unit/core/test_state_file.py tests/unit/monitor/test_state.py",
+    "restarts": "tests/story/test_restart.py tests/story/test_rust_schedule.py tests/story/test_reload_story.py",
     "requests": "tests/requests tests/unit/metrics/test_request_metrics.py",
     "events": "tests/unit/core/test_isolation.py tests/unit/monitor/test_event_log.py tests/unit/monitor/test_events.py tests/unit/monitor/test_summary_log.py tests/unit/monitor/test_request_receiver.py tests/requests/test_change_notifier.py",
     "metrics": "tests/unit/metrics/test_page.py tests/unit/metrics/test_request_metrics.py tests/unit/analysis/test_figure_table.py",
@@ -119,6 +121,26 @@ MUTANTS = (
         "        if poll.tokens > before:\n            self.reset_windows()",
     ),
     Mutant("window", "window/history.py", "decoded < UNDRAFTED_TOKENS", "decoded < 2 * UNDRAFTED_TOKENS"),
+    # Restarts, reloads and the state file.
+    Mutant(
+        "restarts",
+        "monitor/engine_monitor.py",
+        "if step.reset and self._assumptions",
+        "if False and self._assumptions",
+    ),
+    Mutant("restarts", "monitor/target_monitor.py", "if was_reset:", "if False:"),
+    Mutant("restarts", "monitor/target_monitor.py", "is_rust and not engine.has_schedule", "is_rust"),
+    Mutant("restarts", "scrape/poll/poller.py", "if record.histograms is None or", "if True or"),
+    Mutant("state", "core/state_file.py", "if rest or len(lines) != int(number)", "if rest"),
+    Mutant(
+        "state", "core/state_file.py", "head[2] in (None, *self._writers)", "head[2] in (None, self._writer)"
+    ),
+    Mutant("state", "core/state_file.py", "            self._set_aside(place)\n", ""),
+    Mutant("state", "monitor/state.py", "if not -_CLOCK_SECONDS <= age <=", "if not age <="),
+    Mutant(
+        "state", "monitor/state.py", "self._forget(next(iter(own)))", "self._forget(next(iter(self._kept)))"
+    ),
+    Mutant("state", "monitor/state.py", "if self.engines.known(engine) is None:", "if True:"),
     # Reader.
     Mutant(
         "scrape",
@@ -439,12 +461,20 @@ MUTANTS = (
         "in (_printed(self._newest), _printed(self._shown))",
     ),
     Mutant("decision", "monitor/decision.py", "max(SETTING_SECONDS, longest)", "SETTING_SECONDS"),
-    # Learned costs.
+    # Learned costs and baselines.
     Mutant(
-        "monitor", "monitor/step_times.py", "self._pause_seconds >= PLAIN_SECONDS", "self._pause_seconds >= 0"
+        "learned", "learned/step_cost.py", "min(max(free.ratio(LOAD)[0], low), high)", "free.ratio(LOAD)[0]"
     ),
-    Mutant("monitor", "learned/step_time_cost.py", "hypot(sampling, slow, UNSEEN)", "hypot(sampling, slow)"),
-    Mutant("monitor", "learned/step_time_cost.py", "> NEAR_DOUBLINGS", "> 2 * NEAR_DOUBLINGS"),
+    Mutant("learned", "learned/step_cost.py", "free.inflation(SHARE, gram) > MAX_INFLATION", "False"),
+    Mutant("learned", "learned/step_cost.py", "prefill > MAX_PREFILL * free.coefficients[0]", "False"),
+    Mutant("learned", "learned/step_cost.py", "_INSTRUMENTS[prefills])", "prefills)"),
+    Mutant("learned", "learned/step_cost.py", "polls, SHARE_PROMPT)", "polls, PROMPT)"),
+    Mutant("learned", "learned/step_cost.py", "drafting.seconds < MIN_SECONDS", "drafting.seconds < 1"),
+    Mutant("learned", "learned/step_cost.py", "found.coefficients[-1] >= 0", "found.coefficients[-1] >= -1"),
+    Mutant("learned", "learned/steps.py", "uncached=(before + rate) / 2", "uncached=rate"),
+    Mutant("learned", "learned/steps.py", "its.preemptions + self._preemptions", "its.preemptions"),
+    Mutant("learned", "learned/baseline.py", "self.ended or other.ended", "self.ended"),
+    Mutant("learned", "learned/learned.py", "saved.plain.plus(self._plain)", "self._plain"),
     # Experiments and references.
     Mutant(
         "experiments",

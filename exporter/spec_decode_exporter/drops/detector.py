@@ -241,7 +241,7 @@ class SuddenDetector(Detector):
 
     def restore(self, state: DetectorState) -> None:
         """Continue from a state: see ``Detector``."""
-        self.state, self.variances, self._limits = state, [], []
+        self.state, self.variances, self._limits, self._updated = state, [], [], 0.0
         self._update_limits()
         super().restore(state)
 

@@ -122,7 +122,8 @@ def test_starting_again_resets_the_baseline_and_the_drop_but_not_the_count(drops
     drops.start_again()
     assert drops.status() == DropStatus(drops={SUDDEN: 1, SLOW: 0})
     assert drops.state == DropState()
-    assert fed(drops, seconds(3600, accepted=4)) == []
+    assert fed(drops, seconds(61, accepted=4)) == []
+    assert drops.status().baseline_length == pytest.approx(1.4)
 
 
 def test_another_policy_applies_to_all_kinds():

@@ -157,6 +157,7 @@ def test_after_half_an_hour_of_a_drop_the_baseline_is_reset(dropped, fed):
     assert fed(dropped, usual(1800, accepted=4)) == [(1799, again)]
     assert dropped.dropped is None
     assert fed(dropped, usual(61, accepted=4)) == []
+    assert dropped.dropped is False
     assert dropped.state.baseline.length == pytest.approx(1.4)
 
 
