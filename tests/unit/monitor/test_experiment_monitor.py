@@ -1,0 +1,110 @@
+"""Repeated comparisons of all experiments, and their results for the engines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.config.experiment_settings import ExperimentSettings
+from spec_decode_exporter.experiments.experiment import ExperimentTracker
+from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
+from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember, ExperimentMonitor
+from tests.fixtures.arms import EAGLE, NANO, NOW, PLAIN, SETTINGS, member, window_of
+
+NGRAM = EAGLE | {"decode_nanoseconds": 8 * NANO, "end_to_end_nanoseconds": 8_800_000_000}
+
+
+async def test_an_experiment_that_fails_is_logged_once_and_the_others_are_compared(monkeypatch):
+    one, two = (
+        ExperimentSettings.model_validate(
+            {"name": name, "arms": {arm: {"match": {"spec": arm}} for arm in "ab"}, "baseline": "a"}
+        )
+        for name in ("one", "two")
+    )
+    compare = ExperimentTracker.compare
+
+    def broken(tracker, *rest):
+        if tracker.settings is one:
+            raise ZeroDivisionError("injected")
+        return compare(tracker, *rest)
+
+    monkeypatch.setattr(ExperimentTracker, "compare", broken)
+    compared = ExperimentMonitor()
+    compared.adopt([one, two])
+    with capture_logs() as logs:
+        await compared.compare([], (30.0,), 1000.0)
+        await compared.compare([], (30.0,), 1005.0)
+    assert [(entry["event"], entry["part"], entry["experiment"]) for entry in logs] == [
+        ("internal_error", "comparison", "one")
+    ]
+    assert {labels["experiment"] for labels, _ in compared.findings()} == {"two"}
+
+
+async def test_a_reload_keeps_the_state_of_an_unchanged_experiment(monkeypatch):
+    one, changed = (
+        ExperimentSettings.model_validate(
+            {"name": "one", "arms": {arm: {"match": {"spec": arm}} for arm in "ab"}, "baseline": baseline}
+        )
+        for baseline in "ab"
+    )
+    asked = []
+    compare = ExperimentTracker.compare
+    monkeypatch.setattr(
+        ExperimentTracker, "compare", lambda tracker, *rest: asked.append(tracker) or compare(tracker, *rest)
+    )
+    compared = ExperimentMonitor()
+    for settings in (one, one.model_copy(), changed):
+        compared.adopt([settings])
+        await compared.compare([], (30.0,), 1000.0)
+    assert asked[0] is asked[1]
+    assert asked[2] is not asked[1]
+
+
+class TestResults:
+    """Two arms that draft and their baseline, compared until results are confirmed."""
+
+    def members(self, **models):
+        return {
+            name: ExperimentMember(
+                member(name, window_of(work, now=NOW), model_name=models.get(name, "m")),
+                EngineMonitor((300.0,)),
+            )
+            for name, work in (("off", PLAIN), ("eagle", EAGLE), ("ngram", NGRAM))
+        }
+
+    async def compared(self, members, *settings):
+        monitor = ExperimentMonitor()
+        monitor.adopt(settings or [SETTINGS])
+        for now in (NOW, NOW + 300):
+            each = (replace_window(one, now) for one in members.values())
+            await monitor.compare(each, (300.0,), now)
+        return monitor
+
+    async def test_engines_that_draft_have_the_steps_of_the_baseline_and_the_slower_one_the_better_method(
+        self,
+    ):
+        members = self.members()
+        await self.compared(members)
+        off, eagle, ngram = (members[name].engine for name in ("off", "eagle", "ngram"))
+        assert [list(each.arms) for each in (off, eagle, ngram)] == [[], [off.learned], [off.learned]]
+        assert [each.faster and each.faster.method for each in (off, eagle, ngram)] == [None, None, "eagle"]
+
+    async def test_a_baseline_of_another_model_yields_no_steps(self):
+        members = self.members(off="other")
+        await self.compared(members)
+        assert [list(each.engine.arms) for each in members.values()] == [[], [], []]
+
+    async def test_results_end_with_the_experiment(self):
+        members = self.members()
+        monitor = await self.compared(members)
+        monitor.adopt([])
+        assert list(monitor.findings()) == []
+        await monitor.compare(iter(members.values()), (300.0,), NOW + 301)
+        assert [(list(each.engine.arms), each.engine.faster) for each in members.values()] == [([], None)] * 3
+
+
+def replace_window(each, now):
+    """Return the member with the same work until ``now``."""
+    work = {"off": PLAIN, "eagle": EAGLE, "ngram": NGRAM}[each.member.labels["method"]]
+    return each._replace(member=replace(each.member, windows=(window_of(work, now=now),)))
