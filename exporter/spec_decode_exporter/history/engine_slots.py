@@ -9,8 +9,8 @@ from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.learned.baseline import SAME_DAY_SECONDS, Baseline, PlainPeriod
-from spec_decode_exporter.learned.block_times import PlainTimes, times_by_load
-from spec_decode_exporter.learned.step_time_cost import StepTime
+from spec_decode_exporter.learned.step_cost import PlainSteps
+from spec_decode_exporter.learned.steps import StepTimes
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.page.sample import Sample
 from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS, Window
@@ -41,24 +41,22 @@ class Slot:
     """Number of the window resets before: increments of two eras are never mixed."""
     process: int
     """Number of the counter resets before."""
-    drafting: Sequence[StepTime]
-    """Times of steps with drafts, as learned up to its end."""
-    plain: Sequence[StepTime]
-    """Times of the engine's own steps without drafts, as learned up to its end."""
+    steps: tuple[StepTimes, ...]
+    """Steps of polls with and without drafts, as learned up to its end."""
 
 
 @dataclass(frozen=True, slots=True)
-class PlainTimesOfPeriod:
+class KnownPeriod:
     """Plain steps and requests of a period without speculation."""
 
-    times: Sequence[StepTime]
+    steps: StepTimes
     period: PlainPeriod
 
-    def at(self, time: float) -> PlainTimes:
-        """Return the plain times for a Unix time; those of another day are less certain."""
+    def at(self, time: float) -> PlainSteps:
+        """Return the plain steps for a Unix time; those of another day are less certain."""
         begin, end = self.period.end - self.period.seconds, self.period.end
         away = max(begin - time, time - end, 0.0)
-        return PlainTimes(self.times, CostSource.BASELINE, another_day=away > SAME_DAY_SECONDS)
+        return PlainSteps(CostSource.BASELINE, (self.steps,), away > SAME_DAY_SECONDS)
 
 
 class PlainPeriods:
@@ -67,7 +65,7 @@ class PlainPeriods:
     def __init__(self) -> None:
         self.baseline = Baseline()
         """Shared by the engines of the model."""
-        self._known: list[PlainTimesOfPeriod] = []
+        self._known: list[KnownPeriod] = []
         self._is_open = False
 
     def update(self, wall: float, *, speculates: bool) -> None:
@@ -75,21 +73,21 @@ class PlainPeriods:
         if speculates:
             self._is_open = False
             return
-        period = self.baseline.period(wall)
-        if period is None:
+        kept, period = self.baseline.kept, self.baseline.period(wall)
+        if kept is None or period is None:
             return
-        found = PlainTimesOfPeriod(self.baseline.plain_times(), period)
+        found = KnownPeriod(StepTimes(dict(kept.steps.places)), period)
         if self._is_open:
             self._known[-1] = found
         else:
             self._known.append(found)
         self._is_open = True
 
-    def nearest(self, time: float) -> PlainTimesOfPeriod | None:
+    def nearest(self, time: float) -> KnownPeriod | None:
         """Return the period that is nearest to a Unix time."""
         return min(self._known, key=lambda each: abs(each.period.end - time), default=None)
 
-    def all(self) -> Sequence[PlainTimesOfPeriod]:
+    def all(self) -> Sequence[KnownPeriod]:
         """Return all periods, oldest first."""
         return self._known
 
@@ -150,7 +148,7 @@ class EngineSlots:
         if not window.polls:
             return
         self._periods.update(history.wall, speculates=history.speculates)
-        times = self._monitor.learned.blocks
+        learned = self._monitor.learned
         self.slots.append(
             Slot(
                 since,
@@ -161,7 +159,6 @@ class EngineSlots:
                 history.tokens,
                 history.window_resets,
                 self._process,
-                times.drafting_times(),
-                tuple(times_by_load([times.plain], times.now)),
+                tuple(StepTimes(dict(each.places)) for each in (learned.drafting, learned.plain)),
             )
         )

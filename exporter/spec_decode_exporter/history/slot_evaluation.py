@@ -19,8 +19,8 @@ from spec_decode_exporter.analysis.knowledge import Assumptions, Knowledge
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.figures.estimate import Estimate, ratio
 from spec_decode_exporter.figures.window_figures import seconds
-from spec_decode_exporter.history.engine_slots import PlainPeriods, PlainTimesOfPeriod, Slot
-from spec_decode_exporter.learned.block_times import PlainTimes, costs_by_load
+from spec_decode_exporter.history.engine_slots import KnownPeriod, PlainPeriods, Slot
+from spec_decode_exporter.learned.step_cost import costs
 from spec_decode_exporter.window.history import NANO
 
 COST_AFTER: Final = 6 * 3600.0
@@ -85,23 +85,23 @@ class SlotResult:
 
 def evaluated(slots: Sequence[Slot], periods: PlainPeriods, assumptions: Assumptions) -> Iterator[SlotResult]:
     """Yield each slot of an engine with its evaluation; ``slots`` are in the order of time."""
-    costs: dict[tuple[int, int], tuple[Curve, ...]] = {}
+    found: dict[tuple[int, int], tuple[Curve, ...]] = {}
     ends = [slot.end for slot in slots]
     for slot in slots:
         source = _cost_source(slots, ends, slot)
         period = periods.nearest(slot.end)
         key = source, id(period)
-        if key not in costs:
-            costs[key] = _costs(slots[source], period, assumptions.speculation.method, slot.end)
-        yield _evaluated(slot, _known(slot, costs[key], period, assumptions))
+        if key not in found:
+            found[key] = _costs(slots[source], period, assumptions.speculation.method, slot.end)
+        yield _evaluated(slot, _known(slot, found[key], period, assumptions))
 
 
 def last_knowledge(slots: Sequence[Slot], periods: PlainPeriods, assumptions: Assumptions) -> Knowledge:
     """Return the knowledge of an engine at the end of its last slot, with the costs learned until then."""
     last = slots[-1]
     period = periods.nearest(last.end)
-    costs = _costs(last, period, assumptions.speculation.method, last.end)
-    return _known(last, costs, period, assumptions)
+    found = _costs(last, period, assumptions.speculation.method, last.end)
+    return _known(last, found, period, assumptions)
 
 
 def _cost_source(slots: Sequence[Slot], ends: Sequence[float], slot: Slot) -> int:
@@ -112,20 +112,17 @@ def _cost_source(slots: Sequence[Slot], ends: Sequence[float], slot: Slot) -> in
     return place
 
 
-def _costs(slot: Slot, period: PlainTimesOfPeriod | None, method: str, time: float) -> tuple[Curve, ...]:
-    plain = [PlainTimes(slot.plain, CostSource.MEASURED)]
-    if period is not None:
-        plain.append(period.at(time))
-    return costs_by_load(lambda: slot.drafting, plain, method)
+def _costs(slot: Slot, period: KnownPeriod | None, method: str, time: float) -> tuple[Curve, ...]:
+    return costs(slot.steps, () if period is None else (period.at(time),), method)
 
 
 def _known(
-    slot: Slot, costs: tuple[Curve, ...], period: PlainTimesOfPeriod | None, assumptions: Assumptions
+    slot: Slot, measured: tuple[Curve, ...], period: KnownPeriod | None, assumptions: Assumptions
 ) -> Knowledge:
     """Return the knowledge of an engine in a slot."""
     return Knowledge(
         assumptions.speculation,
-        assumptions.cost_model(costs),
+        assumptions.cost_model(measured),
         assumptions.policy,
         speculates=slot.speculates,
         has_drafted=slot.has_drafted,

@@ -11,17 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from math import exp2, isfinite
-from typing import Annotated, Final
+from math import isfinite
+from operator import attrgetter, sub
+from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.figures.estimate import ratio
-from spec_decode_exporter.learned.block_times import StepsByLoad, saved_blocks, times_by_load
-from spec_decode_exporter.learned.step_time_cost import StepTime
-from spec_decode_exporter.learned.steps import HALF_LIFE_SECONDS, StepTimes, Sum, UnixTime
+from spec_decode_exporter.learned.steps import HALF_LIFE_SECONDS, StepTimes, Sum, UnixTime, faded
 from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.window.history import NANO
@@ -73,8 +72,7 @@ def _length(seconds: float) -> str:
     return plural(round(seconds / (24 * _HOUR)), "day")
 
 
-@dataclass(slots=True)
-class PlainRequests:
+class PlainRequests(NamedTuple):
     """Sums over the requests of a period; older ones have less weight."""
 
     first_tokens: Sum = 0.0
@@ -84,17 +82,6 @@ class PlainRequests:
     prefix_cache_hits: Sum = 0.0
     seconds: Sum = 0.0
     running_seconds: Sum = 0.0
-
-    def add(self, increment: Increment, running: float, weight: float) -> None:
-        """Multiply the sums by ``weight`` and add an increment."""
-        its, seconds = increment.counters, increment.end - increment.begin
-        self.first_tokens = self.first_tokens * weight + its.first_tokens
-        self.first_token_nanoseconds = self.first_token_nanoseconds * weight + its.first_token_nanoseconds
-        self.prompt_tokens = self.prompt_tokens * weight + its.prompt_tokens
-        self.prefix_cache_queries = self.prefix_cache_queries * weight + its.prefix_cache_queries
-        self.prefix_cache_hits = self.prefix_cache_hits * weight + its.prefix_cache_hits
-        self.seconds = self.seconds * weight + seconds
-        self.running_seconds = self.running_seconds * weight + seconds * running
 
     def mean(self) -> RequestBaseline | None:
         """Return the mean request; None with too few."""
@@ -110,27 +97,18 @@ class PlainRequests:
         )
 
 
-@dataclass(slots=True)
-class LearnedHistogram:
+class LearnedHistogram(NamedTuple):
     """Histogram over a period; older observations have less weight."""
 
-    bounds: Annotated[list[Sum], Field(max_length=MAX_BUCKETS)]
+    bounds: Annotated[tuple[Sum, ...], Field(max_length=MAX_BUCKETS)]
     """Upper bounds in seconds, without the last one, which is infinite."""
-    counts: Annotated[list[Sum], Field(max_length=MAX_BUCKETS + 1)]
+    counts: Annotated[tuple[Sum, ...], Field(max_length=MAX_BUCKETS + 1)]
     """Cumulative counts."""
-    wall: UnixTime = 0.0
+    wall: UnixTime
     """Unix time of the newest observation."""
 
-    def __post_init__(self) -> None:
-        """Raise ValueError if bounds and counts do not match."""
-        if len(self.counts) != len(self.bounds) + 1:
-            raise ValueError("has another number of counts than buckets")
 
-    def add(self, counts: list[int], wall: float) -> None:
-        """Add the increase of the cumulative counts until a Unix time."""
-        kept = exp2(min(self.wall - wall, 0.0) / HALF_LIFE_SECONDS)
-        self.counts = [kept * old + new for old, new in zip(self.counts, counts, strict=True)]
-        self.wall = max(self.wall, wall)
+_counted: Final = attrgetter(*PlainRequests._fields[:5])
 
 
 @dataclass(slots=True)
@@ -144,13 +122,13 @@ class Period:
     steps: StepTimes = field(default_factory=StepTimes)
     histograms: dict[Latency, LearnedHistogram] = field(default_factory=dict)
     """``LEARNED``, as far as the server has them."""
-    blocks: Annotated[StepsByLoad, *saved_blocks()] = field(default_factory=StepsByLoad)
 
     def add(self, increment: Increment, running: float, wall: float) -> None:
         """Add an increment with requests, with the running requests and the Unix time at its end."""
-        self.requests.add(increment, running, exp2(min(self.end - wall, 0.0) / HALF_LIFE_SECONDS))
-        self.seconds += increment.end - increment.begin
-        self.end = max(self.end, wall)
+        seconds = increment.end - increment.begin
+        added = (*_counted(increment.counters), seconds, seconds * running)
+        self.requests = PlainRequests(*faded(self.requests, wall - self.end, added))
+        self.seconds, self.end = self.seconds + seconds, max(self.end, wall)
 
     def add_latencies(self, before: Mapping[Latency, Buckets], after: Mapping[Latency, Buckets]) -> None:
         """Add the histograms between two pages; one that was reset or has other buckets starts again."""
@@ -158,14 +136,14 @@ class Period:
             old, new = before.get(latency), after.get(latency)
             if old is None or new is None or old.bounds != new.bounds:
                 continue
-            counts = [later - earlier for later, earlier in zip(new.counts, old.counts, strict=False)]
-            bounds = [bound for bound in new.bounds if isfinite(bound)]
+            counts = tuple(map(sub, new.counts, old.counts))
+            bounds = tuple(bound for bound in new.bounds if isfinite(bound))
             if not len(counts) == len(bounds) + 1 <= MAX_BUCKETS + 1 or min(counts) < 0:
                 continue
             known = self.histograms.get(latency)
-            if known is None or known.bounds != bounds:
-                known = self.histograms[latency] = LearnedHistogram(bounds, [0.0] * len(counts))
-            known.add(counts, self.end)
+            if known is not None and known.bounds == bounds:
+                counts = tuple(faded(known.counts, self.end - known.wall, counts))
+            self.histograms[latency] = LearnedHistogram(bounds, counts, self.end)
 
     def replaces(self, other: Period | None, *, is_same: bool) -> bool:
         """Return whether this is the baseline rather than another period.
@@ -245,10 +223,6 @@ class Baseline:
         if kept is None:
             return None
         return PlainPeriod(kept.seconds, kept.end, max(0.0, wall - kept.end), kept.requests.mean())
-
-    def plain_times(self) -> list[StepTime]:
-        """Return the plain step times."""
-        return times_by_load([self.kept.blocks], self.kept.end) if self.kept else []
 
     def is_of_another_day(self, wall: float) -> bool:
         """Return whether the baseline is of another day than a Unix time."""

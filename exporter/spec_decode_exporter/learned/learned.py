@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import exp2
 from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
@@ -17,15 +16,8 @@ from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
 from spec_decode_exporter.drops.drops import DecodeSteps, Drops, DropState, drafts_of
 from spec_decode_exporter.drops.sums import Drop
 from spec_decode_exporter.learned.baseline import Baseline
-from spec_decode_exporter.learned.block_times import BlockTimes, PlainTimes, times_by_load
-from spec_decode_exporter.learned.steps import (
-    HALF_LIFE_SECONDS,
-    StepReader,
-    Steps,
-    StepTimes,
-    Sum,
-    UnixTime,
-)
+from spec_decode_exporter.learned.step_cost import PlainSteps, costs
+from spec_decode_exporter.learned.steps import StepReader, Steps, StepTimes, Sum, UnixTime, faded
 from spec_decode_exporter.scrape.page.engine_table import Gauge, Latency
 from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
 from spec_decode_exporter.scrape.page.sample import Buckets, Sample
@@ -56,9 +48,6 @@ class Drafter(NamedTuple):
         return Drafter(*(own or its for own, its in zip(self, other, strict=True)))
 
 
-NO_DRAFTER: Final = Drafter()
-
-
 class DepthSums(NamedTuple):
     """Sums over the polls with one number of draft tokens; older ones have less weight."""
 
@@ -72,13 +61,8 @@ class DepthSums(NamedTuple):
     wall: UnixTime
     """Unix time of the newest poll."""
 
-    def plus(self, newer: DepthSums) -> DepthSums:
-        """Return the sums of both, with their weights at the time of the newer."""
-        kept = exp2(min(self.wall - newer.wall, 0.0) / HALF_LIFE_SECONDS)
-        sums = [kept * old + new for old, new in zip(self[:-1], newer[:-1], strict=True)]
-        return DepthSums._make((*sums, max(self.wall, newer.wall)))
 
-
+_NO_SUMS: Final = DepthSums(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 Depths = Annotated[
     dict[Annotated[int, Field(ge=0, le=MAX_POSITIONS)], DepthSums], Field(max_length=MAX_POSITIONS + 1)
 ]
@@ -89,7 +73,7 @@ class LearnedState:
     """Persisted state of an engine, with its K and drafter: the server may have another one later."""
 
     tokens: Annotated[int, Field(ge=0, le=MAX_POSITIONS)]
-    drafter: Drafter = NO_DRAFTER
+    drafter: Drafter = field(default_factory=Drafter)
     drops: DropState = field(default_factory=DropState)
     plain: StepTimes = field(default_factory=StepTimes)
     """Steps of the polls without drafts, as of a schedule that pauses."""
@@ -110,8 +94,6 @@ class Learned:
         self._plain = StepTimes()
         self._depths: dict[int, DepthSums] = {}
         self._reader = StepReader()
-        self.blocks = BlockTimes()
-        """Times of decode steps by load; the object changes with later increments."""
         self._latencies: Mapping[Latency, Buckets] | None = None
         self._speculation = assumptions.speculation
         self._drafter = _drafter(assumptions.speculation)
@@ -149,14 +131,12 @@ class Learned:
 
     def costs(self, arms: Sequence[Learned] = ()) -> tuple[Curve, ...]:
         """Return the measured cost by load; ``arms`` serve the model without speculation in an experiment."""
-        times = self.blocks
-        experiment = times_by_load([arm.blocks.plain for arm in arms], times.now)
-        another_day = self.baseline.is_of_another_day(self._wall)
-        others = (
-            PlainTimes(experiment, CostSource.EXPERIMENT),
-            PlainTimes(self.baseline.plain_times(), CostSource.BASELINE, another_day),
-        )
-        return times.costs(others, self._speculation.method)
+        kept = self.baseline.kept
+        others = [PlainSteps(CostSource.EXPERIMENT, [arm.plain for arm in arms])]
+        if kept is not None:
+            another_day = self.baseline.is_of_another_day(self._wall)
+            others.append(PlainSteps(CostSource.BASELINE, [kept.steps], another_day))
+        return costs((self.drafting, self._plain), others, self._speculation.method)
 
     @property
     def plain(self) -> StepTimes:
@@ -186,14 +166,11 @@ class Learned:
         if history.is_undecided:
             return
         if history.speculates != self._speculates:
-            self.blocks.forget_plain()
             self._speculates, self._latencies = history.speculates, None
         pays = self._speculates and every_step_pays(self._speculation.method)
         steps = self._reader.steps(increment, every_step_drafts=pays) if history.knows_steps else None
-        if history.knows_steps:
-            self.blocks.observe(increment, increment.load, plain=not pays)
         if not self._speculates:
-            self._learn_baseline(steps, increment, sample, history)
+            self._learn_baseline(steps, increment, sample)
             return
         if increment.counters.drafts:
             self.baseline.drafting()
@@ -201,12 +178,8 @@ class Learned:
             (self.drafting if steps.drafting else self._plain).add(steps, self._wall)
             self._learn_depth(steps, increment)
 
-    def _learn_baseline(
-        self, steps: Steps | None, increment: Increment, sample: Sample, history: History
-    ) -> None:
+    def _learn_baseline(self, steps: Steps | None, increment: Increment, sample: Sample) -> None:
         period = self.baseline.plain(increment, sample.gauge(Gauge.RUNNING_REQUESTS) or 0.0, self._wall)
-        if history.knows_steps and increment.counters.decode_steps:
-            period.blocks.add(increment, increment.load, self._wall)
         if steps:
             period.steps.add(steps, self._wall)
         if sample.latencies is not None:
@@ -222,11 +195,10 @@ class Learned:
         is_whole = not its.drafts or steps.drafting >= DRAFTED_SHARE * steps.number
         if is_whole and abs(tokens - depth) <= WHOLE_TOKENS:
             decoded = max(0, its.generation_tokens - its.first_tokens)
-            added = DepthSums(
-                steps.decode_seconds, steps.number, decoded, its.drafts, its.accepted_tokens, self._wall
-            )
-            known = self._depths.get(depth)
-            self._depths[depth] = known.plus(added) if known else added
+            added = (steps.decode_seconds, steps.number, decoded, its.drafts, its.accepted_tokens)
+            *older, before = self._depths.get(depth, _NO_SUMS)
+            sums = faded(older, self._wall - before, added)
+            self._depths[depth] = DepthSums._make((*sums, max(before, self._wall)))
 
     def _decode_steps(self, increment: Increment, history: History) -> DecodeSteps | None:
         """Return the steps of an increment if a lack of drafts would be a drop of drafting.
@@ -262,7 +234,6 @@ class Learned:
 
     def _start_again(self) -> None:
         self.drafting, self._tokens = StepTimes(), 0
-        self.blocks.forget_drafting()
         self.drops.start_again()
 
 

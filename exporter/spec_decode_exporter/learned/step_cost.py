@@ -11,12 +11,12 @@ Sources differ in nothing but whose plain steps are added.
 - *Growth.* Where a schedule pauses by load alone, f is nearly a function of x, and g decides κ. The time of a
   plain step does not fall with the load, and grows at most as the load does: 0 ≤ g ≤ 1. So κ is fitted at the
   free g and at both ends of its 95 % interval within 0 to 1; the bounds contain all of them. The interval is
-  0 to 1 if f follows from x and v (variance inflation above ``MAX_INFLATION``; Marquardt, *Technometrics*
-  12, 1970).
-- *Load.* s grows with the load where arithmetic limits steps: one more fit has f·x, and the bounds contain
-  it.
-- *Prefills.* Where they take more than half of a plain step, the interval of g is 0 to 1, and the fit with
-  f·x is left out.
+  0 to 1 if the other regressors explain f (variance inflation above ``MAX_INFLATION``; Marquardt,
+  *Technometrics* 12, 1970): steps jump where CUDA graphs are padded, and a line does not.
+- *Load.* s grows with the load where arithmetic limits steps: one more fit has f·x.
+- *Prefills.* Plain steps that memory limits take prefills for free, drafting ones near the limit of arithmetic
+  do not: one more fit has f·v in place of v. Where prefills take more than half of a plain step, the interval
+  of g is 0 to 1, the fit with f·x is left out, and the guess leans to that with f·v.
 - *Misfit.* ``LEAST_ERROR`` of κ remains, whatever the amount of data.
 - *Contexts* of others: with r the context of drafting steps over that of plain ones, t0 becomes t0·r^0.25;
   its bounds are t0 and t0·r^0.75. Contexts also vary within minutes: ``SLOW_DEVIATION``, correlated over
@@ -44,7 +44,6 @@ from spec_decode_exporter.learned.steps import (
     SHARE_LOAD,
     SHARE_PROMPT,
     SHARE_RATE,
-    SIZE,
     TIME,
     StepSums,
     StepTimes,
@@ -107,9 +106,11 @@ def _costs(
     drafting = total(times.near(place) for times in own)
     if drafting is None or drafting.seconds < MIN_SECONDS:
         return
-    tokens = fixed + drafting.draft_tokens / drafting.drafting
+    tokens = fixed + drafting.tokens_of_draft
     for source in sources:
         plain = total(times.near(place) for times in {id(times): times for times in source.times}.values())
+        if plain is None and source.times:
+            continue
         kappa = step_ratio(drafting, plain, another_day=source.another_day)
         if kappa is not None and tokens > 0 and all(map(isfinite, kappa)):
             token = Range(*(max(0.0, each - 1) / tokens for each in kappa))
@@ -127,7 +128,9 @@ def step_ratio(own: StepSums, plain: StepSums | None = None, *, another_day: boo
     if plain is None:
         return _fitted(_claimed(own.gram, own), own.polls, 0.0)
     longer = own.context / plain.context if own.context and plain.context else 1.0
-    scaled = _scaled(plain.gram, longer**CONTEXT_EXPONENT)
+    middle, scaled = longer**CONTEXT_EXPONENT, plain.gram
+    for time in (PROMPT, SHARE_PROMPT, TIME):
+        scaled = added(scaled, time, time, middle - 1)
     both = [[a + b for a, b in zip(*rows, strict=True)] for rows in zip(own.gram, scaled, strict=True)]
     slow = SLOW_DEVIATION * hypot(
         *(min(1.0, 2 * SLOW_SECONDS / each.seconds) ** 0.5 for each in (own, plain))
@@ -135,20 +138,11 @@ def step_ratio(own: StepSums, plain: StepSums | None = None, *, another_day: boo
     found = _fitted(_claimed(both, own), own.polls + plain.polls, slow)
     if found is None:
         return None
-    day, middle = ANOTHER_DAY if another_day else 0.0, longer**CONTEXT_EXPONENT
+    day = ANOTHER_DAY if another_day else 0.0
     low, high = sorted((1.0, longer**STEEPEST_CONTEXT))
     return Range(
         found.low * middle / (high * (1 + day)), found.guess, found.high * middle / (low * (1 - day))
     )
-
-
-def _scaled(gram: Matrix, factor: float) -> Matrix:
-    """Return the sums with all times multiplied by a factor."""
-    scales = [factor if place in (PROMPT, SHARE_PROMPT, TIME) else 1.0 for place in range(SIZE)]
-    return [
-        [value * row * column for value, column in zip(line, scales, strict=True)]
-        for line, row in zip(gram, scales, strict=True)
-    ]
 
 
 def _claimed(gram: Matrix, own: StepSums) -> Matrix:
@@ -194,8 +188,8 @@ def _growth(free: Fit, gram: Matrix) -> tuple[float, float]:
 def _fit(gram: Matrix, polls: float, prefills: int, *more: int) -> Fit | None:
     """Fit y on 1, f, more, and prefills; without these if they would shorten steps.
 
-    v contains the noise of y, so u is its instrument. Slow steps also admit fewer prompts: that may look as if
-    prefills made steps fast.
+    v contains the noise of y, so u is its instrument. Slow steps also admit fewer prompts, which may look as
+    if prefills made steps fast.
     """
     regressors = (0, SHARE, *more, prefills)
     found = fit(gram, regressors, (*regressors[:-1], _INSTRUMENTS[prefills]), TIME, polls)

@@ -6,22 +6,22 @@ An observation is a poll. Its weight is S; it has
     f = D / S                      share of steps that draft
     ln L,  L = itl / seconds       mean number of decoding requests, by Little's law
     u                              uncached prompt tokens per second
-    v = u·y                        uncached prompt tokens of a step of the whole batch
+    v = u·seconds·L / S            uncached prompt tokens of a step of the whole batch
 
 with itl the decode time of all requests. u is that of this poll and the one before: tokens are counted when a
-request is admitted, often a poll before the work.
+request is admitted, often a poll before the work. v contains y, and u does not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from math import exp2, inf, log, log2
 from operator import add, mul
 from typing import Annotated, Final, NamedTuple
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from spec_decode_exporter.learned.regression import Matrix, gram_matrix, upper_triangle
 from spec_decode_exporter.window.history import NANO
@@ -37,14 +37,18 @@ SHARE, LOAD, PROMPT, SHARE_LOAD, SHARE_PROMPT, RATE, SHARE_RATE, TIME = range(1,
 """Places of f, ln L, v, f·ln L, f·v, u, f·u and y among the variables; the first is 1."""
 SIZE: Final = 9
 _TRIANGLE: Final = SIZE * (SIZE + 1) // 2
-_SUMS: Final = _TRIANGLE + 6
-_MAX_STEPS, _MAX_STEP_SECONDS, _MAX_PROMPT = 1e9, 3600.0, 1e6
-"""A poll with more steps, longer steps, or more uncached tokens in a step is a fault of the server."""
-_MAX_UNIX_TIME: Final = 253_402_300_799.0
-"""Last second of the year 9999."""
+_MAX_STEPS, _MAX_STEP_SECONDS, _MAX_PROMPT, _MAX_RATE = 1e9, 3600.0, 1e6, 1e8
+"""A poll with more steps, longer ones, or more uncached tokens a step or second is a fault of the server."""
 
 Sum = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
-UnixTime = Annotated[float, Field(ge=0, le=_MAX_UNIX_TIME, allow_inf_nan=False)]
+UnixTime = Annotated[float, Field(ge=0, le=253_402_300_799, allow_inf_nan=False)]
+"""Until the last second of the year 9999."""
+
+
+def faded(older: Sequence[float], age: float, newer: Sequence[float]) -> Iterable[float]:
+    """Return sums of older and newer observations; the weights of the older fade for ``age`` seconds."""
+    kept = exp2(-max(age, 0.0) / HALF_LIFE_SECONDS)
+    return map(add, map(mul, repeat(kept), older), newer)
 
 
 class Steps(NamedTuple):
@@ -56,38 +60,31 @@ class Steps(NamedTuple):
     """Decode time, summed over requests."""
     seconds: float
     """Length of the poll."""
+    load: float
+    """L; at least 1, since an engine is partly idle below."""
     drafting: float
     """Steps that draft: D, or S if every step searches for a draft."""
     draft_tokens: float
     running: float
     """Running requests by the gauge; evaluations look a cost up by them."""
     uncached: float
-    """Uncached prompt tokens per second, over this poll and the one before."""
+    """u."""
     context: float
     """Σ over the admitted requests: prompt tokens and half of the generation tokens."""
     requests: float
     """Admitted requests."""
 
     @property
-    def time(self) -> float:
-        """Y."""
-        return self.decode_seconds / self.number
-
-    @property
-    def load(self) -> float:
-        """L; at least 1, since an engine is partly idle below."""
-        return min(max(self.decode_seconds / self.seconds, 1.0), MAX_LOAD)
+    def prompt(self) -> float:
+        """Return v."""
+        return self.uncached * self.seconds * self.load / self.number
 
     @property
     def is_plausible(self) -> bool:
-        """False without steps, without a load, and if numbers exceed what a server can do."""
-        return (
-            0 < self.number <= _MAX_STEPS
-            and 0 < self.decode_seconds <= _MAX_STEP_SECONDS * self.number
-            and self.seconds > 0
-            and 0 < self.running <= MAX_LOAD
-            and self.uncached * self.seconds * self.load <= _MAX_PROMPT * self.number
-        )
+        """False if numbers exceed what a server can do, and without a load."""
+        is_possible = self.number <= _MAX_STEPS and self.decode_seconds <= _MAX_STEP_SECONDS * self.number
+        has_load = 0 < self.running <= MAX_LOAD and self.decode_seconds > 0
+        return has_load and is_possible and self.uncached <= _MAX_RATE and self.prompt <= _MAX_PROMPT
 
 
 class StepReader:
@@ -98,46 +95,35 @@ class StepReader:
 
     def steps(self, increment: Increment, *, every_step_drafts: bool = False) -> Steps | None:
         """Return the steps of an increment; None without any, and if they are implausible."""
-        counters, seconds = increment.counters, increment.end - increment.begin
+        its, seconds = increment.counters, increment.end - increment.begin
         if seconds <= 0:
             return None
-        rate = max(0, counters.prefix_cache_queries - counters.prefix_cache_hits) / seconds
+        rate = max(0, its.prefix_cache_queries - its.prefix_cache_hits) / seconds
         before = self._rate if increment.begin == self._end else rate
-        preemptions = counters.preemptions + self._preemptions
-        self._end, self._rate, self._preemptions = increment.end, rate, counters.preemptions
-        if preemptions:
-            return None  # the step of a resumed request contains its absence
-        number = counters.decode_steps
+        preemptions = its.preemptions + self._preemptions
+        self._end, self._rate, self._preemptions = increment.end, rate, its.preemptions
+        if not its.decode_steps or preemptions:  # the step of a resumed request contains its absence
+            return None
+        number, decode = its.decode_steps, its.decode_nanoseconds / NANO
         steps = Steps(
-            number,
-            counters.decode_nanoseconds / NANO,
-            seconds,
-            number if every_step_drafts else min(counters.drafts, number),
-            counters.draft_tokens,
-            increment.load,
-            (before + rate) / 2,
-            counters.prompt_tokens + counters.generation_tokens / 2,
-            counters.first_tokens,
+            number=number,
+            decode_seconds=decode,
+            seconds=seconds,
+            load=min(max(decode / seconds, 1.0), MAX_LOAD),
+            drafting=number if every_step_drafts else min(its.drafts, number),
+            draft_tokens=its.draft_tokens,
+            running=increment.load,
+            uncached=(before + rate) / 2,
+            context=its.prompt_tokens + its.generation_tokens / 2,
+            requests=its.first_tokens,
         )
         return steps if steps.is_plausible else None
-
-
-def _checked(sums: tuple[float, ...]) -> tuple[float, ...]:
-    """Return restored sums.
-
-    Raises:
-        ValueError: No polls can have them.
-    """
-    number, drafting, running = sums[0], sums[SHARE], sums[_TRIANGLE + 3]
-    if not number or sums[LOAD] > number * log(2 * MAX_LOAD) or running > 2 * MAX_LOAD * drafting:
-        raise ValueError("has sums that no steps have")
-    return sums
 
 
 class StepSums(NamedTuple):
     """Sums over the steps near one load; older ones have less weight."""
 
-    sums: Annotated[tuple[Sum, ...], Field(min_length=_SUMS, max_length=_SUMS), AfterValidator(_checked)]
+    sums: Annotated[tuple[Sum, ...], Field(min_length=_TRIANGLE + 6, max_length=_TRIANGLE + 6)]
     """Upper triangle of the Gram matrix, then the sums of the properties below."""
     wall: UnixTime
     """Unix time of the newest step."""
@@ -145,38 +131,21 @@ class StepSums(NamedTuple):
     @classmethod
     def of(cls, steps: Steps, wall: float) -> StepSums:
         """Return the sums of one poll."""
-        number, load = steps.number, steps.load
-        share, logarithm = steps.drafting / number, log(load)
-        rate, prompt = steps.uncached, steps.uncached * steps.seconds * load / number
-        row = (
-            1.0,
-            share,
-            logarithm,
-            prompt,
-            share * logarithm,
-            share * prompt,
-            rate,
-            share * rate,
-            steps.time,
-        )
-        others = (1.0, steps.seconds, steps.draft_tokens, steps.drafting * steps.running, steps.context)
-        return cls((*upper_triangle(row, number), *others, steps.requests), wall)
+        number, prompt, rate = steps.number, steps.prompt, steps.uncached
+        share, load, time = steps.drafting / number, log(steps.load), steps.decode_seconds / number
+        row = (1.0, share, load, prompt, share * load, share * prompt, rate, share * rate, time)
+        others = (steps.draft_tokens, steps.drafting * steps.running, steps.context, steps.requests)
+        return cls((*upper_triangle(row, number), 1.0, steps.seconds, *others), wall)
 
     def plus(self, other: StepSums) -> StepSums:
         """Return the sums of both, with their weights at the later time."""
         older, newer = (self, other) if self.wall <= other.wall else (other, self)
-        kept = exp2((older.wall - newer.wall) / HALF_LIFE_SECONDS)
-        return StepSums(tuple(map(add, map(mul, repeat(kept), older.sums), newer.sums)), newer.wall)
+        return StepSums(tuple(faded(older.sums, newer.wall - older.wall, newer.sums)), newer.wall)
 
     @property
     def gram(self) -> Matrix:
         """Gram matrix of the variables."""
         return gram_matrix(self.sums[:_TRIANGLE], SIZE)
-
-    @property
-    def number(self) -> float:
-        """Weighted number of steps."""
-        return self.sums[0]
 
     @property
     def drafting(self) -> float:
@@ -194,9 +163,9 @@ class StepSums(NamedTuple):
         return self.sums[_TRIANGLE + 1]
 
     @property
-    def draft_tokens(self) -> float:
-        """Weighted number of draft tokens."""
-        return self.sums[_TRIANGLE + 2]
+    def tokens_of_draft(self) -> float:
+        """Draft tokens of a step that drafts; there is at least one."""
+        return self.sums[_TRIANGLE + 2] / self.drafting
 
     @property
     def running(self) -> float:
@@ -211,35 +180,32 @@ class StepSums(NamedTuple):
 
 
 Place = Annotated[int, Field(ge=0, lt=MAX_PLACES)]
-Places = Annotated[dict[Place, StepSums], Field(max_length=MAX_PLACES)]
 
 
 @dataclass(slots=True)
 class StepTimes:
     """Steps of an engine, or of a period, by load: a place is a quarter of a doubling. Persisted as it is."""
 
-    places: Places = field(default_factory=dict)
+    places: Annotated[dict[Place, StepSums], Field(max_length=MAX_PLACES)] = field(default_factory=dict)
 
     def add(self, steps: Steps, wall: float) -> None:
         """Add the steps of a poll at a Unix time."""
-        place, added = round(PER_DOUBLING * log2(steps.load)), StepSums.of(steps, wall)
-        known = self.places.get(place)
-        self.places[place] = known.plus(added) if known else added
+        self._add(round(PER_DOUBLING * log2(steps.load)), StepSums.of(steps, wall))
 
     def near(self, place: int) -> StepSums | None:
         """Return the steps at a place and its neighbours: loads from 0.77 to 1.3 times."""
         return total(self.places.get(each) for each in (place - 1, place, place + 1))
 
     def plus(self, other: StepTimes) -> StepTimes:
-        """Return the steps of both."""
-        places = dict(self.places)
-        for place, its in other.places.items():
-            places[place] = places[place].plus(its) if place in places else its
-        return StepTimes(places)
+        """Return the steps of both; later ones do not change them."""
+        both = StepTimes(dict(self.places))
+        for place, sums in other.places.items():
+            both._add(place, sums)
+        return both
 
-    def copy(self) -> StepTimes:
-        """Return the present steps, which later polls do not change."""
-        return StepTimes(dict(self.places))
+    def _add(self, place: int, sums: StepSums) -> None:
+        known = self.places.get(place)
+        self.places[place] = sums if known is None else known.plus(sums)
 
 
 def total(sums: Iterable[StepSums | None]) -> StepSums | None:

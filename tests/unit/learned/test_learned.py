@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 from pydantic import TypeAdapter
 
+from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.drops.drops import DropState
 from spec_decode_exporter.drops.sums import DropKind, Transition
+from spec_decode_exporter.learned.baseline import LEARNED, Baseline
 from spec_decode_exporter.learned.learned import Drafter, Learned, LearnedState
+from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.window.history import History
 
 SAVED = TypeAdapter(LearnedState)
@@ -256,3 +260,175 @@ class TestWhatIsSaved:
         assert again.baseline is None
         again.run(1)
         assert again.baseline is not None
+
+
+class Server:
+    """A server that is polled every second, with 8 requests: without speculation, or with 4 draft tokens.
+
+    A step that drafts takes 1.4 plain ones; a request has its first token after 50 ms.
+    """
+
+    def __init__(self, make_sample, baseline=None, moment=0.0, assumptions=None):
+        self.make_sample = make_sample
+        assumptions = assumptions or Assumptions(Speculation("draft_model"))
+        self.history, self.learned = History(300.0), Learned(assumptions, baseline)
+        self.moment = self.begin = moment
+        self.counts = [0] * 9
+
+    def restart(self, later=20.0):
+        self.moment += later
+        self.begin, self.counts = self.moment, [0] * 9
+        return self
+
+    def run(self, seconds, *, drafts, pause=False, step=0.02, first_token=0.05, tokens=4):
+        for _ in range(seconds):
+            self.moment += 1.0
+            time = step * (1.4 if drafts and not pause else 1.0)
+            steps = round(8 / time)
+            number = steps * (drafts and not pause)
+            grown = (number, tokens * number, 2 * number, steps, round(steps * time * 1e9))
+            more = (5, round(5 * first_token * 1e9), 100, 85)
+            self.counts = [old + new for old, new in zip(self.counts, (*grown, *more), strict=True)]
+            self._observe(drafts, tokens)
+        return self
+
+    def _observe(self, drafts, tokens):
+        drafted, drafted_tokens, accepted, steps, nanoseconds, first, first_time, queries, hits = self.counts
+        speculation = (drafted, drafted_tokens, accepted) if drafts else (None, None, None)
+        buckets = {latency: Buckets((0.3, inf), (first, first)) for latency in LEARNED}
+        sample = self.make_sample(
+            *speculation,
+            positions=(drafted, drafted, *[0] * (tokens - 2)) if drafts else (),
+            generation_tokens=steps + accepted + first,
+            first_tokens=first,
+            first_token_nanoseconds=first_time,
+            prefix_cache_queries=queries,
+            prefix_cache_hits=hits,
+            prompt_tokens=20_000 * first,
+            decode_steps=steps,
+            decode_nanoseconds=nanoseconds,
+            running_requests=8.0,
+            created=WALL + self.begin,
+            latencies=buckets,
+        )
+        taken = self.history.observe(sample, self.moment, WALL + self.moment, 1.0)
+        if taken.increment:
+            self.learned.observe(taken.increment, sample, self.history)
+
+    def cost(self, *arms):
+        """Return source and range of the cost at the only load."""
+        ((curve),) = self.learned.costs([arm.learned for arm in arms])
+        return curve.source, curve.points[0].token
+
+    @property
+    def period(self):
+        return self.learned.baseline.period(WALL + self.moment)
+
+
+class TestTheBaseline:
+    def test_speculation_that_is_enabled_later_has_one(self, make_sample):
+        server = Server(make_sample).run(600, drafts=False)
+        assert server.learned.costs() == ()
+        source, token = server.restart().run(120, drafts=True).cost()
+        assert source is CostSource.BASELINE
+        assert token.guess == pytest.approx(0.1, rel=0.01)
+        assert server.period.name == "10 min without speculation on 21 September"
+        assert server.period.age_seconds == pytest.approx(140)
+        request = server.period.request
+        assert request.first_token_seconds == pytest.approx(0.05)
+        assert request.prefix_hit_ratio == pytest.approx(0.85)
+
+    def test_it_has_the_histograms_of_its_requests(self, make_sample):
+        server = Server(make_sample).run(601, drafts=False).restart().run(60, drafts=True)
+        histograms = server.learned.baseline.kept.histograms
+        assert histograms.keys() == set(LEARNED)
+        assert [each.counts[1] for each in histograms.values()] == pytest.approx([5 * 599] * 2, rel=0.02)
+
+    def test_a_weekly_restart_without_speculation_replaces_it(self, make_sample):
+        server = Server(make_sample).run(600, drafts=False).restart().run(120, drafts=True)
+        server.restart(7 * 86_400.0).run(600, drafts=False, step=0.025, first_token=0.08)
+        server.restart().run(120, drafts=True, step=0.025)
+        assert server.cost()[1].guess == pytest.approx(0.1, rel=0.01)
+        assert server.period.name == "10 min without speculation on 28 September"
+        assert server.period.request.first_token_seconds == pytest.approx(0.08)
+
+    def test_that_of_another_day_has_wider_bounds(self, make_sample):
+        same, other = (
+            Server(make_sample).run(600, drafts=False).restart(later).run(120, drafts=True).cost()[1]
+            for later in (20.0, 86_400.0)
+        )
+        assert other.high - other.low > same.high - same.low + 0.1 * 1.4 / 4
+
+    def test_engines_of_one_model_share_it(self, make_sample):
+        baseline = Baseline()
+        Server(make_sample, baseline).run(600, drafts=False)
+        Server(make_sample, baseline).run(600, drafts=False)
+        assert baseline.period(WALL).seconds == pytest.approx(2 * 600, rel=0.01)
+
+
+class TestPlainSteps:
+    def test_pauses_of_the_same_process_are_measured(self, make_sample):
+        server = Server(make_sample).run(600, drafts=False, step=0.04)
+        server.restart().run(120, drafts=True).run(120, drafts=True, pause=True).run(60, drafts=True)
+        source, token = server.cost()
+        assert source is CostSource.MEASURED
+        assert token.guess == pytest.approx(0.1, rel=0.01)
+
+    def test_those_of_an_arm_without_speculation_are_an_experiment(self, make_sample):
+        arm = Server(make_sample).run(300, drafts=False)
+        server = Server(make_sample).run(120, drafts=True)
+        assert server.learned.costs() == ()
+        source, token = server.cost(arm)
+        assert source is CostSource.EXPERIMENT
+        assert token.guess == pytest.approx(0.1, rel=0.01)
+
+    def test_an_arm_that_drafts_has_none(self, make_sample):
+        arm = Server(make_sample).run(120, drafts=True)
+        assert Server(make_sample).run(120, drafts=True).learned.costs([arm.learned]) == ()
+
+    def test_they_stay_when_k_or_the_drafter_changes(self, make_sample):
+        server = Server(make_sample).run(120, drafts=True, pause=True).run(120, drafts=True)
+        server.learned.assume(Assumptions(Speculation("mtp")))
+        assert server.learned.costs() == ()
+        server.restart().run(120, drafts=True, tokens=3)
+        assert server.cost()[0] is CostSource.MEASURED
+
+    def test_they_survive_a_restart_of_the_exporter_even_with_another_k(self, make_sample):
+        server = Server(make_sample).run(120, drafts=True, pause=True).run(120, drafts=True)
+        saved = SAVED.validate_json(SAVED.dump_json(server.learned.state))
+        again = Server(make_sample, moment=1000.0)
+        again.learned.remember(saved)
+        assert again.run(120, drafts=True, tokens=3).cost()[0] is CostSource.MEASURED
+
+    def test_steps_that_search_in_vain_are_not_plain(self, make_sample):
+        ngram = Assumptions(Speculation("ngram"))
+        server = Server(make_sample, assumptions=ngram).run(120, drafts=True)
+        assert server.run(120, drafts=True, pause=True).learned.costs() == ()
+
+
+class TestSumsByDraftTokens:
+    def test_each_number_has_its_own(self, make_sample):
+        server = Server(make_sample).run(61, drafts=True).run(30, drafts=True, pause=True)
+        server.restart().run(31, drafts=True, tokens=3)
+        depths = server.learned.state.depths
+        assert depths.keys() == {0, 3, 4}
+        seconds, steps, tokens, drafts, accepted, wall = depths[4]
+        assert seconds / steps == pytest.approx(0.028)
+        assert steps == pytest.approx(60 * 286, rel=0.01)
+        assert (tokens / steps, drafts / steps, accepted / steps) == pytest.approx((3, 1, 2))
+        assert wall == WALL + 61
+        assert depths[0].drafts == 0
+
+    def test_polls_that_mix_several_are_left_out(self, make_sample):
+        server = Server(make_sample).run(2, drafts=True)
+        before = dict(server.learned.state.depths)
+        server.counts[0] += 200
+        server.counts[1] += 600
+        server.run(1, drafts=True)
+        assert server.learned.state.depths == before
+
+    def test_another_drafter_has_none_yet(self, make_sample):
+        server = Server(make_sample).run(60, drafts=True)
+        server.learned.assume(Assumptions(Speculation("mtp")))
+        server.run(1, drafts=True)
+        assert server.learned.state.depths[4].steps == pytest.approx(286)

@@ -33,13 +33,13 @@ class Server:
         self.growth, self.kappa, self.noise, self.prefill = growth, kappa, noise, prefill
         self.random = Random(seed)
 
-    def poll(self, load, share, *, uncached=0.0, context=2000.0, seconds=1.0):
+    def poll(self, load, share, *, uncached=0.0, context=2000.0, seconds=1.0, prefills_of=1.0):
         decode = 0.02 * (1 + self.growth * log(load / 24)) * (1 + (self.kappa - 1) * share)
-        time = decode / (1 - self.prefill * uncached) * self.random.gauss(1, self.noise)
+        time = decode / (1 - self.prefill * uncached * prefills_of) * self.random.gauss(1, self.noise)
         number = load * seconds / time
         drafting = share * number
         return Steps(
-            number, load * seconds, seconds, drafting, TOKENS * drafting, load, uncached, context, 1.0
+            number, load * seconds, seconds, load, drafting, TOKENS * drafting, load, uncached, context, 1.0
         )
 
     def sums(self, polls, **changed):
@@ -102,6 +102,37 @@ class TestTheRatio:
         assert found.low < KAPPA < found.high
         assert found.guess == pytest.approx(KAPPA, rel=0.02)
 
+    def test_noise_of_step_times_is_not_taken_for_prefills(self):
+        server, random = Server(prefill=0.0001, noise=0.1), Random(3)
+        polls = [server.poll(load, share, uncached=random.uniform(1300, 1700)) for load, share in mixed(3000)]
+        found = step_ratio(total(StepSums.of(each, WALL) for each in polls))
+        assert found.guess == pytest.approx(KAPPA, rel=0.04)
+
+    def test_plain_steps_may_take_prefills_for_free(self):
+        server, random = Server(prefill=0.0001, noise=0.005), Random(3)
+        polls = [
+            server.poll(load, share, uncached=random.uniform(1000, 3000), prefills_of=share)
+            for load, share in mixed()
+        ]
+        found = step_ratio(total(StepSums.of(each, WALL) for each in polls))
+        assert found.low < KAPPA < found.high
+
+    def test_slow_steps_that_admit_fewer_prompts_are_not_taken_for_free_prefills(self):
+        server, random = Server(noise=0.0), Random(3)
+        polls = []
+        for _, share in mixed(600):
+            slower = random.choice([1.0, 1.0, 4.0])
+            poll = server.poll(24.0, share, uncached=random.uniform(90, 110) / slower)
+            polls.append(poll._replace(number=poll.number / slower, drafting=poll.drafting / slower))
+        found = step_ratio(total(StepSums.of(each, WALL) for each in polls))
+        assert found.guess == pytest.approx(KAPPA, rel=0.1)
+
+    def test_growth_beyond_that_of_the_load_is_not_believed(self):
+        found = step_ratio(Server(growth=2.5, noise=0.002).sums(paused()))
+        possible = step_ratio(Server(growth=0.8, noise=0.002).sums(paused()))
+        assert found.guess < KAPPA - 0.05
+        assert possible.guess == pytest.approx(KAPPA, abs=0.03)
+
     def test_prefills_of_more_than_half_a_step_leave_the_growth_open(self):
         random, widths = Random(3), []
         loads = [random.uniform(20.0, 28.0) for _ in range(900)]
@@ -133,7 +164,16 @@ class TestTheRatio:
         def poll(load, share):
             kappa = 1 + 0.25 * share * (load / 22)
             return Steps(
-                load / (0.02 * kappa), load, 1.0, share * load / (0.02 * kappa), load, load, 0.0, 1e3, 1.0
+                load / (0.02 * kappa),
+                load,
+                1.0,
+                load,
+                share * load / (0.02 * kappa),
+                load,
+                load,
+                0.0,
+                1e3,
+                1.0,
             )
 
         polls = [poll(load, float(share)) for load in (21.0, 22.0, 23.0) for share in (1, 1, 0)] * 40

@@ -73,7 +73,7 @@ def test_a_server_that_enables_speculation_is_compared_with_its_time_without():
     gained, (measured,) = its.speedup_ceiling_ratio, its.known.cost.measured
     for _, (low, _, high) in measured.points:
         assert gained / (1 + 4 * high) < true < gained / (1 + 4 * low)
-        assert high - low < 0.05
+        assert high - low < 0.09
     request = its.known.request_baseline
     plain = Simulation(scenario, seed=3)
     sums = []
