@@ -14,9 +14,9 @@ Sources differ in nothing but whose plain steps are added.
   0 to 1 if the other regressors explain f (variance inflation above ``MAX_INFLATION``; Marquardt,
   *Technometrics* 12, 1970): steps jump where CUDA graphs are padded, and a line does not.
 - *Load.* s grows with the load where arithmetic limits steps: one more fit has f·x.
-- *Prefills.* Plain steps that memory limits take prefills for free, drafting ones near the limit of arithmetic
-  do not: one more fit has f·v in place of v. Where prefills take more than half of a plain step, the interval
-  of g is 0 to 1, the fit with f·x is left out, and the guess leans to that with f·v.
+- *Prefills.* Plain steps that memory limits take prefills for free; drafting ones near the limit of
+  arithmetic do not: one more fit has f·v in place of v. Where prefills take more than half of a plain step,
+  the interval of g is 0 to 1, the fit with f·x is left out, and the guess leans to that with f·v.
 - *Misfit.* ``LEAST_ERROR`` of κ remains, whatever the amount of data.
 - *Contexts* of others: with r the context of drafting steps over that of plain ones, t0 becomes t0·r^0.25;
   its bounds are t0 and t0·r^0.75. Contexts also vary within minutes: ``SLOW_DEVIATION``, correlated over
