@@ -26,7 +26,6 @@ from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.single_flight import SingleFlight
 from spec_decode_exporter.core.version import REVISION, __version__
 from spec_decode_exporter.discovery.discoverer import Discoverer
-from spec_decode_exporter.history.history_baselines import HistoryBaselines
 from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
@@ -41,6 +40,8 @@ from spec_decode_exporter.web.security.live_config import LiveWebConfig
 from spec_decode_exporter.web.server.http_server import Server, serve
 from spec_decode_exporter.web.state import AppState
 
+_BASELINE_SECONDS: Final = 5.0
+"""Seconds between two looks for a target whose baseline is read from a history."""
 _COMPARISON_SECONDS: Final = 5.0
 """Seconds between two comparisons of experiments without a request for them."""
 
@@ -84,7 +85,7 @@ class Service:
         """Snapshots of the fleet for /metrics, the JSON API and the page."""
         self._state = StateSaver(remembered, clock, self.fleet.remember)
         self._state.begin(config.state.file)
-        self._baselines = HistoryBaselines(self.fleet, lambda: self._config, remembered, clock, errors=errors)
+        self._remembered = remembered
         self._adopt(config)
 
     @property
@@ -104,7 +105,7 @@ class Service:
         self._tasks = [
             self._keep_running("saving", self._save),
             self._keep_running("comparison", self._compare_for_ever),
-            self._keep_running("baselines", self._baselines.run),
+            self._keep_running("baselines", self._read_baselines),
         ]
         if self._web:
             self._tasks.append(self._keep_running("web configuration", self._web.follow))
@@ -165,6 +166,17 @@ class Service:
     def forget_snapshot(self) -> None:
         """Take a new snapshot for the next request, whatever the time."""
         self._shared_snapshot.forget()
+
+    async def _read_baselines(self) -> None:
+        """Read baselines from histories; the code for it is not in memory before one is configured."""
+        while not (self._config.baseline or any(monitor.target.baseline for monitor in self.fleet)):
+            await self._clock.sleep_until(self._clock.monotonic() + _BASELINE_SECONDS)
+        from spec_decode_exporter.history.history_baselines import HistoryBaselines
+
+        baselines = HistoryBaselines(
+            self.fleet, lambda: self._config, self._remembered, self._clock, errors=self._errors
+        )
+        await baselines.run()
 
     async def _save(self) -> None:
         await self._state.save_for_ever(lambda: self._config.state.interval)

@@ -16,7 +16,6 @@ from spec_decode_exporter.core.token_bucket import TokenBucket
 from spec_decode_exporter.discovery.dns_sd import DnsNameDiscovery
 from spec_decode_exporter.discovery.file_sd import FileDiscovery
 from spec_decode_exporter.discovery.http_sd import HttpListDiscovery
-from spec_decode_exporter.discovery.kubernetes.pod_discovery import PodDiscovery
 from spec_decode_exporter.discovery.label_limits import FleetLabels
 from spec_decode_exporter.discovery.target import CONFIGURED, Target, static_targets
 from spec_decode_exporter.discovery.target_discovery import DiscoveryError, TargetDiscovery
@@ -25,7 +24,9 @@ from spec_decode_exporter.discovery.target_merge import SLICE, merging, shard_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
     from spec_decode_exporter.config.schema import Config
+    from spec_decode_exporter.config.target_settings import Scrape
     from spec_decode_exporter.core.clock import Clock
 
 KINDS: Final = (CONFIGURED, "file", "http", "dns", "kubernetes")
@@ -53,11 +54,18 @@ def discoveries(config: Config) -> list[TargetDiscovery]:
             for name in settings.names
         ),
         *(
-            PodDiscovery(namespace, settings, discovery.scrape)
+            pod_discovery(namespace, settings, discovery.scrape)
             for settings in discovery.kubernetes
             for namespace in settings.watched
         ),
     ]
+
+
+def pod_discovery(namespace: str, settings: KubernetesDiscovery, scrape: Scrape) -> TargetDiscovery:
+    """Return the discovery of pods; its code is not in memory before it is configured."""
+    from spec_decode_exporter.discovery.kubernetes.pod_discovery import PodDiscovery
+
+    return PodDiscovery(namespace, settings, scrape)
 
 
 class Discoverer:

@@ -66,7 +66,7 @@ class Metric:
         return self.name.removesuffix("_total") if self.kind == "counter" else self.name
 
     def places(self, view: object, parts: Parts[Any], windows: Windows | None) -> Parts[Any]:
-        """Return the subject, or its windows that have series, by the label ``window``, else by an empty text."""
+        """Return the subject, or its windows that have series, with the label ``window`` or an empty text."""
         if windows is None:
             return (("", view),)
         chosen = parts[_PLACES.get(windows, _LONGEST)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
@@ -138,7 +139,12 @@ class BaselineEntry:
 
 
 Entry: TypeAlias = Annotated[EngineEntry | BaselineEntry, Field(discriminator="kind")]
-_ENTRY: Final[TypeAdapter[Entry]] = TypeAdapter(Entry)
+
+
+@cache
+def _adapter() -> TypeAdapter[Entry]:
+    """Return the validator of entries, which an exporter without a file does not build."""
+    return TypeAdapter(Entry)
 
 
 class Remembered:
@@ -189,7 +195,7 @@ class Remembered:
 def line_of(entry: Entry) -> bytes | None:
     """Return the line of an entry; None if it is too long, or has a character that UTF-8 lacks."""
     try:
-        line = _ENTRY.dump_json(entry, exclude_defaults=True)
+        line = _adapter().dump_json(entry, exclude_defaults=True)
     except ValueError:
         return None
     return line if len(line) <= MAX_ENTRY_BYTES else None
@@ -204,7 +210,7 @@ def entry_of(line: bytes) -> Entry:
     if len(line) > MAX_ENTRY_BYTES:
         raise ValueError("it is too long")
     try:
-        return _ENTRY.validate_json(line)
+        return _adapter().validate_json(line)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))

@@ -30,6 +30,7 @@ class View(BaseModel):
         validate_by_name=True,
         validate_by_alias=True,
         json_schema_serialization_defaults_required=True,
+        defer_build=True,  # until the first document: an exporter that is only scraped needs none
     )
 
     @classmethod

@@ -21,7 +21,7 @@ MAX_ARGUMENTS: Final = 32 * 1024
 class _PodPart(BaseModel):
     """Part of a pod. Unknown fields are ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel)
+    model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel, defer_build=True)
 
 
 class _Port(_PodPart):

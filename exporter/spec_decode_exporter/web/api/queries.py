@@ -40,7 +40,7 @@ _MIN_STEP: Final = 0.001
 class ApiQuery(BaseModel):
     """Parameters of every endpoint: none. A repeated parameter selects any of its values."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 def _or_error(problem: str) -> WrapValidator:

@@ -14,7 +14,6 @@ from spec_decode_exporter.core.byte_stream import compress, each
 from spec_decode_exporter.metrics.negotiation import choose_gzip
 from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of
 from spec_decode_exporter.views.fleet_view import event_view
-from spec_decode_exporter.web.page.page_content import content
 from spec_decode_exporter.web.page.page_data import PageData, shown_engine
 from spec_decode_exporter.web.page.page_query import PageQuery
 from spec_decode_exporter.web.state import STATE, AppState
@@ -65,6 +64,8 @@ def _file(name: str) -> str:
 
 
 async def _content(request: web.Request) -> Markup:
+    from spec_decode_exporter.web.page.page_content import content  # a megabyte that scrapes do not need
+
     state = request.app[STATE]
     return await content(PageQuery.read(request.query), page_data(state, await state.snapshot()))
 
