@@ -25,6 +25,8 @@ STOOD = 260
 """Seconds after which an arm that is faster was so for the whole of a window."""
 ADVISED = 480
 """Seconds after which the advice to switch to it has stood for three minutes."""
+COMPARED = 10
+"""Seconds after which arms are compared, and engines are evaluated with the results."""
 EXPERIMENT = """\
 experiments:
   - name: drafter
@@ -187,7 +189,7 @@ async def test_the_baseline_yields_the_cost_and_a_faster_arm_the_better_method(
 
 
 async def test_bounds_allow_for_another_load_and_there_is_no_winner(fleet_of):
-    light = scenario({"concurrency": 2}, method="draft_model", tokens=4)
+    light = scenario({"concurrency": 1}, method="draft_model", tokens=4)
     fleet = await fleet_of(SERVERS | {"eagle": light})
     await fleet.polled(STOOD)
     found = await fleet.samples()
@@ -212,11 +214,11 @@ async def test_a_reload_adds_an_experiment_and_takes_it_away(fleet_of):
     found = await fleet.samples()
     # The windows were there all the time.
     assert of(found["spec_decode_experiment_speedup_ratio"], arm="eagle", window=WINDOW) != []
-    await fleet.polled(1)
+    await fleet.polled(COMPARED)
     found = await fleet.samples()
     assert of(found["spec_decode_draft_cost_ratio"], target="eagle", source="experiment") != []
     await fleet.reload(without)
-    await fleet.polled(1)
+    await fleet.polled(COMPARED)
     found = await fleet.samples()
     assert not [name for name in found if name.startswith("spec_decode_experiment_")]
     assert of(found["spec_decode_draft_cost_ratio"], target="eagle", source="experiment") == []

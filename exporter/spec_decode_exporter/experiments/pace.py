@@ -93,7 +93,7 @@ def mix_ratio(arm: ArmTypes, other: ArmTypes) -> float | None:
     tokens of both, it is (own time per token / T) of the arm over that of the other. None if their types have
     too little in common.
     """
-    both = {name for name in arm.keys() & other.keys() if arm[name].tokens and other[name].tokens}
+    both = {name for name in arm.keys() & other.keys() if all([*arm[name], *other[name]])}
     weights = {name: arm[name].tokens + other[name].tokens for name in both}
     factors = []
     for own in (arm, other):

@@ -9,7 +9,7 @@ side. The time of a token is at most proportional to each. So the speed-up at eq
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from math import log, prod
 from typing import Final, NamedTuple
@@ -88,11 +88,11 @@ TRAFFIC: Final[Mapping[Traffic, Row]] = {
 }
 
 
-def ratios(side: Figures, other: Figures) -> Iterable[tuple[Traffic, float]]:
+def ratios(side: Figures, other: Figures) -> Iterator[tuple[Traffic, float]]:
     """Yield each known part of the traffic with the work of a side over that of the other."""
     for traffic, row in TRAFFIC.items():
         value = row.ratio(side, other)
-        if value:
+        if value is not None and value > 0:  # a torn page may have more hits than look-ups
             yield traffic, value
 
 

@@ -105,4 +105,5 @@ class TestMix:
         assert mix_ratio(both, few) == pytest.approx(1)
         assert mix_ratio(both, many) is mix_ratio(many, both) is None
         assert mix_ratio({}, both) is None
+        assert mix_ratio(both, {name: TypeTimes(0.0, times.tokens) for name, times in both.items()}) is None
         assert mix_ratio({"easy": TypeTimes(1.0, 9.0)}, {"hard": TypeTimes(1.0, 9.0)}) is None

@@ -62,6 +62,8 @@ class TestRatios:
     def test_unknown_parts_are_absent(self):
         found = work(PLAIN, hidden={"prompt_tokens"})
         assert found.keys() == {Traffic.LOAD, Traffic.OUTPUT_TOKENS}
+        torn = work(PLAIN | CACHED | {"prefix_cache_hits": 5000}, PLAIN | CACHED)
+        assert Traffic.PREFIX_CACHE not in torn
         assert dict(ratios({}, {})) == {}
 
     def drafting(self, accepted, depth=3, method="eagle", **more):
