@@ -42,7 +42,7 @@ async def test_time_before_speculation_is_the_baseline(enabled):
     assert 1200 < period.seconds <= 1800
     assert period.end == pytest.approx(START + 1800, abs=120)
     assert period.request.first_token_seconds > 0
-    most = max(baseline.kept.steps.places.items(), key=lambda item: item[1].number)
+    most = max(baseline.kept.steps.places.items(), key=lambda item: item[1].polls)
     assert 2 ** (most[0] / PER_DOUBLING) == pytest.approx(8, rel=0.2)
 
 
