@@ -29,6 +29,7 @@ AREAS = {
     "drops": "tests/unit/drops",
     "monitor": "tests/unit/monitor tests/unit/learned tests/pins",
     "decision": "tests/unit/monitor/test_decision.py tests/unit/monitor/test_engine_monitor.py",
+    "targets": "tests/unit/monitor/test_target_monitor.py tests/unit/monitor/test_fleet.py",
     "state": "tests/unit/core/test_state_file.py tests/unit/monitor/test_state.py",
     "restarts": "tests/story/test_restart.py tests/story/test_rust_schedule.py tests/story/test_reload_story.py",
     "requests": "tests/requests tests/unit/metrics/test_request_metrics.py",
@@ -412,6 +413,17 @@ MUTANTS = (
         "drafted <= tokens * (drafts + self.torn)",
         "drafted <= tokens * drafts",
     ),
+    # Targets, and the pace of evaluations.
+    Mutant("targets", "monitor/target_monitor.py", "if engine.is_urgent or self._is_due(", "if self._is_due("),
+    Mutant("targets", "monitor/target_monitor.py", "self._shared.places.taken / EVAL", "1 / EVAL"),
+    Mutant("targets", "monitor/target_monitor.py", "surplus += not is_old", "surplus += 1"),
+    Mutant("targets", "monitor/target_monitor.py", "and characters <= MAX_NAMES_TOTAL", ""),
+    Mutant(
+        "targets", "monitor/target_monitor.py", "places.taken + required <=", "min(places.taken, required) <="
+    ),
+    Mutant("targets", "monitor/target_monitor.py", "self._shared.places.taken -= self._places", "pass"),
+    Mutant("targets", "monitor/fleet.py", "return seen[target.found_by] if target.found_by else 0", "return 0"),
+    Mutant("targets", "monitor/fleet.py", "if targets is not self._wanted:", "if False:"),
     # The engine monitor, and what is shown.
     Mutant(
         "decision",

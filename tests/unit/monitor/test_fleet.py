@@ -16,7 +16,6 @@ from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
-from spec_decode_exporter.scrape.http.client import Client
 from spec_decode_exporter.scrape.poll.poller import Poller
 from tests.conftest import settle, until
 from tests.fixtures.simulated import Server
@@ -123,18 +122,14 @@ async def test_a_removed_target_is_freed_by_reference_counts_alone(clock, answer
     refused = "http://127.0.0.1:1/metrics"
     found = [Target(url, f"t{number}", found_by="list") for number, url in enumerate([*answering, refused])]
     fleet.follow(found)
-    await settle()
-    for _ in range(30):
-        await clock.advance(1.0)
-        await until(lambda: all(watch.status().polls > 1 or not watch.status().up for watch in fleet))
-    assert sum(len(watch.engines) for watch in fleet) == 3
-    gc.collect()
-    gc.disable()
     try:
-        kinds = (TargetMonitor, Poller, Client)
-        removed = [ref(each) for each in gc.get_objects() if isinstance(each, kinds)]
-        removed += [ref(engine) for watch in fleet for engine, *_ in watch.engines.values()]
-        assert len(removed) == 3 * len(found) + 3
+        async with asyncio.timeout(60):
+            while sum(len(watch.engines) for watch in fleet) < len(answering):
+                await clock.advance(1.0)
+        gc.collect()
+        gc.disable()
+        removed = [ref(each) for each in parts_of(fleet)]
+        assert len(removed) == 3 * len(found) + len(answering)
         fleet.follow([])
         await until(lambda: not list(fleet))
         await settle()
@@ -142,6 +137,16 @@ async def test_a_removed_target_is_freed_by_reference_counts_alone(clock, answer
     finally:
         gc.enable()
         await fleet.stop()
+        await fleet.close()
+
+
+def parts_of(fleet):
+    """Return the monitors, clients, pollers and engines of a fleet."""
+    watches = list(fleet)
+    records = {id(watch._record) for watch in watches}
+    pollers = [one for one in gc.get_objects() if isinstance(one, Poller) and id(one.record) in records]
+    engines = [engine for watch in watches for engine, *_ in watch.engines.values()]
+    return [*watches, *(watch._client for watch in watches), *pollers, *engines]
 
 
 # The limit on engines of all targets
