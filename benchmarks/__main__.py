@@ -18,8 +18,8 @@ from typing import Final
 from benchmarks.options import parser
 
 SHORT: Final = (
-    *("against_promql", "arm_traffic", "coverage", "drops", "end_to_end", "experiments", "page", "poll_cpu"),
-    *("thousand", "verdict_truth"),
+    *("against_promql", "arm_traffic", "coverage", "drops", "end_to_end", "experiments", "learned_cost"),
+    *("page", "poll_cpu", "thousand", "verdict_truth"),
 )
 LONG: Final = ("hostile", "same_job", "soak")
 """Benchmarks of 20 minutes or more."""
