@@ -27,6 +27,7 @@ AREAS = {
     "findings": "tests/unit/findings tests/pins",
     "experiments": "tests/unit/experiments tests/reports/reference tests/unit/figures/test_student_t.py",
     "drops": "tests/unit/drops",
+    "learned": "tests/unit/learned",
     "monitor": "tests/unit/monitor tests/unit/learned tests/pins",
     "decision": "tests/unit/monitor/test_decision.py tests/unit/monitor/test_engine_monitor.py",
     "targets": "tests/unit/monitor/test_target_monitor.py tests/unit/monitor/test_fleet.py",
