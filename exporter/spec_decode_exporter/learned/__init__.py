@@ -1,1 +1,1 @@
-"""Learned state of an engine: step times, costs and baselines."""
+"""What an engine shows over hours: steps by load, the cost of drafting, its time without speculation."""
