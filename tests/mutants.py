@@ -415,15 +415,22 @@ MUTANTS = (
         "drafted <= tokens * drafts",
     ),
     # Targets, and the pace of evaluations.
-    Mutant("targets", "monitor/target_monitor.py", "if engine.is_urgent or self._is_due(", "if self._is_due("),
-    Mutant("targets", "monitor/target_monitor.py", "self._shared.places.taken / EVAL", "1 / EVAL"),
-    Mutant("targets", "monitor/target_monitor.py", "surplus += not is_old", "surplus += 1"),
-    Mutant("targets", "monitor/target_monitor.py", "and characters <= MAX_NAMES_TOTAL", ""),
     Mutant(
-        "targets", "monitor/target_monitor.py", "places.taken + required <=", "min(places.taken, required) <="
+        "targets", "monitor/target_monitor.py", "if engine.is_urgent or self._is_due(", "if self._is_due("
     ),
-    Mutant("targets", "monitor/target_monitor.py", "self._shared.places.taken -= self._places", "pass"),
-    Mutant("targets", "monitor/fleet.py", "return seen[target.found_by] if target.found_by else 0", "return 0"),
+    Mutant("targets", "monitor/target_monitor.py", "self._shared.places_taken / EVAL", "1 / EVAL"),
+    Mutant("targets", "monitor/target_monitor.py", "surplus += not is_old", "surplus += 1"),
+    Mutant("targets", "monitor/target_monitor.py", " and characters <= MAX_NAMES_TOTAL", ""),
+    Mutant(
+        "targets",
+        "monitor/target_monitor.py",
+        "has_places = shared.places_taken + required <= shared.limit",
+        "has_places = True",
+    ),
+    Mutant("targets", "monitor/target_monitor.py", "self._shared.places_taken -= self._places", "pass"),
+    Mutant(
+        "targets", "monitor/fleet.py", "return seen[target.found_by] if target.found_by else 0", "return 0"
+    ),
     Mutant("targets", "monitor/fleet.py", "if targets is not self._wanted:", "if False:"),
     # The engine monitor, and what is shown.
     Mutant(

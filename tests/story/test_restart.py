@@ -7,6 +7,7 @@ import json
 import pytest
 
 CONFIG = "windows: [30s, 2m]\n"
+FILE = f"targets: [{{url: 'http://vllm:8000/metrics', name: one}}]\n{CONFIG}"
 DOWN = 3.0
 
 
@@ -30,18 +31,24 @@ async def engine_of(running):
 @pytest.mark.parametrize("restart_at", [30.0, 90.0])
 @pytest.mark.parametrize("front_end", ["python", "rust"])
 @pytest.mark.parametrize(("before", "after"), [(5, 3), (3, 5), (4, 4)])
-async def test_windows_begin_once_with_the_new_process_and_its_k(story, front_end, before, after, restart_at):
+async def test_windows_begin_once_with_the_new_process_and_its_k(
+    story, tmp_path, front_end, before, after, restart_at
+):
     async with story(scenario(front_end, before, after, restart_at), config=CONFIG) as running:
         await running.clock.advance(restart_at - 5.0)
         assert (await engine_of(running))["configured_tokens"] == before
-        for seconds in (18.0, 78.0):
-            await running.clock.advance(18.0 if seconds == 18.0 else 60.0)
+        seconds = -5.0 - DOWN - 1.0  # since the first poll of the new process
+        for passed in (18.0, 2.0, 58.0):
+            await running.clock.advance(passed)
+            seconds += passed
             engine = await engine_of(running)
             window = engine["windows"][-1]
             assert (engine["configured_tokens"], len(window["position_acceptance_ratio"])) == (after, after)
             if before != after:
                 # Only pages of the Python front end have the time of the creation.
-                assert window["seconds"] == seconds - DOWN - 6.0 + (0.875 if front_end == "python" else 0.0)
+                assert window["seconds"] == seconds + (0.875 if front_end == "python" else 0.0)
+            (tmp_path / "exporter.yml").write_text(FILE + f"cost: {{draft_cost_ratio: {passed / 100}}}\n")
+            await running.service.reload()  # it uses no K of the process before
         changes = running.told("configured_tokens_changed")
         assert [(entry["before"], entry["configured_tokens"]) for entry in changes] == (
             [] if before == after else [(before, after)]
