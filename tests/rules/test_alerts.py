@@ -110,7 +110,7 @@ def test_a_dead_drafter_and_a_low_rate_are_the_same_for_alerts_and_findings():
     assert f"< {LOW_RATE:.2f}\n" in expressions["SpecDecodeAcceptanceLow rate"]
 
 
-def test_arms_across_exporters_are_comparable_at_the_same_loads_as_in_one():
+def test_arms_across_exporters_are_compared_up_to_the_load_that_is_a_caution():
     [rule] = [
         rule for rule in rules() if rule.get("record", "").startswith("arm:spec_decode_comparable_load")
     ]
