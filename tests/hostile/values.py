@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import Shared, TargetMonitor
 from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.page.engine_table import MEANINGS, Counter, Gauge, Latency
@@ -70,7 +70,7 @@ async def _watched(page: bytes) -> TargetMonitor:
     config = Config.model_validate({"poll": {"filter": "off", "histogram_interval": "1s"}})
     server, clock = _Server(zeros, page, page), FakeClock()
     with patch("spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: server):
-        shared = Shared.of(clock, Remembered(), EventLog("1"))
+        shared = Shared(clock, Remembered(), EventLog("1"))
         watch = TargetMonitor(Target("http://hostile/metrics", "hostile"), config, shared)
     poller = watch.poller()
     for _ in range(3):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
@@ -23,7 +22,7 @@ from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import Shared, TargetMonitor
-from spec_decode_exporter.scrape.http.resolver import THREADS_PER_LIST, Resolver
+from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER, THREADS_PER_LIST, Resolver
 from spec_decode_exporter.scrape.poll.raw_poll import Recorded
 
 _log = structlog.get_logger()
@@ -53,7 +52,7 @@ class Fleet:
         self.config = config
         """Configuration of the targets that are followed from now on."""
         self._default_limit = engines_that_fit(container_memory())
-        self._shared = Shared.of(
+        self._shared = Shared(
             *(clock, remembered, events, errors), limit=self._limit, spread=spread, recorded=recorded
         )
         self.request_types = self._shared.types
@@ -89,7 +88,7 @@ class Fleet:
         """
         shared, limit = self._shared, self._limit
         self._wanted = _within(targets, limit)
-        shared.places.limit = shared.budget.engines = shared.events.engines = limit
+        shared.limit = shared.budget.engines = shared.events.engines = limit
         shared.budget.targets = len(self._wanted)
         self._note_not_monitored(len(targets) - len(self._wanted))
         self._background.start(self._follow(self._wanted))
@@ -156,11 +155,10 @@ class Fleet:
         self._tasks[key] = spawn(polling)
 
     def _new_monitor(self, target: Target) -> TargetMonitor:
-        shared = self._shared
+        resolver = CONFIG_RESOLVER
         if target.found_by:  # the threads of a list that resolves slowly are not those of others
             resolver = self._resolvers.setdefault(target.found_by, Resolver(THREADS_PER_LIST))
-            shared = replace(shared, resolver=resolver)
-        return TargetMonitor(target, self.config, shared)
+        return TargetMonitor(target, self.config, self._shared, resolver)
 
     def _note_changed(self, targets: int, added: int, removed: int) -> None:
         self._unlogged.update(added=added, removed=removed)
@@ -173,7 +171,7 @@ class Fleet:
             _log.warning(
                 "targets_not_monitored",
                 targets=number,
-                limit=self._shared.places.limit,
+                limit=self._shared.limit,
                 remedy="raise limits.engines and the memory limit of the container, or use shards",
             )
         self.not_monitored = number

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import ceil, floor, inf
 from operator import attrgetter
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from spec_decode_exporter.analysis.cost import Cost
@@ -60,42 +60,11 @@ _settings: Final = attrgetter("poll", "windows", "cost", "reference", "policy")
 """Settings of a configuration that apply to a target."""
 
 
-@dataclass(slots=True)
-class Places:
-    """Places for engines, which all targets share: one for an engine, more for one with long labels."""
-
-    limit: int
-    taken: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Shared:
     """Everything that the targets share."""
 
-    clock: Clock
-    remembered: Remembered
-    """Learned state of engines of earlier processes, and baselines."""
-    events: EventLog
-    errors: Isolation
-    """Isolates internal errors of readers and of targets."""
-    engine_errors: Isolation
-    """Isolates those of engines, which are events."""
-    places: Places
-    budget: PollBudget
-    """Processor time of polls."""
-    scheduler: PollScheduler
-    """Wakes the polls, and ends requests that time out."""
-    types: RequestTypes
-    """Times of the fleet's requests by type."""
-    resolver: Resolver = CONFIG_RESOLVER
-    spread: bool = True
-    """Shift rarer work by a phase of each target and engine, so that a fleet does not do it all at once."""
-    recorded: Recorded | None = None
-    """Takes each raw poll, to record it."""
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         clock: Clock,
         remembered: Remembered,
         events: EventLog,
@@ -104,25 +73,27 @@ class Shared:
         limit: int = MAX_ENGINES,
         spread: bool = True,
         recorded: Recorded | None = None,
-    ) -> Self:
-        """Return new resources with places for ``limit`` engines."""
-        return cls(
-            clock,
-            remembered,
-            events,
-            errors or Isolation(clock.monotonic),
-            engine_errors(events, clock),
-            Places(limit),
+    ) -> None:
+        """Have places for ``limit`` engines: one for an engine, more for one with long labels.
+
+        Args:
+            clock: Clock.
+            remembered: Learned state of engines of earlier processes, and baselines.
+            events: Takes the events.
+            errors: Isolates internal errors of readers and of targets; those of engines are events.
+            limit: Places.
+            spread: Shift rarer work by a phase of each engine, so that a fleet does not do it all at once.
+            recorded: Takes each raw poll, to record it.
+        """
+        self.clock, self.remembered, self.events, self.recorded = clock, remembered, events, recorded
+        self.errors, self.engine_errors = errors or Isolation(clock.monotonic), engine_errors(events, clock)
+        self.limit, self.places_taken = limit, 0
+        self.budget, self.scheduler, self.types = (
             PollBudget(clock, limit),
             PollScheduler(clock),
             RequestTypes(),
-            spread=spread,
-            recorded=recorded,
         )
-
-    def phase(self, key: str, phases: int = MAX_PHASES) -> float:
-        """Return the part of its interval by which rarer work is shifted, 0 to 1."""
-        return phase(key, phases) if self.spread else 0.0
+        self.phase = partial(phase, phases=MAX_PHASES) if spread else lambda _: 0.0
 
 
 class Monitored(NamedTuple):
@@ -146,10 +117,12 @@ class TargetMonitor:
     It has no reference to its poller, so that a removed target is freed without a garbage collection.
     """
 
-    def __init__(self, target: Target, config: Config, shared: Shared) -> None:
+    def __init__(
+        self, target: Target, config: Config, shared: Shared, resolver: Resolver = CONFIG_RESOLVER
+    ) -> None:
         """Prepare to ``run``."""
         self.engines: dict[EngineName, Monitored] = {}
-        self._shared = shared
+        self._shared, self._resolver = shared, resolver
         self._server = PageReading("", "", {})
         """Server data of the newest page, without its samples: they take megabytes on a large page."""
         self._record = PollRecord()
@@ -201,7 +174,7 @@ class TargetMonitor:
 
     async def close(self) -> None:
         """Close the connection, and free the places of the engines."""
-        self._shared.places.taken -= self._places
+        self._shared.places_taken -= self._places
         self._places = 0
         await self._client.close()
 
@@ -327,7 +300,7 @@ class TargetMonitor:
             target.http,
             timeout=config.poll.timeout,
             max_body=config.poll.max_body,
-            resolver=self._shared.resolver,
+            resolver=self._resolver,
             timeouts=self._shared.scheduler.timeouts,
         )
         self._count_places()
@@ -398,7 +371,7 @@ class TargetMonitor:
     @property
     def _pace(self) -> float:
         """Seconds between two evaluations of an engine, by the engines of all targets."""
-        return max(SHORTEST_PACE, self._shared.places.taken / EVALUATIONS_PER_SECOND)
+        return max(SHORTEST_PACE, self._shared.places_taken / EVALUATIONS_PER_SECOND)
 
     def _is_due(self, monitored: Monitored, polled: Polled) -> bool:
         """Return whether an interval of the engine's pace began since its last evaluation."""
@@ -456,14 +429,11 @@ class TargetMonitor:
 
     def _fit(self, *new: EngineName) -> bool:
         """Return whether new engines are within the limits of the fleet and of a target."""
-        names, places = (*self.engines, *new), self._shared.places
-        characters = sum(len(name.model_name) + len(name.engine) for name in names)
+        names, shared = (*self.engines, *new), self._shared
         required = sum(map(self._places_of, new))
-        return (
-            places.taken + required <= places.limit
-            and len(names) <= MAX_ENGINES
-            and characters <= MAX_NAMES_TOTAL
-        )
+        characters = sum(len(name.model_name) + len(name.engine) for name in names)
+        has_places = shared.places_taken + required <= shared.limit
+        return has_places and len(names) <= MAX_ENGINES and characters <= MAX_NAMES_TOTAL
 
     def _add(self, name: EngineName, polled: Polled) -> None:
         shared, remembered = self._shared, self._shared.remembered
@@ -515,7 +485,7 @@ class TargetMonitor:
 
     def _count_places(self) -> None:
         before, self._places = self._places, sum(map(self._places_of, self.engines))
-        self._shared.places.taken += self._places - before
+        self._shared.places_taken += self._places - before
 
     def _places_of(self, name: EngineName) -> int:
         """Return the places that an engine takes: one, or more with long labels."""

@@ -105,10 +105,10 @@ def server(monkeypatch):
 def watching(server, clock):
     """Return a function that monitors the server; further ones share its places."""
     events = EventLog("1", clock.monotonic)
-    shared = Shared.of(clock, Remembered(), events, limit=MAX_ENGINES)
+    shared = Shared(clock, Remembered(), events, limit=MAX_ENGINES)
 
     def watching(target_=None, config_=None, limit=MAX_ENGINES):
-        shared.places.limit = limit
+        shared.limit = limit
         return Watch(clock, events, shared, target_ or target(), config_ or config())
 
     return watching
