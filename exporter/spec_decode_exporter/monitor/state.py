@@ -105,7 +105,7 @@ class Store(Generic[Key, Value]):
         ages = {key: now - seen for key, (seen, _) in self._kept.items()}
         for key in [key for key, age in ages.items() if not -_CLOCK_SECONDS <= age <= self._seconds]:
             self._forget(key)
-        return [(key, *kept) for key, kept in self._kept.items()]
+        return [(key, seen, value) for key, (seen, value) in self._kept.items()]
 
     def _forget(self, key: Key) -> None:
         del self._kept[key]
