@@ -12,6 +12,7 @@ _EXPORTER = (*PLACE, "instance")
 _TARGET = (*_EXPORTER, "target")
 _PLACE = {"cluster": "Cluster", "namespace": "Namespace"}
 _READ = (style.Word("0", "refused", Colour.HARM), style.Word("1", "in force", Colour.GOOD))
+_SAVED = (style.Word("0", "not saved", Colour.HARM), style.Word("1", "saved", Colour.GOOD))
 
 
 def _own(metric: str, **matchers: str) -> str:
@@ -74,6 +75,11 @@ def _exporters() -> Panel:
                 cell(words=_READ, filled=False),
             ),
             Column("Read", by(_EXPORTER, read), {"unit": "dateTimeFromNow"}),
+            Column(
+                "State file",
+                by(_EXPORTER, _own("state_last_save_successful")),
+                cell(words=_SAVED, filled=False),
+            ),
             Column("Hash", by(_EXPORTER, _own("config_hash")), wide(160, unit="none", decimals=0)),
             Column("Targets", by(_EXPORTER, _own("targets"), "sum"), {"decimals": 0}),
             Column("Left out", by(_EXPORTER, _own("targets_not_monitored")), {"decimals": 0}),
