@@ -18,16 +18,16 @@ BUDGETS = {
     "discovery": 2650,
     "window": 900,  # groups of engines, sums over time for histories, and narrow columns: 800 was for windows alone
     "figures": 850,
-    "analysis": 2500,
+    "analysis": 2520,  # the decision to show beside that of the windows; schedules of Rust front ends
     "drops": 950,
     "learned": 1025,  # instruments and second opinions that other traffic needs; sums by K and histograms for later
     "experiments": 750,
     "findings": 650,
     "requests": 2850,
-    "monitor": 5350,
+    "monitor": 2550,
     "history": 2600,
     "metrics": 880,  # metrics without own labels are written on a path of their own: a fifth of the page's time
-    "views": 1800,  # documents of the API, with a description of each field
+    "views": 1820,  # documents of the API, with a description of each field; what newer data say beside the shown verdict
     "reports": 7400,  # measurement and comparison of references came from experiments, which do not use them
     "web": 7350,
     "app": 650,

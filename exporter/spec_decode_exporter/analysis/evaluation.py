@@ -37,11 +37,7 @@ _NO_DATA: Final = WindowEvaluation(
     Window(0.0, 0.0, 0, UNKNOWN, (), Means(), Increments.of((), ()), Answers()),
     Knowledge(speculates=False),
 )
-_SHARES: Final = {
-    **dict.fromkeys(PAYING, 1.0),
-    **dict.fromkeys(NOT_PAYING, 0.0),
-    Verdict.INSUFFICIENT: None,
-}
+_SHARES: Final = {**dict.fromkeys(PAYING, 1.0), **dict.fromkeys(NOT_PAYING, 0.0), Verdict.INSUFFICIENT: None}
 """Shares of the possible speed-ups above 1, of verdicts that are sure, or know none."""
 
 

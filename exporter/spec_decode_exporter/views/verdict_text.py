@@ -281,7 +281,7 @@ def _limit_batch(snapshot: EngineSnapshot) -> str:
 def _switch_method(snapshot: EngineSnapshot) -> str:
     """Name the faster method; omit the server's name of it if it is not a plain name."""
     faster = snapshot.evaluation.known.faster_method
-    if faster is None:  # there was one a moment ago: advice changes only after a whole window
+    if faster is None:  # there was one a moment ago: advice stays for minutes
         return "Draft by the faster method of the other engine that serves this model."
     arm = f"arm `{faster.arm}` of experiment `{faster.experiment}`"
     if _PLAIN_NAME.fullmatch(faster.method):
