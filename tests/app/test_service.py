@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.load import ConfigError, load
-from spec_decode_exporter.core.thread_pool import CONFIGURATION
 from spec_decode_exporter.core.state_file import StateFile
+from spec_decode_exporter.core.thread_pool import CONFIGURATION
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.poll.duty_cycle import DutyCycle
 from spec_decode_exporter.scrape.poll.poll_scheduler import PollScheduler
@@ -223,6 +223,22 @@ class TestLearnedState:
         await clock.advance(0.0)
         await service.close()
         assert [saved["target"] for saved in saved_engines(remembering)] == ["one"]
+
+    async def test_that_cannot_be_saved_is_told_by_a_metric_and_the_page(
+        self, remembering, service, server, clock, until
+    ):
+        metric = ("spec_decode_exporter_state_last_save_successful", "", "", "", "")
+        await polled(server, clock, until, 2)
+        remembering.mkdir()
+        await clock.advance(60.0)
+        await until(lambda: service._state.file.failure)
+        assert (await samples(service))[metric] == 0
+        assert "The state file cannot be written: it is not a plain file." in (await get(service, ""))[1]
+        remembering.rmdir()
+        await minutes_until(clock, remembering.is_file)
+        await until(lambda: not service._state.file.failure)
+        await clock.advance(2.0)
+        assert (await samples(service))[metric] == 1
 
     async def test_is_saved_later_if_a_save_raises_which_is_logged_once(
         self, remembering, service, server, clock, until, monkeypatch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from structlog.testing import capture_logs
 
 from spec_decode_exporter.learned.baseline import Baseline
 from spec_decode_exporter.learned.learned import Drafter, LearnedState
@@ -12,9 +13,11 @@ from spec_decode_exporter.monitor.state import (
     BASELINE_SECONDS,
     MAX_BASELINES_OF_TARGET,
     MAX_KEY_LENGTH,
+    MAX_STATES,
     EngineKey,
     ModelKey,
     Remembered,
+    StateSaver,
     Store,
     entry_of,
     line_of,
@@ -170,3 +173,23 @@ def test_an_entry_that_cannot_be_read_again_has_no_line(method):
     found = Remembered()
     found.engines.keep(KEY, LearnedState(4, Drafter(method)), END)
     assert list(map(line_of, found.entries(END))) == [None]
+
+
+async def test_more_engines_than_the_file_may_hold_are_logged_once_until_all_fit(tmp_path, clock):
+    found = Remembered()
+    saver = StateSaver(found, clock, lambda: None)
+    saver.begin(tmp_path / "state.json")
+
+    async def saved(engines):
+        for number in range(engines):
+            found.engines.keep(EngineKey(str(number), "m", "0"), LearnedState(4), clock.wall())
+        await saver.save()
+
+    with capture_logs() as logs:
+        for engines in (MAX_STATES + 2, MAX_STATES + 2, 0, MAX_STATES + 2):
+            await saved(engines)
+    assert [log["event"] for log in logs] == ["baselines_forgotten"] * 2
+    assert logs[0]["forgotten"] == 2
+    again = Remembered()
+    StateSaver(again, clock, lambda: None).begin(tmp_path / "state.json")
+    assert len(again.engines.items(clock.wall())) == MAX_STATES
