@@ -19,16 +19,6 @@ def times_due(throttle, moments, early=0.0):
     return due
 
 
-def test_other_work_replaces_the_next_execution_if_that_is_near_and_moves_no_later_one():
-    throttle = Throttle(8.0)
-    throttle.done(100.0)
-    throttle.served(101.0)
-    assert throttle.is_due(108.0)
-    throttle.served(103.0)
-    assert not throttle.is_due(115.9)
-    assert throttle.is_due(116.0)
-
-
 @given(st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=20))
 def test_no_phase_makes_an_interval_longer(phases):
     for own in phases:

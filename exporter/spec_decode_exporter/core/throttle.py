@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from math import inf, isfinite
-from typing import Final
-
-_NEAR: Final = 0.75
-"""Share of an interval: with readers every three quarters of one, nothing else is executed."""
 
 
 class Throttle:
@@ -29,16 +25,6 @@ class Throttle:
     def is_due(self, now: float, early: float = 0.0) -> bool:
         """Return whether the work is due at ``now`` (monotonic), or within ``early`` seconds."""
         return now >= self._due - early
-
-    def served(self, now: float) -> None:
-        """Omit the next execution if it is near: the work was just done at ``now``, for another reason.
-
-        The later ones keep their moments, so that they stay spread over an interval.
-        """
-        if not isfinite(self._due):
-            self.done(now)
-        elif self._due < now + _NEAR * self.interval:
-            self._due += self.interval
 
     def done(self, now: float) -> None:
         """Start the next interval at ``now``."""

@@ -61,7 +61,7 @@ def discoveries(config: Config) -> list[TargetDiscovery]:
     ]
 
 
-def pod_discovery(namespace: str, settings: KubernetesDiscovery, scrape: Scrape) -> TargetDiscovery:
+def pod_discovery(namespace: str | None, settings: KubernetesDiscovery, scrape: Scrape) -> TargetDiscovery:
     """Return the discovery of pods; its code is not in memory before it is configured."""
     from spec_decode_exporter.discovery.kubernetes.pod_discovery import PodDiscovery
 

@@ -88,12 +88,12 @@ class Shared:
         self.clock, self.remembered, self.events, self.recorded = clock, remembered, events, recorded
         self.errors, self.engine_errors = errors or Isolation(clock.monotonic), engine_errors(events, clock)
         self.limit, self.places_taken = limit, 0
-        self.budget, self.scheduler, self.types = (
-            PollBudget(clock, limit),
-            PollScheduler(clock),
-            RequestTypes(),
-        )
-        self.phase = partial(phase, phases=MAX_PHASES) if spread else lambda _: 0.0
+        self.budget, self.scheduler = PollBudget(clock, limit), PollScheduler(clock)
+        self.types, self._phases = RequestTypes(), MAX_PHASES if spread else 0
+
+    def phase(self, key: str) -> float:
+        """Return the part of its interval by which rarer work is shifted, 0 to 1."""
+        return phase(key, self._phases) if self._phases else 0.0
 
 
 class Monitored(NamedTuple):
