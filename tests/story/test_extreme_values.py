@@ -22,7 +22,6 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.figures.quantile import sum_of_histograms
-from spec_decode_exporter.reports.reference.measure import measure
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.monitor.event_log import EventLog
@@ -34,6 +33,7 @@ from spec_decode_exporter.monitor.state import Remembered, line_of
 from spec_decode_exporter.monitor.summary_log import SummaryLog
 from spec_decode_exporter.reports.exit_status import observation_status
 from spec_decode_exporter.reports.observe.observe_report import json_report, report
+from spec_decode_exporter.reports.reference.measure import measure
 from spec_decode_exporter.reports.terminal import TerminalStyle
 from spec_decode_exporter.reports.terminal_report import text_report
 from spec_decode_exporter.scrape.http.client import HttpResponse
