@@ -29,7 +29,7 @@ from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES
 _MAX_LINES_BYTES: Final = MAX_BYTES - 2**16
 """Maximum size of all lines; the header and line ends take the rest."""
 MAX_ENTRY_BYTES: Final = 64 * 2**10
-"""Maximum size of a line; an entry has 5 to 20 kB."""
+"""Maximum size of a line; an entry has 6 to 20 kB."""
 MAX_KEY_LENGTH: Final = 256
 """Maximum characters of the labels of an engine or a model; with longer ones it is not remembered."""
 MAX_STATES: Final = 2000
