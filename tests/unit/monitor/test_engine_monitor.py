@@ -8,6 +8,7 @@ from weakref import ref
 
 import pytest
 
+from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.evaluation import Basis, Evaluation, PlainEvaluation
 from spec_decode_exporter.analysis.knowledge import Assumptions, FasterMethod
 from spec_decode_exporter.analysis.speculation import Speculation
@@ -22,6 +23,7 @@ from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.window.poll import Check
 from tests.fixtures.engines import WALL, poll
+from tests.fixtures.evaluations import curve
 
 WEAK = (200, 100, 50, 25)
 
@@ -405,24 +407,24 @@ class TestDecision:
         assert names_of(kept.poll(working(290))) == []
         assert (kept.its.verdict, kept.its.known.changes) == (Verdict.INSUFFICIENT, 1)
 
-    def test_a_cost_that_becomes_known_resets_it_once(self, working, make_sample):
-        its, plain = Watched((30.0, 300.0), Assumptions(Speculation("eagle3"))), Watched()
+    def test_a_cost_that_becomes_known_resets_it(self, working, monkeypatch):
+        """An experiment tells it; its arms count at once."""
+        known = curve((8, 0.08), source=CostSource.EXPERIMENT)
+        monkeypatch.setattr(Learned, "costs", lambda _, arms: (known,) if arms else ())
+        its = Watched((30.0, 300.0), Assumptions(Speculation("eagle3")))
         for n in range(1, 290):
-            its.observe(working(n, WEAK, step=0.028))
-            plain.observe(working(n, (), drafts=0))
-        its.poll(working(290, WEAK, step=0.028))
+            its.observe(working(n, WEAK))
+        its.poll(working(290, WEAK))
         assert its.its.verdict is Verdict.UNCLEAR
         faster = FasterMethod("drafter", "eagle", "eagle3", *[Estimate(3.0, 2.8, 3.2, 0.1)] * 2)
-        its.watch.arms, its.watch.faster = [plain.watch.learned], faster
-        its.poll(working(291, WEAK, step=0.028))
-        # 28 ms a step against 20 ms, for four tokens, less what one step costs besides.
-        assert its.its.cost.source == "experiment"
-        assert 0.07 < its.its.cost.token.guess < 0.11
-        assert (its.watch.cost, its.its.known.faster_method) == (its.its.cost, faster)
+        its.watch.arms, its.watch.faster = [its.watch.learned], faster
+        its.poll(working(291, WEAK))
+        assert its.watch.cost.source is CostSource.EXPERIMENT
+        assert its.its.known.faster_method == faster
         assert (its.its.verdict, its.its.action) == (Verdict.HEALTHY, Action.SWITCH_METHOD)
         its.watch.arms = ()
-        its.poll(working(292, WEAK, step=0.028))
-        assert its.its.cost.source == "typical"
+        its.poll(working(292, WEAK))
+        assert its.watch.cost.source is CostSource.TYPICAL
 
     def test_a_stall_resets_it(self, kept, working):
         last, seen = working(289), []
