@@ -420,7 +420,7 @@ MUTANTS = (
     ),
     Mutant("targets", "monitor/target_monitor.py", "self._shared.places_taken / EVAL", "1 / EVAL"),
     Mutant("targets", "monitor/target_monitor.py", "surplus += not is_old", "surplus += 1"),
-    Mutant("targets", "monitor/target_monitor.py", " and characters <= MAX_NAMES_TOTAL", ""),
+    Mutant("targets", "monitor/target_monitor.py", "characters <= MAX_NAMES_TOTAL", "True"),
     Mutant(
         "targets",
         "monitor/target_monitor.py",
