@@ -120,8 +120,8 @@ class Detector(ABC):
         self.state = state
         moments = [state.found or 0.0, state.changed, state.learns_from]
         moments += [each.began for each in state.cusums] + [each.end for each in state.time.held]
-        if max(moments) > state.time.elapsed:
-            raise ArithmeticError("a moment after the newest one")
+        if max(moments) > state.time.elapsed or not (state.found is None or state.drop.units):
+            raise ArithmeticError("a moment after the newest one, or a drop without units")
         for cusum, limit in zip(state.cusums, [*self._thresholds(), 0.0, 0.0], strict=False):
             cusum.sum = min(cusum.sum, limit / 2)
 

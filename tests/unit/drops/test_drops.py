@@ -194,6 +194,7 @@ CONTRADICTIONS = {
     "units without weights": lambda state: setattr(state.sudden.baseline, "squared_weights", 0.0),
     "units in no time": lambda state: setattr(state.sudden.baseline, "seconds", 0.0),
     "a drop that begins later": lambda state: setattr(state.slow, "found", 9e9),
+    "a drop without units": lambda state: setattr(state.sudden, "found", state.sudden.time.elapsed),
     "a change that comes later": lambda state: setattr(state.sudden, "changed", 9e9),
     "a sum that begins later": lambda state: setattr(state.drafting.cusums[0], "began", 9e9),
     "an interval that ends later": lambda state: setattr(state.slow.time.held[0], "end", 9e9),
