@@ -124,7 +124,7 @@ def record(scenario: Scenario, seconds: int) -> Recorded:
             (sample,) = page.samples.values()
             deque(watch.observe(sample, float(second), float(second), 1.0, 10.0), maxlen=0)
             deque(watch.evaluate(), maxlen=0)
-        if second % SCRAPE == 0:
+        if second % SCRAPE == 0 and watch.snapshot is not None:
             _scrape(recorded, second, sample if simulation.serving else None, watch.snapshot)
     return recorded
 

@@ -440,7 +440,10 @@ MUTANTS = (
         "confirmed = suspected",
     ),
     Mutant(
-        "decision", "monitor/engine_monitor.py", "> self._lengths[-1]:  # alternating", "> 0:  # alternating"
+        "decision",
+        "monitor/engine_monitor.py",
+        "changed_at - self._changed_before > self",
+        "changed_at - self._changed_at > self",
     ),
     Mutant("decision", "monitor/engine_monitor.py", "if is_stalled != was_stalled or (", "if ("),
     Mutant(
@@ -494,7 +497,7 @@ MUTANTS = (
     Mutant("learned", "learned/steps.py", "uncached=(before + rate) / 2", "uncached=rate"),
     Mutant("learned", "learned/steps.py", "its.preemptions + self._preemptions", "its.preemptions"),
     Mutant("learned", "learned/baseline.py", "self.ended or other.ended", "self.ended"),
-    Mutant("learned", "learned/learned.py", "saved.plain.plus(self._plain)", "self._plain"),
+    Mutant("learned", "learned/learned.py", "in saved.plain.places.items()", "in ()"),
     # Experiments and references.
     Mutant(
         "experiments",

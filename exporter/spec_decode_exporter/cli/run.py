@@ -137,7 +137,9 @@ async def _serve(arguments: argparse.Namespace, output: BackgroundOutput) -> Non
 
         async def begin(urls: Sequence[str]) -> None:
             if isinstance(clock, PastClock) and embedded is not None:
-                await live_through(clock, embedded.catch_up, lambda: service.fleet)
+                await live_through(
+                    clock, embedded.catch_up, lambda: [each.poller() for each in service.fleet]
+                )
             targets = await first_answers(lambda: [each.status() for each in service.fleet], asyncio.sleep)
             print(start_report(targets, urls, options), end="")  # noqa: T201
             if sender is not None and options.web_config is None:  # the sender has no password

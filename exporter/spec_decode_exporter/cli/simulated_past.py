@@ -16,7 +16,7 @@ _LOOK_AGAIN: Final = 0.02
 
 
 class Polled(Protocol):
-    """Target that can be polled."""
+    """Poller of a target."""
 
     async def poll(self) -> None:
         """Poll once, now."""
@@ -65,15 +65,15 @@ async def live_through(
     Args:
         clock: Clock of the targets and of their simulation.
         catch_up: Advances the simulation, before the polls: they would count it as time of the server.
-        targets: Returns the targets found so far.
+        targets: Returns a poller for each target found so far.
     """
     try:
         async with asyncio.timeout(_FOUND_WITHIN):
-            while not list(targets()):  # noqa: ASYNC110 - discovery has no event for it
+            while not (found := list(targets())):  # noqa: ASYNC110 - discovery has no event for it
                 await asyncio.sleep(_LOOK_AGAIN)
         while clock.step():
             catch_up()
-            for target in targets():
+            for target in found:
                 await target.poll()
     except TimeoutError:
         pass

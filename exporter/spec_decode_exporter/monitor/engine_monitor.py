@@ -29,7 +29,6 @@ from spec_decode_exporter.window.poll import Check, Increment, Poll, Step
 COSTS_SECONDS: Final = 30.0
 """Seconds for which the learned cost is used: computing it takes a fifth of an evaluation."""
 
-
 _GUESSED: Final = {CostSource.SIZES, CostSource.TYPICAL}
 """Sources of a cost that are not about the server itself."""
 
@@ -67,8 +66,8 @@ class EngineMonitor:
         self._last: EngineSnapshot | None = None
         self._broken, self._suspected = frozenset[Check](), frozenset[Check]()
         self._tokens = self._resets = self._changes = 0
-        self._changed_at = -inf
-        """Moment of the last detected change of acceptance or drafting: a verdict is about the time since."""
+        self._changed_at = self._changed_before = -inf
+        """Moments of the last two detected changes of acceptance or drafting; verdicts are about the time since."""
         self._costs: tuple[Curve, ...] = ()
         self._last_drafts: LastDrafts | None = None
         """Newest drafts with a verdict, of a schedule that pauses."""
@@ -141,16 +140,22 @@ class EngineMonitor:
         if step.increment:
             yield from self._learn(step.increment, sample)
 
-    def evaluate(self) -> Iterator[Event]:
+    def evaluate(self, *, in_full: bool = True) -> Iterator[Event]:
         """Evaluate the newest poll, and yield what changed since the last evaluation.
 
         If it raises, the snapshot has the state and the figures by the counters alone.
+
+        Args:
+            in_full: Compute all that a scrape reads, a third of the work. Otherwise a reader computes it,
+                if there is one before the next evaluation: of many engines that takes a scrape too long.
         """
         windows = self.history.windows(*self._lengths)
         self.evaluated_at, self.is_urgent = self.history.last_seen, False
         try:
             drops = self.learned.drops.status()
             evaluation = self._evaluated(windows, drops)
+            if in_full:
+                evaluation.settle()
             self._last = self._present(evaluation, drops)
         except Exception:
             self._last = self._plain(windows)
@@ -233,17 +238,24 @@ class EngineMonitor:
         ages = [drop.age for drop in drops if drop.age is not None]
         if ages:  # slow drops and reset baselines have no moment
             changed_at = increment.end - min(ages)
-            if changed_at - self._changed_at > self._lengths[-1]:  # alternating traffic resets nothing
+            # A drop and its end show their decisions at once; traffic that alternates resets nothing.
+            if changed_at - self._changed_before > self._lengths[-1]:
                 self._decision.reset()
-            self._changed_at, self._changes = max(self._changed_at, changed_at), self._changes + 1
+            self._note_change(changed_at)
         self.is_urgent |= bool(drops)
         for drop in drops:
             yield _drop_event(drop, self.history.wall)
 
+    def _note_change(self, moment: float) -> None:
+        """Note a detected change of acceptance or drafting, which began at a moment (monotonic)."""
+        self._changes += 1
+        if moment > self._changed_at:
+            self._changed_before, self._changed_at = self._changed_at, moment
+
     # Evaluated
 
     def _evaluated(self, windows: Sequence[Window], drops: DropStatus) -> Evaluation:
-        """Evaluate windows as far as a scrape reads them, without keeping columns of increments."""
+        """Evaluate windows as far as the decision and its events need them."""
         evaluation = Evaluation(windows, self._knowledge(windows), self.history.latencies())
         self._show(evaluation, drops)
         known, its = evaluation.known, evaluation.evaluated.window
@@ -251,7 +263,6 @@ class EngineMonitor:
             self._last_drafts = None
         elif evaluation.is_advisable and columns(its.increments, "drafts")[0][-1]:
             self._last_drafts = LastDrafts(its, known.wall, known.changes)
-        evaluation.settle()
         return evaluation
 
     def _show(self, evaluation: Evaluation, drops: DropStatus) -> None:
@@ -262,7 +273,8 @@ class EngineMonitor:
         if is_stalled != was_stalled or (is_cost_known and not self._is_cost_known):
             self._decision.reset()
         if was_stalled and not is_stalled:  # from now on a verdict is about the time since
-            self._changed_at, self._changes, self.is_urgent = now, self._changes + 1, True
+            self._note_change(now)
+            self.is_urgent = True
         self._is_cost_known |= is_cost_known
         own = Decision() if is_stalled or was_stalled else evaluation.own
         may_pay = not (drops.live and evaluation.is_excluded)

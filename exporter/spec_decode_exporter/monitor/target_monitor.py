@@ -364,7 +364,8 @@ class TargetMonitor:
             was_reset |= event.name == "engine_reset"
             self._record_event(event, monitored.subject)
         if engine.is_urgent or self._is_due(monitored, polled):
-            for event in errors.whole("evaluation", monitored.labels, engine.evaluate):
+            evaluate = partial(engine.evaluate, in_full=self._pace > polled.interval)
+            for event in errors.whole("evaluation", monitored.labels, evaluate):
                 self._record_event(event, monitored.subject)
         return was_reset
 

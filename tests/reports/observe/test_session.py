@@ -240,7 +240,7 @@ async def test_observe_reports_an_invalid_target(target, error, message):
         await spec_decode_exporter.observe_async(target)
 
 
-class TestInternalErrors:
+class TestIsolation:
     """A failing engine is omitted and reported; nothing raises."""
 
     @pytest.fixture(name="seen")

@@ -42,7 +42,11 @@ def snapshot():
     engine, reader = EngineMonitor((10.0, 300.0)), SampleReader()
     for row in rows:
         reading = finish(reader.read(row["page"].encode(), with_latencies=row["histograms"]))
-        list(engine.observe(reading.samples[EngineName("tiny-llama", "0")], row["t"], WALL + row["t"], 1.0, 10.0))
+        list(
+            engine.observe(
+                reading.samples[EngineName("tiny-llama", "0")], row["t"], WALL + row["t"], 1.0, 10.0
+            )
+        )
     list(engine.evaluate())
     return engine.snapshot
 
@@ -70,8 +74,8 @@ def observe_report(view):
 
 def comparison_report(engine):
     """Return the report of ``observe --against``, of an engine with itself."""
-    from spec_decode_exporter.reports.reference.measure import measure
     from spec_decode_exporter.reports.reference.comparison_report import report
+    from spec_decode_exporter.reports.reference.measure import measure
     from spec_decode_exporter.reports.reference.pairing import compared
     from spec_decode_exporter.reports.reference_document import MeasuredModel, ReferenceDocument
     from spec_decode_exporter.reports.terminal import TerminalStyle

@@ -12,7 +12,9 @@ from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation as Se
 TO_8, TO_16 = BatchSchedule((1, 9), (2, 0)), BatchSchedule((1, 17), (4, 0))
 SERVED = Served("eagle3", 4, "served/draft", schedule=TO_16, rejection_method="fly")
 POD = Served("mtp", 2, "pod/draft", TO_8, rejection_method="block")
-BY_SERVER = Speculation("eagle3", "server_info", "served/draft", 4, TO_16, rejection_method="fly", has_served_tokens=True)
+BY_SERVER = Speculation(
+    "eagle3", "server_info", "served/draft", 4, TO_16, rejection_method="fly", has_served_tokens=True
+)
 BY_POD = Speculation("mtp", "pod_arguments", "pod/draft", 2, TO_8, rejection_method="block")
 
 

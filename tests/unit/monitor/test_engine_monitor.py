@@ -436,10 +436,12 @@ class TestDecision:
             (State.STALLED, Verdict.INSUFFICIENT),
         ]
 
-    def test_a_change_resets_it_if_no_other_one_came_in_the_longest_window(self, kept, working, monkeypatch):
+    def test_a_change_resets_it_unless_two_others_came_in_the_longest_window(
+        self, kept, working, monkeypatch
+    ):
         seen = []
         for second in range(290, 1000):
-            at = second in (300, 400, 900)
+            at = second in (300, 400, 500, 900)
             drop = Drop(DropKind.SUDDEN, Transition.BEGAN, 2.5, 1.8, 6.0, age=6.0)
             monkeypatch.setattr(Learned, "observe", lambda *_, at=at, drop=drop: (drop,) if at else ())
             kept.observe(working(second))
@@ -448,7 +450,7 @@ class TestDecision:
                 seen.append(kept.its.verdict)
             elif second % 50 == 49:
                 [*kept.watch.evaluate()]
-        assert seen == [Verdict.INSUFFICIENT, Verdict.OPTIMAL, Verdict.INSUFFICIENT]
+        assert seen == [*[Verdict.INSUFFICIENT] * 2, Verdict.OPTIMAL, Verdict.INSUFFICIENT]
 
 
 class TestCosts:
@@ -477,3 +479,21 @@ class TestLastDrafts:
                 [*its.watch.evaluate()]
         assert its.its.setting.pause.first == 8
         assert its.its.setting.pause.drafted == WALL + drafts
+
+
+def test_what_readers_compute_is_what_an_evaluation_in_full_has_also_after_later_polls(busy_sample):
+    samples = [busy_sample(n) for n in range(1, 60)]
+    early, late = Watched(), Watched()
+    for samples_of in (early, late):
+        for sample in samples:
+            samples_of.observe(sample)
+    [*early.watch.evaluate(in_full=True)]
+    [*late.watch.evaluate(in_full=False)]
+    late.observe(busy_sample(70))
+    for computed, read in zip(early.its.windows, late.its.windows, strict=True):
+        assert (computed.speedup_range, computed.draft_acceptance_bounds, computed.request) == (
+            read.speedup_range,
+            read.draft_acceptance_bounds,
+            read.request,
+        )
+    assert late.its.windows[0].draft_acceptance_bounds is not None

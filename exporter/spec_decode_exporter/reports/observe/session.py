@@ -113,9 +113,7 @@ class Observation:
         self.fleet.watch(static_targets(config) if targets is None else targets)
         self._monitors = list(self.fleet)
         with_baselines = self._monitors if reads_baselines else ()
-        self._baselines = HistoryBaselines(
-            with_baselines, lambda: config, remembered, clock, errors=errors
-        )
+        self._baselines = HistoryBaselines(with_baselines, lambda: config, remembered, clock, errors=errors)
         self._began = clock.monotonic()
         self._ended: float | None = self._began
 

@@ -97,6 +97,5 @@ def _link(event: EventView) -> Markup:
     return tag("a", *of_engine, href=f"./?engine={event.engine_id}#e-{event.engine_id}")
 
 
-
 def _text(event: EventView) -> str:
     return event_text(event.type, event.fields)
