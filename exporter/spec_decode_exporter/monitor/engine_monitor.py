@@ -67,7 +67,7 @@ class EngineMonitor:
         self._broken, self._suspected = frozenset[Check](), frozenset[Check]()
         self._tokens = self._resets = self._changes = 0
         self._changed_at = self._changed_before = -inf
-        """Moments of the last two detected changes of acceptance or drafting; verdicts are about the time since."""
+        """Moments of the last two detected changes of acceptance or drafting: verdicts begin at the last."""
         self._costs: tuple[Curve, ...] = ()
         self._last_drafts: LastDrafts | None = None
         """Newest drafts with a verdict, of a schedule that pauses."""
