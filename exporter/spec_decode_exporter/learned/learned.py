@@ -17,7 +17,7 @@ from spec_decode_exporter.drops.drops import DecodeSteps, Drops, DropState, draf
 from spec_decode_exporter.drops.sums import Drop
 from spec_decode_exporter.learned.baseline import Baseline
 from spec_decode_exporter.learned.step_cost import PlainSteps, costs
-from spec_decode_exporter.learned.steps import StepReader, Steps, StepTimes, Sum, UnixTime, faded
+from spec_decode_exporter.learned.steps import DepthSums, StepReader, Steps, StepTimes, include
 from spec_decode_exporter.scrape.page.engine_table import Gauge, Latency
 from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
 from spec_decode_exporter.scrape.page.sample import Buckets, Sample
@@ -48,21 +48,6 @@ class Drafter(NamedTuple):
         return Drafter(*(own or its for own, its in zip(self, other, strict=True)))
 
 
-class DepthSums(NamedTuple):
-    """Sums over the polls with one number of draft tokens; older ones have less weight."""
-
-    decode_seconds: Sum
-    """Decode time, summed over requests."""
-    steps: Sum
-    tokens: Sum
-    """Decoded tokens."""
-    drafts: Sum
-    accepted: Sum
-    wall: UnixTime
-    """Unix time of the newest poll."""
-
-
-_NO_SUMS: Final = DepthSums(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 Depths = Annotated[
     dict[Annotated[int, Field(ge=0, le=MAX_POSITIONS)], DepthSums], Field(max_length=MAX_POSITIONS + 1)
 ]
@@ -195,10 +180,9 @@ class Learned:
         is_whole = not its.drafts or steps.drafting >= DRAFTED_SHARE * steps.number
         if is_whole and abs(tokens - depth) <= WHOLE_TOKENS:
             decoded = max(0, its.generation_tokens - its.first_tokens)
-            added = (steps.decode_seconds, steps.number, decoded, its.drafts, its.accepted_tokens)
-            *older, before = self._depths.get(depth, _NO_SUMS)
-            sums = faded(older, self._wall - before, added)
-            self._depths[depth] = DepthSums._make((*sums, max(before, self._wall)))
+            counts = decoded, its.drafts, its.accepted_tokens
+            sums = DepthSums(steps.decode_seconds, steps.number, *counts, self._wall)
+            include(self._depths, depth, sums)
 
     def _decode_steps(self, increment: Increment, history: History) -> DecodeSteps | None:
         """Return the steps of an increment if a lack of drafts would be a drop of drafting.
@@ -223,11 +207,13 @@ class Learned:
         if may_show_more or not tokens:
             return
         self._remembered = None
-        self._plain = saved.plain.plus(self._plain)
+        for place, steps in saved.plain.places.items():
+            include(self._plain.places, place, steps)
         if saved.drafter.is_another(self._drafter):
             return
         self._drafter = self._drafter.completed(saved.drafter)
-        self._depths = {**saved.depths, **self._depths}
+        for depth, sums in saved.depths.items():
+            include(self._depths, depth, sums)
         if saved.tokens == tokens:
             self._tokens = tokens
             self.drops.restore(saved.drops)

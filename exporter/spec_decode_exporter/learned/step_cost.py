@@ -127,7 +127,7 @@ def step_ratio(own: StepSums, plain: StepSums | None = None, *, another_day: boo
     """
     if plain is None:
         return _fitted(_claimed(own.gram, own), own.polls, 0.0)
-    longer = own.context / plain.context if own.context and plain.context else 1.0
+    longer = own.mean_context / plain.mean_context if own.mean_context and plain.mean_context else 1.0
     middle, scaled = longer**CONTEXT_EXPONENT, plain.gram
     for time in (PROMPT, SHARE_PROMPT, TIME):
         scaled = added(scaled, time, time, middle - 1)
@@ -147,7 +147,7 @@ def step_ratio(own: StepSums, plain: StepSums | None = None, *, another_day: boo
 
 def _claimed(gram: Matrix, own: StepSums) -> Matrix:
     """Return the sums with x in place of ln L: it is 0 at the mean load of the steps that draft."""
-    load = own.sums[SHARE_LOAD] / own.drafting if own.drafting else 0.0
+    load = own.triangle[SHARE_LOAD] / own.drafting if own.drafting else 0.0
     return added(added(gram, LOAD, 0, -load), SHARE_LOAD, SHARE, -load)
 
 

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import repeat
 from math import exp2, inf, log, log2
-from operator import add, mul
-from typing import Annotated, Final, NamedTuple
+from operator import add, attrgetter, mul
+from typing import Annotated, Final, NamedTuple, TypeVar
 
 from pydantic import Field
 
@@ -36,6 +37,7 @@ MAX_PLACES: Final = 16 * PER_DOUBLING + 1
 SHARE, LOAD, PROMPT, SHARE_LOAD, SHARE_PROMPT, RATE, SHARE_RATE, TIME = range(1, 9)
 """Places of f, ln L, v, f·ln L, f·v, u, f·u and y among the variables; the first is 1."""
 SIZE: Final = 9
+_wall: Final = attrgetter("wall")
 _TRIANGLE: Final = SIZE * (SIZE + 1) // 2
 _MAX_STEPS, _MAX_STEP_SECONDS, _MAX_PROMPT, _MAX_RATE = 1e9, 3600.0, 1e6, 1e8
 """A poll with more steps, longer ones, or more uncached tokens a step or second is a fault of the server."""
@@ -123,8 +125,17 @@ class StepReader:
 class StepSums(NamedTuple):
     """Sums over the steps near one load; older ones have less weight."""
 
-    sums: Annotated[tuple[Sum, ...], Field(min_length=_TRIANGLE + 6, max_length=_TRIANGLE + 6)]
-    """Upper triangle of the Gram matrix, then the sums of the properties below."""
+    triangle: Annotated[tuple[Sum, ...], Field(min_length=_TRIANGLE, max_length=_TRIANGLE)]
+    """Upper triangle of the Gram matrix."""
+    polls: Sum
+    seconds: Sum
+    """Length of the polls."""
+    draft_tokens: Sum
+    drafting_running: Sum
+    """Σ over the steps that draft: running requests."""
+    context: Sum
+    """As of ``Steps``, like the requests."""
+    requests: Sum
     wall: UnixTime
     """Unix time of the newest step."""
 
@@ -135,48 +146,66 @@ class StepSums(NamedTuple):
         share, load, time = steps.drafting / number, log(steps.load), steps.decode_seconds / number
         row = (1.0, share, load, prompt, share * load, share * prompt, rate, share * rate, time)
         others = (steps.draft_tokens, steps.drafting * steps.running, steps.context, steps.requests)
-        return cls((*upper_triangle(row, number), 1.0, steps.seconds, *others), wall)
+        return cls(tuple(upper_triangle(row, number)), 1.0, steps.seconds, *others, wall)
 
     def plus(self, other: StepSums) -> StepSums:
         """Return the sums of both, with their weights at the later time."""
-        older, newer = (self, other) if self.wall <= other.wall else (other, self)
-        return StepSums(tuple(faded(older.sums, newer.wall - older.wall, newer.sums)), newer.wall)
+        older, newer = sorted((self, other), key=_wall)
+        age = newer.wall - older.wall
+        triangle = tuple(faded(older.triangle, age, newer.triangle))
+        return StepSums._make((triangle, *faded(older[1:-1], age, newer[1:-1]), newer.wall))
 
     @property
     def gram(self) -> Matrix:
         """Gram matrix of the variables."""
-        return gram_matrix(self.sums[:_TRIANGLE], SIZE)
+        return gram_matrix(self.triangle, SIZE)
 
     @property
     def drafting(self) -> float:
         """Weighted number of steps that draft."""
-        return self.sums[SHARE]
-
-    @property
-    def polls(self) -> float:
-        """Weighted number of polls."""
-        return self.sums[_TRIANGLE]
-
-    @property
-    def seconds(self) -> float:
-        """Weighted seconds of the polls."""
-        return self.sums[_TRIANGLE + 1]
+        return self.triangle[SHARE]
 
     @property
     def tokens_of_draft(self) -> float:
         """Draft tokens of a step that drafts; there is at least one."""
-        return self.sums[_TRIANGLE + 2] / self.drafting
+        return self.draft_tokens / self.drafting
 
     @property
     def running(self) -> float:
         """Mean running requests of the steps that draft; there is at least one."""
-        return self.sums[_TRIANGLE + 3] / self.drafting
+        return self.drafting_running / self.drafting
 
     @property
-    def context(self) -> float | None:
+    def mean_context(self) -> float | None:
         """Mean tokens of a request in the middle of its answer; None if unknown."""
-        tokens, requests = self.sums[_TRIANGLE + 4 :]
-        return tokens / requests if tokens and requests else None
+        return self.context / self.requests if self.context and self.requests else None
+
+
+class DepthSums(NamedTuple):
+    """Sums over the polls with one number of draft tokens; older ones have less weight."""
+
+    decode_seconds: Sum
+    """Decode time, summed over requests."""
+    steps: Sum
+    tokens: Sum
+    """Decoded tokens."""
+    drafts: Sum
+    accepted: Sum
+    wall: UnixTime
+    """Unix time of the newest poll."""
+
+    def plus(self, other: DepthSums) -> DepthSums:
+        """Return the sums of both, with their weights at the later time."""
+        older, newer = sorted((self, other), key=_wall)
+        return DepthSums._make((*faded(older[:-1], newer.wall - older.wall, newer[:-1]), newer.wall))
+
+
+_Sums = TypeVar("_Sums", StepSums, DepthSums)
+
+
+def include(known: dict[int, _Sums], key: int, sums: _Sums) -> None:
+    """Add sums to those that are known by the same key."""
+    known[key] = known[key].plus(sums) if key in known else sums
 
 
 Place = Annotated[int, Field(ge=0, lt=MAX_PLACES)]
@@ -190,28 +219,14 @@ class StepTimes:
 
     def add(self, steps: Steps, wall: float) -> None:
         """Add the steps of a poll at a Unix time."""
-        self._add(round(PER_DOUBLING * log2(steps.load)), StepSums.of(steps, wall))
+        include(self.places, round(PER_DOUBLING * log2(steps.load)), StepSums.of(steps, wall))
 
     def near(self, place: int) -> StepSums | None:
         """Return the steps at a place and its neighbours: loads from 0.77 to 1.3 times."""
         return total(self.places.get(each) for each in (place - 1, place, place + 1))
 
-    def plus(self, other: StepTimes) -> StepTimes:
-        """Return the steps of both; later ones do not change them."""
-        both = StepTimes(dict(self.places))
-        for place, sums in other.places.items():
-            both._add(place, sums)
-        return both
-
-    def _add(self, place: int, sums: StepSums) -> None:
-        known = self.places.get(place)
-        self.places[place] = sums if known is None else known.plus(sums)
-
 
 def total(sums: Iterable[StepSums | None]) -> StepSums | None:
     """Return the sums of all that are known; None without any."""
-    found: StepSums | None = None
-    for each in sums:
-        if each is not None:
-            found = each if found is None else found.plus(each)
-    return found
+    known = [each for each in sums if each is not None]
+    return reduce(StepSums.plus, known) if known else None

@@ -427,6 +427,17 @@ class TestSumsByDraftTokens:
         server.run(1, drafts=True)
         assert server.learned.state.depths == before
 
+    def test_polls_before_a_saved_state_is_recalled_are_added_to_its_sums(self, make_sample):
+        server = Server(make_sample).run(61, drafts=True).run(30, drafts=True, pause=True)
+        saved = SAVED.validate_json(SAVED.dump_json(server.learned.state))
+        steps = {depth: sums.steps for depth, sums in saved.depths.items()}
+        again = Server(make_sample, moment=server.moment)
+        again.learned.remember(replace(saved, tokens=5))
+        again.run(30, drafts=True).run(60, drafts=True)
+        depths = again.learned.state.depths
+        assert depths[4].steps == pytest.approx(steps[4] + 89 * 286, rel=0.01)
+        assert depths[0].steps == pytest.approx(steps[0], rel=0.01)
+
     def test_another_drafter_has_none_yet(self, make_sample):
         server = Server(make_sample).run(60, drafts=True)
         server.learned.assume(Assumptions(Speculation("mtp")))
