@@ -16,6 +16,7 @@ from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot, TargetStatus
 from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.sample import Buckets, Sample
+from spec_decode_exporter.scrape.poll.poll_record import PollRecord
 
 WINDOWS: Final = Config().windows
 POLL_SECONDS: Final = 5.0
@@ -78,15 +79,8 @@ def engine_series(profile: Profile, tokens: int) -> int:
 
 def target_series(profile: Profile) -> int:
     """Return the number of series of a target beside those of its engines."""
-    status = TargetStatus(
-        up=True,
-        engines_on_page=1,
-        page="filtered",
-        poll_seconds=0.01,
-        poll_bytes=5_000,
-        last_success=0.0,
-    )
-    return series(Snapshot(targets=[({"target": "chat"}, status)]), profile)
+    record = PollRecord(up=True, engines=1, page="filtered", seconds=0.01, size=5_000, last_success=0.0)
+    return series(Snapshot(targets=[({"target": "chat"}, TargetStatus(record))]), profile)
 
 
 def exporter_series(profile: Profile) -> int:

@@ -10,9 +10,10 @@ import yaml
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.cli.start_report import ANSWER_SECONDS, first_answers, start_report
 from spec_decode_exporter.monitor.snapshot import TargetStatus
+from spec_decode_exporter.scrape.poll.poll_record import PollRecord
 
 URL = "http://localhost:7732/"
-UP = TargetStatus(name="a", up=True, polls=1, engine_kind="vllm", version="0.32.0", engines_on_page=1)
+UP = TargetStatus(PollRecord(up=True, polls=1, version="0.32.0", engines=1), engine_kind="vllm", name="a")
 
 
 def scrape_job(text):
@@ -33,11 +34,17 @@ def test_the_address_of_the_page_is_the_last_line():
     [
         (UP, "a: up, vllm 0.32.0, 1 engine"),
         (
-            TargetStatus(name="a", up=True, engine_kind="vllm", engines_on_page=8),
+            TargetStatus(PollRecord(up=True, engines=8), engine_kind="vllm", name="a"),
             "a: up, vllm, 8 engines",
         ),
-        (TargetStatus(name="a", up=True, engines_on_page=0), "a: up, but its page is of no supported server"),
-        (TargetStatus(name="a", up=False, error="refused: a:1: \x1b[2J"), r"a: refused: a:1: \x1b[2J"),
+        (
+            TargetStatus(PollRecord(up=True, engines=0), name="a"),
+            "a: up, but its page is of no supported server",
+        ),
+        (
+            TargetStatus(PollRecord(up=False, error="refused", message="a:1: \x1b[2J"), name="a"),
+            r"a: refused: a:1: \x1b[2J",
+        ),
         (TargetStatus(name="a"), "a: no answer within 10 s"),
     ],
 )

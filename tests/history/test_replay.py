@@ -44,7 +44,7 @@ async def test_the_clock_and_the_windows_stand_at_the_last_line():
     assert engine.evaluation.windows[0].window.seconds < 31
     assert sum(engine.totals.resets.values()) == 1
     (monitor,) = fleet
-    assert monitor.status().failures == {"refused": 42}
+    assert monitor.status().record.failures == {"refused": 42}
 
 
 async def test_histograms_are_read_once_in_their_interval(monkeypatch):
@@ -67,6 +67,6 @@ async def test_failures_and_unreadable_pages_are_failed_polls():
     fleet = fleet_of(clock, new_targets(["a", "b"]))
     polls = polls_of((0, PAGE), (1, None), (2, b"vllm:spec_decode_num_drafts_total{ 1\n"))
     list(replay(polls, fleet, clock))
-    first, second = (monitor.status() for monitor in fleet)
+    first, second = (monitor.status().record for monitor in fleet)
     assert (first.up, first.failures, first.polls) == (False, {"timeout": 1, "malformed": 1}, 3)
     assert (second.up, second.polls) == (None, 0)

@@ -76,8 +76,8 @@ async def _watched(page: bytes) -> TargetMonitor:
     for _ in range(3):
         clock.now += 1  # so that histograms are due in each
         await poller.poll()
-        if not watch.status().up:
-            raise RejectedError(watch.status().error)
+        if not watch.status().record.up:
+            raise RejectedError(watch.status().record.failure_text)
     for labels, snapshot in watch.snapshots():
         EngineView(labels=labels, snapshot=snapshot).model_dump_json()
     return watch

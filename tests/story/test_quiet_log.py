@@ -7,18 +7,18 @@ from collections import Counter
 STEADY = "acceptance: {mean: 0.88}\nload: {concurrency: 16}"
 
 
-def _status(told):
+def _record(told):
     (watch,) = told.service.fleet
-    return watch.status()
+    return watch.status().record
 
 
 async def test_six_hundred_polls_of_a_healthy_server_log_nothing_but_summaries(story):
     async with story(STEADY, config="log: {summary_interval: 10s}") as told:
         await told.clock.advance(420.0)
         del told.logs[:]  # what it is, what it is worth and what to do is said once
-        before = _status(told).polls
+        before = _record(told).polls
         await told.clock.advance(600.0)
-        after = _status(told)
+        after = _record(told)
         assert (after.polls - before, after.up) == (600, True)
         assert Counter(entry["event"] for entry in told.logs) == {"engine_summary": 60}
 

@@ -151,7 +151,7 @@ async def test_five_hundred_reloads_leave_nothing_behind(reloading, clock):
     await reloads(500)
     assert held()[0] == tasks
     assert held()[1] < objects + 250
-    assert [watch.status().up for watch in reloading.fleet] == [True] * 3
+    assert [watch.status().record.up for watch in reloading.fleet] == [True] * 3
 
 
 async def test_targets_that_come_and_go_every_second_leave_nothing_behind(clock, network, story):

@@ -24,7 +24,7 @@ async def first_answers(
     """Return the targets once each was polled, or after ``ANSWER_SECONDS``."""
     for _ in range(round(ANSWER_SECONDS / _STEP)):
         found = statuses()
-        if found and all(status.polls for status in found):
+        if found and all(status.record.polls for status in found):
             return found
         await sleep(_STEP)
     return statuses()
@@ -50,12 +50,13 @@ def _answers(targets: Sequence[TargetStatus]) -> Iterator[str]:
 
 
 def _answer(target: TargetStatus) -> str:
-    if target.up is None:
+    record = target.record
+    if record.up is None:
         return f"no answer within {ANSWER_SECONDS:.0f} s"
-    if not target.up:
-        return target.error
-    server = " ".join(word for word in (target.engine_kind, target.version) if word)
-    number = target.engines_on_page or 0
+    if not record.up:
+        return record.failure_text
+    server = " ".join(word for word in (target.engine_kind, record.version) if word)
+    number = record.engines or 0
     engines = f"{number} engine{'' if number == 1 else 's'}"
     return f"up, {server}, {engines}" if number else "up, but its page is of no supported server"
 

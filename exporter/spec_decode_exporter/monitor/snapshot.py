@@ -8,30 +8,17 @@ from dataclasses import dataclass, field
 from spec_decode_exporter.experiments.experiment import ArmFindings
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.requests.request_findings import RequestFindings
-from spec_decode_exporter.scrape.poll_errors import Reason
+from spec_decode_exporter.scrape.poll.poll_record import PollRecord
 
 
 @dataclass(frozen=True, slots=True)
 class TargetStatus:
     """Status of one target and of its polls. An unknown value is None or empty."""
 
-    up: bool | None = None
+    record: PollRecord = field(default_factory=PollRecord)
+    """Copy of the record of its polls."""
     engine_kind: str = ""
     front_end: str = ""
-    page: str = ""
-    """``filtered`` or ``whole``."""
-    version: str = ""
-    polls: int = 0
-    failures: Mapping[Reason, int] | None = None
-    """Failed polls by reason."""
-    poll_seconds: float | None = None
-    poll_bytes: int | None = None
-    interval: float = 0.0
-    """Effective poll interval in seconds."""
-    last_success: float | None = None
-    """Unix time."""
-    engines_on_page: int | None = None
-    """Engines on the newest page; None before the first page and while the target is down."""
     engines_not_monitored: int = 0
     """Engines of the newest page beyond the limit."""
     name: str = ""
@@ -40,10 +27,6 @@ class TargetStatus:
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of its metrics, ``target`` included."""
     discovery: str = ""
-    error: str = ""
-    """Reason and message of the newest poll's failure."""
-    failure: str = ""
-    """Reason of the newest poll's failure; of a rejected one the status too: ``status 401``."""
     engines: tuple[tuple[str, str], ...] = ()
     """Labels ``model_name`` and ``engine`` of its engines."""
 

@@ -174,8 +174,7 @@ class TargetMonitor:
 
     async def close(self) -> None:
         """Close the connection, and free the places of the engines."""
-        self._shared.places_taken -= self._places
-        self._places = 0
+        self._take_places(-self._places)
         await self._client.close()
 
     def take(self, polled: Polled, size: int, speculation: ServedSpeculation | None) -> None:
@@ -230,26 +229,16 @@ class TargetMonitor:
         """Return the status of the target and of its polls."""
         target, record = self.target, self._record
         shown = self._shared.errors.whole("targets", self.item, self._labelled)
+        interval = record.interval or self._config.poll.interval
         return TargetStatus(
-            up=record.up,
+            replace(record, failures=record.failures.copy(), interval=interval),
             engine_kind=self._server.engine_kind,
             front_end=self._server.front_end,
-            page=record.page,
-            version=record.version,
-            polls=record.polls,
-            failures=record.failures,
-            poll_seconds=record.seconds,
-            poll_bytes=record.size,
-            interval=record.interval or self._config.poll.interval,
-            last_success=record.last_success,
-            engines_on_page=record.engines,
             engines_not_monitored=self._not_monitored,
             name=target.name,
             address=f"{address(target.url)}{urlsplit(target.url).path}",
             labels=self.labels,
             discovery=target.discovery,
-            error=f"{record.error}: {record.message}" if record.error else "",
-            failure=record.failure,
             engines=tuple((its.labels["model_name"], its.labels["engine"]) for its in shown),
         )
 
@@ -303,7 +292,7 @@ class TargetMonitor:
             resolver=self._resolver,
             timeouts=self._shared.scheduler.timeouts,
         )
-        self._count_places()
+        self._take_places(sum(map(self._places_of, self.engines)) - self._places)
         problem = target.pod_arguments.problem if target.pod_arguments else ""
         unused = self._record.unused_event("pod_arguments", problem, problem) if problem else None
         if unused is not None:
@@ -425,7 +414,7 @@ class TargetMonitor:
             surplus += not is_old
             self._remember(name)
             del self.engines[name]
-            self._count_places()
+            self._take_places(-self._places_of(name))
         return surplus
 
     def _fit(self, *new: EngineName) -> bool:
@@ -450,7 +439,7 @@ class TargetMonitor:
             engine.learned.remember(learned)
         own_phase = shared.phase(f"evaluation of {name} at {self.target.url}")
         monitored = self.engines[name] = Monitored(engine, labels, own_phase)
-        self._count_places()
+        self._take_places(self._places_of(name))
         if not self._is_churning(polled.moment):
             event = Event("engine_found", {"kind": polled.reading.engine_kind})
             self._record_event(event, monitored.subject)
@@ -484,9 +473,10 @@ class TargetMonitor:
         """Return whether surplus engines were evicted within ``CHURN_SECONDS`` before ``now`` (monotonic)."""
         return now - self._churned_at <= CHURN_SECONDS
 
-    def _count_places(self) -> None:
-        before, self._places = self._places, sum(map(self._places_of, self.engines))
-        self._shared.places_taken += self._places - before
+    def _take_places(self, number: int) -> None:
+        """Take places of the fleet; free them if ``number`` is negative."""
+        self._places += number
+        self._shared.places_taken += number
 
     def _places_of(self, name: EngineName) -> int:
         """Return the places that an engine takes: one, or more with long labels."""

@@ -33,19 +33,19 @@ class TargetView(View):
     address: str = at("`host:port/path`, without user, password and query.")
     labels: dict[str, str] = at("All labels of its metrics, `target` included.")
     discovery: str = at("Kind of discovery: `static`, `file`, `http`, `dns` or `kubernetes`.")
-    up: bool | None = at("True if the newest poll succeeded.")
-    error: str = at("Reason and text of the newest failure; empty while the target is up.")
+    up: bool | None = at("True if the newest poll succeeded.", "record.up")
+    error: str = at("Reason and text of the newest failure; empty while the target is up.", "record.failure_text")
     engine_kind: str = at("`vllm`, `sglang`, `lmdeploy`, `llamacpp`; empty if unknown.")
     front_end: str = at("`python`, `rust`, `ray` or `v0` of vLLM.")
-    page: str = at("Page that is polled: `filtered` or `whole`.")
-    version: str = at("The server's version.")
-    polls: int = at("Polls, failed ones included.")
+    page: str = at("Page that is polled: `filtered` or `whole`.", "record.page")
+    version: str = at("The server's version.", "record.version")
+    polls: int = at("Polls, failed ones included.", "record.polls")
     poll_failures: dict[str, int] = at("Failed polls by every reason.")
-    poll_seconds: float | None = at("Duration of the newest poll.")
-    poll_bytes: int | None = at("Size of the newest page, uncompressed.")
-    poll_interval_seconds: float = at("Present poll interval.", "interval")
-    last_success_timestamp_seconds: float | None = at("Unix time of the last success.", "last_success")
-    engines_on_page: int | None = at("Engines on the newest page; 0 if it is of no supported server, null if unknown.")
+    poll_seconds: float | None = at("Duration of the newest poll.", "record.seconds")
+    poll_bytes: int | None = at("Size of the newest page, uncompressed.", "record.size")
+    poll_interval_seconds: float = at("Present poll interval.", "record.interval")
+    last_success_timestamp_seconds: float | None = at("Unix time of the last success.", "record.last_success")
+    engines_on_page: int | None = at("Engines on the newest page; 0 if it is of no supported server, null if unknown.", "record.engines")
     engines: tuple[str, ...] = at("Identifiers of its engines.")
 
 
@@ -93,7 +93,7 @@ def target_view(status: TargetStatus) -> TargetView:
     """Return the document of a target."""
     return TargetView.of(
         status,
-        poll_failures={reason: (status.failures or {}).get(reason, 0) for reason in REASONS},
+        poll_failures={reason: status.record.failures[reason] for reason in REASONS},
         engines=tuple(engine_id(status.name, *engine) for engine in status.engines),
     )
 

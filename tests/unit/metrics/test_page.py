@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import re
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -42,6 +43,7 @@ from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot, TargetStatus
 from spec_decode_exporter.scrape.page.sample import EngineName
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
+from spec_decode_exporter.scrape.poll.poll_record import PollRecord
 from tests.fixtures.engines import poll
 from tests.unit.metrics.test_request_metrics import found
 from tests.unit.metrics.written_page import EVERYTHING, families_of, page_of
@@ -52,17 +54,19 @@ WALL = 1_795_225_677.0
 LABELS = {"target": "one", "model_name": "m", "engine": "0"}
 EXPORTER = ExporterStatus("1.2.3", "abc", "3.11.9", {"static": 1, "file": 1}, True, WALL, 4711)
 STATUS = TargetStatus(
-    up=True,
+    PollRecord(
+        up=True,
+        page="filtered",
+        version="0.32.0",
+        polls=21,
+        failures=Counter(refused=1),
+        seconds=0.0021,
+        size=2048,
+        interval=1.0,
+        last_success=WALL + 24.022,
+    ),
     engine_kind="vllm",
     front_end="python",
-    page="filtered",
-    version="0.32.0",
-    polls=21,
-    failures={"refused": 1},
-    poll_seconds=0.0021,
-    poll_bytes=2048,
-    interval=1.0,
-    last_success=WALL + 24.022,
 )
 
 
@@ -191,12 +195,13 @@ def fleet_fixture(busy):
     baselines = tuple(Arm([each], each.length, 310.0) for each in windows)
     pairs = zip(windows, baselines, strict=True)
     arms = tuple(Arm([each], each.length, 310.0, baseline=baseline) for each, baseline in pairs)
+    other = replace(STATUS, record=replace(STATUS.record, polls=7))
     return Snapshot(
         [
             (LABELS, busy),
             (LABELS | {"engine": "1"}, replace(busy, evaluation=Evaluation(windows, Knowledge()))),
         ],
-        [({"target": "one"}, STATUS), ({"target": "two"}, replace(STATUS, polls=7))],
+        [({"target": "one"}, STATUS), ({"target": "two"}, other)],
         [({}, EXPORTER)],
         [
             (

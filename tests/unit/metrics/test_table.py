@@ -155,8 +155,7 @@ def test_a_target_shows_why_its_newest_poll_failed_as_long_as_it_does(error, sho
         record.succeeded(0.1, 10, 1, 0.0)
     else:
         record.failed(error.reason, str(error))
-    status = TargetStatus(failure=record.failure)
-    assert list(row("target_error").series(status, (), None)) == shown
+    assert list(row("target_error").series(TargetStatus(record), (), None)) == shown
 
 
 def test_the_engine_s_own_report_is_absent_once_it_is_gone(findings_of, make_sample):

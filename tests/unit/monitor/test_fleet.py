@@ -41,7 +41,7 @@ def targets(*names, **more):
 
 
 def up(fleet):
-    return {watch.target.name for watch in fleet if watch.status().up}
+    return {watch.target.name for watch in fleet if watch.status().record.up}
 
 
 async def follow(fleet, clock, found):
@@ -85,9 +85,9 @@ async def test_a_target_that_cannot_be_changed_is_watched_again_when_it_can(flee
     with monkeypatch.context() as patch:
         patch.setattr(TargetMonitor, "change", fails)
         await follow(fleet, clock, targets("a", "b", method_label="eagle3"))
-    polls = {watch.target.name: watch.status().polls for watch in fleet}
+    polls = {watch.target.name: watch.status().record.polls for watch in fleet}
     await follow(fleet, clock, targets("a", "b", method_label="eagle3"))
-    assert all(watch.status().polls > polls[watch.target.name] for watch in fleet)
+    assert all(watch.status().record.polls > polls[watch.target.name] for watch in fleet)
     await follow(fleet, clock, targets("a"))
     assert up(fleet) == {"a"}
 

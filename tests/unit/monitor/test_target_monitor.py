@@ -275,9 +275,9 @@ def evaluated(few, clock, monkeypatch):
     """Moment and engine of each evaluation."""
     evaluated, evaluate = [], EngineMonitor.evaluate
 
-    def noted(engine):
+    def noted(engine, **how):
         evaluated.append((clock.monotonic(), engine))
-        return evaluate(engine)
+        return evaluate(engine, **how)
 
     monkeypatch.setattr(EngineMonitor, "evaluate", noted)
     return evaluated
@@ -337,7 +337,7 @@ async def test_a_change_of_the_configuration_keeps_windows_and_counters(watch, s
     assert [its.window.length for its in found.evaluation.windows] == [10, 60]
     assert drafts(found) == [100, 600]
     assert found.totals.counters.drafts == 610
-    assert watch.monitor.status().polls == 62
+    assert watch.monitor.status().record.polls == 62
 
 
 async def test_longer_windows_fill_up_from_the_change_on(watch):
@@ -388,15 +388,15 @@ async def test_an_engine_that_fails_does_not_affect_others(watch, server, monkey
     await watch.polls(3)
     bad, works = watch.monitor.engines["m", "0"].engine, getattr(EngineMonitor, part)
 
-    def fails(engine, *args):
+    def fails(engine, *args, **how):
         if engine is bad:
             raise RuntimeError("injected")
-        return works(engine, *args)
+        return works(engine, *args, **how)
 
     monkeypatch.setattr(EngineMonitor, part, fails)
     await watch.clock.advance(1)
     await watch.polls(5)
-    assert watch.monitor.status().up
+    assert watch.monitor.status().record.up
     assert drafts(watch.snapshots["m", "1"]) == [70, 70]
     assert drafts(watch.snapshots["m", "0"]) == [20, 20]
     assert [event for event in watch.events if event[0].startswith("internal")] == [("internal_error", "0")]

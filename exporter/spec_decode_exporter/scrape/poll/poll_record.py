@@ -56,6 +56,7 @@ class PollRecord:
     engines: int | None = None
     """Engines on the newest page; None before the first page and after a failure."""
     page: str = ""
+    """``filtered`` or ``whole``; empty before the first page."""
     version: str = ""
     speculation: ServedSpeculation | None = None
     """Speculation settings that the server reports; only servers in development mode do."""
@@ -70,6 +71,11 @@ class PollRecord:
     cost: ProcessingCost = field(default_factory=ProcessingCost)
     slowed: dict[Cause, float] = field(default_factory=dict)
     """Last time (monotonic) at which the interval was longer than configured, by cause."""
+
+    @property
+    def failure_text(self) -> str:
+        """Reason and text of the newest poll's failure; empty after a success."""
+        return f"{self.error}: {self.message}" if self.error else ""
 
     @property
     def failure(self) -> str:
