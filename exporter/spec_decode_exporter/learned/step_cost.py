@@ -58,13 +58,13 @@ LEAST_ERROR: Final = 0.05
 """Least half-width of the bounds of κ, relative."""
 POSSIBLE_GROWTH: Final = (0.0, 1.0)
 MAX_INFLATION: Final = 1.43
-"""Variance inflation of f from which on its growth is unknown: R² of 0.9 on the other regressors."""
+"""Variance inflation of f above which the growth is unknown: R² of 0.3 on the other regressors."""
 MAX_PREFILL: Final = 0.5
-"""Share of a plain step that prefills add, from which on growth counts as unknown."""
+"""Share of a plain step that prefills add, above which growth counts as unknown."""
 FREE_PREFILLS: Final = 1 / 3
 """Weight of the fit in which plain steps take prefills for free, where there are so many."""
 MAX_HALF: Final = 10.0
-"""Greatest half-width of the fit with f·x."""
+"""Greatest half-width of a fit, in κ; that of the fit with f·x if it is unknown."""
 CONTEXT_EXPONENT, STEEPEST_CONTEXT = 0.25, 0.75
 ANOTHER_DAY: Final = 0.10
 """Relative difference of plain steps between two days at the same load."""
@@ -106,15 +106,24 @@ def _costs(
     drafting = total(times.near(place) for times in own)
     if drafting is None or drafting.seconds < MIN_SECONDS:
         return
-    tokens = fixed + drafting.tokens_of_draft
     for source in sources:
         plain = total(times.near(place) for times in {id(times): times for times in source.times}.values())
-        if plain is None and source.times:
-            continue
-        kappa = step_ratio(drafting, plain, another_day=source.another_day)
-        if kappa is not None and tokens > 0 and all(map(isfinite, kappa)):
-            token = Range(*(max(0.0, each - 1) / tokens for each in kappa))
-            yield source.source, Point(drafting.running, token)
+        if plain is not None or not source.times:
+            point = _point(drafting, plain, source, fixed)
+            if point is not None:
+                yield source.source, point
+
+
+def _point(own: StepSums, plain: StepSums | None, source: PlainSteps, fixed: float) -> Point | None:
+    """Return the cost by one source; None if the steps do not show it."""
+    try:
+        kappa = step_ratio(own, plain, another_day=source.another_day)
+        tokens, running = fixed + own.tokens_of_draft, own.running
+    except ArithmeticError:  # numbers of a restored state contradict each other
+        return None
+    if kappa is None or tokens <= 0 or not all(map(isfinite, (*kappa, running))):
+        return None
+    return Point(running, Range(*(max(0.0, each - 1) / tokens for each in kappa)))
 
 
 def step_ratio(own: StepSums, plain: StepSums | None = None, *, another_day: bool = False) -> Range | None:

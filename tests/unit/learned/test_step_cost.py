@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import log
+from math import inf, isfinite, log
 from random import Random
 
 import pytest
@@ -278,3 +278,40 @@ class TestTheCost:
             {place: sums._replace(draft_tokens=0.0) for place, sums in server.times(mixed()).places.items()}
         )
         assert costs([empty], [], "") == ()
+
+    @settings(max_examples=60, deadline=None)
+    @given(seed=st.integers(0, 10**6))
+    def test_any_valid_saved_sums_give_finite_costs(self, seed):
+        chance = Random(seed)
+        own, plain = (self.changed(times, chance) for times in self.saved)
+        for curve in costs([own], [PlainSteps(CostSource.BASELINE, [plain], another_day=True)], "eagle3"):
+            for point in curve.points:
+                assert isfinite(point.running_requests)
+                assert 0 <= point.token.low <= point.token.guess <= point.token.high < inf
+
+    @pytest.mark.parametrize("name", ["seconds", "triangle"])
+    def test_saved_plain_steps_without_time_or_number_show_no_cost(self, name):
+        own, plain = self.saved
+        nothing = {"seconds": 0.0, "triangle": (0.0,) * 45}[name]
+        empty = StepTimes({place: sums._replace(**{name: nothing}) for place, sums in plain.places.items()})
+        assert costs([own], [PlainSteps(CostSource.BASELINE, [plain])], "") != ()
+        assert costs([own], [PlainSteps(CostSource.BASELINE, [empty])], "") == ()
+
+    saved = (Server().times(always()), Server().times(always(share=0.0)))
+
+    @staticmethod
+    def changed(times, chance):
+        """Replace some numbers by extremes."""
+        rate = chance.choice((0.003, 0.02, 0.1, 0.5))
+
+        def extreme(value):
+            extremes = (0.0, 5e-324, 1e-160, 1e-9, 3600.0, 1e15, 1e30)
+            return chance.choice(extremes) if chance.random() < rate else value
+
+        places = times.places.items()
+        return StepTimes(
+            {
+                place: StepSums(tuple(map(extreme, triangle)), *map(extreme, rest), wall)
+                for place, (triangle, *rest, wall) in places
+            }
+        )
