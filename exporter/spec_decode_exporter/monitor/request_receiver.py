@@ -110,12 +110,11 @@ class RequestReceiver:
         if not self.is_open:
             return RequestFindings()
         found = await self._errors.attempt_async("requests", self._evaluate)
-        if found is None:
-            return self._store.last
-        changes = partial(self._notifier.emit, found, self._clock.monotonic())
-        for model_name, event in self._errors.whole("request events", NO_ITEM, changes):
-            self._events.record(event, self._clock.wall(), EventSubject(model_name=model_name))
-        return replace(found, enabled=True)
+        if found is not None:
+            changes = partial(self._notifier.emit, found, self._clock.monotonic())
+            for model_name, event in self._errors.whole("request events", NO_ITEM, changes):
+                self._events.record(event, self._clock.wall(), EventSubject(model_name=model_name))
+        return replace(found or self._store.last, enabled=True)
 
     async def _evaluate(self) -> RequestFindings:
         windows, costs = self._fleet.config.windows, costs_of(self._fleet)

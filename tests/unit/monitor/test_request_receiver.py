@@ -74,7 +74,8 @@ async def test_an_internal_error_in_the_findings_is_logged_once(receiver, monkey
         with monkeypatch.context() as patched:
             patched.setattr(RequestStore, "findings", broken)
             for _ in range(3):
-                assert (await receiver.findings()).windows == {}
+                found = await receiver.findings()
+                assert (found.enabled, found.windows) == (True, {})
         assert (await receiver.findings()).windows
     assert [line["event"] for line in logged] == ["internal_error"]
 
