@@ -149,9 +149,9 @@ class EventLog:
         """
         self._errors.attempt("events", _labels(subject), partial(self._record, event, wall, subject, source))
 
-    def forget(self, source: str | EventSource) -> None:
-        """Free the budget of a target that is gone, or of a list."""
-        self._budgets.pop(source, None)
+    def forget(self, target: str) -> None:
+        """Free the budget of a target that is gone; a list keeps its own, also while it is empty."""
+        self._budgets.pop(target, None)
 
     def close(self) -> None:
         """End the log, and wake its readers."""

@@ -95,17 +95,19 @@ class Store(Generic[Key, Value]):
             self._forget(next(iter(self._kept)))
             self.surplus += 1
 
-    def known(self, key: Key) -> Value | None:
-        """Return the remembered value; None if unknown."""
-        found = self._kept.get(key)
-        return None if found is None else found[1]
+    def known(self, key: Key, now: float | None = None) -> Value | None:
+        """Return the remembered value; None if unknown, or too old at ``now`` (Unix time)."""
+        seen, value = self._kept.get(key, (0.0, None))
+        return value if now is None or self._counts(seen, now) else None
 
     def items(self, now: float) -> list[tuple[Key, float, Value]]:
         """Forget what is too old, or of a future day, at ``now`` (Unix time); return the rest."""
-        ages = {key: now - seen for key, (seen, _) in self._kept.items()}
-        for key in [key for key, age in ages.items() if not -_CLOCK_SECONDS <= age <= self._seconds]:
+        for key in [key for key, (seen, _) in self._kept.items() if not self._counts(seen, now)]:
             self._forget(key)
         return [(key, seen, value) for key, (seen, value) in self._kept.items()]
+
+    def _counts(self, seen: float, now: float) -> bool:
+        return -_CLOCK_SECONDS <= now - seen <= self._seconds
 
     def _forget(self, key: Key) -> None:
         del self._kept[key]

@@ -197,7 +197,7 @@ class TargetMonitor:
     def snapshots(self) -> Iterator[tuple[dict[str, str], EngineSnapshot]]:
         """Yield the labels and the snapshot of every engine that was evaluated, by its last evaluation."""
         self._note_gone()
-        for labels, snapshot in self._each("findings", attrgetter("snapshot")):
+        for labels, snapshot in self._each("snapshots", attrgetter("snapshot")):
             if snapshot is not None:
                 find = partial(self._shared.errors.attempt, "findings", labels, snapshot.find)
                 yield labels, replace(snapshot, find=find)
@@ -434,7 +434,7 @@ class TargetMonitor:
         }
         baseline = remembered.baseline(ModelKey(self.target.name, name.model_name))
         engine = EngineMonitor(self._config.windows, self._assumptions(name.model_name), baseline=baseline)
-        learned = remembered.engines.known(self._key(name))
+        learned = remembered.engines.known(self._key(name), polled.wall)
         if learned is not None:
             engine.learned.remember(learned)
         own_phase = shared.phase(f"evaluation of {name} at {self.target.url}")

@@ -73,6 +73,7 @@ class TestStore:
     def test_too_old_values_and_those_of_the_future_are_forgotten(self, age, stays):
         values = store()
         values.keep(KEY, 1, END - age)
+        assert (values.known(KEY, END) is not None) is stays
         assert bool(values.items(END)) is stays
         assert (values.known(KEY) is not None) is stays
 
