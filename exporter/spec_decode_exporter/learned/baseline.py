@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from math import isfinite
 from operator import attrgetter, sub
 from typing import Annotated, Final, NamedTuple
@@ -36,10 +37,9 @@ MAX_BUCKETS: Final = 64
 """Maximum buckets of a histogram besides the last one; a larger histogram is ignored."""
 LEARNED: Final = (Latency.TIME_TO_FIRST_TOKEN, Latency.TIME_PER_OUTPUT_TOKEN)
 """Histograms of a period."""
-_MINUTE: Final = 60
-_HOUR: Final = 3600
-_LONG: Final = 2
-"""A length from two units on is written in them: 90 s, 2 min; 119 min, 2 h."""
+_DAY: Final = 86_400
+_UNITS: Final = ((1, "s"), (60, "min"), (3600, "h"), (_DAY, ""))
+"""A length from two of the next unit on is written in that: 90 s, 2 min; 119 min, 2 h."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +63,10 @@ class PlainPeriod:
 
 
 def _length(seconds: float) -> str:
-    if seconds < _LONG * _MINUTE:
-        return f"{seconds:.0f} s"
-    if seconds < _LONG * _HOUR:
-        return f"{seconds / _MINUTE:.0f} min"
-    if seconds < _LONG * 24 * _HOUR:
-        return f"{seconds / _HOUR:.0f} h"
-    return plural(round(seconds / (24 * _HOUR)), "day")
+    for (unit, name), (following, _) in pairwise(_UNITS):
+        if seconds < 2 * following:
+            return f"{seconds / unit:.0f} {name}"
+    return plural(round(seconds / _DAY), "day")
 
 
 class PlainRequests(NamedTuple):
@@ -180,10 +177,7 @@ class Baseline:
     def plain(self, increment: Increment, running: float, wall: float) -> Period:
         """Add an increment of an engine that does not speculate; return the period that it belongs to.
 
-        Args:
-            increment: Increment; one without requests extends no period.
-            running: Running requests at its end; 0 if unknown.
-            wall: Unix time of its end.
+        One without requests extends no period. At its end, the Unix time ``wall``, ``running`` requests ran.
         """
         period = self.present or Period()
         if increment.counters.decode_steps or increment.counters.first_tokens:
@@ -199,13 +193,9 @@ class Baseline:
         self.growing, self.ended = None, True
 
     def adopt(self, other: Baseline) -> bool:
-        """Take the period of another view of the same target, which is not used further, if that counts.
+        """Take the period of another view of the same target, as of a history; return whether it counts.
 
-        Args:
-            other: Baseline that was learned from a history.
-
-        Returns:
-            Whether it is the baseline now.
+        The other view is not used further.
         """
         found, present = other.kept, self.present
         is_same = present is not None and not other.ended
@@ -223,7 +213,3 @@ class Baseline:
         if kept is None:
             return None
         return PlainPeriod(kept.seconds, kept.end, max(0.0, wall - kept.end), kept.requests.mean())
-
-    def is_of_another_day(self, wall: float) -> bool:
-        """Return whether the baseline is of another day than a Unix time."""
-        return abs(wall - self.end) > SAME_DAY_SECONDS

@@ -10,12 +10,11 @@ from pydantic import Field
 
 from spec_decode_exporter.analysis.cost import CostSource, Curve
 from spec_decode_exporter.analysis.knowledge import Assumptions
-from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.typical_costs import every_step_pays
 from spec_decode_exporter.analysis.verdict import drafts_what_it_finds
 from spec_decode_exporter.drops.drops import DecodeSteps, Drops, DropState, drafts_of
 from spec_decode_exporter.drops.sums import Drop
-from spec_decode_exporter.learned.baseline import Baseline
+from spec_decode_exporter.learned.baseline import SAME_DAY_SECONDS, Baseline
 from spec_decode_exporter.learned.step_cost import PlainSteps, costs
 from spec_decode_exporter.learned.steps import DepthSums, StepReader, Steps, StepTimes, include
 from spec_decode_exporter.scrape.page.engine_table import Gauge, Latency
@@ -80,13 +79,13 @@ class Learned:
         self._depths: dict[int, DepthSums] = {}
         self._reader = StepReader()
         self._latencies: Mapping[Latency, Buckets] | None = None
-        self._speculation = assumptions.speculation
-        self._drafter = _drafter(assumptions.speculation)
+        self._drafter = Drafter()
         self._speculates = False
         self._tokens = self._resets = 0
         self._wall = 0.0
         self._remembered: LearnedState | None = None
         self._drafting_seconds = 0.0
+        self.assume(assumptions)
 
     def assume(self, assumptions: Assumptions) -> bool:
         """Replace the assumptions; return whether they have another drafter, which resets the state.
@@ -95,7 +94,7 @@ class Learned:
         """
         self._speculation = assumptions.speculation
         self.drops.use(assumptions.policy.drops)
-        before, drafter = self._drafter, _drafter(assumptions.speculation)
+        before, drafter = self._drafter, Drafter(self._speculation.method, self._speculation.draft_model)
         is_another = drafter.is_another(before)
         self._drafter = drafter if is_another else drafter.completed(before)
         if is_another:
@@ -119,7 +118,7 @@ class Learned:
         kept = self.baseline.kept
         others = [PlainSteps(CostSource.EXPERIMENT, [arm.plain for arm in arms])]
         if kept is not None:
-            another_day = self.baseline.is_of_another_day(self._wall)
+            another_day = abs(self._wall - kept.end) > SAME_DAY_SECONDS
             others.append(PlainSteps(CostSource.BASELINE, [kept.steps], another_day))
         return costs((self.drafting, self._plain), others, self._speculation.method)
 
@@ -221,7 +220,3 @@ class Learned:
     def _start_again(self) -> None:
         self.drafting, self._tokens = StepTimes(), 0
         self.drops.start_again()
-
-
-def _drafter(speculation: Speculation) -> Drafter:
-    return Drafter(speculation.method, speculation.draft_model)

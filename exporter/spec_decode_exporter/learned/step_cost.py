@@ -127,13 +127,7 @@ def _point(own: StepSums, plain: StepSums | None, source: PlainSteps, fixed: flo
 
 
 def step_ratio(own: StepSums, plain: StepSums | None = None, *, another_day: bool = False) -> Range | None:
-    """Return κ with its bounds; None if the steps do not show it.
-
-    Args:
-        own: Steps of the engine.
-        plain: Plain steps of others.
-        another_day: Whether these are of another day.
-    """
+    """Return κ with its bounds; None if the steps and the plain ones of others do not show it."""
     if plain is None:
         return _fitted(_claimed(own.gram, own), own.polls, 0.0)
     longer = own.mean_context / plain.mean_context if own.mean_context and plain.mean_context else 1.0
