@@ -138,7 +138,7 @@ MUTANTS = (
         "state", "core/state_file.py", "head[2] in (None, *self._writers)", "head[2] in (None, self._writer)"
     ),
     Mutant("state", "core/state_file.py", "            self._set_aside(place)\n", ""),
-    Mutant("state", "monitor/state.py", "if not -_CLOCK_SECONDS <= age <=", "if not age <="),
+    Mutant("state", "monitor/state.py", "return -_CLOCK_SECONDS <= now - seen", "return now - seen"),
     Mutant(
         "state", "monitor/state.py", "self._forget(next(iter(own)))", "self._forget(next(iter(self._kept)))"
     ),
@@ -427,7 +427,7 @@ MUTANTS = (
         "has_places = shared.places_taken + required <= shared.limit",
         "has_places = True",
     ),
-    Mutant("targets", "monitor/target_monitor.py", "self._shared.places_taken -= self._places", "pass"),
+    Mutant("targets", "monitor/target_monitor.py", "self._take_places(-self._places)", "pass"),
     Mutant(
         "targets", "monitor/fleet.py", "return seen[target.found_by] if target.found_by else 0", "return 0"
     ),
@@ -498,6 +498,8 @@ MUTANTS = (
     Mutant("learned", "learned/steps.py", "its.preemptions + self._preemptions", "its.preemptions"),
     Mutant("learned", "learned/baseline.py", "self.ended or other.ended", "self.ended"),
     Mutant("learned", "learned/learned.py", "in saved.plain.places.items()", "in ()"),
+    Mutant("learned", "learned/learned.py", "in saved.depths.items()", "in ()"),
+    Mutant("learned", "learned/step_cost.py", "except ArithmeticError:", "except KeyError:"),
     # Experiments and references.
     Mutant(
         "experiments",

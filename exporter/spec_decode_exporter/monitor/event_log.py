@@ -109,7 +109,7 @@ class _Budget:
 
     bucket: TokenBucket
     omitted: int = 0
-    told_at: float = -inf
+    reported_at: float = -inf
 
 
 class EventLog:
@@ -197,9 +197,9 @@ class EventLog:
         if budget.bucket.take():
             return event
         budget.omitted += 1
-        if self._now() - budget.told_at < REPEATED_AFTER:
+        if self._now() - budget.reported_at < REPEATED_AFTER:
             return None
-        budget.told_at = self._now()
+        budget.reported_at = self._now()
         fields = {"omitted": budget.omitted, "example": event.name, "discovery": discovery}
         return Event("events_omitted", fields)
 

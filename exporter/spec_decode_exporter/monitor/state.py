@@ -225,14 +225,10 @@ class StateSaver:
     def __init__(self, remembered: Remembered, clock: Clock, collect: Callable[[], None]) -> None:
         """``collect`` hands over the learned states of the engines to ``remembered``."""
         self._remembered, self._clock, self._collect = remembered, clock, collect
-        self._file: StateFile[Entry] | None = None
+        self.file: StateFile[Entry] | None = None
+        """State file; None without one."""
         self._disk = asyncio.Lock()
         self._failures, self._losses = OnceUntilRecovered(), OnceUntilRecovered()
-
-    @property
-    def file(self) -> StateFile[Entry] | None:
-        """State file; None without one."""
-        return self._file
 
     def begin(self, path: Path | None) -> None:
         """Load the state file; it blocks on the disk, so call it before the event loop has other work."""
@@ -243,8 +239,8 @@ class StateSaver:
         """Use this file from now on; load it if it is another one."""
         async with self._disk:
             if path is None:
-                self._file = None
-            elif self._file is None or path != self._file.path:
+                self.file = None
+            elif self.file is None or path != self.file.path:
                 self._use(*await STATE.run(_loaded, path))
 
     async def save_for_ever(self, interval: Callable[[], float]) -> None:
@@ -265,14 +261,14 @@ class StateSaver:
             self._failures.recovered()
 
     def _use(self, file: StateFile[Entry], entries: Sequence[Entry]) -> None:
-        self._file = file
+        self.file = file
         self._remembered.recall(entries)
 
     async def _write(self) -> None:
         async with self._disk:
-            if self._file:  # without one, the states of a thousand engines would take 9 MB for nothing
+            if self.file:  # without one, the states of a thousand engines would take 9 MB for nothing
                 self._collect()
-                await STATE.run(self._file.save, await self._lines())
+                await STATE.run(self.file.save, await self._lines())
 
     async def _lines(self) -> Sequence[bytes]:
         """Return the lines of all entries that fit; log once that some do not."""

@@ -247,11 +247,9 @@ class TargetMonitor:
         for name in self.engines:
             self._remember(name)
 
-    def record_event(self, event: Event) -> None:
-        """Record an event of the target."""
-        self._record_event(event, EventSubject(self.target.name))
-
-    def _record_event(self, event: Event, subject: EventSubject) -> None:
+    def record_event(self, event: Event, subject: EventSubject | None = None) -> None:
+        """Record an event of the target, or of one of its engines."""
+        subject = subject or EventSubject(self.target.name)
         source = EventSource(self.target.discovery, self.target.found_by)
         self._shared.events.record(event, self._shared.clock.wall(), subject, source)
 
@@ -351,11 +349,11 @@ class TargetMonitor:
         )
         for event in errors.whole("counting", monitored.labels, observe):
             was_reset |= event.name == "engine_reset"
-            self._record_event(event, monitored.subject)
+            self.record_event(event, monitored.subject)
         if engine.is_urgent or self._is_due(monitored, polled):
             evaluate = partial(engine.evaluate, in_full=self._pace > polled.interval)
             for event in errors.whole("evaluation", monitored.labels, evaluate):
-                self._record_event(event, monitored.subject)
+                self.record_event(event, monitored.subject)
         return was_reset
 
     @property
@@ -442,14 +440,11 @@ class TargetMonitor:
         self._take_places(self._places_of(name))
         if not self._is_churning(polled.moment):
             event = Event("engine_found", {"kind": polled.reading.engine_kind})
-            self._record_event(event, monitored.subject)
+            self.record_event(event, monitored.subject)
 
     def _remember(self, name: EngineName) -> None:
-        (engine, labels, _), clock, remembered = (
-            self.engines[name],
-            self._shared.clock,
-            self._shared.remembered,
-        )
+        (engine, labels, _), clock = self.engines[name], self._shared.clock
+        remembered = self._shared.remembered
         learned = self._shared.errors.attempt("saving", labels, lambda: engine.learned.state)
         if learned is not None:
             seen = engine.history.last_seen + clock.wall() - clock.monotonic()
@@ -467,7 +462,7 @@ class TargetMonitor:
             gone = partial(monitored.engine.gone, now, is_bad=is_bad)
             for event in self._shared.errors.whole("gone", monitored.labels, gone):
                 if not self._is_churning(now):
-                    self._record_event(event, monitored.subject)
+                    self.record_event(event, monitored.subject)
 
     def _is_churning(self, now: float) -> bool:
         """Return whether surplus engines were evicted within ``CHURN_SECONDS`` before ``now`` (monotonic)."""
