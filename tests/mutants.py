@@ -344,7 +344,8 @@ MUTANTS = (
         "cusum.sum = min(cusum.sum, limit / 2)",
         "cusum.sum = min(cusum.sum, limit)",
     ),
-    Mutant("drops", "drops/detector.py", "if max(moments) > state.time.elapsed:", "if False:"),
+    Mutant("drops", "drops/detector.py", "if max(moments) > state.time.elapsed or not", "if not"),
+    Mutant("drops", "drops/detector.py", " or not (state.found is None or state.drop.units):", ":"),
     Mutant("drops", "drops/detector.py", "or self.policy is not self._updated_for", "or False"),
     Mutant("drops", "drops/detector.py", "if usual is None and state.found is not None:", "if False:"),
     Mutant(

@@ -264,4 +264,4 @@ def _by_cell(window: Window, edges: Sequence[float]) -> dict[SpeedupBasis, tuple
         basis.END_TO_END: ((total.end_to_end_nanoseconds, total.finished_requests), (ended, finished)),
         basis.THROUGHPUT_PER_REQUEST: ((mean, total.generation_tokens), (running, generated)),
     }
-    return {name: columns for name, (known, columns) in sides.items() if None not in known}
+    return {name: side for name, (known, side) in sides.items() if None not in known}

@@ -301,9 +301,11 @@ def trimmed_tokens(context: FindingContext) -> Found | None:
         return None
     # A step yields one token and the accepted ones of its draft; fewer tokens were generated.
     counted = total.decode_steps + total.accepted_tokens
-    lost, share = counted - total.decoded_tokens, ratio(counted - total.decoded_tokens, counted)
-    values = {"lost": lost, "counted": counted, "share": share or 0.0}
-    return Found(text, values) if share is not None and share > TRIMMED else None
+    lost = counted - total.decoded_tokens
+    share = ratio(lost, counted)
+    if share is None or share <= TRIMMED:
+        return None
+    return Found(text, {"lost": lost, "counted": counted, "share": share})
 
 
 @HINTS.finding(drafting)
