@@ -14,13 +14,8 @@ class Throttle:
     def __init__(self, interval: float, phase: float = 0.0) -> None:
         """Be due every ``interval`` seconds; the second time earlier by ``phase`` (0 to 1) intervals."""
         self.interval = interval
-        """Seconds; a change counts from the next ``done`` on."""
-        self._phase = phase
-        self.reset()
-
-    def reset(self) -> None:
-        """Be due immediately."""
-        self._due = -inf
+        """Seconds."""
+        self._phase, self._due = phase, -inf
 
     def is_due(self, now: float, early: float = 0.0) -> bool:
         """Return whether the work is due at ``now`` (monotonic), or within ``early`` seconds."""

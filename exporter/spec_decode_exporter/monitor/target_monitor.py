@@ -208,7 +208,7 @@ class TargetMonitor:
 
     def costs(self) -> Iterator[tuple[str, Cost]]:
         """Yield ``model_name`` and cost of each engine with a known cost."""
-        known = self._each("costs", lambda engine: engine.cost)
+        known = self._each("costs", attrgetter("cost"))
         return ((labels["model_name"], cost) for labels, cost in known if cost is not None)
 
     def members(self, now: float) -> Iterator[ExperimentMember]:
