@@ -12,7 +12,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "exporter" / "spec_decode_exporter"
 BUDGETS = {
-    "core": 1905,  # a file whose damaged lines cost only their entries
+    "core": 1910,  # a file whose damaged lines cost only their entries
     "config": 3250,
     "scrape": 3450,
     "discovery": 2650,

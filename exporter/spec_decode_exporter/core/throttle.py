@@ -15,7 +15,12 @@ class Throttle:
         """Be due every ``interval`` seconds; the second time earlier by ``phase`` (0 to 1) intervals."""
         self.interval = interval
         """Seconds."""
-        self._phase, self._due = phase, -inf
+        self._phase = phase
+        self.reset()
+
+    def reset(self) -> None:
+        """Be due immediately."""
+        self._due = -inf
 
     def is_due(self, now: float, early: float = 0.0) -> bool:
         """Return whether the work is due at ``now`` (monotonic), or within ``early`` seconds."""
