@@ -147,10 +147,8 @@ def test_after_the_recovery_no_finding_is_about_the_drafter(story):
         assert not names & ABOUT_THE_DRAFTER
 
 
-def test_after_the_recovery_speculation_pays_again_once_that_lasts_three_minutes(story):
-    for snapshot in story.between(RECOVERY + RECOVERED, RECOVERY + 180):
-        assert snapshot.evaluation.verdict not in PAYS
-    for snapshot in story.between(RECOVERY + RECOVERED + 180, END):
+def test_after_the_recovery_speculation_pays_again_as_soon_as_that_is_known(story):
+    for snapshot in story.between(RECOVERY + RECOVERED, END):
         assert snapshot.evaluation.verdict is Verdict.OPTIMAL
         assert snapshot.evaluation.action in {Action.KEEP, Action.COLLECT}
         assert "since the change at 14:17:" in verdict_text(snapshot)
@@ -172,7 +170,7 @@ def test_no_shorter_window_excludes_a_verdict(story):
 def test_the_logged_verdicts_follow(story):
     logged = [(second, event.fields["verdict"]) for second, event in story.of_type("verdict_changed")]
     assert logged[0][1] == "optimal"
-    during = [verdict for second, verdict in logged if DROP + DETECTED < second < RECOVERY + RECOVERED]
+    during = [verdict for second, verdict in logged if DROP + DETECTED < second < RECOVERY]
     assert not set(during) & {"optimal", "healthy"}
     assert all(one != other for (_, one), (_, other) in pairwise(logged))
     assert logged[-1][1] == "optimal"

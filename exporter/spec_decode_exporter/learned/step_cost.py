@@ -51,7 +51,9 @@ from spec_decode_exporter.learned.steps import (
 )
 
 MIN_SECONDS: Final = 60.0
-"""Seconds of the engine near a load."""
+"""Seconds of the engine near a load, with steps of both kinds."""
+MIN_SECONDS_BESIDE: Final = 30.0
+"""The same beside plain steps of others: it has to show those that draft alone."""
 MIN_DEVIATION: Final = 0.1
 """Standard deviation of f that is exceeded: with less, nothing separates drafting steps from plain ones."""
 LEAST_ERROR: Final = 0.05
@@ -104,9 +106,11 @@ def _costs(
 ) -> Iterator[tuple[CostSource, Point]]:
     """Yield the cost near a load by each source that shows it."""
     drafting = total(times.near(place) for times in own)
-    if drafting is None or drafting.seconds < MIN_SECONDS:
+    if drafting is None:
         return
     for source in sources:
+        if drafting.seconds < (MIN_SECONDS_BESIDE if source.times else MIN_SECONDS):
+            continue
         plain = total(times.near(place) for times in {id(times): times for times in source.times}.values())
         if plain is not None or not source.times:
             point = _point(drafting, plain, source, fixed)

@@ -273,7 +273,7 @@ class TestIsolation:
         self.check(seen.view())
 
     async def test_in_a_section_about_events_and_requests(self, seen, monkeypatch):
-        self.fails(monkeypatch, (observe_report, "event_note"), lambda _: True)
+        self.fails(monkeypatch, (observe_report, "_event_note"), lambda _: True)
         view = seen.view()
         assert len(report(view).engines) == 2
         assert report(view).events == ()

@@ -15,6 +15,7 @@ from spec_decode_exporter.learned.step_cost import (
     ANOTHER_DAY,
     LEAST_ERROR,
     MIN_SECONDS,
+    MIN_SECONDS_BESIDE,
     PlainSteps,
     costs,
     step_ratio,
@@ -252,6 +253,14 @@ class TestTheCost:
         short, long = mixed(int(MIN_SECONDS) - 1, low=23.9, high=24.1), mixed(200, low=23.9, high=24.1)
         assert costs([Server().times(short)], [], "") == ()
         assert costs([Server().times(long)], [], "") != ()
+
+    def test_half_a_minute_is_enough_beside_plain_steps_of_others(self):
+        others = [PlainSteps(CostSource.BASELINE, [Server().times(always(share=0.0))])]
+        known = {
+            seconds: bool(costs([Server().times(always(seconds))], others, ""))
+            for seconds in (int(MIN_SECONDS_BESIDE) - 1, int(MIN_SECONDS_BESIDE) + 1)
+        }
+        assert list(known.values()) == [False, True]
 
     def test_the_engine_s_own_plain_steps_precede_those_of_others(self):
         plain = Server(noise=0.0).times(always(share=0.0))
