@@ -163,11 +163,11 @@ def logged(call, place, function):
             fields = None if None in names else frozenset(names - {"exc_info"})
             if fields is not None and ("exc_info" in names or method == "exception"):
                 fields |= {"exception"}
-            for word in words(call.args[0], function):
+            for word in sorted(words(call.args[0], function)):  # workers collect in one order
                 yield Logged(place, word, level, fields)
         case ast.Name(id="Event"):
             fields = keys(call.args[1], function) if len(call.args) > 1 else frozenset()
-            for word in words(call.args[0], function):
+            for word in sorted(words(call.args[0], function)):  # workers collect in one order
                 yield Logged(place, word, "", fields)
 
 
