@@ -46,7 +46,7 @@ def scenario(load=None, **speculation):
 
 
 EAGLE = scenario(method="draft_model", tokens=4)
-NGRAM = scenario(method="ngram", tokens=4, coverage=0.5)
+NGRAM = scenario(method="ngram", tokens=4, coverage=0.2)
 SERVERS = {"off": scenario(tokens=0), "eagle": EAGLE, "ngram": NGRAM}
 METHODS = {"eagle": "eagle3", "ngram": "ngram"}
 
