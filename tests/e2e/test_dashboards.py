@@ -79,6 +79,7 @@ EMPTY = {
     ("Failed polls by reason", "A"): "no poll of the last seconds failed",
     ("Tokens per step", "C"): "the drafter does not search",
     ("Speed-up of the fleet", "B"): "the cost is known on every engine",
+    ("Exporters", "D"): "no state file is configured",
     **dict.fromkeys(
         [("Experiments that the exporter compares", bound) for bound in "BC"],
         "too few requests pass in 30 s to say how sure a speed-up is",

@@ -157,7 +157,7 @@ def fill(path):
 def test_a_full_disk_and_one_that_becomes_read_only_are_told_and_polls_go_on(watching, e2e, disk):
     state = disk / "state.json"
     exporter = watching(state)
-    e2e.eventually(state.exists)
+    e2e.eventually(lambda: state.exists() and engines(state))
 
     def goes_on_without(reason, told):
         e2e.eventually(lambda: reason in exporter.log)
