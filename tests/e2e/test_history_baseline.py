@@ -96,7 +96,7 @@ def test_an_observation_of_a_minute_has_the_verdict(e2e, server, history):
     seen = subprocess.run(
         [e2e.PROGRAM, "observe", server.url, *flags], capture_output=True, text=True, check=False
     )
-    assert seen.returncode == ExitStatus.GOOD, seen.stderr
+    assert seen.returncode == ExitStatus.GOOD, seen.stdout + seen.stderr
     report = json.loads(seen.stdout)
     (engine,) = report["engines"]
     assert engine["cost"]["source"] == "baseline"

@@ -38,7 +38,7 @@ _NO_DATA: Final = WindowEvaluation(
     Knowledge(speculates=False),
 )
 _SHARES: Final = {**dict.fromkeys(PAYING, 1.0), **dict.fromkeys(NOT_PAYING, 0.0), Verdict.INSUFFICIENT: None}
-"""Shares of the possible speed-ups above 1, of verdicts that are sure, or know none."""
+"""``pays_share_ratio`` of shown verdicts; for the others it is that of the evaluated window."""
 
 
 class Basis(StrEnum):

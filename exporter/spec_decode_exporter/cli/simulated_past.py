@@ -15,7 +15,7 @@ _FOUND_WITHIN: Final = 5.0
 _LOOK_AGAIN: Final = 0.02
 
 
-class Polled(Protocol):
+class Pollable(Protocol):
     """Poller of a target."""
 
     async def poll(self) -> None:
@@ -58,23 +58,23 @@ class PastClock(SystemClock):
 
 
 async def live_through(
-    clock: PastClock, catch_up: Callable[[], None], targets: Callable[[], Iterable[Polled]]
+    clock: PastClock, catch_up: Callable[[], None], pollers: Callable[[], Iterable[Pollable]]
 ) -> None:
     """Poll all targets once for each second of the past.
 
     Args:
         clock: Clock of the targets and of their simulation.
         catch_up: Advances the simulation, before the polls: they would count it as time of the server.
-        targets: Returns a poller for each target found so far.
+        pollers: Returns a poller for each target found so far.
     """
     try:
         async with asyncio.timeout(_FOUND_WITHIN):
-            while not (found := list(targets())):  # noqa: ASYNC110 - discovery has no event for it
+            while not (found := list(pollers())):  # noqa: ASYNC110 - discovery has no event for it
                 await asyncio.sleep(_LOOK_AGAIN)
         while clock.step():
             catch_up()
-            for target in found:
-                await target.poll()
+            for poller in found:
+                await poller.poll()
     except TimeoutError:
         pass
     finally:

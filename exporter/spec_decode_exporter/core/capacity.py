@@ -1,4 +1,4 @@
-"""Capacity: the number of engines that fit into the memory of the container, and shares of a limit."""
+"""Number of engines that fit into the memory of the container, and the fair share of a limit."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class Detector(ABC):
     def _thresholds(self) -> Sequence[float]:
         """Return the thresholds of the sums; empty until enough was observed."""
 
-    def _is_drop(self, since: Sums) -> bool:  # noqa: ARG002 - drops of drafting look at it
+    def _is_drop(self, since: Sums) -> bool:  # noqa: ARG002 - ``DraftingDetector`` reads it
         """Return whether units whose sum exceeds its threshold are a drop."""
         return True
 
@@ -170,7 +170,7 @@ class Detector(ABC):
         return state.drop
 
     def _end(self, moment: float) -> None:
-        """End the drop, which was over at ``moment`` at the latest; the mirrored sum tells when."""
+        """End the drop, which was over at ``moment`` at the latest; the mirrored sum has the moment."""
         state, mirrored = self.state, self.state.cusums[0]
         state.changed = min(mirrored.began, moment) if mirrored.sum else moment
         state.found, state.learns_from = None, moment

@@ -109,7 +109,7 @@ class Drops:
         return detector.observe(replace(increment, units=steps.number, drafted=increment.units))
 
 
-def drafts_of(increment: Increment, wall: float = 0.0) -> Sums:
+def drafts_of(increment: Increment, wall: float) -> Sums:
     """Return the drafts of an increment that ends at the Unix time ``wall``; 0 if that is unknown.
 
     Σ (accepted tokens)² is Σ (2i+1) a_i over the positions i; at least A without positions.

@@ -103,7 +103,7 @@ class Arm:
 
     @property
     def is_partial(self) -> bool:
-        """True if no engine covers half of the window: too little for bounds."""
+        """True if no engine covers half of the window, or has enough polls: too little for bounds."""
         covered = max((its.window.seconds for its in self._engines), default=0.0)
         polls = max((its.window.polls for its in self._engines), default=0)
         return covered < self.length / 2 or polls < MIN_INCREMENTS

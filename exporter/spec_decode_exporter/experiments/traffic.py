@@ -77,10 +77,12 @@ def _distance(value: float) -> float:
     return abs(log(value))
 
 
+LOADS: Final = ("running_requests", "requests_per_second")
+"""Figures of the load, each per engine."""
 TRAFFIC: Final[Mapping[Traffic, Row]] = {
     # Equal arrivals give the slower side more running requests (Little's law); with equal concurrency the
     # faster side begins more of them. The clients fix one of the two.
-    Traffic.LOAD: Row("running_requests", _of("running_requests", "requests_per_second"), 1.5),
+    Traffic.LOAD: Row(LOADS[0], _of(*LOADS), 1.5),
     Traffic.PROMPT_TOKENS: Row(_PROMPT, _of(_PROMPT), 1.25),
     Traffic.OUTPUT_TOKENS: Row(_OUTPUT, _of(_OUTPUT), 1.25),
     Traffic.PREFIX_CACHE: Row(_HITS, _computed_tokens, 1.1),

@@ -1,1 +1,1 @@
-"""What an engine shows over hours: steps by load, the cost of drafting, its time without speculation."""
+"""Knowledge of an engine over hours: steps by load, the cost of drafting, its time without speculation."""

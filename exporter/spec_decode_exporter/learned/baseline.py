@@ -20,8 +20,9 @@ from pydantic import Field
 
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.core.number_formats import plural
+from spec_decode_exporter.drops.sums import Amount, Seconds
 from spec_decode_exporter.figures.estimate import ratio
-from spec_decode_exporter.learned.steps import HALF_LIFE_SECONDS, StepTimes, Sum, UnixTime, faded
+from spec_decode_exporter.learned.steps import HALF_LIFE_SECONDS, StepTimes, UnixTime, faded
 from spec_decode_exporter.scrape.page.engine_table import Latency
 from spec_decode_exporter.scrape.page.sample import Buckets
 from spec_decode_exporter.window.history import NANO
@@ -72,13 +73,13 @@ def _length(seconds: float) -> str:
 class PlainRequests(NamedTuple):
     """Sums over the requests of a period; older ones have less weight."""
 
-    first_tokens: Sum = 0.0
-    first_token_nanoseconds: Sum = 0.0
-    prompt_tokens: Sum = 0.0
-    prefix_cache_queries: Sum = 0.0
-    prefix_cache_hits: Sum = 0.0
-    seconds: Sum = 0.0
-    running_seconds: Sum = 0.0
+    first_tokens: Amount = 0.0
+    first_token_nanoseconds: Amount = 0.0
+    prompt_tokens: Amount = 0.0
+    prefix_cache_queries: Amount = 0.0
+    prefix_cache_hits: Amount = 0.0
+    seconds: Amount = 0.0
+    running_seconds: Amount = 0.0
 
     def mean(self) -> RequestBaseline | None:
         """Return the mean request; None with too few."""
@@ -97,9 +98,9 @@ class PlainRequests(NamedTuple):
 class LearnedHistogram(NamedTuple):
     """Histogram over a period; older observations have less weight."""
 
-    bounds: Annotated[tuple[Sum, ...], Field(max_length=MAX_BUCKETS)]
+    bounds: Annotated[tuple[Amount, ...], Field(max_length=MAX_BUCKETS)]
     """Upper bounds in seconds, without the last one, which is infinite."""
-    counts: Annotated[tuple[Sum, ...], Field(max_length=MAX_BUCKETS + 1)]
+    counts: Annotated[tuple[Amount, ...], Field(max_length=MAX_BUCKETS + 1)]
     """Cumulative counts."""
     wall: UnixTime
     """Unix time of the newest observation."""
@@ -112,7 +113,7 @@ _counted: Final = attrgetter(*PlainRequests._fields[:5])
 class Period:
     """Time without speculation. Persisted as it is."""
 
-    seconds: Annotated[float, Field(ge=0, le=1e10, allow_inf_nan=False)] = 0.0
+    seconds: Seconds = 0.0
     """Time with requests."""
     end: UnixTime = 0.0
     requests: PlainRequests = field(default_factory=PlainRequests)

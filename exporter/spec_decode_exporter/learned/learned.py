@@ -1,4 +1,4 @@
-"""What is learned about one engine over hours, beyond its windows: the cost of drafting, and drops."""
+"""Knowledge of one engine over hours, beyond its windows: the cost of drafting, and drops."""
 
 from __future__ import annotations
 

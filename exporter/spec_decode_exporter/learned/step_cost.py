@@ -64,7 +64,7 @@ MAX_INFLATION: Final = 1.43
 MAX_PREFILL: Final = 0.5
 """Share of a plain step that prefills add, above which growth counts as unknown."""
 FREE_PREFILLS: Final = 1 / 3
-"""Weight of the fit in which plain steps take prefills for free, where there are so many."""
+"""Weight of the fit in which plain steps take prefills for free, above ``MAX_PREFILL``."""
 MAX_HALF: Final = 10.0
 """Greatest half-width of a fit, in κ; that of the fit with f·x if it is unknown."""
 CONTEXT_EXPONENT, STEEPEST_CONTEXT = 0.25, 0.75

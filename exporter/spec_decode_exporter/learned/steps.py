@@ -24,6 +24,7 @@ from typing import Annotated, Final, NamedTuple, TypeVar
 
 from pydantic import Field
 
+from spec_decode_exporter.drops.sums import Amount
 from spec_decode_exporter.learned.regression import Matrix, gram_matrix, upper_triangle
 from spec_decode_exporter.window.history import NANO
 from spec_decode_exporter.window.poll import Increment
@@ -42,7 +43,6 @@ _TRIANGLE: Final = SIZE * (SIZE + 1) // 2
 _MAX_STEPS, _MAX_STEP_SECONDS, _MAX_PROMPT, _MAX_RATE = 1e9, 3600.0, 1e6, 1e8
 """A poll with more steps, longer ones, or more uncached tokens a step or second is a fault of the server."""
 
-Sum = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
 UnixTime = Annotated[float, Field(ge=0, le=253_402_300_799, allow_inf_nan=False)]
 """Until the last second of the year 9999."""
 
@@ -125,17 +125,17 @@ class StepReader:
 class StepSums(NamedTuple):
     """Sums over the steps near one load; older ones have less weight."""
 
-    triangle: Annotated[tuple[Sum, ...], Field(min_length=_TRIANGLE, max_length=_TRIANGLE)]
+    triangle: Annotated[tuple[Amount, ...], Field(min_length=_TRIANGLE, max_length=_TRIANGLE)]
     """Upper triangle of the Gram matrix."""
-    polls: Sum
-    seconds: Sum
+    polls: Amount
+    seconds: Amount
     """Length of the polls."""
-    draft_tokens: Sum
-    drafting_running: Sum
+    draft_tokens: Amount
+    drafting_running: Amount
     """Σ over the steps that draft: running requests."""
-    context: Sum
+    context: Amount
     """As of ``Steps``, like the requests."""
-    requests: Sum
+    requests: Amount
     wall: UnixTime
     """Unix time of the newest step."""
 
@@ -184,13 +184,13 @@ class StepSums(NamedTuple):
 class DepthSums(NamedTuple):
     """Sums over the polls with one number of draft tokens; older ones have less weight."""
 
-    decode_seconds: Sum
+    decode_seconds: Amount
     """Decode time, summed over requests."""
-    steps: Sum
-    tokens: Sum
+    steps: Amount
+    tokens: Amount
     """Decoded tokens."""
-    drafts: Sum
-    accepted: Sum
+    drafts: Amount
+    accepted: Amount
     wall: UnixTime
     """Unix time of the newest poll."""
 

@@ -73,14 +73,15 @@ class Metric:
         return [("", part) for _, part in chosen] if windows is Windows.BARE else chosen
 
     def series(self, view: object, parts: Parts[Any], windows: Windows | None) -> Sequence[Series]:
-        """Return label values and number of each series of a subject, of these windows alone."""
+        """Return label values and number of each series of a subject, of these windows alone.
+
+        The metric is not plain: see ``is_plain``.
+        """
         found: list[tuple[tuple[str, ...], Any]] = [
             ((label,) if label else (), self.read(part))
             for label, part in self.places(view, parts, windows)
             if part is not None
         ]
-        if self.is_plain:
-            return found
         return [
             ((*before, own) if isinstance(own, str) else (*before, *own), number)
             for before, numbers in found

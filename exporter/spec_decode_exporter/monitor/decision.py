@@ -78,7 +78,7 @@ class ShownSetting:
 
         Args:
             compute: Return the setting by the newest windows.
-            basis: What the setting depends on besides the windows: another one shows another setting at once.
+            basis: Inputs of the setting besides the windows: another one shows another setting at once.
             now: Seconds.
             longest: Length of the longest window in seconds.
         """

@@ -69,6 +69,7 @@ class EngineMonitor:
         self._changed_at = self._changed_before = -inf
         """Moments of the last two detected changes of acceptance or drafting: verdicts begin at the last."""
         self._costs: tuple[Curve, ...] = ()
+        self._cost_basis = False, 0
         self._last_drafts: LastDrafts | None = None
         """Newest drafts with a verdict, of a schedule that pauses."""
         self._is_cost_known = False
@@ -85,7 +86,7 @@ class EngineMonitor:
         if self.learned.assume(assumptions):  # no window may mix two methods
             self.history.reset_windows()
         self.history.configure_tokens(assumptions.speculation.tokens or 0)
-        self._costs_at, self._cost_basis = -inf, (False, 0)
+        self._costs_at = -inf
         self.is_urgent = True
         if self._state is State.UNREACHABLE:
             self._last = self._absent()

@@ -26,7 +26,7 @@ MAX_EVENTS: Final = 1000
 EVENT_ID: Final = "^([0-9a-f]{1,16})-([0-9]{1,15})$"
 """Identifier of an event, as a regular expression of JSON Schema."""
 EVENTS_PER_ENGINE: Final = 4
-"""Events at once: a restart has so many for each engine."""
+"""Events of an engine at once, as at a restart."""
 TARGET_EVENT_EVERY: Final = 6.0
 """Seconds after which a target may have one more event."""
 LIST_EVENT_EVERY: Final = 1.0

@@ -1,8 +1,4 @@
-"""State that outlives the process: learned states of engines and baselines of models, in one file.
-
-The first line of the file is a header; every other line is the JSON of one entry, so that damage costs only
-the entries of the damaged lines.
-"""
+"""State that outlives the process: learned states of engines and baselines of models, in one file."""
 
 from __future__ import annotations
 
@@ -18,12 +14,13 @@ import structlog
 from pydantic import Field, TypeAdapter, ValidationError
 
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
+from spec_decode_exporter.core.cooperative_yield import Pace
 from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
 from spec_decode_exporter.core.state_file import MAX_BYTES, StateFile
 from spec_decode_exporter.core.thread_pool import STATE
 from spec_decode_exporter.learned.baseline import Baseline
 from spec_decode_exporter.learned.learned import LearnedState
+from spec_decode_exporter.learned.steps import UnixTime
 from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES
 
 _MAX_LINES_BYTES: Final = MAX_BYTES - 2**16
@@ -45,7 +42,6 @@ _SLICE: Final = 20
 _MAX_SHOWN: Final = 100
 
 _Label = Annotated[str, Field(max_length=MAX_KEY_LENGTH)]
-_UnixTime = Annotated[float, Field(ge=0, le=253_402_300_799, allow_inf_nan=False)]
 _log = structlog.get_logger(__name__)
 
 
@@ -125,7 +121,7 @@ class EngineEntry:
     target: _Label
     model_name: _Label
     engine: _Label
-    seen: _UnixTime
+    seen: UnixTime
     """Time of the engine's last poll."""
     learned: LearnedState
 
@@ -272,17 +268,16 @@ class StateSaver:
 
     async def _lines(self) -> Sequence[bytes]:
         """Return the lines of all entries that fit; log once that some do not."""
-        lines, size = list[bytes](), 0
+        lines, size, pace = list[bytes](), 0, Pace(_SLICE)
         forgotten, self._remembered.engines.surplus = self._remembered.engines.surplus, 0
-        for number, entry in enumerate(self._remembered.entries(self._clock.wall()), 1):
+        for entry in self._remembered.entries(self._clock.wall()):
             line = line_of(entry)
             size += len(line or b"")
             if line is None or size > _MAX_LINES_BYTES:
                 forgotten += 1
             else:
                 lines.append(line)
-            if number % _SLICE == 0:
-                await yield_to_event_loop()
+            await pace.done()
         if not forgotten:
             self._losses.recovered()
         elif self._losses.failed():

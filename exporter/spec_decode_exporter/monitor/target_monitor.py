@@ -270,7 +270,7 @@ class TargetMonitor:
         A server that no longer names its model, or now does, may show an engine under labels of an earlier
         one. Then the labels belong to the newest: no page may contain a series twice.
         """
-        if len(self.engines) == 1:
+        if all(map(all, self.engines)):  # names without a gap are labels of their own
             return list(self.engines.values())
         by_age = sorted(self.engines.values(), key=lambda monitored: monitored.engine.history.last_seen)
         newest = {monitored.subject: monitored for monitored in by_age}

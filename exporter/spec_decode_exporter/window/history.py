@@ -198,11 +198,6 @@ class History:
         return max(self._seen_tokens, self.configured_tokens)
 
     @property
-    def most_tokens(self) -> int:
-        """Largest K so far: totals have a column for each of its positions."""
-        return max(self._most_tokens, self.configured_tokens)
-
-    @property
     def last_seen(self) -> float:
         """Time of the last page with the engine (monotonic)."""
         return self.poll.moment if self.poll else 0.0

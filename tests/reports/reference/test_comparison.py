@@ -163,3 +163,9 @@ def test_quantiles_of_both_sides_are_compared():
     found = Comparison(before, with_queue(Latency.QUEUE, exactly(0.1)), 0.05).latencies
     assert [(latency, quantile.name) for latency, quantile in found] == [(Latency.QUEUE, "p95")]
     assert Comparison(before, with_queue(Latency.END_TO_END, None), 0.05).latencies == {}
+
+
+def test_a_load_whose_running_requests_only_one_side_knows_has_no_caution():
+    before = measurement(0.7, requests_per_second=2.0)
+    after = measurement(0.7, requests_per_second=20.0, running_requests=8.0)
+    assert Comparison(before, after, 0.05).cautions == ()

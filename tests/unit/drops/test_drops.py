@@ -42,7 +42,7 @@ def replayed(name, model, engine="0"):
         if taken.reset:
             drops.start_again()
         if taken.increment:
-            found += [(row["t"], drop) for drop in drops.observe(drafts_of(taken.increment))]
+            found += [(row["t"], drop) for drop in drops.observe(drafts_of(taken.increment, 0.0))]
     return drops, found
 
 
@@ -233,7 +233,7 @@ def test_squares_follow_from_the_positions(accepted):
         9.0,
     )
     assert exact.squares == sum(count**2 for count in accepted)
-    assert drafts_of(increment(**counts)).squares == sum(accepted) <= exact.squares
+    assert drafts_of(increment(**counts), 0.0).squares == sum(accepted) <= exact.squares
 
 
 any_increment = st.tuples(

@@ -90,11 +90,17 @@ class TestTheRatio:
             assert each.high - each.low > 3 * LEAST_ERROR * KAPPA
 
     def test_it_scales_with_no_unit_of_time(self):
-        sums = Server().sums(mixed())
-        slower = [value * 2 ** (place == 8) for place, value in enumerate(sums.gram[0])]
-        assert slower[8] == 2 * sums.gram[0][8]
-        plain, drafting = Server(noise=0.0).sums(always(share=0.0)), Server(noise=0.0).sums(always())
-        assert step_ratio(drafting, plain).guess == pytest.approx(KAPPA)
+        server = Server()
+        polls = [server.poll(load, share) for load, share in mixed()]
+        once, slower = (
+            step_ratio(
+                total(
+                    StepSums.of(each._replace(decode_seconds=f * each.decode_seconds), WALL) for each in polls
+                )
+            )
+            for f in (1.0, 2.0)
+        )
+        assert slower == pytest.approx(once)
 
     def test_prefills_that_share_the_steps_are_left_out(self):
         server, random = Server(prefill=0.0001), Random(3)

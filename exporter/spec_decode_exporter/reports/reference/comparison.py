@@ -17,7 +17,7 @@ from functools import cached_property
 from math import hypot
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.experiments.traffic import TRAFFIC, ratios
+from spec_decode_exporter.experiments.traffic import LOADS, TRAFFIC, ratios
 from spec_decode_exporter.figures.quantile import Quantile
 from spec_decode_exporter.figures.student_t import welch
 from spec_decode_exporter.reports.reference_document import MeasuredFigure, Measurement
@@ -25,7 +25,6 @@ from spec_decode_exporter.scrape.page.engine_table import Latency
 
 DRAFT_TOKENS: Final = "draft_tokens"
 """Reason of the caution about another number of draft tokens; the others are parts of the traffic."""
-_LOADS: Final = ("running_requests", "requests_per_second")
 
 
 class Outcome(StrEnum):
@@ -195,12 +194,14 @@ class Comparison:
         if self._have_other_depths:
             yield Caution(DRAFT_TOKENS, self.before.tokens, self.after.tokens)
         before, after = (
-            {key: figure.divided(number if key in _LOADS else 1) for key, figure in side.quantities.items()}
+            {key: figure.divided(number if key in LOADS else 1) for key, figure in side.quantities.items()}
             for side, number in zip((self.before, self.after), self._engines, strict=True)
         )
         values = [{key: figure.value for key, figure in side.items()} for side in (after, before)]
         for part, work in ratios(*values):
             key, _, limit = TRAFFIC[part]
+            if key not in before or key not in after:  # a part may be known by another figure
+                continue
             moved = difference(before[key], after[key])
             if max(work, 1 / work) > limit and (moved.lower is None or moved.is_beyond_chance):
                 yield Caution(part, before[key].value, after[key].value)
