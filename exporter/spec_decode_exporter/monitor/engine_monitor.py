@@ -27,7 +27,7 @@ from spec_decode_exporter.window.history import History, Window, columns
 from spec_decode_exporter.window.poll import Check, Increment, Poll, Step
 
 COSTS_SECONDS: Final = 30.0
-"""Seconds for which the learned cost is used: computing it takes a fifth of an evaluation."""
+"""Seconds for which a learned cost is used: computing it takes a fifth of an evaluation."""
 
 _GUESSED: Final = {CostSource.SIZES, CostSource.TYPICAL}
 """Sources of a cost that are not about the server itself."""
@@ -308,9 +308,10 @@ class EngineMonitor:
         )
 
     def _learned_costs(self) -> tuple[Curve, ...]:
-        """Return the learned cost by load, which is refreshed at most every ``COSTS_SECONDS``."""
+        """Return the learned cost by load: once known, it is refreshed at most every ``COSTS_SECONDS``."""
         now, basis = self.history.last_seen, (bool(self.arms), self.history.window_resets)
-        if now - self._costs_at >= COSTS_SECONDS or basis != self._cost_basis:
+        is_due = not self._costs or now - self._costs_at >= COSTS_SECONDS
+        if is_due or basis != self._cost_basis:
             self._costs_at, self._cost_basis = now, basis
             self._costs = self.learned.costs(self.arms)
         return self._costs

@@ -454,11 +454,17 @@ class TestDecision:
 
 
 class TestCosts:
-    def test_are_learned_again_each_half_minute(self, watched, good, monkeypatch):
+    def test_are_learned_again_each_half_minute_once_they_are_known(self, watched, good, monkeypatch):
+        moments, known = [], (curve((8.0, 0.1)),)
+        monkeypatch.setattr(Learned, "costs", lambda *_: moments.append(watched.moment) or known)
+        watched.polls(map(good, range(1, 70)))
+        assert moments == [1.0, 1.0 + COSTS_SECONDS, 1.0 + 2 * COSTS_SECONDS]
+
+    def test_that_nothing_shows_yet_are_tried_at_each_evaluation(self, watched, good, monkeypatch):
         moments = []
         monkeypatch.setattr(Learned, "costs", lambda *_: moments.append(watched.moment) or ())
         watched.polls(map(good, range(1, 70)))
-        assert moments == [1.0, 1.0 + COSTS_SECONDS, 1.0 + 2 * COSTS_SECONDS]
+        assert moments == [1.0 + second for second in range(69)]
 
 
 class TestLastDrafts:
