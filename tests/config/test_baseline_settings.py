@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.config.url import api_address
+from spec_decode_exporter.core.urls import api_address
 
 HISTORY = "baseline: {prometheus: {url: http://prometheus:9090}}\n"
 

@@ -14,6 +14,7 @@ from spec_decode_exporter.config.schema import (
     ShardSettings,
     TargetSettings,
 )
+from spec_decode_exporter.core.urls import Url
 from spec_decode_exporter.discovery import discoverer as module
 from spec_decode_exporter.discovery import target_merge
 from spec_decode_exporter.discovery.discoverer import Discoverer, discoveries
@@ -91,14 +92,15 @@ async def test_an_error_in_one_discovery_does_not_end_the_others(start, clock, l
 
 async def test_a_list_that_cannot_be_merged_does_not_affect_the_others(start, clock, log, monkeypatch):
     bad, sound = Way("bad", 5.0, [B]), Way("sound", 5.0, [A])
-    identity = target_merge.identity
 
-    def defect(url):
-        if url == B.url:
-            raise KeyError(url)
-        return identity(url)
+    class Defect(Url):
+        @classmethod
+        def of(cls, text):
+            if text == B.url:
+                raise KeyError(text)
+            return Url.of(text)
 
-    monkeypatch.setattr(target_merge, "identity", defect)
+    monkeypatch.setattr(target_merge, "Url", Defect)
     discoverer, told = start(bad, sound)
     await clock.advance(11)
     assert told[-1] == ["s", "a"]
@@ -106,7 +108,7 @@ async def test_a_list_that_cannot_be_merged_does_not_affect_the_others(start, cl
     assert [(entry["event"], entry["reason"]) for entry in log] == [
         ("discovery_failed", "unexpected: KeyError")
     ]
-    monkeypatch.setattr(target_merge, "identity", identity)
+    monkeypatch.setattr(target_merge, "Url", Url)
     await clock.advance(5)
     assert told[-1] == ["s", "b", "a"]
     assert log[-1]["event"] == "discovery_recovered"

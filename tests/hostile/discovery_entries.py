@@ -18,8 +18,8 @@ from spec_decode_exporter.config.labels import (
     MAX_LABELS,
 )
 from spec_decode_exporter.config.schema import DnsDiscovery, Scrape, TargetSettings
-from spec_decode_exporter.config.url import MAX_PATH, MAX_PORT
 from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.core.urls import MAX_PATH, MAX_PORT
 from spec_decode_exporter.discovery.dns_sd import DnsNameDiscovery
 from spec_decode_exporter.discovery.kubernetes.api_access import Access
 from spec_decode_exporter.discovery.kubernetes.api_objects import ApiError

@@ -20,8 +20,8 @@ from spec_decode_exporter.cli.observe_config import read_config
 from spec_decode_exporter.cli.setting_flags import reject_baseline
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.units import format_duration, parse_duration
-from spec_decode_exporter.config.url import api_address
 from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.core.urls import api_address
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.history_reader import HistoryQuery, HistoryReader

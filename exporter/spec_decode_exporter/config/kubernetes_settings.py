@@ -10,8 +10,8 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.labels import LabelName
-from spec_decode_exporter.config.url import MAX_PORT
 from spec_decode_exporter.config.values import Endpoint, NotEmpty, excludes, matches, written_as
+from spec_decode_exporter.core.urls import MAX_PORT
 
 POD_LABELS: Final = frozenset({"namespace", "pod"})
 """Labels of every pod's target, the same as in Prometheus' own series of the pod."""

@@ -30,7 +30,6 @@ from spec_decode_exporter.config.labels import (
 from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.config.reference_settings import ReferenceSettings
 from spec_decode_exporter.config.shard_settings import ShardSettings
-from spec_decode_exporter.config.url import PATH, address, identity
 from spec_decode_exporter.config.values import (
     Duration,
     Endpoint,
@@ -40,6 +39,8 @@ from spec_decode_exporter.config.values import (
     context_of,
     matches,
 )
+from spec_decode_exporter.core.urls import PATH, address
+from spec_decode_exporter.core.urls import Url as ParsedUrl
 
 _LIST_FILES: Final = frozenset({".json", ".yml", ".yaml"})
 _WILDCARDS: Final = frozenset("*?[")
@@ -101,7 +102,7 @@ class TargetSettings(HttpSettings):
     def _only_once(cls, url: str, info: ValidationInfo) -> str:
         """Reject a URL that another target of the same configuration has."""
         context = context_of(info)
-        if context is not None and not context.take("url", identity(url)):
+        if context is not None and not context.take("url", ParsedUrl.of(url)):
             raise ValueError("is also the address of another target; remove one of the two")
         return url
 

@@ -31,8 +31,8 @@ from spec_decode_exporter.config.units import (
     parse_parameters,
     parse_size,
 )
-from spec_decode_exporter.config.url import api_address, normalise, without_query
 from spec_decode_exporter.core.bounded_file import read_bounded, size_text
+from spec_decode_exporter.core.urls import api_address, normalise, without_query
 
 if TYPE_CHECKING:
     pass

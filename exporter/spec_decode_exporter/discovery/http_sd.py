@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from spec_decode_exporter.config.http_settings import HeaderValues, HttpSettings
-from spec_decode_exporter.config.url import without_query
 from spec_decode_exporter.core.cooperative_yield import cooperatively
+from spec_decode_exporter.core.urls import without_query
 from spec_decode_exporter.discovery.group_reader import MAX_LIST_BYTES, json_groups
 from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import Listing

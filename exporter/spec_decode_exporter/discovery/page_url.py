@@ -7,7 +7,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
-from spec_decode_exporter.config.url import MAX_PATH, MAX_PORT, PATH, PORTS, host_and_port
+from spec_decode_exporter.core.urls import MAX_PATH, MAX_PORT, PATH, PORTS, host_and_port
 from spec_decode_exporter.scrape.http.origin import Origin, split
 from spec_decode_exporter.scrape.poll_errors import PollError
 

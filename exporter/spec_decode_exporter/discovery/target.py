@@ -10,7 +10,7 @@ from spec_decode_exporter.config.cost_settings import CostSettings, SpeculativeS
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.policy import Policy, merged
 from spec_decode_exporter.config.reference_settings import ReferenceSettings
-from spec_decode_exporter.config.url import address
+from spec_decode_exporter.core.urls import address
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from pydantic import FailFast, Field, ValidationError
 from spec_decode_exporter.config.errors import dotted
 from spec_decode_exporter.config.explain import explain
 from spec_decode_exporter.config.http_settings import Section
-from spec_decode_exporter.config.url import address
 from spec_decode_exporter.core.cooperative_yield import Pausing, finish
+from spec_decode_exporter.core.urls import address
 from spec_decode_exporter.discovery.group_reader import (
     MAX_GROUPS,
     MAX_LIST_LABELS,

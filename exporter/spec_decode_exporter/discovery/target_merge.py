@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from spec_decode_exporter.config.labels import MAX_LABEL_VALUE, MAX_LABELS
-from spec_decode_exporter.config.url import address, identity
 from spec_decode_exporter.core.cooperative_yield import Pausing, finish
+from spec_decode_exporter.core.urls import Url, address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ _MAX_JOINED: Final = MAX_LABELS + 1
 Without this limit, a list with other labels at each repetition of a page takes quadratic time.
 """
 
-_Page: TypeAlias = tuple[str, str, str, str]
+_Page: TypeAlias = Url
 """Identity of a page."""
 
 
@@ -74,7 +74,7 @@ def hash_modulus(text: str, modulus: int) -> int:
 def _pages(targets: Sequence[Target]) -> Pausing[dict[_Page, Target]]:
     """Return the targets of one result, each page once with a limited number of labels."""
     pages: dict[_Page, Target] = {}
-    yield from _join(pages, ((identity(target.url), target) for target in targets), _MAX_JOINED)
+    yield from _join(pages, ((Url.of(target.url), target) for target in targets), _MAX_JOINED)
     return pages
 
 

@@ -8,8 +8,8 @@ from http import HTTPStatus
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
-from spec_decode_exporter.config.url import without_query
 from spec_decode_exporter.core.bounded_json import decode
+from spec_decode_exporter.core.urls import without_query
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.poll_errors import PollError, StatusError

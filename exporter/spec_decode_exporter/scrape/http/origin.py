@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import quote, urlsplit
 
-from spec_decode_exporter.config.url import PORTS
+from spec_decode_exporter.core.urls import PORTS
 from spec_decode_exporter.scrape.poll_errors import PollError
 
 _UNQUOTED = "/?%:@!$&'()*+,;=[]~"  # valid in a request target; all else is quoted

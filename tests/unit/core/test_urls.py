@@ -1,10 +1,12 @@
+"""One parser of URLs: normal form, mistakes with a remedy, parts for the client."""
+
 from __future__ import annotations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.config.url import address, identity, normalise, without_query
+from spec_decode_exporter.core.urls import Url, address, api_address, normalise, without_query
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,6 @@ def test_any_text_is_a_url_without_a_user_or_a_mistake(text):
         ("https://a/metrics", "a:443"),
         ("http://a:8000/m?key=1", "a:8000"),
         ("http://[::1]:8000/m", "[::1]:8000"),
-        ("https://user:hunter2@a/metrics?key=hunter2", "a:443"),
     ],
 )
 def test_the_default_name_of_a_page_is_host_and_port(url, name):
@@ -82,10 +83,43 @@ def test_the_default_name_of_a_page_is_host_and_port(url, name):
 
 
 def test_the_port_of_the_scheme_makes_no_difference():
-    assert identity("http://a/metrics") == identity("http://a:80/metrics")
-    assert identity("http://a/metrics") != identity("https://a:80/metrics")
+    assert Url.of("http://a/metrics") == Url.of("http://a:80/metrics")
+    assert Url.of("http://a/metrics") != Url.of("https://a:80/metrics")
 
 
 def test_a_query_is_not_shown():
     assert without_query("http://a/m?key=hunter2") == "http://a/m?<secret>"
     assert without_query("http://a/m") == "http://a/m"
+
+
+@pytest.mark.parametrize(
+    ("text", "authority", "target"),
+    [
+        ("http://A:80/m?x=<y>", "a", "/m?x=%3Cy%3E"),
+        ("https://[::1]:9", "[::1]:9", "/"),
+        ("http://[fe80::1%eth0]:1/m", "[fe80::1%eth0]:1", "/m"),
+        ("http://a//b/%2f|c?", "a", "//b/%2f%7Cc"),
+        ("https://a:80?x=1", "a:80", "/?x=1"),
+    ],
+)
+def test_the_client_gets_the_host_and_an_encoded_target(text, authority, target):
+    url = Url.of(text)
+    assert (url.authority, url.target) == (authority, target)
+    assert Url.of(str(url)) == url
+
+
+@pytest.mark.parametrize(
+    ("url", "sibling"),
+    [
+        ("http://a/metrics", "http://a/version"),
+        ("http://a/proxy/metrics/?x=1/2", "http://a/proxy/version"),
+        ("https://[::1]:8000", "https://[::1]:8000/version"),
+    ],
+)
+def test_a_page_beside_another_has_its_server_and_folder(url, sibling):
+    assert str(Url.of(url).sibling("version")) == sibling
+
+
+@pytest.mark.parametrize("end", ["", "/", "/metrics", "/graph", "/query", "/api/v1"])
+def test_the_address_of_an_api_may_be_copied_from_a_browser(end):
+    assert api_address(f"http://p:9090/prometheus{end}") == "http://p:9090/prometheus"
