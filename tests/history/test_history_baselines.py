@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.core.background_tasks import cancel, spawn
 from spec_decode_exporter.core.isolation import Isolation
+from spec_decode_exporter.core.tasks import cancel, spawn
 from spec_decode_exporter.discovery.target import static_targets
 from spec_decode_exporter.history import baseline_reader
 from spec_decode_exporter.history.history_baselines import (
@@ -23,7 +23,7 @@ from spec_decode_exporter.history.history_baselines import (
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.state import ModelKey, Remembered
-from spec_decode_exporter.scrape.poll_errors import PollError
+from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.simulator.ground_truth import draft_cost_ratio
 from spec_decode_exporter.simulator.scenario import Scenario
 from tests.conftest import settle

@@ -9,7 +9,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from spec_decode_exporter.config.http_settings import HttpSettings
-from spec_decode_exporter.core.cooperative_yield import Pace
+from spec_decode_exporter.core.tasks import Pace
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.history.baseline_match import server_of
 from spec_decode_exporter.history.baseline_reader import (

@@ -8,8 +8,8 @@ from typing import Final
 
 from spec_decode_exporter.config.units import format_duration
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.cooperative_yield import Pace
 from spec_decode_exporter.core.isolation import Isolation
+from spec_decode_exporter.core.tasks import Pace
 from spec_decode_exporter.metrics.subject import ENGINE
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from hashlib import blake2b
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -14,12 +13,11 @@ import structlog
 from spec_decode_exporter.app.config_warnings import config_warnings
 from spec_decode_exporter.config.load import ConfigError
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.config.yaml_tree import read_beginning
-from spec_decode_exporter.core.background_tasks import Background
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
+from spec_decode_exporter.core.files import Stamp, stamps
+from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.core.single_flight import Batched
-from spec_decode_exporter.core.thread_pool import CONFIGURATION
+from spec_decode_exporter.core.tasks import CONFIGURATION, Background
 
 FOLLOW_SECONDS: Final = 5.0
 """Seconds between two checks of the configuration file."""
@@ -51,10 +49,10 @@ class ConfigReloader:
     ) -> None:
         """Configure ``service`` by ``read``; ``watched`` is the file to follow, if there is one."""
         self._read = read
-        self._watched = watched
+        self._watched = () if watched is None else (watched,)
         self._service = service
         self._clock = clock
-        self._digest = b""
+        self._stamps: tuple[Stamp | None, ...] = ()
         self._lock = asyncio.Lock()
         self._failures = OnceUntilRecovered()
         self._background = Background()
@@ -69,8 +67,8 @@ class ConfigReloader:
         Raises:
             ConfigError: It cannot be used.
         """
-        # First the digest: the next check then notices a change in between.
-        self._digest = _digest(self._watched)
+        # First the stamps: the next check then notices a change in between.
+        self._stamps = stamps(self._watched)
         config = self._read()
         for key, reason in config_warnings(config):
             _log.warning("config_warning", key=key, reason=reason)
@@ -100,14 +98,13 @@ class ConfigReloader:
         self._background.start(self._reload_or_keep())
 
     async def follow_file(self) -> None:
-        """Reload when the content of the file changes.
+        """Reload when the file changes.
 
-        The content decides, not the time: Kubernetes changes a ConfigMap by replacing a symbolic link. After
-        a failure every check tries again, because files that the configuration names may have changed.
+        After a failure every check tries again, because files that the configuration names may have changed.
         """
         while True:
             await self._clock.sleep_until(self._clock.monotonic() + FOLLOW_SECONDS)
-            if await CONFIGURATION.run(_digest, self._watched) != self._digest or not self.successful:
+            if await CONFIGURATION.run(stamps, self._watched) != self._stamps or not self.successful:
                 await self._reload_or_keep(log_once=True)
 
     async def close(self) -> None:
@@ -127,10 +124,3 @@ class ConfigReloader:
     async def _reload_or_keep(self, *, log_once: bool = False) -> None:
         with suppress(ConfigError):  # it is in the log, and the old configuration stays in force
             await self.reload(log_once=log_once)
-
-
-def _digest(path: Path | None) -> bytes:
-    """Return a hash of the content of a file; empty if the file cannot be read."""
-    with suppress(OSError):
-        return blake2b(read_beginning(path)).digest() if path else b""
-    return b""

@@ -18,12 +18,11 @@ from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.reload import ConfigReloader
 from spec_decode_exporter.config.active_yaml import active_yaml
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.core.background_tasks import Background, cancel, keep_running, spawn
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.garbage_collection import collect_for_ever
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.single_flight import SingleFlight
+from spec_decode_exporter.core.tasks import Background, cancel, keep_running, spawn, yield_to_event_loop
 from spec_decode_exporter.core.version import REVISION, __version__
 from spec_decode_exporter.discovery.discoverer import Discoverer
 from spec_decode_exporter.metrics.page import MetricsPage

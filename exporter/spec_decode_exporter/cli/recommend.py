@@ -22,9 +22,9 @@ from spec_decode_exporter.cli.measurement import configured_servers, measurement
 from spec_decode_exporter.cli.observe_config import add_settings
 from spec_decode_exporter.cli.output import require_stdout, write_stdout
 from spec_decode_exporter.cli.setting_flags import BASELINE_FLAGS, add_setting_flags, reject_baseline
-from spec_decode_exporter.core.bounded_file import read_bounded
 from spec_decode_exporter.core.bounded_json import TooManyValuesError, check_values
 from spec_decode_exporter.core.clock import SystemClock
+from spec_decode_exporter.core.files import read_bounded
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.user_errors import ExporterError, UsageError
 from spec_decode_exporter.reports.exit_status import ExitStatus

@@ -31,9 +31,9 @@ from spec_decode_exporter.cli.simulated_past import PAST_SECONDS, PastClock, liv
 from spec_decode_exporter.cli.start_report import first_answers, start_report
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.background_stream import BackgroundOutput
-from spec_decode_exporter.core.background_tasks import Background
 from spec_decode_exporter.core.clock import SystemClock
 from spec_decode_exporter.core.log import configure_log
+from spec_decode_exporter.core.tasks import Background
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.web.external_url import parse_external_url
 from spec_decode_exporter.web.security.hosts import AllowedHosts

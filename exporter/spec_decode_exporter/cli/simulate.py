@@ -14,7 +14,7 @@ from yarl import URL
 
 from spec_decode_exporter.cli.event_loop import run_loop
 from spec_decode_exporter.config.errors import ConfigError
-from spec_decode_exporter.core.background_tasks import cancel, spawn
+from spec_decode_exporter.core.tasks import cancel, spawn
 from spec_decode_exporter.simulator.request_sender import RequestSender
 from spec_decode_exporter.simulator.scenario_library import load_scenario, scenario_names
 from spec_decode_exporter.simulator.simulated_server import PortError, SimulatedServer, serve

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from spec_decode_exporter.config.http_settings import Section
 from spec_decode_exporter.config.values import MAX_SECRET_BYTES, NotEmpty, ReadableFile
-from spec_decode_exporter.core.bounded_file import read_bounded
+from spec_decode_exporter.core.files import read_bounded
 
 MIN_SALT: Final = 16
 """Bytes of a salt: a shorter one could be guessed, and with it the users."""

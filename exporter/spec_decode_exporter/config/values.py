@@ -31,7 +31,7 @@ from spec_decode_exporter.config.units import (
     parse_parameters,
     parse_size,
 )
-from spec_decode_exporter.core.bounded_file import read_bounded, size_text
+from spec_decode_exporter.core.files import read_bounded, size_text
 from spec_decode_exporter.core.urls import api_address, normalise, without_query
 
 if TYPE_CHECKING:

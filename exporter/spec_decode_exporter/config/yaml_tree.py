@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import yaml
 
 from spec_decode_exporter.config.yaml_loader import BoundedLoader, BoundError
-from spec_decode_exporter.core.bounded_file import size_text
+from spec_decode_exporter.core.files import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

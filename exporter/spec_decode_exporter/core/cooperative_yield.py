@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias, TypeVar
+
+from spec_decode_exporter.core.tasks import yield_to_event_loop
 
 Result = TypeVar("Result")
 
 Pausing: TypeAlias = Generator[None, None, Result]
 """Work that yields where it may pause, and returns its result."""
-
-
-async def yield_to_event_loop() -> None:
-    """Let every other task that is ready run once."""
-    await asyncio.sleep(0)
-
-
-class Pace:
-    """Yields to the event loop after each ``size`` units of work; counting units needs no clock."""
-
-    def __init__(self, size: int) -> None:
-        """Begin with no work done."""
-        self._size = size
-        self._done = 0
-
-    async def done(self, units: int = 1) -> None:
-        """Note ``units`` of work; yield if enough was done since the last yield."""
-        self._done += units
-        if self._done >= self._size:
-            self._done = 0
-            await yield_to_event_loop()
 
 
 async def cooperatively(work: Pausing[Result]) -> Result:

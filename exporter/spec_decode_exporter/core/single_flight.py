@@ -7,8 +7,8 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from spec_decode_exporter.core.background_tasks import cancel
 from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.core.tasks import cancel
 
 SHARED_SECONDS = 1.0
 """Seconds from the beginning of an execution for which calls share its result."""

@@ -15,8 +15,8 @@ from typing import Final, Generic, TypeVar
 
 import structlog
 
-from spec_decode_exporter.core.bounded_file import open_plain, read_bounded, replace_file
-from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
+from spec_decode_exporter.core.files import open_plain, read_bounded, replace_file
+from spec_decode_exporter.core.recurring import OnceUntilRecovered
 
 VERSION: Final = 2
 MAX_BYTES: Final = 32 * 2**20
@@ -56,14 +56,14 @@ class StateFile(Generic[Entry]):
     @property
     def failure(self) -> str:
         """Reason why the last save failed; empty after a success."""
-        return self._failures.reason
+        return self._failures.reason or ""
 
     @property
     def problem(self) -> str:
         """Sentence about the file for the page; empty without a problem."""
         if self.failure:
             return f"The state file cannot be written: {self.failure}. After a restart, baselines are lost."
-        return _SHARED if self._shared.is_failing else ""
+        return _SHARED if self._shared.reason is not None else ""
 
     def load(self) -> list[Entry]:
         """Return the readable entries.

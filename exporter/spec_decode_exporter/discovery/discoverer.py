@@ -11,8 +11,7 @@ import structlog
 
 from spec_decode_exporter.config.kubernetes_settings import POD_LABELS
 from spec_decode_exporter.core.cooperative_yield import Pausing, cooperatively
-from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
-from spec_decode_exporter.core.token_bucket import TokenBucket
+from spec_decode_exporter.core.recurring import OnceUntilRecovered, TokenBucket
 from spec_decode_exporter.discovery.dns_sd import DnsNameDiscovery
 from spec_decode_exporter.discovery.file_sd import FileDiscovery
 from spec_decode_exporter.discovery.http_sd import HttpListDiscovery
@@ -139,7 +138,7 @@ class Discoverer:
         A server may fail with another text each time: beyond the line limit, the next refresh tries again.
         """
         failure = self._failures[discovery.key]
-        if reason == failure.reason or not self._lines[discovery.key].take():
+        if (reason or None) == failure.reason or not self._lines[discovery.key].take():
             return
         if reason:
             failure.failed(reason)

@@ -6,7 +6,7 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Final
 
-from spec_decode_exporter.core.thread_pool import TARGET_LISTS
+from spec_decode_exporter.core.tasks import TARGET_LISTS
 from spec_decode_exporter.discovery.page_url import ip_and_port
 from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import Listing

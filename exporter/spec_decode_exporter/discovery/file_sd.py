@@ -9,9 +9,9 @@ from fnmatch import fnmatchcase
 from time import thread_time
 from typing import TYPE_CHECKING, Final
 
-from spec_decode_exporter.core.bounded_file import read_bounded, size_text
 from spec_decode_exporter.core.cooperative_yield import finish
-from spec_decode_exporter.core.thread_pool import TARGET_LISTS
+from spec_decode_exporter.core.files import read_bounded, size_text
+from spec_decode_exporter.core.tasks import TARGET_LISTS
 from spec_decode_exporter.discovery.group_reader import MAX_LIST_BYTES, MAX_TARGETS, json_groups, yaml_groups
 from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import Listing

@@ -9,7 +9,7 @@ from typing import Final
 
 from spec_decode_exporter.analysis.knowledge import FasterMethod
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
-from spec_decode_exporter.core.persistence_filter import PersistenceFilter
+from spec_decode_exporter.core.recurring import PersistenceFilter
 from spec_decode_exporter.experiments.arm import Arm, SpeedupBasis
 from spec_decode_exporter.experiments.pace import ArmSpeedup, TypeTimesOf, added_types
 from spec_decode_exporter.figures.estimate import Estimate

@@ -12,7 +12,7 @@ from functools import partial
 from math import ceil
 from typing import Final
 
-from spec_decode_exporter.core.cooperative_yield import Pace
+from spec_decode_exporter.core.tasks import Pace
 from spec_decode_exporter.history import selectors
 from spec_decode_exporter.history.history_reader import DEFAULT_INTERVAL, has_rust_front_end, usual_interval
 from spec_decode_exporter.history.history_targets import HistoryTarget, targets_of, without_twins

@@ -14,7 +14,7 @@ from spec_decode_exporter.config.schema import Config, PrometheusSettings
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import Isolation
-from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
+from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.core.urls import without_query
 from spec_decode_exporter.history.baseline_match import server_of
 from spec_decode_exporter.history.baseline_reader import KEYS, MAX_BODY, MAX_VALUES, BaselineReader

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Final
 
 from spec_decode_exporter.analysis.knowledge import Assumptions
-from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
+from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.history import selectors
 from spec_decode_exporter.history.engine_slots import EngineSlots, PlainPeriods
 from spec_decode_exporter.history.history_result import EngineHistoryResult, HistoryResult

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
-from spec_decode_exporter.core.bounded_file import open_plain, size_text
+from spec_decode_exporter.core.files import open_plain, size_text
 from spec_decode_exporter.core.user_errors import ExporterError
+from spec_decode_exporter.scrape.errors import REASONS, Reason
 from spec_decode_exporter.scrape.poll.raw_poll import RawPoll
 from spec_decode_exporter.scrape.poll.server_info import (
     ServedSpeculation,
     served_speculation,
     speculation_in,
 )
-from spec_decode_exporter.scrape.poll_errors import REASONS, Reason
 
 FORMAT: Final = "spec-decode-exporter recording 2"
 MAX_LINE: Final = 16 * 2**20

@@ -21,8 +21,8 @@ from prometheus_client.registry import Collector
 
 from spec_decode_exporter.analysis.figure_table import Windows
 from spec_decode_exporter.config.schema import Metrics, Profile
-from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
+from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.metrics.metric import Metric
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.subject import Parts, Subject

@@ -17,7 +17,7 @@ import structlog
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import Isolation, Item
-from spec_decode_exporter.core.token_bucket import TokenBucket
+from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.monitor.events import is_bad
 from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from spec_decode_exporter.analysis.knowledge import FasterMethod
 from spec_decode_exporter.config.experiment_settings import ExperimentSettings
-from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
+from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.experiments.experiment import (
     ArmFindings,
     Experiment,

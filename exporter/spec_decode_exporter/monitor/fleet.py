@@ -11,12 +11,11 @@ from typing import Final, TypeVar
 import structlog
 
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.core.background_tasks import Background, cancel, keep_running, spawn
 from spec_decode_exporter.core.capacity import container_memory, engines_that_fit
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.isolation import Isolation
-from spec_decode_exporter.core.token_bucket import TokenBucket
+from spec_decode_exporter.core.recurring import TokenBucket
+from spec_decode_exporter.core.tasks import Background, cancel, keep_running, spawn, yield_to_event_loop
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog

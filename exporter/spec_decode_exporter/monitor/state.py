@@ -14,10 +14,9 @@ import structlog
 from pydantic import Field, TypeAdapter, ValidationError
 
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.cooperative_yield import Pace
-from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
+from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.core.state_file import MAX_BYTES, StateFile
-from spec_decode_exporter.core.thread_pool import STATE
+from spec_decode_exporter.core.tasks import STATE, Pace
 from spec_decode_exporter.learned.baseline import Baseline
 from spec_decode_exporter.learned.learned import LearnedState
 from spec_decode_exporter.learned.steps import UnixTime

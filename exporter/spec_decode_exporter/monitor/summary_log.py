@@ -19,8 +19,8 @@ import structlog
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.figure_table import FIGURE
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.isolation import Isolation
+from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.figures.estimate import Estimate, ratio
 from spec_decode_exporter.figures.window_figures import acceptance_length
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot

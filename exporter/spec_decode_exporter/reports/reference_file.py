@@ -11,9 +11,9 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from spec_decode_exporter.core.bounded_file import read_bounded, size_text
 from spec_decode_exporter.core.bounded_json import TooManyValuesError, check_values
 from spec_decode_exporter.core.checksummed_file import ChecksummedFile, UnusableError
+from spec_decode_exporter.core.files import read_bounded, size_text
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.reports.reference_document import ReferenceDocument
 

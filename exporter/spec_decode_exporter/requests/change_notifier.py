@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.core.persistence_filter import PersistenceFilter
+from spec_decode_exporter.core.recurring import PersistenceFilter
 from spec_decode_exporter.requests.request_findings import (
     Effect,
     GroupFindings,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
+from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.figures.estimate import Estimate, ratio
 from spec_decode_exporter.requests.bucket_labels import bucket_labels
 from spec_decode_exporter.requests.context_fall import context_fall

@@ -12,7 +12,7 @@ from math import nan
 from typing import Final, TypeVar
 
 from spec_decode_exporter.analysis.cost import Cost
-from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
+from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.figures.quantile import SPREAD_QUANTILES
 from spec_decode_exporter.requests.below_break_even import MIN_TOKENS, InformativeRow
 from spec_decode_exporter.requests.pathology import Pathology

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.json_reader import MAX_VALUE_CHARACTERS as MAX_RECORD_CHARACTERS
 from spec_decode_exporter.core.json_reader import JsonError, JsonReader
+from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.requests.request_record import (
     Refusal,
     RefusedError,

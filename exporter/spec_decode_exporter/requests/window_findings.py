@@ -9,8 +9,8 @@ from functools import partial
 
 from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.config.units import format_duration
-from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.isolation import Isolation
+from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.requests.model_findings import model_findings
 from spec_decode_exporter.requests.request_aggregate import (
     CostOf,

@@ -10,7 +10,7 @@ from aiohttp import ClientConnectorError, ClientError, ClientSession, ClientTime
 from yarl import URL
 
 from spec_decode_exporter.core.clock import Clock, SystemClock
-from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
+from spec_decode_exporter.core.recurring import OnceUntilRecovered
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.core.background_tasks import cancel
+from spec_decode_exporter.core.tasks import cancel
 from spec_decode_exporter.web.server.fair_queue import QueueFullError
 from spec_decode_exporter.web.server.fair_semaphore import FairSemaphore
 from tests.conftest import settle

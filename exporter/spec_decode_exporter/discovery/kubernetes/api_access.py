@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from spec_decode_exporter.config.http_settings import Authorization, HttpSettings, TlsConfig
 from spec_decode_exporter.config.kubernetes_settings import NAMESPACE
-from spec_decode_exporter.core.bounded_file import read_bounded
+from spec_decode_exporter.core.files import read_bounded
 from spec_decode_exporter.core.urls import host_and_port
 from spec_decode_exporter.discovery.kubernetes.api_objects import (
     ApiError,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import structlog
 
-from spec_decode_exporter.core.token_bucket import TokenBucket
+from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.discovery.group_reader import MAX_TARGETS
 from spec_decode_exporter.discovery.kubernetes.api_objects import ApiError
 from spec_decode_exporter.discovery.kubernetes.pod import Pod

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import ClientResponse, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 
-from spec_decode_exporter.core.bounded_file import size_text
 from spec_decode_exporter.core.cooperative_yield import cooperatively
+from spec_decode_exporter.core.files import size_text
 from spec_decode_exporter.core.json_reader import Shape
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.kubernetes.api_objects import (

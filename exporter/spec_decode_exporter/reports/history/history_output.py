@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.throttle import Throttle
+from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.history.history_result import HistoryResult
 from spec_decode_exporter.reports.escape import clipped
 from spec_decode_exporter.reports.history.history_html import history_html
@@ -40,15 +40,14 @@ class HistoryProgress:
         self._streams = streams
         self._clock = clock
         self._begin = clock.monotonic()
-        self._throttle = Throttle(_EVERY)
+        self._drawings = TokenBucket(1, _EVERY, clock.monotonic)
         self._shows = streams.environ.get("TERM") != "dumb" and is_terminal(streams.err)
 
     def show(self, share: float) -> None:
         """Draw the share of the work that is done, 0 to 1."""
         now = self._clock.monotonic()
-        if not self._shows or not self._throttle.is_due(now):
+        if not self._shows or not self._drawings.take():
             return
-        self._throttle.done(now)
         style = terminal_style(self._streams.err, self._streams.environ)
         left = (now - self._begin) * (1 - share) / share if share else None
         words = f" {100 * share:.0f} %"

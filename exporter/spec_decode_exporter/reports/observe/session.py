@@ -16,10 +16,10 @@ import structlog
 
 from spec_decode_exporter.config.errors import ConfigError
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.core.background_tasks import cancel
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.log import configure_log
+from spec_decode_exporter.core.tasks import cancel
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.history_baselines import HistoryBaselines

@@ -10,8 +10,8 @@ from typing import Final
 from pydantic import ValidationError
 
 from spec_decode_exporter.analysis.cost import CostSource
-from spec_decode_exporter.core.bounded_file import read_bounded
 from spec_decode_exporter.core.bounded_json import TooManyValuesError, check_values
+from spec_decode_exporter.core.files import read_bounded
 from spec_decode_exporter.reports.plan.model_config import ModelError
 from spec_decode_exporter.reports.plan.planned_depths import Drafts, continued
 from spec_decode_exporter.reports.saved_snapshot import SavedEngine, SavedSnapshot, SavedWindow, parsed

@@ -9,8 +9,8 @@ from typing import Final
 
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.core.background_tasks import cancel
 from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.core.tasks import cancel
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.figures.quantile import sum_of_histograms

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from spec_decode_exporter.config.values import MAX_SECRET_BYTES, check_file
-from spec_decode_exporter.core.bounded_file import read_bounded
-from spec_decode_exporter.scrape.poll_errors import PollError
+from spec_decode_exporter.core.files import read_bounded
+from spec_decode_exporter.scrape.errors import PollError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         HttpSettings,
         TlsConfig,
     )
-    from spec_decode_exporter.scrape.poll_errors import Reason
+    from spec_decode_exporter.scrape.errors import Reason
 
 _UNREADABLE: Final[Reason] = "refused"
 """Reason of a poll without its secret. It has the short back-off, since a rotation takes a moment."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from spec_decode_exporter.core.background_tasks import spawn
 from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.core.tasks import spawn
 from spec_decode_exporter.scrape.http.timeout_sweep import TimeoutSweep
 
 

@@ -10,8 +10,9 @@ import structlog
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.cooperative_yield import Meter, Pausing
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
+from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.core.throttle import Throttle
+from spec_decode_exporter.scrape.errors import NO_ENGINE_REMEDY, PollError, Reason
 from spec_decode_exporter.scrape.http.client import Client, HttpResponse
 from spec_decode_exporter.scrape.page.sample import PageReading
 from spec_decode_exporter.scrape.poll.duty_cycle import DutyCycle
@@ -21,7 +22,6 @@ from spec_decode_exporter.scrape.poll.poll_record import Polled, PollRecord
 from spec_decode_exporter.scrape.poll.poll_schedule import PollSettings, Ticks, back_off
 from spec_decode_exporter.scrape.poll.raw_poll import RawPoll, Recorded
 from spec_decode_exporter.scrape.poll.server_details import ServerDetails
-from spec_decode_exporter.scrape.poll_errors import NO_ENGINE_REMEDY, PollError, Reason
 
 
 class Poller:

@@ -12,7 +12,7 @@ from aiohttp import hdrs, web
 from pydantic_core import PydanticSerializationError
 
 from spec_decode_exporter.core.byte_stream import compressed, each
-from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
+from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.metrics.negotiation import choose_gzip
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.views.document import View

@@ -11,7 +11,7 @@ from typing import Final
 
 from aiohttp import web
 
-from spec_decode_exporter.core.thread_pool import DOCUMENTATION
+from spec_decode_exporter.core.tasks import DOCUMENTATION
 from spec_decode_exporter.web.documentation.documents import FILES, INDEX, served
 from spec_decode_exporter.web.documentation.rendering import Document, render
 from spec_decode_exporter.web.page.handlers import html_response

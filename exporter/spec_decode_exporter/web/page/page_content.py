@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.isolation import NO_ITEM
+from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.views.engine_view import id_of
 from spec_decode_exporter.web.page import fleet_table, target_list
 from spec_decode_exporter.web.page.event_list import recent_events

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Final
 
 from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
 from spec_decode_exporter.core.isolation import Isolation
+from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.requests.bucket_labels import bucket_text
 from spec_decode_exporter.requests.request_findings import (
     Effect,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import hdrs, web
 
-from spec_decode_exporter.core.token_bucket import TokenBucket
+from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.web.security.passwords import Passwords
 from spec_decode_exporter.web.server.client_address import client_address
 from spec_decode_exporter.web.server.fair_queue import QueueFullError

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final, get_args
 import structlog
 
 from spec_decode_exporter.config.errors import ConfigError, Problem
-from spec_decode_exporter.core.once_until_recovered import OnceUntilRecovered
-from spec_decode_exporter.core.thread_pool import WEB_CONFIGURATION
+from spec_decode_exporter.core.files import Stamp, stamps
+from spec_decode_exporter.core.recurring import OnceUntilRecovered
+from spec_decode_exporter.core.tasks import WEB_CONFIGURATION
 from spec_decode_exporter.web.security.load_web_config import WebConfig, read_web_config
 from spec_decode_exporter.web.security.schema import ClientAuth
 from spec_decode_exporter.web.security.tls import allows
@@ -32,9 +33,6 @@ _AUTH: Final = get_args(ClientAuth)
 
 _log = structlog.get_logger()
 
-Stamp = tuple[int, int, int, int] | None
-"""Times of change, size and inode of a file; None if it does not exist. They change with its content."""
-
 
 class LiveWebConfig:
     """The web configuration of ``--web.config.file``. An invalid or weaker version is not adopted."""
@@ -53,7 +51,7 @@ class LiveWebConfig:
     @property
     def successful(self) -> bool:
         """True if the files are active as they are."""
-        return not self._failure.is_failing
+        return self._failure.reason is None
 
     def context(self) -> ssl.SSLContext | None:
         """Return the TLS context of a new connection; None without TLS."""
@@ -72,15 +70,15 @@ class LiveWebConfig:
 
     async def check(self) -> None:
         """Adopt changed files. An invalid version is logged once, and the previous one stays active."""
-        if self.successful and await WEB_CONFIGURATION.run(_stamps, self.current.files) == self._stamps:
+        if self.successful and await WEB_CONFIGURATION.run(stamps, self.current.files) == self._stamps:
             return
         try:
-            read, stamps = await WEB_CONFIGURATION.run(_read, self._path)
+            read, before = await WEB_CONFIGURATION.run(_read, self._path)
             self._reject_weaker(read)
         except ConfigError as error:
             self._log_problems("; ".join(map(str, error.problems)))
         else:
-            self.current, self._stamps = read, stamps
+            self.current, self._stamps = read, before
             self._failure.recovered()
             _log.info("web_config_reloaded", file=str(self._path))
 
@@ -117,19 +115,7 @@ def _weaker(old: TlsServer, new: TlsServer) -> Iterator[str]:
         yield "tls_server_config.min_version"
 
 
-def _read(path: Path) -> tuple[WebConfig, tuple[Stamp, ...]]:
+def _read(path: Path) -> tuple[WebConfig, tuple[Stamp | None, ...]]:
     """Read the files, with stamps from before, so that the next check notices a change in between."""
-    stamps = _stamps(read_web_config(path).files)
-    return read_web_config(path), stamps
-
-
-def _stamps(files: tuple[Path, ...]) -> tuple[Stamp, ...]:
-    return tuple(map(_stamp, files))
-
-
-def _stamp(path: Path) -> Stamp:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
+    before = stamps(read_web_config(path).files)
+    return read_web_config(path), before

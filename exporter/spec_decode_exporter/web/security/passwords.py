@@ -8,8 +8,7 @@ from collections import OrderedDict
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from spec_decode_exporter.core.background_tasks import spawn
-from spec_decode_exporter.core.thread_pool import PASSWORDS
+from spec_decode_exporter.core.tasks import PASSWORDS, spawn
 from spec_decode_exporter.web.security.check_queue import CheckQueue, PasswordCheck
 from spec_decode_exporter.web.server.client_address import LOCAL
 

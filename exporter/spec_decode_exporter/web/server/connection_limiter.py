@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from spec_decode_exporter.core.background_tasks import spawn
-from spec_decode_exporter.core.cooperative_yield import yield_to_event_loop
+from spec_decode_exporter.core.tasks import spawn, yield_to_event_loop
 from spec_decode_exporter.web.server.client_address import counted_address
 from spec_decode_exporter.web.server.client_connection import RECEIVE_BUFFER_BYTES, ClientConnection
 from spec_decode_exporter.web.server.connection_table import ConnectionTable

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from spec_decode_exporter.core.background_tasks import cancel
 from spec_decode_exporter.core.single_flight import PAUSE_SECONDS, Batched, SingleFlight
+from spec_decode_exporter.core.tasks import cancel
 from tests.conftest import settle
 
 

@@ -1,0 +1,63 @@
+"""Recurring failures and work: what is logged, how often something may happen, what is believed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.core.recurring import OnceUntilRecovered, PersistenceFilter, TokenBucket, back_off
+from tests.conftest import FakeClock
+
+
+def test_a_failure_is_logged_when_it_begins_changes_its_reason_and_ends():
+    failures = OnceUntilRecovered()
+    assert not failures.recovered()
+    assert [failures.failed(reason) for reason in ("", "", "refused", "refused", "timeout")] == [
+        True, False, True, False, True,
+    ]  # fmt: skip
+    assert failures.reason == "timeout"
+    assert [failures.recovered(), failures.recovered(), failures.reason] == [True, False, None]
+    assert failures.failed("timeout")
+
+
+async def test_a_burst_is_allowed_at_once_and_then_a_rate(clock):
+    bucket = TokenBucket(3, 10.0, clock.monotonic)
+    assert [bucket.take() for _ in range(5)] == [True, True, True, False, False]
+    await clock.advance(25.0, turns=0)
+    assert [bucket.take() for _ in range(3)] == [True, True, False]
+    await clock.advance(5.0, turns=0)
+    assert bucket.take()
+
+
+@given(st.lists(st.integers(0, 50), max_size=200), st.integers(1, 10))
+def test_the_burst_and_the_rate_limit_the_tokens(steps, burst):
+    clock = FakeClock()
+    begin, bucket, taken = clock.now, TokenBucket(burst, 8.0, clock.monotonic), 0
+    for step in steps:
+        clock.now += step
+        taken += bucket.take()
+        assert taken <= burst + (clock.now - begin) / 8
+
+
+@pytest.mark.parametrize(
+    ("failures", "seconds"), [(1, 0.5), (2, 1.0), (4, 4.0), (6, 16.0), (7, 30.0), (10**9, 30.0)]
+)
+def test_the_wait_doubles_with_each_failure_up_to_the_longest(failures, seconds):
+    assert back_off(failures, 0.5, 30.0) == seconds
+    assert back_off(failures, 60.0, 30.0) == 60.0  # never sooner than without a failure
+
+
+@pytest.mark.parametrize(
+    ("claims", "seconds", "counted"),
+    [
+        (["a", "a", "a", "a"], 20.0, ["", "", "a", "a"]),
+        (["a", "a", "a", "", "a", "a", "a"], 20.0, ["", "", "a", "", "", "", "a"]),  # one test without it
+        (["a", "ab", "ab", "b"], 20.0, ["", "", "a", "b"]),  # each for itself
+        (["a", "b"], 0.0, ["a", "b"]),
+    ],
+)
+def test_a_claim_counts_once_it_has_held_at_every_test_for_the_time(claims, seconds, counted):
+    standing = PersistenceFilter()
+    found = [set(standing.confirmed(each, 10.0 * number, seconds)) for number, each in enumerate(claims)]
+    assert found == [set(each) for each in counted]
