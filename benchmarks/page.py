@@ -16,11 +16,11 @@ import structlog
 from multidict import MultiDict
 
 from benchmarks.options import parsed, parser
-from spec_decode_exporter.core.byte_stream import compress, each
 from spec_decode_exporter.web.page.handlers import page_data
 from spec_decode_exporter.web.page.page_content import content
 from spec_decode_exporter.web.page.page_data import ShownEngine
 from spec_decode_exporter.web.page.page_query import PageQuery
+from spec_decode_exporter.web.server.streaming import compressed, each
 from tests.e2e.faster_clock import Server
 from tests.e2e.moved_fleet import MovedFleet, moved_fleet
 
@@ -44,7 +44,7 @@ async def refreshes(fleet: MovedFleet, opened: int, rounds: int) -> None:
         page = page_data(state, snapshot)
         text = (await content(query, page)).encode()
         seconds.append(time.perf_counter() - begin)
-    packed = await compress(each([text]))
+    packed = b"".join([piece async for piece in compressed(each([text]))])
     made = f"{1000 * percentile(seconds, 0.5):.0f} ms (p95 {1000 * percentile(seconds, 0.95):.0f})"
     size = f"{len(text) / 1000:.0f} kB, {len(packed) / 1000:.0f} kB packed"
     print(f"{len(ids)} engines, {opened} open: made in {made}, {size}")

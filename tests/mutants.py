@@ -31,7 +31,7 @@ AREAS = {
     "monitor": "tests/unit/monitor tests/unit/learned tests/pins",
     "decision": "tests/unit/monitor/test_decision.py tests/unit/monitor/test_engine_monitor.py",
     "targets": "tests/unit/monitor/test_target_monitor.py tests/unit/monitor/test_fleet.py",
-    "state": "tests/unit/core/test_state_file.py tests/unit/monitor/test_state.py",
+    "state": "tests/unit/monitor/test_state_file.py tests/unit/monitor/test_state.py",
     "restarts": "tests/story/test_restart.py tests/story/test_rust_schedule.py tests/story/test_reload_story.py",
     "requests": "tests/requests tests/unit/metrics/test_request_metrics.py",
     "events": "tests/unit/core/test_isolation.py tests/unit/monitor/test_event_log.py tests/unit/monitor/test_events.py tests/unit/monitor/test_summary_log.py tests/unit/monitor/test_request_receiver.py tests/requests/test_change_notifier.py",
@@ -133,11 +133,14 @@ MUTANTS = (
     Mutant("restarts", "monitor/target_monitor.py", "if was_reset:", "if False:"),
     Mutant("restarts", "monitor/target_monitor.py", "is_rust and not engine.has_schedule", "is_rust"),
     Mutant("restarts", "scrape/poll/poller.py", "if record.histograms is None or", "if True or"),
-    Mutant("state", "core/state_file.py", "if rest or len(lines) != int(number)", "if rest"),
+    Mutant("state", "monitor/state_file.py", "if rest or len(lines) != int(number)", "if rest"),
     Mutant(
-        "state", "core/state_file.py", "head[2] in (None, *self._writers)", "head[2] in (None, self._writer)"
+        "state",
+        "monitor/state_file.py",
+        "head[2] in (None, *self._writers)",
+        "head[2] in (None, self._writer)",
     ),
-    Mutant("state", "core/state_file.py", "            self._set_aside(place)\n", ""),
+    Mutant("state", "monitor/state_file.py", "            self._set_aside(place)\n", ""),
     Mutant("state", "monitor/state.py", "return -_CLOCK_SECONDS <= now - seen", "return now - seen"),
     Mutant(
         "state", "monitor/state.py", "self._forget(next(iter(own)))", "self._forget(next(iter(self._kept)))"

@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.load import ConfigError, load
-from spec_decode_exporter.core.state_file import StateFile
 from spec_decode_exporter.core.tasks import CONFIGURATION
+from spec_decode_exporter.monitor.state_file import StateFile
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.poll.duty_cycle import DutyCycle
 from spec_decode_exporter.scrape.poll.poll_scheduler import PollScheduler

@@ -19,13 +19,13 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from spec_decode_exporter.core.state_file import StateFile
 from spec_decode_exporter.monitor.state import EngineEntry, entry_of
+from spec_decode_exporter.monitor.state_file import StateFile
 
 SAVER = """
 import sys
 from pathlib import Path
-from spec_decode_exporter.core.state_file import StateFile
+from spec_decode_exporter.monitor.state_file import StateFile
 
 file = StateFile(Path(sys.argv[1]), int)
 number = len(file.load())
@@ -39,7 +39,7 @@ SAVES_FOR_EVER = """
 import sys, time
 from spec_decode_exporter.__main__ import main
 from spec_decode_exporter.cli import run
-from spec_decode_exporter.core.state_file import StateFile
+from spec_decode_exporter.monitor.state_file import StateFile
 run.STOP_SECONDS = 1.0
 StateFile.save = lambda *_: time.sleep(600)
 main()

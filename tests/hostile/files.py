@@ -15,19 +15,18 @@ from spec_decode_exporter.config.http_settings import Authorization, HttpSetting
 from spec_decode_exporter.config.values import MAX_SECRET_BYTES
 from spec_decode_exporter.config.yaml_loader import MAX_NODES, MAX_TEXT
 from spec_decode_exporter.config.yaml_tree import MAX_BYTES as LARGEST_YAML
-from spec_decode_exporter.core.checksummed_file import ChecksummedFile
-from spec_decode_exporter.core.state_file import MAX_BYTES as LARGEST_STATE
-from spec_decode_exporter.core.state_file import VERSION, StateFile
 from spec_decode_exporter.drops.drops import DropState
 from spec_decode_exporter.drops.hours import HOURS, HourCell
 from spec_decode_exporter.drops.sums import Sums
 from spec_decode_exporter.learned.learned import LearnedState
 from spec_decode_exporter.monitor.state import MAX_ENTRY_BYTES, MAX_STATES, EngineEntry, entry_of, line_of
+from spec_decode_exporter.monitor.state_file import MAX_BYTES as LARGEST_STATE
+from spec_decode_exporter.monitor.state_file import VERSION, StateFile
 from spec_decode_exporter.reports import reference_file as reference
 from spec_decode_exporter.reports.plan import checkpoint
 from spec_decode_exporter.reports.plan.model_config import ModelError
+from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.http.credentials import headers
-from spec_decode_exporter.scrape.poll_errors import PollError
 from spec_decode_exporter.web.security.load_web_config import read_web_config
 from tests.hostile.making import as_json, filled, in_file
 from tests.hostile.row import RejectedError, Row
@@ -80,8 +79,6 @@ _TREE_BEYOND: Final = {
     "unknown keys": lambda: b"".join(b"k%d: x\n" % number for number in range(MAX_NODES // 2 - 1)),
 }
 
-_REFERENCE: Final = ChecksummedFile("spec-decode-exporter reference", 1, "")
-
 
 def _reference(engines: int) -> bytes:
     measurement = {
@@ -97,7 +94,7 @@ def _reference(engines: int) -> bytes:
     names = {"model_name": "m", "method": "mtp", "draft_model": "", "server_version": ""}
     own = {"target": "t", "engine": "0", "restarts": 0, "broken_checks": []}
     engine = {**names, **own, "measurement": measurement}
-    return _REFERENCE.written(
+    return reference.sealed(
         {
             "ended": "2026-11-22T00:00:00Z",
             "seconds": 60.0,

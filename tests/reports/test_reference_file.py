@@ -4,9 +4,8 @@ import os
 
 import pytest
 
-from spec_decode_exporter.core.checksummed_file import ChecksummedFile
 from spec_decode_exporter.reports import reference_file
-from spec_decode_exporter.reports.reference_file import ReferenceFileError, check_free, read, write
+from spec_decode_exporter.reports.reference_file import ReferenceFileError, check_free, read, sealed, write
 
 
 @pytest.fixture(name="document")
@@ -56,18 +55,14 @@ def test_a_failure_leaves_no_file(path, document, monkeypatch):
     assert not list(path.parent.iterdir())
 
 
-def sealed(data):
-    return ChecksummedFile("spec-decode-exporter reference", 1, "").written(data)
-
-
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
         (b"", "is not a usable reference: it is not JSON; save a new one"),
         (b"{}", "is not a usable reference: it is not a reference of this exporter; save a new one"),
-        (ChecksummedFile("spec-decode-exporter state", 1, "").written({}), "it is not a reference of this exporter"),
-        (ChecksummedFile("spec-decode-exporter reference", 2, "").written({}), "it has version 2; this exporter reads 1"),
-        (sealed({}).replace(b'"data":{}', b'"data":{"a":1}'), "it was changed or damaged"),
+        (sealed({}).replace(b"reference", b"state"), "it is not a reference of this exporter"),
+        (sealed({}, version=2), "it has version 2; this exporter reads 1"),
+        (sealed({}).replace(b'"data": {}', b'"data": {"a": 1}'), "it was changed or damaged"),
         (sealed({"seconds": -1}), "is not a usable reference: ended: Field required"),
     ],
 )  # fmt: skip

@@ -17,6 +17,7 @@ import structlog
 
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
+from spec_decode_exporter.cli.background_output import BackgroundOutput
 from spec_decode_exporter.cli.embedded_simulation import EmbeddedServer, simulated
 from spec_decode_exporter.cli.event_loop import DetachedThreadPool, run_loop
 from spec_decode_exporter.cli.flags import Flags
@@ -30,7 +31,6 @@ from spec_decode_exporter.cli.setting_flags import (
 from spec_decode_exporter.cli.simulated_past import PAST_SECONDS, PastClock, live_through
 from spec_decode_exporter.cli.start_report import first_answers, start_report
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.core.background_stream import BackgroundOutput
 from spec_decode_exporter.core.clock import SystemClock
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.tasks import Background

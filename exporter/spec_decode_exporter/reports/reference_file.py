@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pydantic import ValidationError
 
-from spec_decode_exporter.core.bounded_json import TooManyValuesError, check_values
-from spec_decode_exporter.core.checksummed_file import ChecksummedFile, UnusableError
+from spec_decode_exporter.core.bounded_json import TooManyValuesError, check_values, decode
 from spec_decode_exporter.core.files import read_bounded, size_text
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.reports.reference_document import ReferenceDocument
 
-_FORMAT: Final = ChecksummedFile("spec-decode-exporter reference", version=1, noun="a reference")
+_FORMAT: Final = "spec-decode-exporter reference"
+_VERSION: Final = 1
+_MAX_SHOWN: Final = 40
 _TAKEN: Final = "is there already; name another, or remove it"
 MAX_BYTES: Final = 16 * 2**20
 """Maximum size of a reference, in bytes."""
@@ -51,7 +54,7 @@ def write(path: Path, document: ReferenceDocument) -> None:
     Raises:
         ReferenceFileError: The file cannot be written, or exists.
     """
-    content = _FORMAT.written(document.model_dump(mode="json"), indent=1)
+    content = sealed(document.model_dump(mode="json"))
     _check_size(path, content)
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -78,17 +81,49 @@ def read(path: Path) -> ReferenceDocument:
         ReferenceFileError: The file cannot be read, or is not a complete reference.
     """
     try:
-        return ReferenceDocument.model_validate_json(
-            json.dumps(_FORMAT.read(read_bounded(path, MAX_BYTES), MAX_VALUES))
-        )
+        return ReferenceDocument.model_validate_json(json.dumps(_unsealed(read_bounded(path, MAX_BYTES))))
     except OSError as error:
         raise ReferenceFileError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise ReferenceFileError(f"{path} is not a usable reference: {place}: {first['msg']}") from None
-    except UnusableError as error:
+    except ValueError as error:
         raise ReferenceFileError(f"{path} is not a usable reference: {error}; save a new one") from None
+
+
+def sealed(data: Mapping[str, Any], version: int = _VERSION) -> bytes:
+    """Return the content of a file: format, version, checksum and data."""
+    head = {"format": _FORMAT, "version": version, "checksum": _checksum(data)}
+    return f"{json.dumps({**head, 'data': data}, indent=1, allow_nan=False)}\n".encode()
+
+
+def _unsealed(content: bytes) -> Mapping[str, Any]:
+    """Return the data of a file.
+
+    Raises:
+        ValueError: It is not complete, or has too many values.
+    """
+    try:
+        document = decode(content, MAX_VALUES)
+    except TooManyValuesError:
+        raise
+    except ValueError:
+        raise ValueError("it is not JSON") from None
+    if not isinstance(document, dict) or document.get("format") != _FORMAT:
+        raise ValueError("it is not a reference of this exporter")
+    if document.get("version") != _VERSION:
+        shown = repr(document.get("version"))[:_MAX_SHOWN]
+        raise ValueError(f"it has version {shown}; this exporter reads {_VERSION}")
+    data = document.get("data")
+    if not isinstance(data, dict) or document.get("checksum") != _checksum(data):
+        raise ValueError("it was changed or damaged: its checksum does not match")
+    return data
+
+
+def _checksum(data: Mapping[str, Any]) -> str:
+    """Return a hash of the data in JSON that stays the same when it is read and written again."""
+    return sha256(json.dumps(data, allow_nan=False, separators=(",", ":")).encode()).hexdigest()
 
 
 def _check_size(path: Path, content: bytes) -> None:

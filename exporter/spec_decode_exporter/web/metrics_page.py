@@ -14,11 +14,10 @@ from weakref import ref
 
 from aiohttp import hdrs, web
 
-from spec_decode_exporter.core.byte_stream import compressed, each, joined
 from spec_decode_exporter.core.single_flight import SHARED_SECONDS
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.metrics.negotiation import choose_format, choose_gzip
-from spec_decode_exporter.web.server.streaming import SEND_SECONDS
+from spec_decode_exporter.web.server.streaming import SEND_SECONDS, compressed, each, joined
 from spec_decode_exporter.web.state import STATE
 
 if TYPE_CHECKING:

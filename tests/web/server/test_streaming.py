@@ -6,11 +6,11 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.core.byte_stream import PIECE
 from spec_decode_exporter.web.application import _hide_errors
 from spec_decode_exporter.web.server import streaming
 from spec_decode_exporter.web.server.http_server import serve
 from spec_decode_exporter.web.server.listen import parse_listen_address
+from spec_decode_exporter.web.server.streaming import PIECE
 
 PIECES = 400
 

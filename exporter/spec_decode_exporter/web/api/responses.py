@@ -11,7 +11,6 @@ from typing import Any, Final
 from aiohttp import hdrs, web
 from pydantic_core import PydanticSerializationError
 
-from spec_decode_exporter.core.byte_stream import compressed, each
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.metrics.negotiation import choose_gzip
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
@@ -29,7 +28,7 @@ from spec_decode_exporter.web.api.queries import (
     HistoryQuery,
     SnapshotQuery,
 )
-from spec_decode_exporter.web.server.streaming import stream
+from spec_decode_exporter.web.server.streaming import compressed, each, stream
 from spec_decode_exporter.web.state import STATE
 
 ENGINE: Final = "engine_id"

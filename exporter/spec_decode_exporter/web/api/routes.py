@@ -6,7 +6,6 @@ from typing import Final
 
 from aiohttp import web
 
-from spec_decode_exporter.core.byte_stream import each
 from spec_decode_exporter.monitor.event_log import EVENT_ID
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import EventsView, EventView, SnapshotView, TargetsView
@@ -24,6 +23,7 @@ from spec_decode_exporter.web.api.queries import (
     SnapshotQuery,
 )
 from spec_decode_exporter.web.api.sent_request import SentRequest, TakenView
+from spec_decode_exporter.web.server.streaming import each
 
 
 async def openapi(request: web.Request, _query: ApiQuery) -> web.StreamResponse:

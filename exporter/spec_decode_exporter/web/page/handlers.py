@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import hdrs, web
 
-from spec_decode_exporter.core.byte_stream import compress, each
 from spec_decode_exporter.metrics.negotiation import choose_gzip
 from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of
 from spec_decode_exporter.views.fleet_view import event_view
 from spec_decode_exporter.web.page.page_data import PageData, shown_engine
 from spec_decode_exporter.web.page.page_query import PageQuery
+from spec_decode_exporter.web.server.streaming import compressed, each
 from spec_decode_exporter.web.state import STATE, AppState
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 _FOLDER: Final = files("spec_decode_exporter.web.page")
 _TYPES: Final = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-_SLICE: Final = 64 * 1024
-"""Bytes compressed without a cooperative yield: less than a millisecond of work."""
 _STYLES: Final = ("base", "summary", "fleet", "engine", "other", "documentation", "narrow")
 """Parts of the style sheet in order: the last, for small screens, overrides the others."""
 STATIC: Final = ("style.css", "page.js", "icon.svg")
@@ -100,5 +98,5 @@ async def html_response(request: web.Request, text: str) -> web.Response:
     headers = {"Content-Type": "text/html; charset=utf-8", "Vary": "Accept-Encoding"}
     if choose_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, []))):
         headers["Content-Encoding"] = "gzip"
-        body = await compress(each(body[start : start + _SLICE] for start in range(0, len(body), _SLICE)))
+        body = b"".join([piece async for piece in compressed(each([body]))])
     return web.Response(body=body, headers=headers)

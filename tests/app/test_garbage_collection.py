@@ -8,10 +8,10 @@ import weakref
 
 import pytest
 
-from spec_decode_exporter.core.garbage_collection import (
+from spec_decode_exporter.app.service import (
     FULL_EVERY,
     SETTLED_AFTER,
-    collect_for_ever,
+    collect_garbage,
 )
 from tests.conftest import settle
 
@@ -27,7 +27,7 @@ class Cycle:
 async def fixture_collecting(clock):
     """Collect during the test; afterwards thresholds and frozen objects are as before."""
     thresholds = gc.get_threshold()
-    task = asyncio.create_task(collect_for_ever(clock))
+    task = asyncio.create_task(collect_garbage(clock))
     await settle()
     yield
     task.cancel()

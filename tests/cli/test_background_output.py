@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.core.background_stream import (
+from spec_decode_exporter.cli.background_output import (
     BackgroundOutput,
     BackgroundStream,
     to_descriptor,

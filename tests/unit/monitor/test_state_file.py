@@ -9,7 +9,7 @@ import stat
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.core.state_file import MAX_BYTES, StateFile
+from spec_decode_exporter.monitor.state_file import MAX_BYTES, StateFile
 
 LINES = [b'{"a":1}', b'{"b":2}', b'{"c":3}']
 
