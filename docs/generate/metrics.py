@@ -22,8 +22,8 @@ from spec_decode_exporter.metrics.subject import ARM, ENGINE
 from spec_decode_exporter.metrics.table import METRICS
 from spec_decode_exporter.requests.request_findings import Effect
 from spec_decode_exporter.requests.request_record import Refusal
+from spec_decode_exporter.scrape.errors import REASONS
 from spec_decode_exporter.scrape.page.engine_table import ENGINES, Counter, EngineMark, Gauge
-from spec_decode_exporter.scrape.poll_errors import REASONS
 from spec_decode_exporter.window.history import Means
 from spec_decode_exporter.window.poll import Check, Reset
 

@@ -24,8 +24,8 @@ from spec_decode_exporter.config.errors import Problem
 from spec_decode_exporter.config.load import ConfigError
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.metrics.page import MetricsPage
+from spec_decode_exporter.scrape.errors import PollError, StatusError
 from spec_decode_exporter.scrape.http.client import HttpResponse
-from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
 from spec_decode_exporter.simulator.python_page import filtered_page, python_page
 from spec_decode_exporter.simulator.response_metrics import Answer as RequestAnswer
 from spec_decode_exporter.simulator.rust_page import rust_page

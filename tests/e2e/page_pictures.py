@@ -15,7 +15,7 @@ import structlog
 from PIL import Image
 from playwright.async_api import Browser, Page, async_playwright
 
-from spec_decode_exporter.scrape.poll_errors import PollError
+from spec_decode_exporter.scrape.errors import PollError
 from tests.e2e import pictured_fleet as shown
 from tests.e2e.faster_clock import Answers, Server
 from tests.e2e.moved_fleet import MovedFleet, moved_fleet

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from spec_decode_exporter.scrape.poll_errors import PollError
+from spec_decode_exporter.scrape.errors import PollError
 from tests.e2e.faster_clock import Answers, Server
 from tests.e2e.moved_fleet import moved_fleet
 

@@ -6,11 +6,11 @@ import math
 from itertools import count
 
 from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.page.engine_table import BUCKET_NAMES, MEANINGS
 from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES, MAX_NAME, MAX_POSITIONS
 from spec_decode_exporter.scrape.page.parser import read_page, read_values
 from spec_decode_exporter.scrape.page.sample_reader import MAX_COUNT, SampleReader
-from spec_decode_exporter.scrape.poll_errors import PageError
 from tests.fuzz.harness import Harness, sane
 
 NAMES = frozenset(MEANINGS)

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Final
 
 from spec_decode_exporter.config.poll_settings import Poll
+from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.http.response import FRAMING_LIMIT, MIN_PIECES, PIECE_BYTES, ResponseParser
-from spec_decode_exporter.scrape.poll_errors import PollError
 from tests.hostile.row import RejectedError, Row
 
 MAX_BODY: Final = Poll().max_body

@@ -11,6 +11,7 @@ from typing import Final
 from spec_decode_exporter.config.batch_schedule import MAX_BATCH, MAX_RANGES, SCHEDULE_KEY
 from spec_decode_exporter.core.clock import SystemClock
 from spec_decode_exporter.core.cooperative_yield import Pausing
+from spec_decode_exporter.scrape.errors import StatusError
 from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
@@ -18,7 +19,6 @@ from spec_decode_exporter.scrape.poll.poll_record import Polled, PollRecord
 from spec_decode_exporter.scrape.poll.poll_schedule import PollSettings
 from spec_decode_exporter.scrape.poll.poller import Poller
 from spec_decode_exporter.scrape.poll.server_info import MAX_RESPONSE_BYTES
-from spec_decode_exporter.scrape.poll_errors import StatusError
 from tests.hostile.row import RejectedError, Row
 from tests.hostile.server_answers import MAX_BODY, answer, received
 from tests.hostile.server_pages import page

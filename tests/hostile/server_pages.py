@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from spec_decode_exporter.core.cooperative_yield import cooperatively
+from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.page.layout_map import (
     MAX_BUCKETS,
     MAX_ENGINES,
@@ -22,7 +23,6 @@ from spec_decode_exporter.scrape.page.parser import (
     MAX_SERIES_LABELS,
 )
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
-from spec_decode_exporter.scrape.poll_errors import PollError
 from tests.hostile.row import RejectedError, Row
 from tests.hostile.server_answers import MAX_BODY, answer, received
 

@@ -14,6 +14,7 @@ from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import Shared, TargetMonitor
+from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.page.engine_table import MEANINGS, Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.layout_map import (
@@ -22,7 +23,6 @@ from spec_decode_exporter.scrape.page.layout_map import (
 )
 from spec_decode_exporter.scrape.page.parser import MAX_NUMBER_CHARACTERS
 from spec_decode_exporter.scrape.page.sample_reader import GAUGES, MAX_COUNT
-from spec_decode_exporter.scrape.poll_errors import PollError
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.window.poll import MAX_INCREMENT
 from tests.conftest import FakeClock

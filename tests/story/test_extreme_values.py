@@ -36,10 +36,10 @@ from spec_decode_exporter.reports.observe.observe_report import json_report, rep
 from spec_decode_exporter.reports.reference.measure import measure
 from spec_decode_exporter.reports.terminal import TerminalStyle
 from spec_decode_exporter.reports.terminal_report import text_report
+from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.page.engine_table import ENGINES, EngineMark, Gauge, Latency, TokenLengths
 from spec_decode_exporter.scrape.page.sample_reader import GAUGES, MAX_COUNT
-from spec_decode_exporter.scrape.poll_errors import PollError
 from spec_decode_exporter.views.engine_view import EngineView, id_of
 from spec_decode_exporter.views.fleet_view import ObservationView, event_view, target_view
 from spec_decode_exporter.views.group_view import group_view, grouped

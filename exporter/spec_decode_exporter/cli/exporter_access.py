@@ -14,8 +14,8 @@ from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.core.bounded_json import TooManyValuesError, check_values
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.reports.escape import escaped
+from spec_decode_exporter.scrape.errors import PollError, StatusError
 from spec_decode_exporter.scrape.http.client import Client
-from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
 from spec_decode_exporter.views.document import View
 
 AnyView = TypeVar("AnyView", bound=View)

@@ -10,8 +10,8 @@ from spec_decode_exporter.core.urls import without_query
 from spec_decode_exporter.discovery.group_reader import MAX_LIST_BYTES, json_groups
 from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import Listing
+from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.http.client import Client
-from spec_decode_exporter.scrape.poll_errors import PollError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

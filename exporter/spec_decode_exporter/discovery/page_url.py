@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
 from spec_decode_exporter.core.urls import MAX_PATH, MAX_PORT, PATH, PORTS, host_and_port
+from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.http.origin import Origin, split
-from spec_decode_exporter.scrape.poll_errors import PollError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,12 +10,12 @@ from typing import Final
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.history.history_targets import REPLICA_LABELS
 from spec_decode_exporter.history.query_api import HistoryError, SampledSeries
+from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.page.engine_table import MEANINGS
 from spec_decode_exporter.scrape.page.layout_map import LayoutMap, layout_map_of
 from spec_decode_exporter.scrape.page.parser import Layout, ParsedSeries
 from spec_decode_exporter.scrape.page.sample import EngineName, Sample
 from spec_decode_exporter.scrape.page.sample_reader import sample_of
-from spec_decode_exporter.scrape.poll_errors import PageError
 
 MAX_LAYOUTS: Final = 64
 """Maximum combinations of series that scrapes of one page of samples lack."""

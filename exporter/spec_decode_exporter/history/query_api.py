@@ -11,8 +11,8 @@ from urllib.parse import quote, urlencode
 from spec_decode_exporter.core.bounded_json import decode
 from spec_decode_exporter.core.urls import without_query
 from spec_decode_exporter.core.user_errors import ExporterError
+from spec_decode_exporter.scrape.errors import PollError, StatusError
 from spec_decode_exporter.scrape.http.client import HttpResponse
-from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
 
 MAX_BODY: Final = 32 * 2**20
 """Maximum bytes of a response: some 800,000 samples."""

@@ -10,10 +10,10 @@ from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
+from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.scrape.poll.poll_record import Polled
 from spec_decode_exporter.scrape.poll.raw_poll import RawPoll
-from spec_decode_exporter.scrape.poll_errors import PageError
 
 _ADDRESS: Final = "http://recording"
 """Address of recorded targets: a recording has only their names."""

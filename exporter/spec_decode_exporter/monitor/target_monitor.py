@@ -18,7 +18,8 @@ from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.cooperative_yield import Pausing, finish
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import Isolation
-from spec_decode_exporter.discovery.target import Target, address
+from spec_decode_exporter.core.urls import address
+from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.experiments.experiment import Member
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
@@ -27,6 +28,7 @@ from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember
 from spec_decode_exporter.monitor.snapshot import TargetStatus
 from spec_decode_exporter.monitor.state import EngineKey, ModelKey, Remembered
 from spec_decode_exporter.requests.request_types import RequestTypes
+from spec_decode_exporter.scrape.errors import Reason
 from spec_decode_exporter.scrape.http.client import Client
 from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER, Resolver
 from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES, MAX_NAMES_TOTAL
@@ -38,7 +40,6 @@ from spec_decode_exporter.scrape.poll.poll_scheduler import PollScheduler
 from spec_decode_exporter.scrape.poll.poller import Poller
 from spec_decode_exporter.scrape.poll.raw_poll import Recorded
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
-from spec_decode_exporter.scrape.poll_errors import Reason
 from spec_decode_exporter.window.history import Window
 
 T = TypeVar("T")

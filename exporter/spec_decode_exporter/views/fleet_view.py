@@ -7,7 +7,7 @@ from functools import lru_cache
 from spec_decode_exporter.monitor.event_log import MAX_EVENTS, Plain, RecordedEvent
 from spec_decode_exporter.monitor.events import EVENT_TYPES
 from spec_decode_exporter.monitor.snapshot import TargetStatus
-from spec_decode_exporter.scrape.poll_errors import REASONS
+from spec_decode_exporter.scrape.errors import REASONS
 from spec_decode_exporter.views.document import View, at
 from spec_decode_exporter.views.engine_view import EngineView, engine_id
 from spec_decode_exporter.views.experiment_view import ExperimentView

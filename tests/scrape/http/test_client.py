@@ -13,8 +13,8 @@ from contextlib import AsyncExitStack, suppress
 import pytest
 
 from spec_decode_exporter.config.schema import Authorization, HeaderValues, HttpSettings, TlsConfig
+from spec_decode_exporter.scrape.errors import PollError, StatusError
 from spec_decode_exporter.scrape.http.client import Client
-from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
 
 PAGE = b'vllm:num_requests_running{engine="0"} 1.0\n' * 50
 MAX_BODY = 10_000

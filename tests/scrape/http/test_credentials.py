@@ -14,8 +14,8 @@ from spec_decode_exporter.config.http_settings import (
     HttpSettings,
     TlsConfig,
 )
+from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.http.credentials import headers, ssl_context
-from spec_decode_exporter.scrape.poll_errors import PollError
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.http.origin import split
-from spec_decode_exporter.scrape.poll_errors import PollError
 
 
 @pytest.mark.parametrize(

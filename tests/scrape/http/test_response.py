@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.http.response import ResponseParser
-from spec_decode_exporter.scrape.poll_errors import PollError
 
 PAGE = b'vllm:num_requests_running{engine="0"} 1.0\n' * 9
 CHUNKS = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (PAGE[:50], PAGE[50:])) + b"0\r\n\r\n"

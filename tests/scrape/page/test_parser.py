@@ -14,6 +14,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.page.engine_table import BUCKET_NAMES, MEANINGS
 from spec_decode_exporter.scrape.page.parser import (
     MAX_LINE_BYTES,
@@ -23,7 +24,6 @@ from spec_decode_exporter.scrape.page.parser import (
     read_page,
     read_values,
 )
-from spec_decode_exporter.scrape.poll_errors import PageError
 
 PAGES = Path(__file__).parents[2] / "pages"
 CORPUS = sorted((PAGES / "corpus").iterdir())

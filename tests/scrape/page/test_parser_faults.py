@@ -11,8 +11,8 @@ from typing import NamedTuple
 import pytest
 
 from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.page.parser import read_page
-from spec_decode_exporter.scrape.poll_errors import PageError
 
 WANTED = b"vllm:spec_decode_num_drafts_total"
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.page import sample_reader as reader_module
 from spec_decode_exporter.scrape.page.engine_table import MEANINGS, Counter, Gauge, Latency
 from spec_decode_exporter.scrape.page.parser import SLICE
@@ -19,7 +20,6 @@ from spec_decode_exporter.scrape.page.sample_reader import (
     SMALL_LAYOUT,
     SampleReader,
 )
-from spec_decode_exporter.scrape.poll_errors import PageError
 
 PAGES = Path(__file__).parents[2] / "pages"
 NGRAM = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()

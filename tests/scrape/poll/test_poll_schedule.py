@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spec_decode_exporter.scrape.errors import REASONS
 from spec_decode_exporter.scrape.poll.poll_schedule import (
     MAX_BACK_OFF,
     MAX_BACK_OFF_REFUSED,
@@ -16,7 +17,6 @@ from spec_decode_exporter.scrape.poll.poll_schedule import (
     phase,
     phases_of,
 )
-from spec_decode_exporter.scrape.poll_errors import REASONS
 
 intervals = st.sampled_from([0.1, 0.25, 0.7, 1.0, 1.5, 5.0, 60.0])
 offsets = st.floats(0, 1, exclude_max=True)

@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.monitor.event_log import EventLog, EventSubject
+from spec_decode_exporter.scrape.errors import PageError, PollError, StatusError
 from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.page.engine_table import Counter
 from spec_decode_exporter.scrape.poll.poll_budget import (
@@ -19,7 +20,6 @@ from spec_decode_exporter.scrape.poll.poll_record import LOG_AGAIN_AFTER, PollRe
 from spec_decode_exporter.scrape.poll.poll_schedule import PollSettings, phase, phases_of
 from spec_decode_exporter.scrape.poll.poller import Poller
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
-from spec_decode_exporter.scrape.poll_errors import PageError, PollError, StatusError
 
 PAGES = Path(__file__).parents[2] / "pages"
 NGRAM = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()

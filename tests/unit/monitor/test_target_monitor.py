@@ -16,10 +16,10 @@ from spec_decode_exporter.monitor.target_monitor import (
     Shared,
     TargetMonitor,
 )
+from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES, MAX_NAME, MAX_NAMES_TOTAL
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
-from spec_decode_exporter.scrape.poll_errors import PollError
 from spec_decode_exporter.views.fleet_view import target_view
 
 URL = "http://user@vllm:8000/metrics?token=secret"

@@ -23,7 +23,7 @@ from spec_decode_exporter.discovery.kubernetes.pod_reader import KIND, PodReader
 from spec_decode_exporter.discovery.kubernetes.pod_targets import PodTargets
 from spec_decode_exporter.discovery.kubernetes.pods_api import PodsApi, session
 from spec_decode_exporter.discovery.target_discovery import DiscoveryError
-from spec_decode_exporter.scrape.poll_errors import PollError
+from spec_decode_exporter.scrape.errors import PollError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence

@@ -17,7 +17,7 @@ from spec_decode_exporter.monitor.events import event_text
 from spec_decode_exporter.reports.observe.engine_sections import engine_sections
 from spec_decode_exporter.reports.observe.needs import needs
 from spec_decode_exporter.reports.parts import EngineReport, Fact, Note, Report, ReportSection, Tone
-from spec_decode_exporter.scrape.poll_errors import NO_ENGINE_REMEDY
+from spec_decode_exporter.scrape.errors import NO_ENGINE_REMEDY
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import EventView, ObservationView, TargetView
 from spec_decode_exporter.views.window_view import WindowView

@@ -11,13 +11,13 @@ from time import thread_time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from spec_decode_exporter.core.version import __version__
+from spec_decode_exporter.scrape.errors import PollError, Reason
 from spec_decode_exporter.scrape.http import credentials
 from spec_decode_exporter.scrape.http.connection import Connection, UnansweredError
 from spec_decode_exporter.scrape.http.origin import Origin
 from spec_decode_exporter.scrape.http.origin import split as split_url
 from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER, Resolver
 from spec_decode_exporter.scrape.http.timeout_sweep import TimeoutSweep
-from spec_decode_exporter.scrape.poll_errors import PollError, Reason
 
 if TYPE_CHECKING:
     from spec_decode_exporter.config.schema import HttpSettings

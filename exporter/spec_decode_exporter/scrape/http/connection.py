@@ -6,9 +6,9 @@ import asyncio
 import threading
 from typing import cast
 
+from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.http.response import ResponseParser
 from spec_decode_exporter.scrape.http.timeout_sweep import TimeoutSweep
-from spec_decode_exporter.scrape.poll_errors import PollError
 
 
 class _ReceiveBuffer(threading.local):

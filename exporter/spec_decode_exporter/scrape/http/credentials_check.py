@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from spec_decode_exporter.config.errors import Path as KeyPath
 from spec_decode_exporter.config.schema import Config, HttpSettings
+from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.http.credentials import headers, ssl_context
-from spec_decode_exporter.scrape.poll_errors import PollError
 
 
 def credential_mistakes(config: Config) -> Iterator[tuple[KeyPath, str]]:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from urllib.parse import quote, urlsplit
 
 from spec_decode_exporter.core.urls import PORTS
-from spec_decode_exporter.scrape.poll_errors import PollError
+from spec_decode_exporter.scrape.errors import PollError
 
 _UNQUOTED = "/?%:@!$&'()*+,;=[]~"  # valid in a request target; all else is quoted
 _NAME = re.compile(r"[a-z0-9._-]+")

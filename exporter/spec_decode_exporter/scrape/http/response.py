@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from spec_decode_exporter.scrape.errors import PollError, StatusError
 from spec_decode_exporter.scrape.http.response_body import Body
-from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
 
 FRAMING_LIMIT: Final = 64 * 1024
 """Maximum bytes of a response besides its body: status line, headers, chunk sizes, trailers."""

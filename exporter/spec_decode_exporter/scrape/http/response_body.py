@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from spec_decode_exporter.scrape.poll_errors import PollError
+from spec_decode_exporter.scrape.errors import PollError
 
 _GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS  # zlib distinguishes the two by their first bytes
 _CODINGS = {b"gzip", b"x-gzip", b"deflate"}

@@ -12,6 +12,7 @@ from math import inf, nan
 from typing import NamedTuple
 
 from spec_decode_exporter.core.cooperative_yield import Pausing
+from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.page.engine_table import (
     BUCKET_NAMES,
     ENGINE_LABELS,
@@ -28,7 +29,6 @@ from spec_decode_exporter.scrape.page.engine_table import (
 )
 from spec_decode_exporter.scrape.page.parser import MAX_NUMBER_CHARACTERS, SLICE, Layout, ParsedSeries
 from spec_decode_exporter.scrape.page.sample import EngineName
-from spec_decode_exporter.scrape.poll_errors import PageError
 
 MAX_ENGINES = 256
 MAX_POSITIONS = 128

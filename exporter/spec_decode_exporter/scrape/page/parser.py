@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from spec_decode_exporter.core.cooperative_yield import Pausing
-from spec_decode_exporter.scrape.poll_errors import PageError
+from spec_decode_exporter.scrape.errors import PageError
 
 Labels = tuple[tuple[str, str], ...]
 """Label names and values, sorted by name."""

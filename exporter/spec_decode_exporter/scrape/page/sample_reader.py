@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary, finalize
 
 from spec_decode_exporter.core.capacity import fair_share
 from spec_decode_exporter.core.cooperative_yield import Pausing
+from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.page.engine_table import (
     BUCKET_NAMES,
     MEANINGS,
@@ -32,7 +33,6 @@ from spec_decode_exporter.scrape.page.layout_map import (
 )
 from spec_decode_exporter.scrape.page.parser import SLICE, Layout, read_page, read_values
 from spec_decode_exporter.scrape.page.sample import Buckets, EngineName, PageReading, Sample
-from spec_decode_exporter.scrape.poll_errors import PageError
 
 MAX_COUNT = 2**53
 """Exclusive maximum of a counter: from here on a float cannot represent every integer."""

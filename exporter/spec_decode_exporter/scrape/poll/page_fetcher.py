@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from spec_decode_exporter.core.cooperative_yield import Meter
 from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.scrape.errors import PollError, Reason
 from spec_decode_exporter.scrape.http.client import Client, HttpResponse
 from spec_decode_exporter.scrape.page.layout_map import PageSeries
 from spec_decode_exporter.scrape.page.sample import PageReading
@@ -13,7 +14,6 @@ from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.scrape.poll.filtered_page import PageChoice
 from spec_decode_exporter.scrape.poll.poll_budget import LARGE_PAGE, PollBudget
 from spec_decode_exporter.scrape.poll.poll_record import PollRecord
-from spec_decode_exporter.scrape.poll_errors import PollError, Reason
 
 _UNREACHABLE: frozenset[Reason] = frozenset({"refused", "timeout", "tls", "dns"})
 """Failures that are independent of the filter: a request for the whole page would fail too."""

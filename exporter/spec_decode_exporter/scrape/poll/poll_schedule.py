@@ -9,7 +9,7 @@ from math import floor
 from typing import Final, Self
 
 from spec_decode_exporter.config.poll_settings import Poll
-from spec_decode_exporter.scrape.poll_errors import Reason
+from spec_decode_exporter.scrape.errors import Reason
 
 MAX_BACK_OFF_REFUSED: Final = 5.0
 """Maximum back-off in seconds after a refused connection, which costs neither side anything."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from spec_decode_exporter.scrape.errors import Reason
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
-from spec_decode_exporter.scrape.poll_errors import Reason
 
 
 class RawPoll(NamedTuple):

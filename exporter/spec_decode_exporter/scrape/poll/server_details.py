@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.scrape.errors import PollError, StatusError
 from spec_decode_exporter.scrape.http.client import Client, HttpResponse
 from spec_decode_exporter.scrape.poll.poll_record import PollRecord
 from spec_decode_exporter.scrape.poll.server_info import (
@@ -17,7 +18,6 @@ from spec_decode_exporter.scrape.poll.server_info import (
     served_speculation,
     usable_label,
 )
-from spec_decode_exporter.scrape.poll_errors import PollError, StatusError
 
 _MAX_VERSION: Final = 64
 

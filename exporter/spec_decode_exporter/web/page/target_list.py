@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from spec_decode_exporter.core.number_formats import plural
-from spec_decode_exporter.scrape.poll_errors import NO_ENGINE_REMEDY
+from spec_decode_exporter.scrape.errors import NO_ENGINE_REMEDY
 from spec_decode_exporter.views.fleet_view import TargetView
 from spec_decode_exporter.web.page.markup import Markup, joined, name, scrollable, tag
 from spec_decode_exporter.web.page.page_data import PageData

@@ -1,9 +1,4 @@
-"""Exceptions of polls.
-
-PollError        no page; ``reason`` is one of ``REASONS``
-├── StatusError  response with a status other than 200 (reason ``status``)
-└── PageError    unreadable page (reason ``malformed``)
-"""
+"""Exceptions of polls."""
 
 from __future__ import annotations
 
