@@ -29,14 +29,12 @@ import yaml
 
 from benchmarks.options import parsed, parser
 from benchmarks.process import require, running
-from spec_decode_exporter.config.units import parse_duration
-from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.config.types import parse_duration
 from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.scrape.page.sample import Sample
-from spec_decode_exporter.scrape.page.sample_reader import SampleReader
+from spec_decode_exporter.scrape.engines import Counter
+from spec_decode_exporter.scrape.sample import Sample, SampleReader
 from spec_decode_exporter.simulator.python_page import python_page
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.simulation import Simulation
@@ -120,7 +118,7 @@ def record(scenario: Scenario, seconds: int) -> Recorded:
     for second in range(1, seconds + 1):
         simulation.advance(1.0)
         if simulation.serving:
-            page = finish(reader.read(python_page(simulation, UnixTime(0.0)), with_latencies=False))
+            page = reader.read(python_page(simulation, UnixTime(0.0)), with_latencies=False)
             (sample,) = page.samples.values()
             deque(watch.observe(sample, float(second), float(second), 1.0, 10.0), maxlen=0)
             deque(watch.evaluate(), maxlen=0)

@@ -25,8 +25,8 @@ import yaml
 from benchmarks.options import end, parsed, parser
 from benchmarks.page_server import RECORDED, PageServer, addresses
 from benchmarks.process import cpu_seconds, require, running
-from spec_decode_exporter.scrape.page.engine_table import MEANINGS
-from spec_decode_exporter.scrape.poll.filtered_page import filtered_url, wanted_names
+from spec_decode_exporter.scrape.engines import MEANINGS
+from spec_decode_exporter.scrape.filtered import filtered_url, wanted_names
 
 EVERY = 15
 """Seconds between two results of recording rules."""

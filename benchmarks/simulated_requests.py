@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.histograms import answers_of
 from spec_decode_exporter.window.history import NANO, Means, Window
 from spec_decode_exporter.window.poll import Counters

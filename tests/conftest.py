@@ -13,8 +13,8 @@ import hypothesis
 import pytest
 import structlog
 
-from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
-from spec_decode_exporter.scrape.page.sample import Sample
+from spec_decode_exporter.scrape.engines import Counter, Gauge
+from spec_decode_exporter.scrape.sample import Sample
 from tests.fixtures.simulated import Network
 
 pytest_plugins = ["tests.fixtures.windows", "tests.fixtures.engines"]

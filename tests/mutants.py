@@ -23,7 +23,7 @@ AREAS = {
     "window": "tests/unit/window tests/unit/monitor/test_recorded_traces.py tests/pins",
     "figures": "tests/unit/figures tests/unit/analysis tests/pins",
     "analysis": "tests/unit/analysis tests/pins",
-    "scrape": "tests/scrape/page tests/pins",
+    "scrape": "tests/unit/scrape/test_sample.py tests/unit/scrape/test_layout.py tests/pins",
     "findings": "tests/unit/findings tests/pins",
     "experiments": "tests/unit/experiments tests/reports/reference tests/unit/figures/test_student_t.py",
     "drops": "tests/unit/drops",
@@ -147,34 +147,26 @@ MUTANTS = (
     ),
     Mutant("state", "monitor/state.py", "if self.engines.known(engine) is None:", "if True:"),
     # Reader.
+    Mutant("scrape", "scrape/sample.py", "if not 0 <= value < MAX_COUNT", "if not -1 <= value < MAX_COUNT"),
+    Mutant("scrape", "scrape/sample.py", "total += round(value * scale)", "total += int(value * scale)"),
+    Mutant("scrape", "scrape/sample.py", "created = max((values[place]", "created = min((values[place]"),
+    Mutant("scrape", "scrape/sample.py", "= min(meaning.age, newest.get", "= max(meaning.age, newest.get"),
+    Mutant("scrape", "scrape/sample.py", "lowest[name] = min(", "lowest[name] = max("),
     Mutant(
         "scrape",
-        "scrape/page/sample_reader.py",
-        "if not 0 <= value < MAX_COUNT",
-        "if not -1 <= value < MAX_COUNT",
+        "scrape/sample.py",
+        "is_open_metrics and EngineMark.CREATED not",
+        "is_open_metrics or EngineMark.CREATED not",
     ),
+    Mutant("scrape", "scrape/sample.py", "if self.adds else", "if not self.adds else"),
+    Mutant("scrape", "scrape/sample.py", "for tier in {with_latencies, False}:", "for tier in ():"),
+    Mutant("scrape", "scrape/sample.py", "<= self._layout_bytes", "<= 10 * self._layout_bytes"),
+    Mutant("scrape", "scrape/sample.py", "key = layout.starts, len(layout.places)", "key = layout.starts, 0"),
+    Mutant("scrape", "scrape/layout.py", "start if start.strip() else _NEVER", "start"),
     Mutant(
-        "scrape",
-        "scrape/page/sample_reader.py",
-        "total += round(value * scale)",
-        "total += int(value * scale)",
+        "scrape", "scrape/layout.py", "places[series] = number, column", "places[series] = number, column + 1"
     ),
-    Mutant(
-        "scrape",
-        "scrape/page/sample_reader.py",
-        "created = max((values[place]",
-        "created = min((values[place]",
-    ),
-    Mutant(
-        "scrape",
-        "scrape/page/layout_map.py",
-        "newest[row] = min(age, newest.get(row, age))",
-        "newest[row] = max(age, newest.get(row, age))",
-    ),
-    Mutant(
-        "scrape", "scrape/page/layout_map.py", "lowest[series.engine] = min(", "lowest[series.engine] = max("
-    ),
-    Mutant("scrape", "scrape/page/layout_map.py", "open_metrics and not created", "open_metrics"),
+    Mutant("scrape", "scrape/layout.py", "all(map(bytes.startswith, lines, starts))", "True"),
     # Figures.
     Mutant(
         "figures",

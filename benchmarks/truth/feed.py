@@ -9,8 +9,8 @@ from benchmarks.truth.traffic import Counts
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
-from spec_decode_exporter.scrape.page.sample import Sample
+from spec_decode_exporter.scrape.engines import Counter, Gauge
+from spec_decode_exporter.scrape.sample import Sample
 from spec_decode_exporter.window.history import History, Window
 
 INTERVAL = 1.0
@@ -30,11 +30,14 @@ def sample(counts: Counts, *, created: float, speculates: bool = True) -> Sample
         getattr(counts, counter.name.lower()) if speculates or counter not in _OF_DRAFTS else None
         for counter in Counter
     )
-    gauges: list[float | None] = [None] * len(Gauge)
-    gauges[Gauge.RUNNING_REQUESTS] = float(counts.running_requests)
-    gauges[Gauge.WAITING_REQUESTS] = float(counts.waiting_requests)
-    gauges[Gauge.KV_CACHE_USAGE] = 0.5
-    return Sample(values, tuple(counts.positions) if speculates else (), tuple(gauges), created)
+    gauges = {
+        Gauge.RUNNING_REQUESTS: float(counts.running_requests),
+        Gauge.WAITING_REQUESTS: float(counts.waiting_requests),
+        Gauge.KV_CACHE_USAGE: 0.5,
+    }
+    return Sample(
+        values, tuple(counts.positions) if speculates else (), tuple(map(gauges.get, Gauge)), created
+    )
 
 
 class FedEngine:

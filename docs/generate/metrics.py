@@ -22,8 +22,8 @@ from spec_decode_exporter.metrics.subject import ARM, ENGINE
 from spec_decode_exporter.metrics.table import METRICS
 from spec_decode_exporter.requests.request_findings import Effect
 from spec_decode_exporter.requests.request_record import Refusal
+from spec_decode_exporter.scrape.engines import ENGINES, Counter, EngineMark, Gauge, Quantity
 from spec_decode_exporter.scrape.errors import REASONS
-from spec_decode_exporter.scrape.page.engine_table import ENGINES, Counter, EngineMark, Gauge
 from spec_decode_exporter.window.history import Means
 from spec_decode_exporter.window.poll import Check, Reset
 
@@ -205,14 +205,13 @@ def _labels_of(metric: Metric) -> str:
 
 def _series() -> Iterator[tuple[str, str]]:
     """Yield the newest series of vLLM of each counter and gauge that figures and metrics name."""
-    names: dict[object, str] = {(Counter, counter): counter.name.lower() for counter in Counter}
-    names |= {(Gauge, gauge): name for gauge, name in zip(Gauge, Means._fields, strict=False)}
-    names[EngineMark, EngineMark.POSITION_ACCEPTED] = "positions"
+    names: dict[Quantity, str] = {counter: counter.name.lower() for counter in Counter}
+    names |= dict(zip(Gauge, Means._fields, strict=False))
+    names[EngineMark.POSITION_ACCEPTED] = "positions"
     vllm = ENGINES[0]
-    for series in vllm.series:
-        name = names.get((type(series.quantity), series.quantity))
-        if name:
-            yield name, f"{vllm.prefixes[0]}{series.names[0]}"
+    for quantity, series in vllm.names.items():
+        if name := names.get(quantity):
+            yield name, f"{vllm.prefixes[0]}{series[0]}"
 
 
 _SERIES: Final = dict(_series())

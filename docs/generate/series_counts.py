@@ -14,9 +14,9 @@ from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot, TargetStatus
-from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
-from spec_decode_exporter.scrape.page.sample import Buckets, Sample
-from spec_decode_exporter.scrape.poll.poll_record import PollRecord
+from spec_decode_exporter.scrape.engines import Counter, Gauge, Latency
+from spec_decode_exporter.scrape.poll_record import PollRecord
+from spec_decode_exporter.scrape.sample import Buckets, Sample
 
 WINDOWS: Final = Config().windows
 POLL_SECONDS: Final = 5.0

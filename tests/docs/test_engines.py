@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spec_decode_exporter.scrape.page.engine_table import ENGINES
+from spec_decode_exporter.scrape.engines import ENGINES
 from tests.every import every
 
 from .documents import DOCS

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from itertools import count
 
-from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.scrape.engines import MEANINGS, PLAIN_NAMES
 from spec_decode_exporter.scrape.errors import PageError
-from spec_decode_exporter.scrape.page.engine_table import BUCKET_NAMES, MEANINGS
-from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES, MAX_NAME, MAX_POSITIONS
-from spec_decode_exporter.scrape.page.parser import read_page, read_values
-from spec_decode_exporter.scrape.page.sample_reader import MAX_COUNT, SampleReader
+from spec_decode_exporter.scrape.layout import Layout, lines_of, read_layout, values_at
+from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_ENGINES, MAX_NAME, MAX_POSITIONS, SampleReader
 from tests.fuzz.harness import Harness, sane
 
 NAMES = frozenset(MEANINGS)
@@ -22,14 +20,24 @@ WORDS = (
 )  # fmt: skip
 
 
-def outcome(page: bytes, names: frozenset[bytes]):
-    """Return the result of a first reading, with comparable NaN; None for a rejected page."""
+def values(lines: list[bytes], layout: Layout) -> list[str] | None:
+    """Return comparable values; None if one is not a number."""
     try:
-        layout, values = finish(read_page(page, names))
+        return list(map(repr, values_at(lines, layout.places.values())))
     except PageError as error:
         _refused_plainly(error)
         return None
-    return layout, list(map(repr, values))
+
+
+def outcome(page: bytes, names: frozenset[bytes]):
+    """Return the result of a first reading, with comparable NaN; None for a rejected page."""
+    try:
+        layout = read_layout(page, names)
+    except PageError as error:
+        _refused_plainly(error)
+        return None
+    found = values(page.split(b"\n"), layout)
+    return None if found is None else (layout, found)
 
 
 def _refused_plainly(error: PageError) -> None:
@@ -41,25 +49,24 @@ def _refused_plainly(error: PageError) -> None:
 def check_page(data: bytes) -> None:
     """Check that a layout gives the result of a first reading or None, and always reads its own page."""
     page, _, later = data.partition(b"\x1e")
-    for names in (NAMES, NAMES - BUCKET_NAMES):
+    for names in (NAMES, PLAIN_NAMES):
         first = outcome(page, names)
         if first is None:
             continue
-        layout, values = first
-        again = finish(read_values(layout, page))
-        assert (list(map(repr, again)) if again is not None else None) == (
-            values if layout.repeatable else None
-        )
-        by_layout = finish(read_values(layout, later))
+        layout, found = first
+        same = lines_of(page, layout.starts)
+        assert (b"\n" in layout.starts) if same is None else (values(same, layout) == found)
+        lines = lines_of(later, layout.starts)
+        by_layout = None if lines is None else values(lines, layout)
         if by_layout is not None:
             again = outcome(later, names)
             assert again is not None
-            assert (again[0].series, again[1]) == (layout.series, list(map(repr, by_layout)))
+            assert (list(again[0].places), again[1]) == (list(layout.places), by_layout)
 
 
 def reading(reader: SampleReader, page: bytes, *, with_latencies: bool):
     try:
-        return finish(reader.read(page, with_latencies=with_latencies))
+        return reader.read(page, with_latencies=with_latencies)
     except PageError as error:
         _refused_plainly(error)
         return None

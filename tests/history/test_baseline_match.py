@@ -8,7 +8,7 @@ from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.history.baseline_match import server_of
 from spec_decode_exporter.history.history_targets import HistoryTarget
 from spec_decode_exporter.history.query_api import HistoryError
-from spec_decode_exporter.scrape.page.engine_table import ENGINES
+from spec_decode_exporter.scrape.engines import ENGINES
 
 
 def server(**labels):

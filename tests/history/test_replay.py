@@ -10,8 +10,8 @@ from spec_decode_exporter.history.replay import RecordingClock, new_targets, rep
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.state import Remembered
-from spec_decode_exporter.scrape.page.sample_reader import SampleReader
-from spec_decode_exporter.scrape.poll.raw_poll import RawPoll
+from spec_decode_exporter.scrape.poll_record import RawPoll
+from spec_decode_exporter.scrape.sample import SampleReader
 from tests.conftest import CHECKOUT
 from tests.fixtures.replayed_metrics import recorded_targets
 

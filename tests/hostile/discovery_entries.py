@@ -9,15 +9,19 @@ from typing import Any, Final
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.config.explain import explain
-from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.labels import (
     MAX_LABEL_CHARACTERS,
     MAX_LABEL_NAME,
     MAX_LABEL_VALUE,
     MAX_LABELS,
 )
-from spec_decode_exporter.config.schema import DnsDiscovery, Scrape, TargetSettings
+from spec_decode_exporter.config.source import explain
+from spec_decode_exporter.config.target_settings import (
+    DnsDiscovery,
+    KubernetesDiscovery,
+    Scrape,
+    TargetSettings,
+)
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.core.urls import MAX_PATH, MAX_PORT
 from spec_decode_exporter.discovery.dns_sd import DnsNameDiscovery
@@ -30,7 +34,7 @@ from spec_decode_exporter.discovery.page_url import MAX_PARAMETER_CHARACTERS, MA
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import Listing
-from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES, MAX_NAME, MAX_NAMES_TOTAL
+from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAME, MAX_NAMES_TOTAL
 from tests.hostile.row import RejectedError, Row
 from tests.hostile.server_pages import read_page
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
 from typing import Final
 
 from spec_decode_exporter.config.batch_schedule import MAX_BATCH, MAX_RANGES, SCHEDULE_KEY
+from spec_decode_exporter.config.schema import Poll
 from spec_decode_exporter.core.clock import SystemClock
-from spec_decode_exporter.core.cooperative_yield import Pausing
+from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.errors import StatusError
-from spec_decode_exporter.scrape.http.client import HttpResponse
-from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
-from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
-from spec_decode_exporter.scrape.poll.poll_record import Polled, PollRecord
-from spec_decode_exporter.scrape.poll.poll_schedule import PollSettings
-from spec_decode_exporter.scrape.poll.poller import Poller
-from spec_decode_exporter.scrape.poll.server_info import MAX_RESPONSE_BYTES
+from spec_decode_exporter.scrape.poll_record import Polled, PollRecord
+from spec_decode_exporter.scrape.poller import Poller, PollSchedule
+from spec_decode_exporter.scrape.sample import MAX_POSITIONS
+from spec_decode_exporter.scrape.server_info import MAX_RESPONSE_BYTES
 from tests.hostile.row import RejectedError, Row
 from tests.hostile.server_answers import MAX_BODY, answer, received
 from tests.hostile.server_pages import page
@@ -44,7 +42,7 @@ class _Server:
 async def _polled(detail: str, body: bytes) -> PollRecord:
     """Poll once a server that returns these bytes for a detail; return the record."""
 
-    def receive(_: Polled) -> Pausing[bool]:
+    def receive(_: Polled) -> Generator[None, None, bool]:
         yield
         return False
 
@@ -52,14 +50,13 @@ async def _polled(detail: str, body: bytes) -> PollRecord:
     poller = Poller(
         "a", "http://a/metrics",
         client=_Server(detail, body),
-        settings=PollSettings(1.0, 10.0, 0.01, 30.0, filtered=True),
+        poll=Poll(), shortest_window=30.0, histogram_phase=0.0,
+        schedule=PollSchedule(SystemClock()),
         clock=SystemClock(),
-        sleep_until=SystemClock().sleep_until,
         receive=receive,
         emit=lambda event: reasons.append(str(event.fields.get("reason"))),
         attempted=lambda: None,
         record=record,
-        budget=PollBudget(SystemClock(), 1),
     )  # fmt: skip
     await poller.poll()
     assert record.up, record.message

@@ -6,23 +6,22 @@ import random
 from collections.abc import Iterable
 from typing import Final
 
-from spec_decode_exporter.core.cooperative_yield import cooperatively
 from spec_decode_exporter.scrape.errors import PollError
-from spec_decode_exporter.scrape.page.layout_map import (
-    MAX_BUCKETS,
-    MAX_ENGINES,
-    MAX_NAMES_TOTAL,
-    MAX_POSITIONS,
-    MAX_POSITIONS_TOTAL,
-)
-from spec_decode_exporter.scrape.page.parser import (
+from spec_decode_exporter.scrape.layout import (
     MAX_LINE_BYTES,
     MAX_LINES,
     MAX_PAGE_LABELS,
     MAX_SERIES,
     MAX_SERIES_LABELS,
 )
-from spec_decode_exporter.scrape.page.sample_reader import SampleReader
+from spec_decode_exporter.scrape.sample import (
+    MAX_BUCKETS,
+    MAX_ENGINES,
+    MAX_NAMES_TOTAL,
+    MAX_POSITIONS,
+    MAX_POSITIONS_TOTAL,
+    SampleReader,
+)
 from tests.hostile.row import RejectedError, Row
 from tests.hostile.server_answers import MAX_BODY, answer, received
 
@@ -93,7 +92,7 @@ async def read_page(body: bytes) -> object:
     """Read a page with its histograms, as in a poll."""
     try:
         whole = received(answer(body), MAX_BODY)
-        return await cooperatively(SampleReader().read(whole, with_latencies=True))
+        return SampleReader().read(whole, with_latencies=True)
     except PollError as error:
         raise RejectedError(str(error)) from None
 

@@ -14,15 +14,16 @@ from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import Shared, TargetMonitor
+from spec_decode_exporter.scrape.client import HttpResponse
+from spec_decode_exporter.scrape.engines import MEANINGS, Counter, Gauge, Latency
 from spec_decode_exporter.scrape.errors import PollError
-from spec_decode_exporter.scrape.http.client import HttpResponse
-from spec_decode_exporter.scrape.page.engine_table import MEANINGS, Counter, Gauge, Latency
-from spec_decode_exporter.scrape.page.layout_map import (
+from spec_decode_exporter.scrape.layout import MAX_NUMBER_CHARACTERS
+from spec_decode_exporter.scrape.sample import (
+    GAUGES,
+    MAX_COUNT,
     MAX_POSITIONS,
     MAX_SECONDS,
 )
-from spec_decode_exporter.scrape.page.parser import MAX_NUMBER_CHARACTERS
-from spec_decode_exporter.scrape.page.sample_reader import GAUGES, MAX_COUNT
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.window.poll import MAX_INCREMENT
 from tests.conftest import FakeClock
@@ -32,7 +33,7 @@ _NAMES: Final = {
     type_: [
         name.decode()
         for name, meaning in MEANINGS.items()
-        if meaning.prefix == "vllm:" and isinstance(meaning.quantity, type_) and meaning.rank == 0
+        if meaning.prefix == "vllm:" and isinstance(meaning.quantity, type_) and meaning.age == 0
     ]
     for type_ in (Counter, Gauge, Latency)
 }
@@ -94,7 +95,7 @@ async def _read_gauges(page: bytes) -> object:
         sample = engine.history.sample
         for name in _NAMES[Gauge]:
             gauge = MEANINGS[name.encode()].quantity
-            if sample is not None and name.encode() in page and sample.gauge(Gauge(int(gauge))) is None:
+            if sample is not None and name.encode() in page and sample.gauge(gauge) is None:
                 raise RejectedError(f"{name} is absent")
     return watch
 
@@ -126,10 +127,7 @@ def _buckets(value: object, bounds: tuple[object, ...]) -> dict[str, object]:
 
 
 def _gauges(factor: float) -> dict[str, object]:
-    return {
-        name: factor * GAUGES[Gauge(int(MEANINGS[name.encode()].quantity))].max_value
-        for name in _NAMES[Gauge]
-    }
+    return {name: factor * GAUGES[MEANINGS[name.encode()].quantity].max_value for name in _NAMES[Gauge]}
 
 
 _MOST: Final = MAX_COUNT - 1

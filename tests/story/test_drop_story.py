@@ -14,10 +14,9 @@ from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, Verdict
 from spec_decode_exporter.config.cost_settings import CostSettings
-from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.scrape.page.sample_reader import SampleReader
+from spec_decode_exporter.scrape.sample import SampleReader
 from spec_decode_exporter.simulator.ground_truth import target_settings
 from spec_decode_exporter.simulator.python_page import python_page
 from spec_decode_exporter.simulator.scenario_library import load_scenario
@@ -56,7 +55,7 @@ class Story:
             simulation.advance(1.0)
             page = python_page(simulation, UnixTime(START))
             histograms = second % 10 == 0
-            (sample,) = finish(reader.read(page, with_latencies=histograms)).samples.values()
+            (sample,) = reader.read(page, with_latencies=histograms).samples.values()
             events = poll(watch, sample, float(second), START, 10.0)
             self.events += [(second, event) for event in events]
             self.snapshots[second] = watch.snapshot

@@ -36,10 +36,10 @@ from spec_decode_exporter.reports.observe.observe_report import json_report, rep
 from spec_decode_exporter.reports.reference.measure import measure
 from spec_decode_exporter.reports.terminal import TerminalStyle
 from spec_decode_exporter.reports.terminal_report import text_report
+from spec_decode_exporter.scrape.client import HttpResponse
+from spec_decode_exporter.scrape.engines import ENGINES, HISTOGRAMS, EngineMark, Gauge
 from spec_decode_exporter.scrape.errors import PollError
-from spec_decode_exporter.scrape.http.client import HttpResponse
-from spec_decode_exporter.scrape.page.engine_table import ENGINES, EngineMark, Gauge, Latency, TokenLengths
-from spec_decode_exporter.scrape.page.sample_reader import GAUGES, MAX_COUNT
+from spec_decode_exporter.scrape.sample import GAUGES, MAX_COUNT
 from spec_decode_exporter.views.engine_view import EngineView, id_of
 from spec_decode_exporter.views.fleet_view import ObservationView, event_view, target_view
 from spec_decode_exporter.views.group_view import group_view, grouped
@@ -61,12 +61,12 @@ FAILURES = {
     "task_died",
 }
 READ = {
-    f"{kind.prefixes[0]}{series.names[0]}": series.quantity
+    f"{kind.prefixes[0]}{names[0]}": quantity
     for kind in ENGINES
-    for series in kind.series
-    if series.quantity is not EngineMark.V0
+    for quantity, names in kind.names.items()
+    if quantity is not EngineMark.V0
 }
-"""The series that are read, by name: counters and gauges are numbers, of which the first are equal."""
+"""The series that are read, by name."""
 BOUNDS = ("0", "1e-320", "0.001", "0.3", "1", "1e9", "+Inf")
 POSITIONS = 4
 
@@ -121,7 +121,7 @@ def words_of(quantity):
         return st.sampled_from(CREATED)
     if isinstance(quantity, Gauge):
         return st.sampled_from(sorted(GAUGE_VALUES))
-    if quantity is EngineMark.POSITION_ACCEPTED or isinstance(quantity, Latency | TokenLengths):
+    if quantity is EngineMark.POSITION_ACCEPTED or quantity in HISTOGRAMS:
         most = POSITIONS if quantity is EngineMark.POSITION_ACCEPTED else len(BOUNDS)
         return st.lists(st.sampled_from(sorted(STEPS)), max_size=most)
     return st.sampled_from(sorted(STEPS))
@@ -144,7 +144,7 @@ def pages_of(server):
         each = [("", words)]
         if quantity is EngineMark.POSITION_ACCEPTED:
             each = [(f',position="{position}"', one) for position, one in enumerate(words)]
-        elif isinstance(quantity, Latency | TokenLengths):
+        elif quantity in HISTOGRAMS:
             each = [(f',le="{bound}"', one) for bound, one in zip(reversed(BOUNDS), words, strict=False)]
         for label, one in each:
             for page, value in enumerate(values(quantity, one)):
@@ -345,7 +345,7 @@ def check(logs):
 GROWING = {
     EngineMark.CREATED: None,
     EngineMark.POSITION_ACCEPTED: ["a quarter of all"] * POSITIONS,
-    **{histogram: ["a quarter of all", "ones"] for histogram in (*Latency, *TokenLengths)},
+    **{histogram: ["a quarter of all", "ones"] for histogram in HISTOGRAMS},
 }
 
 

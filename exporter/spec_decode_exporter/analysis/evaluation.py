@@ -26,8 +26,8 @@ from spec_decode_exporter.analysis.verdict import (
     is_stalled,
 )
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.scrape.page.engine_table import Latency
-from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.histograms import Answers
 from spec_decode_exporter.window.history import MIN_INCREMENTS, Means, Window
 from spec_decode_exporter.window.poll import UNKNOWN

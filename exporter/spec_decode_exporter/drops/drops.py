@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from spec_decode_exporter.config.policy import DropPolicy
 from spec_decode_exporter.drops.detector import DetectorState, DraftingDetector, SlowDetector, SuddenDetector
 from spec_decode_exporter.drops.sums import Drop, DropKind, DropStatus, Sums, Transition
-from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
+from spec_decode_exporter.scrape.sample import MAX_POSITIONS
 from spec_decode_exporter.window.poll import Increment
 
 RECENT_SECONDS: Final = 30.0

@@ -23,8 +23,8 @@ from spec_decode_exporter.figures.window_figures import (
     acceptance_length,
     answer_shares,
 )
-from spec_decode_exporter.scrape.page.engine_table import Latency
-from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.histograms import Answers
 from spec_decode_exporter.window.history import (
     MIN_INCREMENTS,

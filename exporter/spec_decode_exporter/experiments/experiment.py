@@ -8,13 +8,13 @@ from itertools import permutations
 from typing import Final
 
 from spec_decode_exporter.analysis.knowledge import FasterMethod
-from spec_decode_exporter.config.experiment_settings import ExperimentSettings
+from spec_decode_exporter.config.comparison_settings import ExperimentSettings
 from spec_decode_exporter.core.recurring import PersistenceFilter
 from spec_decode_exporter.experiments.arm import Arm, SpeedupBasis
 from spec_decode_exporter.experiments.pace import ArmSpeedup, TypeTimesOf, added_types
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.scrape.page.engine_table import Latency
-from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.history import Window
 
 OFF: Final = "off"

@@ -20,7 +20,7 @@ from spec_decode_exporter.core.number_formats import fill
 from spec_decode_exporter.drops.sums import DropStatus
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.quantile import quantile
-from spec_decode_exporter.scrape.page.engine_table import Latency
+from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.window.poll import Check
 
 TAIL_OBSERVATIONS: Final = 100

@@ -32,7 +32,7 @@ from spec_decode_exporter.findings.finding import (
     found,
     tail,
 )
-from spec_decode_exporter.scrape.page.engine_table import Latency
+from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.window.poll import Check
 
 DEAD: Final = 0.05

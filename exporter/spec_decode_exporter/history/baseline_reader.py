@@ -22,7 +22,7 @@ from spec_decode_exporter.history.query_api import HistoryError, QueryApi, Remed
 from spec_decode_exporter.history.sample_pages import PageSize, sample_pages
 from spec_decode_exporter.learned.baseline import Baseline
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.scrape.page.sample import EngineName
+from spec_decode_exporter.scrape.sample import EngineName
 from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS
 
 KEYS: Final = Remedies("`baseline.prometheus.match`", "`baseline.prometheus.authorization`")

@@ -12,7 +12,7 @@ from spec_decode_exporter.learned.baseline import SAME_DAY_SECONDS, Baseline, Pl
 from spec_decode_exporter.learned.step_cost import PlainSteps
 from spec_decode_exporter.learned.steps import StepTimes
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.scrape.page.sample import Sample
+from spec_decode_exporter.scrape.sample import Sample
 from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS, Window
 from spec_decode_exporter.window.poll import step
 

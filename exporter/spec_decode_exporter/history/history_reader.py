@@ -27,7 +27,7 @@ from spec_decode_exporter.history.page_rows import RowReader, Samples
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi, SampledSeries
 from spec_decode_exporter.history.sample_pages import REPORT_PAGES, sample_pages
 from spec_decode_exporter.history.slot_evaluation import evaluated
-from spec_decode_exporter.scrape.page.sample import EngineName
+from spec_decode_exporter.scrape.sample import EngineName
 
 SHORT_SLOT: Final = 900.0
 LONG_SLOT: Final = 3600.0

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Final
 
 from spec_decode_exporter.history.query_api import Labels, SampledSeries
-from spec_decode_exporter.scrape.page.engine_table import (
+from spec_decode_exporter.scrape.engines import (
     ENGINE_LABELS,
     MEANINGS,
     MODEL_LABEL,

@@ -7,15 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.history.history_targets import REPLICA_LABELS
 from spec_decode_exporter.history.query_api import HistoryError, SampledSeries
+from spec_decode_exporter.scrape.engines import MEANINGS
 from spec_decode_exporter.scrape.errors import PageError
-from spec_decode_exporter.scrape.page.engine_table import MEANINGS
-from spec_decode_exporter.scrape.page.layout_map import LayoutMap, layout_map_of
-from spec_decode_exporter.scrape.page.parser import Layout, ParsedSeries
-from spec_decode_exporter.scrape.page.sample import EngineName, Sample
-from spec_decode_exporter.scrape.page.sample_reader import sample_of
+from spec_decode_exporter.scrape.layout import Layout, ParsedSeries
+from spec_decode_exporter.scrape.sample import EngineName, PageMap, Sample
 
 MAX_LAYOUTS: Final = 64
 """Maximum combinations of series that scrapes of one page of samples lack."""
@@ -42,35 +39,27 @@ class RowReader:
             HistoryError: The series of the target cannot be engines.
         """
         chosen = _of_one_replica(series)
-        layouts: dict[tuple[int, ...], LayoutMap] = {}
+        layouts: dict[tuple[int, ...], PageMap] = {}
         for present, rows in _by_presence(chosen):
             if len(layouts) > MAX_LAYOUTS:
                 raise HistoryError("its series come and go with every scrape: they are of several servers")
             if present not in layouts:
-                layouts[present] = _layout_map([chosen[place] for place in present])
+                layouts[present] = _page_map([chosen[place] for place in present])
             yield from self._read(layouts[present], rows)
 
-    def _read(self, layout: LayoutMap, rows: Sequence[Row]) -> Iterator[tuple[float, Samples]]:
+    def _read(self, layout: PageMap, rows: Sequence[Row]) -> Iterator[tuple[float, Samples]]:
         for time, values in rows:
-            start = next((values[place] for place in layout.process_start), None)
             try:
-                yield (
-                    time,
-                    {
-                        name: sample_of(engine, values, start, with_latencies=False)
-                        for name, engine in layout.engines.items()
-                    },
-                )
+                yield time, layout.reading(values, with_latencies=False).samples
             except PageError as error:
                 self.unreadable += 1
                 self.reason = str(error)
 
 
-def _layout_map(series: Sequence[SampledSeries]) -> LayoutMap:
+def _page_map(series: Sequence[SampledSeries]) -> PageMap:
     parsed = [ParsedSeries(each.labels["__name__"].encode(), _labels(each)) for each in series]
-    layout = Layout((), [(place, 0) for place in range(len(parsed))], parsed, True, False)
     try:
-        return finish(layout_map_of(layout))
+        return PageMap(Layout((), {each: (line, 0) for line, each in enumerate(parsed)}))
     except PageError as error:
         raise HistoryError(f"the series of a target cannot be those of a server: {error}") from None
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from spec_decode_exporter.history.query_api import SampledSeries
-from spec_decode_exporter.scrape.page.engine_table import MEANINGS, MODEL_LABEL, Counter
+from spec_decode_exporter.scrape.engines import MEANINGS, MODEL_LABEL, Counter
 
 Reading = tuple[float, float | None, float | None]
 """Unix time, generated tokens and drafts of a model; None where the target has no such counter."""

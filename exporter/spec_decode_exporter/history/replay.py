@@ -6,14 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from typing import Final
 
-from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.errors import PageError
-from spec_decode_exporter.scrape.page.sample_reader import SampleReader
-from spec_decode_exporter.scrape.poll.poll_record import Polled
-from spec_decode_exporter.scrape.poll.raw_poll import RawPoll
+from spec_decode_exporter.scrape.poll_record import Polled, RawPoll
+from spec_decode_exporter.scrape.sample import SampleReader
 
 _ADDRESS: Final = "http://recording"
 """Address of recorded targets: a recording has only their names."""
@@ -78,7 +76,7 @@ class _Player:
             return
         with_latencies = poll.moment - self._histograms_at >= histogram_interval
         try:
-            reading = finish(self._reader.read(poll.page, with_latencies=with_latencies))
+            reading = self._reader.read(poll.page, with_latencies=with_latencies)
         except PageError:
             self._monitor.take_failure("malformed")
             return

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from spec_decode_exporter.config.label_matchers import label_matchers
+from spec_decode_exporter.config.types import label_matchers
 from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.scrape.page.engine_table import (
-    BUCKET_NAMES,
+from spec_decode_exporter.scrape.engines import (
     ENGINES,
+    HISTOGRAMS,
     MEANINGS,
     PROCESS_START,
     Counter,
@@ -56,13 +56,13 @@ def activity(kind: EngineKind, prefix: str, labels: Mapping[str, str]) -> str:
 def of_target(kind: EngineKind, prefix: str, labels: Mapping[str, str]) -> str:
     """Return the selector of the series of one target, with its process' start, without histograms."""
     names = "|".join(_plain(kind))
-    every = f"{re.escape(prefix)}({names})|{PROCESS_START.names[0]}"
+    every = f"{re.escape(prefix)}({names})|{PROCESS_START}"
     return _selector(every, _matchers(labels))
 
 
 def identifying(prefix: str, kind: EngineKind, labels: Mapping[str, str]) -> str:
     """Return the selector of the counter and the start times by which a target's process is recognised."""
-    every = f"{re.escape(prefix)}({'|'.join(_identifying(kind))})|{PROCESS_START.names[0]}"
+    every = f"{re.escape(prefix)}({'|'.join(_identifying(kind))})|{PROCESS_START}"
     return _selector(every, _matchers(labels))
 
 
@@ -76,18 +76,11 @@ def _identifying(kind: EngineKind) -> list[str]:
 
 
 def _names_of(kind: EngineKind, wanted: Iterable[Quantity]) -> list[str]:
-    return [
-        name
-        for quantity in wanted
-        for each in kind.series
-        if each.quantity is quantity
-        for name in each.names
-    ]
+    return [name for quantity in wanted for name in kind.names.get(quantity, ())]
 
 
 def _plain(kind: EngineKind) -> list[str]:
-    names = (name for series in kind.series for name in series.names)
-    return [name for name in names if f"{kind.prefixes[0]}{name}".encode() not in BUCKET_NAMES]
+    return [name for quantity, names in kind.names.items() if quantity not in HISTOGRAMS for name in names]
 
 
 def _names(kind: EngineKind, names: Iterable[str]) -> str:

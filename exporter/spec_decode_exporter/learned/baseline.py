@@ -20,11 +20,11 @@ from pydantic import Field
 
 from spec_decode_exporter.analysis.end_to_end import RequestBaseline
 from spec_decode_exporter.core.number_formats import plural
-from spec_decode_exporter.drops.sums import Amount, Seconds
+from spec_decode_exporter.core.numbers import Amount, Seconds, UnixTime
 from spec_decode_exporter.figures.estimate import ratio
-from spec_decode_exporter.learned.steps import HALF_LIFE_SECONDS, StepTimes, UnixTime, faded
-from spec_decode_exporter.scrape.page.engine_table import Latency
-from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.learned.steps import HALF_LIFE_SECONDS, StepTimes, faded
+from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.history import NANO
 from spec_decode_exporter.window.poll import Increment
 

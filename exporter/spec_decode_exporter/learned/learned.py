@@ -17,9 +17,8 @@ from spec_decode_exporter.drops.sums import Drop
 from spec_decode_exporter.learned.baseline import SAME_DAY_SECONDS, Baseline
 from spec_decode_exporter.learned.step_cost import PlainSteps, costs
 from spec_decode_exporter.learned.steps import DepthSums, StepReader, Steps, StepTimes, include
-from spec_decode_exporter.scrape.page.engine_table import Gauge, Latency
-from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
-from spec_decode_exporter.scrape.page.sample import Buckets, Sample
+from spec_decode_exporter.scrape.engines import Gauge, Latency
+from spec_decode_exporter.scrape.sample import MAX_POSITIONS, Buckets, Sample
 from spec_decode_exporter.window.history import History
 from spec_decode_exporter.window.poll import Increment
 

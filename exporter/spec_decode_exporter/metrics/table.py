@@ -41,8 +41,8 @@ from spec_decode_exporter.requests.request_findings import (
     Summary,
 )
 from spec_decode_exporter.requests.request_record import Refusal
+from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.errors import REASONS
-from spec_decode_exporter.scrape.page.engine_table import Gauge, Latency
 from spec_decode_exporter.window.poll import Check, Reset
 
 _TENTHS: Final = (*(str(tenth / 10) for tenth in range(1, 11)), "+Inf")

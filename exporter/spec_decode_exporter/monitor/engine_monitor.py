@@ -22,7 +22,7 @@ from spec_decode_exporter.learned.baseline import Baseline, PlainPeriod
 from spec_decode_exporter.learned.learned import Learned
 from spec_decode_exporter.monitor.decision import ShownDecision, ShownSetting
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.scrape.page.sample import Sample
+from spec_decode_exporter.scrape.sample import Sample
 from spec_decode_exporter.window.history import History, Window, columns
 from spec_decode_exporter.window.poll import Check, Increment, Poll, Step
 

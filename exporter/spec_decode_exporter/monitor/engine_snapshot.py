@@ -9,8 +9,8 @@ from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.drops.sums import DropStatus
 from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.learned.baseline import PlainPeriod
-from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge
-from spec_decode_exporter.scrape.page.sample import Sample
+from spec_decode_exporter.scrape.engines import Counter, Gauge
+from spec_decode_exporter.scrape.sample import Sample
 from spec_decode_exporter.window.history import Totals
 from spec_decode_exporter.window.poll import Check
 

@@ -19,7 +19,7 @@ from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import Isolation, Item
 from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.monitor.events import is_bad
-from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES
+from spec_decode_exporter.scrape.sample import MAX_ENGINES
 
 MAX_EVENTS: Final = 1000
 """Kept events, of about half a kilobyte each."""

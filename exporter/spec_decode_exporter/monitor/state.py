@@ -14,13 +14,13 @@ import structlog
 from pydantic import Field, TypeAdapter, ValidationError
 
 from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.core.numbers import UnixTime
 from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.core.tasks import STATE, Pace
 from spec_decode_exporter.learned.baseline import Baseline
 from spec_decode_exporter.learned.learned import LearnedState
-from spec_decode_exporter.learned.steps import UnixTime
 from spec_decode_exporter.monitor.state_file import MAX_BYTES, StateFile
-from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES
+from spec_decode_exporter.scrape.sample import MAX_ENGINES
 
 _MAX_LINES_BYTES: Final = MAX_BYTES - 2**16
 """Maximum size of all lines; the header and line ends take the rest."""

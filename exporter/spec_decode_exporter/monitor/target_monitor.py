@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil, floor, inf
@@ -15,7 +15,6 @@ from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import resolve
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
-from spec_decode_exporter.core.cooperative_yield import Pausing, finish
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.urls import address
@@ -27,19 +26,13 @@ from spec_decode_exporter.monitor.event_log import EventLog, EventSource, EventS
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember
 from spec_decode_exporter.monitor.snapshot import TargetStatus
 from spec_decode_exporter.monitor.state import EngineKey, ModelKey, Remembered
-from spec_decode_exporter.requests.request_types import RequestTypes
+from spec_decode_exporter.requests.store import RequestTypes
+from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, Client, Resolver
 from spec_decode_exporter.scrape.errors import Reason
-from spec_decode_exporter.scrape.http.client import Client
-from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER, Resolver
-from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES, MAX_NAMES_TOTAL
-from spec_decode_exporter.scrape.page.sample import EngineName, PageReading, Sample
-from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
-from spec_decode_exporter.scrape.poll.poll_record import Polled, PollRecord
-from spec_decode_exporter.scrape.poll.poll_schedule import MAX_PHASES, PollSettings, phase
-from spec_decode_exporter.scrape.poll.poll_scheduler import PollScheduler
-from spec_decode_exporter.scrape.poll.poller import Poller
-from spec_decode_exporter.scrape.poll.raw_poll import Recorded
-from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
+from spec_decode_exporter.scrape.poll_record import Polled, PollRecord, Recorded
+from spec_decode_exporter.scrape.poller import Poller, PollSchedule, phase
+from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAMES_TOTAL, EngineName, PageReading, Sample
+from spec_decode_exporter.scrape.server_info import ServedSpeculation
 from spec_decode_exporter.window.history import Window
 
 T = TypeVar("T")
@@ -89,12 +82,11 @@ class Shared:
         self.clock, self.remembered, self.events, self.recorded = clock, remembered, events, recorded
         self.errors, self.engine_errors = errors or Isolation(clock.monotonic), engine_errors(events, clock)
         self.limit, self.places_taken = limit, 0
-        self.budget, self.scheduler = PollBudget(clock, limit), PollScheduler(clock)
-        self.types, self._phases = RequestTypes(), MAX_PHASES if spread else 0
+        self.schedule, self.types, self._spread = PollSchedule(clock), RequestTypes(), spread
 
     def phase(self, key: str) -> float:
         """Return the part of its interval by which rarer work is shifted, 0 to 1."""
-        return phase(key, self._phases) if self._phases else 0.0
+        return phase(key) if self._spread else 0.0
 
 
 class Monitored(NamedTuple):
@@ -152,20 +144,20 @@ class TargetMonitor:
 
     def poller(self) -> Poller:
         """Return a new poller, which passes the target's pages to this monitor."""
-        shared, poll = self._shared, self._config.poll
-        histogram_phase = shared.phase(f"histograms of {self.target.url}")
+        shared = self._shared
         return Poller(
             self.target.name,
             self.target.url,
             client=self._client,
-            settings=PollSettings.of(poll, self._config.windows[0], histogram_phase),
+            poll=self._config.poll,
+            shortest_window=self._config.windows[0],
+            histogram_phase=shared.phase(f"histograms of {self.target.url}"),
+            schedule=shared.schedule,
             clock=shared.clock,
-            sleep_until=shared.scheduler.sleep_until,
             receive=self._receive,
             emit=self.record_event,
             attempted=self._note_gone,
             record=self._record,
-            budget=shared.budget,
             recorded=shared.recorded,
         )
 
@@ -183,7 +175,8 @@ class TargetMonitor:
         record = self._record
         record.polls, record.speculation, record.page = record.polls + 1, speculation, "whole"
         record.succeeded(0.0, size, len(polled.reading.samples), polled.wall)
-        finish(self._receive(polled))
+        for _ in self._receive(polled):
+            pass  # a recording is read without yields to the event loop
         self._note_gone()
 
     def take_failure(self, reason: Reason) -> None:
@@ -289,7 +282,6 @@ class TargetMonitor:
             timeout=config.poll.timeout,
             max_body=config.poll.max_body,
             resolver=self._resolver,
-            timeouts=self._shared.scheduler.timeouts,
         )
         self._take_places(sum(map(self._places_of, self.engines)) - self._places)
         problem = target.pod_arguments.problem if target.pod_arguments else ""
@@ -316,7 +308,7 @@ class TargetMonitor:
 
     # Pages
 
-    def _receive(self, polled: Polled) -> Pausing[bool]:
+    def _receive(self, polled: Polled) -> Generator[None, None, bool]:
         """Take a page; return whether the counters of any engine were reset."""
         reading, server = polled.reading, self._server
         if (reading.engine_kind, reading.front_end) != (server.engine_kind, server.front_end):

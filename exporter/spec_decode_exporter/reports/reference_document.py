@@ -11,8 +11,8 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from spec_decode_exporter.analysis.figure_table import COMPARED
 from spec_decode_exporter.figures.estimate import MAX_COSINES, Estimate
 from spec_decode_exporter.figures.quantile import LATENCY_QUANTILES, Edges, Quantile, edges
-from spec_decode_exporter.scrape.page.engine_table import Latency
-from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.scrape.sample import Buckets
 
 Text = Annotated[str, Field(max_length=4096)]
 Count = Annotated[int, Field(ge=0)]

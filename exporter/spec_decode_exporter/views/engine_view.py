@@ -19,8 +19,8 @@ from spec_decode_exporter.figures.quantile import LATENCY_QUANTILES, edges, quan
 from spec_decode_exporter.findings.finding import Severity
 from spec_decode_exporter.findings.findings import NAMES
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.scrape.page.engine_table import Gauge, Latency
-from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.scrape.engines import Gauge, Latency
+from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.views.document import Estimated, View, at, fact
 from spec_decode_exporter.views.setting_view import SettingView, setting_view
 from spec_decode_exporter.views.verdict_text import recommendation_text, verdict_text

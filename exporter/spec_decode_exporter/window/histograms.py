@@ -12,8 +12,8 @@ from math import inf, sqrt
 from operator import lt
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.scrape.page.engine_table import Latency
-from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.ring import Ring
 
 _LAST_BUCKET: Final = 2.5

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, zip_longest
 from typing import Final, NamedTuple, TypeVar
 
-from spec_decode_exporter.scrape.page.engine_table import Counter, Gauge, Latency
-from spec_decode_exporter.scrape.page.sample import Buckets, Sample
+from spec_decode_exporter.scrape.engines import Counter, Gauge, Latency
+from spec_decode_exporter.scrape.sample import Buckets, Sample
 from spec_decode_exporter.window.histograms import Answers, Histograms, answers_of
 from spec_decode_exporter.window.poll import UNKNOWN, Counters, Increment, Poll, Reset, Step, step
 from spec_decode_exporter.window.ring import Increments, Ring, added, side_by_side

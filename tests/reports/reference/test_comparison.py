@@ -13,7 +13,7 @@ from spec_decode_exporter.reports.reference_document import (
     MeasuredHistogram,
     Measurement,
 )
-from spec_decode_exporter.scrape.page.engine_table import Latency
+from spec_decode_exporter.scrape.engines import Latency
 
 
 def exactly(value, half=0.0):

@@ -15,8 +15,8 @@ from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.figures.quantile import quantile, sum_of_histograms
 from spec_decode_exporter.reports.reference.measure import measure
 from spec_decode_exporter.reports.reference_document import MeasuredFigure, MeasuredHistogram, Measurement
-from spec_decode_exporter.scrape.page.engine_table import Latency
-from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.history import Window, row_of
 from spec_decode_exporter.window.ring import Increments
 from tests.fixtures.arms import window_over

@@ -32,16 +32,14 @@ LABELS = {"target": "one", "model_name": "tiny-llama", "engine": "0"}
 
 def snapshot():
     """Return an engine after the first 25 s of a recorded trace."""
-    from spec_decode_exporter.core.cooperative_yield import finish
     from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-    from spec_decode_exporter.scrape.page.sample import EngineName
-    from spec_decode_exporter.scrape.page.sample_reader import SampleReader
+    from spec_decode_exporter.scrape.sample import EngineName, SampleReader
 
     with gzip.open(TRACE, "rt") as lines:
         rows = [row for row in map(json.loads, lines) if row["t"] < 25]
     engine, reader = EngineMonitor((10.0, 300.0)), SampleReader()
     for row in rows:
-        reading = finish(reader.read(row["page"].encode(), with_latencies=row["histograms"]))
+        reading = reader.read(row["page"].encode(), with_latencies=row["histograms"])
         list(
             engine.observe(
                 reading.samples[EngineName("tiny-llama", "0")], row["t"], WALL + row["t"], 1.0, 10.0

@@ -29,7 +29,7 @@ from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.reports.observe import figure_lines
 from spec_decode_exporter.reports.observe.engine_sections import _SECTIONS
 from spec_decode_exporter.reports.reference import comparison_tables
-from spec_decode_exporter.scrape.page.engine_table import Counter
+from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.web.page import figure_table as page_table
 from spec_decode_exporter.window.history import Window
 from tests.fixtures.windows import polled

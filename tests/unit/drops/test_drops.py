@@ -14,11 +14,9 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from spec_decode_exporter.config.policy import DropPolicy
-from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.drops.drops import DecodeSteps, Drops, DropState, drafts_of
 from spec_decode_exporter.drops.sums import DropKind, DropStatus, Sums, Transition
-from spec_decode_exporter.scrape.page.sample import EngineName
-from spec_decode_exporter.scrape.page.sample_reader import SampleReader
+from spec_decode_exporter.scrape.sample import EngineName, SampleReader
 from spec_decode_exporter.window.history import History
 from tests.fixtures.windows import increment
 
@@ -37,7 +35,7 @@ def replayed(name, model, engine="0"):
     with gzip.open(TRACES / f"{name}.jsonl.gz", "rt") as lines:
         rows = [row for row in map(json.loads, lines) if "page" in row]
     for row in rows:
-        samples = finish(reader.read(row["page"].encode(), with_latencies=False)).samples
+        samples = reader.read(row["page"].encode(), with_latencies=False).samples
         taken = history.observe(samples[EngineName(model, engine)], row["t"], WALL + row["t"], 1.0)
         if taken.reset:
             drops.start_again()

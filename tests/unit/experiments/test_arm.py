@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.experiments.arm import Arm, ArmFirstToken
-from spec_decode_exporter.scrape.page.engine_table import Latency
-from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.histograms import Answers
 from tests.fixtures.arms import EAGLE, END, NANO, PLAIN, THROUGHPUT, TIME, arm_with, times, window_of
 

@@ -7,14 +7,14 @@ from math import inf
 
 import pytest
 
-from spec_decode_exporter.config.experiment_settings import ExperimentSettings
+from spec_decode_exporter.config.comparison_settings import ExperimentSettings
 from spec_decode_exporter.experiments.arm import ArmFirstToken, SpeedupBasis
 from spec_decode_exporter.experiments.experiment import Member, arm_of, compare, winner
 from spec_decode_exporter.experiments.pace import ArmSpeedup, TypeTimes
 from spec_decode_exporter.experiments.traffic import Traffic
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.scrape.page.engine_table import Latency
-from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.scrape.sample import Buckets
 from tests.fixtures.arms import (
     EAGLE,
     END,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_decode_exporter.figures.quantile import QUANTILES, edges, quantile
-from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.scrape.sample import Buckets
 
 BUCKETS = Buckets((0.1, 0.5, 1.0, inf), (10, 30, 40, 50))
 

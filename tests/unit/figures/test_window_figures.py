@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of
 from spec_decode_exporter.figures.window_figures import Price, WindowFigures
-from spec_decode_exporter.scrape.page.sample import EngineName
-from spec_decode_exporter.scrape.page.sample_reader import SampleReader
+from spec_decode_exporter.scrape.sample import EngineName, SampleReader
 from spec_decode_exporter.window.histograms import Answers
 from spec_decode_exporter.window.history import NANO
 from spec_decode_exporter.window.poll import Counters
@@ -73,7 +71,7 @@ def test_figures_of_speculation(its, expected):
 def test_a_recorded_page_of_n_gram_drafts(make_sample):
     # 41 drafts, 122 draft tokens, 74 accepted; 120 tokens, the first by the prefill, in 45 steps
     page = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()
-    sample = finish(SampleReader().read(page, with_latencies=True)).samples[EngineName("tiny-llama", "0")]
+    sample = SampleReader().read(page, with_latencies=True).samples[EngineName("tiny-llama", "0")]
     names = ("generation_tokens", "first_tokens", "decode_steps", "decode_nanoseconds")
     its = WindowFigures(
         polled([make_sample(0, 0, 0, positions=(0,) * 4, **dict.fromkeys(names, 0)), sample], 30.0)
@@ -174,7 +172,7 @@ def test_figures_of_time(waited, decoding, generated, first, expected):
 )
 def test_on_a_recorded_page_both_times_add_up_to_the_end_to_end_time(name):
     page = (PAGES / name).read_bytes()
-    for sample in finish(SampleReader().read(page, with_latencies=False)).samples.values():
+    for sample in SampleReader().read(page, with_latencies=False).samples.values():
         its = Counters(*sample.counters)
         parts = its.first_token_nanoseconds + its.decode_nanoseconds
         assert parts == pytest.approx(its.end_to_end_nanoseconds, rel=1e-3)

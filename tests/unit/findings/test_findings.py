@@ -24,8 +24,8 @@ from spec_decode_exporter.drops.sums import DropKind, DropStatus, LiveDrop
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.findings.finding import Severity
 from spec_decode_exporter.findings.findings import NAMES, findings
-from spec_decode_exporter.scrape.page.engine_table import Latency
-from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.poll import Check, Counters
 from tests.fixtures.windows import window
 

@@ -15,8 +15,8 @@ from spec_decode_exporter.learned.baseline import (
     Period,
 )
 from spec_decode_exporter.learned.steps import StepReader
-from spec_decode_exporter.scrape.page.engine_table import Latency
-from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.scrape.sample import Buckets
 from tests.fixtures.windows import increment
 
 WALL = 1_794_484_800.0

@@ -15,7 +15,7 @@ from spec_decode_exporter.drops.drops import DropState
 from spec_decode_exporter.drops.sums import DropKind, Transition
 from spec_decode_exporter.learned.baseline import LEARNED, Baseline
 from spec_decode_exporter.learned.learned import Drafter, Learned, LearnedState
-from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.history import History
 
 SAVED = TypeAdapter(LearnedState)

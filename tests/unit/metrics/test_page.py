@@ -29,7 +29,6 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.config.schema import Group, Metrics, Profile
-from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.core.isolation import RECOVERED_AFTER, Isolation
 from spec_decode_exporter.experiments.arm import Arm, SpeedupBasis
 from spec_decode_exporter.experiments.experiment import ArmFindings
@@ -41,9 +40,8 @@ from spec_decode_exporter.metrics.subject import Subject
 from spec_decode_exporter.metrics.table import METRICS
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot, TargetStatus
-from spec_decode_exporter.scrape.page.sample import EngineName
-from spec_decode_exporter.scrape.page.sample_reader import SampleReader
-from spec_decode_exporter.scrape.poll.poll_record import PollRecord
+from spec_decode_exporter.scrape.poll_record import PollRecord
+from spec_decode_exporter.scrape.sample import EngineName, SampleReader
 from tests.fixtures.engines import poll
 from tests.unit.metrics.test_request_metrics import found
 from tests.unit.metrics.written_page import EVERYTHING, families_of, page_of
@@ -150,7 +148,7 @@ def recorded_fixture():
         rows = [row for row in map(json.loads, lines) if row["t"] < 25]
     watch, reader = EngineMonitor((10.0, 300.0)), SampleReader()
     for row in rows:
-        reading = finish(reader.read(row["page"].encode(), with_latencies=row["histograms"]))
+        reading = reader.read(row["page"].encode(), with_latencies=row["histograms"])
         sample = reading.samples[EngineName("tiny-llama", "0")]
         poll(watch, sample, row["t"], WALL, 10.0)
     engine = {"target": "one", "model_name": "tiny-llama", "engine": "0", "team": "a", "zone": ""}

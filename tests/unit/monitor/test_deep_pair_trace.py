@@ -17,9 +17,8 @@ from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.cost_settings import Architecture, CostSettings
-from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.scrape.page.sample_reader import SampleReader
+from spec_decode_exporter.scrape.sample import SampleReader
 from tests.fixtures.engines import poll
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -42,7 +41,7 @@ def snapshot_at(moment, *, trace="draft_deep", architecture=None, cost=SIZES):
     with gzip.open(TRACES / f"{trace}.jsonl.gz", "rt") as lines:
         rows = [row for row in map(json.loads, lines) if "page" in row and row["t"] <= moment]
     for row in rows:
-        page = finish(reader.read(row["page"].encode(), with_latencies=row["histograms"]))
+        page = reader.read(row["page"].encode(), with_latencies=row["histograms"])
         [sample] = page.samples.values()
         poll(monitor, sample, row["t"], WALLS[trace], 10.0)
     return monitor.snapshot

@@ -19,8 +19,8 @@ from spec_decode_exporter.drops.sums import Drop, DropKind, Transition
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.learned.learned import Learned
 from spec_decode_exporter.monitor.engine_monitor import COSTS_SECONDS, EngineMonitor
-from spec_decode_exporter.scrape.page.engine_table import Counter, Latency
-from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.scrape.engines import Counter, Latency
+from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.poll import Check
 from tests.fixtures.engines import WALL, poll
 from tests.fixtures.evaluations import curve

@@ -19,7 +19,7 @@ from spec_decode_exporter.monitor.event_log import (
     UnknownEventError,
     engine_errors,
 )
-from spec_decode_exporter.scrape.page.layout_map import MAX_ENGINES
+from spec_decode_exporter.scrape.sample import MAX_ENGINES
 
 WALL = 1_790_000_000.0
 BURST = EVENTS_PER_ENGINE * MAX_ENGINES

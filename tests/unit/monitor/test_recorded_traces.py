@@ -15,11 +15,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.scrape.page.engine_table import Latency
-from spec_decode_exporter.scrape.page.sample import EngineName
-from spec_decode_exporter.scrape.page.sample_reader import SampleReader
+from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.scrape.sample import EngineName, SampleReader
 from spec_decode_exporter.window.poll import Reset
 from tests.fixtures.engines import poll
 
@@ -83,7 +81,7 @@ class Replay:
         for row in self.rows:
             if "page" not in row:
                 continue
-            reading = finish(self.reader.read(row["page"].encode(), with_latencies=row["histograms"]))
+            reading = self.reader.read(row["page"].encode(), with_latencies=row["histograms"])
             sample = reading.samples[EngineName("tiny-llama", self.engine)]
             poll(self.watch, sample, row["t"], WALL, 10.0)
             self.pages.append((row["t"], parsed(row["page"], self.engine), row["histograms"]))

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from spec_decode_exporter.analysis.verdict import State
-from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.scrape.page.engine_table import Counter
-from spec_decode_exporter.scrape.page.sample_reader import SampleReader
+from spec_decode_exporter.scrape.engines import Counter
+from spec_decode_exporter.scrape.sample import SampleReader
 from spec_decode_exporter.simulator.rust_page import rust_page
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.simulation import Simulation
@@ -33,7 +32,7 @@ class Watched:
         self.moment = 0.0
 
     def poll(self, page, moment):
-        reading = finish(self.reader.read(page, with_latencies=False))
+        reading = self.reader.read(page, with_latencies=False)
         assert reading.front_end == "rust"
         [sample] = reading.samples.values()
         self.moment = moment

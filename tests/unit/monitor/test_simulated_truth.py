@@ -12,9 +12,8 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, Advice, Decision, State, Verdict
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, batch_schedule
 from spec_decode_exporter.config.cost_settings import CostSettings
-from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.scrape.page.sample_reader import SampleReader
+from spec_decode_exporter.scrape.sample import SampleReader
 from spec_decode_exporter.simulator.ground_truth import draft_cost_ratio, speedup, target_settings
 from spec_decode_exporter.simulator.python_page import python_page
 from spec_decode_exporter.simulator.scenario import Scenario
@@ -38,7 +37,7 @@ def watched(scenario, seconds, *, cost, schedule=NO_SCHEDULE):
             continue
         histograms = second % 10 == 0
         page = python_page(simulation, UnixTime(START))
-        (sample,) = finish(reader.read(page, with_latencies=histograms)).samples.values()
+        (sample,) = reader.read(page, with_latencies=histograms).samples.values()
         poll(watch, sample, float(second), START, 10.0)
     return watch
 

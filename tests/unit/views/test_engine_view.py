@@ -14,8 +14,8 @@ from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.verdict import State
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.learned.baseline import PlainPeriod
-from spec_decode_exporter.scrape.page.engine_table import Latency
-from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.views.engine_view import BaselineView, EngineView
 from spec_decode_exporter.views.fleet_view import SnapshotView
 from spec_decode_exporter.views.request_view import RequestsView

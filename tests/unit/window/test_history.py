@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.scrape.page.engine_table import Latency
-from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.histograms import Answers
 from spec_decode_exporter.window.history import (
     MAX_GROUP_INCREMENTS,

@@ -15,7 +15,7 @@ from spec_decode_exporter.reports.observe.depth_chart import GIVE_COST, depths
 from spec_decode_exporter.reports.observe.figure_lines import figure_lines
 from spec_decode_exporter.reports.observe.needs import DOUBTS
 from spec_decode_exporter.reports.parts import Bar, Chart, Figure, Note, Part, ReportSection, Tone
-from spec_decode_exporter.scrape.page.engine_table import Latency
+from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.views.engine_view import BucketView, EngineView, FindingView
 from spec_decode_exporter.views.verdict_text import BASES
 from spec_decode_exporter.views.window_view import WindowView

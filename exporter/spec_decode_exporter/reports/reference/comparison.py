@@ -21,7 +21,7 @@ from spec_decode_exporter.experiments.traffic import LOADS, TRAFFIC, ratios
 from spec_decode_exporter.figures.quantile import Quantile
 from spec_decode_exporter.figures.student_t import welch
 from spec_decode_exporter.reports.reference_document import MeasuredFigure, Measurement
-from spec_decode_exporter.scrape.page.engine_table import Latency
+from spec_decode_exporter.scrape.engines import Latency
 
 DRAFT_TOKENS: Final = "draft_tokens"
 """Reason of the caution about another number of draft tokens; the others are parts of the traffic."""

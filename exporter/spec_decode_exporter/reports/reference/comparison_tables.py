@@ -9,7 +9,7 @@ from spec_decode_exporter.analysis.figure_table import COMPARED, Figure, Line, U
 from spec_decode_exporter.core.number_formats import percent, plain, three_digits, within
 from spec_decode_exporter.figures.quantile import Edges
 from spec_decode_exporter.reports.reference.comparison import Comparison, Difference
-from spec_decode_exporter.scrape.page.engine_table import Latency
+from spec_decode_exporter.scrape.engines import Latency
 
 NOTE: Final = "* beyond chance: the 95 % bounds of the change do not reach 0."
 NONE: Final = "-"

@@ -11,8 +11,8 @@ from spec_decode_exporter.figures.estimate import Estimate, estimate_of
 from spec_decode_exporter.figures.quantile import LATENCY_QUANTILES, edges, quantile
 from spec_decode_exporter.figures.student_t import NORMAL_975
 from spec_decode_exporter.reports.reference_document import MeasuredFigure, MeasuredHistogram, Measurement
-from spec_decode_exporter.scrape.page.engine_table import Latency
-from spec_decode_exporter.scrape.page.sample import Buckets
+from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.history import position_columns
 
 

@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from functools import lru_cache
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from spec_decode_exporter.scrape.page.engine_table import (
+from spec_decode_exporter.scrape.engines import (
+    HISTOGRAMS,
     MEANINGS,
     PROCESS_START,
+    SPECULATION,
     EngineKind,
     EngineMark,
-    Latency,
-    TokenLengths,
 )
-from spec_decode_exporter.scrape.page.layout_map import PageSeries
-from spec_decode_exporter.scrape.page.parser import ParsedSeries
+from spec_decode_exporter.scrape.layout import ParsedSeries
+from spec_decode_exporter.scrape.sample import PageSeries
 
 _MAX_DOUBTS = 2
 """Consecutive failed requests for a filtered page until it is refused; server failures count too."""
@@ -107,7 +107,7 @@ def wanted_names(present: frozenset[bytes], *, with_latencies: bool) -> list[str
     if engine is None:
         return []
     names = set(_engine_names(*engine, present, with_latencies=with_latencies))
-    start = PROCESS_START.names[0]
+    start = PROCESS_START
     if start.encode() in present and not any(
         MEANINGS[name.encode()].quantity is EngineMark.CREATED for name in names
     ):
@@ -118,12 +118,12 @@ def wanted_names(present: frozenset[bytes], *, with_latencies: bool) -> list[str
 def _engine_names(
     kind: EngineKind, prefix: str, present: frozenset[bytes], *, with_latencies: bool
 ) -> Iterator[str]:
-    for series in kind.series:
-        if isinstance(series.quantity, Latency | TokenLengths) and not with_latencies:
+    for quantity, row in kind.names.items():
+        if quantity in HISTOGRAMS and not with_latencies:
             continue
-        names = [prefix + name for name in series.names]
+        names = [prefix + name for name in row]
         newest = next((name for name in names if name.encode() in present), None)
-        if newest is not None or series.lazy:
+        if newest is not None or quantity in SPECULATION:
             yield newest or names[0]
 
 

@@ -6,14 +6,13 @@ from collections.abc import Callable
 
 from spec_decode_exporter.core.cooperative_yield import Meter
 from spec_decode_exporter.core.event import Event
+from spec_decode_exporter.core.tasks import PAGES
 from spec_decode_exporter.scrape.errors import PollError, Reason
 from spec_decode_exporter.scrape.http.client import Client, HttpResponse
-from spec_decode_exporter.scrape.page.layout_map import PageSeries
-from spec_decode_exporter.scrape.page.sample import PageReading
-from spec_decode_exporter.scrape.page.sample_reader import SampleReader
 from spec_decode_exporter.scrape.poll.filtered_page import PageChoice
 from spec_decode_exporter.scrape.poll.poll_budget import LARGE_PAGE, PollBudget
 from spec_decode_exporter.scrape.poll.poll_record import PollRecord
+from spec_decode_exporter.scrape.sample import PageReading, PageSeries, SampleReader
 
 _UNREACHABLE: frozenset[Reason] = frozenset({"refused", "timeout", "tls", "dns"})
 """Failures that are independent of the filter: a request for the whole page would fail too."""
@@ -47,7 +46,7 @@ class PageFetcher:
         self._meter = meter
         self._record = record
         self._emit = emit
-        self._reader = SampleReader(lambda: budget.layout_bytes)
+        self._reader = SampleReader(budget.layout_bytes)
         self._choice = PageChoice(url, enabled=filtered)
         self._permitted = False
         self.large: set[bool] = set()
@@ -115,9 +114,15 @@ class PageFetcher:
 
     async def _get(self, url: str, *, with_latencies: bool) -> tuple[HttpResponse, PageReading]:
         response = await self._get_page(url, with_latencies=with_latencies)
-        reading = self._reader.read(response.body, with_latencies=with_latencies)
-        async with self._budget.reading(len(response.body)):
-            return response, await self._meter.measured(reading)
+        with self._meter.running():
+            reading = self._reader.read_quickly(response.body, with_latencies=with_latencies)
+        if reading is None:
+            reading = await PAGES.run(self._read, response.body, with_latencies=with_latencies)
+        return response, reading
+
+    def _read(self, page: bytes, *, with_latencies: bool) -> PageReading:
+        with self._meter.running():
+            return self._reader.read(page, with_latencies=with_latencies)
 
     async def _get_page(self, url: str, *, with_latencies: bool) -> HttpResponse:
         """Return the page; a large one only with a permit."""

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.throttle import Throttle
 from spec_decode_exporter.scrape.errors import Reason
-from spec_decode_exporter.scrape.page.sample import PageReading
 from spec_decode_exporter.scrape.poll.duty_cycle import Cause, ProcessingCost
 from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
+from spec_decode_exporter.scrape.sample import PageReading
 
 DETAILS_INTERVAL: Final = 60.0
 """Minimum seconds between two requests for ``/version`` and ``/server_info``.

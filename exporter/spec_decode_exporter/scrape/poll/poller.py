@@ -14,7 +14,6 @@ from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.core.throttle import Throttle
 from spec_decode_exporter.scrape.errors import NO_ENGINE_REMEDY, PollError, Reason
 from spec_decode_exporter.scrape.http.client import Client, HttpResponse
-from spec_decode_exporter.scrape.page.sample import PageReading
 from spec_decode_exporter.scrape.poll.duty_cycle import DutyCycle
 from spec_decode_exporter.scrape.poll.page_fetcher import LargePageError, PageFetcher
 from spec_decode_exporter.scrape.poll.poll_budget import PollBudget
@@ -22,6 +21,7 @@ from spec_decode_exporter.scrape.poll.poll_record import Polled, PollRecord
 from spec_decode_exporter.scrape.poll.poll_schedule import PollSettings, Ticks, back_off
 from spec_decode_exporter.scrape.poll.raw_poll import RawPoll, Recorded
 from spec_decode_exporter.scrape.poll.server_details import ServerDetails
+from spec_decode_exporter.scrape.sample import PageReading
 
 
 class Poller:

@@ -19,7 +19,7 @@ from spec_decode_exporter.config.batch_schedule import (
     ScheduleError,
     batch_schedule,
 )
-from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
+from spec_decode_exporter.scrape.sample import MAX_POSITIONS
 
 SERVER_INFO_PATH: Final = "server_info?config_format=json"
 """Path beside the metrics page. An older vLLM ignores the query and returns text in the JSON."""

@@ -1,23 +1,25 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.scrape import sample as reader_module
+from spec_decode_exporter.scrape.engines import MEANINGS, Counter, Gauge, Latency
 from spec_decode_exporter.scrape.errors import PageError
-from spec_decode_exporter.scrape.page import sample_reader as reader_module
-from spec_decode_exporter.scrape.page.engine_table import MEANINGS, Counter, Gauge, Latency
-from spec_decode_exporter.scrape.page.parser import SLICE
-from spec_decode_exporter.scrape.page.sample import Buckets, EngineName
-from spec_decode_exporter.scrape.page.sample_reader import (
+from spec_decode_exporter.scrape.sample import (
     GAUGES,
     MAX_COUNT,
     MAX_REQUESTS,
-    SMALL_LAYOUT,
+    QUICK_KNOWN_PAGE,
+    QUICK_PAGE,
+    SMALL_PAGE,
+    Buckets,
+    EngineName,
     SampleReader,
 )
 
@@ -29,7 +31,7 @@ DP2 = (PAGES / "vllm-0.32.0-python-dp2-multiapi-k3.prom").read_bytes()
 
 def read(page: bytes | str, *, with_latencies=False):
     page = page if isinstance(page, bytes) else (PAGES / page).read_bytes()
-    return finish(SampleReader().read(page, with_latencies=with_latencies))
+    return SampleReader().read(page, with_latencies=with_latencies)
 
 
 def only(page: bytes | str, *, with_latencies=False):
@@ -211,22 +213,6 @@ def test_of_two_names_for_one_quantity_the_newest_is_read():
     assert only(new + old)[Counter.PREFIX_CACHE_HITS] == 7
 
 
-@pytest.mark.parametrize("gauge", Gauge)
-@pytest.mark.parametrize("count", Counter)
-def test_the_age_of_a_counters_name_does_not_affect_gauges(count, gauge):
-    """Key by type too: counters and gauges are integers that can be equal."""
-    oldest = {}
-    for name, meaning in MEANINGS.items():
-        if meaning.prefix == "vllm:" and meaning.quantity in {count, gauge}:
-            best = oldest.get((type(meaning.quantity), meaning.quantity))
-            if best is None or meaning.rank > MEANINGS[best].rank:
-                oldest[type(meaning.quantity), meaning.quantity] = name
-    names = [oldest.get((type(one), one)) for one in (count, gauge)]
-    page = b"".join(name + b" 1\n" for name in names if name)
-    newest = b"".join(f"vllm:{MEANINGS[name].series.names[0]} 1\n".encode() for name in names if name)
-    assert told(only(page)) == told(only(newest))
-
-
 def test_of_the_ranks_that_repeat_an_engine_the_lowest_counts():
     samples = read("sglang-dp-attention.prom").samples
     assert {name.engine: sample.gauge(Gauge.RUNNING_REQUESTS) for name, sample in samples.items()} == {
@@ -353,14 +339,6 @@ def test_a_bucket_without_a_bound_is_rejected(labels):
     assert read(page + counter("1")).engine_kind == "vllm"
 
 
-def test_a_large_page_is_read_in_slices_and_a_usual_one_in_one_go():
-    lines = [f'vllm:num_preemptions_total{{engine="0",n="{number}"}} 1\n' for number in range(8 * SLICE)]
-    large = SampleReader().read("".join(lines).encode(), with_latencies=False)
-    # To find them, to see what they are, to sort them, to note what is shown; the rest is between those.
-    assert 4 * 8 <= sum(1 for _ in large) <= 4 * 8 + 4
-    assert not list(SampleReader().read(NGRAM, with_latencies=True))
-
-
 # Reading again.
 
 
@@ -370,8 +348,8 @@ def first_readings(monkeypatch):
     count = []
     monkeypatch.setattr(
         reader_module,
-        "read_page",
-        lambda *args, read=reader_module.read_page: count.append(args) or read(*args),
+        "read_layout",
+        lambda *args, read=reader_module.read_layout: count.append(args) or read(*args),
     )
     return count
 
@@ -379,40 +357,78 @@ def first_readings(monkeypatch):
 def test_a_page_of_a_known_layout_is_not_read_from_the_start(first_readings):
     reader = SampleReader()
     for with_latencies in (True, False, False, True, False):
-        reading = finish(reader.read(NGRAM.replace(b" 41.0\n", b" 42.0\n"), with_latencies=with_latencies))
+        reading = reader.read(NGRAM.replace(b" 41.0\n", b" 42.0\n"), with_latencies=with_latencies)
         assert reading == read(NGRAM.replace(b" 41.0\n", b" 42.0\n"), with_latencies=with_latencies)
     assert len(first_readings) == 1 + 5
 
 
-def test_different_layouts_with_the_same_hash_are_not_shared(monkeypatch):
-    monkeypatch.setattr(reader_module, "hash", lambda _: 0, raising=False)
-    pages = [NGRAM, NGRAM.replace(b'"tiny-llama"', b'"other-llama"')]
-    readers = [SampleReader() for _ in pages]
-    names = [
-        [name.model_name for name in finish(reader.read(page, with_latencies=True)).samples]
-        for reader, page in zip(readers, pages, strict=True)
-    ]
-    assert names[0] != names[1]
+def test_replicas_share_one_layout_and_others_do_not():
+    other = NGRAM.replace(b'"tiny-llama"', b'"other-llama"')
+    readers = [SampleReader() for _ in range(3)]
+    for reader, page in zip(readers, (NGRAM, NGRAM, other), strict=True):
+        reader.read(page, with_latencies=True)
+    one, same, another = (reader.shown for reader in readers)
+    assert one is same
+    assert one != another
+
+
+def engines_page(engines: int, name: bytes = b"m") -> bytes:
+    return b"".join(
+        b'vllm:generation_tokens_total{model_name="%b",engine="%d"} 1\n' % (name, engine)
+        for engine in range(engines)
+    )
+
+
+def comments(page: bytes, size: int) -> bytes:
+    """Return the page with comments, of a size."""
+    return b"# c\n" * ((size - len(page)) // 4) + b"#" * ((size - len(page)) % 4 - 1) + b"\n" + page
+
+
+@pytest.mark.parametrize(
+    ("size", "first", "known"),
+    [(QUICK_PAGE - 2, True, True), (QUICK_PAGE + 2, False, True), (QUICK_KNOWN_PAGE + 2, False, False)],
+)
+def test_a_large_page_of_an_unknown_layout_is_left_to_a_thread(size, first, known):
+    reader, page = SampleReader(), comments(engines_page(2), size)
+    assert len(page) == size
+    assert (reader.read_quickly(page, with_latencies=False) is not None) == first
+    reading = reader.read(page, with_latencies=False)
+    again = reader.read_quickly(page, with_latencies=False)
+    assert again == (reading if known else None)
+
+
+def test_threads_read_pages_at_the_same_time_as_the_event_loop():
+    pages = [engines_page(100, b"%d" % number) for number in range(24)]
+
+    def read_all(order):
+        readers = [SampleReader(2**20) for _ in pages]
+        return [
+            len(reader.read(page, with_latencies=False).samples)
+            for _ in range(3)
+            for reader, page in list(zip(readers, pages, strict=True))[::order]
+        ]
+
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(read_all, [1, -1, 1, -1]))
+    assert found == [[100] * len(pages) * 3] * 4
 
 
 def test_a_page_that_cannot_be_read_leaves_the_reader_as_it_was():
     reader = SampleReader()
-    finish(reader.read(NGRAM, with_latencies=False))
+    reader.read(NGRAM, with_latencies=False)
     shown = reader.shown
     for page in (b"", b"<html>\n", NGRAM[:-5], NGRAM.replace(b" 41.0\n", b" -41.0\n")):
         with pytest.raises(PageError):
-            finish(reader.read(page, with_latencies=False))
+            reader.read(page, with_latencies=False)
     assert reader.shown == shown
-    assert finish(reader.read(NGRAM, with_latencies=False)) == read(NGRAM)
+    assert reader.read(NGRAM, with_latencies=False) == read(NGRAM)
 
 
 def test_shown_series_are_those_of_the_pages_engines():
     reader = SampleReader()
-    finish(
-        reader.read(
-            FILTERED + b"process_start_time_seconds 1\nray_vllm_num_requests_running 1\nother 1\n",
-            with_latencies=False,
-        )
+    reader.read(
+        FILTERED + b"process_start_time_seconds 1\nray_vllm_num_requests_running 1\nother 1\n",
+        with_latencies=False,
     )
     assert reader.shown.names == {
         b"process_start_time_seconds",
@@ -422,7 +438,7 @@ def test_shown_series_are_those_of_the_pages_engines():
         b"vllm:spec_decode_num_accepted_tokens_per_pos_total",
     }
     assert len(reader.shown.series) == 1 + 3 + 4
-    finish(reader.read(NGRAM, with_latencies=True))
+    reader.read(NGRAM, with_latencies=True)
     assert b"vllm:inter_token_latency_seconds_bucket" in reader.shown.names
     assert all(not one.name.endswith(b"_bucket") for one in reader.shown.series)
 
@@ -434,9 +450,7 @@ _pages = st.sampled_from([path.read_bytes() for path in sorted(PAGES.glob("*.[op
 def test_earlier_pages_do_not_affect_a_reading(polls):
     reader = SampleReader()
     for page, with_latencies in polls:
-        assert finish(reader.read(page, with_latencies=with_latencies)) == read(
-            page, with_latencies=with_latencies
-        )
+        assert reader.read(page, with_latencies=with_latencies) == read(page, with_latencies=with_latencies)
 
 
 _lines = st.lists(
@@ -473,26 +487,19 @@ def test_any_series_give_a_reading_or_a_page_error(lines, with_latencies):
         assert (sample.latencies is not None) == with_latencies
 
 
-def labelled(names, pages):
-    return [
-        b"".join(
-            b'vllm:num_requests_running{model_name="%b-%d",engine="0"} 1\n' % (name, number)
-            for number in range(pages)
-        )
-        for name in names
-    ]
-
-
-def test_beyond_the_limit_a_page_larger_than_its_fair_share_is_read_without_a_layout(first_readings):
-    pages = labelled([b"c", b"d", b"e"], 200)
-    readers = [SampleReader(lambda: 2 * SMALL_LAYOUT) for _ in pages]
-    small = SampleReader(lambda: 2 * SMALL_LAYOUT)
-    finish(small.read(labelled([b"f"], 3)[0], with_latencies=True))
-    for _ in range(2):
+def test_layouts_are_kept_first_come_first_served_and_those_of_small_pages_always(first_readings):
+    small, *large = [engines_page(3), *(engines_page(200, name) for name in (b"a", b"b", b"c"))]
+    assert len(small) < SMALL_PAGE < len(large[0])
+    pages = [*large, small]
+    readers = [SampleReader(2 * len(large[0]) + len(small)) for _ in pages]
+    for _ in range(3):
         for reader, page in zip(readers, pages, strict=True):
-            assert len(finish(reader.read(page, with_latencies=True)).samples) == 200
-    assert small._layouts
-    assert len(first_readings) > 1 + len(pages)
+            assert reader.read(page, with_latencies=True).engine_kind == "vllm"
+    assert len(first_readings) == 3 + 1 + 2
+    del readers[0]
+    for _ in range(2):
+        readers[1].read(large[2], with_latencies=True)
+    assert len(first_readings) == 3 + 1 + 2 + 1
 
 
 @pytest.mark.parametrize(

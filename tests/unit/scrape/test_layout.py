@@ -13,16 +13,19 @@ from prometheus_client.openmetrics.exposition import generate_latest as render_o
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open_metrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from spec_decode_exporter.core.cooperative_yield import finish
+from spec_decode_exporter.scrape.engines import MEANINGS, PLAIN_NAMES
 from spec_decode_exporter.scrape.errors import PageError
-from spec_decode_exporter.scrape.page.engine_table import BUCKET_NAMES, MEANINGS
-from spec_decode_exporter.scrape.page.parser import (
+from spec_decode_exporter.scrape.layout import (
     MAX_LINE_BYTES,
     MAX_NUMBER_CHARACTERS,
-    SLICE,
+    MAX_PAGE_LABELS,
+    MAX_SERIES,
+    MAX_SERIES_LABELS,
+    Layout,
     ParsedSeries,
-    read_page,
-    read_values,
+    lines_of,
+    read_layout,
+    values_at,
 )
 
 PAGES = Path(__file__).parents[2] / "pages"
@@ -34,18 +37,32 @@ NAMES = frozenset(MEANINGS)
 DRAFTS = b"vllm:spec_decode_num_drafts_total"
 
 
+def first_reading(page: bytes, names=NAMES) -> tuple[Layout, list[float]]:
+    layout = read_layout(page, names)
+    return layout, values_at(page.split(b"\n"), layout.places.values())
+
+
+def by_layout(layout: Layout, page: bytes) -> list[float] | None:
+    """Return the values of a page by the layout of another; None if it needs a first reading."""
+    lines = lines_of(page, layout.starts)
+    try:
+        return None if lines is None else values_at(lines, layout.places.values())
+    except PageError:
+        return None
+
+
 def samples(page: bytes, names=NAMES) -> dict[ParsedSeries, float]:
-    layout, values = finish(read_page(page, names))
-    return dict(zip(layout.series, values, strict=True))
+    layout, values = first_reading(page, names)
+    return dict(zip(layout.places, values, strict=True))
 
 
 def outcome(page: bytes, names=NAMES):
     """Return the samples of a first reading in order, with comparable NaN; None for an unreadable page."""
     try:
-        layout, values = finish(read_page(page, names))
+        layout, values = first_reading(page, names)
     except PageError:
         return None
-    return list(layout.series), list(map(repr, values))
+    return list(layout.places), list(map(repr, values))
 
 
 def one(line: bytes) -> tuple[dict[str, str], float]:
@@ -71,7 +88,7 @@ def oracle(page: bytes, names=NAMES) -> dict[ParsedSeries, float]:
 def test_every_page_is_read_like_by_the_parser_of_prometheus_client(path):
     page = path.read_bytes()
     assert samples(page) == oracle(page)
-    assert samples(page, NAMES - BUCKET_NAMES) == oracle(page, NAMES - BUCKET_NAMES)
+    assert samples(page, PLAIN_NAMES) == oracle(page, PLAIN_NAMES)
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
@@ -140,7 +157,7 @@ def test_a_number_longer_than_the_limit_is_rejected_whatever_follows_it(after):
     digits = b"5" * (MAX_NUMBER_CHARACTERS - 4) + b"e-99"
     assert one(DRAFTS + b" " + digits + after)[1] == float(digits)
     with pytest.raises(PageError, match="line 1 has a value that is not a number"):
-        finish(read_page(DRAFTS + b" 5" + digits + after + b"\n", NAMES))
+        first_reading(DRAFTS + b" 5" + digits + after + b"\n")
 
 
 def many(series: int, labels: int = 1) -> bytes:
@@ -166,44 +183,27 @@ def many(series: int, labels: int = 1) -> bytes:
         (b"a 1\n" + DRAFTS + b'{a="\xff"} 2\n', "line 2 has a label that is not UTF-8"),
         (b"a 1\n" + DRAFTS + b'{a="1",a="2"} 2\n', "line 2 has a label twice"),
         (DRAFTS + b" 1\n" + DRAFTS + b"{} 1\n", f"two lines are the same series: {DRAFTS.decode()}"),
+        (many(MAX_SERIES + 1), f"the page has more than {MAX_SERIES} samples of interest"),
+        (many(1, MAX_SERIES_LABELS + 1), f"line 1 has more than {MAX_SERIES_LABELS} labels"),
+        (
+            many(MAX_PAGE_LABELS // 60 + 1, 60),
+            f"the samples of interest have more than {MAX_PAGE_LABELS} labels",
+        ),
+        (DRAFTS + b'{a="%s"} 1\n' % (b"x" * MAX_LINE_BYTES), f"line 1 has more than {MAX_LINE_BYTES} bytes"),
     ],
 )
 def test_the_error_of_an_unreadable_page_has_line_and_reason(page, says):
     with pytest.raises(PageError) as caught:
-        finish(read_page(page, NAMES))
+        first_reading(page)
     assert str(caught.value).startswith(says)
     assert caught.value.reason == "malformed"
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 200
 
 
-@pytest.mark.parametrize(
-    ("page", "pauses"),
-    [
-        (NGRAM, 0),
-        (many(SLICE - 1), 0),
-        (many(SLICE), 1),
-        (many(8 * SLICE), 8 + 1),
-        (b"a 1\n" * 20_000, 4),
-        (b"#\n" * 20_000, 4),
-        (many(3, labels=60), 0),
-        (b'a{b="%s"} 1\n' % (b"x" * (MAX_LINE_BYTES - 9)), 1),
-    ],
-    ids=["a usual page", "few samples", "a slice", "eight slices", "many lines", "many comments", "many labels", "a long line"],
-)  # fmt: skip
-def test_only_a_large_page_is_read_in_slices(page, pauses):
-    assert sum(1 for _ in read_page(page, {*NAMES, b"a"} if b"a{" in page else NAMES)) == pauses
-
-
-def test_a_large_page_of_a_known_layout_is_read_in_slices_too():
-    for page, pauses in ((b"#\n" * 2**17, 3), (many(8 * 2048), 7), (NGRAM, 0)):
-        layout, _ = finish(read_page(page, NAMES))
-        assert sum(1 for _ in read_values(layout, page)) == pauses
-
-
 def test_a_value_of_a_known_layout_is_no_longer_than_that_of_a_first_reading():
-    layout, _ = finish(read_page(DRAFTS + b" 1\n", NAMES))
-    assert finish(read_values(layout, DRAFTS + b" %s1\n" % (b"0" * MAX_LINE_BYTES))) is None
+    layout = read_layout(DRAFTS + b" 1\n", NAMES)
+    assert by_layout(layout, DRAFTS + b" %s1\n" % (b"0" * MAX_LINE_BYTES)) is None
 
 
 def test_unwanted_lines_may_be_unreadable():
@@ -212,10 +212,10 @@ def test_unwanted_lines_may_be_unreadable():
 
 
 def test_open_metrics_is_detected_by_its_end():
-    assert finish(read_page(RUST, NAMES))[0].open_metrics
-    assert finish(read_page(b"a 1\n# EOF\r\n", NAMES))[0].open_metrics
-    assert not finish(read_page(NGRAM, NAMES))[0].open_metrics
-    assert not finish(read_page(b"# EOF\na 1\n", NAMES))[0].open_metrics
+    assert read_layout(RUST, NAMES).is_open_metrics
+    assert read_layout(b"a 1\n# EOF\r\n", NAMES).is_open_metrics
+    assert not read_layout(NGRAM, NAMES).is_open_metrics
+    assert not read_layout(b"# EOF\na 1\n", NAMES).is_open_metrics
 
 
 # Reading again by a known layout.
@@ -232,10 +232,9 @@ def moved(page: bytes) -> bytes:
 @pytest.mark.parametrize("path", WHOLE_PAGES, ids=lambda path: path.name)
 def test_a_later_page_of_the_same_layout_is_read_by_it(path):
     page = path.read_bytes()
-    layout, values = finish(read_page(page, NAMES))
-    assert layout.repeatable
-    assert finish(read_values(layout, page)) == values
-    assert finish(read_values(layout, moved(page))) == [123456.5] * len(values)
+    layout, values = first_reading(page)
+    assert by_layout(layout, page) == values
+    assert by_layout(layout, moved(page)) == [123456.5] * len(values)
 
 
 @pytest.mark.parametrize(
@@ -257,8 +256,8 @@ def test_a_later_page_of_the_same_layout_is_read_by_it(path):
     ],
 )
 def test_a_page_of_another_layout_is_not_read_by_it(changed):
-    layout, values = finish(read_page(NGRAM, NAMES))
-    again = finish(read_values(layout, changed))
+    layout, values = first_reading(NGRAM)
+    again = by_layout(layout, changed)
     assert again is None or (again == values and "\r" in changed.decode())
 
 
@@ -271,9 +270,9 @@ def test_a_page_of_another_layout_is_not_read_by_it(changed):
     ],
 )
 def test_a_line_without_a_clear_beginning_is_read_again_each_time(page, later):
-    layout, _ = finish(read_page(page, NAMES))
-    assert not layout.repeatable
-    assert finish(read_values(layout, later)) is None
+    layout = read_layout(page, NAMES)
+    assert by_layout(layout, page) is None
+    assert by_layout(layout, later) is None
     assert len(samples(later)) == 2
 
 
@@ -319,22 +318,22 @@ def test_no_bytes_raise_anything_but_a_page_error(page):
 @given(pages, pages)
 def test_a_layout_gives_what_a_first_reading_gives_or_nothing(page, later):
     try:
-        layout, _ = finish(read_page(page, NAMES))
+        layout, _ = first_reading(page)
     except PageError:
         return
     for one_page in (page, later):
-        values = finish(read_values(layout, one_page))
+        values = by_layout(layout, one_page)
         if values is not None:
-            assert outcome(one_page) == (list(layout.series), list(map(repr, values)))
+            assert outcome(one_page) == (list(layout.places), list(map(repr, values)))
 
 
 @given(st.data(), st.sampled_from([NGRAM, RUST]))
 def test_a_changed_page_reads_the_same_by_its_old_layout_or_not_at_all(data, page):
-    layout, _ = finish(read_page(page, NAMES))
+    layout, _ = first_reading(page)
     later = data.draw(mutations(page))
-    values = finish(read_values(layout, later))
+    values = by_layout(layout, later)
     if values is not None:
-        assert outcome(later) == (list(layout.series), list(map(repr, values)))
+        assert outcome(later) == (list(layout.places), list(map(repr, values)))
 
 
 _label_values = st.text(st.characters(codec="utf-8", exclude_characters="\r"), max_size=12)

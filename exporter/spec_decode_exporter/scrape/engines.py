@@ -1,0 +1,199 @@
+"""Engine table: the series of each engine and version, and the quantities that they carry.
+
+A new engine, or a new name of a series, is one row here. Names are *sample* names without the engine's
+prefix. Several names in a row are the same quantity in different versions, newest first. Of those on a page
+the newest is read, so that a version with both names is not counted twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, IntEnum, StrEnum, auto
+from typing import Final, NamedTuple
+
+
+class Counter(IntEnum):
+    """Monotonic quantity of a server process. The value is its column in a row of totals."""
+
+    DRAFTS = 0
+    DRAFT_TOKENS = 1
+    ACCEPTED_TOKENS = 2
+    GENERATION_TOKENS = 3
+    FIRST_TOKENS = 4
+    DECODE_STEPS = 5
+    DECODE_NANOSECONDS = 6
+    PREEMPTIONS = 7
+    PREFIX_CACHE_QUERIES = 8
+    PREFIX_CACHE_HITS = 9
+    PROMPT_TOKENS = 10
+    FINISHED_REQUESTS = 11
+    END_TO_END_NANOSECONDS = 12
+    FIRST_TOKEN_NANOSECONDS = 13
+
+
+class Gauge(StrEnum):
+    """Quantity that goes up and down. No IntEnum: the first gauge would equal the first counter."""
+
+    RUNNING_REQUESTS = auto()
+    WAITING_REQUESTS = auto()
+    KV_CACHE_USAGE = auto()
+    REPORTED_ACCEPTANCE_RATIO = auto()
+    REPORTED_ACCEPTANCE_LENGTH = auto()
+
+
+class Latency(StrEnum):
+    """Histogram whose quantiles are exported. The value is its key in the API."""
+
+    TIME_TO_FIRST_TOKEN = "time_to_first_token"  # noqa: S105 - a token of text
+    TIME_PER_OUTPUT_TOKEN = "time_per_output_token"  # noqa: S105
+    DECODE_STEP = "decode_step"
+    END_TO_END = "end_to_end"
+    QUEUE = "queue"
+
+
+class EngineMark(Enum):
+    """Series that describes the engine or its process, or that is not exported itself."""
+
+    CREATED = auto()
+    """Unix time of the start of the engine's counters."""
+    PROCESS_START = auto()
+    """Unix time of the start of the server's process; without a prefix and without labels."""
+    V0 = auto()
+    """The engine is vLLM V0: its counters are sums of sums, its gauges are correct."""
+    POSITION_ACCEPTED = auto()
+    """Accepted tokens at each draft position; one series for each ``position``."""
+    ANSWER_LENGTHS = auto()
+    """Histogram of the generation tokens of each finished request: bounds depend on how they differ."""
+
+
+Quantity = Counter | Gauge | Latency | EngineMark
+
+HISTOGRAMS: Final[frozenset[Quantity]] = frozenset({*Latency, EngineMark.ANSWER_LENGTHS})
+"""Quantities whose buckets are read. They are most of a page's cost, so they are read less often."""
+MODEL_LABEL: Final = "model_name"
+ENGINE_LABELS: Final = ("engine", "dp_rank")
+"""Labels with the number of the data-parallel engine; the first one on a series counts."""
+RANK_LABELS: Final = ("pp_rank", "tp_rank", "moe_ep_rank")
+"""Labels of parallel workers; each worker repeats its engine's series."""
+PROCESS_START: Final = "process_start_time_seconds"
+"""Name of the series of ``EngineMark.PROCESS_START``."""
+
+SPECULATION: Final[dict[Quantity, str]] = {
+    Counter.DRAFTS: "spec_decode_num_drafts_total",
+    Counter.DRAFT_TOKENS: "spec_decode_num_draft_tokens_total",
+    Counter.ACCEPTED_TOKENS: "spec_decode_num_accepted_tokens_total",
+    EngineMark.POSITION_ACCEPTED: "spec_decode_num_accepted_tokens_per_pos_total",
+}
+"""Rows that several engines share. Some front ends create them with the first draft: absent until then."""
+_VLLM: Final[dict[Quantity, str]] = SPECULATION | {
+    Counter.GENERATION_TOKENS: "generation_tokens_total",
+    Counter.FIRST_TOKENS: "time_to_first_token_seconds_count",
+    Counter.FIRST_TOKEN_NANOSECONDS: "time_to_first_token_seconds_sum",
+    # One observation a decode step, whatever its number of tokens; until 0.10 under the second name.
+    Counter.DECODE_STEPS: "inter_token_latency_seconds_count time_per_output_token_seconds_count",
+    Counter.DECODE_NANOSECONDS: "inter_token_latency_seconds_sum time_per_output_token_seconds_sum",
+    Counter.PREEMPTIONS: "num_preemptions_total",
+    Counter.PREFIX_CACHE_QUERIES: "prefix_cache_queries_total gpu_prefix_cache_queries_total",
+    Counter.PREFIX_CACHE_HITS: "prefix_cache_hits_total gpu_prefix_cache_hits_total",
+    Counter.PROMPT_TOKENS: "prompt_tokens_total",
+    Counter.FINISHED_REQUESTS: "e2e_request_latency_seconds_count",
+    Counter.END_TO_END_NANOSECONDS: "e2e_request_latency_seconds_sum",
+    Gauge.RUNNING_REQUESTS: "num_requests_running",
+    Gauge.WAITING_REQUESTS: "num_requests_waiting",
+    Gauge.KV_CACHE_USAGE: "kv_cache_usage_perc gpu_cache_usage_perc",
+    Gauge.REPORTED_ACCEPTANCE_RATIO: "spec_decode_draft_acceptance_rate",
+    EngineMark.V0: "spec_decode_num_emitted_tokens_total spec_decode_efficiency",
+    EngineMark.CREATED: "spec_decode_num_drafts_created generation_tokens_created",
+    Latency.TIME_TO_FIRST_TOKEN: "time_to_first_token_seconds_bucket",
+    Latency.TIME_PER_OUTPUT_TOKEN: "request_time_per_output_token_seconds_bucket",
+    Latency.DECODE_STEP: "inter_token_latency_seconds_bucket time_per_output_token_seconds_bucket",
+    Latency.END_TO_END: "e2e_request_latency_seconds_bucket",
+    Latency.QUEUE: "request_queue_time_seconds_bucket",
+    EngineMark.ANSWER_LENGTHS: "request_generation_tokens_bucket",
+}
+_LMDEPLOY: Final[dict[Quantity, str]] = SPECULATION | {
+    Counter.GENERATION_TOKENS: "generation_tokens_total",
+    Counter.PROMPT_TOKENS: "prompt_tokens_total",
+    Counter.FIRST_TOKENS: "time_to_first_token_seconds_count",
+    Counter.FIRST_TOKEN_NANOSECONDS: "time_to_first_token_seconds_sum",
+    Counter.FINISHED_REQUESTS: "e2e_request_latency_seconds_count",
+    Counter.END_TO_END_NANOSECONDS: "e2e_request_latency_seconds_sum",
+    Gauge.RUNNING_REQUESTS: "num_requests_running",
+    Gauge.WAITING_REQUESTS: "num_requests_waiting",
+    Gauge.KV_CACHE_USAGE: "gpu_cache_usage_perc",
+    Latency.TIME_TO_FIRST_TOKEN: "time_to_first_token_seconds_bucket",
+    Latency.END_TO_END: "e2e_request_latency_seconds_bucket",
+}
+_LLAMACPP: Final[dict[Quantity, str]] = SPECULATION | {
+    Counter.GENERATION_TOKENS: "tokens_predicted_total",
+    Gauge.RUNNING_REQUESTS: "requests_processing",
+    Gauge.WAITING_REQUESTS: "requests_deferred",
+    Gauge.KV_CACHE_USAGE: "kv_cache_usage_ratio",
+}
+_SGLANG: Final[dict[Quantity, str]] = {
+    Counter.GENERATION_TOKENS: "generation_tokens_total",
+    Counter.FIRST_TOKENS: "time_to_first_token_seconds_count",
+    Counter.FIRST_TOKEN_NANOSECONDS: "time_to_first_token_seconds_sum",
+    Gauge.RUNNING_REQUESTS: "num_running_reqs",
+    Gauge.WAITING_REQUESTS: "num_queue_reqs",
+    Gauge.KV_CACHE_USAGE: "token_usage",
+    Gauge.REPORTED_ACCEPTANCE_RATIO: "spec_accept_rate",
+    Gauge.REPORTED_ACCEPTANCE_LENGTH: "spec_accept_length",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EngineKind:
+    """Serving engine: its names, the prefixes of its sample names, and the series that are read."""
+
+    name: str
+    """Value of the label ``engine_kind``."""
+    title: str
+    """Name in documents."""
+    prefixes: tuple[str, ...]
+    names: Mapping[Quantity, tuple[str, ...]]
+    """Sample names of each quantity without a prefix, newest first."""
+
+
+def _kind(name: str, title: str, prefixes: str, rows: Mapping[Quantity, str]) -> EngineKind:
+    names = {quantity: tuple(text.split()) for quantity, text in rows.items()}
+    return EngineKind(name, title, tuple(prefixes.split()), names)
+
+
+ENGINES: Final = (
+    # Prefixes of vLLM itself, OTLP and Datadog pipelines, new Ray, old Ray.
+    _kind("vllm", "vLLM", "vllm: vllm_ ray_vllm_ ray_vllm:", _VLLM),
+    _kind("lmdeploy", "LMDeploy", "lmdeploy:", _LMDEPLOY),
+    _kind("llamacpp", "llama.cpp", "llamacpp:", _LLAMACPP),
+    _kind("sglang", "SGLang", "sglang:", _SGLANG),
+)
+
+
+class Meaning(NamedTuple):
+    """Meaning of a sample name."""
+
+    kind: EngineKind | None
+    """None for the process' start."""
+    prefix: str
+    quantity: Quantity
+    age: int
+    """0 for the newest name of the row; the lowest age on a page is read."""
+
+
+def _meanings() -> dict[bytes, Meaning]:
+    table = {PROCESS_START.encode(): Meaning(None, "", EngineMark.PROCESS_START, 0)}
+    for kind in ENGINES:
+        for prefix in kind.prefixes:
+            for quantity, names in kind.names.items():
+                for age, name in enumerate(names):
+                    table[f"{prefix}{name}".encode()] = Meaning(kind, prefix, quantity, age)
+    return table
+
+
+MEANINGS: Final = _meanings()
+"""All sample names that are read, of all engines."""
+BUCKET_NAMES: Final = frozenset(name for name, each in MEANINGS.items() if each.quantity in HISTOGRAMS)
+"""Names of histograms."""
+PLAIN_NAMES: Final = frozenset(MEANINGS) - BUCKET_NAMES
+"""All others."""

@@ -1,1 +1,0 @@
-"""Metrics pages: parse bytes into one sample for each engine."""

@@ -1,0 +1,442 @@
+"""Samples of the engines on a metrics page: the meaning of each value, and the sums of an engine.
+
+A page is read as one kind of engine: that of its first series. The meaning of its values depends only on the
+page's layout. So it is found once, and used until the layout changes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+from math import inf, isfinite, nan
+from threading import Lock
+from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
+
+from spec_decode_exporter.scrape import engines
+from spec_decode_exporter.scrape.engines import (
+    Counter,
+    EngineKind,
+    EngineMark,
+    Gauge,
+    Latency,
+    Meaning,
+    Quantity,
+)
+from spec_decode_exporter.scrape.errors import PageError
+from spec_decode_exporter.scrape.layout import (
+    MAX_NUMBER_CHARACTERS,
+    Layout,
+    ParsedSeries,
+    lines_of,
+    read_layout,
+    values_at,
+)
+
+MAX_ENGINES: Final = 256
+MAX_POSITIONS: Final = 128
+MAX_POSITIONS_TOTAL: Final = 2**11
+"""Maximum draft positions of all engines of a page: each is a column in every window, and exported."""
+MAX_SECONDS: Final = 1e9
+"""Maximum finite upper bound of a bucket: of a latency, in seconds, 30 years."""
+MAX_NAME: Final = 1024
+MAX_NAMES_TOTAL: Final = 2**15
+"""Maximum characters of an engine's name, and of all names of a page: each is a label of all its metrics."""
+MAX_BUCKETS: Final = 128
+"""Maximum buckets of a histogram. vLLM's have up to 30; each is a column in the longest window."""
+MAX_COUNT: Final = 2**53
+"""Exclusive maximum of a counter: from here on a float cannot represent every integer."""
+MAX_REQUESTS: Final = 2.0**20
+SMALL_PAGE: Final = 8 * 2**10
+"""Maximum bytes of a page whose layout is always kept."""
+MAX_LAYOUT_BYTES: Final = 8 * 2**20
+"""Maximum bytes of all pages whose layouts are kept; a layout takes up to 8 times the memory of its page."""
+QUICK_PAGE: Final = 64 * 2**10
+QUICK_KNOWN_PAGE: Final = 2**19
+"""Exclusive maximum bytes of a page that is read in a few milliseconds, first and by a known layout."""
+
+_NANOSECONDS: Final = 10**9
+_SCALES: Final = [_NANOSECONDS if counter.name.endswith("NANOSECONDS") else 1 for counter in Counter]
+_GAUGE_COLUMNS: Final = {gauge: column for column, gauge in enumerate(Gauge)}
+
+
+class EngineName(NamedTuple):
+    """Identity of an engine within its server."""
+
+    model_name: str
+    """Empty if unknown."""
+    engine: str
+    """Number of the data-parallel engine; ``0`` if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """Histogram as on the page: cumulative counts under ascending upper bounds, +Inf last."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Counters and gauges of one engine on one page. A value that the page lacks is None."""
+
+    counters: tuple[int | None, ...]
+    """Indexed by ``Counter``. Exact integers; times in nanoseconds."""
+    positions: tuple[int, ...]
+    """Accepted tokens by draft position; 0 for a position that the page lacks."""
+    gauges: tuple[float | None, ...]
+    """In the order of ``Gauge``."""
+    created: float | None
+    """Unix time of the counters' start, else of the process' start."""
+    latencies: Mapping[Latency, Buckets] | None = None
+    """Histograms; None on a page that was read without them."""
+    answer_lengths: Buckets | None = None
+    """Histogram of the generation tokens of finished requests, read together with ``latencies``."""
+
+    def __getitem__(self, counter: Counter) -> int | None:
+        return self.counters[counter]
+
+    def gauge(self, gauge: Gauge) -> float | None:
+        """Return a gauge's value, or None if the page lacks it."""
+        return self.gauges[_GAUGE_COLUMNS[gauge]]
+
+
+class PageReading(NamedTuple):
+    """Samples of all engines on a page."""
+
+    engine_kind: str
+    """Name of a kind in ``engines.ENGINES``; empty if the page has no known engine."""
+    front_end: str
+    """``python``, ``rust``, ``ray`` or ``v0`` (vLLM V0: no counters are read); empty for other engines."""
+    samples: Mapping[EngineName, Sample]
+
+
+class PageSeries(NamedTuple):
+    """Series of the kind of engine that a page is read as, and its process' start."""
+
+    names: frozenset[bytes] = frozenset()
+    """Sample names, with those of histograms."""
+    series: frozenset[ParsedSeries] = frozenset()
+    """Series, without histograms."""
+
+
+class GaugeRule(NamedTuple):
+    """Rule for a gauge."""
+
+    adds: bool
+    """Its series add up; else their mean counts."""
+    max_value: float
+    """Maximum plausible value."""
+
+    def value(self, values: Sequence[float], places: Sequence[int]) -> float | None:
+        """Combine a gauge's series. NaN and implausible values are absent."""
+        plausible = [values[place] for place in places if 0 <= values[place] <= self.max_value]
+        value = sum(plausible) / (1 if self.adds else max(1, len(plausible)))
+        return value if plausible and value <= self.max_value else None
+
+
+GAUGES: Final[dict[Gauge, GaugeRule]] = {  # in the order of Gauge
+    Gauge.RUNNING_REQUESTS: GaugeRule(adds=True, max_value=MAX_REQUESTS),
+    Gauge.WAITING_REQUESTS: GaugeRule(adds=True, max_value=MAX_REQUESTS),
+    Gauge.KV_CACHE_USAGE: GaugeRule(adds=False, max_value=1.0),
+    Gauge.REPORTED_ACCEPTANCE_RATIO: GaugeRule(adds=False, max_value=1.0),
+    Gauge.REPORTED_ACCEPTANCE_LENGTH: GaugeRule(adds=False, max_value=MAX_POSITIONS + 1.0),
+}
+
+
+@dataclass(slots=True)
+class EnginePlaces:
+    """Indices of one engine's values among those of its page."""
+
+    counters: list[list[int]] = field(default_factory=lambda: [[] for _ in Counter])
+    gauges: list[list[int]] = field(default_factory=lambda: [[] for _ in Gauge])
+    created: list[int] = field(default_factory=list)
+    positions: list[list[int]] = field(default_factory=list)
+    histograms: dict[Quantity, dict[float, list[int]]] = field(default_factory=dict)
+    """By upper bound."""
+
+    def add(self, quantity: Quantity, labels: Mapping[str, str], index: int) -> None:
+        """Add the value at ``index``. Several series of one quantity (replicas) add up."""
+        match quantity:
+            case Counter():
+                self.counters[quantity].append(index)
+            case Gauge():
+                self.gauges[_GAUGE_COLUMNS[quantity]].append(index)
+            case EngineMark.CREATED:
+                self.created.append(index)
+            case EngineMark.POSITION_ACCEPTED:
+                position = _position(labels.get("position", ""))
+                self.positions.extend([] for _ in range(position + 1 - len(self.positions)))
+                self.positions[position].append(index)
+            case Latency() | EngineMark.ANSWER_LENGTHS:
+                bounds = self.histograms.setdefault(quantity, {})
+                bounds.setdefault(_bound(labels.get("le", "")), []).append(index)
+
+    def drop_speculation(self) -> None:
+        """Remove V0's counters of speculation: they add up sums of sums (vLLM issue 15415)."""
+        for counter in (Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS):
+            self.counters[counter] = []
+        self.positions = []
+
+    def sample(self, values: Sequence[float], start: float | None, *, with_latencies: bool) -> Sample:
+        """Return the sample; ``start`` is that of the process, for an engine without creation times."""
+        created = max((values[place] for place in self.created), default=start)
+        histograms = dict(self._histograms(values)) if with_latencies else {}
+        latencies = {each: buckets for each, buckets in histograms.items() if isinstance(each, Latency)}
+        return Sample(
+            counters=tuple(_counts(values, self.counters, _SCALES)),
+            positions=tuple([count or 0 for count in _counts(values, self.positions)]),
+            gauges=tuple(map(GaugeRule.value, GAUGES.values(), repeat(values), self.gauges)),
+            created=created if created is not None and isfinite(created) else None,
+            latencies=latencies if with_latencies else None,
+            answer_lengths=histograms.get(EngineMark.ANSWER_LENGTHS),
+        )
+
+    def _histograms(self, values: Sequence[float]) -> Iterator[tuple[Quantity, Buckets]]:
+        """Yield each histogram, unless the page lacks its +Inf, the number of observations."""
+        for histogram, places in self.histograms.items():
+            if inf in places:
+                bounds = tuple(sorted(places))
+                counts = _counts(values, [places[bound] for bound in bounds])
+                yield histogram, Buckets(bounds, tuple([count or 0 for count in counts]))
+
+
+def _counts(
+    values: Sequence[float], counters: Iterable[Sequence[int]], scales: Iterable[int] = repeat(1)
+) -> list[int | None]:
+    """Add up each counter's series as exact integers; None for a counter that the page lacks.
+
+    One call for all counters of an engine: a call for each takes a third more time.
+    """
+    totals: list[int | None] = []
+    for places, scale in zip(counters, scales, strict=False):
+        total = 0
+        for place in places:
+            value = values[place]
+            if not 0 <= value < MAX_COUNT:  # also NaN
+                raise PageError(f"a counter has the value {value}, which no counter can have")
+            total += round(value * scale)
+        if total >= MAX_COUNT * scale:
+            raise PageError(f"a counter's series add up to {total}, which no counter can have")
+        totals.append(total if places else None)
+    return totals
+
+
+class PageMap:
+    """Layout of a page, and the engine and quantity of each of its values."""
+
+    def __init__(self, layout: Layout, size: int = 0) -> None:
+        """Map the layout of a page of ``size`` bytes.
+
+        Raises:
+            PageError: The engines exceed the limits, or a label has no readable number.
+        """
+        self.size = size
+        self.starts, self._places = layout.starts, tuple(layout.places.values())
+        plain = {each: place for each, place in layout.places.items() if each.name in engines.PLAIN_NAMES}
+        self.plain = Layout(layout.starts, plain)
+        """The layout without histograms, whose labels take most of the memory."""
+        series = list(layout.places)
+        meanings = [engines.MEANINGS[each.name] for each in series]
+        kind, prefix = next(((each.kind, each.prefix) for each in meanings if each.kind), (None, ""))
+        own = [index for index, each in enumerate(meanings) if each.kind and each[:2] == (kind, prefix)]
+        starts = [i for i, each in enumerate(meanings) if each.quantity is EngineMark.PROCESS_START]
+        self._starts = starts if len(starts) == 1 else []
+        shown = frozenset(series[index] for index in (*own, *self._starts))
+        self.shown = PageSeries(frozenset(each.name for each in shown), shown & plain.keys())
+        quantities = {meanings[index].quantity for index in own}
+        self._kind = kind.name if kind else ""
+        self._front_end = _front_end(kind, prefix, quantities, is_open_metrics=layout.is_open_metrics)
+        self._engines = _engines([(index, meanings[index], dict(series[index].labels)) for index in own])
+        if EngineMark.V0 in quantities:
+            for engine in self._engines.values():
+                engine.drop_speculation()
+
+    @classmethod
+    def of(cls, layout: Layout, size: int) -> PageMap:
+        """Map a layout, or return the map of an equal one that another target's reader uses."""
+        # The starts determine all series; their number tells whether those of histograms are among them.
+        key = layout.starts, len(layout.places)
+        with _lock:
+            found = _shared.get(key)
+        if found is None:
+            page_map = cls(layout, size)
+            with _lock:
+                found = _shared.setdefault(key, page_map)
+        return found
+
+    def values(self, page: bytes) -> list[float] | None:
+        """Return the values of another page, or None if it needs a first reading."""
+        lines = lines_of(page, self.starts)
+        try:
+            return None if lines is None else values_at(lines, self._places)
+        except PageError:
+            return None
+
+    def reading(self, values: Sequence[float], *, with_latencies: bool) -> PageReading:
+        """Return the samples of a page with these values.
+
+        Raises:
+            PageError: A counter has a value that no counter can have.
+        """
+        start = next((values[index] for index in self._starts), None)
+        samples = {
+            name: engine.sample(values, start, with_latencies=with_latencies)
+            for name, engine in self._engines.items()
+        }
+        return PageReading(self._kind, self._front_end, samples)
+
+
+_shared: Final[WeakValueDictionary[tuple[tuple[bytes, ...], int], PageMap]] = WeakValueDictionary()
+"""Maps that readers use now. Replicas have the same layout, of 50 kB and more, so they share it."""
+_lock: Final = Lock()
+"""Large pages are read in threads."""
+
+
+def _front_end(
+    kind: EngineKind | None, prefix: str, quantities: set[Quantity], *, is_open_metrics: bool
+) -> str:
+    if EngineMark.V0 in quantities:
+        return "v0"
+    if kind is None or kind.name != "vllm":
+        return ""
+    if prefix.startswith("ray"):
+        return "ray"
+    # The Rust front end always writes OpenMetrics, without creation times.
+    return "rust" if is_open_metrics and EngineMark.CREATED not in quantities else "python"
+
+
+def _engines(own: Sequence[tuple[int, Meaning, dict[str, str]]]) -> dict[EngineName, EnginePlaces]:
+    """Group the values of a page by engine; of each the index, its meaning and its labels.
+
+    Older names of a quantity are ignored beside a newer one. Of the ranks of parallel workers, each of which
+    SGLang can publish, the lowest counts.
+    """
+    names = [_engine_name(labels) for *_, labels in own]
+    ranks = [
+        [(len(text), text) for text in map(labels.get, engines.RANK_LABELS) if text is not None]
+        for *_, labels in own
+    ]
+    newest: dict[Quantity, int] = {}
+    lowest: dict[EngineName, list[tuple[int, str]]] = {}
+    for (_, meaning, _), name, rank in zip(own, names, ranks, strict=True):
+        newest[meaning.quantity] = min(meaning.age, newest.get(meaning.quantity, meaning.age))
+        if rank:
+            lowest[name] = min(rank, lowest.get(name, rank))
+    places: defaultdict[EngineName, EnginePlaces] = defaultdict(EnginePlaces)
+    for (index, meaning, labels), name, rank in zip(own, names, ranks, strict=True):
+        if meaning.age == newest[meaning.quantity] and (not rank or rank == lowest[name]):
+            places[name].add(meaning.quantity, labels, index)
+    _check_sizes(places)
+    return dict(places)
+
+
+def _engine_name(labels: Mapping[str, str]) -> EngineName:
+    # A server with a single engine may not name it.
+    engine = next(filter(None, map(labels.get, engines.ENGINE_LABELS)), "0")
+    name = EngineName(labels.get(engines.MODEL_LABEL, ""), engine)
+    if max(map(len, name)) > MAX_NAME:
+        raise PageError(f"an engine's name has more than {MAX_NAME} characters")
+    return name
+
+
+def _check_sizes(places: Mapping[EngineName, EnginePlaces]) -> None:
+    """Reject a page whose engines would exceed the limits of windows, memory or the exported page."""
+    characters = sum(len(text) for name in places for text in name)
+    buckets = [len(bounds) for engine in places.values() for bounds in engine.histograms.values()]
+    positions = sum(len(engine.positions) for engine in places.values())
+    for count, limit, text in (
+        (len(places), MAX_ENGINES, "the page shows {} engines; at most {} are watched"),
+        (characters, MAX_NAMES_TOTAL, "the engines' names have {} characters together; at most {} are read"),
+        (max(buckets, default=0), MAX_BUCKETS, "a histogram has {} buckets; at most {} are read"),
+        (positions, MAX_POSITIONS_TOTAL, "the page shows {} draft positions; at most {} are watched"),
+    ):
+        if count > limit:
+            raise PageError(text.format(count, limit))
+
+
+def _bound(text: str) -> float:
+    try:
+        bound = float(text) if len(text) <= MAX_NUMBER_CHARACTERS else nan
+    except ValueError:
+        bound = nan
+    if not (0 <= bound <= MAX_SECONDS or bound == inf):  # also NaN
+        raise PageError(
+            "a histogram bucket has no readable upper bound in its label le: "
+            f"a number from 0 to {MAX_SECONDS:.0e} (seconds) or +Inf"
+        )
+    return bound
+
+
+def _position(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or len(text) > len(str(MAX_POSITIONS)):
+        raise PageError("a count of accepted tokens has no readable number in its label position")
+    if int(text) >= MAX_POSITIONS:
+        raise PageError(
+            f"position {int(text)} is beyond the {MAX_POSITIONS} draft positions that are watched"
+        )
+    return int(text)
+
+
+class SampleReader:
+    """Reader of one target's pages. It keeps the last layouts, so that the next page costs less."""
+
+    def __init__(self, layout_bytes: int = MAX_LAYOUT_BYTES) -> None:
+        """Keep layouts of larger pages while those of all readers are of ``layout_bytes`` bytes of pages."""
+        self._layout_bytes = layout_bytes
+        self._maps: dict[bool, PageMap] = {}
+        """The last layout with histograms (True) and without (False)."""
+        self.shown = PageSeries()
+        """Wanted series of the newest page; histograms only if they were read."""
+
+    def read_quickly(self, page: bytes, *, with_latencies: bool) -> PageReading | None:
+        """Read a page that takes at most a few milliseconds; return None for any other, to read in a thread.
+
+        Raises:
+            PageError: The page is unusable.
+        """
+        if len(page) < QUICK_PAGE:
+            return self.read(page, with_latencies=with_latencies)
+        known = self._maps.get(with_latencies)
+        values = known.values(page) if known and len(page) < QUICK_KNOWN_PAGE else None
+        return self._reading(known, values, with_latencies=with_latencies) if known and values else None
+
+    def read(self, page: bytes, *, with_latencies: bool) -> PageReading:
+        """Read a page; the histograms' buckets, which cost most, only on request.
+
+        Raises:
+            PageError: The page is unusable.
+        """
+        known = self._maps.get(with_latencies)
+        values = known.values(page) if known else None
+        whole = None if with_latencies or values is not None else self._maps.get(True)
+        if whole and lines_of(page, whole.starts) is not None:
+            # Whole pages read with and without histograms share the starts of lines, which are large.
+            known = self._maps[False] = PageMap.of(whole.plain, 0)
+            values = known.values(page)
+        if known is None or values is None:
+            known, values = self._read_new(page, with_latencies=with_latencies)
+        return self._reading(known, values, with_latencies=with_latencies)
+
+    def _reading(self, known: PageMap, values: Sequence[float], *, with_latencies: bool) -> PageReading:
+        reading = known.reading(values, with_latencies=with_latencies)
+        self.shown = known.shown
+        return reading
+
+    def _read_new(self, page: bytes, *, with_latencies: bool) -> tuple[PageMap, list[float]]:
+        # Released before the new layout exists: two of the largest would take twice the memory.
+        for tier in {with_latencies, False}:
+            self._maps.pop(tier, None)
+        layout = read_layout(page, engines.MEANINGS if with_latencies else engines.PLAIN_NAMES)
+        values = values_at(page.split(b"\n"), layout.places.values())
+        known = PageMap.of(layout, len(page))
+        with _lock:
+            is_kept = (
+                len(page) <= SMALL_PAGE or sum(each.size for each in _shared.values()) <= self._layout_bytes
+            )
+        if is_kept:
+            self._maps[with_latencies] = known
+        return known, values

@@ -1,0 +1,80 @@
+"""The engine table: what every row must have."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter as Tally
+from pathlib import Path
+
+import pytest
+
+from spec_decode_exporter.history import selectors
+from spec_decode_exporter.scrape.engines import (
+    ENGINES,
+    HISTOGRAMS,
+    MEANINGS,
+    Counter,
+    EngineMark,
+    Gauge,
+    Latency,
+)
+from spec_decode_exporter.scrape.sample import SampleReader
+
+PAGES = Path(__file__).parents[2] / "pages"
+ENDINGS = {
+    Counter: ("_total", "_count", "_sum"),
+    Latency: ("_bucket",),
+    EngineMark: ("_total", "_created", "_efficiency", "_bucket"),
+    Gauge: ("",),
+}
+every_kind = pytest.mark.parametrize("kind", ENGINES, ids=lambda kind: kind.name)
+
+
+def test_no_sample_name_has_two_meanings():
+    names = [
+        f"{prefix}{name}"
+        for kind in ENGINES
+        for prefix in kind.prefixes
+        for row in kind.names.values()
+        for name in row
+    ]
+    assert max(Tally(names).values()) == 1
+    assert len(MEANINGS) == len(names) + 1
+
+
+def test_no_two_quantities_are_equal():
+    quantities = [*Counter, *Gauge, *Latency, *EngineMark]
+    assert len(set(quantities)) == len(quantities)
+
+
+def test_every_quantity_is_published_by_an_engine():
+    assert {meaning.quantity for meaning in MEANINGS.values()} == {*Counter, *Gauge, *Latency, *EngineMark}
+
+
+@every_kind
+def test_names_have_the_ending_that_their_kind_of_quantity_has(kind):
+    for quantity, names in kind.names.items():
+        assert all(name.endswith(ENDINGS[type(quantity)]) for name in names), quantity
+        assert all((quantity in HISTOGRAMS) == name.endswith("_bucket") for name in names), quantity
+
+
+@every_kind
+def test_a_recorded_page_is_read_as_its_kind_and_found_by_the_selectors_of_histories(kind):
+    found = 0
+    for path in PAGES.glob("*.[op]*m"):
+        reader = SampleReader()
+        if reader.read(path.read_bytes(), with_latencies=False).engine_kind != kind.name:
+            continue
+        found += 1
+        for selector, wanted in (
+            (selectors.every_engine(""), {b"process_start_time_seconds"}),
+            (selectors.of_target(kind, prefix_of(reader), {}), set()),
+        ):
+            names = re.compile(re.search(r'__name__=~"([^"]*)"', selector)[1].replace("\\\\", "\\"))
+            assert {n for n in reader.shown.names if not names.fullmatch(n.decode())} <= wanted, path.name
+    assert found, f"add a page of {kind.title} to tests/pages"
+
+
+def prefix_of(reader):
+    [prefix] = {MEANINGS[name].prefix for name in reader.shown.names} - {""}
+    return prefix
