@@ -22,7 +22,7 @@ from benchmarks.experiments import MIX, winner_of
 from benchmarks.options import parsed, parser
 from benchmarks.simulated_requests import counted, requests_of
 from benchmarks.table import print_table
-from spec_decode_exporter.config.experiment_settings import ExperimentSettings
+from spec_decode_exporter.config.comparison_settings import ExperimentSettings
 from spec_decode_exporter.experiments.experiment import Member, compare
 from spec_decode_exporter.requests.request_findings import GroupKey
 from spec_decode_exporter.requests.request_record import RequestRecord

@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.options import parsed, parser
 from benchmarks.simulated_requests import MIXES, Load, Trace, trace
 from benchmarks.table import percent, print_table
-from spec_decode_exporter.config.experiment_settings import ExperimentSettings
+from spec_decode_exporter.config.comparison_settings import ExperimentSettings
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.experiment import Experiment, ExperimentTracker, Member, compare
 

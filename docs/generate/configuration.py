@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticUndefined
 
-from spec_decode_exporter.config.explain import models_in
-from spec_decode_exporter.config.http_settings import HttpSettings, Section
+from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.labels import MAX_LABEL_CHARACTERS, MAX_LABEL_VALUE, MAX_LABELS
 from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.config.source import models_in
+from spec_decode_exporter.config.types import Section
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,7 +30,7 @@ _INTRODUCTION: Final = """\
 <!-- Generated from exporter/spec_decode_exporter/config by `make docs`. Change the descriptions there. -->
 
 The exporter runs without a configuration: its default target is a vLLM at `http://localhost:8000/metrics`.
-`--config.file=FILE` names a YAML file of up to 4 MiB. `spec-decode-exporter check-config FILE` lists every
+`--config.file=FILE` names a YAML file of up to 1 MiB. `spec-decode-exporter check-config FILE` lists every
 mistake in it with its line. [config/exporter.yml](../../config/exporter.yml) is a small example,
 [config/exporter-full.yml](../../config/exporter-full.yml) contains every key. Editors check a file whose
 first
@@ -88,6 +89,10 @@ class _Untitled(GenerateJsonSchema):
 def json_schema() -> str:
     """Return the JSON Schema of a configuration file."""
     schema = Config.model_json_schema(schema_generator=_Untitled)
+    for section in (schema, *schema["$defs"].values()):
+        for key in section.get("properties", {}).values():
+            if "description" in key:
+                key["description"] = _in_one_line(key["description"])
     return json.dumps({"$schema": _SCHEMA_URL, **schema}, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -165,8 +170,13 @@ def _rows(section: type[Section], names: list[str]) -> str:
     for name in names:
         field = section.model_fields[name]
         kind = _kind(properties[name], field)
-        rows.append(f"| `{name}` | {kind} | {_default(section, name)} | {field.description} |")
+        meaning = _in_one_line(str(field.description))
+        rows.append(f"| `{name}` | {kind} | {_default(section, name)} | {meaning} |")
     return "\n".join(rows) + "\n"
+
+
+def _in_one_line(description: str) -> str:
+    return " ".join(description.split())
 
 
 def _kind(schema: dict[str, Any], field: FieldInfo) -> str:

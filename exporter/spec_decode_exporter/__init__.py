@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from spec_decode_exporter.core.version import REVISION, __version__
 
 if TYPE_CHECKING:
-    from spec_decode_exporter.config.errors import ConfigError
+    from spec_decode_exporter.config.mistakes import ConfigError
     from spec_decode_exporter.core.user_errors import ExporterError
     from spec_decode_exporter.reports.observe.session import observe, observe_async
     from spec_decode_exporter.views.engine_view import EngineView
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "ConfigError": "config.errors",
+    "ConfigError": "config.mistakes",
     "EngineView": "views.engine_view",
     "ExporterError": "core.user_errors",
     "ObservationView": "views.fleet_view",

@@ -12,12 +12,12 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
-from spec_decode_exporter.config.load import ConfigError, load
+from spec_decode_exporter.config.load import load
+from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.core.tasks import CONFIGURATION
 from spec_decode_exporter.monitor.state_file import StateFile
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
-from spec_decode_exporter.scrape.poll.duty_cycle import DutyCycle
-from spec_decode_exporter.scrape.poll.poll_scheduler import PollScheduler
+from spec_decode_exporter.scrape.poller import DutyCycle, PollSchedule
 from spec_decode_exporter.web.security.hosts import AllowedHosts
 from spec_decode_exporter.web.server.listen import parse_address, parse_listen_address
 
@@ -52,7 +52,7 @@ class Server:
 async def server(aiohttp_server, monkeypatch):
     server = Server()
     answered = DutyCycle.answered
-    receive, sleep_until = TargetMonitor._receive, PollScheduler.sleep_until
+    receive, sleep_until = TargetMonitor._receive, PollSchedule.sleep_until
 
     def taken(watch, page):
         server.taken += 1
@@ -71,7 +71,7 @@ async def server(aiohttp_server, monkeypatch):
 
     monkeypatch.setattr(DutyCycle, "answered", at_once)
     monkeypatch.setattr(TargetMonitor, "_receive", taken)
-    monkeypatch.setattr(PollScheduler, "sleep_until", waiting)
+    monkeypatch.setattr(PollSchedule, "sleep_until", waiting)
     app = web.Application()
     app.router.add_get("/metrics", server.page)
     running = await aiohttp_server(app)

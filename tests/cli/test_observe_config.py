@@ -4,7 +4,7 @@ import pytest
 
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.observe_config import TOKEN, read_config
-from spec_decode_exporter.config.errors import ConfigError
+from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.core.user_errors import UsageError
 
 

@@ -11,8 +11,8 @@ from spec_decode_exporter.app.metrics_text import MetricsText
 from spec_decode_exporter.cli.observe import _check_format, add_arguments
 from spec_decode_exporter.cli.observe_config import read_config
 from spec_decode_exporter.cli.observe_recording import check_recording_flags, replayed
-from spec_decode_exporter.config.errors import ConfigError
 from spec_decode_exporter.config.load import load
+from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.history.recording import Recorder, RecordingError, read_recording
 from spec_decode_exporter.reports.observe.observation_config import observed_config

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.run_config import read_config
 from spec_decode_exporter.config.batch_schedule import MAX_BATCH
-from spec_decode_exporter.config.load import ConfigError
+from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.core.user_errors import UsageError
 
 

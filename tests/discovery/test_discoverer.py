@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from spec_decode_exporter.config.load import load
-from spec_decode_exporter.config.schema import (
-    Config,
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.config.target_settings import (
     Discovery,
     DnsDiscovery,
     HttpDiscovery,

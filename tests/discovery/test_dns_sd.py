@@ -10,7 +10,8 @@ import dns.rrset
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.config.schema import Config, DnsDiscovery, Scrape
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.config.target_settings import DnsDiscovery, Scrape
 from spec_decode_exporter.discovery.discoverer import Discoverer
 from spec_decode_exporter.discovery.dns_sd import DnsNameDiscovery
 from spec_decode_exporter.discovery.target_discovery import DiscoveryError

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from spec_decode_exporter.config.schema import Scrape
+from spec_decode_exporter.config.target_settings import Scrape
 from spec_decode_exporter.discovery import file_sd
 from spec_decode_exporter.discovery.file_sd import FileDiscovery
 from spec_decode_exporter.discovery.target_discovery import DiscoveryError

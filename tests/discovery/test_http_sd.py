@@ -5,7 +5,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from pydantic import SecretStr
 
-from spec_decode_exporter.config.schema import Authorization, HttpDiscovery, Scrape
+from spec_decode_exporter.config.http_settings import Authorization
+from spec_decode_exporter.config.target_settings import HttpDiscovery, Scrape
 from spec_decode_exporter.discovery.http_sd import HttpListDiscovery
 from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 

@@ -6,12 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.config.labels import (
-    MAX_LABEL_VALUE,
-    MAX_LABELS,
-    label_problem,
-    value_problem,
-)
+from spec_decode_exporter.config.labels import MAX_LABEL_VALUE, MAX_LABELS, label_problem, value_problem
 from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.discovery.label_limits import FleetLabels, LabelFilter
 from spec_decode_exporter.discovery.target import Target

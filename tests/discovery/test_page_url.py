@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.config.http_settings import HttpSettings
-from spec_decode_exporter.config.schema import Scrape
+from spec_decode_exporter.config.target_settings import Scrape
+from spec_decode_exporter.core import urls
+from spec_decode_exporter.core.urls import Url
 from spec_decode_exporter.discovery import page_url as module
 from spec_decode_exporter.discovery.page_url import (
     ip_and_port,
@@ -18,10 +20,8 @@ from spec_decode_exporter.discovery.page_url import (
 )
 from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import Listing
-from spec_decode_exporter.scrape.http.client import Client
-from spec_decode_exporter.scrape.http.origin import Origin, split
-from spec_decode_exporter.scrape.poll.filtered_page import filtered_url
-from spec_decode_exporter.scrape.poll.server_details import sibling_url
+from spec_decode_exporter.scrape.client import Client
+from spec_decode_exporter.scrape.filtered import filtered_url
 
 EVIL = "evil.example"
 _PIECES = st.sampled_from(
@@ -38,16 +38,16 @@ _PATH = _VISIBLE | _VISIBLE | _TEXT
 _HOST = st.sampled_from(["host.test:8000", "host.test", "10.0.0.9:1", "[::1]:65535"]) | _TEXT
 
 
-def request_of(url: str) -> tuple[Origin, list[bytes]]:
+def request_of(url: str) -> tuple[Url, list[bytes]]:
     """Return the address to which the client connects for a URL, and the lines that it sends."""
-    request = Client(HttpSettings(), timeout=1.0, max_body=1)._request(url)
-    return request.origin, request.head.split(b"\r\n")
+    parsed, head = Client(HttpSettings(), timeout=1.0, max_body=1)._request(url)
+    return parsed, head.split(b"\r\n")
 
 
 def is_asked_alone(url: str, host: str) -> None:
     """Check that the client sends the request for a URL to ``host`` (``host:port``)."""
     name, _, port = host.rpartition(":") if re.search(r":\d+$", host) else (host, "", "")
-    for page in (url, sibling_url(url, "version"), filtered_url(url, ["vllm:x"])):
+    for page in (url, str(Url.of(url).sibling("version")), filtered_url(url, ["vllm:x"])):
         origin, lines = request_of(page)
         assert origin.host == name.strip("[]").lower()
         assert origin.port == (int(port) if port else {"http": 80, "https": 443}[origin.scheme])
@@ -87,10 +87,10 @@ def test_a_url_from_any_list_leads_to_its_own_host_or_is_rejected(scheme, host, 
 
 
 def test_a_url_with_another_host_for_the_client_is_rejected(monkeypatch):
-    monkeypatch.setattr(module, "split", lambda url: split(url.replace("good", "evil")))
+    monkeypatch.setattr(module.Url, "of", lambda url: urls._parsed(url.replace("good", "evil")))
     with pytest.raises(ValueError, match="leads to another host"):
         page_url("http", "good:1", "/m")
-    monkeypatch.setattr(module, "split", lambda _: split("none"))
+    monkeypatch.setattr(module.Url, "of", lambda _: urls._parsed("none"))
     with pytest.raises(ValueError, match="leads to another host"):
         page_url("http", "good:1", "/m")
 

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spec_decode_exporter.config.http_settings import HeaderValues
 from spec_decode_exporter.config.labels import MAX_LABEL_VALUE
-from spec_decode_exporter.config.schema import HeaderValues, Scrape
+from spec_decode_exporter.config.target_settings import Scrape
 from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import Listing
 

@@ -20,12 +20,11 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
-from spec_decode_exporter.config.errors import Problem
-from spec_decode_exporter.config.load import ConfigError
+from spec_decode_exporter.config.mistakes import ConfigError, Problem
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.metrics.page import MetricsPage
+from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.errors import PollError, StatusError
-from spec_decode_exporter.scrape.http.client import HttpResponse
 from spec_decode_exporter.simulator.python_page import filtered_page, python_page
 from spec_decode_exporter.simulator.response_metrics import Answer as RequestAnswer
 from spec_decode_exporter.simulator.rust_page import rust_page

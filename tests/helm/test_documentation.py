@@ -7,8 +7,7 @@ import re
 import pytest
 import yaml
 
-from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
-from spec_decode_exporter.config.target_settings import Scrape
+from spec_decode_exporter.config.target_settings import KubernetesDiscovery, Scrape
 from spec_decode_exporter.discovery.kubernetes.pod import Pod
 from spec_decode_exporter.discovery.kubernetes.pod_reader import PodReader
 from tests.helm.kubernetes_pages import TEXT, after

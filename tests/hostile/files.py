@@ -10,11 +10,11 @@ from typing import Final
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.app.load_config import load_config
-from spec_decode_exporter.config.errors import ConfigError
 from spec_decode_exporter.config.http_settings import Authorization, HttpSettings
-from spec_decode_exporter.config.values import MAX_SECRET_BYTES
-from spec_decode_exporter.config.yaml_loader import MAX_NODES, MAX_TEXT
-from spec_decode_exporter.config.yaml_tree import MAX_BYTES as LARGEST_YAML
+from spec_decode_exporter.config.mistakes import ConfigError
+from spec_decode_exporter.config.source import MAX_BYTES as LARGEST_YAML
+from spec_decode_exporter.config.source import MAX_VALUES
+from spec_decode_exporter.config.types import MAX_SECRET_BYTES
 from spec_decode_exporter.drops.drops import DropState
 from spec_decode_exporter.drops.hours import HOURS, HourCell
 from spec_decode_exporter.drops.sums import Sums
@@ -25,8 +25,8 @@ from spec_decode_exporter.monitor.state_file import VERSION, StateFile
 from spec_decode_exporter.reports import reference_file as reference
 from spec_decode_exporter.reports.plan import checkpoint
 from spec_decode_exporter.reports.plan.model_config import ModelError
+from spec_decode_exporter.scrape.credentials import headers
 from spec_decode_exporter.scrape.errors import PollError
-from spec_decode_exporter.scrape.http.credentials import headers
 from spec_decode_exporter.web.security.load_web_config import read_web_config
 from tests.hostile.making import as_json, filled, in_file
 from tests.hostile.row import RejectedError, Row
@@ -72,11 +72,10 @@ def _users(number: int) -> bytes:
 
 _TREE_BEYOND: Final = {
     "bytes": filled(b"# ", b"x", b"", LARGEST_YAML + 1),
-    "values": lambda: b"targets: [" + b"{}," * MAX_NODES + b"]",
-    "a text": lambda: b"a: '" + b"x " * MAX_TEXT + b"'",
+    "values": lambda: b"targets: [" + b"{}," * MAX_VALUES + b"]",
     "nesting": filled(b"", b"[", b""),
-    "mistakes": lambda: b"targets: [" + b"x," * (MAX_NODES // 2) + b"]",
-    "unknown keys": lambda: b"".join(b"k%d: x\n" % number for number in range(MAX_NODES // 2 - 1)),
+    "mistakes": lambda: b"targets: [" + b"x," * (MAX_VALUES // 2) + b"]",
+    "unknown keys": lambda: b"".join(b"k%d: x\n" % number for number in range(MAX_VALUES // 2 - 1)),
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from spec_decode_exporter.config.schema import HttpDiscovery, Scrape
+from spec_decode_exporter.config.target_settings import HttpDiscovery, Scrape
 from spec_decode_exporter.config.yaml_loader import MAX_ITEM_NODES, MAX_LIST_NODES, MAX_TEXT
 from spec_decode_exporter.discovery.file_sd import FileDiscovery
 from spec_decode_exporter.discovery.group_reader import (

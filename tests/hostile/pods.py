@@ -8,8 +8,7 @@ from typing import Final
 
 from aiohttp import web
 
-from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
-from spec_decode_exporter.config.schema import Scrape
+from spec_decode_exporter.config.target_settings import KubernetesDiscovery, Scrape
 from spec_decode_exporter.discovery.group_reader import MAX_TARGETS
 from spec_decode_exporter.discovery.kubernetes.pod_discovery import PodDiscovery
 from spec_decode_exporter.discovery.kubernetes.pods_api import MAX_LINE_BYTES, MAX_PAGE_BYTES

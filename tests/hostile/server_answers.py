@@ -6,9 +6,9 @@ import zlib
 from functools import partial
 from typing import Final
 
-from spec_decode_exporter.config.poll_settings import Poll
+from spec_decode_exporter.config.schema import Poll
+from spec_decode_exporter.scrape.client import MAX_FRAMING, MIN_PIECES, PIECE_BYTES, Response
 from spec_decode_exporter.scrape.errors import PollError
-from spec_decode_exporter.scrape.http.response import FRAMING_LIMIT, MIN_PIECES, PIECE_BYTES, ResponseParser
 from tests.hostile.row import RejectedError, Row
 
 MAX_BODY: Final = Poll().max_body
@@ -23,10 +23,10 @@ def answer(body: bytes, *more: str) -> bytes:
 
 def received(whole: bytes, max_body: int, piece: int = 64 * KIB) -> bytes:
     """Parse a response in pieces; return its body or raise ``PollError`` as in a poll."""
-    parser = ResponseParser(max_body)
+    parser = Response(max_body)
     for start in range(0, len(whole), piece):
         parser.feed(whole[start : start + piece])
-    if not parser.complete:
+    if not parser.is_complete:
         parser.end()
     return parser.body()
 
@@ -76,10 +76,10 @@ ROWS: Final = (
         name="response headers and chunk sizes",
         read=read_answer,
         worst={
-            "the shortest headers": partial(headers, FRAMING_LIMIT),
-            "chunks of one byte": partial(chunks, FRAMING_LIMIT),
+            "the shortest headers": partial(headers, MAX_FRAMING),
+            "chunks of one byte": partial(chunks, MAX_FRAMING),
         },
-        beyond={"bytes": partial(headers, 2 * FRAMING_LIMIT)},
+        beyond={"bytes": partial(headers, 2 * MAX_FRAMING)},
     ),
     Row(
         name="packets of a response",

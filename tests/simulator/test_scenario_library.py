@@ -4,7 +4,7 @@ from itertools import islice, pairwise
 
 import pytest
 
-from spec_decode_exporter.config.errors import ConfigError
+from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.simulator.scenario_library import load_scenario, read_scenario
 from spec_decode_exporter.simulator.timeline import changes
 

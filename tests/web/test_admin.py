@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.config.errors import ConfigError, Problem
+from spec_decode_exporter.config.mistakes import ConfigError, Problem
 from spec_decode_exporter.web.application import create_app
 
 

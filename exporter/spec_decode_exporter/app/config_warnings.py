@@ -9,7 +9,7 @@ from typing import Final
 from spec_decode_exporter.analysis.cost import UNSTATED_LOAD
 from spec_decode_exporter.analysis.typical_costs import METHODS, is_known_method
 from spec_decode_exporter.config.cost_settings import CostSettings
-from spec_decode_exporter.config.errors import Path, dotted
+from spec_decode_exporter.config.mistakes import KeyPath, dotted
 from spec_decode_exporter.config.schema import Config
 
 _COST_WITHOUT_LOAD: Final = (
@@ -27,7 +27,7 @@ def config_warnings(config: Config) -> Iterator[tuple[str, str]]:
             yield dotted(("targets", index, "cost")), _COST_WITHOUT_LOAD
         method = target.speculative.method if target.speculative else None
         if method and not is_known_method(method):
-            path: Path = ("targets", index, "speculative", "method")
+            path: KeyPath = ("targets", index, "speculative", "method")
             yield dotted(path), _unknown_method(method)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Final
 
-from spec_decode_exporter.config.units import format_duration
+from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.tasks import Pace

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import structlog
 
 from spec_decode_exporter.app.config_warnings import config_warnings
-from spec_decode_exporter.config.load import ConfigError
+from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.files import Stamp, stamps

@@ -17,7 +17,7 @@ from prometheus_client import PLATFORM_COLLECTOR, PROCESS_COLLECTOR
 from spec_decode_exporter.app.fleet_snapshot import FleetSnapshots
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.reload import ConfigReloader
-from spec_decode_exporter.config.active_yaml import active_yaml
+from spec_decode_exporter.config.load import active_yaml
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.isolation import Isolation

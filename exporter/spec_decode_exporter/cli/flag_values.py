@@ -7,7 +7,7 @@ from collections.abc import Callable
 from math import inf, isfinite
 from typing import TypeVar
 
-from spec_decode_exporter.config.units import parse_duration
+from spec_decode_exporter.config.types import parse_duration
 from spec_decode_exporter.reports.plan.gpu_memory import parse_memory
 
 T = TypeVar("T")

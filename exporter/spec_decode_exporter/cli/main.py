@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Final, Protocol, cast
 
 from spec_decode_exporter.cli.flags import ENVIRONMENT_PREFIX
-from spec_decode_exporter.config.errors import ConfigError
+from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.core.user_errors import USAGE_STATUS, ExporterError, UsageError
 from spec_decode_exporter.core.version import REVISION, __version__
 

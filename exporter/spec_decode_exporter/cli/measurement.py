@@ -16,7 +16,7 @@ from spec_decode_exporter.cli.flag_values import duration
 from spec_decode_exporter.cli.observe_config import read_config
 from spec_decode_exporter.cli.setting_flags import OBSERVATION_FLAGS, SettingFlag
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.config.units import format_duration
+from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.number_formats import plural
 
 MIN_SECONDS: Final = 5.0

@@ -38,7 +38,7 @@ from spec_decode_exporter.cli.observe_reference import (
 from spec_decode_exporter.cli.output import require_stdout, write_stdout
 from spec_decode_exporter.cli.setting_flags import BASELINE_FLAGS, PROFILE_FLAG, add_setting_flags
 from spec_decode_exporter.config.environment import FromVariable
-from spec_decode_exporter.config.units import format_duration
+from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.user_errors import UsageError

@@ -20,7 +20,7 @@ from spec_decode_exporter.cli.setting_flags import (
 )
 from spec_decode_exporter.config.environment import Expanded
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config
-from spec_decode_exporter.config.units import format_duration
+from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.observe.observation_config import (
     MAX_WINDOW,

@@ -19,7 +19,7 @@ from spec_decode_exporter.cli.flags import Flags
 from spec_decode_exporter.cli.observe_config import read_config
 from spec_decode_exporter.cli.setting_flags import reject_baseline
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.config.units import format_duration, parse_duration
+from spec_decode_exporter.config.types import format_duration, parse_duration
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.urls import api_address
 from spec_decode_exporter.core.user_errors import UsageError
@@ -33,7 +33,7 @@ from spec_decode_exporter.reports.history.history_output import HISTORY_FORMATS,
 from spec_decode_exporter.reports.observe.observation_config import completed_url
 from spec_decode_exporter.reports.observe.progress import Streams, write_report
 from spec_decode_exporter.reports.terminal import terminal_style
-from spec_decode_exporter.scrape.http.client import Client
+from spec_decode_exporter.scrape.client import Client
 
 DEFAULT_SINCE: Final = "7d"
 MIN_SECONDS: Final = 600.0

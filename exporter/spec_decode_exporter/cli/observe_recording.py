@@ -12,14 +12,14 @@ from typing import Final
 
 from spec_decode_exporter.cli.observe_config import read_config
 from spec_decode_exporter.cli.setting_flags import reject_baseline
-from spec_decode_exporter.config.units import format_duration
+from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.recording import RecordingError, read_recording
 from spec_decode_exporter.history.replay import RecordingClock, new_targets
 from spec_decode_exporter.reports.observe.observation_config import MIN_POLLS
 from spec_decode_exporter.reports.observe.session import Observation
-from spec_decode_exporter.scrape.poll.raw_poll import RawPoll
+from spec_decode_exporter.scrape.poll_record import RawPoll
 
 MAX_SECONDS: Final = 86_400.0
 """Longest window of a replay; of a longer recording, its end is reported."""

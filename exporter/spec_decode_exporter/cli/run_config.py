@@ -16,8 +16,10 @@ from spec_decode_exporter.cli.setting_flags import (
     sections,
     vllm_speculation,
 )
+from spec_decode_exporter.config.cost_settings import SpeculativeSettings
 from spec_decode_exporter.config.environment import FromVariable
-from spec_decode_exporter.config.schema import DEFAULT_URL, Config, SpeculativeSettings, TargetSettings
+from spec_decode_exporter.config.schema import DEFAULT_URL, Config
+from spec_decode_exporter.config.target_settings import TargetSettings
 from spec_decode_exporter.core.user_errors import UsageError
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from yarl import URL
 
 from spec_decode_exporter.cli.event_loop import run_loop
-from spec_decode_exporter.config.errors import ConfigError
+from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.core.tasks import cancel, spawn
 from spec_decode_exporter.simulator.request_sender import RequestSender
 from spec_decode_exporter.simulator.scenario_library import load_scenario, scenario_names

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema
 
 from spec_decode_exporter.config.batch_schedule import MAX_DRAFT_TOKENS, batch_schedule
-from spec_decode_exporter.config.errors import ProblemsError
-from spec_decode_exporter.config.http_settings import Section
-from spec_decode_exporter.config.labels import printable
-from spec_decode_exporter.config.values import Parameters, Quantity, Share
+from spec_decode_exporter.config.labels import Printable
+from spec_decode_exporter.config.mistakes import Mistake
+from spec_decode_exporter.config.types import Parameters, Quantity, Section, Share
 
 _WAYS: Final = {
     "draft_cost_ratio": "draft_cost_ratio",
@@ -21,10 +20,9 @@ _WAYS: Final = {
     "loads": "loads",
 }
 """Each key of the cost, with the way to state the cost that it belongs to."""
-
 _PAIR: Final = {"draft_parameters": "target_parameters", "target_parameters": "draft_parameters"}
 
-ModelText = Annotated[str, Field(min_length=1, max_length=256), AfterValidator(printable)]
+ModelText = Annotated[str, Field(min_length=1, max_length=256), Printable]
 
 
 class Architecture(StrEnum):
@@ -35,9 +33,9 @@ class Architecture(StrEnum):
 
 
 _ARCHITECTURES: Final[dict[str, Any]] = {"type": "string", "enum": [*map(str, Architecture)]}
-
-
 Ranges = tuple[tuple[int, ...], ...]
+Load = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+"""A number of concurrent requests."""
 
 
 def _schedule(ranges: Ranges) -> Ranges:
@@ -48,48 +46,34 @@ def _schedule(ranges: Ranges) -> Ranges:
 class SpeculativeSettings(Section):
     """Speculation of a server, for servers whose metrics do not include it."""
 
-    method: ModelText | None = Field(
-        default=None,
-        description="The method by its name in vLLM, such as `eagle3`, `mtp`, `draft_model`, `ngram`.",
-    )
-    tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] | None = Field(
-        default=None,
-        description="The number of draft tokens, vLLM's `num_speculative_tokens`.",
-    )
-    draft_model: ModelText | None = Field(default=None, description="The name of the draft model.")
-    schedule: Annotated[Ranges, AfterValidator(_schedule)] = Field(
-        default=(),
-        description="The draft tokens by load, vLLM's `num_speculative_tokens_per_batch_size`: `[first, "
-        "last, tokens]` for each range of running requests.",
-    )
-    architecture: Annotated[Architecture, WithJsonSchema(_ARCHITECTURES)] | None = Field(
-        default=None,
-        description="The architecture of the served model: `dense` or `mixture_of_experts`. The typical cost "
-        "of drafting depends on it. Without it, known names of models decide; an unknown name means either.",
-    )
-    expected_positions: Annotated[tuple[Share, ...], Field(max_length=MAX_DRAFT_TOKENS)] = Field(
-        default=(),
-        description="The expected acceptance of each position, given that the tokens before it are accepted: "
-        "`cond_acc_0`, `cond_acc_1`, … of a training report of speculators. Lower acceptance is the finding "
-        "`below_expectation`. Unlike `reference`, this needs no earlier measurement.",
-    )
-    rejection_method: ModelText | None = Field(
-        default=None,
-        description="The rejection sampling, vLLM's `rejection_sample_method`. With `fly` the finding "
-        "`lossy_rejection` says that accepted tokens may differ from the target model's.",
-    )
+    method: ModelText | None = None
+    """The method by its name in vLLM, such as `eagle3`, `mtp`, `draft_model`, `ngram`."""
+    tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] | None = None
+    """The number of draft tokens, vLLM's `num_speculative_tokens`."""
+    draft_model: ModelText | None = None
+    """The name of the draft model."""
+    schedule: Annotated[Ranges, AfterValidator(_schedule)] = ()
+    """The draft tokens by load, vLLM's `num_speculative_tokens_per_batch_size`: `[first, last, tokens]` for
+    each range of running requests."""
+    architecture: Annotated[Architecture, WithJsonSchema(_ARCHITECTURES)] | None = None
+    """The architecture of the served model: `dense` or `mixture_of_experts`. The typical cost of drafting
+    depends on it. Without it, known names of models decide; an unknown name means either."""
+    expected_positions: Annotated[tuple[Share, ...], Field(max_length=MAX_DRAFT_TOKENS)] = ()
+    """The expected acceptance of each position, given that the tokens before it are accepted: `cond_acc_0`,
+    `cond_acc_1`, … of a training report of speculators. Lower acceptance is the finding `below_expectation`.
+    Unlike `reference`, this needs no earlier measurement."""
+    rejection_method: ModelText | None = None
+    """The rejection sampling, vLLM's `rejection_sample_method`. With `fly` the finding `lossy_rejection` says
+    that accepted tokens may differ from the target model's."""
 
 
 class LoadCost(Section):
     """The cost of a draft token at one load."""
 
-    running_requests: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
-        description="The number of concurrent requests."
-    )
-    draft_cost_ratio: Quantity = Field(
-        description="The cost of one more draft token at this load, relative to a decode step without "
-        "speculation."
-    )
+    running_requests: Load
+    """The number of concurrent requests."""
+    draft_cost_ratio: Quantity
+    """The cost of one more draft token at this load, relative to a decode step without speculation."""
 
 
 def _by_load(loads: tuple[LoadCost, ...]) -> tuple[LoadCost, ...]:
@@ -108,40 +92,25 @@ class CostSettings(Section):
     Set one of `draft_cost_ratio`, `draft_parameters` with `target_parameters`, or `loads`.
     """
 
-    draft_cost_ratio: Quantity | None = Field(
-        default=None,
-        description="The cost of one more draft token, drafting and verification, relative to a decode step "
-        "without speculation. It does not include `fixed_cost_ratio`: measure (t1/t0 - 1 - "
-        "`fixed_cost_ratio`) · S/T.",
-    )
-    draft_parameters: Parameters | None = Field(
-        default=None,
-        description="The number of parameters of the draft model. Divided by `target_parameters` it is the "
-        "cost of drafting if memory bandwidth limits decoding.",
-    )
-    target_parameters: Parameters | None = Field(
-        default=None, description="The number of parameters of the served model."
-    )
-    verify_cost_ratio: Quantity = Field(
-        default=0.0,
-        description="The cost of verifying one more draft token, relative to a decode step. Only with "
-        "`draft_parameters`; the other keys include it.",
-    )
-    loads: Annotated[tuple[LoadCost, ...], AfterValidator(_by_load)] = Field(
-        default=(),
-        description="The cost at several loads, in any order. From it follows the load up to which "
-        "speculation pays.",
-    )
-    fixed_cost_ratio: Quantity = Field(
-        default=0.0,
-        description="The cost of speculation per step that does not depend on the number of draft tokens, "
-        "relative to a decode step: a parallel drafter, an n-gram search, a lost overlap.",
-    )
-    running_requests: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
-        default=None,
-        description="The number of concurrent requests at which the cost was measured. The cost then applies "
-        "only from half to twice this load. Not with `loads`, which have their own.",
-    )
+    draft_cost_ratio: Quantity | None = None
+    """The cost of one more draft token, drafting and verification, relative to a decode step without
+    speculation. It does not include `fixed_cost_ratio`: measure (t1/t0 - 1 - `fixed_cost_ratio`) · S/T."""
+    draft_parameters: Parameters | None = None
+    """The number of parameters of the draft model. Divided by `target_parameters` it is the cost of drafting
+    if memory bandwidth limits decoding."""
+    target_parameters: Parameters | None = None
+    """The number of parameters of the served model."""
+    verify_cost_ratio: Quantity = 0.0
+    """The cost of verifying one more draft token, relative to a decode step. Only with `draft_parameters`;
+    the other keys include it."""
+    loads: Annotated[tuple[LoadCost, ...], AfterValidator(_by_load)] = ()
+    """The cost at several loads, in any order. From it follows the load up to which speculation pays."""
+    fixed_cost_ratio: Quantity = 0.0
+    """The cost of speculation per step that does not depend on the number of draft tokens, relative to a
+    decode step: a parallel drafter, an n-gram search, a lost overlap."""
+    running_requests: Load | None = None
+    """The number of concurrent requests at which the cost was measured. The cost then applies only from half
+    to twice this load. Not with `loads`, which have their own."""
 
     @property
     def ratio(self) -> float | None:
@@ -150,38 +119,22 @@ class CostSettings(Section):
             return self.draft_parameters / self.target_parameters + self.verify_cost_ratio
         return self.draft_cost_ratio
 
-    @model_validator(mode="after")
-    def _in_one_way(self) -> Self:
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield what states the cost twice or not at all, and keys that mean nothing beside it."""
         given = [key for key in _WAYS if getattr(self, key) not in (None, ())]
         if not given:
-            raise ValueError(
-                "has no cost; add `draft_cost_ratio`, `draft_parameters` with `target_parameters`, or `loads`"
-            )
-        mistakes = [*(list(_mixed(given)) or _alone(given)), *self._beside(given)]
-        if mistakes:
-            raise ProblemsError(mistakes)
-        return self
-
-    def _beside(self, given: list[str]) -> Iterator[tuple[tuple[str], str]]:
-        """Yield mistakes of keys that are valid only with some of the others."""
+            keys = "`draft_cost_ratio`, `draft_parameters` with `target_parameters`, or `loads`"
+            yield (), f"has no cost; add {keys}"
+            return
+        first = given[0]
+        others = [key for key in given if _WAYS[key] != _WAYS[first]]
+        for key in others:
+            yield (key,), f"is a second way to state the cost, beside `{first}`; remove one of the two"
+        if not others and len(given) == 1 and first in _PAIR:
+            yield (first,), f"needs `{_PAIR[first]}`, which is missing; add it"
         if self.verify_cost_ratio and not _PAIR.keys() & set(given):
-            yield ("verify_cost_ratio",), f"is part of `{given[0]}` already; remove it"
-        if self.running_requests is not None and given[0] == "loads":
+            yield ("verify_cost_ratio",), f"is part of `{first}` already; remove it"
+        if self.running_requests is not None and first == "loads":
             yield ("running_requests",), "cannot be set beside `loads`, which have their own; remove it"
         if given == list(_PAIR) and (self.draft_parameters or 0) > (self.target_parameters or 0):
             yield ("draft_parameters",), "is more than `target_parameters`; swap the two"
-
-
-def _mixed(given: list[str]) -> Iterator[tuple[tuple[str], str]]:
-    """Yield each key that states the cost in another way than the first one."""
-    first = given[0]
-    for key in given:
-        if _WAYS[key] != _WAYS[first]:
-            yield (key,), f"is a second way to state the cost, beside `{first}`; remove one of the two"
-
-
-def _alone(given: list[str]) -> Iterator[tuple[tuple[str], str]]:
-    """Yield a number of parameters whose counterpart is missing."""
-    for key, other in _PAIR.items():
-        if key in given and other not in given:
-            yield (key,), f"needs `{other}`, which is missing; add it"

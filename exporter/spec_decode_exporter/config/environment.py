@@ -3,45 +3,39 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, Self
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-_REFERENCE: Final = re.compile(r"\$(?:\$|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}|(?P<broken>\{))")
-_WHOLE: Final = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
-
+from collections.abc import Mapping
+from typing import Final, Self
 
 MAX_CHARACTERS: Final = 256 * 1024
 """Characters of a value at most; Linux allows 128 KiB in a variable."""
 
+_REFERENCE: Final = re.compile(r"\$(?:\$|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}|(?P<broken>\{))")
+
 
 class Expanded(str):
-    """A value with environment variables in it, and its original text.
+    """A value with environment variables in it. Messages show only ``written``: the value may be a secret."""
 
-    A secret must be one variable and nothing else (``whole``). Messages show only ``written``, because the
-    value of a variable may be a secret.
-    """
-
-    __slots__ = ("whole", "written")
-
+    __slots__ = ("written",)
     written: str
-    whole: bool
+    """The text in the file."""
 
     @classmethod
     def of(cls, value: str, written: str) -> Self:
-        """Return ``value`` with its original text."""
+        """Return ``value`` with its text in the file."""
         expanded = cls(value)
         expanded.written = written
-        expanded.whole = _WHOLE.fullmatch(written) is not None
         return expanded
+
+    @property
+    def whole(self) -> bool:
+        """True if the text in the file is one variable and nothing else, as a secret must be."""
+        return re.fullmatch(r"\$\{\w+\}", self.written, re.ASCII) is not None
 
 
 class FromVariable(str):
     """The value of a flag from an environment variable, with the name of the variable."""
 
     __slots__ = ("variable",)
-
     variable: str
 
     @classmethod
@@ -69,10 +63,8 @@ def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
     if match["broken"]:
         raise ValueError("`${` without a variable; write `${NAME}`, or `$${` for these two characters")
     name = match["name"]
-    if name is None:
-        return "$"
-    if name not in environ:
+    if name is not None and name not in environ:
         raise ValueError(
             f"the environment variable {name} is not set; set it, or write `$${{{name}}}` for the text"
         )
-    return environ[name]
+    return "$" if name is None else environ[name]

@@ -2,60 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Final, Self
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field
 
-from spec_decode_exporter.config.values import Public, ReadableFile, Secret, excludes, matches
+from spec_decode_exporter.config.mistakes import Mistake
+from spec_decode_exporter.config.types import (
+    Public,
+    ReadableFile,
+    Secret,
+    Section,
+    excludes,
+    matches,
+    refuses,
+)
 
-_RESERVED_HEADERS: Final = frozenset(
-    {
-        "accept",
-        "accept-encoding",
-        "authorization",
-        "connection",
-        "content-encoding",
-        "content-length",
-        "content-type",
-        "host",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "user-agent",
-        "www-authenticate",
-    }
+_RESERVED_HEADERS: Final = (
+    "accept accept-encoding authorization connection content-encoding content-length content-type host "
+    "keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade user-agent "
+    "www-authenticate"
 )
 """Headers that the client sets, or that would change the kind of request."""
 
 
-class Section(BaseModel):
-    """A mapping of the configuration: frozen, and an unknown key is a mistake."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-
-def _not_basic(value: str) -> str:
-    if value.lower() == "basic":
-        raise ValueError("cannot be Basic; use `basic_auth` with a username and a password")
-    return value
+def _scheme_problem(scheme: str) -> str | None:
+    is_basic = scheme.lower() == "basic"
+    return "cannot be Basic; use `basic_auth` with a username and a password" if is_basic else None
 
 
-def _free_header(name: str) -> str:
-    if name.lower() in _RESERVED_HEADERS:
-        remedy = "use `authorization` or `basic_auth`" if name.lower() == "authorization" else "remove it"
-        raise ValueError(f"is a header that the exporter sets itself; {remedy}")
-    return name
+def _header_problem(name: str) -> str | None:
+    if name.lower() not in _RESERVED_HEADERS.split():
+        return None
+    remedy = "use `authorization` or `basic_auth`" if name.lower() == "authorization" else "remove it"
+    return f"is a header that the exporter sets itself; {remedy}"
 
 
 Token = matches(
     r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", "is not a word that a header may hold: letters, digits and hyphens"
 )
-HeaderName = Annotated[str, Token, AfterValidator(_free_header)]
+HeaderName = Annotated[str, Token, refuses(_header_problem)]
 HeaderText = Annotated[
     str,
     Public,
@@ -66,88 +52,79 @@ HeaderText = Annotated[
 class Authorization(Section):
     """The `Authorization` header."""
 
-    type: Annotated[str, Token, AfterValidator(_not_basic)] = Field(
-        default="Bearer", description="The scheme of the header."
-    )
-    credentials: Secret | None = Field(default=None, description="The token, as a variable `${NAME}`.")
-    credentials_file: Annotated[ReadableFile | None, excludes("credentials")] = Field(
-        default=None, description="A file with the token. Changes are applied without a reload."
-    )
+    type: Annotated[str, Token, refuses(_scheme_problem)] = "Bearer"
+    """The scheme of the header."""
+    credentials: Secret | None = None
+    """The token, as a variable `${NAME}`."""
+    credentials_file: Annotated[ReadableFile | None, excludes("credentials")] = None
+    """A file with the token. Changes are applied without a reload."""
 
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield a missing token."""
         if self.credentials is None and self.credentials_file is None:
-            raise ValueError("has no token; add `credentials_file`")
-        return self
+            yield (), "has no token; add `credentials_file`"
 
 
 class BasicAuth(Section):
     """User and password in the `Authorization` header."""
 
-    username: str | None = Field(default=None, description="The user name.")
-    password: Secret | None = Field(default=None, description="The password, as a variable `${NAME}`.")
-    password_file: Annotated[ReadableFile | None, excludes("password")] = Field(
-        default=None, description="A file with the password. Changes are applied without a reload."
-    )
+    username: str | None = None
+    """The user name."""
+    password: Secret | None = None
+    """The password, as a variable `${NAME}`."""
+    password_file: Annotated[ReadableFile | None, excludes("password")] = None
+    """A file with the password. Changes are applied without a reload."""
 
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield a missing user."""
         if self.username is None:
-            raise ValueError("has no user; add `username`")
-        return self
+            yield (), "has no user; add `username`"
 
 
 class TlsConfig(Section):
     """TLS: the authorities to trust, and the client certificate."""
 
-    ca_file: ReadableFile | None = Field(
-        default=None,
-        description="A file with the certificate authorities to trust; without one, the system's.",
-    )
-    cert_file: ReadableFile | None = Field(
-        default=None, description="A file with the client certificate, as PEM."
-    )
-    key_file: ReadableFile | None = Field(default=None, description="A file with the client key, as PEM.")
-    server_name: str | None = Field(
-        default=None,
-        description="The name in the server certificate, if it is not the host name.",
-    )
-    insecure_skip_verify: bool = Field(
-        default=False,
-        description="Trust any certificate. An attacker on the network can then read and change the page.",
-    )
+    ca_file: ReadableFile | None = None
+    """A file with the certificate authorities to trust; without one, the system's."""
+    cert_file: ReadableFile | None = None
+    """A file with the client certificate, as PEM."""
+    key_file: ReadableFile | None = None
+    """A file with the client key, as PEM."""
+    server_name: str | None = None
+    """The name in the server certificate, if it is not the host name."""
+    insecure_skip_verify: bool = False
+    """Trust any certificate. An attacker on the network can then read and change the page."""
 
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield a certificate without its key, or the reverse."""
         if (self.cert_file is None) != (self.key_file is None):
             missing, given = ("key_file", "certificate") if self.cert_file else ("cert_file", "key")
-            raise ValueError(f"has a {given} alone; add `{missing}`")
-        return self
+            yield (), f"has a {given} alone; add `{missing}`"
 
 
 class HeaderValues(Section):
     """The values of one header; several are sent as a list with commas."""
 
-    values: tuple[HeaderText, ...] = Field(default=(), description="Public values.")
+    values: tuple[HeaderText, ...] = ()
+    """Public values."""
 
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield a header without a value."""
         if not self.values:
-            raise ValueError("has no value; add `values`")
-        return self
+            yield (), "has no value; add `values`"
 
 
 class HttpSettings(Section):
     """HTTP settings of requests. ``HttpSettings()`` has no credentials."""
 
-    authorization: Authorization | None = Field(default=None, description="The `Authorization` header.")
-    basic_auth: Annotated[BasicAuth | None, excludes("authorization")] = Field(
-        default=None, description="User and password in the `Authorization` header."
-    )
-    tls_config: TlsConfig | None = Field(default=None, description="TLS settings, for https addresses.")
-    http_headers: Mapping[HeaderName, HeaderValues] = Field(
-        default_factory=dict, description="Further headers, by name."
-    )
+    authorization: Authorization | None = None
+    """The `Authorization` header."""
+    basic_auth: Annotated[BasicAuth | None, excludes("authorization")] = None
+    """User and password in the `Authorization` header."""
+    tls_config: TlsConfig | None = None
+    """TLS settings, for https addresses."""
+    http_headers: Mapping[HeaderName, HeaderValues] = Field(default_factory=dict)
+    """Further headers, by name."""
 
     @property
     def http(self) -> HttpSettings:

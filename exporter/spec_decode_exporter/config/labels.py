@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final
 
-from pydantic import AfterValidator, WithJsonSchema
+from pydantic import WithJsonSchema
+
+from spec_decode_exporter.config.types import refuses
 
 MAX_LABELS: Final = 64
 """Labels of one target, and label names of all targets together: each series has every name."""
@@ -16,57 +18,16 @@ MAX_LABEL_VALUE: Final = 1_024
 """Characters of a label's value: every series of a target repeats it."""
 MAX_LABEL_CHARACTERS: Final = 2_048
 """Characters of the names and values of all labels that discovery gives to a target."""
-
-_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", flags=re.ASCII)
-
-_OF_PROMETHEUS: Final = frozenset({"instance", "job", "le"})
-
-RESERVED_LABELS: Final = frozenset(
-    {
-        "action",
-        "arm",
-        "baseline",
-        "basis",
-        "cause",
-        "check",
-        "discovery",
-        "draft_model",
-        "effect",
-        "engine",
-        "engine_kind",
-        "experiment",
-        "external_url",
-        "front_end",
-        "implementation",
-        "kind",
-        "label",
-        "length",
-        "major",
-        "method",
-        "method_source",
-        "minor",
-        "model_name",
-        "page",
-        "patchlevel",
-        "position",
-        "python_version",
-        "quantile",
-        "reason",
-        "request_type",
-        "revision",
-        "source",
-        "state",
-        "target",
-        "temperature",
-        "prompt_tokens",
-        "tokens",
-        "user",
-        "verdict",
-        "version",
-        "window",
-    }
+_OWN_LABELS: Final = (
+    "action arm baseline basis cause check discovery draft_model effect engine engine_kind experiment "
+    "external_url front_end implementation kind label length major method method_source minor model_name "
+    "page patchlevel position prompt_tokens python_version quantile reason request_type revision source "
+    "state target temperature tokens user verdict version window"
 )
+RESERVED_LABELS: Final = frozenset(_OWN_LABELS.split())
 """Labels of this exporter's own metrics."""
+
+_NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 
 
 def label_problem(name: str) -> str | None:
@@ -77,21 +38,11 @@ def label_problem(name: str) -> str | None:
         return "is not a label name; use letters, digits and underscores, and no digit first"
     if name.startswith("__"):
         return "begins with two underscores, which Prometheus reserves; choose another name"
-    if name in _OF_PROMETHEUS:
+    if name in {"instance", "job", "le"}:
         return "is a label that Prometheus sets; choose another name"
     if name in RESERVED_LABELS:
         return "is a label of the exporter's own metrics; choose another name"
     return None
-
-
-def _checked(name: str) -> str:
-    problem = label_problem(name)
-    if problem is not None:
-        raise ValueError(problem)
-    return name
-
-
-LabelName = Annotated[str, AfterValidator(_checked)]
 
 
 def value_problem(value: str) -> str | None:
@@ -104,29 +55,22 @@ def value_problem(value: str) -> str | None:
     return None
 
 
-def printable(value: str) -> str:
-    """Return a text that is a valid label value; raise ValueError for any other."""
-    problem = value_problem(value)
-    if problem is not None:
-        raise ValueError(problem)
-    return value
+def _number_problem(labels: Mapping[str, str]) -> str | None:
+    number = len(labels)
+    return (
+        f"has {number} labels; a target may have {MAX_LABELS}, so remove some"
+        if number > MAX_LABELS
+        else None
+    )
 
 
+Printable = refuses(value_problem)
+"""The check that a text can be the value of a label."""
+LabelName = Annotated[str, refuses(label_problem)]
 LabelValue = Annotated[
     str,
-    AfterValidator(printable),
+    Printable,
     WithJsonSchema({"type": ["string", "number", "boolean"], "maxLength": MAX_LABEL_VALUE, "title": "text"}),
 ]
 """Printable text. A number in YAML keeps its text: 1.10 stays 1.10."""
-
-Value = TypeVar("Value")
-
-
-def _not_too_many(labels: Mapping[str, Value]) -> Mapping[str, Value]:
-    if len(labels) > MAX_LABELS:
-        raise ValueError(f"has {len(labels)} labels; a target may have {MAX_LABELS}, so remove some")
-    return labels
-
-
-AtMostLabels = AfterValidator(_not_too_many)
-"""Check of the number of labels."""
+Labels = Annotated[Mapping[LabelName, LabelValue], refuses(_number_problem)]

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import yaml
 
 from spec_decode_exporter.config.environment import expand
-from spec_decode_exporter.config.errors import ConfigError, Problem
+from spec_decode_exporter.config.mistakes import Mistake
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.source import FLAGS, Source, read_source
-from spec_decode_exporter.config.values import Context
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from spec_decode_exporter.config.errors import Path as KeyPath
-    from spec_decode_exporter.config.values import ReadRates
-
-    ConfigCheck = Callable[[Config], Iterator[tuple[KeyPath, str]]]
-    """Yields the path and the text of each mistake that the schema cannot find."""
-
-__all__ = ["ConfigError", "Problem", "load"]
+from spec_decode_exporter.config.types import Context, ReadRates
 
 _NO_OVERRIDES: Final[Mapping[str, object]] = MappingProxyType({})
 
@@ -32,7 +24,7 @@ def load(
     *,
     environ: Mapping[str, str],
     overrides: Mapping[str, object] = _NO_OVERRIDES,
-    checks: Sequence[ConfigCheck] = (),
+    checks: Sequence[Callable[[Config], Iterator[Mistake]]] = (),
     read_rates: ReadRates | None = None,
 ) -> Config:
     """Return the configuration in the file at ``path``, or the defaults without a file.
@@ -51,8 +43,7 @@ def load(
     source = Source(FLAGS) if path is None else read_source(path, partial(expand, environ=environ))
     for name, value in overrides.items():
         _override(source, name, value)
-    directory = Path() if path is None else path.parent
-    config = source.validated(Config, Context(directory, read_rates))
+    config = source.validated(Config, Context(Path() if path is None else path.parent, read_rates))
     for check in checks:
         for place, message in check(config):
             source.add_problem(place, message)
@@ -61,13 +52,29 @@ def load(
 
 
 def _override(source: Source, name: str, value: object) -> None:
-    """Replace the value of a key. The sections around it are copied, not changed."""
+    """Replace the value of a key."""
     *sections, key = name.split(".")
     inner = source.data
     for section in sections:
-        below = inner.get(section, {})
-        if not isinstance(below, dict):
+        inner = inner.setdefault(section, {})
+        if not isinstance(inner, dict):
             return  # the schema reports the section
-        inner[section] = inner = dict(below)
     inner[key] = value
     source.overridden.append((*sections, key))
+
+
+def active_yaml(config: Config) -> str:
+    """Return the configuration in effect, without keys that have no value, secrets, or queries of URLs.
+
+    The types hide secrets when they are dumped as JSON.
+    """
+    written = _trimmed(config.model_dump(mode="json"))
+    return yaml.safe_dump(written, sort_keys=False, allow_unicode=True)
+
+
+def _trimmed(value: object) -> object:
+    """Omit keys without a value."""
+    if isinstance(value, dict):
+        trimmed = {key: _trimmed(inner) for key, inner in value.items()}
+        return {key: inner for key, inner in trimmed.items() if inner not in (None, {}, [])}
+    return [_trimmed(inner) for inner in value] if isinstance(value, list) else value

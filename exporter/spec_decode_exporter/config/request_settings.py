@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Final, Self, TypeVar
+from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
-from spec_decode_exporter.config.http_settings import Section
-from spec_decode_exporter.config.values import MAX_SECRET_BYTES, NotEmpty, ReadableFile
+from spec_decode_exporter.config.types import MAX_SECRET_BYTES, NotEmpty, ReadableFile, Section, refuses
 from spec_decode_exporter.core.files import read_bounded
 
 MIN_SALT: Final = 16
 """Bytes of a salt: a shorter one could be guessed, and with it the users."""
 
 
-Number = TypeVar("Number", int, float)
-
-
-def _ascending(bounds: tuple[Number, ...]) -> tuple[Number, ...]:
-    if list(bounds) != sorted(set(bounds)):
-        raise ValueError("do not ascend; write each bound once, the lowest first")
-    return bounds
+def _order_problem(bounds: tuple[float, ...]) -> str | None:
+    ascends = list(bounds) == sorted(set(bounds))
+    return None if ascends else "do not ascend; write each bound once, the lowest first"
 
 
 PromptBound = Annotated[int, Field(ge=1, le=10_000_000)]
@@ -31,15 +25,11 @@ Bound = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 class RequestUsers(Section):
     """Users, identified by a hash. Without this section no data of users is kept."""
 
-    salt_file: ReadableFile | None = Field(
-        default=None,
-        description="A file with the key of the hash, read at the start and at a reload. With the key, the "
-        "hash of a known user can be computed and compared.",
-    )
-    max: Annotated[int, Field(ge=1, le=200)] = Field(
-        default=10,
-        description="The maximum number of users with their own series, by requests; the others are `other`.",
-    )
+    salt_file: ReadableFile | None = None
+    """A file with the key of the hash, read at the start and at a reload. With the key, the hash of a known
+    user can be computed and compared."""
+    max: Annotated[int, Field(ge=1, le=200)] = 10
+    """The maximum number of users with their own series, by requests; the others are `other`."""
 
     _key: bytes = PrivateAttr(default=b"")
 
@@ -52,61 +42,39 @@ class RequestUsers(Section):
     def _salted(self) -> Self:
         if self.salt_file is None:
             raise ValueError("has no salt; add `salt_file`")
-        self._key = _read_key(self.salt_file)
+        try:
+            self._key = read_bounded(self.salt_file, MAX_SECRET_BYTES).strip()
+        except OSError as error:
+            raise ValueError(f"has a `salt_file` that cannot be read: {error.strerror}") from None
         if len(self._key) < MIN_SALT:
             raise ValueError(f"has a salt of less than {MIN_SALT} bytes; `openssl rand -hex 32` writes one")
         return self
 
 
-def _read_key(path: Path) -> bytes:
-    try:
-        return read_bounded(path, MAX_SECRET_BYTES).strip()
-    except OSError as error:
-        raise ValueError(f"has a `salt_file` that cannot be read: {error.strerror}") from None
-
-
 class RequestSettings(Section):
     """Requests that are sent to `/api/v1/requests`; see [requests.md](../guide/requests.md)."""
 
-    ingest: bool = Field(
-        default=False,
-        description="Accept requests. Any client that can open the exporter's pages can then send them.",
+    ingest: bool = False
+    """Accept requests. Any client that can open the exporter's pages can then send them."""
+    temperatures: Annotated[tuple[Bound, ...], NotEmpty, refuses(_order_problem)] = Field(
+        default=(0.0, 0.3, 0.7, 1.0), max_length=12
     )
-    temperatures: Annotated[tuple[Bound, ...], NotEmpty, AfterValidator(_ascending)] = Field(
-        default=(0.0, 0.3, 0.7, 1.0),
-        description="Upper bounds of the temperature buckets, the values of the label `temperature`.",
-        max_length=12,
+    """Upper bounds of the temperature buckets, the values of the label `temperature`."""
+    prompt_tokens: Annotated[tuple[PromptBound, ...], NotEmpty, refuses(_order_problem)] = Field(
+        default=(1_000, 4_000, 16_000, 64_000), max_length=12
     )
-    prompt_tokens: Annotated[tuple[PromptBound, ...], NotEmpty, AfterValidator(_ascending)] = Field(
-        default=(1_000, 4_000, 16_000, 64_000),
-        description="Upper bounds of the buckets of prompt lengths, in tokens, the values of the label "
-        "`prompt_tokens`. Each bucket of a model has up to 8 series, 11 in the profile `full`.",
-        max_length=12,
-    )
-    models: Annotated[int, Field(ge=1, le=200)] = Field(
-        default=20,
-        description="The maximum number of models with their own series, by requests; the others are "
-        "`other`.",
-    )
-    types: Annotated[int, Field(ge=1, le=200)] = Field(
-        default=10,
-        description="The maximum number of request types with their own series; the others are `other`.",
-    )
-    groups: Annotated[int, Field(ge=1, le=2_000)] = Field(
-        default=60,
-        description="The maximum number of combinations of model, type and temperature, by requests. Each "
-        "has up to 37 series, 74 in the profile `full`; the others count for the type and temperature "
-        "`other` of their model.",
-    )
-    keep: Annotated[int, Field(ge=100, le=1_000_000)] = Field(
-        default=20_000,
-        description="The maximum number of requests in the windows, about 230 bytes each; the oldest are "
-        "dropped.",
-    )
-    rate: Annotated[int, Field(ge=1, le=100_000)] = Field(
-        default=2_000,
-        description="The maximum number of accepted requests per second; more are counted and dropped.",
-    )
-    users: RequestUsers | None = Field(
-        default=None, description="Identification of users; without it no data of users is kept."
-    )
+    """Upper bounds of the buckets of prompt lengths, in tokens, the values of the label `prompt_tokens`. Each
+    bucket of a model has up to 8 series, 11 in the profile `full`."""
+    models: Annotated[int, Field(ge=1, le=200)] = 20
+    """The maximum number of models with their own series, by requests; the others are `other`."""
+    types: Annotated[int, Field(ge=1, le=200)] = 10
+    """The maximum number of request types with their own series; the others are `other`."""
+    groups: Annotated[int, Field(ge=1, le=2_000)] = 60
+    """The maximum number of combinations of model, type and temperature, by requests. Each has up to 37
+    series, 74 in the profile `full`; the others count for the type and temperature `other` of their model."""
+    keep: Annotated[int, Field(ge=100, le=1_000_000)] = 20_000
+    """The maximum number of requests in the windows, about 230 bytes each; the oldest are dropped."""
+    rate: Annotated[int, Field(ge=1, le=100_000)] = 2_000
+    """The maximum number of accepted requests per second; more are counted and dropped."""
+    users: RequestUsers | None = None
+    """Identification of users; without it no data of users is kept."""

@@ -1,76 +1,35 @@
-"""Schema of the configuration. The descriptions are the text of docs/reference/configuration.md."""
+"""Schema of the configuration. The texts below the keys are those of docs/reference/configuration.md."""
 
 from __future__ import annotations
 
 import difflib
 import math
+from collections.abc import Callable, Iterator
 from enum import StrEnum
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
-from spec_decode_exporter.config.baseline_settings import BaselineSettings, PrometheusSettings
-from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost, SpeculativeSettings
-from spec_decode_exporter.config.errors import ProblemsError
-from spec_decode_exporter.config.experiment_settings import ArmSettings, ExperimentSettings, unlike_names
-from spec_decode_exporter.config.http_settings import (
-    Authorization,
-    BasicAuth,
-    HeaderValues,
-    HttpSettings,
-    Section,
-    TlsConfig,
+from spec_decode_exporter.config.comparison_settings import (
+    BaselineSettings,
+    ExperimentSettings,
+    ReferenceSettings,
 )
-from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
-from spec_decode_exporter.config.labels import RESERVED_LABELS
+from spec_decode_exporter.config.cost_settings import CostSettings
+from spec_decode_exporter.config.mistakes import Mistake, MistakesError
 from spec_decode_exporter.config.policy import Policy, merged, misordered
-from spec_decode_exporter.config.poll_settings import Poll
-from spec_decode_exporter.config.reference_settings import ReferenceSettings
 from spec_decode_exporter.config.request_settings import RequestSettings
-from spec_decode_exporter.config.shard_settings import ShardSettings
-from spec_decode_exporter.config.target_settings import (
-    Discovery,
-    DnsDiscovery,
-    HttpDiscovery,
-    Scrape,
-    TargetSettings,
+from spec_decode_exporter.config.target_settings import Discovery, TargetSettings
+from spec_decode_exporter.config.types import (
+    Duration,
+    DurationOrOff,
+    LocatedFile,
+    NotEmpty,
+    Section,
+    Size,
+    format_duration,
+    refuses,
 )
-from spec_decode_exporter.config.units import format_duration
-from spec_decode_exporter.config.values import Duration, DurationOrOff, LocatedFile, NotEmpty
-
-__all__ = [
-    "DEFAULT_URL",
-    "RESERVED_LABELS",
-    "ArmSettings",
-    "Authorization",
-    "BaselineSettings",
-    "BasicAuth",
-    "Config",
-    "CostSettings",
-    "Discovery",
-    "DnsDiscovery",
-    "ExperimentSettings",
-    "Group",
-    "HeaderValues",
-    "HttpDiscovery",
-    "HttpSettings",
-    "KubernetesDiscovery",
-    "Limits",
-    "LoadCost",
-    "Log",
-    "Metrics",
-    "Policy",
-    "Poll",
-    "PrometheusSettings",
-    "ReferenceSettings",
-    "RequestSettings",
-    "Scrape",
-    "ShardSettings",
-    "SpeculativeSettings",
-    "StateSettings",
-    "TargetSettings",
-    "TlsConfig",
-]
 
 DEFAULT_URL: Final = "http://localhost:8000/metrics"
 """Default target: a vLLM beside the exporter, on its default port."""
@@ -104,12 +63,12 @@ class Profile(StrEnum):
     FULL = "full"
 
 
-def _known_group(name: str) -> str:
+def _group_problem(name: str) -> str | None:
     if name in set(Group):
-        return name
+        return None
     near = difflib.get_close_matches(name, [*Group], n=1)
     hint = f"did you mean `{near[0]}`?" if near else f"the groups are {', '.join(Group)}"
-    raise ValueError(f"is not a group of metrics; {hint}")
+    return f"is not a group of metrics; {hint}"
 
 
 def _ascending(windows: tuple[float, ...]) -> tuple[float, ...]:
@@ -119,7 +78,7 @@ def _ascending(windows: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(sorted(windows))
 
 
-GroupName = Annotated[str, AfterValidator(_known_group)]
+GroupName = Annotated[str, refuses(_group_problem)]
 Windows = Annotated[tuple[Duration, ...], NotEmpty, AfterValidator(_ascending)]
 
 
@@ -129,165 +88,125 @@ class Metrics(Section):
     [metrics.md](metrics.md#profiles) has the series of each profile.
     """
 
-    profile: Annotated[Profile, WithJsonSchema({"type": "string", "enum": [*map(str, Profile)]})] = Field(
-        default=Profile.STANDARD,
-        description="`minimal`: verdict, advice, drops and what the page shows first. `standard`: all that "
-        "the shipped alerts, rules and dashboards read. `full`: everything.",
+    profile: Annotated[Profile, WithJsonSchema({"type": "string", "enum": [*map(str, Profile)]})] = (
+        Profile.STANDARD
     )
-    enable: tuple[GroupName, ...] = Field(
-        default=(), description="Groups to serve besides the profile, for all windows."
-    )
-    disable: tuple[GroupName, ...] = Field(default=(), description="Groups to omit.")
+    """`minimal`: verdict, advice, drops and what the page shows first. `standard`: all that the shipped
+    alerts, rules and dashboards read. `full`: everything."""
+    enable: tuple[GroupName, ...] = ()
+    """Groups to serve besides the profile, for all windows."""
+    disable: tuple[GroupName, ...] = ()
+    """Groups to omit."""
 
-    @field_validator("disable")
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield groups that are enabled and disabled."""
+        if both := ", ".join(sorted(set(self.enable) & set(self.disable))):
+            yield ("disable",), f"names {both}, which `enable` also names; remove one of the two"
+
+
+class Poll(Section):
+    """Polling of the servers."""
+
+    interval: Duration = 1.0
+    """The time between two polls of a server. At most a third of the shortest window. The exporter extends it
+    if polling costs the server more than `max_duty_cycle`, or the exporter more than 5 % of a core."""
+    histogram_interval: Duration = Field(default_factory=lambda poll: max(10.0, poll.get("interval", 0.0)))
+    """The time between two polls that include histogram buckets, which are most of the cost of a page. At
+    least `interval`, and at most a third of the longest window."""
+    timeout: Duration = 5.0
+    """The maximum time of a poll, from the connection to the last byte."""
+    max_duty_cycle: float = Field(default=0.01, gt=0, le=1)
+    """The maximum share of its time that a server spends on polls of the exporter."""
+    max_body: Size = 4 * 2**20
+    """The maximum size of a page after decompression. vLLM sends 55 kB for one engine and 35 kB more for each
+    further engine: the default is enough for about 110 engines at one address."""
+    filter: Literal["auto", "off"] = "auto"
+    """`auto` requests only the samples that are needed if the server supports that, and the whole page
+    otherwise. `off` always requests the whole page."""
+
+    @field_validator("histogram_interval")
     @classmethod
-    def _not_enabled_too(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        both = sorted(set(value) & set(info.data.get("enable", ())))
-        if both:
-            raise ValueError(f"names {', '.join(both)}, which `enable` also names; remove one of the two")
+    def _no_shorter_than_interval(cls, value: float, info: ValidationInfo) -> float:
+        interval = info.data.get("interval", value)
+        if value < interval:
+            raise ValueError(
+                f"is shorter than `interval`, {format_duration(interval)}; make it at least that long"
+            )
         return value
 
 
 class StateSettings(Section):
     """State that survives a restart of the exporter: the acceptance baseline of each engine."""
 
-    file: LocatedFile | None = Field(
-        default=None,
-        description="The file of the state. Without one, the exporter learns the baselines again after a "
-        "restart. The file is replaced as a whole, so its directory must be writable.",
-    )
-    interval: Duration = Field(default=60.0, description="The time between two writes of the file.")
+    file: LocatedFile | None = None
+    """The file of the state. Without one, the exporter learns the baselines again after a restart. The file
+    is replaced as a whole, so its directory must be writable."""
+    interval: Duration = 60.0
+    """The time between two writes of the file."""
 
 
 class Log(Section):
     """The log, on standard error."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="The lowest level to log."
-    )
-    format: Literal["logfmt", "json"] = Field(default="logfmt", description="The format of an event.")
-    summary_interval: DurationOrOff = Field(
-        default=None,
-        description="The time between two summaries of each engine, such as `10s` or `1m`, with the fields "
-        "of "
-        "vLLM's own line and further ones; see [log.md](log.md). An engine without drafts has none.",
-    )
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The lowest level to log."""
+    format: Literal["logfmt", "json"] = "logfmt"
+    """The format of an event."""
+    summary_interval: DurationOrOff = None
+    """The time between two summaries of each engine, such as `10s` or `1m`, with the fields of vLLM's own
+    line and further ones; see [log.md](log.md). An engine without drafts has none."""
 
 
 class Limits(Section):
     """Limits of the whole process."""
 
-    engines: Annotated[int, Field(ge=1, le=MAX_FLEET_ENGINES)] | None = Field(
-        default=None,
-        description="The maximum number of engines, of all targets together. A target counts as at least one "
-        "engine, an engine with more than 16 draft positions or very long labels as several. Above the "
-        "limit, "
-        "targets of the configuration come first; the others share the rest evenly. The default depends on "
-        "the memory limit of the container, see [Memory](../guide/kubernetes-sidecar.md#memory): 192 engines "
-        "at 128 MiB, 2,000 at most.",
-    )
+    engines: Annotated[int, Field(ge=1, le=MAX_FLEET_ENGINES)] | None = None
+    """The maximum number of engines, of all targets together. A target counts as at least one engine, an
+    engine with more than 16 draft positions or very long labels as several. Above the limit, targets of the
+    configuration come first; the others share the rest evenly. The default depends on the memory limit of the
+    container, see [Memory](../guide/kubernetes-sidecar.md#memory): 192 engines at 128 MiB, 2,000 at most."""
 
 
 class Config(Section):
     """The configuration. An empty file is valid: every key has a default."""
 
-    windows: Windows = Field(
-        default=(30.0, 300.0),
-        description="The lengths of the sliding windows, the values of the label `window`.",
-    )
-    poll: Poll = Field(default_factory=Poll, validate_default=True, description="Polling of the servers.")
-    cost: CostSettings | None = Field(
-        default=None,
-        description="The cost of drafting, for targets without their own `cost`. By default the exporter "
-        "measures it if possible.",
-    )
-    baseline: BaselineSettings | None = Field(
-        default=None,
-        description="The source of the baseline, for targets without their own `baseline`.",
-    )
-    reference: ReferenceSettings | None = Field(
-        default=None,
-        description="The acceptance rate to compare with, for targets without their own `reference`.",
-    )
-    policy: Policy = Field(
-        default_factory=Policy, description="Thresholds of verdicts, recommendations and findings."
-    )
-    discovery: Discovery = Field(default_factory=Discovery, description="Discovery of servers.")
-    targets: tuple[TargetSettings, ...] = Field(
-        default=(),
-        validate_default=True,
-        description=f"The servers. Without any, and without discovery, the target is `{DEFAULT_URL}`.",
-    )
-    experiments: tuple[ExperimentSettings, ...] = Field(
-        default=(), description="Targets that are compared with each other."
-    )
-    requests: RequestSettings = Field(default_factory=RequestSettings, description="Data of single requests.")
-    metrics: Metrics = Field(default_factory=Metrics, description="Selection of the metrics.")
-    state: StateSettings = Field(
-        default_factory=StateSettings, description="State that survives a restart of the exporter."
-    )
-    log: Log = Field(default_factory=Log, description="The log.")
-    limits: Limits = Field(default_factory=Limits, description="Limits of the whole process.")
+    windows: Windows = (30.0, 300.0)
+    """The lengths of the sliding windows, the values of the label `window`."""
+    poll: Poll = Field(default_factory=Poll, validate_default=True)
+    """Polling of the servers."""
+    cost: CostSettings | None = None
+    """The cost of drafting, for targets without their own `cost`. By default the exporter measures it if
+    possible."""
+    baseline: BaselineSettings | None = None
+    """The source of the baseline, for targets without their own `baseline`."""
+    reference: ReferenceSettings | None = None
+    """The acceptance rate to compare with, for targets without their own `reference`."""
+    policy: Policy = Field(default_factory=Policy)
+    """Thresholds of verdicts, recommendations and findings."""
+    discovery: Discovery = Field(default_factory=Discovery)
+    """Discovery of servers."""
+    targets: tuple[TargetSettings, ...] = Field(default=(), validate_default=True)
+    """The servers. Without any, and without discovery, the target is `http://localhost:8000/metrics`."""
+    experiments: tuple[ExperimentSettings, ...] = ()
+    """Targets that are compared with each other."""
+    requests: RequestSettings = Field(default_factory=RequestSettings)
+    """Data of single requests."""
+    metrics: Metrics = Field(default_factory=Metrics)
+    """Selection of the metrics."""
+    state: StateSettings = Field(default_factory=StateSettings)
+    """State that survives a restart of the exporter."""
+    log: Log = Field(default_factory=Log)
+    """The log."""
+    limits: Limits = Field(default_factory=Limits)
+    """Limits of the whole process."""
 
-    @field_validator("poll")
+    @field_validator("poll", "policy", "targets", "experiments")
     @classmethod
-    def _often_enough(cls, poll: Poll, info: ValidationInfo) -> Poll:
-        """Reject intervals that leave a window fewer than three polls."""
-        windows = info.data.get("windows")
-        if windows is None:
-            return poll
-        pairs = (("interval", "shortest", windows[0]), ("histogram_interval", "longest", windows[-1]))
-        mistakes = [
-            ((key,), _too_rare(which, window))
-            for key, which, window in pairs
-            if getattr(poll, key) > window / 3
-        ]
-        if mistakes:
-            raise ProblemsError(mistakes)
-        return poll
-
-    @field_validator("policy")
-    @classmethod
-    def _in_order(cls, policy: Policy) -> Policy:
-        mistakes = list(misordered(policy, policy))
-        if mistakes:
-            raise ProblemsError(mistakes)
-        return policy
-
-    @field_validator("targets")
-    @classmethod
-    def _in_order_with_the_general(
-        cls, targets: tuple[TargetSettings, ...], info: ValidationInfo
-    ) -> tuple[TargetSettings, ...]:
-        """Reject thresholds of a target that contradict each other, or the general policy."""
-        general = info.data.get("policy")
-        mistakes = [
-            ((index, "policy", *key), message)
-            for index, target in enumerate(targets)
-            if target.policy is not None and general is not None
-            for key, message in misordered(target.policy, merged(target.policy, general))
-        ]
-        if mistakes:
-            raise ProblemsError(mistakes)
-        return targets
-
-    @field_validator("experiments")
-    @classmethod
-    def _by_one_exporter(
-        cls, experiments: tuple[ExperimentSettings, ...], info: ValidationInfo
-    ) -> tuple[ExperimentSettings, ...]:
-        """Reject experiments if another exporter may monitor one of the arms."""
-        discovery = info.data.get("discovery")
-        if experiments and discovery is not None and discovery.shard.count > 1:
-            raise ValueError(
-                f"cannot be compared by one of {discovery.shard.count} exporters that share the targets, "
-                "because each monitors only its own; set `discovery.shard.count` to 1, or use the recording "
-                "rules of config/prometheus/rules/arms.yml"
-            )
-        mistakes = list(unlike_names(experiments))
-        if mistakes:
-            raise ProblemsError(mistakes)
-        return experiments
+    def _consistent_with_earlier(cls, value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401  a section
+        """Reject a section that contradicts an earlier one; ``mistakes`` would wait for all others."""
+        if found := list(_CHECKS[str(info.field_name)](value, info.data)):
+            raise MistakesError(found)
+        return value
 
     @field_validator("targets")
     @classmethod
@@ -300,6 +219,47 @@ class Config(Section):
         return (TargetSettings(url=DEFAULT_URL),) if nothing else targets
 
 
-def _too_rare(which: str, window: float) -> str:
-    limit = format_duration(math.floor(window * 1000 / 3) / 1000)
-    return f"is more than a third of the {which} window, {format_duration(window)}; make it at most {limit}"
+def _rare_polls(poll: Poll, earlier: dict[str, Any]) -> Iterator[Mistake]:
+    """Yield intervals that leave a window fewer than three polls."""
+    windows = earlier.get("windows", (math.inf,))
+    pairs = (("interval", "shortest", windows[0]), ("histogram_interval", "longest", windows[-1]))
+    for key, which, window in pairs:
+        if getattr(poll, key) > window / 3:
+            limit = format_duration(math.floor(window * 1000 / 3) / 1000)
+            whole = f"{which} window, {format_duration(window)}"
+            yield (key,), f"is more than a third of the {whole}; make it at most {limit}"
+
+
+def _misordered_targets(targets: tuple[TargetSettings, ...], earlier: dict[str, Any]) -> Iterator[Mistake]:
+    """Yield thresholds of a target that contradict each other, or the general policy."""
+    general: Policy | None = earlier.get("policy")
+    for index, target in enumerate(targets):
+        if target.policy is not None and general is not None:
+            for key, message in misordered(target.policy, merged(target.policy, general)):
+                yield (index, "policy", *key), message
+
+
+def _incomparable(experiments: tuple[ExperimentSettings, ...], earlier: dict[str, Any]) -> Iterator[Mistake]:
+    """Yield experiments with the name of an earlier one, or with arms that another exporter monitors."""
+    count = earlier["discovery"].shard.count if "discovery" in earlier else 1
+    if experiments and count > 1:
+        message = (
+            f"cannot be compared by one of {count} exporters that share the targets, because each monitors "
+            "only its own; set `discovery.shard.count` to 1, or use the recording rules of "
+            "config/prometheus/rules/arms.yml"
+        )
+        yield (), message
+        return
+    names = [experiment.name for experiment in experiments]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            yield (index, "name"), "is also the name of another experiment; give each its own"
+
+
+_CHECKS: Final[dict[str, Callable[[Any, dict[str, Any]], Iterator[Mistake]]]] = {
+    "poll": _rare_polls,
+    "policy": lambda policy, _: misordered(policy, policy),
+    "targets": _misordered_targets,
+    "experiments": _incomparable,
+}
+"""Checks of a section beside the earlier ones that are valid."""

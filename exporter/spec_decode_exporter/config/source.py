@@ -1,61 +1,114 @@
-"""Configuration source: the readable part of a file, and the mistakes in it."""
+"""Read a YAML file with the line of each key, validate it, and explain every mistake in plain words.
+
+Values keep their text: ``1.10`` is the text ``1.10`` and ``off`` the text ``off`` until the schema converts
+them, so that no value becomes a number or a boolean by surprise. Only an empty value, ``~`` and ``null`` are
+absent.
+"""
 
 from __future__ import annotations
 
-import copy
+import difflib
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
+import yaml
 from pydantic import BaseModel, ValidationError
 
-from spec_decode_exporter.config.environment import FromVariable
-from spec_decode_exporter.config.errors import ConfigError, Problem, dotted
-from spec_decode_exporter.config.explain import explain
-from spec_decode_exporter.config.yaml_tree import TreeReader, YamlError, find, parse, read_file
+from spec_decode_exporter.config.environment import Expanded, FromVariable
+from spec_decode_exporter.config.mistakes import (
+    ConfigError,
+    KeyPath,
+    Mistake,
+    MistakesError,
+    Problem,
+    dotted,
+)
+from spec_decode_exporter.config.types import Context
+from spec_decode_exporter.core.files import size_text
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+if typing.TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
-    import yaml
-
-    from spec_decode_exporter.config.errors import Path as KeyPath
-    from spec_decode_exporter.config.values import Context
-
+MAX_BYTES: Final = 2**20
+"""Bytes of a file."""
+MAX_VALUES: Final = 50_000
+"""Keys and values of a file: about 13 MB and 2 s."""
+MAX_ALIASED: Final = 100_000
+"""Values of a file, those of an alias counted at each repetition: a few bytes can make billions."""
+MAX_DEPTH: Final = 50
+"""Levels of mappings and lists."""
 FLAGS: Final = "command line"
 """The place of a mistake in a flag. The place of a mistake in a variable is its name."""
-
 _MAX_PROBLEMS: Final = 100
-"""Mistakes that are reported; the search for the line of each takes time."""
+"""Mistakes that are reported."""
+_MAX_QUOTED: Final = 200
+_MAX_SHOWN: Final = 40
+_NOTHING: Final = frozenset({"", "~", "null", "Null", "NULL"})
+_PLAIN_TAGS: Final = frozenset(
+    f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "seq", "map")
+)
+_MESSAGES: Final[dict[str, str]] = {
+    "missing": "is missing",
+    "string_type": "must be a text, not {input}",
+    "path_type": "must be the name of a file, not {input}",
+    "float_type": "must be a number, not {input}",
+    "float_parsing": "must be a number, not {input}",
+    "finite_number": "must be a finite number, not {input}",
+    "int_type": "must be a whole number, not {input}",
+    "int_parsing": "must be a whole number, not {input}",
+    "int_parsing_size": "is too large a number",
+    "int_from_float": "must be a whole number, not {input}",
+    "bool_type": "must be true or false, not {input}",
+    "bool_parsing": "must be true or false, not {input}",
+    "tuple_type": "must be a list, not {input}; write `- ` before each of its elements",
+    "dict_type": "must be a mapping of names to values, not {input}",
+    "mapping_type": "must be a mapping of names to values, not {input}",
+    "model_type": "must be a mapping of keys to values, not {input}",
+    "literal_error": "must be {expected}, not {input}",
+    "greater_than": "must be more than {gt:g}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than": "must be less than {lt:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "string_unicode": "holds half of a character",
+    "string_too_short": "must not be empty",
+    "string_too_long": "must be at most {max_length} characters long",
+}
+"""By pydantic's type of error; ``input`` is the result of ``_shown``."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 @dataclass(slots=True)
 class Source:
-    """A configuration file, or the part of it that is readable."""
+    """Content of a file with the line of each value, and the mistakes in it."""
 
     name: str
-    root: yaml.Node | None = None
-    data: dict[str, Any] = field(default_factory=dict)
-    problems: list[tuple[int, Problem]] = field(default_factory=list)
-    broken: set[int] = field(default_factory=set)
+    data: Any = field(default_factory=dict)
+    lines: dict[KeyPath, int] = field(default_factory=dict)
+    empty: list[KeyPath] = field(default_factory=list)
+    """Keys without a value; they are absent from ``data``."""
     overridden: list[KeyPath] = field(default_factory=list)
+    """Keys whose values are those of flags."""
+    broken: set[KeyPath] = field(default_factory=set)
+    """Values that have a mistake already."""
+    problems: list[tuple[int, Problem]] = field(default_factory=list)
+    """Mistakes by their line; 0 for those of flags."""
     omitted: int = 0
 
-    def add_problem(self, path: KeyPath, message: str, line: int | None = None) -> None:
-        """Add a mistake at its line, unless the value already has one."""
+    def add_problem(self, path: KeyPath, message: str, line: int = 0) -> None:
+        """Add a mistake at a line, by default that of the value or of the nearest one around it."""
         if len(self.problems) >= _MAX_PROBLEMS:
             self.omitted += 1
-            return
-        flagged = self.name == FLAGS or any(path[: len(known)] == known for known in self.overridden)
-        if line is None and flagged:
+        elif line == 0 and (self.name == FLAGS or any(path[: len(key)] == key for key in self.overridden)):
             self.problems.append((0, Problem(_origin(self.data, path), dotted(path), message)))
-            return
-        node, node_line = find(self.root, path)
-        if line is not None or id(node) not in self.broken:
-            place = f"{self.name}:{line or node_line}" if self.root is not None else self.name
-            self.problems.append((line or node_line, Problem(place, dotted(path), message)))
+        elif line or path not in self.broken:
+            around = (path[:end] for end in range(len(path), -1, -1))
+            line = line or next((self.lines[place] for place in around if place in self.lines), 1)
+            place = f"{self.name}:{line}" if self.lines else self.name
+            self.problems.append((line, Problem(place, dotted(path), message)))
 
     def validated(self, model: type[Model], context: Context) -> Model:
         """Return the data as a ``model``.
@@ -86,20 +139,16 @@ class Source:
         return ConfigError(dict.fromkeys(ordered))
 
 
-def _origin(data: object, path: KeyPath) -> str:
-    """Return the origin of the value at ``path``, or of the nearest one around it: a variable or a flag."""
+def _origin(data: Any, path: KeyPath) -> str:  # noqa: ANN401  a value of any depth
+    """Return the variable of the value at ``path`` or of the nearest one around it, or ``FLAGS``."""
     for step in path:
-        below = _below(data, step)
-        if below is None:
+        is_known = (
+            step in data if isinstance(data, dict) else isinstance(data, list) and step in range(len(data))
+        )
+        if not is_known:
             break
-        data = below
+        data = data[step]
     return next(_variables(data), FLAGS)
-
-
-def _below(data: object, step: str | int) -> object:
-    if isinstance(data, dict):
-        return data.get(step)
-    return data[step] if isinstance(data, list) and isinstance(step, int) else None
 
 
 def _variables(data: object) -> Iterator[str]:
@@ -112,30 +161,225 @@ def _variables(data: object) -> Iterator[str]:
 
 
 def read_source(path: Path, expand: Callable[[str], str] = str) -> Source:
-    """Return the content of the file at ``path``, with ``expand`` applied to every text.
+    """Return the content of the YAML file at ``path``, with ``expand`` applied to every text.
 
     Raises:
         ConfigError: It cannot be read at all.
     """
-    source = Source(str(path))
     try:
-        source.root = parse(read_file(path))
-    except YamlError as error:
-        place = f"{path}:{error.line}" if error.line else str(path)
-        raise ConfigError([Problem(place, "", str(error))]) from None
+        data = read_beginning(path)
     except OSError as error:
         raise ConfigError([Problem(str(path), "", f"cannot be read: {error.strerror}")]) from None
-    if source.root is not None:
-        _fill(source, TreeReader(expand), source.root)
-    return source
+    return source_of(data, str(path), expand)
 
 
-def _fill(source: Source, reader: TreeReader, root: yaml.Node) -> None:
-    data = reader.read(root)
-    source.broken = reader.broken
-    for problem in reader.problems:
-        source.add_problem(problem.path, problem.message, problem.line)
-    if isinstance(data, dict):
-        source.data = copy.copy(data)
-    elif data is not None:
-        source.add_problem((), "must be a mapping of keys to values, such as `poll:`", 1)
+def read_beginning(path: Path) -> bytes:
+    """Return the content of a file or a pipe; of a larger one, one byte more than the limit."""
+    with path.open("rb") as file:
+        return file.read(MAX_BYTES + 1)
+
+
+def source_of(data: bytes, name: str, expand: Callable[[str], str] = str) -> Source:
+    """Return the content of a YAML document; ``name`` is that of its file, for messages.
+
+    Raises:
+        ConfigError: It is not one document of YAML in UTF-8, or exceeds a limit.
+    """
+    source, text, line = Source(name), "", 0
+    try:
+        if len(data) > MAX_BYTES:
+            raise _BoundError(problem=f"is larger than {size_text(MAX_BYTES)}")
+        text = data.decode("utf-8-sig")
+        root = _Loader(text).get_single_node()
+        source.data = {} if root is None else _Reader(source, expand).value(root, ())
+    except UnicodeDecodeError as error:
+        line, problem = data.count(b"\n", 0, error.start) + 1, "is not UTF-8 text; save it as UTF-8"
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        problem = f"holds the character {error.character:#x}; remove it"
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, problem = 0 if mark is None else mark.line + 1, _yaml_problem(error)
+    except (yaml.YAMLError, ValueError, OverflowError, LookupError):  # PyYAML raises these for some escapes
+        problem = "is not YAML"
+    else:
+        if source.data is None:
+            source.data = {}
+        elif not isinstance(source.data, dict):
+            source.add_problem((), "must be a mapping of keys to values, such as `poll:`", 1)
+            source.data = {}
+        return source
+    raise ConfigError([Problem(f"{name}:{line}" if line else name, "", problem)])
+
+
+def _yaml_problem(error: yaml.MarkedYAMLError) -> str:
+    """Return PyYAML's problem, with the usual cause if there is one."""
+    problem = (error.problem or error.context or "cannot be read")[:_MAX_QUOTED]
+    if isinstance(error, _BoundError):
+        return problem
+    if r"'\t'" in problem:
+        problem += "; indent with spaces, not with tabs"
+    if "single document" in (error.context or ""):
+        problem = "there is a second document; remove it and the `---` before it"
+    return f"is not YAML: {problem}"
+
+
+class _BoundError(yaml.MarkedYAMLError):
+    """The document exceeds a limit."""
+
+
+class _Loader(yaml.BaseLoader):
+    """Composes a tree of texts, lists and mappings within limits of values and levels.
+
+    It is PyYAML's loader in Python, not libyaml's: other threads run beside it, and its memory has a limit.
+    """
+
+    values = levels = 0
+    mark: yaml.Mark | None = None
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:  # noqa: ANN401  as PyYAML
+        """Compose a node within the limits."""
+        self.values += 1
+        self.levels += 1
+        if self.values > MAX_VALUES:
+            raise _BoundError(problem=f"has more than {MAX_VALUES} values", problem_mark=self.get_mark())
+        if self.levels > 2 * MAX_DEPTH:
+            raise _BoundError(problem="is nested too deeply", problem_mark=self.get_mark())
+        node = super().compose_node(parent, index)
+        self.levels -= 1
+        return node
+
+    def get_mark(self) -> yaml.Mark:
+        """Return the position of the next character: one object for all nodes of a line, to save memory."""
+        if self.mark is None or self.mark.line != self.line:
+            self.mark = super().get_mark()
+        return self.mark
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Converts a tree into mappings, lists and texts with their lines, and collects its mistakes."""
+
+    source: Source
+    expand: Callable[[str], str]
+    count: int = 0
+    flawed: set[int] = field(default_factory=set)
+    """Nodes with a mistake: that of a node with several aliases is reported once."""
+
+    def value(self, node: yaml.Node, path: KeyPath, line: int = 0) -> object:
+        """Return a node's value; None if it has none, or a mistake. ``line`` is that of its key."""
+        self.source.lines[path] = line or node.start_mark.line + 1
+        self.count += 1
+        if self.count > MAX_ALIASED:
+            problem = f"is repeated by aliases until there are more than {MAX_ALIASED} values"
+            raise _BoundError(problem=problem, problem_mark=node.start_mark)
+        if problem := _flaw(node, len(path)):
+            self.flaw(node, path, problem)
+            return None
+        if isinstance(node, yaml.MappingNode):
+            return self.mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
+        if node.value in _NOTHING and getattr(node, "style", None) is None:
+            return None
+        try:
+            return self.expand(node.value)
+        except ValueError as error:
+            self.flaw(node, path, str(error))
+            return str(node.value)
+
+    def mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, object]:
+        """Return the keys that have a value. Own keys replace those of ``<<``, of which the first counts."""
+        values: dict[str, object] = {}
+        merged = (value for key, value in reversed(node.value) if key.value == "<<")
+        for one in merged:
+            for part in reversed(one.value) if isinstance(one, yaml.SequenceNode) else [one]:
+                found = self.value(part, path, self.source.lines[path])
+                values |= found if isinstance(found, dict) else {}
+        own: dict[str, object] = {}
+        for key, value in node.value:
+            name, place = key.value, (*path, key.value)
+            if not isinstance(key, yaml.ScalarNode) or not _encodable(name):
+                self.flaw(key, path, "has a key that is not a plain text")
+            elif name in own:
+                first = self.source.lines[place]
+                self.flaw(key, place, f"is there twice, first in line {first}; remove one of the two")
+            elif name != "<<":
+                own[name] = self.value(value, place, key.start_mark.line + 1)
+        self.source.empty += [(*path, name) for name, value in own.items() if value is None]
+        return {name: value for name, value in (values | own).items() if value is not None}
+
+    def flaw(self, node: yaml.Node, path: KeyPath, message: str) -> None:
+        """Add a mistake of a node that leaves the rest of the file readable."""
+        if id(node) not in self.flawed:
+            self.source.add_problem(path, message, node.start_mark.line + 1)
+        self.flawed.add(id(node))
+        self.source.broken.add(path)
+
+
+def _flaw(node: yaml.Node, depth: int) -> str | None:
+    """Return what a node may not have: a tag, too many levels around it, or half of a character."""
+    if node.tag not in _PLAIN_TAGS:
+        return f"has the tag {node.tag[:_MAX_QUOTED]}, which is not supported; remove it"
+    if depth > MAX_DEPTH:
+        return "is nested too deeply"
+    is_text = isinstance(node, yaml.ScalarNode)
+    return "holds half of a character; write it in full" if is_text and not _encodable(node.value) else None
+
+
+def _encodable(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def explain(error: ErrorDetails, model: type[BaseModel]) -> Iterator[Mistake]:
+    """Yield the mistakes in one error of pydantic's, in plain words."""
+    path = tuple(step for step in error["loc"] if step != "[key]")  # pydantic's step for a wrong key
+    context = error.get("ctx", {})
+    cause = context.get("error")
+    if error["type"] == "default_factory_not_called":
+        return  # it follows from another one
+    if isinstance(cause, MistakesError):
+        yield from (((*path, *below), message) for below, message in cause.mistakes)
+    elif error["type"] == "extra_forbidden":
+        yield path, _unknown(str(path[-1]), known_keys(model, path[:-1]))
+    elif error["type"] in _MESSAGES:
+        yield path, _MESSAGES[error["type"]].format(**{**context, "input": _shown(error["input"])})
+    else:
+        yield path, str(cause) if cause is not None else f"cannot be used: {error['msg']}"
+
+
+def _unknown(key: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(key, known, n=1)
+    hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(f'`{name}`' for name in known)}"
+    return f"is not a known key here; {hint}"
+
+
+def _shown(value: object) -> str:
+    """Format a value for a message: short, and never the value of an environment variable."""
+    if isinstance(value, Expanded):
+        return f"the value of {value.written}"
+    if isinstance(value, str):
+        return repr(value[:_MAX_SHOWN]) + ("…" if len(value) > _MAX_SHOWN else "")
+    return "a list" if isinstance(value, list) else "a mapping"
+
+
+def known_keys(model: type[BaseModel], path: KeyPath) -> list[str]:
+    """Return the keys of the section at ``path`` below ``model``."""
+    here: type[BaseModel] | None = model
+    is_inside = False  # in a list or a mapping with free keys: the next step selects an element
+    for step in path:
+        if is_inside or here is None:
+            is_inside = False
+            continue
+        annotation = here.model_fields[str(step)].annotation
+        here = next(models_in(annotation), None)
+        is_inside = typing.get_origin(annotation) in {tuple, Mapping}
+    return list(here.model_fields) if here is not None else []
+
+
+def models_in(annotation: object) -> Iterator[type[BaseModel]]:
+    """Yield the sections in a type, at any depth of lists and mappings."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in typing.get_args(annotation):
+        yield from models_in(argument)

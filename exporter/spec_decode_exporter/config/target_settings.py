@@ -1,90 +1,150 @@
-"""Targets: configured servers, and the methods of discovery."""
+"""Targets: configured servers, the methods of discovery, and the share of this exporter."""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+import re
+import socket
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
-    AfterValidator,
+    BeforeValidator,
     Field,
     ValidationInfo,
+    WithJsonSchema,
     field_serializer,
     field_validator,
 )
 
-from spec_decode_exporter.config.baseline_settings import BaselineSettings
+from spec_decode_exporter.config.comparison_settings import BaselineSettings, ReferenceSettings
 from spec_decode_exporter.config.cost_settings import CostSettings, SpeculativeSettings
-from spec_decode_exporter.config.http_settings import HttpSettings, Section
-from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
-from spec_decode_exporter.config.labels import (
-    MAX_LABEL_VALUE,
-    MAX_LABELS,
-    AtMostLabels,
-    LabelName,
-    LabelValue,
-    printable,
-)
+from spec_decode_exporter.config.http_settings import HttpSettings
+from spec_decode_exporter.config.labels import LabelName, Labels, Printable
+from spec_decode_exporter.config.mistakes import Mistake
 from spec_decode_exporter.config.policy import Policy
-from spec_decode_exporter.config.reference_settings import ReferenceSettings
-from spec_decode_exporter.config.shard_settings import ShardSettings
-from spec_decode_exporter.config.values import (
+from spec_decode_exporter.config.types import (
     Duration,
     Endpoint,
     LocatedPath,
     NotEmpty,
-    Url,
+    PageUrl,
+    Section,
     context_of,
+    excludes,
     matches,
+    refuses,
+    written_as,
 )
-from spec_decode_exporter.core.urls import PATH, address
-from spec_decode_exporter.core.urls import Url as ParsedUrl
+from spec_decode_exporter.core.urls import MAX_PORT, PATH, Url, address
 
-_LIST_FILES: Final = frozenset({".json", ".yml", ".yaml"})
-_WILDCARDS: Final = frozenset("*?[")
+POD_LABELS: Final = frozenset({"namespace", "pod"})
+"""Labels of every pod's target, the same as in Prometheus' own series of the pod."""
+
+_PORT: Final = re.compile(r"[0-9]{1,5}|(?=[a-z0-9-]*[a-z])[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?")
+
+NAMESPACE: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+
+Namespace = Annotated[
+    str, matches(NAMESPACE, "is not the name of a namespace, such as inference"), written_as(NAMESPACE)
+]
+
+_KEY: Final = r"([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_VALUE: Final = r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?"
+_VALUES: Final = rf"\( *{_VALUE}( *, *{_VALUE})* *\)"
+_WANTED: Final = rf" *(! *{_KEY}|{_KEY}( *(=|==|!=) *{_VALUE}| +(in|notin) *{_VALUES}| *[<>] *-?[0-9]+)?) *"
+_SELECTOR: Final = rf"({_WANTED}(,{_WANTED})*)?"
+
+LabelSelector = Annotated[
+    str,
+    matches(_SELECTOR, "is not a selector of labels, such as app=vllm,tier in (chat, code)"),
+    written_as(_SELECTOR),
+]
+"""The syntax of Kubernetes' ``labels.Parse``."""
+
+PodKey = Annotated[
+    str,
+    matches(
+        r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?",
+        "is not the key of a pod's label or annotation, such as app.kubernetes.io/name",
+    ),
+]
+
+
+def port_problem(port: str) -> str | None:
+    """Return the mistake in a pod's port, a number or a name; None if it is valid."""
+    if not _PORT.fullmatch(port) or (port.isdecimal() and not 0 < int(port) <= MAX_PORT):
+        return "is neither the number of a port, such as 8000, nor the name of one, such as http"
+    return None
+
+
+Port = Annotated[str, refuses(port_problem), WithJsonSchema({"type": ["string", "integer"], "title": "port"})]
+"""The number of a port, or its name in the container."""
+
+
+def _pod_label_problem(name: str) -> str | None:
+    return "is a label that every pod's target has; choose another name" if name in POD_LABELS else None
+
+
+PodLabelName = Annotated[LabelName, refuses(_pod_label_problem)]
+
+
+def _index(value: object) -> object:
+    """Replace ``auto`` by the ordinal of this replica."""
+    if value != "auto":
+        return value
+    host = socket.gethostname().partition(".")[0]
+    match = re.fullmatch(r".*-([0-9]{1,6})", host)
+    if match is None:
+        raise ValueError(
+            f"is auto, but the host name {host} does not end in `-` and a number as in a StatefulSet; "
+            "set the number"
+        )
+    return int(match[1])
+
+
+def _list_file_problem(path: Path) -> str | None:
+    """Return the mistake in a pattern that Prometheus does not accept."""
+    if set("*?[") & set(str(path.parent)):
+        return "has a wildcard before its last `/`; write one pattern for each directory"
+    is_list = path.suffix.lower() in {".json", ".yml", ".yaml"}
+    return None if is_list else "does not end in .json, .yml or .yaml"
+
+
+DnsName = Annotated[
+    str,
+    matches(
+        r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?", "is not a DNS name, such as vllm.example.org"
+    ),
+]
 
 
 class TargetSettings(HttpSettings):
     """A vLLM server, with the HTTP settings of its polls."""
 
-    url: Url = Field(
-        description="The URL of its metrics page, http or https. The default path is `/metrics`. A user and "
-        "a password belong under `basic_auth`."
+    url: PageUrl
+    """The URL of its metrics page, http or https. The default path is `/metrics`. A user and a password
+    belong under `basic_auth`."""
+    name: Annotated[str, Field(min_length=1, max_length=200), Printable] | None = Field(
+        default=None, validate_default=True
     )
-    name: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(printable)] | None = Field(
-        default=None,
-        validate_default=True,
-        description="The value of its label `target`; by default `host:port` of the URL.",
-    )
-    labels: Annotated[Mapping[LabelName, LabelValue], AtMostLabels] = Field(
-        default_factory=dict,
-        description=f"Labels of all its metrics, {MAX_LABELS} at most, with values of up to "
-        f"{MAX_LABEL_VALUE:,} printable characters. Not `instance`, `job`, `le`, nor a label of "
-        "the exporter's own metrics.",
-    )
-    speculative: SpeculativeSettings | None = Field(
-        default=None, description="Its speculation, if its metrics do not include it."
-    )
-    cost: CostSettings | None = Field(
-        default=None,
-        description="Its cost of drafting, as under [`cost`](#cost). It replaces the general one as a whole.",
-    )
-    baseline: BaselineSettings | None = Field(
-        default=None,
-        description="The source of its baseline, as under [`baseline`](#baseline). It replaces the general "
-        "one as a whole.",
-    )
-    reference: ReferenceSettings | None = Field(
-        default=None,
-        description="The acceptance rate to compare it with, as under [`reference`](#reference). It replaces "
-        "the general one as a whole.",
-    )
-    policy: Policy | None = Field(
-        default=None,
-        description="Its own thresholds, as under [`policy`](#policy). Each overrides the general one.",
-    )
+    """The value of its label `target`; by default `host:port` of the URL."""
+    labels: Labels = Field(default_factory=dict)
+    """Labels of all its metrics, 64 at most, with values of up to 1,024 printable characters. Not `instance`,
+    `job`, `le`, nor a label of the exporter's own metrics."""
+    speculative: SpeculativeSettings | None = None
+    """Its speculation, if its metrics do not include it."""
+    cost: CostSettings | None = None
+    """Its cost of drafting, as under [`cost`](#cost). It replaces the general one as a whole."""
+    baseline: BaselineSettings | None = None
+    """The source of its baseline, as under [`baseline`](#baseline). It replaces the general one as a
+    whole."""
+    reference: ReferenceSettings | None = None
+    """The acceptance rate to compare it with, as under [`reference`](#reference). It replaces the general one
+    as a whole."""
+    policy: Policy | None = None
+    """Its own thresholds, as under [`policy`](#policy). Each overrides the general one."""
 
     @property
     def called(self) -> str:
@@ -102,7 +162,7 @@ class TargetSettings(HttpSettings):
     def _only_once(cls, url: str, info: ValidationInfo) -> str:
         """Reject a URL that another target of the same configuration has."""
         context = context_of(info)
-        if context is not None and not context.take("url", ParsedUrl.of(url)):
+        if context is not None and not context.take("url", Url.of(url)):
             raise ValueError("is also the address of another target; remove one of the two")
         return url
 
@@ -122,56 +182,32 @@ class TargetSettings(HttpSettings):
 class Scrape(HttpSettings):
     """HTTP settings for discovered servers, as in Prometheus' `scrape_config`."""
 
-    scheme: Literal["http", "https"] = Field(
-        default="http",
-        description="The scheme of their URLs; the label `__scheme__` overrides it.",
-    )
-    metrics_path: Annotated[str, matches(PATH, "is not a path; it begins with one `/`")] = Field(
-        default="/metrics",
-        description="The path of their pages; the label `__metrics_path__` overrides it.",
-    )
-
-
-def _list_file(path: Path) -> Path:
-    """Accept the patterns that Prometheus accepts: wildcards in the last part, and a known suffix."""
-    if _WILDCARDS & set(str(path.parent)):
-        raise ValueError("has a wildcard before its last `/`; write one pattern for each directory")
-    if path.suffix.lower() not in _LIST_FILES:
-        raise ValueError("does not end in .json, .yml or .yaml")
-    return path
+    scheme: Literal["http", "https"] = "http"
+    """The scheme of their URLs; the label `__scheme__` overrides it."""
+    metrics_path: Annotated[str, matches(PATH, "is not a path; it begins with one `/`")] = "/metrics"
+    """The path of their pages; the label `__metrics_path__` overrides it."""
 
 
 class HttpDiscovery(HttpSettings):
     """A server that lists targets, as in Prometheus' `http_sd_configs`. The HTTP keys are for it."""
 
-    url: Endpoint = Field(description="The URL of the list, http or https.")
-    refresh_interval: Duration = Field(default=60.0, description="The time between two requests of the list.")
-
-
-DnsName = Annotated[
-    str,
-    matches(
-        r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?", "is not a DNS name, such as vllm.example.org"
-    ),
-]
+    url: Endpoint
+    """The URL of the list, http or https."""
+    refresh_interval: Duration = 60.0
+    """The time between two requests of the list."""
 
 
 class DnsDiscovery(Section):
     """DNS names whose records are the targets, as for Prometheus' `dns_sd_configs`."""
 
-    names: Annotated[tuple[DnsName, ...], NotEmpty] = Field(description="The names to resolve.")
-    type: Literal["A", "AAAA", "SRV"] = Field(
-        default="SRV",
-        validate_default=True,
-        description="The type of the records. `SRV` needs the extra `dns`: "
-        "`pip install 'spec-decode-exporter[dns]'`.",
-    )
-    port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
-        default=None,
-        validate_default=True,
-        description="The port of the targets. Required for `A` and `AAAA`; an `SRV` record has its own.",
-    )
-    refresh_interval: Duration = Field(default=30.0, description="The time between two resolutions.")
+    names: Annotated[tuple[DnsName, ...], NotEmpty]
+    """The names to resolve."""
+    type: Literal["A", "AAAA", "SRV"] = Field(default="SRV", validate_default=True)
+    """The type of the records. `SRV` needs the extra `dns`: `pip install 'spec-decode-exporter[dns]'`."""
+    port: Annotated[int, Field(ge=1, le=65535)] | None = Field(default=None, validate_default=True)
+    """The port of the targets. Required for `A` and `AAAA`; an `SRV` record has its own."""
+    refresh_interval: Duration = 30.0
+    """The time between two resolutions."""
 
     @field_validator("type")
     @classmethod
@@ -191,24 +227,78 @@ class DnsDiscovery(Section):
         return value
 
 
+class KubernetesDiscovery(HttpSettings):
+    """Pods of a Kubernetes cluster, listed and watched by its API. The HTTP keys are for the API.
+
+    Without `api_server` the exporter uses the API of its own cluster, with the service account of its pod.
+    See [Kubernetes discovery](../guide/kubernetes-discovery.md).
+    """
+
+    namespaces: tuple[Namespace, ...] = ()
+    """The namespaces of the pods. By default, the exporter's own."""
+    all_namespaces: Annotated[bool, excludes("namespaces")] = False
+    """Watch all namespaces. The service account then needs a ClusterRole."""
+    label_selector: LabelSelector | None = None
+    """Label selector of the pods, as for `kubectl get pods --selector`. By default, all pods with a port of
+    `ports`."""
+    ports: Annotated[tuple[Port, ...], NotEmpty] = ("8000",)
+    """The ports of the metrics pages, by number or by their name in the container. Each is a target. The
+    pod's annotations `prometheus.io/port`, `/path` and `/scheme` override them."""
+    only_ready: bool = False
+    """Omit pods that are not ready. An overloaded server may be one of them."""
+    labels: Mapping[PodLabelName, PodKey] = Field(default_factory=dict)
+    """Further labels of the targets, besides `namespace` and `pod`: each with the label of the pod that holds
+    its value."""
+    api_server: Endpoint | None = None
+    """The address of the API, for an exporter outside the cluster. `authorization` and `tls_config` are then
+    required."""
+
+    @property
+    def watched(self) -> tuple[str | None, ...]:
+        """The namespaces to watch; empty text is all of them, None the exporter's own."""
+        return ("",) if self.all_namespaces else self.namespaces or (None,)
+
+
+class ShardSettings(Section):
+    """The part of the targets of this exporter, if several exporters share them.
+
+    All exporters have the same configuration except for `index`. The hash of a target's address selects its
+    exporter, as `hashmod` of Prometheus does for `__address__`.
+    """
+
+    count: Annotated[int, Field(ge=1, le=1000)] = 1
+    """The number of exporters that share the targets."""
+    index: Annotated[
+        int,
+        BeforeValidator(_index),
+        Field(ge=0),
+        WithJsonSchema({"type": ["integer", "string"], "title": "whole number or `auto`"}),
+    ] = 0
+    """The index of this exporter, from 0. `auto` is the number at the end of the host name, as in the pods of
+    a StatefulSet."""
+
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield an index beyond the number of exporters."""
+        if self.index >= self.count:
+            yield ("index",), f"must be less than `count`, {self.count}; the first is 0"
+
+
 class Discovery(Section):
     """Discovery of servers."""
 
-    files: tuple[Annotated[LocatedPath, AfterValidator(_list_file)], ...] = Field(
-        default=(),
-        description="Files that list targets, in the format of Prometheus' `file_sd_configs`, YAML or JSON. "
-        "The last part of a path may have wildcards. Changes are applied without a reload.",
-    )
-    http: tuple[HttpDiscovery, ...] = Field(default=(), description="Servers that list targets.")
-    dns: tuple[DnsDiscovery, ...] = Field(default=(), description="DNS names whose records are the targets.")
-    kubernetes: tuple[KubernetesDiscovery, ...] = Field(
-        default=(), description="Pods of a Kubernetes cluster."
-    )
-    scrape: Scrape = Field(default_factory=Scrape, description="HTTP settings for discovered servers.")
-    shard: ShardSettings = Field(
-        default_factory=ShardSettings,
-        description="The part of all targets, configured ones included, that this exporter monitors.",
-    )
+    files: tuple[Annotated[LocatedPath, refuses(_list_file_problem)], ...] = ()
+    """Files that list targets, in the format of Prometheus' `file_sd_configs`, YAML or JSON. The last part of
+    a path may have wildcards. Changes are applied without a reload."""
+    http: tuple[HttpDiscovery, ...] = ()
+    """Servers that list targets."""
+    dns: tuple[DnsDiscovery, ...] = ()
+    """DNS names whose records are the targets."""
+    kubernetes: tuple[KubernetesDiscovery, ...] = ()
+    """Pods of a Kubernetes cluster."""
+    scrape: Scrape = Field(default_factory=Scrape)
+    """HTTP settings for discovered servers."""
+    shard: ShardSettings = Field(default_factory=ShardSettings)
+    """The part of all targets, configured ones included, that this exporter monitors."""
 
     @property
     def ways(self) -> int:

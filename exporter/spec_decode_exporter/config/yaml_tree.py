@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from spec_decode_exporter.config.errors import Path as KeyPath
+    from spec_decode_exporter.config.mistakes import KeyPath
 
 _PLAIN_TAGS: Final = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "seq", "map")

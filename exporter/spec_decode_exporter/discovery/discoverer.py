@@ -1,70 +1,71 @@
-"""Run all discoveries and keep one list of targets up to date."""
+"""Run all discoveries and keep one list of targets up to date: each page once, each name once."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from hashlib import md5
+from itertools import chain, count
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
+from urllib.parse import urlsplit
 
 import structlog
 
-from spec_decode_exporter.config.kubernetes_settings import POD_LABELS
-from spec_decode_exporter.core.cooperative_yield import Pausing, cooperatively
+from spec_decode_exporter.config.labels import MAX_LABEL_VALUE, MAX_LABELS
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.config.target_settings import POD_LABELS, Discovery
+from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.recurring import OnceUntilRecovered, TokenBucket
-from spec_decode_exporter.discovery.dns_sd import DnsNameDiscovery
-from spec_decode_exporter.discovery.file_sd import FileDiscovery
-from spec_decode_exporter.discovery.http_sd import HttpListDiscovery
-from spec_decode_exporter.discovery.label_limits import FleetLabels
-from spec_decode_exporter.discovery.target import CONFIGURED, Target, static_targets
-from spec_decode_exporter.discovery.target_discovery import DiscoveryError, TargetDiscovery
-from spec_decode_exporter.discovery.target_merge import SLICE, merging, shard_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
-    from spec_decode_exporter.config.schema import Config
-    from spec_decode_exporter.config.target_settings import Scrape
-    from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.core.tasks import TARGET_LISTS
+from spec_decode_exporter.core.urls import Url, address
+from spec_decode_exporter.discovery.lists import DnsNameDiscovery, FileDiscovery, HttpListDiscovery
+from spec_decode_exporter.discovery.target import (
+    CONFIGURED,
+    DiscoveryError,
+    LabelFilter,
+    Labels,
+    Target,
+    TargetDiscovery,
+    static_targets,
+)
 
 KINDS: Final = (CONFIGURED, "file", "http", "dns", "kubernetes")
 """Kinds of discovery, in order of precedence."""
-
+MAX_NAME_CHARACTERS: Final = 1_024
+"""Characters of all label names that are not configured: every series has all of them."""
+_TOO_MANY_NAMES: Final = (
+    f"is beyond the {MAX_LABELS} label names of {MAX_NAME_CHARACTERS:,} characters of all targets together; "
+    "use fewer or shorter names"
+)
+_FEW: Final = 200
+"""Targets that are merged on the event loop: 2 ms; more are merged in a thread."""
+_MAX_NUMBER: Final = 8
+"""Characters of ``#`` and the number that distinguish targets of the same path."""
 _MAX_LINES: Final = 10
 """Burst of log lines about the failures of one discovery."""
 _LINE_INTERVAL: Final = 300.0
 """Seconds until one more log line after the burst."""
-
 _NO_RESULTS: Final[Mapping[str, Sequence[Target]]] = MappingProxyType({})
 
 _log = structlog.get_logger(__name__)
 
 
-def discoveries(config: Config) -> list[TargetDiscovery]:
-    """Return the configured discoveries in order of precedence."""
-    discovery = config.discovery
-    return [
-        *(FileDiscovery(pattern, discovery.scrape) for pattern in discovery.files),
-        *(HttpListDiscovery(settings, discovery.scrape) for settings in discovery.http),
-        *(
-            DnsNameDiscovery(name, settings, discovery.scrape)
-            for settings in discovery.dns
-            for name in settings.names
-        ),
-        *(
-            pod_discovery(namespace, settings, discovery.scrape)
-            for settings in discovery.kubernetes
-            for namespace in settings.watched
-        ),
-    ]
+def discoveries(discovery: Discovery) -> Iterator[TargetDiscovery]:
+    """Yield the configured discoveries in order of precedence."""
+    scrape = discovery.scrape
+    yield from (FileDiscovery(pattern, scrape) for pattern in discovery.files)
+    yield from (HttpListDiscovery(settings, scrape) for settings in discovery.http)
+    for names in discovery.dns:
+        yield from (DnsNameDiscovery(name, names, scrape) for name in names.names)
+    if discovery.kubernetes:
+        # Imported here: the code is not in memory before it is configured.
+        from spec_decode_exporter.discovery.pods import PodDiscovery
 
-
-def pod_discovery(namespace: str | None, settings: KubernetesDiscovery, scrape: Scrape) -> TargetDiscovery:
-    """Return the discovery of pods; its code is not in memory before it is configured."""
-    from spec_decode_exporter.discovery.kubernetes.pod_discovery import PodDiscovery
-
-    return PodDiscovery(namespace, settings, scrape)
+        for pods in discovery.kubernetes:
+            yield from (PodDiscovery(namespace, pods, scrape) for namespace in pods.watched)
 
 
 class Discoverer:
@@ -85,8 +86,9 @@ class Discoverer:
         self._on_change = on_change
         self._shard = config.discovery.shard
         self._static = static_targets(config)
-        self._discoveries = discoveries(config)
-        self._labels = FleetLabels(self._static, _configured_names(config))
+        self._discoveries = list(discoveries(config.discovery))
+        self._filter = LabelFilter("all")
+        self._labels = FleetLabels(_configured_names(config), self._filter)
         self._publishing = asyncio.Lock()
         self._failures: defaultdict[str, OnceUntilRecovered] = defaultdict(OnceUntilRecovered)
         self._lines = {
@@ -94,9 +96,7 @@ class Discoverer:
             for discovery in self._discoveries
         }
         self._targets: tuple[Target, ...] | None = None
-        self.found: dict[str, Sequence[Target]] = {
-            discovery.key: known.get(discovery.key, ()) for discovery in self._discoveries
-        }
+        self.found = {discovery.key: known.get(discovery.key, ()) for discovery in self._discoveries}
         """Last result of each discovery, by its key."""
 
     async def run(self) -> None:
@@ -116,8 +116,8 @@ class Discoverer:
             self._log_state(discovery, await self._refresh(discovery))
             await self._clock.sleep_until(self._clock.monotonic() + discovery.refresh)
 
-    async def _refresh(self, discovery: TargetDiscovery) -> str:
-        """Refresh a discovery and publish its targets; return the reason of a failure, or empty."""
+    async def _refresh(self, discovery: TargetDiscovery) -> str | None:
+        """Refresh a discovery and publish its targets; return the reason of a failure."""
         try:
             await self._update(discovery, await discovery.targets())
         except DiscoveryError as error:
@@ -126,52 +126,152 @@ class Discoverer:
             return str(error)
         except Exception as error:  # noqa: BLE001  an error in one discovery must not end the others
             return f"unexpected: {type(error).__name__}"
-        return ""
+        return None
 
     async def _update(self, discovery: TargetDiscovery, targets: Sequence[Target]) -> None:
         if tuple(targets) != self.found[discovery.key]:
             await self._publish({discovery.key: tuple(targets)})
 
-    def _log_state(self, discovery: TargetDiscovery, reason: str) -> None:
+    def _log_state(self, discovery: TargetDiscovery, reason: str | None) -> None:
         """Log the start of a failure, a change of its reason, and its end; not each refresh.
 
         A server may fail with another text each time: beyond the line limit, the next refresh tries again.
         """
         failure = self._failures[discovery.key]
-        if (reason or None) == failure.reason or not self._lines[discovery.key].take():
+        if reason == failure.reason or not self._lines[discovery.key].take():
             return
-        if reason:
-            failure.failed(reason)
-            _log.warning("discovery_failed", discovery=discovery.name, reason=reason)
-        else:
+        if reason is None:
             failure.recovered()
             _log.info("discovery_recovered", discovery=discovery.name)
+        else:
+            failure.failed(reason)
+            _log.warning("discovery_failed", discovery=discovery.name, reason=reason)
 
     async def _publish(self, changed: Mapping[str, Sequence[Target]] = _NO_RESULTS) -> None:
-        """Call ``on_change`` if the targets changed; polls continue between the cooperative yields."""
+        """Call ``on_change`` if the targets changed."""
         async with self._publishing:
             found = {**self.found, **changed}
-            targets = await cooperatively(self._own_targets(found.values()))
+            is_few = sum(map(len, found.values())) <= _FEW
+            targets = self._own(found) if is_few else await TARGET_LISTS.run(self._own, found)
             # After the merge: a list that cannot be merged must not replace the last usable one.
             self.found = found
             if targets != self._targets:
                 self._targets = targets
                 self._on_change(targets)
 
-    def _own_targets(self, lists: Iterable[Sequence[Target]]) -> Pausing[tuple[Target, ...]]:
+    def _own(self, found: Mapping[str, Sequence[Target]]) -> tuple[Target, ...]:
         """Return the targets of this shard, with limited labels."""
-        merged = yield from merging([self._static, *lists])
-        limited = yield from self._labels.limited(merged)
-        own: list[Target] = []
-        for number, target in enumerate(limited):
-            if shard_of(target, self._shard.count) == self._shard.index:
-                own.append(target)
-            if number % SLICE == SLICE - 1:
-                yield
-        return tuple(own)
+        targets = self._labels.limited(merge([self._static, *found.values()], self._filter))
+        return tuple(each for each in targets if shard_of(each, self._shard.count) == self._shard.index)
 
 
 def _configured_names(config: Config) -> Iterator[str]:
-    """Yield the label names that the configuration gives to pods."""
-    for settings in config.discovery.kubernetes:
-        yield from (*sorted(POD_LABELS), *settings.labels)
+    """Yield the label names of configured targets, and those that the configuration gives to pods."""
+    for target in config.targets:
+        yield from target.labels
+    for pods in config.discovery.kubernetes:
+        yield from (*sorted(POD_LABELS), *pods.labels)
+
+
+def merge(lists: Iterable[Sequence[Target]], labels: LabelFilter) -> list[Target]:
+    """Return each page once and each name once.
+
+    A repeated page keeps its first name and settings. Its labels are joined within the limits; the first value
+    of each counts. A second page of the same name gets its ``host:port`` as name, then its path too, then a
+    number.
+    """
+    pages: dict[Url, Target] = {}
+    for target in chain.from_iterable(lists):
+        page = Url.of(target.url)
+        pages[page] = _joined(pages[page], target, labels) if page in pages else target
+    return list(_with_unique_names(pages.values()))
+
+
+def _joined(first: Target, other: Target, labels: LabelFilter) -> Target:
+    known = dict(first.labels)
+    added = tuple(pair for pair in other.labels if pair[0] not in known)
+    return replace(
+        first,
+        labels=tuple(sorted((*first.labels, *labels.fitting(added, beside=first.labels))))
+        if added
+        else first.labels,
+        method_label=first.method_label or other.method_label,
+        pod_arguments=first.pod_arguments or other.pod_arguments,
+    )
+
+
+def _with_unique_names(targets: Iterable[Target]) -> Iterator[Target]:
+    taken: set[str] = set()
+    # One counter for each path: starting at 2 each time would take quadratic time.
+    numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))
+    for target in targets:
+        name = next(name for name in _names(target, numbers) if name not in taken)
+        taken.add(name)
+        yield target if name == target.name else replace(target, name=name)
+
+
+def _names(target: Target, numbers: Mapping[str, Iterator[int]]) -> Iterator[str]:
+    """Yield candidate names of a target, best first, without end."""
+    yield target.name
+    host = address(target.url)
+    path = (host + urlsplit(target.url).path)[: MAX_LABEL_VALUE - _MAX_NUMBER]
+    yield from (host, path)
+    yield from (f"{path}#{number}" for number in numbers[path])
+
+
+def shard_of(target: Target, shards: int) -> int:
+    """Return the number of the exporter, from 0 to ``shards - 1``, that monitors a target.
+
+    It depends on the address only. The name depends on the other targets, which two exporters may see at
+    different times.
+    """
+    return hash_modulus(address(target.url), shards)
+
+
+def hash_modulus(text: str, modulus: int) -> int:
+    """Return the result of Prometheus' ``action: hashmod`` (``model/relabel/relabel.go``)."""
+    digest = md5(text.encode(), usedforsecurity=False).digest()
+    return int.from_bytes(digest[8:]) % modulus
+
+
+class FleetLabels:
+    """Limit the label names of all targets: every series has all of them.
+
+    Configured names always stay. Names in use take precedence over new ones, so that a list cannot displace
+    the labels of other lists' targets.
+    """
+
+    def __init__(self, configured: Iterable[str], labels: LabelFilter) -> None:
+        """Keep the names ``configured`` for targets and discoveries; log dropped ones to ``labels``."""
+        self._configured = dict.fromkeys(configured)
+        self._names = self._configured
+        self._labels = labels
+
+    def limited(self, targets: Sequence[Target]) -> Iterator[Target]:
+        """Yield the targets with the labels whose names are admitted."""
+        # By identity: the targets of a group share one tuple of labels.
+        distinct = {id(target.labels): target.labels for target in targets}
+        self._admit(dict.fromkeys(name for labels in distinct.values() for name, _ in labels))
+        limited = {key: self._limited(labels) for key, labels in distinct.items()}
+        for target in targets:
+            labels = limited[id(target.labels)]
+            yield target if len(labels) == len(target.labels) else replace(target, labels=labels)
+
+    def _admit(self, present: Mapping[str, None]) -> None:
+        """Update the admitted names: configured ones, then those in use, then new ones."""
+        in_use = (name for name in self._names if name in present)
+        names, left = dict(self._configured), MAX_NAME_CHARACTERS
+        for name in dict.fromkeys((*in_use, *present)):
+            if name in names:
+                continue
+            left -= len(name)
+            if left < 0 or len(names) >= MAX_LABELS:
+                break
+            names[name] = None
+        self._names = names
+
+    def _limited(self, labels: Labels) -> Labels:
+        for name, _ in labels:
+            if name not in self._names:
+                self._labels.drop(name, _TOO_MANY_NAMES, once=_TOO_MANY_NAMES)
+        return tuple(pair for pair in labels if pair[0] in self._names)

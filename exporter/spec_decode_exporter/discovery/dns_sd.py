@@ -10,12 +10,12 @@ from spec_decode_exporter.core.tasks import TARGET_LISTS
 from spec_decode_exporter.discovery.page_url import ip_and_port
 from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import Listing
-from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER
+from spec_decode_exporter.scrape.client import CONFIG_RESOLVER
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from spec_decode_exporter.config.schema import DnsDiscovery, Scrape
+    from spec_decode_exporter.config.target_settings import DnsDiscovery, Scrape
     from spec_decode_exporter.discovery.target import Target
 
 _TIMEOUT: Final = 5.0

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from spec_decode_exporter.config.schema import Scrape
+    from spec_decode_exporter.config.target_settings import Scrape
     from spec_decode_exporter.discovery.target import Target
 
 REFRESH_SECONDS: Final = 5.0

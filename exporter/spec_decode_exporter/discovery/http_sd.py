@@ -10,13 +10,13 @@ from spec_decode_exporter.core.urls import without_query
 from spec_decode_exporter.discovery.group_reader import MAX_LIST_BYTES, json_groups
 from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 from spec_decode_exporter.discovery.target_groups import Listing
+from spec_decode_exporter.scrape.client import Client
 from spec_decode_exporter.scrape.errors import PollError
-from spec_decode_exporter.scrape.http.client import Client
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spec_decode_exporter.config.schema import HttpDiscovery, Scrape
+    from spec_decode_exporter.config.target_settings import HttpDiscovery, Scrape
     from spec_decode_exporter.discovery.target import Target
 
 _TIMEOUT: Final = 10.0

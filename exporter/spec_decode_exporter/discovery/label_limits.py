@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from spec_decode_exporter.config.labels import (
-    MAX_LABEL_CHARACTERS,
-    MAX_LABELS,
-    label_problem,
-    value_problem,
-)
+from spec_decode_exporter.config.labels import MAX_LABEL_CHARACTERS, MAX_LABELS, label_problem, value_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

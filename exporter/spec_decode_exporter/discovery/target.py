@@ -1,25 +1,35 @@
-"""Targets: the vLLM servers to poll, and those of the configuration."""
+"""Targets: the vLLM servers to poll; the configured ones, and the limits of labels of discovered ones."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
-from spec_decode_exporter.config.baseline_settings import BaselineSettings
+import structlog
+
+from spec_decode_exporter.config.comparison_settings import BaselineSettings, ReferenceSettings
 from spec_decode_exporter.config.cost_settings import CostSettings, SpeculativeSettings
 from spec_decode_exporter.config.http_settings import HttpSettings
+from spec_decode_exporter.config.labels import MAX_LABEL_CHARACTERS, MAX_LABELS, label_problem, value_problem
 from spec_decode_exporter.config.policy import Policy, merged
-from spec_decode_exporter.config.reference_settings import ReferenceSettings
-from spec_decode_exporter.core.urls import address
-from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
-
-if TYPE_CHECKING:
-    from spec_decode_exporter.config.schema import Config
-
-__all__ = ["CONFIGURED", "Target", "address", "static_targets"]
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
 CONFIGURED: Final = "static"
 """Kind of discovery of targets in the configuration."""
+Labels = tuple[tuple[str, str], ...]
+"""Names and values, sorted by name."""
+
+_MAX_WARNINGS: Final = 100
+"""Log lines about dropped labels of one discovery: a list may have new ones each time."""
+_MAX_SHOWN: Final = 200
+_TOO_LARGE: Final = (
+    f"is beyond the {MAX_LABELS} labels of {MAX_LABEL_CHARACTERS:,} characters that a target may have; "
+    "remove some or shorten values"
+)
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +40,8 @@ class Target:
     """``http://host:port/path``, without user, password or fragment."""
     name: str
     """Value of the ``target`` label: the configured name, else ``host:port``."""
-    labels: tuple[tuple[str, str], ...] = ()
-    """Configured and discovered labels, sorted by name."""
+    labels: Labels = ()
+    """Configured and discovered labels."""
     http: HttpSettings = field(default_factory=HttpSettings)
     """Credentials, headers and TLS, as in Prometheus' ``scrape_config``."""
     discovery: str = CONFIGURED
@@ -45,13 +55,11 @@ class Target:
     speculative: SpeculativeSettings | None = None
     """Configured speculation settings."""
     cost: CostSettings | None = None
-    """Configured drafting cost; None if the general configuration applies."""
+    """Configured drafting cost; None if the general configuration applies, as for the next three."""
     baseline: BaselineSettings | None = None
-    """Configured source of the baseline; None if the general configuration applies."""
     reference: ReferenceSettings | None = None
-    """Reference acceptance; None if the general configuration applies."""
     policy: Policy | None = None
-    """Thresholds, merged with the general ones; None if the target has none of its own."""
+    """Thresholds, merged with the general ones."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -75,3 +83,82 @@ def static_targets(config: Config) -> tuple[Target, ...]:
         )
         for target in config.targets
     )
+
+
+class DiscoveryError(Exception):
+    """Failed discovery. The text is logged; it contains no secret."""
+
+    def __init__(self, message: str, targets: Sequence[Target] | None = None) -> None:
+        """Publish ``targets`` in spite of the failure; None keeps the previous targets."""
+        super().__init__(message)
+        self.targets = targets
+
+
+class TargetDiscovery(Protocol):
+    """One file pattern, list, DNS name or namespace, and its targets."""
+
+    name: str
+    """Name in the log: the kind, and the pattern, address or DNS name."""
+    key: str
+    """Identity; the name may lack a port or a secret query. Not for the log."""
+    refresh: float
+    """Seconds from the end of one refresh to the next."""
+
+    async def targets(self) -> Sequence[Target]:
+        """Refresh and return the targets.
+
+        Raises:
+            DiscoveryError: All or some of the targets are unknown.
+        """
+        ...
+
+
+class LabelFilter:
+    """Drop unusable labels and those beyond the limits; log each name once."""
+
+    def __init__(self, discovery: str) -> None:
+        """Log with ``discovery``, the name of a discovery."""
+        self._discovery = discovery
+        self._logged: set[str] = set()
+
+    def kept(self, labels: Mapping[str, str]) -> Labels:
+        """Return the usable labels within the limits."""
+        usable = {}
+        for name, value in labels.items():
+            if problem := label_problem(name) or value_problem(value):
+                self.drop(name, problem)
+            else:
+                usable[name] = value
+        return self.fitting(tuple(sorted(usable.items())))
+
+    def fitting(self, labels: Labels, beside: Labels = ()) -> Labels:
+        """Return the labels, in order, that fit into the limits of a target that has those ``beside``."""
+        kept: list[tuple[str, str]] = []
+        left = MAX_LABEL_CHARACTERS - sum(map(_size, beside))
+        for label in labels:
+            if len(beside) + len(kept) >= MAX_LABELS or _size(label) > left:
+                self.drop(label[0], _TOO_LARGE, once=_TOO_LARGE)
+            else:
+                kept.append(label)
+                left -= _size(label)
+        return tuple(kept)
+
+    def value(self, labels: Mapping[str, str], name: str) -> str:
+        """Return the value of a label that is not exported; empty if absent or unusable."""
+        value = labels.get(name, "")
+        if problem := value_problem(value):
+            self.drop(name, problem)
+        return "" if problem else value
+
+    def drop(self, name: str, reason: str, once: str = "") -> None:
+        """Log a dropped label, once for its name or for the key ``once``."""
+        key = once or name[:_MAX_SHOWN]
+        if key not in self._logged and len(self._logged) < _MAX_WARNINGS:
+            self._logged.add(key)
+            label = name[:_MAX_SHOWN]
+            _log.warning("discovered_label_dropped", discovery=self._discovery, label=label, reason=reason)
+
+
+def _size(label: tuple[str, str]) -> int:
+    name, value = label
+    return len(name) + len(value)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import FailFast, Field, ValidationError
 
-from spec_decode_exporter.config.errors import dotted
-from spec_decode_exporter.config.explain import explain
-from spec_decode_exporter.config.http_settings import Section
+from spec_decode_exporter.config.mistakes import dotted
+from spec_decode_exporter.config.source import explain
+from spec_decode_exporter.config.types import Section
 from spec_decode_exporter.core.cooperative_yield import Pausing, finish
 from spec_decode_exporter.core.urls import address
 from spec_decode_exporter.discovery.group_reader import (
@@ -29,7 +29,7 @@ from spec_decode_exporter.discovery.target_discovery import DiscoveryError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from spec_decode_exporter.config.schema import Scrape
+    from spec_decode_exporter.config.target_settings import Scrape
 
 MAX_URL_CHARACTERS: Final = 4 * 2**20
 """Maximum characters of all URLs of a list: each target of a group repeats the group's path."""

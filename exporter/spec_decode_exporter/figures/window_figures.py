@@ -13,7 +13,7 @@ from math import fsum, inf, sqrt
 from operator import add, mul, sub
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.config.units import format_duration
+from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.figures.estimate import Estimate, cosines_of, estimate_of, ratio
 from spec_decode_exporter.figures.positions import MIN_DRAFTS, Positions
 from spec_decode_exporter.window.histograms import Answers

@@ -10,7 +10,8 @@ from functools import partial
 from math import inf
 from typing import Final
 
-from spec_decode_exporter.config.schema import Config, PrometheusSettings
+from spec_decode_exporter.config.comparison_settings import PrometheusSettings
+from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import Isolation
@@ -23,7 +24,7 @@ from spec_decode_exporter.history.query_api import Getter, HistoryError, QueryAp
 from spec_decode_exporter.learned.baseline import Baseline
 from spec_decode_exporter.monitor.state import ModelKey, Remembered
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
-from spec_decode_exporter.scrape.http.client import Client
+from spec_decode_exporter.scrape.client import Client
 
 CHECK_SECONDS: Final = 5.0
 """Seconds between two looks for targets whose history is due."""

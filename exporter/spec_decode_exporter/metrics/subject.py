@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
-from spec_decode_exporter.config.units import format_duration
+from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.requests.request_findings import (
+from spec_decode_exporter.requests.cells import Sums
+from spec_decode_exporter.requests.findings import (
     GroupFindings,
-    GroupTotals,
     ModelFindings,
     RequestFindings,
     WindowFindings,
@@ -38,7 +38,7 @@ class Subject:
 class GroupRequests(NamedTuple):
     """Requests of one model, type and temperature."""
 
-    since_start: GroupTotals | None
+    since_start: Sums | None
     windows: Parts[GroupFindings]
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from spec_decode_exporter.analysis.knowledge import FasterMethod
-from spec_decode_exporter.config.experiment_settings import ExperimentSettings
+from spec_decode_exporter.config.comparison_settings import ExperimentSettings
 from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.experiments.experiment import (

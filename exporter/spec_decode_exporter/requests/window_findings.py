@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from spec_decode_exporter.analysis.cost import Cost
-from spec_decode_exporter.config.units import format_duration
+from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.requests.model_findings import model_findings

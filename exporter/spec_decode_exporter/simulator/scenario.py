@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from spec_decode_exporter.config.units import format_duration
-from spec_decode_exporter.config.values import Duration
+from spec_decode_exporter.config.types import Duration, format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

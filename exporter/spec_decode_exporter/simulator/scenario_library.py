@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
-from spec_decode_exporter.config.errors import ConfigError, Problem, dotted
-from spec_decode_exporter.config.explain import explain
+from spec_decode_exporter.config.mistakes import ConfigError, Problem, dotted
+from spec_decode_exporter.config.source import explain
 from spec_decode_exporter.config.yaml_tree import TreeReader, YamlError, find, parse, read_file
 from spec_decode_exporter.simulator.scenario import Scenario
 

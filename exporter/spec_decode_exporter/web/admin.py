@@ -7,7 +7,7 @@ from typing import Final
 
 from aiohttp import web
 
-from spec_decode_exporter.config.errors import ConfigError
+from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.web.server.plain_response import error_response
 from spec_decode_exporter.web.state import STATE
 

@@ -14,8 +14,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from spec_decode_exporter.config.http_settings import Authorization, TlsConfig
-from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
-from spec_decode_exporter.config.schema import Config, Discovery, Scrape
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.config.target_settings import Discovery, KubernetesDiscovery, Scrape
 from spec_decode_exporter.discovery.discoverer import Discoverer
 from spec_decode_exporter.discovery.kubernetes import (
     api_access,

@@ -7,9 +7,8 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
 from spec_decode_exporter.config.labels import MAX_LABEL_VALUE
-from spec_decode_exporter.config.schema import Scrape
+from spec_decode_exporter.config.target_settings import KubernetesDiscovery, Scrape
 from spec_decode_exporter.discovery.kubernetes.pod import MAX_ARGUMENTS, Pod
 from spec_decode_exporter.discovery.kubernetes.pod_reader import MAX_PORTS, PodReader, UnusablePodError
 

@@ -10,7 +10,7 @@ import pytest
 import spec_decode_exporter
 from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
-from spec_decode_exporter.config.load import ConfigError
+from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.reports.exit_status import observation_status
 from spec_decode_exporter.reports.observe import observe_report
 from spec_decode_exporter.reports.observe import session as module

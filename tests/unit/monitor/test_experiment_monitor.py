@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.config.experiment_settings import ExperimentSettings
+from spec_decode_exporter.config.comparison_settings import ExperimentSettings
 from spec_decode_exporter.experiments.experiment import ExperimentTracker
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.experiment_monitor import ExperimentMember, ExperimentMonitor

@@ -8,7 +8,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spec_decode_exporter.config.errors import ConfigError
+from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.web.security import load_web_config
 from spec_decode_exporter.web.security.load_web_config import read_web_config
 
@@ -92,7 +92,7 @@ def test_all_errors_are_reported_at_once(folder):
     ]
 
 
-def test_the_node_of_an_alias_is_visited_once(folder):
+def test_repeated_aliases_end_soon(folder):
     many = [f"k{number}: " for number in range(100)]
     lines = ["a: &a {" + ", ".join(f"{key}~" for key in many) + "}"]
     lines += [
@@ -100,7 +100,7 @@ def test_the_node_of_an_alias_is_visited_once(folder):
         for before, one in ("ab", "bc", "cd")
     ]
     begun = time.process_time()
-    with pytest.raises(ConfigError, match=r"a\.k0 has no value"):
+    with pytest.raises(ConfigError, match="is repeated by aliases until"):
         read_web_config(folder.write("\n".join(lines)))
     assert time.process_time() - begun < 10
 

@@ -8,7 +8,8 @@ from structlog.testing import capture_logs
 
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
-from spec_decode_exporter.config.load import ConfigError, load
+from spec_decode_exporter.config.load import load
+from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.web.security.live_config import CHECK_INTERVAL
 from spec_decode_exporter.web.server.listen import parse_listen_address
 

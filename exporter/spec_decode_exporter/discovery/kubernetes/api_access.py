@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from spec_decode_exporter.config.http_settings import Authorization, HttpSettings, TlsConfig
-from spec_decode_exporter.config.kubernetes_settings import NAMESPACE
+from spec_decode_exporter.config.target_settings import NAMESPACE
 from spec_decode_exporter.core.files import read_bounded
 from spec_decode_exporter.core.urls import host_and_port
 from spec_decode_exporter.discovery.kubernetes.api_objects import (
@@ -18,7 +18,7 @@ from spec_decode_exporter.discovery.kubernetes.api_objects import (
 )
 
 if TYPE_CHECKING:
-    from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
+    from spec_decode_exporter.config.target_settings import KubernetesDiscovery
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Folder of a pod's credentials. Kubernetes replaces the token in it before the old one expires."""

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
     from aiohttp import ClientSession
 
-    from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
-    from spec_decode_exporter.config.target_settings import Scrape
+    from spec_decode_exporter.config.target_settings import KubernetesDiscovery, Scrape
     from spec_decode_exporter.core.cooperative_yield import Pausing
     from spec_decode_exporter.discovery.target import Target
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from spec_decode_exporter.config.kubernetes_settings import port_problem
+from spec_decode_exporter.config.target_settings import port_problem
 from spec_decode_exporter.discovery.label_limits import LabelFilter
 from spec_decode_exporter.discovery.page_url import ip_and_port, page_url, request_target
 from spec_decode_exporter.discovery.target import Target
@@ -15,8 +15,7 @@ from spec_decode_exporter.discovery.target import Target
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from spec_decode_exporter.config.kubernetes_settings import KubernetesDiscovery
-    from spec_decode_exporter.config.target_settings import Scrape
+    from spec_decode_exporter.config.target_settings import KubernetesDiscovery, Scrape
     from spec_decode_exporter.core.json_reader import Shape
     from spec_decode_exporter.discovery.kubernetes.pod import Pod
     from spec_decode_exporter.discovery.label_limits import Labels

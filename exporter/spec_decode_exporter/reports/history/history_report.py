@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from spec_decode_exporter.config.units import format_duration
+from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core import number_formats as numbers
 from spec_decode_exporter.history.history_changes import HistoryChange, HistoryDrop, Side, changes, drops
 from spec_decode_exporter.history.history_result import EngineHistoryResult, HistoryResult

@@ -7,7 +7,7 @@ from math import ceil
 from typing import Final
 
 from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, State
-from spec_decode_exporter.config.units import format_duration
+from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.reports.parts import Note
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.window_view import WindowView

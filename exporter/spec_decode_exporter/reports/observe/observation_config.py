@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.config.units import parse_duration
+from spec_decode_exporter.config.types import parse_duration
 from spec_decode_exporter.reports.reference_rates import read_rates
-from spec_decode_exporter.scrape.http.credentials_check import credential_mistakes
+from spec_decode_exporter.scrape.credentials import credential_mistakes
 
 MAX_WINDOW: Final = 3600.0
 """Longest window, in seconds, of an observation without an end."""

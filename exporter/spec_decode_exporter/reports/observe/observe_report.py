@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from spec_decode_exporter.analysis.verdict import State, Verdict
-from spec_decode_exporter.config.units import format_duration
+from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core import number_formats as numbers
 from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
 from spec_decode_exporter.monitor.events import event_text

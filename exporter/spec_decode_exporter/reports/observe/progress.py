@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, TextIO
 
-from spec_decode_exporter.config.units import format_duration
+from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core import number_formats as numbers
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.reports.escape import clipped

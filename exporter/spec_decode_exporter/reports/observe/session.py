@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import structlog
 
-from spec_decode_exporter.config.errors import ConfigError
+from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.isolation import Isolation
@@ -30,8 +30,8 @@ from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.reports.observe.observation_config import DEFAULT_SECONDS, observed_config
-from spec_decode_exporter.scrape.poll.poller import Poller
-from spec_decode_exporter.scrape.poll.raw_poll import RawPoll, Recorded
+from spec_decode_exporter.scrape.poll_record import RawPoll, Recorded
+from spec_decode_exporter.scrape.poller import Poller
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import (
     EventView,

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from spec_decode_exporter.config.units import parse_parameters
-from spec_decode_exporter.core.bounded_json import TooManyValuesError, decode
+from spec_decode_exporter.config.types import parse_parameters
 from spec_decode_exporter.core.files import open_plain, read_bounded
+from spec_decode_exporter.core.numbers import TooManyValuesError, decode
 from spec_decode_exporter.reports.plan.draft_head import module_bytes
 from spec_decode_exporter.reports.plan.model_config import Configuration, ModelError
 from spec_decode_exporter.reports.plan.parameter_count import shape_of

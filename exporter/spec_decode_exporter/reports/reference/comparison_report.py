@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from spec_decode_exporter.config.units import format_duration
+from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.reports.parts import (
     EngineReport,

@@ -20,7 +20,7 @@ from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER, Resolver
 from spec_decode_exporter.scrape.http.timeout_sweep import TimeoutSweep
 
 if TYPE_CHECKING:
-    from spec_decode_exporter.config.schema import HttpSettings
+    from spec_decode_exporter.config.http_settings import HttpSettings
 
 USER_AGENT_PREFIX: Final = "spec-decode-exporter/"
 """Beginning of the exporter's User-Agent, whose polls another exporter rejects."""

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from spec_decode_exporter.config.values import MAX_SECRET_BYTES, check_file
+from spec_decode_exporter.config.types import MAX_SECRET_BYTES, check_file
 from spec_decode_exporter.core.files import read_bounded
 from spec_decode_exporter.scrape.errors import PollError
 
@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 
     from pydantic import SecretStr
 
-    from spec_decode_exporter.config.schema import (
-        Authorization,
-        BasicAuth,
-        HttpSettings,
-        TlsConfig,
-    )
+    from spec_decode_exporter.config.http_settings import Authorization, BasicAuth, HttpSettings, TlsConfig
     from spec_decode_exporter.scrape.errors import Reason
 
 _UNREADABLE: Final[Reason] = "refused"

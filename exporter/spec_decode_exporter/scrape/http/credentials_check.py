@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spec_decode_exporter.config.errors import Path as KeyPath
-from spec_decode_exporter.config.schema import Config, HttpSettings
+from spec_decode_exporter.config.http_settings import HttpSettings
+from spec_decode_exporter.config.mistakes import KeyPath
+from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.http.credentials import headers, ssl_context
 

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from math import floor
 from typing import Final, Self
 
-from spec_decode_exporter.config.poll_settings import Poll
+from spec_decode_exporter.config.schema import Poll
 from spec_decode_exporter.scrape.errors import Reason
 
 MAX_BACK_OFF_REFUSED: Final = 5.0

@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from spec_decode_exporter.analysis.verdict import Verdict
-from spec_decode_exporter.config.units import DURATION_PATTERN, parse_duration
+from spec_decode_exporter.config.types import DURATION_PATTERN, parse_duration
 from spec_decode_exporter.monitor.event_log import EVENT_ID, MAX_EVENTS
 from spec_decode_exporter.monitor.events import EVENT_TYPES
 from spec_decode_exporter.views.fleet_view import EventView

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, get_args
 
 import structlog
 
-from spec_decode_exporter.config.errors import ConfigError, Problem
+from spec_decode_exporter.config.mistakes import ConfigError, Problem
 from spec_decode_exporter.core.files import Stamp, stamps
 from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.core.tasks import WEB_CONFIGURATION

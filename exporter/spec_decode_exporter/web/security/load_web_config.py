@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
-
-import yaml
+from typing import TYPE_CHECKING
 
 from spec_decode_exporter.config.source import Source, read_source
-from spec_decode_exporter.config.values import Context
-from spec_decode_exporter.config.yaml_tree import TreeReader
+from spec_decode_exporter.config.types import Context
 from spec_decode_exporter.web.security.schema import WebSettings
 from spec_decode_exporter.web.security.tls import server_context
 
@@ -18,11 +15,6 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Iterator
     from pathlib import Path
-
-    from spec_decode_exporter.config.errors import Path as KeyPath
-
-_MAX_DEPTH: Final = 3
-"""Nesting of the schema's keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +35,7 @@ def read_web_config(path: Path) -> WebConfig:
         ConfigError: The configuration is invalid; the error lists all problems.
     """
     source = read_source(path)
-    for key in _empty(source.root, (), set()):
+    for key in source.empty:  # an absent value here could disable protection unnoticed
         source.add_problem(key, "has no value; remove it, or give it one")
     settings = source.validated(WebSettings, Context(path.parent))
     context = _context(settings, source)
@@ -53,22 +45,6 @@ def read_web_config(path: Path) -> WebConfig:
         )
     source.refuse()
     return WebConfig(settings, context, (path, *_named(settings)))
-
-
-def _empty(node: yaml.Node | None, path: KeyPath, visited: set[int]) -> Iterator[KeyPath]:
-    """Yield the keys without a value. An absent value here could disable protection unnoticed.
-
-    ``visited`` holds the identities of visited nodes, so that each node of an alias is visited once.
-    """
-    if isinstance(node, yaml.MappingNode) and len(path) <= _MAX_DEPTH and id(node) not in visited:
-        visited.add(id(node))
-        for key, value in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                continue  # reported already; its text may have any length
-            below = (*path, key.value)
-            if isinstance(value, yaml.ScalarNode) and TreeReader().read(value) is None:
-                yield below
-            yield from _empty(value, below, visited)
 
 
 def _context(settings: WebSettings, source: Source) -> ssl.SSLContext | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal
 
 from pydantic import (
     AfterValidator,
@@ -16,13 +16,10 @@ from pydantic import (
     Field,
     SecretStr,
     WithJsonSchema,
-    model_validator,
 )
 
-from spec_decode_exporter.config.errors import ProblemsError
-from spec_decode_exporter.config.http_settings import Section
-from spec_decode_exporter.config.units import parse_duration
-from spec_decode_exporter.config.values import NotEmpty, ReadableFile, matches
+from spec_decode_exporter.config.mistakes import Mistake, MistakesError
+from spec_decode_exporter.config.types import NotEmpty, ReadableFile, Section, matches, parse_duration
 
 VERIFIED: Final = "RequireAndVerifyClientCert"
 IF_GIVEN: Final = "VerifyClientCertIfGiven"
@@ -55,12 +52,6 @@ def _supported_version(value: object) -> object:
     return value
 
 
-def _interval(value: object) -> float:
-    return (
-        value if isinstance(value, int | float) else parse_duration(value if isinstance(value, str) else "")
-    )
-
-
 def _valid_users(users: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
     if not users:
         raise ValueError("is empty; add a user and the bcrypt hash of a password, or remove the key")
@@ -68,7 +59,7 @@ def _valid_users(users: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
         raise ValueError(f"names more than {_MAX_USERS} users; use client certificates, or a proxy")
     mistakes = [((name,), error) for name, value in users.items() if (error := _user_error(name, value))]
     if mistakes:
-        raise ProblemsError(mistakes)
+        raise MistakesError(mistakes)
     return users
 
 
@@ -97,14 +88,8 @@ class TlsServer(Section):
     client_allowed_sans: Annotated[tuple[str, ...], NotEmpty] | None = None
     min_version: Annotated[Literal["TLS12", "TLS13"], BeforeValidator(_supported_version)] = "TLS12"
 
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
-        mistakes = list(self._mistakes())
-        if mistakes:
-            raise ProblemsError(mistakes)
-        return self
-
-    def _mistakes(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield keys that are missing, or have no effect without another."""
         if self.cert_file is None:
             yield (), "has no certificate; add `cert_file`"
         if self.key_file is None:
@@ -124,15 +109,14 @@ class RateLimit(Section):
     """Rate limit: ``burst`` requests immediately, and one more per ``interval`` in seconds."""
 
     interval: Annotated[
-        float, BeforeValidator(_interval), WithJsonSchema({"type": ["string", "integer"]})
+        float, BeforeValidator(parse_duration), WithJsonSchema({"type": ["string", "integer"]})
     ] = 0.0
     burst: Annotated[int, Field(ge=0)] = 0
 
-    @model_validator(mode="after")
-    def _admits_requests(self) -> Self:
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield a limit that rejects every request."""
         if self.interval and not self.burst:
-            raise ValueError("would reject every request; add a `burst` of at least 1")
-        return self
+            yield (), "would reject every request; add a `burst` of at least 1"
 
 
 Users = Annotated[

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.config.active_yaml import active_yaml
+from spec_decode_exporter.config.load import active_yaml
 
 SALT = "0123456789abcdef"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from spec_decode_exporter.config.active_yaml import active_yaml
+from spec_decode_exporter.config.load import active_yaml
 from spec_decode_exporter.config.schema import Config
 
 

@@ -13,7 +13,7 @@ from spec_decode_exporter.config.batch_schedule import (
     ScheduleError,
     batch_schedule,
 )
-from spec_decode_exporter.scrape.page.layout_map import MAX_POSITIONS
+from spec_decode_exporter.scrape.sample import MAX_POSITIONS
 
 
 def test_ranges_may_come_in_any_order():

@@ -6,7 +6,8 @@ import textwrap
 
 import pytest
 
-from spec_decode_exporter.config.load import ConfigError, load
+from spec_decode_exporter.config.load import load
+from spec_decode_exporter.config.mistakes import ConfigError
 
 
 @pytest.fixture

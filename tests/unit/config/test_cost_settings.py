@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from docs.generate.configuration import json_schema
-from spec_decode_exporter.config.active_yaml import active_yaml
 from spec_decode_exporter.config.batch_schedule import MAX_BATCH
 from spec_decode_exporter.config.cost_settings import CostSettings, LoadCost, SpeculativeSettings
+from spec_decode_exporter.config.load import active_yaml
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,21 @@
-"""Errors of a configuration: all problems at once, each with its place."""
+"""Mistakes in a configuration, each with its place; all are reported at once."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from spec_decode_exporter.core.user_errors import ExporterError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 """Place of a value in the configuration: keys, and indices of list elements."""
+Mistake = tuple[KeyPath, str]
+"""A place, and the text of what is wrong there with its remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake."""
+    """One reported mistake."""
 
     place: str
     """``exporter.yml:12``, or the file alone if no line is at fault."""
@@ -37,16 +36,15 @@ class ConfigError(ExporterError):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-class ProblemsError(ValueError):
-    """Several mistakes found by one validator, each at its own key; ``Source`` turns them into problems."""
+class MistakesError(ValueError):
+    """Mistakes that one validator finds, each at its own path below the validated value."""
 
-    def __init__(self, mistakes: Sequence[tuple[Path, str]]) -> None:
-        """Take pairs of a path below the validated value and the mistake there."""
+    def __init__(self, mistakes: Sequence[Mistake]) -> None:
         super().__init__("; ".join(message for _, message in mistakes))
         self.mistakes = tuple(mistakes)
 
 
-def dotted(path: Path) -> str:
-    """Write a path as ``targets[0].url``."""
+def dotted(path: KeyPath) -> str:
+    """Format a path as ``targets[0].url``."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return text.removeprefix(".")

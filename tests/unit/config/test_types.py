@@ -1,15 +1,10 @@
 from __future__ import annotations
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.config.units import (
-    DURATION_PATTERN,
-    PARAMETERS_PATTERN,
-    SIZE_PATTERN,
+from spec_decode_exporter.config.types import (
     format_duration,
     format_parameters,
     format_size,
@@ -34,18 +29,17 @@ def test_parameters_are_written_in_the_largest_unit(text):
 
 
 @pytest.mark.parametrize(
-    ("parse", "pattern", "values"),
+    ("parse", "values"),
     [
-        (parse_duration, DURATION_PATTERN, {"0": 0, "500ms": 0.5, "30s": 30, "5m": 300, "1h30m": 5400, "1d": 86400, "1w2d": 777600, "1y": 31536000}),
-        (parse_size, SIZE_PATTERN, {"0": 0, "7B": 7, "1KB": 1024, "1KiB": 1024, "16MB": 2**24, "16MiB": 2**24, "1GiB": 2**30, "2TB": 2**41}),
-        (parse_parameters, PARAMETERS_PATTERN, {"8B": 8e9, "8b": 8e9, "1.5B": 1.5e9, "500M": 5e8, "70k": 7e4, "1T": 1e12, "8000000000": 8e9, "0.3": 0.3, "0": 0.0}),
+        (parse_duration, {"0": 0, "500ms": 0.5, "30s": 30, "5m": 300, "1h30m": 5400, "1d": 86400, "1w2d": 777600, "1y": 31536000}),
+        (parse_size, {"0": 0, "7B": 7, "1KB": 1024, "1KiB": 1024, "16MB": 2**24, "16MiB": 2**24, "1GiB": 2**30, "2TB": 2**41}),
+        (parse_parameters, {"8B": 8e9, "8b": 8e9, "1.5B": 1.5e9, "500M": 5e8, "70k": 7e4, "1T": 1e12, "8000000000": 8e9, "0.3": 0.3, "0": 0.0}),
     ],
 )  # fmt: skip
-def test_units_are_read_as_they_are_used(parse, pattern, values):
+def test_units_are_read_as_they_are_used(parse, values):
     """Durations as Prometheus reads them, sizes as powers of two, parameters as in the names of models."""
     for text, value in values.items():
         assert parse(text) == value
-        assert re.search(pattern, text)
 
 
 @pytest.mark.parametrize(

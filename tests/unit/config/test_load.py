@@ -9,11 +9,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spec_decode_exporter.config.environment import FromVariable
-from spec_decode_exporter.config.explain import models_in
-from spec_decode_exporter.config.load import ConfigError, load
-from spec_decode_exporter.config.schema import DEFAULT_URL, Config, HttpSettings, StateSettings
+from spec_decode_exporter.config.http_settings import HttpSettings
+from spec_decode_exporter.config.load import active_yaml, load
+from spec_decode_exporter.config.mistakes import ConfigError
+from spec_decode_exporter.config.schema import DEFAULT_URL, Config, StateSettings
+from spec_decode_exporter.config.source import models_in
 
-EXAMPLES = Path(__file__).parents[2] / "config"
+EXAMPLES = Path(__file__).parents[3] / "config"
 SECRETS = dict.fromkeys(
     ["CODE_TOKEN", "VLLM_2_PASSWORD", "GATEWAY_KEY", "INVENTORY_TOKEN", "KUBERNETES_TOKEN", "USER_SALT"],
     "hunter2" * 4,
@@ -386,3 +388,41 @@ def test_a_secret_file_must_be_readable(mistakes, tmp_path):
     (tmp_path / "token").touch(mode=0)
     [reported] = mistakes("targets: [{url: http://a, authorization: {credentials_file: token}}]")
     assert "Permission denied" in reported
+
+
+FILE = """\
+windows: [90s, 36h]
+targets:
+  - url: http://a/metrics?key=${S}
+    authorization: {credentials: '${S}'}
+    http_headers: {X-A: {values: [open]}}
+  - url: http://b
+    basic_auth: {username: ann, password: '${S}'}
+  - url: http://c
+    authorization: {credentials_file: token}
+discovery:
+  http: [{url: 'http://sd/list?key=${S}', authorization: {credentials: '${S}'}}]
+  scrape: {basic_auth: {username: bob, password: '${S}'}}
+"""
+
+
+def test_the_configuration_in_effect_is_shown_without_secrets(read, tmp_path):
+    (tmp_path / "token").write_text("hunter2")
+    shown = active_yaml(read(FILE, S="hunter2"))
+    assert "hunter2" not in shown
+    assert shown.count("<secret>") == 6
+    for expected in (
+        "- 1m30s\n- 36h\n",
+        "username: ann",
+        "- open\n",
+        f"credentials_file: {tmp_path}/token",
+        "4MiB",
+    ):
+        assert expected in shown
+
+
+def test_the_redacted_configuration_can_be_loaded_again(read):
+    config = read(
+        "poll: {timeout: 3s}\ntargets: [{url: http://a, labels: {rack: '07'}}]\nmetrics: {disable: [rates]}"
+    )
+    assert read(active_yaml(config)) == config

@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import spec_decode_exporter
-from spec_decode_exporter.config.explain import models_in
-from spec_decode_exporter.config.http_settings import Section
 from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.config.source import models_in
+from spec_decode_exporter.config.types import Section
 from spec_decode_exporter.web.security.schema import WebSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pydantic import BaseModel
+
 
 MAX_KEYS: Final = 95
 """Limit of the keys of a configuration. Before adding one, make another a constant of config/policy.py."""

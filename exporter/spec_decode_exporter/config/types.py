@@ -1,0 +1,380 @@
+"""Types of values in a configuration, each with its syntax, its validation and its JSON Schema."""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Final, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SecretStr,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
+
+from spec_decode_exporter.config.environment import Expanded
+from spec_decode_exporter.config.mistakes import Mistake, MistakesError
+from spec_decode_exporter.core.files import read_bounded
+from spec_decode_exporter.core.urls import api_address, normalise, without_query
+
+SHOWN_SECRET: Final = "<secret>"  # noqa: S105  a placeholder
+MAX_SECRET_BYTES: Final = 2**20
+"""Bytes of a file with a secret, a certificate or a key."""
+MAX_MATCH: Final = 4096
+"""Characters of label matchers."""
+
+_MAX_SECONDS: Final = 366 * 86_400.0
+_MILLISECONDS: Final = {
+    "y": 365 * 86_400_000,
+    "w": 7 * 86_400_000,
+    "d": 86_400_000,
+    "h": 3_600_000,
+    "m": 60_000,
+    "s": 1000,
+    "ms": 1,
+}
+"""Units of a duration from large to small, their order in it."""
+_BYTES: Final = {"B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_COUNTS: Final = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+
+_REFERENCE: Final = r"|.*\$\{.*"
+"""The JSON Schema accepts any text with a variable, whose value an editor does not know."""
+_URL_PATTERN: Final = "^([Hh][Tt][Tt][Pp][Ss]?://[^@#]+" + _REFERENCE + ")$"
+DURATION_PATTERN: Final = (
+    "^(0|(?=[0-9])" + "".join(f"([0-9]{{1,12}}{unit})?" for unit in _MILLISECONDS) + ")$"
+)
+_SIZE_PATTERN: Final = "^(0|[0-9]{1,12}(B|[KMGT]i?B))$"
+_PARAMETERS_PATTERN: Final = "^[0-9]{1,15}(\\.[0-9]{1,15})?[KMBTkmbt]?$"
+
+_DURATION: Final = re.compile("".join(f"(?:(?P<{u}>[0-9]{{1,12}}){u})?" for u in _MILLISECONDS), re.ASCII)
+_SIZE: Final = re.compile(r"(?P<number>[0-9]{1,12})(?:(?P<unit>[KMGT])i?)?B")
+_PARAMETERS: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)([KMBT]?)", re.ASCII | re.IGNORECASE)
+_MATCHER: Final = r'[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*"'
+_MATCHERS: Final = re.compile(rf"(?:\s*{_MATCHER}(?:\s*,\s*{_MATCHER})*\s*,?\s*)?")
+
+
+class Section(BaseModel):
+    """A mapping of the configuration. An unknown key is a mistake; the text below a field describes it."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True
+    )
+
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield the mistakes that involve several keys; each key is valid by itself."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if found := list(self.mistakes()):
+            raise MistakesError(found)
+        return self
+
+
+ReadRates = Callable[[Path, str | None], dict[int | None, float]]
+"""Reads the acceptance rates by draft tokens of a file and a model; raises ValueError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Context of validation: the directory of the file, a reader of references, values of other targets."""
+
+    directory: Path
+    read_rates: ReadRates | None = None
+    """Reads reference files; without it they are not read."""
+    taken: dict[str, set[object]] = field(default_factory=dict)
+
+    def take(self, kind: str, value: object) -> bool:
+        """Reserve ``value`` as a ``kind``; return False if it is reserved already."""
+        values = self.taken.setdefault(kind, set())
+        is_new = value not in values
+        values.add(value)
+        return is_new
+
+
+def context_of(info: ValidationInfo) -> Context | None:
+    """Return the context of a validation; None outside ``load``."""
+    return info.context if isinstance(info.context, Context) else None
+
+
+def parse_duration(text: object) -> float:
+    """Return the seconds in ``text``, such as ``1h30m`` or ``500ms``; ``0`` needs no unit, nor does a number.
+
+    Raises:
+        ValueError: It is not a duration; the message has an example.
+    """
+    if isinstance(text, int | float) or text == "0":
+        return float(text)
+    match = _DURATION.fullmatch(text) if isinstance(text, str) and text else None
+    if match is None:
+        raise ValueError("is not a duration; write a number with its unit, such as 500ms, 30s, 5m or 1h30m")
+    counts = match.groupdict(default="0")
+    return sum(int(counts[unit]) * size for unit, size in _MILLISECONDS.items()) / 1000
+
+
+def format_duration(seconds: float) -> str:
+    """Format ``seconds`` in Prometheus' syntax, rounded to a millisecond: ``30s``, ``5m``, ``1h30m``."""
+    rest = round(seconds * 1000)
+    written = ""
+    for unit, size in _MILLISECONDS.items():
+        if unit in "ywd" and rest % size:
+            continue  # 36h, not 1d12h
+        count, rest = divmod(rest, size)
+        written += f"{count}{unit}" if count else ""
+    return written or "0s"
+
+
+def parse_size(text: object) -> int:
+    """Return the bytes in ``text``, such as ``16MiB`` or ``16MB``: both are 16 * 2**20.
+
+    Raises:
+        ValueError: It is not a size; the message has an example.
+    """
+    if isinstance(text, int) or text == "0":
+        return int(text)
+    match = _SIZE.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise ValueError("is not a size; write a whole number with its unit, such as 512KiB or 16MiB")
+    return int(match["number"]) * _BYTES[match["unit"] or "B"]
+
+
+def format_size(size: int) -> str:
+    """Format ``size`` bytes in the largest unit that leaves no remainder: ``16MiB``."""
+    unit = next((unit for unit, factor in reversed(_BYTES.items()) if size and size % factor == 0), None)
+    return f"{size // _BYTES[unit]}{unit if unit == 'B' else unit + 'iB'}" if unit else "0"
+
+
+def parse_parameters(text: object) -> float:
+    """Return the number of parameters in ``text``, such as ``8B``, ``500M``, ``1.5b`` or ``8000000000``.
+
+    Raises:
+        ValueError: It is not a number of parameters; the message has an example.
+    """
+    if isinstance(text, int | float):
+        return text
+    match = _PARAMETERS.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise ValueError("is not a number of parameters; write it as 500M, 1.5B or 8000000000")
+    return float(Decimal(match[1]) * _COUNTS[match[2].upper()])
+
+
+def format_parameters(count: float) -> str:
+    """Format a number of parameters in the largest unit that is not above it: ``1.5B``."""
+    unit, size = next(((unit, size) for unit, size in reversed(_COUNTS.items()) if count >= size), ("", 1))
+    return f"{Decimal(f'{count / size:.15g}'):f}{unit}"
+
+
+def label_matchers(text: str) -> str:
+    """Return matchers such as ``job="vllm"`` of a Prometheus selector, without braces.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    inner = text.strip().removeprefix("{").removesuffix("}").strip().removesuffix(",")
+    if len(inner) > MAX_MATCH or not _MATCHERS.fullmatch(inner):
+        raise ValueError(
+            """is not a list of label matchers; write for example 'job="vllm",namespace=~"prod-.*"'"""
+        )
+    return inner
+
+
+def check_file(path: Path) -> None:
+    """Refuse what would not end when it is read, or is no secret file by its size.
+
+    Raises:
+        OSError: It does not exist, is not a plain file or is larger than 1 MiB.
+    """
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError("it is not a plain file")
+    if found.st_size > MAX_SECRET_BYTES:
+        raise OSError("it is larger than 1 MiB")
+
+
+def _duration(value: object) -> float:
+    seconds = parse_duration(value)
+    if seconds > _MAX_SECONDS:
+        raise ValueError("is longer than a year")
+    return seconds
+
+
+def _duration_or_off(value: object) -> float | None:
+    seconds = None if value in (None, "off") else _duration(value)
+    if seconds is not None and seconds < 1:
+        raise ValueError("is less than a second; write `off`, or at least 1s")
+    return seconds
+
+
+def _secret(value: object, info: ValidationInfo) -> object:
+    """Accept a secret from the environment; reject a literal one without repeating it."""
+    if isinstance(value, Expanded) and not value:
+        raise ValueError(f"is empty: the environment variable in {value.written} holds nothing")
+    if isinstance(value, str) and not (isinstance(value, Expanded) and value.whole):
+        raise ValueError(
+            f"is a secret in plain text; name a file that holds it with `{info.field_name}_file`, "
+            "or write `${NAME}` alone to take it from the environment"
+        )
+    return value
+
+
+def _public(value: object) -> object:
+    if isinstance(value, Expanded):
+        raise ValueError(  # noqa: TRY004  pydantic turns only this into a mistake
+            "comes from the environment, so it may be a secret; use `authorization` or `basic_auth`"
+        )
+    return value
+
+
+def _located(value: Path, info: ValidationInfo) -> Path:
+    context = context_of(info)
+    return value if context is None else context.directory / value
+
+
+def _file_name(value: Path) -> Path:
+    """Reject a directory or a device: writing would replace the device."""
+    try:
+        mode = value.stat().st_mode
+    except FileNotFoundError:
+        return value
+    except OSError as error:
+        raise ValueError(f"names a file that cannot be used: {value}: {error.strerror}") from None
+    except ValueError:
+        raise ValueError("is not the name of a file") from None
+    if stat.S_ISDIR(mode):
+        raise ValueError("is a directory; name a file in it")
+    if not stat.S_ISREG(mode):
+        raise ValueError("is not a plain file; name another")
+    return value
+
+
+def _readable(value: Path, info: ValidationInfo) -> Path:
+    """Reject an unreadable file at the start rather than at the first poll."""
+    try:
+        if context_of(info) is not None:
+            read_bounded(value, MAX_SECRET_BYTES)
+    except OSError as error:
+        raise ValueError(f"names a file that cannot be read: {value}: {error.strerror or error}") from None
+    except ValueError:
+        raise ValueError("is not the name of a file") from None
+    return value
+
+
+def excludes(other: str) -> AfterValidator:
+    """Return the check that a key is not given together with ``other``, which must be declared before it."""
+
+    def check(value: Any, info: ValidationInfo) -> Any:  # noqa: ANN401  whatever the field holds
+        if info.data.get(other):
+            raise ValueError(f"cannot stand beside `{other}`; remove one of the two")
+        return value
+
+    return AfterValidator(check)
+
+
+def refuses(problem: Callable[[Any], str | None]) -> AfterValidator:
+    """Return the check that ``problem`` finds no mistake; it returns the mistake of a value."""
+
+    def check(value: Any) -> Any:  # noqa: ANN401  whatever the field holds
+        if mistake := problem(value):
+            raise ValueError(mistake)
+        return value
+
+    return AfterValidator(check)
+
+
+def matches(pattern: str, otherwise: str) -> AfterValidator:
+    """Return the check that a text matches ``pattern`` as a whole; ``otherwise`` is the complaint."""
+    expression = re.compile(pattern, flags=re.ASCII)
+    return refuses(lambda value: None if expression.fullmatch(value) else otherwise)
+
+
+def written_as(pattern: str) -> WithJsonSchema:
+    """Return what ``matches`` is in the JSON Schema, where a text may refer to the environment too."""
+    return WithJsonSchema({"type": "string", "pattern": f"^({pattern}{_REFERENCE})$"})
+
+
+def _written(kind: str, pattern: str, **more: object) -> WithJsonSchema:
+    """Describe a text of a ``kind`` for the JSON Schema and the documentation."""
+    return WithJsonSchema({"type": "string", "title": kind, "pattern": pattern, **more})
+
+
+def _shown(write: Callable[[Any], str]) -> PlainSerializer:
+    return PlainSerializer(write, return_type=str, when_used="json")
+
+
+_URL_TEXT: Final = (_shown(without_query), _written("URL", _URL_PATTERN))
+Duration = Annotated[
+    float,
+    BeforeValidator(_duration),
+    Field(gt=0),
+    _shown(format_duration),
+    _written("duration", DURATION_PATTERN + _REFERENCE, examples=["500ms", "30s", "1h30m"]),
+]
+"""Seconds, written as Prometheus does, more than 0."""
+DurationOrOff = Annotated[
+    float | None,
+    BeforeValidator(_duration_or_off),
+    _shown(lambda seconds: "off" if seconds is None else format_duration(seconds)),
+    _written("`off`, duration", f"^off$|{DURATION_PATTERN}{_REFERENCE}", examples=["off", "10s", "1m"]),
+]
+"""Interval in seconds, at least one; None is never."""
+Size = Annotated[
+    int,
+    BeforeValidator(parse_size),
+    Field(gt=0),
+    _shown(format_size),
+    _written("size", _SIZE_PATTERN + _REFERENCE, examples=["512KiB", "16MiB"]),
+]
+"""Bytes, written as Prometheus does, more than 0."""
+_PARAMETERS_SCHEMA: Final = {
+    "type": ["string", "number"],
+    "title": "parameters",
+    "pattern": f"({_PARAMETERS_PATTERN}){_REFERENCE}",
+    "exclusiveMinimum": 0,
+    "examples": ["500M", "1.5B"],
+}
+Parameters = Annotated[
+    float,
+    BeforeValidator(parse_parameters),
+    Field(gt=0),
+    _shown(format_parameters),
+    WithJsonSchema(_PARAMETERS_SCHEMA),
+]
+"""Number of parameters of a model, written as model names do, more than 0."""
+PageUrl = Annotated[str, AfterValidator(normalise), *_URL_TEXT]
+"""The URL of a page; without a path it gets ``/metrics``."""
+Endpoint = Annotated[str, AfterValidator(lambda url: normalise(url, path="/")), *_URL_TEXT]
+"""The URL of something else than a page."""
+ApiAddress = Annotated[str, AfterValidator(api_address), *_URL_TEXT]
+"""The URL of a Prometheus, with the prefix of its proxy if there is one."""
+Secret = Annotated[
+    SecretStr,
+    BeforeValidator(_secret),
+    _shown(lambda _: SHOWN_SECRET),
+    _written("secret", r"^\$\{[A-Za-z_][A-Za-z0-9_]*\}$"),
+]
+"""Never a literal in the file, never shown."""
+NotEmpty = refuses(lambda value: None if value else "must not be empty")
+"""The check that a list has an element."""
+Share = Annotated[float, Field(ge=0, le=1)]
+"""A part of a whole."""
+Quantity = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+"""A number that is not negative."""
+Public = BeforeValidator(_public)
+"""The check that a value stands in the file as it is."""
+LocatedPath = Annotated[Path, AfterValidator(_located), WithJsonSchema({"type": "string", "title": "path"})]
+"""Relative to the directory of the configuration file."""
+LocatedFile = Annotated[LocatedPath, AfterValidator(_file_name)]
+"""A file that need not exist yet."""
+ReadableFile = Annotated[LocatedPath, AfterValidator(_readable)]
+"""A file that could be read when the configuration was; it may change later."""

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import base64
+import os
+import ssl
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from spec_decode_exporter.config.http_settings import Authorization, BasicAuth, HttpSettings, TlsConfig
+from spec_decode_exporter.scrape.credentials import headers, ssl_context
+from spec_decode_exporter.scrape.errors import PollError
+
+
+@pytest.fixture
+def secret(tmp_path):
+    path = tmp_path / "secret"
+    path.write_text("hunter2\n")
+    return path
+
+
+def rotate(path: Path, content: str) -> None:
+    """Replace a file's content with another modification time, whatever the file system's resolution."""
+    path.write_text(content)
+    later = path.stat().st_mtime_ns + 1_000_000_000
+    os.utime(path, ns=(later, later))
+
+
+def test_a_token_is_sent_after_its_scheme(secret):
+    bearer = HttpSettings(authorization=Authorization(credentials=SecretStr("t0ken")))
+    token = HttpSettings(authorization=Authorization(type="Token", credentials_file=secret))
+    assert headers(bearer) == {"Authorization": "Bearer t0ken"}
+    assert headers(token) == {"Authorization": "Token hunter2"}
+
+
+def test_a_rotated_token_is_picked_up(secret):
+    settings = HttpSettings(authorization=Authorization(credentials_file=secret))
+    assert headers(settings) == {"Authorization": "Bearer hunter2"}
+    rotate(secret, "hunter3")
+    assert headers(settings) == {"Authorization": "Bearer hunter3"}
+
+
+def test_user_and_password_are_sent_as_basic(secret):
+    settings = HttpSettings(basic_auth=BasicAuth(username="jörg", password_file=secret))
+    kind, _, encoded = headers(settings)["Authorization"].partition(" ")
+    assert (kind, base64.b64decode(encoded).decode()) == ("Basic", "jörg:hunter2")
+
+
+@pytest.mark.parametrize(
+    "content", ["hunter2\nX-Evil: 1", "hunter2\x00", "", "hunter2ü", "hunter2\r\n\r\nGET /"]
+)
+def test_a_secret_that_is_no_header_value_is_never_sent_nor_repeated(secret, content):
+    secret.write_text(content)
+    settings = HttpSettings(authorization=Authorization(credentials_file=secret))
+    with pytest.raises(PollError, match="one line of visible ASCII") as caught:
+        headers(settings)
+    assert "hunter2" not in str(caught.value)
+    assert str(secret) in str(caught.value)
+
+
+def test_without_settings_the_system_is_trusted_and_names_are_checked():
+    context = ssl_context(HttpSettings())
+    assert context.check_hostname
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
+    assert ssl_context(HttpSettings()) is context
+
+
+def tls(**keys) -> HttpSettings:
+    return HttpSettings(tls_config=TlsConfig(**keys))
+
+
+def test_a_private_authority_is_trusted_alone(certificates):
+    [known] = ssl_context(tls(ca_file=certificates.authority)).get_ca_certs()
+    assert "trustme" in str(known["subject"])
+
+
+def test_checks_are_skipped_only_on_request():
+    context = ssl_context(tls(insecure_skip_verify=True))
+    assert not context.check_hostname
+    assert context.verify_mode is ssl.CERT_NONE
+
+
+def test_a_context_is_built_again_only_when_a_file_changes(certificates, tmp_path):
+    path = tmp_path / "ca.pem"
+    path.write_text(certificates.certificate.read_text())
+    first = ssl_context(tls(ca_file=path))
+    assert ssl_context(tls(ca_file=path)) is first
+    rotate(path, certificates.certificate.read_text())
+    assert ssl_context(tls(ca_file=path)) is not first
+    path.unlink()
+    with pytest.raises(PollError, match="cannot be read") as caught:
+        ssl_context(tls(ca_file=path))
+    assert caught.value.reason == "tls"
+
+
+@pytest.mark.parametrize(
+    ("keys", "named"),
+    [
+        ({"cert_file": "certificate", "key_file": "other_key"}, "other.key"),
+        ({"cert_file": "certificate", "key_file": None}, "secret"),
+        ({"ca_file": None}, "secret"),
+    ],
+    ids=["the key of another", "no key", "no authority"],
+)
+def test_invalid_files_of_tls_are_rejected_and_not_repeated(certificates, secret, keys, named):
+    paths = {key: getattr(certificates, name) if name else secret for key, name in keys.items()}
+    with pytest.raises(PollError, match=rf"tls_config: .*{named}: not a valid") as caught:
+        ssl_context(tls(**paths))
+    assert caught.value.reason == "tls"
+    assert "hunter2" not in str(caught.value)
