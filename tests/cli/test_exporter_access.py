@@ -9,15 +9,14 @@ from aiohttp import web
 
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
-from spec_decode_exporter.cli.exporter_access import NotReadError, read_result, snapshot_url
+from spec_decode_exporter.cli.exporter_access import NotReadError, read_snapshot_of, snapshot_url
 from spec_decode_exporter.config.load import load
-from spec_decode_exporter.reports.saved_snapshot import parsed
-from spec_decode_exporter.scrape.poll.poller import Poller
+from spec_decode_exporter.scrape.poller import Poller
 from spec_decode_exporter.web.server.listen import parse_listen_address
 
 
 def read(url):
-    return read_result(url, parsed)
+    return read_snapshot_of(url)
 
 
 async def test_a_running_exporter_answers_its_own_command(clock, monkeypatch):

@@ -99,6 +99,19 @@ def test_an_invented_file_is_rejected(path, document, where, value):
         read(path)
 
 
+@pytest.mark.parametrize("number", ["NaN", "1e999", "1" + "0" * 400, "1e300"])
+def test_a_number_that_no_measurement_has_is_rejected(path, document, number):
+    data = document.model_dump(mode="json") | {"seconds": 1.5}
+    path.write_bytes(sealed(data).replace(b'"seconds": 1.5,', f'"seconds": {number},'.encode(), 1))
+    with pytest.raises(ReferenceFileError, match="it was changed or damaged"):
+        read(path)
+    path.write_bytes(
+        sealed(data | {"seconds": None}).replace(b'"seconds": null,', f'"seconds": {number},'.encode(), 1)
+    )
+    with pytest.raises(ReferenceFileError, match="seconds: Input should be a valid number"):
+        read(path)
+
+
 def test_a_missing_file_or_a_folder_is_rejected(tmp_path):
     with pytest.raises(ReferenceFileError, match="cannot be read: No such file or directory"):
         read(tmp_path / "missing.json")

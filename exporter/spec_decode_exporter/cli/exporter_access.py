@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
-from pydantic import ValidationError
 from yarl import URL
 
 from spec_decode_exporter.config.http_settings import HttpSettings
-from spec_decode_exporter.core.bounded_json import TooManyValuesError, check_values
+from spec_decode_exporter.core.numbers import decode
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.reports.escape import escaped
+from spec_decode_exporter.reports.saved_snapshot import MAX_BYTES, SavedSnapshot, parsed
+from spec_decode_exporter.scrape.client import Client
 from spec_decode_exporter.scrape.errors import PollError, StatusError
-from spec_decode_exporter.scrape.http.client import Client
-from spec_decode_exporter.views.document import View
-
-AnyView = TypeVar("AnyView", bound=View)
 
 _PATH: Final = "api/v1/snapshot"
 _TIMEOUT: Final = 10.0
-MAX_BODY: Final = 16 * 2**20
-"""Maximum bytes of a response."""
 _MAX_PROBLEM_VALUES: Final = 1_000
-MAX_VALUES: Final = 500_000
-"""Maximum JSON values of a response."""
 
 
 class NotReadError(ExporterError):
@@ -54,20 +45,19 @@ def snapshot_url(text: str) -> str:
     return str(url / _PATH)
 
 
-async def read_result(url: str, read: Callable[[bytes], AnyView]) -> AnyView:
-    """Request a result of an exporter.
+async def read_snapshot_of(url: str) -> SavedSnapshot:
+    """Request the snapshot of an exporter.
 
     Raises:
         NotReadError: The exporter does not answer, or its format is that of another version.
     """
-    client = Client(HttpSettings(), timeout=_TIMEOUT, max_body=MAX_BODY, is_command=True)
+    client = Client(HttpSettings(), timeout=_TIMEOUT, max_body=MAX_BYTES, is_command=True)
     try:
         response = await client.get(url)
-        check_values(response.body, MAX_VALUES)
-        return read(response.body)
+        return parsed(response.body)
     except PollError as error:
         raise NotReadError(f"{url}: {error}{_detail(error)}") from None
-    except (TooManyValuesError, ValidationError):
+    except ValueError:
         raise NotReadError(f"{url}: the response is not in the format of this version") from None
     finally:
         await client.close()
@@ -78,8 +68,7 @@ def _detail(error: PollError) -> str:
     if not isinstance(error, StatusError) or not error.problem:
         return ""
     try:
-        check_values(error.problem, _MAX_PROBLEM_VALUES)
-        detail = json.loads(error.problem)["detail"]
-    except (TooManyValuesError, ValueError, LookupError, TypeError, RecursionError):
+        detail = decode(error.problem, _MAX_PROBLEM_VALUES)["detail"]
+    except (ValueError, LookupError, TypeError):
         return ""
     return f": {escaped(detail)}" if isinstance(detail, str) else ""

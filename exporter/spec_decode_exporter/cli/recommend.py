@@ -8,29 +8,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from pydantic import ValidationError
-
 from spec_decode_exporter.cli.event_loop import run_loop
-from spec_decode_exporter.cli.exporter_access import (
-    MAX_BODY,
-    MAX_VALUES,
-    read_result,
-    snapshot_url,
-)
+from spec_decode_exporter.cli.exporter_access import read_snapshot_of, snapshot_url
 from spec_decode_exporter.cli.flags import Flags
 from spec_decode_exporter.cli.measurement import configured_servers, measurement_time
 from spec_decode_exporter.cli.observe_config import add_settings
 from spec_decode_exporter.cli.output import require_stdout, write_stdout
 from spec_decode_exporter.cli.setting_flags import BASELINE_FLAGS, add_setting_flags, reject_baseline
-from spec_decode_exporter.core.bounded_json import TooManyValuesError, check_values
 from spec_decode_exporter.core.clock import SystemClock
 from spec_decode_exporter.core.files import read_bounded
 from spec_decode_exporter.core.log import configure_log
+from spec_decode_exporter.core.numbers import TooManyValuesError
 from spec_decode_exporter.core.user_errors import ExporterError, UsageError
 from spec_decode_exporter.reports.exit_status import ExitStatus
 from spec_decode_exporter.reports.observe.session import watch
 from spec_decode_exporter.reports.recommend.recommend_report import FORMATS, recommendation_status, written
-from spec_decode_exporter.reports.saved_snapshot import SavedSnapshot, parsed
+from spec_decode_exporter.reports.saved_snapshot import MAX_BYTES, SavedSnapshot, parsed
 
 _DESCRIPTION: Final = """\
 Print the setting of speculation: the number of draft tokens, by load if the cost of drafting is known at
@@ -108,15 +101,12 @@ def read_snapshot(path: Path) -> SavedSnapshot:
         NoSnapshotError: The file cannot be read, or is neither.
     """
     try:
-        content = read_bounded(path, MAX_BODY)
-        check_values(content, MAX_VALUES)
+        return parsed(read_bounded(path, MAX_BYTES))
     except OSError as error:
         raise NoSnapshotError(f"{path} cannot be read: {error.strerror or error}") from None
     except TooManyValuesError as error:
         raise NoSnapshotError(f"{path} cannot be read: {error}") from None
-    try:
-        return parsed(content)
-    except ValidationError:
+    except ValueError:
         raise NoSnapshotError(
             f"{path}: it is neither a response of /api/v1/snapshot nor the output of observe --format json "
             "of this version"
@@ -132,7 +122,7 @@ def _view(arguments: argparse.Namespace) -> SavedSnapshot:
     if arguments.snapshot:
         return read_snapshot(arguments.snapshot)
     if arguments.exporter:
-        return run_loop(read_result(arguments.exporter, parsed))
+        return run_loop(read_snapshot_of(arguments.exporter))
     return run_loop(_observed(arguments))
 
 

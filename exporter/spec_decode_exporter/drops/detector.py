@@ -21,9 +21,10 @@ from typing import Annotated, ClassVar, Final, NamedTuple, TypeAlias
 from pydantic import Field
 
 from spec_decode_exporter.config.policy import DropPolicy
+from spec_decode_exporter.core.numbers import Amount
 from spec_decode_exporter.drops.hours import HOURS, HourCell, HourCells, learn_hour, usual_length
 from spec_decode_exporter.drops.noise import Cusum, Noise, Shortfalls, Variance, threshold
-from spec_decode_exporter.drops.sums import Amount, Drop, DropKind, Intervals, LiveDrop, Sums, Transition
+from spec_decode_exporter.drops.sums import Drop, DropKind, Intervals, LiveDrop, Sums, Transition
 
 
 class DropSettings(NamedTuple):

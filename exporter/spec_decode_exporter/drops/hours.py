@@ -7,7 +7,8 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
-from spec_decode_exporter.drops.sums import Amount, Sums, Units
+from spec_decode_exporter.core.numbers import Amount
+from spec_decode_exporter.drops.sums import Sums, Units
 
 HOURS: Final = 24
 HOUR_SECONDS: Final = 3600.0

@@ -18,7 +18,8 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
-from spec_decode_exporter.drops.sums import Amount, Product, Sums, Units
+from spec_decode_exporter.core.numbers import Amount, Product
+from spec_decode_exporter.drops.sums import Sums, Units
 
 MIN_DIFFERENCES: Final = 4
 """Differences that a variance needs."""

@@ -12,12 +12,8 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-Seconds = Annotated[float, Field(ge=0, le=1e10, allow_inf_nan=False)]
-"""A persisted time: up to 300 years, where a float still resolves microseconds."""
-Amount = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
-"""A persisted sum of 64-bit counters, or of squares of positions. All that is computed with it is finite."""
-Product = Annotated[float, Field(ge=0, le=1e100, allow_inf_nan=False)]
-"""A persisted sum of products or of squares of such sums."""
+from spec_decode_exporter.core.numbers import Amount, Seconds
+
 MIN_UNITS: Final = 0.01
 Units = Annotated[Amount, AfterValidator(lambda units: units if units >= MIN_UNITS else 0.0)]
 """A persisted number of drafts or decode steps. A mean over a part of one might be infinite: it is none."""

@@ -8,11 +8,11 @@ from http import HTTPStatus
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
 
-from spec_decode_exporter.core.bounded_json import decode
+from spec_decode_exporter.core.numbers import MAX_UNIX, bounded, decode
 from spec_decode_exporter.core.urls import without_query
 from spec_decode_exporter.core.user_errors import ExporterError
+from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.errors import PollError, StatusError
-from spec_decode_exporter.scrape.http.client import HttpResponse
 
 MAX_BODY: Final = 32 * 2**20
 """Maximum bytes of a response: some 800,000 samples."""
@@ -112,7 +112,8 @@ class QueryApi:
             data = await self._data("query", {"query": "time()"})
             result = data["result"]
             # Prometheus answers with a scalar, VictoriaMetrics with a vector of one sample.
-            return float((result if data["resultType"] == "scalar" else result[0]["value"])[1])
+            text = (result if data["resultType"] == "scalar" else result[0]["value"])[1]
+            return bounded(float(text), 0.0, MAX_UNIX)
         except (KeyError, IndexError, TypeError, ValueError):
             raise self._unusable("its answer to the query `time()` has no time") from None
 
@@ -225,4 +226,5 @@ def _sampled(found: Any) -> SampledSeries:  # noqa: ANN401  any JSON
     if not _is_labels(labels):
         raise ValueError
     pairs = found["values"]
-    return SampledSeries(labels, [float(pair[0]) for pair in pairs], [float(pair[1]) for pair in pairs])
+    times = [bounded(pair[0], 0.0, MAX_UNIX) for pair in pairs]
+    return SampledSeries(labels, times, [float(pair[1]) for pair in pairs])

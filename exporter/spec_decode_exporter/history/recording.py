@@ -9,16 +9,16 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator, Mapping
-from math import isfinite
 from pathlib import Path
 from typing import Any, Final, Self
 
 from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
 from spec_decode_exporter.core.files import open_plain, size_text
+from spec_decode_exporter.core.numbers import MAX_UNIX, bounded, decode
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.scrape.errors import REASONS, Reason
-from spec_decode_exporter.scrape.poll.raw_poll import RawPoll
-from spec_decode_exporter.scrape.poll.server_info import (
+from spec_decode_exporter.scrape.poll_record import RawPoll
+from spec_decode_exporter.scrape.server_info import (
     ServedSpeculation,
     served_speculation,
     speculation_in,
@@ -36,8 +36,6 @@ MAX_NAME: Final = 256
 """Maximum characters of a target's name."""
 MAX_MOMENT: Final = 1e12
 """Maximum monotonic time in seconds."""
-MAX_WALL: Final = 253_402_300_799.0
-"""Maximum Unix time in seconds: the year 9999."""
 
 
 class RecordingError(ExporterError):
@@ -126,9 +124,7 @@ def _polls(path: Path, lines: gzip.GzipFile) -> Iterator[RawPoll]:
             return
         try:
             poll = reader.poll(line)
-        except RecursionError:
-            raise RecordingError(f"{path}, line {number}: its JSON is nested too deeply") from None
-        except (ValueError, OverflowError) as error:
+        except ValueError as error:
             raise RecordingError(f"{path}, line {number}: {error}") from None
         yield poll
         if size > MAX_BYTES:
@@ -139,8 +135,8 @@ def _polls(path: Path, lines: gzip.GzipFile) -> Iterator[RawPoll]:
 def _format(line: bytes) -> object:
     """Return the format that the first line names."""
     try:
-        first = json.loads(line)
-    except (ValueError, RecursionError):
+        first = _decoded(line)
+    except ValueError:
         return None
     return first.get("format") if isinstance(first, dict) else None
 
@@ -160,11 +156,11 @@ class _LineReader:
         """
         if len(line) == MAX_LINE and not line.endswith(b"\n"):
             raise ValueError(f"it has more than {size_text(MAX_LINE)}")
-        value = json.loads(line)
+        value = _decoded(line)
         if not isinstance(value, dict):
             raise ValueError("it is not a JSON object")  # noqa: TRY004  a mistake of the file
         target = self._target(value.get("target"))
-        moment = _number(value, "t", MAX_MOMENT)
+        moment = _number(value, "t", -MAX_MOMENT, MAX_MOMENT)
         if moment < self._moment:
             raise ValueError("t: it is earlier than in the line before")
         self._moment = moment
@@ -176,7 +172,7 @@ class _LineReader:
         return RawPoll(
             target,
             moment,
-            _number(value, "time", MAX_WALL, least=0.0),
+            _number(value, "time", 0.0, MAX_UNIX),
             *_page(value),
             self._reported[target],
         )
@@ -190,13 +186,15 @@ class _LineReader:
         return name
 
 
-def _number(value: Mapping[str, object], key: str, most: float, *, least: float | None = None) -> float:
-    number = value.get(key)
-    if isinstance(number, bool) or not isinstance(number, int | float) or not isfinite(number):
-        raise ValueError(f"{key}: it is not a number")
-    if not (-most if least is None else least) <= number <= most:
-        raise ValueError(f"{key}: it is out of range")
-    return float(number)
+def _decoded(line: bytes) -> Any:  # noqa: ANN401  any JSON
+    return decode(line, len(line))  # the line is bounded in bytes: a page has many commas
+
+
+def _number(value: Mapping[str, object], key: str, least: float, most: float) -> float:
+    try:
+        return bounded(value.get(key), least, most)
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from None
 
 
 def _page(value: Mapping[str, object]) -> tuple[bytes | None, Reason | None]:

@@ -24,7 +24,7 @@ from typing import Annotated, Final, NamedTuple, TypeVar
 
 from pydantic import Field
 
-from spec_decode_exporter.drops.sums import Amount
+from spec_decode_exporter.core.numbers import Amount, UnixTime
 from spec_decode_exporter.learned.regression import Matrix, gram_matrix, upper_triangle
 from spec_decode_exporter.window.history import NANO
 from spec_decode_exporter.window.poll import Increment
@@ -42,9 +42,6 @@ _wall: Final = attrgetter("wall")
 _TRIANGLE: Final = SIZE * (SIZE + 1) // 2
 _MAX_STEPS, _MAX_STEP_SECONDS, _MAX_PROMPT, _MAX_RATE = 1e9, 3600.0, 1e6, 1e8
 """A poll with more steps, longer ones, or more uncached tokens a step or second is a fault of the server."""
-
-UnixTime = Annotated[float, Field(ge=0, le=253_402_300_799, allow_inf_nan=False)]
-"""Until the last second of the year 9999."""
 
 
 def faded(older: Sequence[float], age: float, newer: Sequence[float]) -> Iterable[float]:

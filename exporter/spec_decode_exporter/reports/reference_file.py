@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from spec_decode_exporter.core.bounded_json import TooManyValuesError, check_values, decode
 from spec_decode_exporter.core.files import read_bounded, size_text
+from spec_decode_exporter.core.numbers import TooManyValuesError, check_values, decode
 from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.reports.reference_document import ReferenceDocument
 

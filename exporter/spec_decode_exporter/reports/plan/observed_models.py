@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
-
-from pydantic import ValidationError
 
 from spec_decode_exporter.analysis.cost import CostSource
-from spec_decode_exporter.core.bounded_json import TooManyValuesError, check_values
 from spec_decode_exporter.core.files import read_bounded
+from spec_decode_exporter.core.numbers import TooManyValuesError
 from spec_decode_exporter.reports.plan.model_config import ModelError
 from spec_decode_exporter.reports.plan.planned_depths import Drafts, continued
-from spec_decode_exporter.reports.saved_snapshot import SavedEngine, SavedSnapshot, SavedWindow, parsed
+from spec_decode_exporter.reports.saved_snapshot import (
+    MAX_BYTES,
+    SavedEngine,
+    SavedSnapshot,
+    SavedWindow,
+    parsed,
+)
 from spec_decode_exporter.views.engine_view import CostView
-
-MAX_BYTES: Final = 16 * 2**20
-"""Maximum size of an observation, in bytes."""
-MAX_VALUES: Final = 500_000
-"""Maximum number of JSON values of an observation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +53,11 @@ def read(path: Path) -> ObservedModel:
         ModelError: The file is no observation of exactly one model that drafts.
     """
     try:
-        content = read_bounded(path, MAX_BYTES)
-        check_values(content, MAX_VALUES)
+        return measured(_observation(read_bounded(path, MAX_BYTES)))
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror or error}") from None
     except TooManyValuesError as error:
         raise ModelError(f"{path} cannot be read: {error}") from None
-    try:
-        return measured(_observation(content))
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
 
@@ -149,7 +144,9 @@ def _observation(content: bytes) -> SavedSnapshot:
     """Parse an observation; a snapshot of the API, which has no length, is none."""
     try:
         found = parsed(content)
-    except ValidationError:
+    except TooManyValuesError:
+        raise
+    except ValueError:
         found = None
     if found is None or found.seconds is None:
         raise ModelError(

@@ -1,0 +1,86 @@
+"""Bounds of numbers from outside: files, answers of servers, requests.
+
+Python's JSON also reads ``NaN``, ``1e999`` and integers of thousands of digits. They raise far from where
+they enter, or stay in sums for ever. So they are absent (None) or refused where they enter.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+MAX_UNIX: Final = 253_402_300_799.0
+"""Last second of the year 9999, the last one that a date can have."""
+MAX_INTEGER: Final = 2**63 - 1
+"""Greatest integer: that of a 64-bit counter with a sign."""
+_MAX_DIGITS: Final = len(str(MAX_INTEGER))
+MAX_NUMBER: Final = 1e100
+"""Greatest other number: products of three are finite."""
+
+UnixTime = Annotated[float, Field(ge=0, le=MAX_UNIX, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0, le=1e10, allow_inf_nan=False)]
+"""A persisted time: up to 300 years, where a float still resolves microseconds."""
+Amount = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
+"""A persisted sum of 64-bit counters, or of squares of positions. All that is computed with it is finite."""
+Product = Annotated[float, Field(ge=0, le=MAX_NUMBER, allow_inf_nan=False)]
+"""A persisted sum of products or of squares of such sums."""
+
+_BEGINNINGS: Final = (b",", b"[", b"{")
+"""Every value of a JSON document except the first follows one of them, so they limit the number of values."""
+
+
+class TooManyValuesError(ValueError):
+    """A document may have more values than the limit."""
+
+
+def check_values(content: bytes, max_values: int) -> None:
+    """Check an upper bound of the number of values, which counts commas and brackets in texts too.
+
+    Raises:
+        TooManyValuesError: There may be more than ``max_values``.
+    """
+    if sum(map(content.count, _BEGINNINGS)) > max_values:
+        raise TooManyValuesError(f"it has more than {max_values} values")
+
+
+def decode(content: bytes, max_values: int) -> Any:  # noqa: ANN401  any JSON
+    """Return the content of a JSON document; a number beyond the bounds is None.
+
+    Raises:
+        TooManyValuesError: It may have more than ``max_values``; an empty object takes 64 bytes.
+        ValueError: It is not JSON, or nested too deeply.
+    """
+    check_values(content, max_values)
+    try:
+        return json.loads(content, parse_float=_float, parse_int=_integer, parse_constant=_absent)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def bounded(value: object, least: float, most: float) -> float:
+    """Return a number of a JSON document between two bounds, both included.
+
+    Raises:
+        ValueError: It is none, or beyond the bounds.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124  NaN
+        raise ValueError("it is not a number")
+    if not least <= value <= most:
+        raise ValueError("it is out of range")
+    return float(value)
+
+
+def _float(text: str) -> float | None:
+    value = float(text)
+    return value if abs(value) <= MAX_NUMBER else None
+
+
+def _integer(text: str) -> int | None:
+    value = int(text) if len(text) <= _MAX_DIGITS + 1 else MAX_INTEGER + 1
+    return value if -MAX_INTEGER <= value <= MAX_INTEGER else None
+
+
+def _absent(_constant: str) -> None:
+    """Return None for ``NaN`` and ``Infinity``, as in the ``time_step_limit`` of some models."""

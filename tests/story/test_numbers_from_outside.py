@@ -1,0 +1,195 @@
+"""Numbers from outside: whatever a file, an answer or a request has, it is refused or set aside where it enters.
+
+Each number of a valid document is replaced by each number that Python's JSON reads and no counter, time or ratio
+can be. The reader raises its own error or returns finite numbers, from which reports are written.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from math import isfinite
+
+import pytest
+from multidict import MultiDict
+from pydantic import BaseModel
+
+from spec_decode_exporter.cli.main import parse
+from spec_decode_exporter.cli.plan import wanted_of
+from spec_decode_exporter.cli.recommend import NoSnapshotError, read_snapshot
+from spec_decode_exporter.core.numbers import MAX_UNIX
+from spec_decode_exporter.history.query_api import HistoryError, QueryApi
+from spec_decode_exporter.history.recording import FORMAT, RecordingError, read_recording
+from spec_decode_exporter.learned.learned import LearnedState
+from spec_decode_exporter.monitor.state import EngineEntry, Remembered, entry_of, line_of
+from spec_decode_exporter.reports.observe.observe_report import json_report
+from spec_decode_exporter.reports.plan.deployment_plan import plan
+from spec_decode_exporter.reports.plan.model_config import ModelError
+from spec_decode_exporter.reports.plan.plan_json import as_json
+from spec_decode_exporter.reports.recommend.recommend_report import written
+from spec_decode_exporter.reports.saved_snapshot import SavedEngine, SavedWindow
+from spec_decode_exporter.web.api.problems import RequestError
+from spec_decode_exporter.web.api.queries import EventsQuery, HistoryQuery, read
+from tests.history.test_query_api import Answer
+from tests.reports.observe.conftest import observed  # noqa: F401  a fixture
+from tests.reports.plan.conftest import LLAMA_8B
+
+NUMBERS = (
+    "NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1.7976931348623157e308", "-1.7976931348623157e308",
+    "1" + "0" * 400, "-1" + "0" * 400, "9" * 5000, "1001832969600", "18446744073709551616", "-1", "5e-324", "0",
+)  # fmt: skip
+"""The 5,000 digits are more than ``int`` reads; the twelfth number is a Unix time of the year 33715."""
+_PLACE = "@number@"
+
+
+def spoiled(document: object) -> Iterator[bytes]:
+    """Yield the JSON of a document with each of its numbers, or of a list the first, replaced by each of ``NUMBERS``."""
+    for path in _paths(document):
+        changed = deepcopy(document)
+        *way, last = path
+        place = changed
+        for step in way:
+            place = place[step]
+        place[last] = _PLACE
+        text = json.dumps(changed)
+        yield from (text.replace(f'"{_PLACE}"', number).encode() for number in NUMBERS)
+
+
+def _paths(value: object) -> Iterator[tuple[str | int, ...]]:
+    members = (
+        value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    )
+    for key, member in members:
+        if isinstance(member, int | float) and not isinstance(member, bool):
+            yield (key,)
+        yield from ((key, *path) for path in _paths(member))
+
+
+def numbers(value: object) -> Iterator[float]:
+    """Yield the numbers in a result."""
+    if isinstance(value, int | float):
+        yield value
+    elif isinstance(value, Mapping):
+        for member in value.values():
+            yield from numbers(member)
+    elif isinstance(value, BaseModel):
+        yield from numbers(dict(value))
+    elif is_dataclass(value):
+        yield from numbers({field.name: getattr(value, field.name) for field in fields(value)})
+    elif isinstance(value, list | tuple | set | frozenset):
+        for member in value:
+            yield from numbers(member)
+
+
+def is_finite(value: object) -> bool:
+    """Return whether all numbers in a result are finite; an integer that no float holds raises."""
+    return all(isfinite(number) for number in numbers(value))
+
+
+def refuse_constants(text: str) -> None:
+    raise AssertionError(f"{text} in JSON")
+
+
+def matrix(sample):
+    return {
+        "status": "success",
+        "data": {"resultType": "matrix", "result": [{"metric": {"a": "b"}, "values": [sample]}]},
+    }
+
+
+async def test_the_answer_of_a_history_has_times_that_are_dates():
+    for body in spoiled(matrix([1.7e9, "1"])):
+        with suppress(HistoryError):
+            (series,) = await QueryApi("http://p", Answer(body)).samples("a", 1.7e9, 60)
+            assert [datetime.fromtimestamp(time, UTC) for time in series.times]
+    for number in NUMBERS:
+        scalar = {"status": "success", "data": {"resultType": "scalar", "result": [1.7e9, number]}}
+        with suppress(HistoryError):
+            assert 0 <= await QueryApi("http://p", Answer(json.dumps(scalar).encode())).time() <= MAX_UNIX
+
+
+def test_a_recording_names_the_line_of_a_wrong_number(tmp_path):
+    path = tmp_path / "recording.gz"
+    line = {
+        "target": "a",
+        "t": 1.0,
+        "time": 1.8e9,
+        "page": "up 1\n",
+        "server_info": {"num_speculative_tokens": 4},
+    }
+    refused = 0
+    for body in spoiled(line):
+        path.write_bytes(gzip.compress(json.dumps({"format": FORMAT}).encode() + b"\n" + body + b"\n", 1))
+        reason = ""
+        try:
+            (poll,) = read_recording(path)
+        except RecordingError as error:
+            reason = str(error)
+        assert reason.startswith(f"{path}, line 2: ") or (
+            isfinite(poll.moment) and datetime.fromtimestamp(poll.wall, UTC)
+        )
+        refused += bool(reason)
+    assert refused > len(NUMBERS)
+
+
+def test_a_line_of_the_state_file_is_set_aside():
+    entry = json.loads(line_of(EngineEntry("engine", "t", "m", "0", 1.8e9, LearnedState(4))))
+    for body in spoiled(entry):
+        with suppress(ValueError):
+            found = entry_of(body)
+            remembered = Remembered()
+            remembered.recall([found])
+            assert is_finite(found)
+            assert all(line_of(each) for each in remembered.entries(1.8e9))
+
+
+def test_a_model_of_a_plan_is_refused_by_the_name_of_its_key(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B))
+    index = tmp_path / "model.safetensors.index.json"
+    for file, document in ((index, {"metadata": {"total_size": 1}}), (tmp_path / "config.json", LLAMA_8B)):
+        for body in spoiled(document):
+            file.write_bytes(body)
+            with suppress(ModelError):
+                found = as_json(
+                    plan(wanted_of(parse(["plan", "--target", str(tmp_path), "--draft", "1B"], {})))
+                )
+                json.loads(found, parse_constant=refuse_constants)
+
+
+def test_a_model_may_have_infinite_values_that_no_plan_needs(tmp_path):
+    text = json.dumps({**LLAMA_8B, "time_step_limit": [0.0, _PLACE]})
+    (tmp_path / "config.json").write_text(text.replace(f'"{_PLACE}"', "Infinity"))
+    assert as_json(plan(wanted_of(parse(["plan", "--target", str(tmp_path), "--draft", "1B"], {}))))
+
+
+async def test_an_observation_is_refused_or_gives_a_finite_plan_and_setting(observed, tmp_path):  # noqa: F811
+    file = tmp_path / "observation.json"
+    document = json.loads(json_report(await observed("steady", seconds=10)))
+    engine = document["engines"][0]
+    window = {name: engine["windows"][-1][name] for name in SavedWindow.model_fields}
+    document = {
+        "seconds": 10.0,
+        "engines": [{**{name: engine[name] for name in SavedEngine.model_fields}, "windows": [window]}],
+    }
+    for body in spoiled(document):
+        file.write_bytes(body)
+        with suppress(NoSnapshotError):
+            json.loads(written(read_snapshot(file).engines, "json"), parse_constant=refuse_constants)
+        with suppress(ModelError):
+            arguments = ["plan", "--target", "8B", "--draft", "1B", "--measured", str(file)]
+            json.loads(as_json(plan(wanted_of(parse(arguments, {})))), parse_constant=refuse_constants)
+
+
+@pytest.mark.parametrize(
+    ("model", "name"), [(EventsQuery, "limit"), (HistoryQuery, "step"), (EventsQuery, "since")]
+)
+def test_a_parameter_of_a_request_is_refused(model, name):
+    for number in NUMBERS:
+        for text in (number, f"{number}s", f"1a-{number}"):
+            with suppress(RequestError):
+                assert is_finite(read(model, MultiDict({name: text})))
