@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import lru_cache
 from math import inf
-from string import Formatter
 from typing import Final
 
 ABSENT: Final = "-"
@@ -18,8 +16,6 @@ _MILLISECOND: Final = 1e-3
 _GIGABYTE: Final = 10**9
 _MEGABYTE: Final = 10**6
 _PARAMETER_UNITS: Final = (("T", 10**12), ("B", 10**9), ("M", 10**6))
-_TEMPLATES: Final = 256
-"""Templates whose parts are kept, more than there are."""
 _ROUNDED: Final = 0.9995
 """Share of a unit that three digits round up to a whole one."""
 
@@ -64,16 +60,6 @@ def rate(per_second: float | None) -> str:
     return ABSENT if per_second is None else three_digits(per_second, 2)
 
 
-def signed_rate(per_second: float) -> str:
-    """Write a rate that may be negative: ``-12.3``."""
-    return rate(per_second) if per_second >= 0 else f"-{rate(-per_second)}"
-
-
-def fixed_rate(per_second: float) -> str:
-    """Write a rate with one decimal, for a value that changes often: ``1,677.7 /s``."""
-    return f"{per_second:,.1f} /s"
-
-
 def duration(seconds: float | None) -> str:
     """Write a time with three digits in seconds or milliseconds: ``12.3 ms``, ``1.23 s``."""
     if seconds is None:
@@ -81,11 +67,6 @@ def duration(seconds: float | None) -> str:
     if seconds >= 1:
         return f"{three_digits(seconds, 3)} s"
     return f"{three_digits(seconds / _MILLISECOND, 3)} ms"
-
-
-def fixed_duration(seconds: float) -> str:
-    """Write a time with fixed decimals, for a value that changes often: ``12.9 ms``, ``1.50 s``."""
-    return f"{1000 * seconds:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
 def duration_within(lower: float, upper: float) -> str:
@@ -118,11 +99,6 @@ def gigabytes(size: float) -> str:
     """Write bytes in GB of 10^9 bytes, or MB: ``156 GB``, ``16.0 GB``, ``0.31 GB``, ``5.80 MB``."""
     unit, name = (_GIGABYTE, "GB") if abs(size) >= _GIGABYTE / 10 or not size else (_MEGABYTE, "MB")
     return f"{three_digits(size / unit, 2)} {name}"
-
-
-def kilobytes(size: float | None) -> str:
-    """Write bytes in kB."""
-    return ABSENT if size is None else f"{size / 1000:,.1f} kB"
 
 
 def parameters(number: int) -> str:
@@ -159,33 +135,21 @@ def fill(template: str, values: Mapping[str, float]) -> str:
     ``{tokens:plural draft token}`` writes a count with its noun, ``{began:clock}`` a Unix time as the time of
     day, and ``{age:ago}`` an age in seconds.
     """
-    # The formatter in Python takes ten times as long as the built-in one.
-    if not _has_commands(template):
-        return template.format_map(values)
-    return _FORMATTER.vformat(template, (), values)
+    return template.format_map({name: _Value(value) for name, value in values.items()})
 
 
-@lru_cache(maxsize=_TEMPLATES)
-def fields(template: str) -> frozenset[str]:
-    """Return the names of the values that a template of ``fill`` needs."""
-    return frozenset(name for _, name, _, _ in _FORMATTER.parse(template) if name)
+class _Value:
+    """Value of a template."""
 
+    def __init__(self, value: float) -> None:
+        self._value = value
 
-@lru_cache(maxsize=_TEMPLATES)
-def _has_commands(template: str) -> bool:
-    """Return whether a template has a format that ``str.format`` lacks."""
-    formats = (text or "" for _, _, text, _ in _FORMATTER.parse(template))
-    return any(text.partition(" ")[0] in ("plural", *_COMMANDS) for text in formats)
-
-
-class _ValueFormatter(Formatter):
-    def format_field(self, value: float, format_spec: str) -> str:
-        command, _, noun = format_spec.partition(" ")
+    def __format__(self, form: str) -> str:
+        command, _, noun = form.partition(" ")
         if command == "plural":
-            return plural(round(value), noun)
+            return plural(round(self._value), noun)
         write = _COMMANDS.get(command)
-        return format(value, format_spec) if write is None else write(value)
+        return format(self._value, form) if write is None else write(self._value)
 
 
 _COMMANDS: Final = {"clock": utc_clock, "ago": ago}
-_FORMATTER: Final = _ValueFormatter()

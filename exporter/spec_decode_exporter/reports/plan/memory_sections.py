@@ -60,18 +60,17 @@ def _of_memory(plan: DeploymentPlan, size: int) -> str:
     return f"{100 * size / plan.wanted.gpus.all_bytes:.1f} % of all memory"
 
 
+def _kilobytes(size: float | None) -> str:
+    return numbers.ABSENT if size is None else f"{size / 1000:,.1f} kB"
+
+
 def cache(plan: DeploymentPlan) -> Iterator[Figure]:
     """Yield the capacity of the KV cache with the draft and without it."""
     alone, drafting = plan.alone, plan.drafting
     rows = (
         ("size", _size(drafting), _size(alone), _less(plan)),
         ("GiB on a GPU", _gibibytes(plan, drafting), _gibibytes(plan, alone), ""),
-        (
-            "a token",
-            numbers.kilobytes(drafting.bytes_per_token),
-            numbers.kilobytes(alone.bytes_per_token),
-            "",
-        ),
+        ("a token", _kilobytes(drafting.bytes_per_token), _kilobytes(alone.bytes_per_token), ""),
         ("tokens", numbers.count(drafting.tokens), numbers.count(alone.tokens), _lost("tokens", plan)),
         (
             "sequences at a time",

@@ -125,7 +125,7 @@ def payoff(plan: DeploymentPlan) -> Iterator[Part]:
     yield Figure(
         "baseline", numbers.rate(result.baseline_tokens_per_second), "", "tokens a second without it"
     )
-    yield Figure("gained", numbers.signed_rate(result.gained_tokens_per_second), "", "tokens a second")
+    yield Figure("gained", numbers.rate(result.gained_tokens_per_second), "", "tokens a second")
     yield Figure("memory", gigabytes(result.memory_bytes), "", "the draft's weights and its KV cache")
     yield from _return(result)
     yield Note("This is at full load: a server that is asked for less gains in latency, not in tokens.")
@@ -137,8 +137,8 @@ def _return(result: Payoff) -> Iterator[Part]:
     if each is None:
         yield Note("It takes no memory of the GPUs: whatever it gains is free of that.")
         return
-    span = "" if bounds is None else f"{numbers.signed_rate(bounds[0])} to {numbers.signed_rate(bounds[1])}"
-    yield Figure("return", numbers.signed_rate(each), span, "tokens a second gained for each GB")
+    span = "" if bounds is None else f"{numbers.rate(bounds[0])} to {numbers.rate(bounds[1])}"
+    yield Figure("return", numbers.rate(each), span, "tokens a second gained for each GB")
 
 
 def _fewer(plan: DeploymentPlan) -> Iterator[Note]:

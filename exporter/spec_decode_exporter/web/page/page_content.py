@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.core.isolation import NO_ITEM
+from spec_decode_exporter.core.number_formats import utc_clock
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.views.engine_view import id_of
 from spec_decode_exporter.web.page import fleet_table, target_list
@@ -18,7 +19,6 @@ from spec_decode_exporter.web.page.fleet_summary import Standing, chips, headlin
 from spec_decode_exporter.web.page.glossary import glossary
 from spec_decode_exporter.web.page.markup import Markup, joined, name, tag
 from spec_decode_exporter.web.page.page_data import OmittedEngine, PageData, ShownEngine
-from spec_decode_exporter.web.page.page_numbers import clock_time
 from spec_decode_exporter.web.page.page_query import PageQuery
 from spec_decode_exporter.web.page.request_panel import requests
 from spec_decode_exporter.web.page.words import NOT_SHOWN
@@ -174,7 +174,7 @@ def _not_found(rows: _Rows) -> Iterator[Markup]:
 
 def _summary(rows: _Rows, page: PageData) -> Markup:
     targets = tag(
-        "p", target_list.summary(page), ", as of ", tag("time", clock_time(page.time)), class_="asof"
+        "p", target_list.summary(page), ", as of ", tag("time", utc_clock(page.time)), class_="asof"
     )
     is_known = rows.standings or not rows.omitted
     return tag(

@@ -40,13 +40,14 @@ def whole(count: float) -> str:
 
 
 def rate(per_second: float) -> str:
-    """Write a rate per second."""
-    return number_formats.fixed_rate(per_second).translate(_THIN_SPACES)
+    """Write a rate per second with one decimal: it changes often."""
+    return f"{per_second:,.1f} /s".translate(_THIN_SPACES)
 
 
 def duration(seconds: float) -> str:
-    """Write a time in seconds or milliseconds."""
-    return number_formats.fixed_duration(seconds).translate(_THIN_SPACES)
+    """Write a time in seconds or milliseconds with fixed decimals: it changes often."""
+    text = f"{1000 * seconds:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+    return text.translate(_THIN_SPACES)
 
 
 def number(value: float | None, write: Format, **attributes: str) -> Markup:
@@ -66,11 +67,6 @@ def between(lower: float | None, upper: float | None, write: Format) -> Markup:
         class_="bounds",
         title="95 % bounds",
     )
-
-
-def clock_time(unix: float) -> str:
-    """Write a moment as the time of day with its time zone."""
-    return f"{datetime.fromtimestamp(unix, UTC):%H:%M:%S} UTC"
 
 
 def ago(seconds: float) -> str:
