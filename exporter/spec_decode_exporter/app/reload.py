@@ -11,12 +11,12 @@ from typing import Final, Protocol
 import structlog
 
 from spec_decode_exporter.app.config_warnings import config_warnings
+from spec_decode_exporter.app.single_flight import Batched
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.files import Stamp, stamps
 from spec_decode_exporter.core.recurring import OnceUntilRecovered
-from spec_decode_exporter.core.single_flight import Batched
 from spec_decode_exporter.core.tasks import CONFIGURATION, Background
 
 FOLLOW_SECONDS: Final = 5.0

@@ -17,11 +17,11 @@ from prometheus_client import PLATFORM_COLLECTOR, PROCESS_COLLECTOR
 from spec_decode_exporter.app.fleet_snapshot import FleetSnapshots
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.reload import ConfigReloader
+from spec_decode_exporter.app.single_flight import SingleFlight
 from spec_decode_exporter.config.load import active_yaml
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.isolation import Isolation
-from spec_decode_exporter.core.single_flight import SingleFlight
 from spec_decode_exporter.core.tasks import Background, cancel, keep_running, spawn, yield_to_event_loop
 from spec_decode_exporter.core.version import REVISION, __version__
 from spec_decode_exporter.discovery.discoverer import Discoverer

@@ -14,7 +14,6 @@ from weakref import ref
 
 from aiohttp import hdrs, web
 
-from spec_decode_exporter.core.single_flight import SHARED_SECONDS
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.metrics.negotiation import choose_format, choose_gzip
 from spec_decode_exporter.web.server.streaming import SEND_SECONDS, compressed, each, joined
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
     from spec_decode_exporter.metrics.page import MetricsPage
     from spec_decode_exporter.monitor.snapshot import Snapshot
 
+SHARED_SECONDS: Final = 1.0
+"""Seconds for which requests share a snapshot and its renderings."""
 MAX_RENDERED_BYTES: Final = 64 * 2**20
 """Bytes of all renderings that are shared or being sent."""
 

@@ -1,47 +1,40 @@
-"""Coalesce concurrent calls into one execution (single flight), at most once a second."""
+"""Coalesce concurrent calls into one execution, at most once a second."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from math import inf
+from typing import Final, Generic, TypeVar
 
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.tasks import cancel
+from spec_decode_exporter.web.metrics_page import SHARED_SECONDS
 
-SHARED_SECONDS = 1.0
-"""Seconds from the beginning of an execution for which calls share its result."""
-PAUSE_SECONDS = 1.0
+PAUSE_SECONDS: Final = 1.0
 """Seconds from the end of an execution to the beginning of the next, for ``Batched``."""
-
 
 Result = TypeVar("Result")
 
 
 class SingleFlight(Generic[Result]):
-    """Executes work at most once a second, for all callers of that second.
+    """Executes work at most once in ``SHARED_SECONDS``, for all callers of that time.
 
-    An execution that takes longer than half a second is shared for twice its duration. The work therefore
+    An execution that takes longer than half of them is shared for twice its duration. The work therefore
     takes at most half of the time, whatever the number of callers.
     """
 
     def __init__(self, work: Callable[[], Awaitable[Result]], now: Callable[[], float]) -> None:
         """Execute ``work`` when called; ``now`` is a monotonic clock in seconds."""
-        self._work = work
-        self._now = now
+        self._work, self._now = work, now
         self._lock = asyncio.Lock()
         self._results: list[Result] = []
         """The newest result; empty while the work makes the next one, which may need its memory."""
-        self._shared_until = -math.inf
+        self._shared_until = -inf
         self._forgotten = 0
 
     async def __call__(self) -> Result:
-        """Return the result of the work; raise what the work raises.
-
-        Callers in the same second get the same result. Its execution began at most a second before the call,
-        or is the newest one if it took longer than half a second.
-        """
+        """Return the result of the work; raise what the work raises."""
         called = self._now()
         async with self._lock:
             if self._results and called < self._shared_until:
@@ -57,7 +50,7 @@ class SingleFlight(Generic[Result]):
     def forget(self) -> None:
         """Execute the work again for the next call: its input has changed."""
         self._forgotten += 1
-        self._shared_until = -math.inf
+        self._shared_until = -inf
 
 
 class Batched:
@@ -69,13 +62,12 @@ class Batched:
 
     def __init__(self, work: Callable[[], Awaitable[None]], clock: Clock) -> None:
         """Execute ``work`` when called."""
-        self._work = work
-        self._clock = clock
+        self._work, self._clock = work, clock
         self._lock = asyncio.Lock()
         self._next: asyncio.Task[None] | None = None
         """The execution that has not begun yet."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._ended = -math.inf
+        self._ended = -inf
 
     async def __call__(self) -> None:
         """Return when an execution has ended that began after the call; raise what the work raises."""

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from spec_decode_exporter.core.single_flight import PAUSE_SECONDS, Batched, SingleFlight
+from spec_decode_exporter.app.single_flight import PAUSE_SECONDS, Batched, SingleFlight
 from spec_decode_exporter.core.tasks import cancel
 from tests.conftest import settle
 
