@@ -6,7 +6,7 @@ import pytest
 
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.config.load import load
-from spec_decode_exporter.core.capacity import WITHOUT_LIMIT, engines_that_fit
+from spec_decode_exporter.monitor.fleet import WITHOUT_LIMIT, engines_that_fit
 
 
 @pytest.fixture

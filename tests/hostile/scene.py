@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from spec_decode_exporter.core.capacity import engines_that_fit
+from spec_decode_exporter.monitor.fleet import engines_that_fit
 from tests.e2e.conftest import PROGRAM, free_port
 
 GOOD_TARGETS = 9

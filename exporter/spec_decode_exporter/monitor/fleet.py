@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Final, TypeVar
 
 import structlog
 
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.core.capacity import container_memory, engines_that_fit
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.recurring import TokenBucket
@@ -21,14 +21,24 @@ from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import Shared, TargetMonitor
-from spec_decode_exporter.scrape.http.resolver import CONFIG_RESOLVER, THREADS_PER_LIST, Resolver
-from spec_decode_exporter.scrape.poll.raw_poll import Recorded
+from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, THREADS_PER_LIST, Resolver
+from spec_decode_exporter.scrape.poll_record import Recorded
 
 _log = structlog.get_logger()
 
 _MAX_LINES: Final = 60
 _LINE_EVERY: Final = 60.0
 """Log lines about changes of targets: burst, and seconds for one more."""
+WITHOUT_LIMIT: Final = 2_000
+"""Engines without a limit in the configuration or of a container."""
+MIN_ENGINES: Final = 16
+"""Engines in the smallest container."""
+_OWN_MEMORY: Final = 80 * 2**20
+"""Bytes of the process without engines, during a request of the page."""
+_ENGINE_MEMORY: Final = 256 * 2**10
+"""Bytes of an engine with full windows, during a request of the page: `python -m benchmarks.thousand`."""
+_MEMORY_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Files with the memory limit of the container: cgroups of version 2 and 1."""
 TargetKey = tuple[str, str]
 T = TypeVar("T")
 
@@ -87,14 +97,14 @@ class Fleet:
         """
         shared, limit = self._shared, self._limit
         self._wanted = _within(targets, limit)
-        shared.limit = shared.budget.engines = shared.events.engines = limit
-        shared.budget.targets = len(self._wanted)
+        shared.limit = shared.events.engines = limit
+        shared.schedule.targets = len(self._wanted)
         self._note_not_monitored(len(targets) - len(self._wanted))
         self._background.start(self._follow(self._wanted))
 
     def watch(self, targets: Sequence[Target]) -> None:
         """Monitor these targets without polling them: an observation polls them, or reads a recording."""
-        self._shared.budget.targets = len(targets)
+        self._shared.schedule.targets = len(targets)
         self._monitors = {target.key: self._new_monitor(target) for target in targets}
 
     def remember(self) -> None:
@@ -156,7 +166,7 @@ class Fleet:
     def _new_monitor(self, target: Target) -> TargetMonitor:
         resolver = CONFIG_RESOLVER
         if target.found_by:  # the threads of a list that resolves slowly are not those of others
-            resolver = self._resolvers.setdefault(target.found_by, Resolver(THREADS_PER_LIST))
+            resolver = self._resolvers.setdefault(target.found_by, Resolver("resolver", THREADS_PER_LIST))
         return TargetMonitor(target, self.config, self._shared, resolver)
 
     def _note_changed(self, targets: int, added: int, removed: int) -> None:
@@ -188,3 +198,21 @@ def _within(targets: Sequence[Target], places: int) -> Sequence[Target]:
         return targets
     kept = {target.key for target in sorted(targets, key=rank)[:places]}
     return [target for target in targets if target.key in kept]
+
+
+def container_memory(files: Iterable[str | Path] = _MEMORY_LIMITS) -> int | None:
+    """Return the memory limit of the container in bytes; None without one, or if it is unknown."""
+    for file in files:
+        try:
+            text = Path(file).read_text(encoding="ascii").strip()
+        except (OSError, ValueError):
+            continue
+        return int(text) if text.isdecimal() else None
+    return None
+
+
+def engines_that_fit(memory: int | None) -> int:
+    """Return the number of engines that fit into ``memory`` bytes; None is no limit."""
+    if memory is None:
+        return WITHOUT_LIMIT
+    return min(WITHOUT_LIMIT, max(MIN_ENGINES, (memory - _OWN_MEMORY) // _ENGINE_MEMORY))

@@ -1,19 +1,12 @@
+"""Number of engines by the memory of the container."""
+
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from spec_decode_exporter.core.capacity import (
-    MIN_ENGINES,
-    WITHOUT_LIMIT,
-    container_memory,
-    engines_that_fit,
-    fair_share,
-)
+from spec_decode_exporter.monitor.fleet import MIN_ENGINES, WITHOUT_LIMIT, container_memory, engines_that_fit
 
 MIB = 2**20
-DEMANDS = st.lists(st.integers(1, 300), min_size=1, max_size=40)
 
 
 @pytest.mark.parametrize(
@@ -22,16 +15,6 @@ DEMANDS = st.lists(st.integers(1, 300), min_size=1, max_size=40)
 def test_the_limit_of_the_container_is_read(tmp_path, text, memory):
     (tmp_path / "memory.max").write_text(text, encoding="utf-8")
     assert container_memory([tmp_path / "none", tmp_path / "memory.max"]) == memory
-
-
-@given(DEMANDS, st.integers(1, 5000))
-def test_the_fair_share_is_the_largest_that_fits(demands, places):
-    def taken(share):
-        return sum(min(demand, share) for demand in demands)
-
-    share = fair_share(demands, places)
-    assert share == 1 or taken(share) <= places
-    assert taken(share) == sum(demands) or taken(share + 1) > places
 
 
 @pytest.mark.parametrize(
