@@ -15,9 +15,6 @@ ABSENT: Final = "-"
 _MILLISECOND: Final = 1e-3
 _GIGABYTE: Final = 10**9
 _MEGABYTE: Final = 10**6
-_PARAMETER_UNITS: Final = (("T", 10**12), ("B", 10**9), ("M", 10**6))
-_ROUNDED: Final = 0.9995
-"""Share of a unit that three digits round up to a whole one."""
 
 
 def share(value: float | None) -> str:
@@ -69,13 +66,6 @@ def duration(seconds: float | None) -> str:
     return f"{three_digits(seconds / _MILLISECOND, 3)} ms"
 
 
-def duration_within(lower: float, upper: float) -> str:
-    """Write the edges of a histogram bucket in the unit that suits them: ``25 to 50 ms``, ``> 2,560 s``."""
-    largest = upper if upper < inf else lower
-    unit, name = (1.0, "s") if largest >= 1 else (_MILLISECOND, "ms")
-    return within(lower, upper, unit, name)
-
-
 def within(lower: float, upper: float, unit: float, name: str) -> str:
     """Write the edges of a bucket: ``< 300 ms``, ``25 to 50 ms``, ``> 2,560 s``; ``unit`` is in seconds."""
     low, high = (f"{round(edge / unit, 3):,.10g}" for edge in (lower, upper))
@@ -99,13 +89,6 @@ def gigabytes(size: float) -> str:
     """Write bytes in GB of 10^9 bytes, or MB: ``156 GB``, ``16.0 GB``, ``0.31 GB``, ``5.80 MB``."""
     unit, name = (_GIGABYTE, "GB") if abs(size) >= _GIGABYTE / 10 or not size else (_MEGABYTE, "MB")
     return f"{three_digits(size / unit, 2)} {name}"
-
-
-def parameters(number: int) -> str:
-    """Write the number of a model's weights: ``70.6B``, ``1B``, ``596M``."""
-    smallest = _PARAMETER_UNITS[-1]
-    unit, size = next((each for each in _PARAMETER_UNITS if number >= _ROUNDED * each[1]), smallest)
-    return f"{number / size:.3g}{unit}"
 
 
 def three_digits(value: float, max_decimals: int, *, signed: bool = False) -> str:

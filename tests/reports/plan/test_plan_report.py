@@ -14,7 +14,7 @@ from spec_decode_exporter.reports.plan.deployment_plan import PlanOutcome
 from spec_decode_exporter.reports.plan.draft_method import METHODS
 from spec_decode_exporter.reports.plan.model_config import FAMILIES
 from spec_decode_exporter.reports.plan.plan_json import PlanView, as_json, view
-from spec_decode_exporter.reports.plan.plan_report import report
+from spec_decode_exporter.reports.plan.plan_report import parameters, report
 from spec_decode_exporter.reports.plan.plan_warnings import PlanWarningName
 from spec_decode_exporter.reports.plan.quantization import DTYPES
 from spec_decode_exporter.reports.terminal import ASCII, UNICODE, TerminalStyle
@@ -150,3 +150,11 @@ def test_missing_data_names_its_model(folder):
     found = " ".join(text(planned("--target", target, "--draft", "1B")).split())
     assert "unknown for the draft: a number of parameters does not determine it" in found
     assert "or --draft.kv-bytes-per-token." in found
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(70_600_000_000, "70.6B"), (999_900_000, "1B"), (596_000_000, "596M"), (10**12, "1T")],
+)
+def test_the_number_of_weights_has_three_digits(number, text):
+    assert parameters(number) == text

@@ -34,9 +34,6 @@ from spec_decode_exporter.core import number_formats as numbers
         (numbers.gigabytes, 5.8e6, "5.80 MB"),
         (numbers.gigabytes, 0, "0.00 GB"),
         (numbers.gigabytes, -12.34e9, "-12.3 GB"),
-        (numbers.parameters, 70_600_000_000, "70.6B"),
-        (numbers.parameters, 999_900_000, "1B"),
-        (numbers.parameters, 596_000_000, "596M"),
     ],
 )
 def test_numbers_are_rounded_for_reading(write, value, text):
@@ -83,11 +80,17 @@ def test_unknown_bounds_are_empty():
     assert numbers.bounds(None, 1.35) == ""
 
 
-def test_the_edges_of_a_bucket_have_one_unit():
-    assert numbers.duration_within(0.025, 0.05) == "25 to 50 ms"
-    assert numbers.duration_within(0.0, 0.3) == "< 300 ms"
-    assert numbers.duration_within(0.3, 1.0) == "0.3 to 1 s"
-    assert numbers.duration_within(2560.0, inf) == "> 2,560 s"
+@pytest.mark.parametrize(
+    ("edges", "text"),
+    [
+        ((0.025, 0.05, 1e-3, "ms"), "25 to 50 ms"),
+        ((0.0, 0.3, 1e-3, "ms"), "< 300 ms"),
+        ((0.3, 1.0, 1.0, "s"), "0.3 to 1 s"),
+        ((2560.0, inf, 1.0, "s"), "> 2,560 s"),
+    ],
+)
+def test_the_edges_of_a_bucket_have_one_unit(edges, text):
+    assert numbers.within(*edges) == text
 
 
 @pytest.mark.parametrize(
@@ -122,10 +125,8 @@ def test_a_time_is_read_back_from_its_text(seconds):
     )
 
 
-@given(st.floats(10**6, 10**15), st.floats(0.2, 10**12))
-def test_sizes_are_read_back_from_their_texts(weights, size):
-    number, unit = re.fullmatch(r"([0-9.]+)([MBT])", numbers.parameters(round(weights))).groups()
-    assert float(number) * {"M": 1e6, "B": 1e9, "T": 1e12}[unit] == pytest.approx(weights, rel=0.0051)
+@given(st.floats(0.2, 10**12))
+def test_a_size_is_read_back_from_its_text(size):
     number, unit = numbers.gigabytes(size * 10**6).split()
     assert float(number.replace(",", "")) * {"GB": 1e3, "MB": 1.0}[unit] == pytest.approx(
         size, rel=0.0051, abs=0.0051

@@ -49,7 +49,10 @@ def quantile(value: float | None, bucket: BucketView | None) -> str:
     if value is None or bucket is None:
         return numbers.duration(value)
     edges = Edges(bucket.lower, inf if bucket.upper is None else bucket.upper)
-    return numbers.duration_within(*edges) if edges.are_far_apart else numbers.duration(value)
+    if not edges.are_far_apart:
+        return numbers.duration(value)
+    in_seconds = (bucket.lower if bucket.upper is None else bucket.upper) >= 1
+    return numbers.within(*edges, *((1.0, "s") if in_seconds else (1e-3, "ms")))
 
 
 def _acceptance(engine: EngineView, window: WindowView) -> Iterator[Figure]:

@@ -17,6 +17,10 @@ from spec_decode_exporter.reports.plan.headline import advice, verdict, word
 from spec_decode_exporter.reports.plan.observed_models import ObservedModel
 from spec_decode_exporter.reports.plan.plan_warnings import plan_warnings
 
+_UNITS: Final = (("T", 10**12), ("B", 10**9), ("M", 10**6))
+_ROUNDED: Final = 0.9995
+"""Share of a unit that three digits round up to a whole one."""
+
 
 def report(plan: DeploymentPlan) -> Report:
     """Return a plan as a report."""
@@ -72,10 +76,16 @@ def _drafter(plan: DeploymentPlan) -> str:
 def _described(part: MemoryPart) -> str:
     model = part.model
     weights = model.parameters
-    experts = f" ({numbers.parameters(weights.active)} active)" if weights.experts else ""
+    experts = f" ({parameters(weights.active)} active)" if weights.experts else ""
     split = f", over {part.tensor_parallel} GPUs" if part.tensor_parallel > 1 else ""
-    count = "" if model.shape is None else f", {numbers.parameters(weights.total)} parameters{experts}"
+    count = "" if model.shape is None else f", {parameters(weights.total)} parameters{experts}"
     return f"{model.name}{count}, {model.dtype.name}{split}"
+
+
+def parameters(number: int) -> str:
+    """Write the number of a model's weights: ``70.6B``, ``1B``, ``596M``."""
+    unit, size = next((each for each in _UNITS if number >= _ROUNDED * each[1]), _UNITS[-1])
+    return f"{number / size:.3g}{unit}"
 
 
 def _engines(wanted: Wanted) -> str:
