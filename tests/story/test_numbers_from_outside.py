@@ -16,12 +16,17 @@ from datetime import UTC, datetime
 from math import isfinite
 
 import pytest
+from msgspec import Struct
+from msgspec.structs import asdict
 from multidict import MultiDict
 from pydantic import BaseModel
 
+from spec_decode_exporter.app.load_config import load_config
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.plan import wanted_of
 from spec_decode_exporter.cli.recommend import NoSnapshotError, read_snapshot
+from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
+from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.core.numbers import MAX_UNIX
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi
 from spec_decode_exporter.history.recording import FORMAT, RecordingError, read_recording
@@ -33,6 +38,9 @@ from spec_decode_exporter.reports.plan.model_config import ModelError
 from spec_decode_exporter.reports.plan.plan_json import as_json
 from spec_decode_exporter.reports.recommend.recommend_report import written
 from spec_decode_exporter.reports.saved_snapshot import SavedEngine, SavedWindow
+from spec_decode_exporter.requests.record import NotJsonError
+from spec_decode_exporter.requests.record import read as read_requests
+from spec_decode_exporter.scrape.server_info import served_speculation
 from spec_decode_exporter.web.api.problems import RequestError
 from spec_decode_exporter.web.api.queries import EventsQuery, HistoryQuery, read
 from tests.history.test_query_api import Answer
@@ -79,6 +87,8 @@ def numbers(value: object) -> Iterator[float]:
             yield from numbers(member)
     elif isinstance(value, BaseModel):
         yield from numbers(dict(value))
+    elif isinstance(value, Struct):
+        yield from numbers(asdict(value))
     elif is_dataclass(value):
         yield from numbers({field.name: getattr(value, field.name) for field in fields(value)})
     elif isinstance(value, list | tuple | set | frozenset):
@@ -146,11 +156,12 @@ def test_a_line_of_the_state_file_is_set_aside():
             remembered.recall([found])
             assert is_finite(found)
             assert all(line_of(each) for each in remembered.entries(1.8e9))
+    assert entry_of(json.dumps(entry).encode())
 
 
 def test_a_model_of_a_plan_is_refused_by_the_name_of_its_key(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B))
-    index = tmp_path / "model.safetensors.index.json"
+    index, plans = tmp_path / "model.safetensors.index.json", 0
     for file, document in ((index, {"metadata": {"total_size": 1}}), (tmp_path / "config.json", LLAMA_8B)):
         for body in spoiled(document):
             file.write_bytes(body)
@@ -159,6 +170,8 @@ def test_a_model_of_a_plan_is_refused_by_the_name_of_its_key(tmp_path):
                     plan(wanted_of(parse(["plan", "--target", str(tmp_path), "--draft", "1B"], {})))
                 )
                 json.loads(found, parse_constant=refuse_constants)
+                plans += 1
+    assert plans
 
 
 def test_a_model_may_have_infinite_values_that_no_plan_needs(tmp_path):
@@ -176,13 +189,18 @@ async def test_an_observation_is_refused_or_gives_a_finite_plan_and_setting(obse
         "seconds": 10.0,
         "engines": [{**{name: engine[name] for name in SavedEngine.model_fields}, "windows": [window]}],
     }
+    settings = plans = 0
     for body in spoiled(document):
         file.write_bytes(body)
         with suppress(NoSnapshotError):
             json.loads(written(read_snapshot(file).engines, "json"), parse_constant=refuse_constants)
+            settings += 1
         with suppress(ModelError):
             arguments = ["plan", "--target", "8B", "--draft", "1B", "--measured", str(file)]
             json.loads(as_json(plan(wanted_of(parse(arguments, {})))), parse_constant=refuse_constants)
+            plans += 1
+    assert settings
+    assert plans
 
 
 @pytest.mark.parametrize(
@@ -193,3 +211,74 @@ def test_a_parameter_of_a_request_is_refused(model, name):
         for text in (number, f"{number}s", f"1a-{number}"):
             with suppress(RequestError):
                 assert is_finite(read(model, MultiDict({name: text})))
+
+
+def test_the_settings_of_a_server_are_usable_or_absent():
+    settings = {"method": "eagle3", "num_speculative_tokens": 4, SCHEDULE_KEY: [[1, 32, 4]]}
+    for body in spoiled({"vllm_config": {"speculative_config": settings}}):
+        assert is_finite(served_speculation(body))
+
+
+async def test_a_sent_request_is_counted_or_refused():
+    decoding = {
+        "num_spec_steps": 2,
+        "num_draft_tokens": 8,
+        "num_accepted_draft_tokens": 3,
+        "num_spec_tokens": 4,
+    }
+    record = {
+        "model": "m",
+        "temperature": 0.5,
+        "n": 1,
+        "metrics": {
+            "generation_time_ms": 1.5,
+            "time_to_first_token_ms": 2.5,
+            "speculative_decoding": {**decoding, "acceptance_histogram": [0, 1, 1, 0, 0]},
+        },
+        "usage": {"completion_tokens": 6, "prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 3}},
+    }
+    counted = 0
+    for body in spoiled(record):
+        with suppress(NotJsonError):
+            batch = await read_requests(body, lines=False, salt=None)
+            assert len(batch.requests) + batch.refused.total() == 1
+            assert is_finite(batch.requests)
+            counted += len(batch.requests)
+    assert counted
+
+
+def test_a_configuration_is_refused_or_finite(tmp_path):
+    path = tmp_path / "exporter.yml"
+    document = {
+        "targets": [{"url": "http://a", "cost": {"draft_cost_ratio": 0.1, "fixed_cost_ratio": 0.1}}],
+        "poll": {"max_duty_cycle": 0.1},
+        "policy": {"speedup": {"harmful": 1.0}, "depth": {"tolerance": 0.01}},
+        "limits": {"engines": 10},
+        "requests": {"rate": 10},
+    }
+    accepted = 0
+    for body in (*spoiled(document), b"policy: {speedup: {harmful: .nan}}", b"poll: {max_duty_cycle: .inf}"):
+        path.write_bytes(body)
+        with suppress(ConfigError):
+            assert is_finite(load_config(path, environ={}).model_dump())
+            accepted += 1
+    assert accepted
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("plan", "--target", "8B", "--draft", "1B", "--gpu-memory"),
+        ("plan", "--target", "8B", "--draft", "1B", "--throughput"),
+        ("plan", "--target", "8B", "--draft", "1B", "--acceptance"),
+        ("observe", "http://a", "--for"),
+    ],
+    ids=" ".join,
+)
+def test_a_flag_is_refused_or_finite(flags):
+    accepted = 0
+    for number in (*NUMBERS, "1", "1GiB", "1s"):
+        with suppress(SystemExit):
+            assert is_finite(vars(parse([*flags[:-1], f"{flags[-1]}={number}"], {})))
+            accepted += 1
+    assert accepted
