@@ -46,5 +46,5 @@ class MistakesError(ValueError):
 
 def dotted(path: KeyPath) -> str:
     """Format a path as ``targets[0].url``."""
-    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step:.200}" for step in path)
     return text.removeprefix(".")

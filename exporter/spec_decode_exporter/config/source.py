@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -141,13 +142,9 @@ class Source:
 
 def _origin(data: Any, path: KeyPath) -> str:  # noqa: ANN401  a value of any depth
     """Return the variable of the value at ``path`` or of the nearest one around it, or ``FLAGS``."""
-    for step in path:
-        is_known = (
-            step in data if isinstance(data, dict) else isinstance(data, list) and step in range(len(data))
-        )
-        if not is_known:
-            break
-        data = data[step]
+    with suppress(LookupError, TypeError):
+        for step in path:
+            data = data[step]
     return next(_variables(data), FLAGS)
 
 
@@ -191,7 +188,7 @@ def source_of(data: bytes, name: str, expand: Callable[[str], str] = str) -> Sou
             raise _BoundError(problem=f"is larger than {size_text(MAX_BYTES)}")
         text = data.decode("utf-8-sig")
         root = _Loader(text).get_single_node()
-        source.data = {} if root is None else _Reader(source, expand).value(root, ())
+        source.data = None if root is None else _Reader(source, expand).value(root, ())
     except UnicodeDecodeError as error:
         line, problem = data.count(b"\n", 0, error.start) + 1, "is not UTF-8 text; save it as UTF-8"
     except yaml.reader.ReaderError as error:
@@ -203,11 +200,9 @@ def source_of(data: bytes, name: str, expand: Callable[[str], str] = str) -> Sou
     except (yaml.YAMLError, ValueError, OverflowError, LookupError):  # PyYAML raises these for some escapes
         problem = "is not YAML"
     else:
-        if source.data is None:
-            source.data = {}
-        elif not isinstance(source.data, dict):
+        if not isinstance(source.data, dict | None):
             source.add_problem((), "must be a mapping of keys to values, such as `poll:`", 1)
-            source.data = {}
+        source.data = source.data if isinstance(source.data, dict) else {}
         return source
     raise ConfigError([Problem(f"{name}:{line}" if line else name, "", problem)])
 
@@ -235,25 +230,18 @@ class _Loader(yaml.BaseLoader):
     """
 
     values = levels = 0
-    mark: yaml.Mark | None = None
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:  # noqa: ANN401  as PyYAML
         """Compose a node within the limits."""
         self.values += 1
         self.levels += 1
-        if self.values > MAX_VALUES:
-            raise _BoundError(problem=f"has more than {MAX_VALUES} values", problem_mark=self.get_mark())
-        if self.levels > 2 * MAX_DEPTH:
-            raise _BoundError(problem="is nested too deeply", problem_mark=self.get_mark())
+        if self.values > MAX_VALUES or self.levels > 2 * MAX_DEPTH:
+            is_deep = self.values <= MAX_VALUES
+            problem = "is nested too deeply" if is_deep else f"has more than {MAX_VALUES} values"
+            raise _BoundError(problem=problem, problem_mark=self.get_mark())
         node = super().compose_node(parent, index)
         self.levels -= 1
         return node
-
-    def get_mark(self) -> yaml.Mark:
-        """Return the position of the next character: one object for all nodes of a line, to save memory."""
-        if self.mark is None or self.mark.line != self.line:
-            self.mark = super().get_mark()
-        return self.mark
 
 
 @dataclass(slots=True)

@@ -41,35 +41,17 @@ from spec_decode_exporter.core.urls import MAX_PORT, PATH, Url, address
 
 POD_LABELS: Final = frozenset({"namespace", "pod"})
 """Labels of every pod's target, the same as in Prometheus' own series of the pod."""
-
-_PORT: Final = re.compile(r"[0-9]{1,5}|(?=[a-z0-9-]*[a-z])[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?")
-
 NAMESPACE: Final = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-
-Namespace = Annotated[
-    str, matches(NAMESPACE, "is not the name of a namespace, such as inference"), written_as(NAMESPACE)
-]
-
+"""Name of a namespace in Kubernetes."""
+_PORT: Final = re.compile(r"[0-9]{1,5}|(?=[a-z0-9-]*[a-z])[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?")
 _KEY: Final = r"([a-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _VALUE: Final = r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?"
 _VALUES: Final = rf"\( *{_VALUE}( *, *{_VALUE})* *\)"
 _WANTED: Final = rf" *(! *{_KEY}|{_KEY}( *(=|==|!=) *{_VALUE}| +(in|notin) *{_VALUES}| *[<>] *-?[0-9]+)?) *"
 _SELECTOR: Final = rf"({_WANTED}(,{_WANTED})*)?"
-
-LabelSelector = Annotated[
-    str,
-    matches(_SELECTOR, "is not a selector of labels, such as app=vllm,tier in (chat, code)"),
-    written_as(_SELECTOR),
-]
 """The syntax of Kubernetes' ``labels.Parse``."""
-
-PodKey = Annotated[
-    str,
-    matches(
-        r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?",
-        "is not the key of a pod's label or annotation, such as app.kubernetes.io/name",
-    ),
-]
+_POD_KEY: Final = r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_DNS_NAME: Final = r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?"
 
 
 def port_problem(port: str) -> str | None:
@@ -79,15 +61,8 @@ def port_problem(port: str) -> str | None:
     return None
 
 
-Port = Annotated[str, refuses(port_problem), WithJsonSchema({"type": ["string", "integer"], "title": "port"})]
-"""The number of a port, or its name in the container."""
-
-
 def _pod_label_problem(name: str) -> str | None:
     return "is a label that every pod's target has; choose another name" if name in POD_LABELS else None
-
-
-PodLabelName = Annotated[LabelName, refuses(_pod_label_problem)]
 
 
 def _index(value: object) -> object:
@@ -112,12 +87,17 @@ def _list_file_problem(path: Path) -> str | None:
     return None if is_list else "does not end in .json, .yml or .yaml"
 
 
-DnsName = Annotated[
-    str,
-    matches(
-        r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?", "is not a DNS name, such as vllm.example.org"
-    ),
+DnsName = Annotated[str, matches(_DNS_NAME, "is not a DNS name, such as vllm.example.org")]
+Namespace = Annotated[
+    str, matches(NAMESPACE, "is not the name of a namespace, such as inference"), written_as(NAMESPACE)
 ]
+_BAD_SELECTOR: Final = "is not a selector of labels, such as app=vllm,tier in (chat, code)"
+LabelSelector = Annotated[str, matches(_SELECTOR, _BAD_SELECTOR), written_as(_SELECTOR)]
+_BAD_KEY: Final = "is not the key of a pod's label or annotation, such as app.kubernetes.io/name"
+PodKey = Annotated[str, matches(_POD_KEY, _BAD_KEY)]
+PodLabelName = Annotated[LabelName, refuses(_pod_label_problem)]
+Port = Annotated[str, refuses(port_problem), WithJsonSchema({"type": ["string", "integer"], "title": "port"})]
+"""The number of a port, or its name in the container."""
 
 
 class TargetSettings(HttpSettings):
@@ -202,29 +182,22 @@ class DnsDiscovery(Section):
 
     names: Annotated[tuple[DnsName, ...], NotEmpty]
     """The names to resolve."""
-    type: Literal["A", "AAAA", "SRV"] = Field(default="SRV", validate_default=True)
+    type: Literal["A", "AAAA", "SRV"] = "SRV"
     """The type of the records. `SRV` needs the extra `dns`: `pip install 'spec-decode-exporter[dns]'`."""
-    port: Annotated[int, Field(ge=1, le=65535)] | None = Field(default=None, validate_default=True)
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
     """The port of the targets. Required for `A` and `AAAA`; an `SRV` record has its own."""
     refresh_interval: Duration = 30.0
     """The time between two resolutions."""
 
-    @field_validator("type")
-    @classmethod
-    def _can_be_asked(cls, value: str) -> str:
-        if value == "SRV" and importlib.util.find_spec("dns") is None:
-            raise ValueError("SRV needs dnspython; run pip install 'spec-decode-exporter[dns]', or use A")
-        return value
-
-    @field_validator("port")
-    @classmethod
-    def _port_if_needed(cls, value: int | None, info: ValidationInfo) -> int | None:
-        kind = info.data.get("type")
-        if kind == "SRV" and value is not None:
-            raise ValueError("is not used: an SRV record has the port; remove it, or set `type: A`")
-        if kind in {"A", "AAAA"} and value is None:
-            raise ValueError(f"is missing; an {kind} record has no port")
-        return value
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield a package or a port that is missing, and a port that the record has."""
+        if self.type == "SRV" and importlib.util.find_spec("dns") is None:
+            message = "SRV needs dnspython; run pip install 'spec-decode-exporter[dns]', or use A"
+            yield ("type",), message
+        if self.type == "SRV" and self.port is not None:
+            yield ("port",), "is not used: an SRV record has the port; remove it, or set `type: A`"
+        if self.type != "SRV" and self.port is None:
+            yield ("port",), f"is missing; an {self.type} record has no port"
 
 
 class KubernetesDiscovery(HttpSettings):

@@ -57,9 +57,6 @@ DURATION_PATTERN: Final = (
 _SIZE_PATTERN: Final = "^(0|[0-9]{1,12}(B|[KMGT]i?B))$"
 _PARAMETERS_PATTERN: Final = "^[0-9]{1,15}(\\.[0-9]{1,15})?[KMBTkmbt]?$"
 
-_DURATION: Final = re.compile("".join(f"(?:(?P<{u}>[0-9]{{1,12}}){u})?" for u in _MILLISECONDS), re.ASCII)
-_SIZE: Final = re.compile(r"(?P<number>[0-9]{1,12})(?:(?P<unit>[KMGT])i?)?B")
-_PARAMETERS: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)([KMBT]?)", re.ASCII | re.IGNORECASE)
 _MATCHER: Final = r'[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*"'
 _MATCHERS: Final = re.compile(rf"(?:\s*{_MATCHER}(?:\s*,\s*{_MATCHER})*\s*,?\s*)?")
 
@@ -109,18 +106,14 @@ def context_of(info: ValidationInfo) -> Context | None:
 
 
 def parse_duration(text: object) -> float:
-    """Return the seconds in ``text``, such as ``1h30m`` or ``500ms``; ``0`` needs no unit, nor does a number.
-
-    Raises:
-        ValueError: It is not a duration; the message has an example.
-    """
-    if isinstance(text, int | float) or text == "0":
-        return float(text)
-    match = _DURATION.fullmatch(text) if isinstance(text, str) and text else None
+    """Return the seconds in ``text``, such as ``1h30m`` or ``500ms``, or raise ValueError."""
+    if isinstance(text, int | float):
+        return text
+    match = re.fullmatch(DURATION_PATTERN, text) if isinstance(text, str) else None
     if match is None:
         raise ValueError("is not a duration; write a number with its unit, such as 500ms, 30s, 5m or 1h30m")
-    counts = match.groupdict(default="0")
-    return sum(int(counts[unit]) * size for unit, size in _MILLISECONDS.items()) / 1000
+    parts = zip(match.groups(default="0")[1:], _MILLISECONDS.items(), strict=True)
+    return sum(int(part.removesuffix(unit)) * size for part, (unit, size) in parts) / 1000
 
 
 def format_duration(seconds: float) -> str:
@@ -136,17 +129,13 @@ def format_duration(seconds: float) -> str:
 
 
 def parse_size(text: object) -> int:
-    """Return the bytes in ``text``, such as ``16MiB`` or ``16MB``: both are 16 * 2**20.
-
-    Raises:
-        ValueError: It is not a size; the message has an example.
-    """
-    if isinstance(text, int) or text == "0":
-        return int(text)
-    match = _SIZE.fullmatch(text) if isinstance(text, str) else None
-    if match is None:
+    """Return the bytes in ``text``, or raise ValueError: ``16MiB`` and ``16MB`` are 16 * 2**20."""
+    if isinstance(text, int):
+        return text
+    if not isinstance(text, str) or not re.fullmatch(_SIZE_PATTERN, text):
         raise ValueError("is not a size; write a whole number with its unit, such as 512KiB or 16MiB")
-    return int(match["number"]) * _BYTES[match["unit"] or "B"]
+    number = text.rstrip("KMGTiB")
+    return int(number) * _BYTES[text.removeprefix(number)[:1] or "B"]
 
 
 def format_size(size: int) -> str:
@@ -156,17 +145,13 @@ def format_size(size: int) -> str:
 
 
 def parse_parameters(text: object) -> float:
-    """Return the number of parameters in ``text``, such as ``8B``, ``500M``, ``1.5b`` or ``8000000000``.
-
-    Raises:
-        ValueError: It is not a number of parameters; the message has an example.
-    """
+    """Return the number in ``text``, such as ``8B`` or ``1.5b``, or raise ValueError."""
     if isinstance(text, int | float):
         return text
-    match = _PARAMETERS.fullmatch(text) if isinstance(text, str) else None
-    if match is None:
+    if not isinstance(text, str) or not re.fullmatch(_PARAMETERS_PATTERN, text):
         raise ValueError("is not a number of parameters; write it as 500M, 1.5B or 8000000000")
-    return float(Decimal(match[1]) * _COUNTS[match[2].upper()])
+    number = text.rstrip("KMBTkmbt")
+    return float(Decimal(number) * _COUNTS[text.removeprefix(number).upper()])
 
 
 def format_parameters(count: float) -> str:
@@ -176,11 +161,7 @@ def format_parameters(count: float) -> str:
 
 
 def label_matchers(text: str) -> str:
-    """Return matchers such as ``job="vllm"`` of a Prometheus selector, without braces.
-
-    Raises:
-        ValueError: It is something else.
-    """
+    """Return the matchers of a selector, such as ``job="vllm"``, without braces, or raise ValueError."""
     inner = text.strip().removeprefix("{").removesuffix("}").strip().removesuffix(",")
     if len(inner) > MAX_MATCH or not _MATCHERS.fullmatch(inner):
         raise ValueError(
