@@ -34,6 +34,9 @@ AREAS = {
     "state": "tests/unit/monitor/test_state_file.py tests/unit/monitor/test_state.py",
     "restarts": "tests/story/test_restart.py tests/story/test_rust_schedule.py tests/story/test_reload_story.py",
     "requests": "tests/requests tests/unit/metrics/test_request_metrics.py",
+    "config": "tests/unit/config",
+    "core": "tests/unit/core",
+    "outside": "tests/story/test_numbers_from_outside.py",
     "events": "tests/unit/core/test_isolation.py tests/unit/monitor/test_event_log.py tests/unit/monitor/test_events.py tests/unit/monitor/test_summary_log.py tests/unit/monitor/test_request_receiver.py tests/requests/test_change_notifier.py",
     "metrics": "tests/unit/metrics/test_page.py tests/unit/metrics/test_request_metrics.py tests/unit/analysis/test_figure_table.py",
 }
@@ -49,6 +52,18 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = (
+    # Configuration: secrets, lines of mistakes, duplicates, flags.
+    Mutant(
+        "config",
+        "config/types.py",
+        "(isinstance(value, Expanded) and value.whole)",
+        "isinstance(value, Expanded)",
+    ),
+    Mutant("config", "config/types.py", "_shown(without_query)", "_shown(str)"),
+    Mutant("config", "config/source.py", "reversed(node.value) if key", "node.value if key"),
+    Mutant("config", "config/source.py", "key.start_mark.line + 1", "value.start_mark.line + 1"),
+    Mutant("config", "config/target_settings.py", 'take("url", Url.of(url))', 'take("url", url)'),
+    Mutant("config", "config/load.py", "overridden.append((*sections, key))", "overridden.append((key,))"),
     # Increments and resets.
     Mutant("window", "window/poll.py", "TORN_DRAFTS: Final = 16", "TORN_DRAFTS: Final = 160"),
     Mutant("window", "window/poll.py", "2 * max(self.running, 0)", "max(self.running, 0)"),
@@ -525,6 +540,38 @@ MUTANTS = (
         "ratio(self._length_at(depth), other._length_at(depth))",
     ),
     Mutant("experiments", "experiments/arm.py", "pace.value / mix", "pace.value"),
+    # Numbers from outside, URLs, files, recurring failures.
+    Mutant("core", "core/numbers.py", "if abs(value) <= MAX_NUMBER else None", "if value == value else None"),
+    Mutant("core", "core/numbers.py", "if len(text) <= _MAX_DIGITS + 1 else MAX_INTEGER + 1", ""),
+    Mutant("core", "core/numbers.py", " or value != value", ""),
+    Mutant("core", "core/urls.py", 'removesuffix(f":{PORTS[self.scheme]}")', 'removesuffix(":80")'),
+    Mutant("core", "core/urls.py", "return self._replace(target=f", "return self._replace(target="),
+    Mutant("core", "core/urls.py", "len(host) > _MAX_HOST", "len(host) > 9 * _MAX_HOST"),
+    Mutant(
+        "core",
+        "core/files.py",
+        "found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino",
+        "found.st_size, 0, 0, 0",
+    ),
+    Mutant("core", "core/files.py", "os.O_RDONLY | os.O_NONBLOCK", "os.O_RDONLY"),
+    Mutant("core", "core/recurring.py", "return reason != before", "return before is None"),
+    Mutant("core", "core/recurring.py", "2.0 ** (min(failures, 64) - 1)", "2.0 ** (failures - 1)"),
+    Mutant("core", "core/recurring.py", "min(self._burst, self._left", "(self._left"),
+    Mutant("core", "core/tasks.py", "copy_context().run, function", "function"),
+    Mutant(
+        "outside",
+        "history/query_api.py",
+        "[bounded(pair[0], 0.0, MAX_UNIX) for pair in pairs]",
+        "[float(pair[0]) for pair in pairs]",
+    ),
+    Mutant("outside", "reports/saved_snapshot.py", "number is not None and number < 0", "False"),
+    Mutant("outside", "reports/saved_snapshot.py", "Field(ge=1e-6, le=1e6)", "Field()"),
+    Mutant(
+        "outside",
+        "history/recording.py",
+        "bounded(value.get(key), least, most)",
+        "float(str(value.get(key)))",
+    ),
     # Events, isolation, summary lines, costs of requests.
     Mutant("events", "core/isolation.py", "> RECOVERED_AFTER", "> 0"),
     Mutant("events", "core/isolation.py", "if now - at <= FORGOTTEN_AFTER", "if at"),

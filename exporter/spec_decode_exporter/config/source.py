@@ -55,18 +55,13 @@ _MESSAGES: Final[dict[str, str]] = {
     "missing": "is missing",
     "string_type": "must be a text, not {input}",
     "path_type": "must be the name of a file, not {input}",
-    "float_type": "must be a number, not {input}",
-    "float_parsing": "must be a number, not {input}",
+    **dict.fromkeys(("float_type", "float_parsing"), "must be a number, not {input}"),
     "finite_number": "must be a finite number, not {input}",
-    "int_type": "must be a whole number, not {input}",
-    "int_parsing": "must be a whole number, not {input}",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number, not {input}"),
     "int_parsing_size": "is too large a number",
-    "int_from_float": "must be a whole number, not {input}",
-    "bool_type": "must be true or false, not {input}",
-    "bool_parsing": "must be true or false, not {input}",
+    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false, not {input}"),
     "tuple_type": "must be a list, not {input}; write `- ` before each of its elements",
-    "dict_type": "must be a mapping of names to values, not {input}",
-    "mapping_type": "must be a mapping of names to values, not {input}",
+    **dict.fromkeys(("dict_type", "mapping_type"), "must be a mapping of names to values, not {input}"),
     "model_type": "must be a mapping of keys to values, not {input}",
     "literal_error": "must be {expected}, not {input}",
     "greater_than": "must be more than {gt:g}",
@@ -176,7 +171,9 @@ def read_beginning(path: Path) -> bytes:
         return file.read(MAX_BYTES + 1)
 
 
-def source_of(data: bytes, name: str, expand: Callable[[str], str] = str) -> Source:
+def source_of(
+    data: bytes, name: str, expand: Callable[[str], str] = str, *, is_mapping: bool = True
+) -> Source:
     """Return the content of a YAML document; ``name`` is that of its file, for messages.
 
     Raises:
@@ -200,9 +197,10 @@ def source_of(data: bytes, name: str, expand: Callable[[str], str] = str) -> Sou
     except (yaml.YAMLError, ValueError, OverflowError, LookupError):  # PyYAML raises these for some escapes
         problem = "is not YAML"
     else:
-        if not isinstance(source.data, dict | None):
+        if is_mapping and not isinstance(source.data, dict | None):
             source.add_problem((), "must be a mapping of keys to values, such as `poll:`", 1)
-        source.data = source.data if isinstance(source.data, dict) else {}
+        if is_mapping and not isinstance(source.data, dict):
+            source.data = {}
         return source
     raise ConfigError([Problem(f"{name}:{line}" if line else name, "", problem)])
 
@@ -251,8 +249,6 @@ class _Reader:
     source: Source
     expand: Callable[[str], str]
     count: int = 0
-    flawed: set[int] = field(default_factory=set)
-    """Nodes with a mistake: that of a node with several aliases is reported once."""
 
     def value(self, node: yaml.Node, path: KeyPath, line: int = 0) -> object:
         """Return a node's value; None if it has none, or a mistake. ``line`` is that of its key."""
@@ -261,8 +257,8 @@ class _Reader:
         if self.count > MAX_ALIASED:
             problem = f"is repeated by aliases until there are more than {MAX_ALIASED} values"
             raise _BoundError(problem=problem, problem_mark=node.start_mark)
-        if problem := _flaw(node, len(path)):
-            self.flaw(node, path, problem)
+        if flaw := _flaw(node, len(path)):
+            self.flaw(node, path, flaw)
             return None
         if isinstance(node, yaml.MappingNode):
             return self.mapping(node, path)
@@ -299,9 +295,7 @@ class _Reader:
 
     def flaw(self, node: yaml.Node, path: KeyPath, message: str) -> None:
         """Add a mistake of a node that leaves the rest of the file readable."""
-        if id(node) not in self.flawed:
-            self.source.add_problem(path, message, node.start_mark.line + 1)
-        self.flawed.add(id(node))
+        self.source.add_problem(path, message, node.start_mark.line + 1)
         self.source.broken.add(path)
 
 

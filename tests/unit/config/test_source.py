@@ -94,7 +94,6 @@ def test_a_mistake_has_the_line_of_its_value_or_of_the_nearest_around_it(path, l
         (r'a: "\ud800"', "1: a ", "holds half of a character; write it in full"),
         ("a: " + "[" * 60 + "]" * 60, "1: a[0]", "is nested too deeply"),
         ("a: &a [*a]", "1: a[0]", "is nested too deeply"),
-        ("a: &a {b: !x y}\nc: *a", "1: a.b ", "is not supported; remove it"),
     ],
 )
 def test_what_is_no_plain_text_is_one_mistake(text, place, message):
