@@ -13,7 +13,7 @@ from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.web.server.listen import parse_listen_address
-from tests.requests.test_request_batch import RECORD, SPECULATION, changed
+from tests.unit.requests.test_record import RECORD, SPECULATION, changed
 
 SECRET = "grandmothers-pancakes"
 USER = "ann-smith-of-leeds"

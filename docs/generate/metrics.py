@@ -20,9 +20,9 @@ from spec_decode_exporter.figures.quantile import QUANTILE_LABEL, QUANTILES
 from spec_decode_exporter.metrics.metric import Metric
 from spec_decode_exporter.metrics.subject import ARM, ENGINE
 from spec_decode_exporter.metrics.table import METRICS
-from spec_decode_exporter.requests.request_findings import Effect
-from spec_decode_exporter.requests.request_record import Refusal
-from spec_decode_exporter.scrape.engines import ENGINES, Counter, EngineMark, Gauge, Quantity
+from spec_decode_exporter.requests.cells import Effect
+from spec_decode_exporter.requests.record import Refusal, RequestSource
+from spec_decode_exporter.scrape.engines import ENGINES, KIND_NAMES, Counter, EngineMark, Gauge, Quantity
 from spec_decode_exporter.scrape.errors import REASONS
 from spec_decode_exporter.window.history import Means
 from spec_decode_exporter.window.poll import Check, Reset
@@ -113,7 +113,7 @@ _LABELS: Final = {
     "method": "the method as vLLM calls it, such as `eagle3` or `ngram`; empty if unknown",
     "method_source": "`configured`, `label`, `pod_arguments`, `server_info`; empty if unknown",
     "draft_model": "the draft model; empty if unknown or without one",
-    "source": _values(CostSource),
+    "source": f"of a cost {_values(CostSource)}; of a request {_values(RequestSource)}",
     "tokens": "a number of draft tokens, from `1`",
     "basis": "`measured`; `extrapolated` beyond the present draft positions; of an experiment "
     + _values(SpeedupBasis)
@@ -136,7 +136,7 @@ _LABELS: Final = {
     "check": _values(Check),
     "cause": _values(Reset),
     "reason": f"of a poll {_values(REASONS)}; of a request {_values(Refusal)}",
-    "engine_kind": "`vllm`, `lmdeploy`, `llamacpp`, `sglang`; empty if the page shows none of them",
+    "engine_kind": f"{KIND_NAMES}; empty if the page shows none of them",
     "front_end": "of vLLM: `python`, `rust`, `ray`, `v0`",
     "page": "`filtered`, `whole`",
     "version": "version of the server, or of the exporter",

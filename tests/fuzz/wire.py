@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 
-from spec_decode_exporter.requests.request_batch import MAX_MISTAKES, Batch, NotJsonError, read
-from spec_decode_exporter.requests.request_record import MAX_NAME_CHARACTERS, RequestRecord
+import msgspec
+
+from spec_decode_exporter.requests.record import (
+    MAX_MISTAKES,
+    MAX_NAME_CHARACTERS,
+    Batch,
+    NotJsonError,
+    RequestRecord,
+    RequestSource,
+    read,
+)
 from tests.fuzz.harness import Harness, sane
 
 _LOOP = asyncio.new_event_loop()
@@ -34,7 +42,9 @@ def _check(batch: Batch) -> None:
 
 
 def _check_request(request: RequestRecord) -> None:
-    assert 0 <= request.accepted_tokens <= request.draft_tokens <= request.drafts * request.tokens
+    assert 0 <= request.accepted_tokens <= request.draft_tokens
+    if request.source is RequestSource.METRICS:
+        assert request.draft_tokens <= request.drafts * request.tokens
     assert max(request.drafts, request.draft_tokens, request.tokens) < _MOST
     assert request.model_name
     for name in (request.model_name, request.request_type, request.target):
@@ -45,7 +55,7 @@ def _check_request(request: RequestRecord) -> None:
     for number in (request.temperature, request.decode_seconds, request.completion_tokens, *prompt):
         assert number is None or 0 <= number < _MOST
     assert (request.cached_tokens or 0) <= (request.prompt_tokens or 0)
-    assert all(type(value) is not dict for value in dataclasses.astuple(request))
+    assert all(type(value) is not dict for value in msgspec.structs.astuple(request))
 
 
 SENT = Harness(
@@ -53,7 +63,8 @@ SENT = Harness(
     (
         "model", "metrics", "speculative_decoding", "num_spec_steps", "num_draft_tokens", "num_accepted_draft_tokens",
         "num_spec_tokens", "acceptance_histogram", "generation_time_ms", "usage", "completion_tokens", "request_type",
-        "prompt_tokens", "prompt_tokens_details", "cached_tokens", "time_to_first_token_ms",
+        "prompt_tokens", "prompt_tokens_details", "cached_tokens", "completion_tokens_details", "accepted_prediction_tokens",
+        "rejected_prediction_tokens", "time_to_first_token_ms",
         "temperature", "n", "stream", "target", "user", "NaN", "1e400", "[", "]", "{", "}", ",", "\n", '"', "\\ud800",
     ),
     json=True,

@@ -8,7 +8,7 @@ from grafana import style
 from grafana.panels import reference
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.config.policy import SpeedupPolicy
-from spec_decode_exporter.requests.request_findings import Effect
+from spec_decode_exporter.requests.cells import Effect
 
 
 @pytest.mark.parametrize(

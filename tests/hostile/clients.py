@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from spec_decode_exporter.requests.request_batch import MAX_BATCH_REQUESTS, MAX_RECORD_CHARACTERS
+from spec_decode_exporter.requests.record import MAX_BATCH_REQUESTS
 from spec_decode_exporter.web import application
 from spec_decode_exporter.web.api import queries, request_ingest
 from spec_decode_exporter.web.server import http_server
@@ -126,6 +126,8 @@ _REQUESTS: Final = Row(
         "deep requests": lambda: posted(array(b'{"a":' + b"[" * 900 + b"]" * 900 + b"}", 500)),
         "long numbers": lambda: posted(array(b'{"n":1.' + b"1" * 60_000 + b"}", 16)),
         "escapes": lambda: posted(array(b'{"n":"' + rb"\u0041" * 10_000 + b'"}', 16)),
+        "one long request": lambda: posted(_RECORD[:-1] + b',"a":"' + b"a" * 1_000_000 + b'"}'),
+        "numbers in place of requests": lambda: posted(b"[" + b"1," * 500_000 + b"1]"),
         "space": lambda: posted(b"[" + b" " * (request_ingest.MAX_BODY_BYTES - 2) + b"]"),
         "lines that are no JSON": lambda: posted(
             _RECORD + b"\n" + b"\n".join([b"{" * 200] * (MAX_BATCH_REQUESTS - 1)), request_ingest.NDJSON
@@ -135,7 +137,6 @@ _REQUESTS: Final = Row(
         "bytes": lambda: posted(padded(b"[]", request_ingest.MAX_BODY_BYTES + 1)),
         "requests": lambda: posted(array(b"{}", MAX_BATCH_REQUESTS + 1)),
         "nesting": lambda: posted(b"[" * request_ingest.MAX_BODY_BYTES),
-        "bytes of a request": lambda: posted(b'{"n":"' + b"a" * MAX_RECORD_CHARACTERS + b'"}'),
         "type": lambda: posted(b"{}", "text/plain"),
         "packing": lambda: request(
             b"Content-Encoding: gzip",

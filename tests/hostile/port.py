@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from spec_decode_exporter.requests.request_batch import Batch
-from spec_decode_exporter.requests.request_batch import read as read_body
+from spec_decode_exporter.requests.record import Batch
+from spec_decode_exporter.requests.record import read as read_body
 from spec_decode_exporter.web import application
 from spec_decode_exporter.web.api import request_ingest
 from spec_decode_exporter.web.server.handshake import Tls

@@ -19,7 +19,7 @@ from spec_decode_exporter.views.fleet_view import EventView
 from spec_decode_exporter.web.api.routes import ENDPOINTS
 from spec_decode_exporter.web.server.listen import parse_listen_address
 from tests.fixtures.simulated import Server
-from tests.requests.test_request_batch import RECORD
+from tests.unit.requests.test_record import RECORD
 
 GOOD, BAD = "good", "<img src=x onerror=alert(1)>\"'${version}"
 NAME = json.dumps(BAD.replace("$", "$$"))
@@ -159,7 +159,7 @@ INJECTIONS = {
         "spec_decode_exporter.web.page.target_list._row", lambda target, *_: target.target == BAD
     ),
     "target: when to poll": failing(
-        "spec_decode_exporter.scrape.poll.poller.Poller._next_moment", lambda poller: "bad" in poller._url
+        "spec_decode_exporter.scrape.poller.Poller._next_moment", lambda poller: "bad" in poller._url
     ),
     "targets: a section": failing(
         "spec_decode_exporter.web.page.page_content.target_list.targets", lambda *_: True
@@ -182,14 +182,8 @@ INJECTIONS = {
     "experiment: its JSON": failing(
         "spec_decode_exporter.web.api.responses.experiment_view", lambda name, *_: name == "bad"
     ),
-    "requests: summing up a group": failing(
-        "spec_decode_exporter.requests.window_findings._group", lambda group, **_: bad_key(group[0])
-    ),
-    "requests: the sums of a group": failing(
-        "spec_decode_exporter.requests.group_totals.RunningTotals.snapshot", bad_object
-    ),
     "requests: a model": failing(
-        "spec_decode_exporter.requests.window_findings.model_findings", lambda name, *_: name == "bad"
+        "spec_decode_exporter.requests.store._model_findings", lambda name, *_: name == "bad"
     ),
     "requests: a group's JSON": failing("spec_decode_exporter.views.request_view._document", bad_member),
     "requests: a group's row": failing("spec_decode_exporter.web.page.request_panel._row", bad_key),
@@ -247,8 +241,6 @@ async def running(tmp_path, clock, network):
             await clock.advance(35.0)
             running = Running(service, logs)
             await running.ask("/api/v1/requests", "POST", json=SENT)
-            groups = service._receiver._store._groups.items()
-            BAD_OBJECTS.update(group.totals for key, group in groups if key.request_type == "bad")
             watches = list(service.fleet)
             engines = [engine for engine, *_ in watches[-1].engines.values()]
             BAD_OBJECTS.update(engines)

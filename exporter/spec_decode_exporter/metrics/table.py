@@ -31,16 +31,9 @@ from spec_decode_exporter.metrics import subject
 from spec_decode_exporter.metrics.metric import Metric, Number, Numbers, figure_metrics
 from spec_decode_exporter.metrics.subject import GroupRequests
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.requests.request_findings import (
-    Effect,
-    GroupFindings,
-    GroupTotals,
-    Percentiles,
-    PromptFindings,
-    RequestHistogram,
-    Summary,
-)
-from spec_decode_exporter.requests.request_record import Refusal
+from spec_decode_exporter.requests.cells import Effect, Percentiles, RequestHistogram, Sums
+from spec_decode_exporter.requests.findings import GroupFindings, PromptFindings
+from spec_decode_exporter.requests.record import Refusal, RequestSource
 from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.errors import REASONS
 from spec_decode_exporter.window.poll import Check, Reset
@@ -132,12 +125,12 @@ def _speedups(value: Callable[[ArmSpeedup], Number]) -> Callable[[Arm], Numbers]
     return lambda its: [(str(basis), value(speedup)) for basis, speedup in its.speedups.items()]
 
 
-def _since(value: Callable[[GroupTotals], Number]) -> Callable[[GroupRequests], Number]:
+def _since(value: Callable[[Sums], Number]) -> Callable[[GroupRequests], Number]:
     """Return the reader of a sum over a group's requests since the start."""
     return lambda group: None if group.since_start is None else value(group.since_start)
 
 
-def _histogram(which: Callable[[GroupTotals], RequestHistogram]) -> Callable[[GroupRequests], Numbers]:
+def _histogram(which: Callable[[Sums], RequestHistogram]) -> Callable[[GroupRequests], Numbers]:
     """Return the reader of a histogram over a group's requests since the start."""
 
     def read(group: GroupRequests) -> Iterator[tuple[tuple[str, ...], Number]]:
@@ -153,7 +146,7 @@ def _histogram(which: Callable[[GroupTotals], RequestHistogram]) -> Callable[[Gr
     return read
 
 
-def _percentiles(which: Callable[[Summary], Percentiles | None]) -> Callable[[GroupFindings], Numbers]:
+def _percentiles(which: Callable[[Sums], Percentiles | None]) -> Callable[[GroupFindings], Numbers]:
     """Return the reader of the percentiles over a group's requests in a window."""
 
     def read(group: GroupFindings) -> Numbers:
@@ -166,7 +159,7 @@ def _percentiles(which: Callable[[Summary], Percentiles | None]) -> Callable[[Gr
 
 def _prompt_lengths(model: PromptFindings) -> Numbers:
     return [
-        (bucket.prompt_tokens, bucket.acceptance_length and bucket.acceptance_length.value)
+        (bucket.prompt_tokens, bucket.summary.acceptance_length and bucket.summary.acceptance_length.value)
         for bucket in model.buckets
     ]
 
@@ -256,11 +249,11 @@ METRICS: Final[tuple[Metric, ...]] = (
     _arm(STANDARD, "spec_decode_experiment_requests", "Requests that began on the engines of the arm in the window.", lambda its: its.requests, source=("first_tokens",)),
     _arm(STANDARD, "spec_decode_experiment_engines", "Engines of the arm in the window; 0 if no engine matches.", lambda its: its.engines),
 
-    _group(MINIMAL, "spec_decode_requests_total", "Requests that reported their own speculation, since the exporter first saw the group.", _since(lambda its: its.totals.requests), kind="counter"),
-    _group(STANDARD, "spec_decode_request_saved_tokens_total", "Accepted draft tokens of the requests, each saving a step of the target, since the exporter first saw the group.", _since(lambda its: its.totals.accepted_tokens), kind="counter"),
-    _group(STANDARD, "spec_decode_request_acceptance_ratio", "Requests by acceptance rate, since the exporter first saw the group; without requests that drafted nothing.", _histogram(lambda its: its.acceptance_ratio), kind="histogram"),
-    _group(FULL, "spec_decode_request_acceptance_length_tokens", "Requests by acceptance length, since the exporter first saw the group; without requests that drafted nothing.", _histogram(lambda its: its.acceptance_length_tokens), kind="histogram"),
-    _window(MINIMAL, "spec_decode_window_requests", "Requests that reported their own speculation and ended in the window.", lambda its: its.summary.totals.requests),
+    _group(MINIMAL, "spec_decode_requests_total", "Requests that reported their own speculation, since the exporter first saw the group.", _since(lambda its: its.requests), kind="counter"),
+    _group(STANDARD, "spec_decode_request_saved_tokens_total", "Accepted draft tokens of the requests, each saving a step of the target, since the exporter first saw the group.", _since(lambda its: its.accepted_tokens), kind="counter"),
+    _group(STANDARD, "spec_decode_request_acceptance_ratio", "Requests by acceptance rate, since the exporter first saw the group; without requests that drafted nothing.", _histogram(lambda its: its.acceptance_ratio_histogram), kind="histogram"),
+    _group(FULL, "spec_decode_request_acceptance_length_tokens", "Requests by acceptance length, since the exporter first saw the group; without requests that drafted nothing.", _histogram(lambda its: its.acceptance_length_tokens_histogram), kind="histogram"),
+    _window(MINIMAL, "spec_decode_window_requests", "Requests that reported their own speculation and ended in the window.", lambda its: its.summary.requests),
     _percentile("spec_decode_request_acceptance_quantile_ratio", "Quantiles of the acceptance rate over the requests of the window.", _percentiles(lambda its: its.acceptance_ratio)),
     _percentile("spec_decode_request_acceptance_length_quantile_tokens", "Quantiles of the acceptance length over the requests of the window, bonus token included.", _percentiles(lambda its: its.acceptance_length_tokens)),
     _percentile("spec_decode_request_time_per_output_token_quantile_seconds", "Quantiles of the time per output token after the first over the requests of the window, in seconds.", _percentiles(lambda its: its.time_per_output_token_seconds), source=("response: metrics.generation_time_ms", "response: usage.completion_tokens")),
@@ -272,11 +265,11 @@ METRICS: Final[tuple[Metric, ...]] = (
     _window(MINIMAL, "spec_decode_request_effect", "Effect of speculation on the requests of the window: 1 for the present effect, 0 for the others.", lambda its: _one_of(Effect, its.effect), labels=("effect",)),
     _window(STANDARD, "spec_decode_pathological_requests", "Requests of the window with almost no accepted draft token (rejected) or almost all (repetitive).", lambda its: [("rejected", its.summary.rejected), ("repetitive", its.summary.repetitive)], labels=("kind",)),
     _window(MINIMAL, "spec_decode_mixed_workload", "State of the model's requests in the window: 1 if an average hides two kinds of them.", lambda its: float(its.mixed), subject=subject.MODEL),
-    _group(STANDARD, "spec_decode_user_requests", "Requests of a user, named by a hash, in the longest window; absent unless users are kept.", lambda its: its.totals.requests, subject=subject.USER, source=("user of the request",)),
-    _group(STANDARD, "spec_decode_user_acceptance_ratio", "Acceptance rate of a user's requests in the longest window; absent unless users are kept.", lambda its: ratio(its.totals.accepted_tokens, its.totals.draft_tokens), subject=subject.USER),
+    _group(STANDARD, "spec_decode_user_requests", "Requests of a user, named by a hash, in the longest window; absent unless users are kept.", lambda its: its.requests, subject=subject.USER, source=("user of the request",)),
+    _group(STANDARD, "spec_decode_user_acceptance_ratio", "Acceptance rate of a user's requests in the longest window; absent unless users are kept.", lambda its: ratio(its.accepted_tokens, its.draft_tokens), subject=subject.USER),
     _group(STANDARD, "spec_decode_prompt_acceptance_length_tokens", "Acceptance length of the requests with prompts of this length, bonus token included.", _prompt_lengths, labels=("prompt_tokens",), subject=subject.PROMPTS, source=_PROMPT),
     _group(MINIMAL, "spec_decode_acceptance_falls_with_prompt", "State of the model's requests: 1 if long prompts have a significantly lower acceptance length.", lambda its: float(its.fall is not None), subject=subject.PROMPTS, source=_PROMPT),
-    _receiver("spec_decode_exporter_requests_taken_total", "Received and counted requests; absent if the exporter receives none.", lambda found: found.taken),
+    _receiver("spec_decode_exporter_requests_taken_total", "Received and counted requests, by the field that reports their speculation; absent if the exporter receives none.", lambda found: [(str(source), found.sources.get(source, 0)) for source in RequestSource], labels=("source",)),
     _receiver("spec_decode_exporter_requests_refused_total", "Rejected requests, by reason; a body that is rejected whole counts as one.", lambda found: [(str(reason), found.refused.get(reason, 0)) for reason in Refusal], labels=("reason",)),
     _receiver("spec_decode_exporter_requests_folded_total", "Requests counted as other in a label, because it has more values than its limit.", lambda found: sorted(found.folded.items()), labels=("label",)),
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 import structlog
+from msgspec.structs import replace as with_fields
 
 from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.analysis.typical_costs import Range
@@ -23,16 +24,20 @@ from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.monitor.event_log import EventLog, EventSubject
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.requests.change_notifier import RequestChangeNotifier
-from spec_decode_exporter.requests.request_batch import Batch, read
-from spec_decode_exporter.requests.request_findings import RequestFindings
-from spec_decode_exporter.requests.request_record import Refusal, RequestRecord
-from spec_decode_exporter.requests.request_store import RequestStore
-from spec_decode_exporter.requests.window_findings import Costs
+from spec_decode_exporter.requests.findings import RequestFindings
+from spec_decode_exporter.requests.record import Batch, Refusal, RequestRecord, read
+from spec_decode_exporter.requests.store import RequestStore
 
 _LOG_INTERVAL: Final = 60.0
 """Seconds between two log lines about refused requests."""
 _SLICE: Final = 64
 """Requests that are counted between two yields to the event loop."""
+
+_COST_SECONDS: Final = 5.0
+"""Age up to which costs of drafting are used: reading those of all engines takes longer than a request."""
+
+Costs = Callable[[str, str], Cost | None]
+"""Cost of drafting now, by model name and target name; an empty target is any target."""
 
 _log = structlog.get_logger()
 
@@ -58,6 +63,8 @@ class RequestReceiver:
         self._settings = settings
         self._store = RequestStore(settings, self._errors)
         self._bucket = self._new_bucket()
+        self._costs: Costs = lambda _model_name, _target: None
+        self._costs_at = -inf
 
     @property
     def is_open(self) -> bool:
@@ -86,8 +93,8 @@ class RequestReceiver:
         whole body is above the rate, nothing counts, not even ``unsent``: the sender sends the body again.
 
         Raises:
-            NotJsonError: See ``request_batch.read``.
-            TooManyError: See ``request_batch.read``.
+            NotJsonError: See ``record.read``.
+            TooManyError: See ``record.read``.
         """
         store, users = self._store, self._settings.users
         batch = await read(body, lines=lines, salt=users.key if users else None)
@@ -117,8 +124,7 @@ class RequestReceiver:
         return replace(found or self._store.last, enabled=True)
 
     async def _evaluate(self) -> RequestFindings:
-        windows, costs = self._fleet.config.windows, costs_of(self._fleet)
-        return await self._store.findings(windows, self._clock.monotonic(), costs)
+        return await self._store.findings(self._fleet.config.windows, self._clock.monotonic())
 
     def _new_bucket(self) -> TokenBucket:
         rate = self._settings.rate
@@ -133,9 +139,15 @@ class RequestReceiver:
                 break
             placed = _with_known_target(request, targets)
             now = self._clock.monotonic()
-            self._fleet.request_types.add(store.take(placed, now), placed, now)
+            cost = self._costs_now(now)(placed.model_name, placed.target)
+            self._fleet.request_types.add(store.take(placed, now, cost), placed, now)
             if number % _SLICE == _SLICE - 1:
                 await yield_to_event_loop()
+
+    def _costs_now(self, now: float) -> Costs:
+        if now - self._costs_at >= _COST_SECONDS:
+            self._costs, self._costs_at = costs_of(self._fleet), now
+        return self._costs
 
     def _log_refused(self, refused: Counter[Refusal]) -> None:
         """Log the refused requests at most once a minute: a sender may repeat its mistake."""
@@ -154,7 +166,7 @@ class RequestReceiver:
 
 def _with_known_target(request: RequestRecord, targets: AbstractSet[str]) -> RequestRecord:
     """Clear the target unless it is one of the exporter's: senders may name any number of others."""
-    return request if request.target in targets or not request.target else replace(request, target="")
+    return request if request.target in targets or not request.target else with_fields(request, target="")
 
 
 def costs_of(fleet: Fleet) -> Costs:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from spec_decode_exporter.experiments.experiment import ArmFindings
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.requests.request_findings import RequestFindings
-from spec_decode_exporter.scrape.poll.poll_record import PollRecord
+from spec_decode_exporter.requests.findings import RequestFindings
+from spec_decode_exporter.scrape.poll_record import PollRecord
 
 
 @dataclass(frozen=True, slots=True)

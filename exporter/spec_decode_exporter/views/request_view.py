@@ -9,15 +9,9 @@ from pydantic import ConfigDict
 
 from spec_decode_exporter.core.isolation import Isolation, Item
 from spec_decode_exporter.figures.estimate import ratio
-from spec_decode_exporter.requests.model_findings import BOUNDS
-from spec_decode_exporter.requests.request_findings import (
-    ContextFall,
-    Effect,
-    Percentiles,
-    RequestFindings,
-    RequestHistogram,
-)
-from spec_decode_exporter.requests.request_record import Refusal
+from spec_decode_exporter.requests.cells import ACCEPTANCE_BINS, Effect, Percentiles, RequestHistogram
+from spec_decode_exporter.requests.findings import ContextFall, RequestFindings
+from spec_decode_exporter.requests.record import Refusal, RequestSource
 from spec_decode_exporter.views.document import Estimated, View, at, fact
 
 _Member = tuple[type[View], object, Mapping[str, object]]
@@ -30,10 +24,10 @@ class RequestTotalsView(View):
 
     model_config = ConfigDict(use_attribute_docstrings=True)  # those of the records
 
-    requests: int = at("Number of requests.", "summary.totals.requests", "totals.requests")
-    drafts: int = at("Decode steps that drafted.", "summary.totals.drafts", "totals.drafts")
-    draft_tokens: int = at("Draft tokens.", "summary.totals.draft_tokens", "totals.draft_tokens")
-    accepted_tokens: int = at("Saved tokens: each saves a decode step of the target model.", "summary.totals.accepted_tokens", "totals.accepted_tokens")
+    requests: int = at("Number of requests.", "summary.requests", "requests")
+    drafts: int = at("Decode steps that drafted.", "summary.drafts", "drafts")
+    draft_tokens: int = at("Draft tokens.", "summary.draft_tokens", "draft_tokens")
+    accepted_tokens: int = at("Saved tokens: each saves a decode step of the target model.", "summary.accepted_tokens", "accepted_tokens")
 
     @fact
     def draft_acceptance_ratio(self) -> float | None:
@@ -71,14 +65,9 @@ class RequestModelView(RequestSummaryView):
     window: str
     model_name: str
     mixed: bool = at("True if the mean hides two kinds of requests.")
-    low_share: float | None = at("Share of requests in the lower of two modes; null, as the next, if there is one mode.", "modes.low_share", default=None)
-    low_mean_acceptance_ratio: float | None = at("Of the lower mode.", "modes.low_mean", default=None)
-    high_mean_acceptance_ratio: float | None = at("Of the higher mode.", "modes.high_mean", default=None)
-    modes_mean_acceptance_ratio: float | None = at("Mean of the requests of both modes.", "modes.mean", default=None)
-    modes_requests: int | None = at("Requests of both modes: long answers, with the same number of draft tokens.", "modes.requests", default=None)
     advice: tuple[str, ...] = at("The most useful first.")
-    acceptance_bounds: tuple[float, ...] = at("Bounds of `acceptance_counts`: from each bound to below the next; 1 is in the last.", default=BOUNDS)
-    acceptance_counts: tuple[int, ...] = at("Requests that drafted, by their acceptance ratio; shows one mode or two.")
+    acceptance_bounds: tuple[float, ...] = at("Bounds of `acceptance_counts`: from each bound to below the next; 1 is in the last.", default=tuple(part / ACCEPTANCE_BINS for part in range(ACCEPTANCE_BINS + 1)))
+    acceptance_counts: tuple[int, ...] = at("Requests that drafted, by their acceptance ratio.", "summary.acceptance_counts")
 
 
 class RequestSinceStartView(RequestTotalsView):
@@ -87,8 +76,8 @@ class RequestSinceStartView(RequestTotalsView):
     model_name: str = at("The label `model_name`.", "key.model_name")
     request_type: str = at("The sender's name of this kind of work.", "key.request_type")
     temperature: str = at("The bucket.", "key.temperature")
-    acceptance_ratio_histogram: RequestHistogram = at("Accepted over draft tokens.", "acceptance_ratio")
-    acceptance_length_tokens_histogram: RequestHistogram = at("Tokens of a draft, bonus token included.", "acceptance_length_tokens")
+    acceptance_ratio_histogram: RequestHistogram = at("Accepted over draft tokens.")
+    acceptance_length_tokens_histogram: RequestHistogram = at("Tokens of a draft, bonus token included.")
 
 
 class RequestUserView(RequestSummaryView):
@@ -102,11 +91,11 @@ class RequestPromptBucketView(RequestSummaryView):
     """Requests of one model with about the same length of the prompt, in the longest window."""
 
     prompt_tokens: str = at("The bucket: `0-1000`, `1000-4000`, `>64000`.")
-    mean_prompt_tokens: float
-    cached_ratio: float | None = at("Share of the prompt tokens from the prefix cache, of requests that report it.")
-    mean_acceptance_length_tokens: Estimated | None = at("Tokens of a draft, bonus token included; null of fewer than 30 requests.", "acceptance_length")
-    time_to_first_token_seconds: Percentiles | None
-    effect: Effect = at("Statistically significant (95 %) effect of speculation.")
+    mean_prompt_tokens: float = at("Mean tokens of the prompts.", "summary.mean_prompt_tokens")
+    cached_ratio: float | None = at("Share of the prompt tokens from the prefix cache, of requests that report it.", "summary.cached_ratio")
+    mean_acceptance_length_tokens: Estimated | None = at("Tokens of a draft, bonus token included; null of fewer than 30 requests.", "summary.acceptance_length")
+    time_to_first_token_seconds: Percentiles | None = at("Time to first token.", "summary.time_to_first_token_seconds")
+    effect: Effect = at("Statistically significant (95 %) effect of speculation.", "summary.effect")
 
 
 class RequestPromptsView(View):
@@ -134,6 +123,7 @@ class RequestsView(View):
     time: float = at("Unix time of the snapshot.")
     enabled: bool = at("True if requests are received (`requests.ingest`).")
     taken: int = at("Requests counted since the start.")
+    sources: dict[RequestSource, int] = at("Of these, by the field that reports their speculation: `usage` gives a rate only.")
     refused: dict[Refusal, int] = at("Requests rejected since the start, by reason.")
     folded: dict[str, int] = at("Requests counted as `other` since the start, by label.")
     windows: tuple[RequestWindowView, ...]
@@ -156,6 +146,7 @@ def head(findings: RequestFindings) -> dict[str, Any]:
     return {
         "enabled": findings.enabled,
         "taken": findings.taken,
+        "sources": {source: findings.sources.get(source, 0) for source in RequestSource},
         "refused": refused_view(findings.refused),
         "folded": dict(findings.folded),
     }

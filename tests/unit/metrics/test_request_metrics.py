@@ -6,7 +6,9 @@ import os
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from spec_decode_exporter.config.request_settings import RequestSettings
@@ -14,32 +16,29 @@ from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.metrics import subject
 from spec_decode_exporter.metrics.table import METRICS
 from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.requests.request_findings import (
+from spec_decode_exporter.requests.cells import Effect, Percentiles, RequestHistogram, Sums
+from spec_decode_exporter.requests.findings import (
     ContextFall,
-    Effect,
     GroupFindings,
     GroupKey,
-    GroupTotals,
     ModelFindings,
-    Percentiles,
     PromptBucket,
     PromptFindings,
     RequestFindings,
-    RequestHistogram,
-    RequestTotals,
-    Summary,
     UserFindings,
     WindowFindings,
 )
-from spec_decode_exporter.requests.request_record import Refusal, RequestRecord
-from spec_decode_exporter.requests.request_store import RequestStore
+from spec_decode_exporter.requests.record import Refusal, RequestRecord, RequestSource
+from spec_decode_exporter.requests.store import RequestStore
 from tests.fixtures.costs import make_cost
 from tests.unit.metrics.written_page import families_of, page_of
 
 GOLDEN = Path(__file__).parent / "golden" / "requests.txt"
 
-SUMMARY = Summary(
-    totals=RequestTotals(40, 1000, 4000, 2400),
+SUMMARY = SimpleNamespace(
+    requests=40,
+    draft_tokens=4000,
+    accepted_tokens=2400,
     acceptance_ratio=Percentiles(0.4, 0.6, 0.8),
     mean_acceptance_ratio=0.61,
     acceptance_length_tokens=Percentiles(2.6, 3.4, 4.2),
@@ -49,37 +48,39 @@ SUMMARY = Summary(
     evaluated=40,
     rejected=2,
     repetitive=1,
+    effect=Effect.GAINS,
+    acceptance_length=Estimate(2.3, 2.2, 2.4, 0.05),
 )
-NOTHING = Summary(RequestTotals(2), None, None, None, None, None, 0, 0, 0, 0)
+NOTHING = Sums(requests=2)
 """Requests that drafted nothing."""
 
 OF_REQUESTS = {subject.GROUP, subject.MODEL, subject.PROMPTS, subject.RECEIVER, subject.USER}
 CHAT = GroupKey("llama", "chat", "0.3-0.7")
 ODD = GroupKey('lla"ma', "a\\b\nc", "unknown")
-SINCE = GroupTotals(
-    RequestTotals(50, 1200, 4800, 2900),
-    RequestHistogram((0.5, 1.0), (20, 25, 5), 30.25),
-    RequestHistogram((2.0, 4.0), (10, 30, 10), 160.5),
+SINCE = SimpleNamespace(
+    requests=50,
+    accepted_tokens=2900,
+    acceptance_ratio_histogram=RequestHistogram((0.5, 1.0), (20, 25, 5), 30.25),
+    acceptance_length_tokens_histogram=RequestHistogram((2.0, 4.0), (10, 30, 10), 160.5),
 )
 
 
-LENGTH, WAIT = Estimate(2.3, 2.2, 2.4, 0.05), Percentiles(0.1, 0.2, 0.4)
 PROMPTS = PromptFindings(
     "llama",
     [
-        PromptBucket("1000-4000", 2000.0, 0.5, LENGTH, WAIT, SUMMARY, Effect.GAINS),
-        PromptBucket(">64000", 70_000.0, None, None, None, NOTHING, Effect.UNCLEAR),
+        PromptBucket("1000-4000", SUMMARY),
+        PromptBucket(">64000", NOTHING),
     ],
     ContextFall(2000.0, 2.3, 20_000.0, 1.08),
 )
 
 
 def model(summary=SUMMARY, *, mixed=True):
-    return ModelFindings("llama", summary, None, mixed, ())
+    return ModelFindings("llama", summary, mixed, ())
 
 
 def found(**changes):
-    groups = [GroupFindings(CHAT, SUMMARY, Effect.GAINS), GroupFindings(ODD, NOTHING, Effect.UNCLEAR)]
+    groups = [GroupFindings(CHAT, SUMMARY), GroupFindings(ODD, NOTHING)]
     windows = {"30s": WindowFindings(30.0, True, groups, [model()], covered_seconds=20.5)}
     return RequestFindings(
         **{
@@ -88,7 +89,7 @@ def found(**changes):
             "since_start": {CHAT: SINCE},
             "users": [UserFindings("3f2a", "llama", SUMMARY)],
             "prompts": [PROMPTS],
-            "taken": 50,
+            "sources": {RequestSource.METRICS: 50},
             "refused": {Refusal.WITHOUT_METRICS: 4},
             "folded": {"request_type": 7, "model_name": 0},
             **changes,
@@ -133,7 +134,7 @@ class TestNumberOfSeries:
     @pytest.fixture(name="board")
     def board_fixture(self):
         """Request store with the default limits, after more models, types, temperatures and users than these."""
-        board = RequestStore(RequestSettings(ingest=True))
+        board, cost = RequestStore(RequestSettings(ingest=True)), make_cost(0.1)
         for model_name, kind, temperature in product(range(30), range(15), (None, 0, 0.2, 0.5, 0.9, 1.5)):
             request = RequestRecord(
                 f"m{model_name}", 30, 120, 60, 4, f"t{kind}", temperature, user=f"u{kind}"
@@ -141,13 +142,13 @@ class TestNumberOfSeries:
             times = {"decode_seconds": 1.0, "first_token_seconds": 0.1}
             for tokens in (500, 2000, 9000, 20_000, 90_000):
                 prompt = {"prompt_tokens": tokens, "cached_tokens": 100}
-                board.take(replace(request, completion_tokens=90, **times, **prompt), 0.0)
+                record = msgspec.structs.replace(request, completion_tokens=90, **times, **prompt)
+                board.take(record, 0.0, cost)
         return board
 
     async def test_the_defaults_allow_6173_at_most_and_882_of_users(self, board):
         """Two windows. Every group has all its 74, every model its 2, and 6 by the length of the prompt."""
-        cost = make_cost(0.1)
-        findings = await board.findings((30.0, 300.0), 1.0, lambda *_: cost)
+        findings = await board.findings((30.0, 300.0), 1.0)
         groups, models = len(findings.since_start), len(findings.windows["5m"].models)
         assert (groups, models) == (60 + 21, 20 + 1)
         samples = [sample for family in families(findings) for sample in family.samples]
@@ -160,6 +161,6 @@ class TestNumberOfSeries:
     def test_a_bucket_of_prompts_is_1_and_their_finding_1(self):
         bucket = found(windows={}, since_start={}, users=(), refused={}, folded={}, prompts=())
         others = sum(len(family.samples) for family in families(bucket))
-        one = replace(PROMPTS, buckets=PROMPTS.buckets[:1])
+        one = PROMPTS._replace(buckets=PROMPTS.buckets[:1])
         samples = sum(len(family.samples) for family in families(replace(bucket, prompts=[one])))
         assert samples == others + 1 + 1

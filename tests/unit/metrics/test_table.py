@@ -19,7 +19,7 @@ from spec_decode_exporter.metrics.subject import ARM, ENGINE, TARGET
 from spec_decode_exporter.metrics.table import METRICS, NAMES
 from spec_decode_exporter.monitor.snapshot import Snapshot, TargetStatus
 from spec_decode_exporter.scrape.errors import PollError, StatusError
-from spec_decode_exporter.scrape.poll.poll_record import PollRecord
+from spec_decode_exporter.scrape.poll_record import PollRecord
 from tests.unit.metrics.written_page import families_of
 
 GOLDEN = Path(__file__).parent / "golden" / "contract.txt"

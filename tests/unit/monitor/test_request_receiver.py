@@ -12,9 +12,8 @@ from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver, costs_of
-from spec_decode_exporter.requests.request_store import RequestStore
-from spec_decode_exporter.requests.request_types import RequestTypes
-from tests.requests.test_request_batch import RECORD
+from spec_decode_exporter.requests.store import RequestStore, RequestTypes
+from tests.unit.requests.test_record import RECORD
 
 SETTINGS = RequestSettings(ingest=True, rate=100)
 
@@ -106,7 +105,7 @@ def test_a_less_certain_cost_does_not_count_beside_a_measured_one():
 
 
 async def test_a_mixed_workload_is_an_event_of_its_model(receiver, clock, events, monkeypatch):
-    from tests.requests.test_change_notifier import findings_of
+    from tests.unit.requests.test_change_notifier import findings_of
 
     async def found(*_arguments):
         await asyncio.sleep(0)

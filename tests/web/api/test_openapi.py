@@ -9,7 +9,7 @@ import pytest
 
 from spec_decode_exporter.monitor.event_log import MAX_EVENTS
 from spec_decode_exporter.monitor.events import EVENT_TYPES
-from spec_decode_exporter.requests.request_batch import MAX_BATCH_REQUESTS
+from spec_decode_exporter.requests.record import MAX_BATCH_REQUESTS
 from spec_decode_exporter.views.history import DEFAULT_STEPS, MAX_STEPS
 from spec_decode_exporter.web.api.openapi import document
 from spec_decode_exporter.web.api.problems import ProblemView

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from spec_decode_exporter.config.request_settings import RequestSettings
-from spec_decode_exporter.requests.request_findings import RequestFindings
-from spec_decode_exporter.requests.request_record import RequestRecord
-from spec_decode_exporter.requests.request_store import RequestStore
+from spec_decode_exporter.requests.findings import RequestFindings
+from spec_decode_exporter.requests.record import RequestRecord
+from spec_decode_exporter.requests.store import RequestStore
 from spec_decode_exporter.simulator.response_metrics import Answer
 from spec_decode_exporter.simulator.scenario_library import load_scenario
 from spec_decode_exporter.simulator.simulation import Simulation
@@ -46,7 +46,7 @@ async def _requests(name: str, seconds: float, **changes: object) -> RequestFind
     begin = 1000.0
     while simulation.now < seconds:
         simulation.advance(1.0)
-    for moment, answer in answers:
-        board.take(request(answer, **changes), begin + moment)
     cost = make_cost(scenario.speculation.cost, 0.0)
-    return await board.findings((30.0, 300.0), begin + seconds, lambda model, target: cost)
+    for moment, answer in answers:
+        board.take(request(answer, **changes), begin + moment, cost)
+    return await board.findings((30.0, 300.0), begin + seconds)

@@ -2,26 +2,24 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.requests.request_findings import (
+from spec_decode_exporter.requests.cells import Effect, Percentiles, Sums
+from spec_decode_exporter.requests.findings import (
     ContextFall,
-    Effect,
     GroupFindings,
     GroupKey,
     ModelFindings,
-    Percentiles,
     PromptBucket,
     PromptFindings,
     RequestFindings,
-    RequestTotals,
-    Summary,
     WindowFindings,
 )
-from spec_decode_exporter.requests.request_record import Refusal
+from spec_decode_exporter.requests.record import Refusal, RequestSource
 from spec_decode_exporter.web.page import request_panel as module
 from tests.web.page.mixed_requests import mixed_requests
 from tests.web.page.test_markup import Reading
@@ -34,36 +32,46 @@ async def requests(findings):
 
 
 def summary(number=10, speed=None, **changes):
-    said = Summary(
-        totals=RequestTotals(number, 20 * number, 80 * number, 40 * number),
-        acceptance_ratio=Percentiles(0.25, 0.5, 0.75),
-        mean_acceptance_ratio=0.5,
-        acceptance_length_tokens=Percentiles(2.0, 3.0, 4.0),
-        time_per_output_token_seconds=Percentiles(0.01, 0.02, 0.03),
-        speedup_ratio=Estimate(*speed, standard_error=0.1) if speed else None,
-        below_break_even=3,
-        evaluated=number,
-        rejected=0,
-        repetitive=0,
-    )
-    return replace(said, **changes)
+    said = {
+        "requests": number,
+        "drafts": 20 * number,
+        "draft_tokens": 80 * number,
+        "accepted_tokens": 40 * number,
+        "acceptance_counts": [0] * 20,
+        "acceptance_length": None,
+        "mean_prompt_tokens": None,
+        "cached_ratio": None,
+        "time_to_first_token_seconds": None,
+        "effect": Effect.UNCLEAR,
+        "acceptance_ratio": Percentiles(0.25, 0.5, 0.75),
+        "mean_acceptance_ratio": 0.5,
+        "acceptance_length_tokens": Percentiles(2.0, 3.0, 4.0),
+        "time_per_output_token_seconds": Percentiles(0.01, 0.02, 0.03),
+        "speedup_ratio": Estimate(*speed, standard_error=0.1) if speed else None,
+        "below_break_even": 3,
+        "evaluated": number,
+        "rejected": 0,
+        "repetitive": 0,
+    }
+    return SimpleNamespace(**{**said, **changes})
 
 
 def group(kind="chat", effect=Effect.UNCLEAR, number=10, model="llama", temperature="0", **changes):
-    return GroupFindings(
-        GroupKey(model, kind, temperature), summary(number, SPEEDS[effect], **changes), effect
-    )
+    own = summary(number, SPEEDS[effect], effect=effect, **changes)
+    return GroupFindings(GroupKey(model, kind, temperature), own)
 
 
-def found(*groups, mixed=False, modes=None, advice=(), counts=(), partial=False, **changes):
+def found(*groups, mixed=False, advice=(), partial=False, **changes):
     names = dict.fromkeys(each.key.model_name for each in groups)
-    number = sum(each.summary.totals.requests for each in groups)
-    models = [ModelFindings(each, summary(number), modes, mixed, advice, counts) for each in names]
+    number = sum(each.summary.requests for each in groups)
+    models = [ModelFindings(each, summary(number), mixed, advice) for each in names]
     windows = {
         label: WindowFindings(seconds, partial, groups, models)
         for label, seconds in (("30s", 30), ("5m", 300))
     }
-    return replace(RequestFindings(enabled=True, windows=windows, taken=number), **changes)
+    return replace(
+        RequestFindings(enabled=True, windows=windows, sources={RequestSource.METRICS: number}), **changes
+    )
 
 
 def rows(html):
@@ -95,7 +103,7 @@ async def test_the_mixed_workload_of_the_simulator_is_shown():
     assert rows(html)[0] == "creative"
     assert "Mixed workload" in text
     assert "Serve creative requests at temperature up to 1" in text
-    assert "with two modes: " in text
+    assert "requests by acceptance rate." in html
 
 
 class TestPrompts:
@@ -105,14 +113,15 @@ class TestPrompts:
         buckets = [
             PromptBucket(
                 "1000-4000",
-                2010.0,
-                0.5,
-                Estimate(2.3, 2.2, 2.4, 0.05),
-                Percentiles(0.1, 0.2, 0.4),
-                summary(40, (1.5, 1.4, 1.6)),
-                Effect.GAINS,
+                summary(
+                    40,
+                    (1.5, 1.4, 1.6),
+                    cached_ratio=0.5,
+                    acceptance_length=Estimate(2.3, 2.2, 2.4, 0.05),
+                    time_to_first_token_seconds=Percentiles(0.1, 0.2, 0.4),
+                ),
             ),
-            PromptBucket(">64000", 70_400.2, None, None, None, summary(5, None), Effect.UNCLEAR),
+            PromptBucket(">64000", summary(5, None)),
         ]
         prompts = PromptFindings("llama", buckets, ContextFall(2010.0, 2.3, 70_400.2, 1.08))
         return found(group(number=45), prompts=[prompts])
@@ -132,15 +141,24 @@ async def test_pathological_requests_are_shown_in_their_row():
 
 
 @pytest.mark.parametrize(
-    ("drafts", "evaluated", "lower", "upper", "expected"),
+    ("tokens", "drafts", "evaluated", "lower", "upper", "expected"),
     [
-        (0, 0, None, None, "nothing was drafted"),
-        (900, 0, None, None, "the cost of drafting is unknown"),
-        (900, 29, None, None, "too few requests"),
-        (900, 40, 0.99, 1.01, "the bounds include 1"),
-        (900, 40, 1.0, 1.01, "the bounds include 1"),
-        (900, 40, 0.9, 0.92, "the cost of drafting is only a default"),
+        (0, 0, 0, None, None, "nothing was drafted"),
+        (900, 0, 0, None, None, "the sender reports a rate only"),
+        (900, 900, 0, None, None, "the cost of drafting is unknown"),
+        (900, 900, 29, None, None, "too few requests"),
+        (900, 900, 40, 0.99, 1.01, "the bounds include 1"),
+        (900, 900, 40, 1.0, 1.01, "the bounds include 1"),
+        (900, 900, 40, 0.9, 0.92, "the cost of drafting is only a default"),
     ],
 )
-def test_the_reason_for_an_unclear_effect(drafts, evaluated, lower, upper, expected):
-    assert module.why_unclear(drafts, evaluated, lower, upper) == expected
+def test_the_reason_for_an_unclear_effect(tokens, drafts, evaluated, lower, upper, expected):
+    assert (
+        module.why_unclear(Sums(drafts=drafts, draft_tokens=tokens, evaluated=evaluated), lower, upper)
+        == expected
+    )
+
+
+async def test_requests_that_report_a_rate_only_are_counted():
+    html = await requests(found(group(), sources={RequestSource.METRICS: 7, RequestSource.USAGE: 3}))
+    assert "Since the start 10 requests were received; 3 of them report a rate only." in Reading(html).text

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import hdrs, web
-from pydantic import BaseModel
+from msgspec import Struct
 
 from spec_decode_exporter.views.document import View
 from spec_decode_exporter.web.api.problems import RequestError
@@ -42,8 +42,8 @@ class Endpoint:
     content_type: str = "application/json"
     problems: Sequence[int] = ()
     """Status codes of errors besides those of every endpoint."""
-    body: type[BaseModel] | None = None
-    """Model of one item of a ``POST`` body; None for ``GET``."""
+    body: type[Struct] | None = None
+    """Record: one item of a ``POST`` body; None for ``GET``."""
     headers: Sequence[Header] = ()
     streams: bool = False
     """True for an unlimited response such as an event stream, which has limits of its own."""

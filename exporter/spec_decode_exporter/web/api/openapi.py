@@ -8,10 +8,11 @@ from functools import cache
 from http import HTTPStatus
 from typing import Any, Final
 
+import msgspec
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from spec_decode_exporter.core.version import __version__
-from spec_decode_exporter.requests.request_batch import MAX_BATCH_REQUESTS
+from spec_decode_exporter.requests.record import MAX_BATCH_REQUESTS
 from spec_decode_exporter.views.document import View
 from spec_decode_exporter.web.api.endpoint import Endpoint
 from spec_decode_exporter.web.api.event_stream import CONTENT_TYPE as STREAM
@@ -28,6 +29,7 @@ _INFO: Final = {
     "may require a password or a client certificate.",
     "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
 }
+_REFERENCE: Final = "#/components/schemas/{name}"
 _PARAMETER_KEYS: Final = {"title", "description"}
 """Keys that belong to a parameter, not to its schema."""
 _NO_DEFAULTS: Final[tuple[object, ...]] = ([], None)
@@ -63,10 +65,12 @@ def _document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     models: list[tuple[type[Any], JsonSchemaMode]] = [
         *((model, "serialization") for model in dict.fromkeys(responses)),
         *((query, "validation") for query in dict.fromkeys(queries)),
-        *((each.body, "validation") for each in endpoints if each.body),
     ]
-    refs, defined = models_json_schema(models, ref_template="#/components/schemas/{model}")
+    refs, defined = models_json_schema(models, ref_template=_REFERENCE.format(name="{model}"))
+    bodies = [each.body for each in endpoints if each.body]
+    _, records = msgspec.json.schema_components(bodies, ref_template=_REFERENCE)
     schemas = {name: schema for name, schema in defined["$defs"].items() if not _is_query(name, queries)}
+    schemas |= records
     return {
         "openapi": "3.1.0",
         "info": _INFO,
@@ -77,7 +81,7 @@ def _document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
                     "operationId": each.name,
                     "summary": each.summary,
                     "parameters": list(_parameters(each, defined["$defs"])),
-                    **({"requestBody": _body(refs[each.body, "validation"])} if each.body else {}),
+                    **({"requestBody": _body(each.body.__name__)} if each.body else {}),
                     "responses": _responses(each, refs[each.model, "serialization"] if each.model else {}),
                 }
                 for each in endpoints
@@ -92,8 +96,9 @@ def _document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     }
 
 
-def _body(one: dict[str, Any]) -> dict[str, Any]:
+def _body(record: str) -> dict[str, Any]:
     """Describe a body of one request, an array, or lines of JSON, which are a string in OpenAPI."""
+    one = {"$ref": _REFERENCE.format(name=record)}
     lines = {"type": "string", "description": "One JSON object per line."}
     return {
         "required": True,

@@ -12,15 +12,15 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from aiohttp import hdrs, web
+from pydantic import Field
 
 from spec_decode_exporter.core.isolation import NO_ITEM
-from spec_decode_exporter.requests.request_batch import Batch, NotJsonError, TooManyError
-from spec_decode_exporter.requests.request_record import Refusal
+from spec_decode_exporter.requests.record import Batch, NotJsonError, Refusal, TooManyError
+from spec_decode_exporter.views.document import View
 from spec_decode_exporter.views.request_view import head, lists, refused_view
 from spec_decode_exporter.web.api.problems import RequestError
 from spec_decode_exporter.web.api.queries import ApiQuery, RequestsQuery
 from spec_decode_exporter.web.api.responses import check_windows, encoded, pieces, respond, whole
-from spec_decode_exporter.web.api.sent_request import MistakeView, TakenView
 from spec_decode_exporter.web.state import STATE
 
 if TYPE_CHECKING:
@@ -57,6 +57,23 @@ _REJECTED: Final = frozenset(
     }
 )
 """Status codes that lose a body, unless its sender stores it. 429 is absent: the sender retries."""
+
+
+class MistakeView(View):
+    """Reason for which one request was rejected."""
+
+    index: int = Field(description="Index in the body, from 0.")
+    detail: str = Field(description="The mistake; it never repeats the request.")
+
+
+class TakenView(View):
+    """Result of a body of requests."""
+
+    taken: int = Field(description="Number of counted requests.")
+    refused: dict[Refusal, int] = Field(
+        description="Rejected requests by every reason. Senders count `dropped` and `too_costly`."
+    )
+    mistakes: tuple[MistakeView, ...] = Field(description="The first ten mistakes.")
 
 
 async def requests(request: web.Request, query: RequestsQuery) -> web.StreamResponse:

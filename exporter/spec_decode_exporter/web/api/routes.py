@@ -7,6 +7,7 @@ from typing import Final
 from aiohttp import web
 
 from spec_decode_exporter.monitor.event_log import EVENT_ID
+from spec_decode_exporter.requests.record import SentRequest
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import EventsView, EventView, SnapshotView, TargetsView
 from spec_decode_exporter.views.history import HistoryView
@@ -22,7 +23,6 @@ from spec_decode_exporter.web.api.queries import (
     RequestsQuery,
     SnapshotQuery,
 )
-from spec_decode_exporter.web.api.sent_request import SentRequest, TakenView
 from spec_decode_exporter.web.server.streaming import each
 
 
@@ -102,7 +102,7 @@ ENDPOINTS: Final = (
         "take_requests",
         "Send single requests, each with the metrics of its response",
         request_ingest.take,
-        model=TakenView,
+        model=request_ingest.TakenView,
         body=SentRequest,
         problems=(404, 408, 413, 415, 429, 503),
         headers=(

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.requests.request_findings import RequestFindings
+from spec_decode_exporter.requests.findings import RequestFindings
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.experiment_view import ExperimentView
 from spec_decode_exporter.views.fleet_view import EventView, TargetView

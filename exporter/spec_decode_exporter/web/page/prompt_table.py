@@ -7,13 +7,9 @@ from typing import Final
 
 from spec_decode_exporter.core import number_formats
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.requests.bucket_labels import bucket_text
-from spec_decode_exporter.requests.request_findings import (
-    ContextFall,
-    Percentiles,
-    PromptBucket,
-    PromptFindings,
-)
+from spec_decode_exporter.requests.advice import bucket_text
+from spec_decode_exporter.requests.cells import Percentiles
+from spec_decode_exporter.requests.findings import ContextFall, PromptBucket, PromptFindings
 from spec_decode_exporter.web.page.markup import Markup, joined, tag
 from spec_decode_exporter.web.page.page_numbers import (
     DASH,
@@ -80,12 +76,13 @@ def prompt_table(prompts: PromptFindings, label: str) -> Markup:
 
 
 def _row(bucket: PromptBucket) -> Markup:
+    summary = bucket.summary
     cells = (
-        number(bucket.summary.totals.requests, whole),
-        _estimated(bucket.acceptance_length, plain),
-        _estimated(bucket.summary.speedup_ratio, times),
-        _percentiles(bucket.time_to_first_token_seconds),
-        NOTHING if bucket.cached_ratio is None else number(bucket.cached_ratio, percent),
+        number(summary.requests, whole),
+        _estimated(summary.acceptance_length, plain),
+        _estimated(summary.speedup_ratio, times),
+        _percentiles(summary.time_to_first_token_seconds),
+        NOTHING if summary.cached_ratio is None else number(summary.cached_ratio, percent),
     )
     head = tag("th", _prompt_bucket(bucket.prompt_tokens), scope="row", role="rowheader")
     drawn = (

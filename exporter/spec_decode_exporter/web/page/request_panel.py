@@ -9,18 +9,16 @@ from typing import Final
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.tasks import yield_to_event_loop
-from spec_decode_exporter.requests.bucket_labels import bucket_text
-from spec_decode_exporter.requests.request_findings import (
-    Effect,
+from spec_decode_exporter.requests.advice import bucket_text
+from spec_decode_exporter.requests.cells import Effect, Percentiles, Sums
+from spec_decode_exporter.requests.findings import (
     GroupFindings,
     GroupKey,
     ModelFindings,
-    Percentiles,
     RequestFindings,
-    Summary,
     WindowFindings,
 )
-from spec_decode_exporter.requests.request_record import Refusal
+from spec_decode_exporter.requests.record import Refusal, RequestSource
 from spec_decode_exporter.web.page.charts import columns, range_bar
 from spec_decode_exporter.web.page.markup import Markup, joined, name, tag
 from spec_decode_exporter.web.page.page_numbers import (
@@ -73,7 +71,7 @@ _HEADS: Final = (
 
 _REFUSALS: Final[Mapping[Refusal, str]] = {
     Refusal.MALFORMED: "malformed",
-    Refusal.WITHOUT_METRICS: "without vLLM's metrics",
+    Refusal.WITHOUT_METRICS: "without metrics of speculation",
     Refusal.CONTRADICTORY: "contradictory",
     Refusal.RATE: "above the rate",
     Refusal.DROPPED: "dropped by the sender",
@@ -122,7 +120,7 @@ async def _model(model: ModelFindings, findings: RequestFindings, errors: Isolat
 def _in_order(model_name: str, window: WindowFindings) -> list[GroupFindings]:
     """Return the groups of a model: losing ones first, then by size."""
     own = (group for group in window.groups if group.key.model_name == model_name)
-    return sorted(own, key=lambda group: (_ORDER.index(group.effect), -group.summary.totals.requests))
+    return sorted(own, key=lambda group: (_ORDER.index(group.effect), -group.summary.requests))
 
 
 def _finding(model: ModelFindings) -> Iterator[Markup]:
@@ -137,29 +135,14 @@ def _advice(sentences: Sequence[str]) -> Iterator[Markup]:
 
 
 def _distribution(model: ModelFindings, label: str) -> Iterator[Markup]:
-    """Yield the histogram of the requests' acceptance rates, with the means of two modes."""
-    counts = model.acceptance_counts
+    """Yield the histogram of the requests' acceptance rates."""
+    counts = model.summary.acceptance_counts
     if not any(counts):
         return
-    modes = model.modes
-    means = () if modes is None else (modes.low_mean, modes.high_mean)
     ends = tag("div", *(tag("span", end) for end in ("0 %", "50 %", "100 %")), class_="x", aria_hidden="true")
     caption = tag("figcaption", f"Requests by acceptance rate, {label}")
-    yield tag(
-        "figure", caption, columns(counts, means, _distribution_text(model)), ends, class_="distribution"
-    )
-
-
-def _distribution_text(model: ModelFindings) -> str:
-    modes, drafted = model.modes, sum(model.acceptance_counts)
-    if modes is None:
-        return f"{whole(drafted)} requests by acceptance rate, with one mode."
-    low, high = percent(modes.low_share), percent(1 - modes.low_share)
-    means = percent(modes.low_mean), percent(modes.high_mean)
-    return (
-        f"{whole(drafted)} requests by acceptance rate, with two modes: of {whole(modes.requests)} with long "
-        f"answers, {low} around {means[0]}, {high} around {means[1]}."
-    )
+    text = f"{whole(sum(counts))} requests by acceptance rate."
+    yield tag("figure", caption, columns(counts, (), text), ends, class_="distribution")
 
 
 def _table(rows: Sequence[Markup], model: ModelFindings, label: str) -> Markup:
@@ -192,7 +175,7 @@ def _row(
         _acceptance(key, summary, windows),
         _percentiles(summary.acceptance_length_tokens, plain),
         _below(summary),
-        number(summary.totals.accepted_tokens, whole),
+        number(summary.accepted_tokens, whole),
         _percentiles(summary.time_per_output_token_seconds, duration),
         _effect(group),
     )
@@ -221,14 +204,12 @@ def _cell(title: str, is_long: bool, meaning: str, value: Markup) -> Markup:  # 
     return tag("td", tag("div", value), class_="number" if is_long else None, role="cell", data_label=title)
 
 
-def _number(summary: Summary, of_all: Summary) -> Markup:
-    share = summary.totals.requests / of_all.totals.requests
-    return joined(
-        (number(summary.totals.requests, whole), tag("small", number(share, percent), class_="bounds"))
-    )
+def _number(summary: Sums, of_all: Sums) -> Markup:
+    share = summary.requests / of_all.requests
+    return joined((number(summary.requests, whole), tag("small", number(share, percent), class_="bounds")))
 
 
-def _acceptance(key: GroupKey, summary: Summary, windows: Mapping[str, WindowFindings]) -> Markup:
+def _acceptance(key: GroupKey, summary: Sums, windows: Mapping[str, WindowFindings]) -> Markup:
     if summary.acceptance_ratio is None:
         return NOTHING
     medians = (
@@ -258,7 +239,7 @@ def _percentiles(percentiles: Percentiles | None, write: Format) -> Markup:
     return joined((number(percentiles.p50, write), tag("small", *ends, class_="bounds", title="p10 to p90")))
 
 
-def _below(summary: Summary) -> Markup:
+def _below(summary: Sums) -> Markup:
     if not summary.evaluated:
         return NOTHING
     of_them = f"{whole(summary.below_break_even)} of {whole(summary.evaluated)}"
@@ -278,7 +259,7 @@ def _effect(group: GroupFindings) -> Markup:
     return joined((chip, *_speedup(group.summary), *_why(group)))
 
 
-def _speedup(summary: Summary) -> Iterator[Markup]:
+def _speedup(summary: Sums) -> Iterator[Markup]:
     speedup = summary.speedup_ratio
     if speedup is not None:
         yield tag("span", number(speedup.value, times), " as fast", class_="figure")
@@ -290,21 +271,16 @@ def _why(group: GroupFindings) -> Iterator[Markup]:
     summary, speedup = group.summary, group.summary.speedup_ratio
     if group.effect is Effect.UNCLEAR:
         bounds = (speedup.lower, speedup.upper) if speedup else (None, None)
-        yield tag("small", why_unclear(summary.totals.drafts, summary.evaluated, *bounds), class_="context")
+        yield tag("small", why_unclear(summary, *bounds), class_="context")
 
 
-def why_unclear(drafts: int, evaluated: int, lower: float | None, upper: float | None) -> str:
-    """Return the reason for which the effect on some requests is unclear.
-
-    Args:
-        drafts: Drafts of all requests.
-        evaluated: Requests with a known cost of drafting.
-        lower: The lower bound of their speed-up; None if too few were evaluated.
-        upper: The upper bound.
-    """
-    if not drafts:
+def why_unclear(summary: Sums, lower: float | None, upper: float | None) -> str:
+    """Return why the effect on some requests is unclear; the bounds are those of the speed-up."""
+    if not summary.draft_tokens:
         return "nothing was drafted"
-    if not evaluated:
+    if not summary.drafts:
+        return "the sender reports a rate only"
+    if not summary.evaluated:
         return "the cost of drafting is unknown"
     if lower is None or upper is None:
         return "too few requests"
@@ -313,7 +289,7 @@ def why_unclear(drafts: int, evaluated: int, lower: float | None, upper: float |
     return "the cost of drafting is only a default"
 
 
-def _pathological(summary: Summary) -> Iterator[Markup]:
+def _pathological(summary: Sums) -> Iterator[Markup]:
     for count, what in ((summary.rejected, "nothing"), (summary.repetitive, "everything")):
         if count:
             yield tag("span", number(count, whole), f" had almost {what} accepted", class_="context alarm")
@@ -338,8 +314,10 @@ def _counted(findings: RequestFindings) -> Markup:
     """Return the number of received, rejected and merged requests since the start."""
     refused = [f"{whole(count)} {_REFUSALS[reason]}" for reason, count in findings.refused.items() if count]
     folded = [f"{whole(count)} by {label}" for label, count in findings.folded.items() if count]
+    rates = findings.sources.get(RequestSource.USAGE, 0)
     parts = [
         f"Since the start {whole(findings.taken)} requests were received",
+        *([f"{whole(rates)} of them report a rate only"] if rates else []),
         *([f"rejected {', '.join(refused)}"] if refused else []),
         *([f"counted as other {', '.join(folded)}"] if folded else []),
     ]

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from spec_decode_exporter.config.request_settings import RequestSettings
-from spec_decode_exporter.requests.request_record import RequestRecord
-from spec_decode_exporter.requests.request_store import RequestStore
+from spec_decode_exporter.requests.record import RequestRecord
+from spec_decode_exporter.requests.store import RequestStore
 from tests.fixtures.costs import make_cost
 
 
@@ -29,13 +29,29 @@ def make_store_fixture():
     return make
 
 
+COST = make_cost()
+"""c = 0.1 and c0 = 0.1."""
+
+
+@pytest.fixture
+def taken(make_store, evaluate):
+    """Function that returns the findings about requests that ended at one moment, in five minutes."""
+
+    def taken(requests, cost=COST, **settings):
+        store = make_store(**settings)
+        for request in requests:
+            store.take(request, 1000.0, cost)
+        return evaluate(store, 1000.0).windows["5m"]
+
+    return taken
+
+
 @pytest.fixture(name="evaluate")
 def evaluate_fixture():
-    """Function that evaluates a store, by default at a cost of c = 0.1 and c0 = 0.1."""
+    """Function that evaluates a store."""
 
-    def evaluate(store, now, windows=(30.0, 300.0), costs=None):
-        cost = make_cost()
-        return asyncio.run(store.findings(windows, now, costs or (lambda model_name, target: cost)))
+    def evaluate(store, now, windows=(30.0, 300.0)):
+        return asyncio.run(store.findings(windows, now))
 
     return evaluate
 

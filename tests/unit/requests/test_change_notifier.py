@@ -2,25 +2,29 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.requests.cells import Effect, added, row_of
 from spec_decode_exporter.requests.change_notifier import PERSISTENCE_SECONDS, RequestChangeNotifier
-from spec_decode_exporter.requests.request_findings import (
-    Effect,
+from spec_decode_exporter.requests.findings import (
     GroupFindings,
     GroupKey,
     ModelFindings,
-    Percentiles,
     RequestFindings,
-    RequestTotals,
-    Summary,
     WindowFindings,
 )
+from spec_decode_exporter.requests.record import RequestRecord
+from tests.fixtures.costs import make_cost
 
 KEY = GroupKey("llama", "chat", ">1")
-ESTIMATE = Estimate(0.8, 0.7, 0.9, 0.05)
-SUMMARY = Summary(
-    RequestTotals(100, 400, 1600, 640), Percentiles(0.1, 0.5, 0.8), 0.4567, None, None, ESTIMATE, 9, 90, 0, 0
-)
+REQUEST = RequestRecord("llama", 10, 40, 20, 4)
+"""3 tokens a draft."""
+SUMMARIES = {
+    effect: added([row_of(REQUEST, make_cost(token, 0.0))] * number)
+    for effect, token, number in (
+        (Effect.LOSES, 0.6875, 100),
+        (Effect.GAINS, 0.1, 100),
+        (Effect.UNCLEAR, 0.1, 9),
+    )
+}
 
 
 def findings_of(*, mixed=False, effect=Effect.UNCLEAR, longer=True):
@@ -29,8 +33,8 @@ def findings_of(*, mixed=False, effect=Effect.UNCLEAR, longer=True):
     window = WindowFindings(
         300.0,
         partial=False,
-        groups=[GroupFindings(KEY, SUMMARY, effect)],
-        models=[ModelFindings("llama", SUMMARY, None, mixed, ())],
+        groups=[GroupFindings(KEY, SUMMARIES[effect])],
+        models=[ModelFindings("llama", SUMMARIES[effect], mixed, ())],
     )
     return RequestFindings(True, {"5m": window if longer else plain, "30s": plain})
 

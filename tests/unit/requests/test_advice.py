@@ -5,26 +5,25 @@ from __future__ import annotations
 import pytest
 
 from spec_decode_exporter.analysis.cost import CostSource
-from spec_decode_exporter.requests.request_advice import name
-from spec_decode_exporter.requests.request_findings import GroupKey
+from spec_decode_exporter.requests.advice import bucket_text, name
+from spec_decode_exporter.requests.findings import GroupKey
+from spec_decode_exporter.requests.record import RequestSource
+from spec_decode_exporter.requests.store import bucket_labels
 from tests.fixtures.costs import make_cost
 
 
 @pytest.fixture(name="advice")
-def advice_fixture(make_store, make_request, evaluate):
+def advice_fixture(taken, make_request):
     """Function that returns the advice; groups map a type to its requests, drafts and accepted tokens."""
 
     def advice(groups, *, cost=None, **request):
-        store, known = make_store(), cost or make_cost(0.25, 0.1)
-        for kind, (number, drafts, accepted) in groups.items():
-            for turn in range(number):
-                wobble = turn % 3 - 1  # requests differ slightly
-                store.take(
-                    make_request(drafts, accepted + wobble, request_type=kind, temperature=0.0, **request),
-                    1000.0,
-                )
-        (model,) = evaluate(store, 1000.0, costs=lambda *_: known).windows["5m"].models
-        return list(model.advice)
+        requests = [
+            # Requests differ slightly.
+            make_request(drafts, accepted + turn % 3 - 1, request_type=kind, temperature=0.0, **request)
+            for kind, (number, drafts, accepted) in groups.items()
+            for turn in range(number)
+        ]
+        return list(taken(requests, cost or make_cost(0.25, 0.1)).models[0].advice)
 
     return advice
 
@@ -111,3 +110,15 @@ def test_a_typical_cost_is_to_be_measured_first(advice):
 )
 def test_groups_have_readable_names(kind, temperature, expected):
     assert name(GroupKey("llama", kind, temperature)) == expected
+
+
+def test_rates_alone_get_no_advice_about_the_cost(taken, make_request):
+    requests = [make_request(0, 60, source=RequestSource.USAGE)] * 50
+    assert taken(requests, None).models[0].advice == []
+
+
+def test_every_label_of_configured_bounds_has_words():
+    for label in bucket_labels((0.0, 0.3, 1e-7 + 0.3, 2.0))[1:]:
+        words = bucket_text(label)
+        assert words.startswith(("up to ", "above "))
+        float(words.rpartition(" ")[2])

@@ -1,0 +1,431 @@
+"""Record of one request: the schema of a sent one, its validation, and bodies of records.
+
+Speculation comes from vLLM's ``metrics.speculative_decoding``. A gateway that reports only
+``usage.completion_tokens_details`` gives a rate. Prompts and completions are never kept: decoding skips other
+keys. A mistake names a field and never repeats its value. docs/guide/requests.md describes the format.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hashlib import blake2b
+from itertools import islice
+from math import sqrt
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from spec_decode_exporter.core.tasks import yield_to_event_loop
+from spec_decode_exporter.figures.student_t import NORMAL_975
+
+MAX_BATCH_REQUESTS: Final = 5000
+"""Requests of one body."""
+MAX_MISTAKES: Final = 10
+"""Mistakes that are returned for one body; the others are only counted."""
+MAX_NAME_CHARACTERS: Final = 256
+"""Characters of a model name, a request type or a target."""
+MAX_DRAFT_LENGTH: Final = 1000
+"""K; real methods draft fewer than 100. A larger value would dominate the totals until a restart."""
+MAX_TOKENS: Final = 10_000_000
+"""D, G and the prompt: several times the context length of any model."""
+MAX_MILLISECONDS: Final = 10**9
+"""A time: eleven days."""
+ALMOST_NONE: Final = 0.05
+"""A request is rejected if the upper bound of its share is below this: speculation does not help it."""
+ALMOST_ALL: Final = 0.95
+"""A request is repetitive if the lower bound of its share is above this; copied code is below."""
+_SLICE: Final = 64
+"""Records between two yields to the event loop: less than a millisecond of work."""
+
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Tokens = Annotated[int, Meta(ge=0, le=MAX_TOKENS)]
+Milliseconds = Annotated[float, Meta(ge=0, le=MAX_MILLISECONDS)]
+Name = Annotated[str, Meta(max_length=MAX_NAME_CHARACTERS)]
+
+
+# fmt: off
+class SentSpeculation(Struct):
+    """vLLM's own `metrics.speculative_decoding` of a response. Other keys are ignored."""
+
+    num_spec_steps: Annotated[Tokens, Meta(description="Decode steps that drafted.")]
+    num_draft_tokens: Count
+    num_accepted_draft_tokens: Annotated[Count, Meta(description="At most `num_draft_tokens`.")]
+    num_spec_tokens: Annotated[int, Meta(ge=0, le=MAX_DRAFT_LENGTH, description="Maximum of tokens drafted in one step.")]
+    acceptance_histogram: Annotated[list[Count] | None, Meta(description="Steps by their accepted tokens; its sums must equal the counts.")] = None
+
+
+class SentMetrics(Struct):
+    """vLLM's own `metrics` of a response. Other keys are ignored."""
+
+    generation_time_ms: Annotated[Milliseconds | None, Meta(description="From the first token to the last.")] = None
+    time_to_first_token_ms: Annotated[Milliseconds | None, Meta(description="From the arrival to the first token.")] = None
+    speculative_decoding: Annotated[SentSpeculation | None, Meta(description="A request without it, and without the prediction tokens of `usage`, is rejected as `without_metrics`.")] = None
+
+
+class SentPromptDetails(Struct):
+    """The `prompt_tokens_details` of a usage. Other keys are ignored."""
+
+    cached_tokens: Annotated[Tokens | None, Meta(description="Prompt tokens from the prefix cache: at most `prompt_tokens`.")] = None
+
+
+class SentCompletionDetails(Struct):
+    """The `completion_tokens_details` of a usage, read if vLLM's own `metrics` are absent: a rate only."""
+
+    accepted_prediction_tokens: Annotated[Tokens | None, Meta(description="Accepted draft tokens.")] = None
+    rejected_prediction_tokens: Annotated[Tokens | None, Meta(description="Rejected draft tokens.")] = None
+
+
+class SentUsage(Struct):
+    """The `usage` of a response. Other keys are ignored."""
+
+    completion_tokens: Tokens | None = None
+    completion_tokens_details: SentCompletionDetails | None = None
+    prompt_tokens: Tokens | None = None
+    prompt_tokens_details: SentPromptDetails | None = None
+
+
+class SentRequest(Struct):
+    """One completed request. Other keys are ignored and not kept: send no texts."""
+
+    model: Annotated[Name, Meta(min_length=1)]
+    metrics: SentMetrics | None = None
+    usage: SentUsage | None = None
+    request_type: Annotated[Name | None, Meta(description="The sender's name of this kind of work.")] = None
+    temperature: Annotated[float, Meta(ge=0, le=100)] | None = None
+    n: Annotated[Count | None, Meta(description="Sequences of the request.")] = None
+    stream: bool | None = None
+    target: Annotated[Name | None, Meta(description="Name of the server in the exporter.")] = None
+    user: Annotated[object, Meta(description="Hashed immediately; ignored unless `requests.users` is configured.", extra_json_schema={"type": ["string", "null"]})] = None
+# fmt: on
+
+
+_OBJECTS: Final = (
+    "",
+    "metrics",
+    "speculative_decoding",
+    "usage",
+    "prompt_tokens_details",
+    "completion_tokens_details",
+)
+_TOKENS: Final = (
+    "num_spec_steps",
+    "cached_tokens",
+    "completion_tokens",
+    "prompt_tokens",
+    "accepted_prediction_tokens",
+    "rejected_prediction_tokens",
+)
+_EXPECTED: Final = {
+    **dict.fromkeys(_OBJECTS, "an object"),
+    **dict.fromkeys(("request_type", "target"), f"a string of at most {MAX_NAME_CHARACTERS} characters"),
+    **dict.fromkeys(
+        ("generation_time_ms", "time_to_first_token_ms"), f"a number from 0 to {MAX_MILLISECONDS}"
+    ),
+    **dict.fromkeys(_TOKENS, f"an integer from 0 to {MAX_TOKENS}"),
+    "num_spec_tokens": f"an integer from 0 to {MAX_DRAFT_LENGTH}",
+    "model": f"a string of 1 to {MAX_NAME_CHARACTERS} characters",
+    "temperature": "a number from 0 to 100",
+    "stream": "true or false",
+    "acceptance_histogram": "a list of integers from 0",
+}
+"""Valid values by the last key of a path; the others are integers from 0."""
+_MISSING: Final = "Object missing required field `"
+_IS_NOT_JSON: Final = "is not JSON"
+
+
+class Refusal(StrEnum):
+    """Reason why a request is not counted: the value of the ``reason`` label."""
+
+    MALFORMED = "malformed"
+    """The record does not have the format of docs/guide/requests.md."""
+    WITHOUT_METRICS = "without_metrics"
+    """It reports no speculation: several sequences, a stream without usage, or the option is off."""
+    CONTRADICTORY = "contradictory"
+    """The numbers are impossible: more tokens accepted than drafted."""
+    RATE = "rate"
+    """The request exceeds the configured rate."""
+    DROPPED = "dropped"
+    """The sender dropped the request, and reports it with its next body."""
+    TOO_COSTLY = "too_costly"
+    """The middleware inside vLLM did not read the request: it exceeds the limits of time or items."""
+    BODY = "body"
+    """The whole body is rejected. Each body counts as one: its number of requests is unknown."""
+
+
+class RequestSource(StrEnum):
+    """Field of a record that reports speculation: the value of the ``source`` label."""
+
+    METRICS = "metrics"
+    """vLLM's ``metrics.speculative_decoding``."""
+    USAGE = "usage"
+    """Tokens of ``usage.completion_tokens_details``, which gateways write: a rate only."""
+
+
+class RefusedError(ValueError):
+    """A request is refused. The text gives the reason and repeats nothing of the request."""
+
+    def __init__(self, reason: Refusal, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
+class NotJsonError(ValueError):
+    """A body is not JSON. The text gives the reason and never repeats the body."""
+
+
+class TooManyError(ValueError):
+    """A body has more requests than ``MAX_BATCH_REQUESTS``."""
+
+
+class RequestRecord(Struct, frozen=True):
+    """Speculation of one valid request."""
+
+    model_name: str
+    drafts: int
+    """D, ``num_spec_steps``: decode steps that drafted; 0 if the source is ``usage``."""
+    draft_tokens: int
+    """T, ``num_draft_tokens``."""
+    accepted_tokens: int
+    """A, ``num_accepted_draft_tokens``."""
+    tokens: int
+    """K, ``num_spec_tokens``: the maximum of one step's draft; 0 if the source is ``usage``."""
+    request_type: str = ""
+    """The sender's name for this kind of work; empty if it sends none."""
+    temperature: float | None = None
+    """None if the request left it to the server."""
+    stream: bool | None = None
+    completion_tokens: int | None = None
+    """G, the first token included."""
+    decode_seconds: float | None = None
+    """``generation_time_ms``: from the first token to the last."""
+    first_token_seconds: float | None = None
+    """``time_to_first_token_ms``: from the arrival to the first token."""
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    """``usage.prompt_tokens_details.cached_tokens``: prompt tokens from the prefix cache."""
+    target: str = ""
+    """The target that served the request; empty if the sender does not know it."""
+    user: str = ""
+    """A hash; empty unless users are configured."""
+    source: RequestSource = RequestSource.METRICS
+
+    @property
+    def decoded_tokens(self) -> int:
+        """Tokens after the first.
+
+        Each step after the first token gives one token and the draft tokens that it accepts: G tokens with A
+        accepted took S = G - 1 - A steps. A search such as n-gram drafts in some of them only. The last draft
+        may be accepted beyond the end of the answer, by at most K tokens: then S is D, and G - 1 tokens
+        remain. If G is unknown or contradicts these counts, every step is taken to draft: D + A tokens.
+        """
+        decoded = (self.completion_tokens or 0) - 1
+        beyond_the_end = max(0, self.accepted_tokens - self.tokens)
+        return decoded if decoded >= self.drafts + beyond_the_end else self.drafts + self.accepted_tokens
+
+    @property
+    def pathology(self) -> str:
+        """``rejected`` if almost no draft token was accepted, ``repetitive`` if almost all; else empty.
+
+        vLLM's pull request 44487 proposes the same two. Garbled text has almost none accepted (0.9 % in
+        vLLM's issue 36872), and a repetition loop has all (issue 55605). The share of accepted tokens must be
+        beyond the limit by Wilson's 95 % bounds (JASA 22, 1927). Draft tokens of one step are dependent, so
+        the bounds are those of as many drafts: 73 drafts at least.
+        """
+        number = self.drafts
+        if not number or not self.draft_tokens:
+            return ""
+        share, squared = self.accepted_tokens / self.draft_tokens, NORMAL_975**2
+        half = NORMAL_975 * sqrt(share * (1 - share) * number + squared / 4)
+        middle = share * number + squared / 2
+        if (middle + half) / (number + squared) < ALMOST_NONE:
+            return "rejected"
+        return "repetitive" if (middle - half) / (number + squared) > ALMOST_ALL else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """Reason why one request of a body is refused."""
+
+    index: int
+    """Position in the body, from 0; empty lines do not count."""
+    detail: str
+
+
+@dataclass(slots=True)
+class Batch:
+    """Requests of one body, and those that are refused."""
+
+    requests: list[RequestRecord] = field(default_factory=list)
+    refused: Counter[Refusal] = field(default_factory=Counter)
+    mistakes: list[Mistake] = field(default_factory=list)
+    """The first ``MAX_MISTAKES``."""
+
+    @property
+    def above_the_rate(self) -> bool:
+        """True if requests exceed the rate and none of the body is counted."""
+        return bool(self.refused[Refusal.RATE]) and not self.requests
+
+    def refuse(self, index: int, error: RefusedError) -> None:
+        """Count a refused request."""
+        self.refused[error.reason] += 1
+        if len(self.mistakes) < MAX_MISTAKES:
+            self.mistakes.append(Mistake(index, str(error)))
+
+
+# A count may be written as 4.0 or "4", as some programs do. Of a doubled key the last value counts.
+_decode: Final = msgspec.json.Decoder(SentRequest, strict=False).decode
+_decode_array: Final = msgspec.json.Decoder(list[Raw]).decode
+_decode_any: Final = msgspec.json.Decoder(Raw).decode
+_NOT_DECODED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+async def read(body: bytes, *, lines: bool, salt: bytes | None) -> Batch:
+    """Read a body: an object or an array of objects; with ``lines``, NDJSON. A byte-order mark is skipped.
+
+    Reading yields to the event loop. Users are hashed with ``salt`` at once; without one, they are ignored.
+
+    Raises:
+        NotJsonError: The body is not JSON, or none of its lines is.
+        TooManyError: The body has more than ``MAX_BATCH_REQUESTS``.
+    """
+    batch, was_json = Batch(), False
+    records = _records(body.removeprefix(b"\xef\xbb\xbf").strip(), lines=lines)
+    if len(records) > MAX_BATCH_REQUESTS:
+        raise TooManyError(f"The body has more than {MAX_BATCH_REQUESTS} requests; send them in parts.")
+    for index, record in enumerate(records):
+        if index % _SLICE == 0:
+            await yield_to_event_loop()
+        try:
+            batch.requests.append(parse_record(record, salt))
+        except RefusedError as error:
+            batch.refuse(index, error)
+            was_json |= str(error) != _IS_NOT_JSON
+    if records and not batch.requests and not was_json:
+        raise NotJsonError("No line of the body is JSON.")
+    return batch
+
+
+def _records(body: bytes, *, lines: bool) -> Sequence[bytes | Raw]:
+    """Split a body. An object that ends with a line may begin NDJSON: some log shippers send it as JSON."""
+    if lines or (not body.startswith(b"[") and _is_json(body.partition(b"\n")[0])):
+        found = filter(None, map(bytes.strip, body.split(b"\n")))
+        return list(islice(found, MAX_BATCH_REQUESTS + 1))
+    try:
+        return _decode_array(body) if body.startswith(b"[") else [_decode_any(body)]
+    except _NOT_DECODED as error:
+        raise NotJsonError(f"The body is not usable: {error}.") from None
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        _decode_any(line)
+    except _NOT_DECODED:
+        return False
+    return True
+
+
+def parse_record(record: bytes | Raw, salt: bytes | None) -> RequestRecord:
+    """Decode and validate a record.
+
+    Raises:
+        RefusedError: It is not valid.
+    """
+    try:
+        sent = _decode(record)
+    except msgspec.ValidationError as error:
+        raise RefusedError(Refusal.MALFORMED, _mistake(str(error))) from None
+    except RecursionError:
+        raise RefusedError(Refusal.MALFORMED, "is nested too deeply") from None
+    except _NOT_DECODED:
+        raise RefusedError(Refusal.MALFORMED, _IS_NOT_JSON) from None
+    for key in ("model", "request_type", "target"):
+        if not (getattr(sent, key) or "").isprintable():
+            raise RefusedError(Refusal.MALFORMED, f"{key} has an unprintable character")
+    valid = _record(sent, salt)
+    speculation = sent.metrics.speculative_decoding if sent.metrics else None
+    for contradiction in _contradictions(valid, speculation):
+        raise RefusedError(Refusal.CONTRADICTORY, contradiction)
+    return valid
+
+
+def _record(sent: SentRequest, salt: bytes | None) -> RequestRecord:
+    metrics, usage = sent.metrics or SentMetrics(), sent.usage or SentUsage()
+    is_single = sent.n is None or sent.n == 1
+    cached = usage.prompt_tokens_details.cached_tokens if usage.prompt_tokens_details else None
+    return RequestRecord(
+        sent.model,
+        *_speculation(metrics.speculative_decoding, usage.completion_tokens_details),
+        request_type=sent.request_type or "",
+        temperature=sent.temperature,
+        stream=sent.stream,
+        completion_tokens=usage.completion_tokens if is_single else None,
+        decode_seconds=_seconds(metrics.generation_time_ms) if is_single else None,
+        first_token_seconds=_seconds(metrics.time_to_first_token_ms) if is_single else None,
+        prompt_tokens=usage.prompt_tokens,
+        cached_tokens=cached,
+        target=sent.target or "",
+        user=_hashed(sent.user, salt),
+        source=RequestSource.METRICS if metrics.speculative_decoding else RequestSource.USAGE,
+    )
+
+
+def _speculation(
+    metrics: SentSpeculation | None, usage: SentCompletionDetails | None
+) -> tuple[int, int, int, int]:
+    """Return D, T, A and K."""
+    if metrics:
+        counts = metrics.num_spec_steps, metrics.num_draft_tokens, metrics.num_accepted_draft_tokens
+        return *counts, metrics.num_spec_tokens
+    usage = usage or SentCompletionDetails()
+    accepted, rejected = usage.accepted_prediction_tokens, usage.rejected_prediction_tokens
+    if accepted is not None and rejected is not None:
+        return 0, accepted + rejected, accepted, 0
+    raise RefusedError(
+        Refusal.WITHOUT_METRICS,
+        "has no metrics.speculative_decoding: vLLM reports it for single sequences, with "
+        "--enable-per-request-metrics and --per-request-spec-decode-metrics",
+    )
+
+
+def _contradictions(record: RequestRecord, sent: SentSpeculation | None) -> Iterator[str]:
+    if record.cached_tokens is not None and record.cached_tokens > (record.prompt_tokens or 0):
+        yield "more prompt tokens are cached than usage.prompt_tokens"
+    if record.accepted_tokens > record.draft_tokens:
+        yield "more tokens are accepted than drafted"
+    if sent and record.draft_tokens > record.tokens * record.drafts:
+        yield "more tokens are drafted than num_spec_steps times num_spec_tokens"
+    histogram = sent.acceptance_histogram if sent else None
+    if histogram is None:
+        return
+    if any(histogram[record.tokens + 1 :]):
+        yield "acceptance_histogram has steps that accepted more than num_spec_tokens"
+    if sum(histogram) != record.drafts:
+        yield "the sum of acceptance_histogram is not num_spec_steps"
+    if sum(position * steps for position, steps in enumerate(histogram)) != record.accepted_tokens:
+        yield "acceptance_histogram and num_accepted_draft_tokens differ"
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
+def _hashed(user: object, salt: bytes | None) -> str:
+    """Return a keyed hash of 64 bits, the same for the same salt; empty without a salt or a user."""
+    if salt is None or not user or not isinstance(user, str):
+        return ""
+    # A key has at most 64 bytes: hash the salt first, which may be longer.
+    return blake2b(user.encode(), key=blake2b(salt).digest(), digest_size=8).hexdigest()
+
+
+def _mistake(error: str) -> str:
+    """Return the mistake at a path from msgspec's text, which ends with `` - at `$.usage.n[3]` ``."""
+    text, _, place = error.partition(" - at `$")
+    path = re.sub(r"\[.*|[.`]*$", "", place).lstrip(".")
+    if text.startswith(_MISSING):
+        return f"{path}.{text.removeprefix(_MISSING).strip('`')} is missing".lstrip(".")
+    return f"{path} is not {_EXPECTED.get(path.rpartition('.')[2], 'an integer from 0')}".lstrip()

@@ -1,0 +1,288 @@
+"""Sums of requests: speed-up with bounds, effect, percentiles and histograms; cells of time."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from math import sqrt
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.requests.cells import (
+    CELL_SECONDS,
+    FINE_CELLS,
+    MIN_REQUESTS,
+    NO_SUMS,
+    Effect,
+    Percentiles,
+    Sums,
+    added,
+    aged,
+    plus,
+    ratio_estimate,
+    row_of,
+    since,
+)
+from spec_decode_exporter.requests.record import RequestRecord, RequestSource
+from tests.fixtures.costs import make_cost
+
+
+def sums_at(requests, *, cost=None, **keys):
+    """Return the sums over requests, or over (drafts, accepted tokens) at K = 4; by default at c = c0 = 0.1."""
+    records = (
+        RequestRecord("llama", one[0], 4 * one[0], one[1], 4) if isinstance(one, tuple) else one
+        for one in requests
+    )
+    cost = cost or make_cost(**keys)
+    return added(row_of(record, cost) for record in records)
+
+
+def test_equal_requests_have_their_common_speed_up_without_scatter():
+    # 3.3 tokens a draft in 1 + 0 + 0.1·4 plain steps: docs/explanation/semantics.md has 2.357.
+    found = sums_at([(100, 230)] * 40, cost=make_cost(0.1, 0.0)).speedup_ratio
+    assert found.value == pytest.approx(3.30 / 1.4)
+    assert (found.lower, found.upper) == pytest.approx((found.value, found.value), abs=1e-6)
+
+
+def test_too_few_requests_have_no_estimate():
+    assert sums_at([(100, 230)] * (MIN_REQUESTS - 1)).speedup_ratio is None
+    assert sums_at([(100, 230)] * MIN_REQUESTS).speedup_ratio is not None
+
+
+def test_requests_without_drafts_are_not_evaluated():
+    found = sums_at([(0, 0)] * 50 + [(10, 20)])
+    assert found.evaluated == 1
+    assert found.speedup_ratio is None
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 500), st.floats(0, 1)).map(
+            lambda pair: (pair[0], int(4 * pair[0] * pair[1]))
+        ),
+        min_size=MIN_REQUESTS,
+        max_size=80,
+    )
+)
+def test_the_error_is_that_of_a_ratio_estimator(requests):
+    found = sums_at(requests).speedup_ratio
+    xs = [drafts + accepted for drafts, accepted in requests]
+    ys = [1.5 * drafts for drafts, _ in requests]
+    value = sum(xs) / sum(ys)
+    squares = sum((x - value * y) ** 2 for x, y in zip(xs, ys, strict=True))
+    error = sqrt(len(xs) / (len(xs) - 1) * squares) / sum(ys)
+    assert found.value == pytest.approx(value)
+    assert found.standard_error == pytest.approx(error, abs=1e-6)
+    assert found.lower <= found.value <= found.upper
+
+
+def test_the_bounds_contain_the_truth_in_about_95_percent_of_samples():
+    generator = random.Random(3)
+    held = 0
+    for _ in range(400):
+        requests = [drawn(generator) for _ in range(40)]
+        found = sums_at(requests).speedup_ratio
+        held += found.lower <= TRUTH <= found.upper
+    assert 0.92 <= held / 400 <= 0.98
+
+
+@pytest.mark.parametrize(("every_step", "plain"), [(False, 80 + 0.1 * 20 + 0.1 * 80), (True, 1.1 * 80 + 8)])
+def test_steps_without_drafts_are_in_the_speed_up(every_step, plain):
+    """An n-gram request: 20 of 80 steps drafted, and 100 tokens came after the first."""
+    request = RequestRecord("llama", 20, 80, 20, 4, completion_tokens=101)
+    found = sums_at([request] * 40, every_step=every_step).speedup_ratio
+    assert found.value == pytest.approx(100 / plain)
+
+
+def test_the_speed_up_of_drafts_alone_is_no_upper_limit_below_1():
+    """Half of the steps draft in vain: the truth is nearer to 1 than that of the steps that draft."""
+    request = RequestRecord("llama", 50, 200, 0, 4, completion_tokens=101)
+    unknown = RequestRecord("llama", 50, 200, 0, 4)
+    truth, drafts_alone = (sums_at([one] * 40).speedup_ratio.value for one in (request, unknown))
+    assert drafts_alone == pytest.approx(1 / 1.5)
+    assert truth == pytest.approx(100 / 125)
+
+
+def test_tokens_beyond_the_end_of_an_answer_are_no_gain():
+    request = RequestRecord("llama", 10, 40, 30, 4, completion_tokens=37)
+    assert sums_at([request] * 40).speedup_ratio.value == pytest.approx(36 / 15)
+
+
+def test_a_request_without_drafts_pays_only_if_every_step_searches():
+    requests = [RequestRecord("llama", 0, 0, 0, 4, completion_tokens=101)] * 40
+    searching, drafting = (sums_at(requests, every_step=every_step) for every_step in (True, False))
+    assert searching.speedup_ratio.value == pytest.approx(1 / 1.1)
+    assert drafting.speedup_ratio.value == 1.0
+    assert (searching.below_break_even, drafting.below_break_even) == (40, 0)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(0.05, 0.10, Effect.GAINS), (0.05, 0.5, Effect.UNCLEAR), (0.4, 0.5, Effect.LOSES)],
+)
+@pytest.mark.parametrize("source", CostSource)
+def test_the_effect_holds_at_both_corners_of_the_cost(low, high, expected, source):
+    cost = make_cost((low + high) / 2, source=source, low=low, high=high)
+    requests = [RequestRecord("llama", 100, 400, 100, 4)] * 40  # 2 tokens in 1.1 + 4·c plain steps
+    total = sums_at(requests, cost=cost)
+    found = total.speedup_ratio
+    bounds = (found.lower, found.value, found.upper)
+    assert bounds == pytest.approx([2 / (1.1 + 4 * c) for c in (high, (low + high) / 2, low)], abs=1e-6)
+    assert total.effect is expected
+
+
+@pytest.mark.parametrize(
+    ("accepted", "expected"),
+    [(60, Effect.GAINS), (50, Effect.UNCLEAR), (40, Effect.LOSES)],
+)
+def test_the_effect_follows_from_the_bounds(accepted, expected):
+    # 100 drafts of four take 150 plain steps: 50 accepted tokens make that even.
+    requests = [(100, accepted + turn % 5 - 2) for turn in range(40)]
+    assert sums_at(requests).effect is expected
+    assert sums_at(requests[:10]).effect is Effect.UNCLEAR
+
+
+def test_a_request_is_below_break_even_if_plain_decoding_gives_more_tokens():
+    found = sums_at([(100, 49), (100, 50), (100, 51)])
+    assert (found.evaluated, found.below_break_even) == (3, 1)
+
+
+def drawn(generator):
+    """Return a request of 20 to 200 drafts that accept four tokens or none, with a probability of its own."""
+    probability = generator.choice([0.2, 0.5, 0.8])
+    drafts = generator.randrange(20, 201)
+    return drafts, 4 * sum(generator.random() < probability for _ in range(drafts))
+
+
+TRUTH = (1 + 4 * 0.5) / 1.5
+"""Half of the drafts accept four tokens, for any number of drafts, at c = c0 = 0.1."""
+
+
+REQUESTS = st.builds(
+    lambda drafts, share, seconds, prompt: RequestRecord(
+        "llama", drafts, 4 * drafts, int(4 * drafts * share), 4,
+        completion_tokens=50, decode_seconds=seconds, first_token_seconds=seconds, prompt_tokens=prompt,
+    ),
+    st.integers(0, 300),
+    st.floats(0, 1),
+    st.none() | st.floats(0.01, 10),
+    st.none() | st.integers(1, 100),
+)  # fmt: skip
+
+
+@given(st.lists(st.lists(REQUESTS, max_size=30), max_size=5))
+def test_the_sums_of_parts_are_those_of_the_whole(parts):
+    whole = sums_at([request for part in parts for request in part])
+    assert added(map(sums_at, parts)) == pytest.approx(whole)
+    assert added([]) == NO_SUMS
+
+
+@given(st.lists(REQUESTS, min_size=1, max_size=60))
+def test_percentiles_are_near_those_of_the_standard_library(requests):
+    total, drafted = sums_at(requests), [each for each in requests if each.drafts]
+    seconds = [each.decode_seconds / 49 for each in requests if each.decode_seconds is not None]
+    for values, found, relative, absolute in (
+        ([each.accepted_tokens / each.draft_tokens for each in drafted], total.acceptance_ratio, 0, 0.01),
+        (
+            [1 + each.accepted_tokens / each.drafts for each in drafted],
+            total.acceptance_length_tokens,
+            0,
+            0.025,
+        ),
+        (seconds, total.time_per_output_token_seconds, 0.04, 0),
+    ):
+        if not values:
+            assert found is None
+            continue
+        deciles = statistics.quantiles(
+            [*values, values[0]][: len(values) + (len(values) == 1)], n=10, method="inclusive"
+        )
+        assert (found.p10, found.p50, found.p90) == pytest.approx(
+            (deciles[0], deciles[4], deciles[8]), rel=relative, abs=absolute + 1e-9
+        )
+
+
+def test_ratios_and_lengths_on_the_bound_of_a_bin_are_exact():
+    total = sums_at([(100, 100), (100, 200), (100, 300)])
+    assert total.acceptance_ratio.p50 == 0.5
+    assert total.acceptance_length_tokens.p50 == 3.0
+    assert sums_at([(100, 400)]).acceptance_ratio == Percentiles(1.0, 1.0, 1.0)
+    assert sums_at([(0, 0)]).acceptance_ratio is None
+
+
+def test_a_time_beyond_the_bins_is_in_the_last_one():
+    found = [
+        sums_at([RequestRecord("m", 1, 4, 1, 4, first_token_seconds=seconds)]).time_to_first_token_seconds.p50
+        for seconds in (0.0, 1e6)
+    ]
+    assert found == pytest.approx([1e-4, 1e4], rel=0.04)
+
+
+@given(st.lists(st.tuples(st.integers(0, 100), st.floats(0, 1)), max_size=100))
+def test_each_request_that_drafted_is_in_one_bucket_of_the_histograms(requests):
+    requests = [(drafts, int(5 * drafts * share)) for drafts, share in requests]
+    total = added(
+        row_of(RequestRecord("m", each, 5 * each, accepted, 5), None) for each, accepted in requests
+    )
+    drafted = [(accepted / (5 * drafts), 1 + accepted / drafts) for drafts, accepted in requests if drafts]
+    for place, histogram in enumerate(
+        (total.acceptance_ratio_histogram, total.acceptance_length_tokens_histogram)
+    ):
+        own = [values[place] for values in drafted]
+        below = [sum(value <= bound for value in own) for bound in histogram.upper_bounds]
+        assert [sum(histogram.counts[: bound + 1]) for bound in range(len(below))] == below
+        assert (histogram.count, histogram.sum) == (len(own), pytest.approx(sum(own)))
+    counts = [0] * 20
+    for accepted, tokens in ((accepted, 5 * drafts) for drafts, accepted in requests if drafts):
+        counts[min(20 * accepted // tokens, 19)] += 1
+    assert total.acceptance_counts == counts
+
+
+def test_a_rate_alone_has_no_length_no_speed_up_and_no_pathology():
+    known = {"completion_tokens": 900, "source": RequestSource.USAGE}
+    total = sums_at([RequestRecord("m", 0, 400, 396, 0, **known)] * 100)
+    assert (total.draft_tokens, total.accepted_tokens) == (40_000, 39_600)
+    assert total.acceptance_ratio.p50 == 0.99
+    assert (total.acceptance_length_tokens, total.acceptance_length, total.speedup_ratio) == (None,) * 3
+    assert (total.evaluated, total.repetitive, total.effect) == (0, 0, Effect.UNCLEAR)
+
+
+def test_a_typical_cost_is_counted():
+    rows = [
+        row_of(RequestRecord("m", 10, 40, 20, 4), cost)
+        for cost in (make_cost(0.2), make_cost(0.05, source=CostSource.TYPICAL), None)
+    ]
+    total = added(rows)
+    assert (total.requests, total.evaluated, total.typical_costs) == (3, 2, 1)
+
+
+def test_with_equal_denominators_it_is_the_mean_with_its_standard_error():
+    xs = [place**2 % 37 for place in range(40)]
+    found = ratio_estimate(40, sum(xs), sum(x * x for x in xs), 40, sum(xs), 40)
+    assert found.value == pytest.approx(statistics.mean(xs))
+    assert found.standard_error == pytest.approx(statistics.stdev(xs) / 40**0.5)
+    assert found.degrees == 39
+    assert ratio_estimate(MIN_REQUESTS, 0, 0, 0, 0, 0) is None
+
+
+def cells_of(*numbers):
+    return dict.fromkeys(numbers, Sums(requests=1))
+
+
+def test_a_window_has_the_cells_that_ended_in_it():
+    cells = cells_of(10, 11, 12)
+    assert [since(cells, moment * CELL_SECONDS).requests for moment in (10, 10.9, 11, 13)] == [3, 3, 2, 0]
+
+
+def test_old_cells_are_merged_to_minutes_and_those_before_the_longest_window_are_dropped():
+    newest = 1000
+    kept = aged(cells_of(*range(newest + 1)), newest, 500)
+    assert sum(cell.requests for cell in kept.values()) == newest + 1 - 500
+    assert [number for number in kept if number > newest - FINE_CELLS] == list(
+        range(newest - FINE_CELLS + 1, newest + 1)
+    )
+    assert len(kept) <= FINE_CELLS + (newest - 500) // 12 + 1
+    assert plus(kept[newest], NO_SUMS) == kept[newest]
