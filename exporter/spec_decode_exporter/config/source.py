@@ -282,19 +282,19 @@ class _Reader:
                 values |= found if isinstance(found, dict) else {}
         own: dict[str, object] = {}
         for key, value in node.value:
-            name, place = key.value, (*path, key.value)
+            name, place, line = key.value, (*path, key.value), key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode) or not _encodable(name):
-                self.flaw(key, path, "has a key that is not a plain text")
+                self.source.add_problem(path, "has a key that is not a plain text", line)
             elif name in own:
-                first = self.source.lines[place]
-                self.flaw(key, place, f"is there twice, first in line {first}; remove one of the two")
+                twice = f"is there twice, first in line {self.source.lines[place]}; remove one of the two"
+                self.source.add_problem(place, twice, line)
             elif name != "<<":
-                own[name] = self.value(value, place, key.start_mark.line + 1)
+                own[name] = self.value(value, place, line)
         self.source.empty += [(*path, name) for name, value in own.items() if value is None]
         return {name: value for name, value in (values | own).items() if value is not None}
 
     def flaw(self, node: yaml.Node, path: KeyPath, message: str) -> None:
-        """Add a mistake of a node that leaves the rest of the file readable."""
+        """Add a mistake of a value that leaves the rest of the file readable."""
         self.source.add_problem(path, message, node.start_mark.line + 1)
         self.source.broken.add(path)
 

@@ -158,6 +158,13 @@ def test_each_mistake_is_reported_in_plain_words(mistakes, text, mistake):
     assert "Input should" not in reported
 
 
+def test_a_repeated_key_hides_no_mistake_of_its_first_value(mistakes):
+    assert mistakes("poll: 5\npoll: {}") == [
+        "1: poll must be a mapping of keys to values, not '5'",
+        "2: poll is there twice, first in line 1; remove one of the two",
+    ]
+
+
 def test_two_targets_cannot_have_one_address_or_one_name(mistakes):
     assert mistakes(
         """\
