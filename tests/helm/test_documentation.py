@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
+import msgspec
 import pytest
 import yaml
 
 from spec_decode_exporter.config.target_settings import KubernetesDiscovery, Scrape
-from spec_decode_exporter.discovery.kubernetes.pod import Pod
-from spec_decode_exporter.discovery.kubernetes.pod_reader import PodReader
+from spec_decode_exporter.discovery.kubernetes_api import Pod
+from spec_decode_exporter.discovery.pods import PodReader
 from tests.helm.kubernetes_pages import TEXT, after
 
 BLOCKS = [
@@ -56,12 +57,13 @@ def test_the_fleet_finds_the_engines_of_the_production_stack_and_not_its_router(
     ).groups()
     reader = PodReader(KubernetesDiscovery(label_selector=f"{label}=stack", ports=[port]), Scrape())
     container = {"name": "vllm", "ports": [{"name": "container-port", "containerPort": 8000}]}
-    pod = Pod.model_validate(
+    pod = msgspec.convert(
         {
             "metadata": {"name": "engine", "namespace": "inference", "labels": labels},
             "spec": {"containers": [container]},
             "status": {"phase": "Running", "podIP": "10.0.0.1"},
-        }
+        },
+        Pod,
     )
     assert [target.name for target in reader.targets(pod) if labels.get(label) == "stack"] == found
 

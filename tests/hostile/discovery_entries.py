@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
@@ -22,18 +23,20 @@ from spec_decode_exporter.config.target_settings import (
     Scrape,
     TargetSettings,
 )
-from spec_decode_exporter.core.cooperative_yield import finish
 from spec_decode_exporter.core.urls import MAX_PATH, MAX_PORT
-from spec_decode_exporter.discovery.dns_sd import DnsNameDiscovery
-from spec_decode_exporter.discovery.kubernetes.api_access import Access
-from spec_decode_exporter.discovery.kubernetes.api_objects import ApiError
-from spec_decode_exporter.discovery.kubernetes.pod import Pod
-from spec_decode_exporter.discovery.kubernetes.pod_reader import MAX_PORTS, PodReader, UnusablePodError
-from spec_decode_exporter.discovery.label_limits import FleetLabels
-from spec_decode_exporter.discovery.page_url import MAX_PARAMETER_CHARACTERS, MAX_PARAMETERS, ip_and_port
-from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.discovery.target_discovery import DiscoveryError
-from spec_decode_exporter.discovery.target_groups import Listing
+from spec_decode_exporter.discovery.discoverer import FleetLabels
+from spec_decode_exporter.discovery.groups import (
+    MAX_GROUP_LABELS,
+    MAX_PARAMETER_CHARACTERS,
+    MAX_PARAMETERS,
+    Listing,
+    ip_and_port,
+    json_groups,
+)
+from spec_decode_exporter.discovery.kubernetes_api import Pod, access
+from spec_decode_exporter.discovery.lists import DnsNameDiscovery
+from spec_decode_exporter.discovery.pods import MAX_PORTS, PodReader
+from spec_decode_exporter.discovery.target import DiscoveryError, LabelFilter, Target
 from spec_decode_exporter.scrape.sample import MAX_ENGINES, MAX_NAME, MAX_NAMES_TOTAL
 from tests.hostile.row import RejectedError, Row
 from tests.hostile.server_pages import read_page
@@ -59,8 +62,9 @@ def _logged(read: Callable[[], Any]) -> Any:
 
 
 def _listed(group: Mapping[str, Any]) -> Sequence[Target]:
+    listing = Listing("http x", "http", Scrape())
     try:
-        found: Sequence[Target] = _logged(lambda: Listing("http x", "http", Scrape()).targets([group]))
+        found: Sequence[Target] = _logged(lambda: listing.targets(json_groups(json.dumps([group]).encode())))
     except DiscoveryError as error:
         raise RejectedError(str(error)) from None
     return found
@@ -78,7 +82,7 @@ async def _pod(data: bytes) -> object:
     """Read a pod with some fields replaced."""
     fields = json.loads(data)
     labels = {name.split("/")[-1]: name for name in fields.get("labels", {})}
-    pod = Pod.model_validate(
+    pod = msgspec.convert(
         {
             "metadata": {
                 "name": "p",
@@ -88,13 +92,11 @@ async def _pod(data: bytes) -> object:
             },
             "spec": {"containers": [{"ports": fields.get("ports", [])}]},
             "status": {"phase": "Running", "podIP": fields.get("ip", "10.0.0.9")},
-        }
+        },
+        Pod,
     )
     reader = PodReader(KubernetesDiscovery(labels=labels), Scrape())
-    try:
-        return _logged(lambda: reader.targets(pod))
-    except UnusablePodError as error:
-        raise RejectedError(str(error)) from None
+    return _logged(lambda: reader.targets(pod))
 
 
 async def _all_labels(data: bytes) -> object:
@@ -105,7 +107,8 @@ async def _all_labels(data: bytes) -> object:
         shared = tuple(sorted(labels.items()))
         names = (f"h{group}-{count}:1" for count in range(number))
         found += [Target(f"http://{name}/m", name, shared, discovery="http") for name in names]
-    return _logged(lambda: finish(FleetLabels([], ["namespace", "pod"]).limited([*found, pod])))
+    labels = FleetLabels(["namespace", "pod"], LabelFilter("all"))
+    return _logged(lambda: list(labels.limited([*found, pod])))
 
 
 async def _configured_labels(data: bytes) -> object:
@@ -133,10 +136,10 @@ async def _services(data: bytes) -> object:
 async def _answers(hosts: set[str]) -> object:
     found = DnsNameDiscovery("a.test", DnsDiscovery(names=("a.test",), type="A", port=8000), Scrape())
 
-    async def answered(_name: str) -> set[str]:
+    async def answered() -> set[str]:
         return hosts
 
-    found._look_up = answered
+    found._addresses = answered
     try:
         return await found.targets()
     except DiscoveryError as error:
@@ -146,10 +149,10 @@ async def _answers(hosts: set[str]) -> object:
 async def _environment(data: bytes) -> object:
     host, port = data.decode().split(" ")
     try:
-        return Access.of(
+        return access(
             KubernetesDiscovery(), {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
         )
-    except ApiError as error:
+    except DiscoveryError as error:
         raise RejectedError(str(error)) from None
 
 
@@ -247,7 +250,7 @@ ROWS: tuple[Row, ...] = (
             ),
             "four bytes a character": _written(_labels(MAX_LABELS, "\N{ROCKET}" * len(_FITTING))),
             "characters that are escaped": _written(_labels(MAX_LABELS, '"' * len(_FITTING))),
-            "labels for the service discovery alone": _written(_labels(20_000, "x", "__meta_")),
+            "labels for the service discovery alone": _written(_labels(MAX_GROUP_LABELS, "x", "__meta_")),
             "the longest name and method": _written(
                 {"target": "t" * MAX_LABEL_VALUE, "method": "m" * MAX_LABEL_VALUE}
             ),
@@ -348,7 +351,6 @@ ROWS: tuple[Row, ...] = (
             ),
             "longer names": _written([[1, _labels(MAX_LABELS - 2, "x", "l" * (MAX_LABEL_NAME - 5))]]),
             "10,000 names": _written([[1, {name: value}] for name, value in _labels(10_000, "x").items()]),
-            "longer labels of 10,000 targets": _written([[10_000, _labels(3, "x" * 1_000)]]),
         },
     ),
     Row(

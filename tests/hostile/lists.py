@@ -10,19 +10,17 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from spec_decode_exporter.config.source import MAX_BYTES, MAX_VALUES
 from spec_decode_exporter.config.target_settings import HttpDiscovery, Scrape
-from spec_decode_exporter.config.yaml_loader import MAX_ITEM_NODES, MAX_LIST_NODES, MAX_TEXT
-from spec_decode_exporter.discovery.file_sd import FileDiscovery
-from spec_decode_exporter.discovery.group_reader import (
+from spec_decode_exporter.discovery.groups import (
     MAX_GROUP_LABELS,
-    MAX_GROUPS,
     MAX_LIST_BYTES,
     MAX_LIST_LABELS,
     MAX_TARGETS,
-    MAX_TEXT_CHARACTERS,
+    MAX_TEXT,
 )
-from spec_decode_exporter.discovery.http_sd import HttpListDiscovery
-from spec_decode_exporter.discovery.target_discovery import DiscoveryError
+from spec_decode_exporter.discovery.lists import FileDiscovery, HttpListDiscovery
+from spec_decode_exporter.discovery.target import DiscoveryError
 from tests.hostile import files, pods
 from tests.hostile.making import as_json, filled, repeated, served
 from tests.hostile.row import Read, RejectedError, Row
@@ -37,17 +35,17 @@ def _group_of_all() -> list[object]:
     return [{"targets": _hosts(MAX_TARGETS), "labels": labels}]
 
 
-def _groups_of_one(labels: int = MAX_LIST_LABELS // MAX_GROUPS) -> list[object]:
+def _groups_of_one(labels: int = MAX_LIST_LABELS // MAX_TARGETS) -> list[object]:
     return [
         {"targets": [host], "labels": {f"l{place}": f"{number}-{place}" for place in range(labels)}}
-        for number, host in enumerate(_hosts(MAX_GROUPS))
+        for number, host in enumerate(_hosts(MAX_TARGETS))
     ]
 
 
 def _groups_of_one_page() -> list[object]:
     return [
         {"targets": ["host.test:8000"], "labels": {f"l{number}_{place}": "x" for place in range(5)}}
-        for number in range(MAX_GROUPS)
+        for number in range(MAX_TARGETS)
     ]
 
 
@@ -84,30 +82,28 @@ _JSON_WORST: Final = {
     "one group with every target, 64 labels of 1,024 characters": as_json(_group_of_all),
     "a group for every target, with as many labels as a list may have": as_json(_groups_of_one),
     "one page in every group, each time with other labels": as_json(_groups_of_one_page),
-    "groups without anything": as_json(lambda: [{}] * MAX_GROUPS),
+    "groups without anything": as_json(lambda: [{}] * MAX_TARGETS),
     "nothing but spaces": filled(b"[", b" ", b"]"),
-    "escapes": as_json(
-        lambda: [{"labels": {f"l{n}": "\0" * (MAX_TEXT_CHARACTERS // 6 - 9) for n in range(200)}}]
-    ),
+    "escapes": as_json(lambda: [{"labels": {f"l{n}": "\0" * (MAX_TEXT // 6 - 9) for n in range(200)}}]),
     "texts of the longest kind": as_json(
-        lambda: [{"labels": {f"l{n}": "x" * (MAX_TEXT_CHARACTERS - 9) for n in range(250)}}]
+        lambda: [{"labels": {f"l{n}": "x" * (MAX_TEXT - 9) for n in range(250)}}]
     ),
 }
 
 _JSON_BEYOND: Final = {
     "bytes": filled(b"[", b" ", b"]", MAX_LIST_BYTES + 1),
-    "groups": as_json(lambda: [{}] * (MAX_GROUPS + 1)),
+    "groups": as_json(lambda: [{}] * (MAX_TARGETS + 1)),
     "bytes full of empty groups": filled(b"[", b"{},", b"{}]"),
     "bytes full of empty lists": filled(b"[", b"[],", b"[]]"),
     "bytes full of lists in a target": filled(b'[{"targets":[[', b"[],", b"[]]]}]"),
     "targets": as_json(lambda: [{"targets": ["a:1"] * (MAX_TARGETS + 1)}]),
     "targets of all groups": as_json(lambda: [{"targets": ["a:1"] * 9}] * (MAX_TARGETS // 9 + 1)),
     "labels of a group": as_json(lambda: [{"labels": {f"l{n}": "" for n in range(MAX_GROUP_LABELS + 1)}}]),
-    "labels": as_json(lambda: _groups_of_one(MAX_LIST_LABELS // MAX_GROUPS + 1)),
+    "labels": as_json(lambda: _groups_of_one(MAX_LIST_LABELS // MAX_TARGETS + 1)),
     "characters of all URLs": as_json(
         lambda: [{"targets": _hosts(MAX_TARGETS), "labels": {"__metrics_path__": "x" * 1000}}]
     ),
-    "characters of a text": as_json(lambda: [{"targets": ["x" * MAX_TEXT_CHARACTERS]}]),
+    "characters of a text": as_json(lambda: [{"targets": ["x" * MAX_TEXT]}]),
     "one text": filled(b'["', b"x", b'"]'),
     "one text of escapes": filled(b'["', b"\\u0000", b'"]'),
     "one number": filled(b"[", b"9", b"]"),
@@ -119,26 +115,20 @@ _JSON_BEYOND: Final = {
 
 _YAML_WORST: Final = {
     "one group with every target, 64 labels of 1,024 characters": lambda: _yaml_groups(_group_of_all()),
-    "a group for every target, with as many labels as a list may have": lambda: _yaml_groups(
-        _groups_of_one()
-    ),
-    "groups without anything": repeated("- {}\n", MAX_GROUPS),
-    "a comment": filled(b"# ", b"x ", b""),
-    "empty lines": filled(b"", b"\n", b"[]"),
-    "anchors": lambda: b"".join(b"- &a%d {}\n" % number for number in range(MAX_GROUPS)),
-    "a long text": lambda: b"- {labels: {a: '" + b"x " * (MAX_TEXT // 2 - 2100) + b"'}}",
+    "groups of one target with five labels": lambda: _yaml_groups(_groups_of_one()[: MAX_VALUES // 17]),
+    "groups without anything": repeated("- {}\n", MAX_TARGETS),
+    "a comment": filled(b"# ", b"x ", b"", MAX_BYTES),
+    "empty lines": filled(b"", b"\n", b"[]", MAX_BYTES),
+    "anchors": lambda: b"".join(b"- &a%d {}\n" % number for number in range(MAX_TARGETS)),
+    "a long text": lambda: b"- {labels: {a: '" + b"x " * (MAX_TEXT // 2) + b"'}}",
 }
 
 _YAML_BEYOND: Final = {
-    "bytes": filled(b"# ", b"x", b"", MAX_LIST_BYTES + 1),
-    "groups": repeated("- {}\n", MAX_GROUPS + 1),
-    "bytes full of empty groups": filled(b"", b"- {}\n", b""),
-    "bytes full of empty lists": filled(b"[", b"[],", b"[]]"),
-    "values of a group": repeated("- [" + "x," * MAX_ITEM_NODES + "]", 1),
-    "values in groups with anchors": lambda: b"".join(
-        b"- &a%d {targets: [%s]}\n" % (number, b"a:1," * 900) for number in range(18)
-    ),
-    "values of a list": lambda: _yaml_groups(_groups_of_one(MAX_LIST_NODES // MAX_GROUPS // 2)),
+    "bytes": filled(b"# ", b"x", b"", MAX_BYTES + 1),
+    "groups": repeated("- {}\n", MAX_TARGETS + 1),
+    "bytes full of empty groups": filled(b"", b"- {}\n", b"", MAX_BYTES),
+    "bytes full of empty lists": filled(b"[", b"[],", b"[]]", MAX_BYTES),
+    "values": lambda: _yaml_groups(_groups_of_one()[: MAX_VALUES // 15]),
     "targets that aliases repeat": repeated("- &g {targets: [" + "a:1," * 500 + "]}\n" + "- *g\n" * 50, 1),
     "values that merges repeat": lambda: (
         b"- &g {labels: {"
@@ -146,14 +136,13 @@ _YAML_BEYOND: Final = {
         + b"}}\n"
         + b"- {<<: [*g, *g, *g, *g, *g, *g, *g, *g]}\n" * 100
     ),
-    "a text without quotes": filled(b"- ", b"x", b""),
-    "a text in quotes": filled(b"- '", b"xx ", b"'"),
-    "a text of escapes": filled(b'- "', b"\\0", b'"'),
-    "a text in lines": filled(b"- |\n", b"  xx\n", b""),
-    "nesting": filled(b"", b"[", b""),
-    "tags": filled(b"- [", b"!x a,", b"]"),
-    "directives": lambda: b"".join(b"%%TAG !a%d! b\n" % number for number in range(10_000)) + b"---\n- {}",
-    "keys that are there twice": filled(b"- {", b"a: b,", b"}"),
+    "a text without quotes": filled(b"- ", b"x", b"", MAX_BYTES),
+    "a text in quotes": filled(b"- '", b"xx ", b"'", MAX_BYTES),
+    "a text of escapes": filled(b'- "', b"\\0", b'"', MAX_BYTES),
+    "a text in lines": filled(b"- |\n", b"  xx\n", b"", MAX_BYTES),
+    "nesting": filled(b"", b"[", b"", MAX_BYTES),
+    "tags": filled(b"- [", b"!x a,", b"]", MAX_BYTES),
+    "keys that are there twice": filled(b"- {", b"a: b,", b"}", MAX_BYTES),
 }
 
 

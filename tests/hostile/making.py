@@ -13,7 +13,7 @@ from typing import Any, Final
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from spec_decode_exporter.discovery.group_reader import MAX_LIST_BYTES
+from spec_decode_exporter.discovery.groups import MAX_LIST_BYTES
 from tests.hostile.row import Read, RejectedError
 
 MIB: Final = 2**20

@@ -9,10 +9,10 @@ from typing import Final
 from aiohttp import web
 
 from spec_decode_exporter.config.target_settings import KubernetesDiscovery, Scrape
-from spec_decode_exporter.discovery.group_reader import MAX_TARGETS
-from spec_decode_exporter.discovery.kubernetes.pod_discovery import PodDiscovery
-from spec_decode_exporter.discovery.kubernetes.pods_api import MAX_LINE_BYTES, MAX_PAGE_BYTES
-from spec_decode_exporter.discovery.target_discovery import DiscoveryError
+from spec_decode_exporter.discovery.groups import MAX_TARGETS
+from spec_decode_exporter.discovery.kubernetes_api import MAX_LINE_BYTES, MAX_PAGE_BYTES
+from spec_decode_exporter.discovery.pods import PodDiscovery
+from spec_decode_exporter.discovery.target import DiscoveryError
 from tests.hostile.making import MIB, Server, as_json, filled, served
 from tests.hostile.row import RejectedError, Row
 
@@ -80,12 +80,6 @@ def _rows_of_pods() -> Iterator[Row]:
             ),
             "a pod with a large part that is not read": _list(_BEGIN_OF_POD + b',"x":[', b"[],", b"[]]}"),
             "a pod with a large text": _list(_BEGIN_OF_POD + b',"x":"', b"\\u0000", b'"}'),
-            "a pod with many variables": _list(
-                _BEGIN_OF_POD + b',"spec":{"containers":[{"env":[', b'{"name":"a"},', b'{"name":"a"}]}]}}'
-            ),
-            "a pod with many arguments": _list(
-                _BEGIN_OF_POD + b',"spec":{"containers":[{"args":[', b'"--spec",', b'""]}]}}'
-            ),
         },
         beyond={
             "bytes": filled(b"[", b" ", b"]", MAX_PAGE_BYTES + 1),
@@ -94,6 +88,12 @@ def _rows_of_pods() -> Iterator[Row]:
                     "metadata": {"resourceVersion": "1"},
                     "items": [_pod(f"p{n}") for n in range(MAX_TARGETS + 1)],
                 }
+            ),
+            "a pod with many variables": _list(
+                _BEGIN_OF_POD + b',"spec":{"containers":[{"env":[', b'{"name":"a"},', b'{"name":"a"}]}]}}'
+            ),
+            "a pod with many arguments": _list(
+                _BEGIN_OF_POD + b',"spec":{"containers":[{"args":[', b'"--spec",', b'""]}]}}'
             ),
             "bytes full of empty pods": _list(b"", b"{},", b"{}"),
             "members of an object": _list(

@@ -176,9 +176,8 @@ def _configured_names(config: Config) -> Iterator[str]:
 def merge(lists: Iterable[Sequence[Target]], labels: LabelFilter) -> list[Target]:
     """Return each page once and each name once.
 
-    A repeated page keeps its first name and settings. Its labels are joined within the limits; the first value
-    of each counts. A second page of the same name gets its ``host:port`` as name, then its path too, then a
-    number.
+    A repeated page keeps its first name and settings. Its labels are joined; the first value of each counts.
+    A second page of the same name gets its ``host:port`` as name, then its path too, then a number.
     """
     pages: dict[Url, Target] = {}
     for target in chain.from_iterable(lists):
@@ -189,12 +188,10 @@ def merge(lists: Iterable[Sequence[Target]], labels: LabelFilter) -> list[Target
 
 def _joined(first: Target, other: Target, labels: LabelFilter) -> Target:
     known = dict(first.labels)
-    added = tuple(pair for pair in other.labels if pair[0] not in known)
+    added = labels.fitting([pair for pair in other.labels if pair[0] not in known], beside=first.labels)
     return replace(
         first,
-        labels=tuple(sorted((*first.labels, *labels.fitting(added, beside=first.labels))))
-        if added
-        else first.labels,
+        labels=tuple(sorted((*first.labels, *added))) if added else first.labels,
         method_label=first.method_label or other.method_label,
         pod_arguments=first.pod_arguments or other.pod_arguments,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -131,7 +131,7 @@ class LabelFilter:
                 usable[name] = value
         return self.fitting(tuple(sorted(usable.items())))
 
-    def fitting(self, labels: Labels, beside: Labels = ()) -> Labels:
+    def fitting(self, labels: Iterable[tuple[str, str]], beside: Labels = ()) -> Labels:
         """Return the labels, in order, that fit into the limits of a target that has those ``beside``."""
         kept: list[tuple[str, str]] = []
         left = MAX_LABEL_CHARACTERS - sum(map(_size, beside))

@@ -15,7 +15,7 @@ from spec_decode_exporter.discovery.vllm_command_line import (
     config_speculation,
     pod_speculation,
 )
-from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation, speculation_of
+from spec_decode_exporter.scrape.server_info import ServedSpeculation, speculation_of
 
 EAGLE = {"method": "eagle3", "model": "yuhuili/EAGLE3-LLaMA3.1", "num_speculative_tokens": 3}
 EAGLE_JSON = json.dumps(EAGLE)

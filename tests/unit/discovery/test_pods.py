@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
-from pydantic import ValidationError
 
 from spec_decode_exporter.config.labels import MAX_LABEL_VALUE
 from spec_decode_exporter.config.target_settings import KubernetesDiscovery, Scrape
-from spec_decode_exporter.discovery.kubernetes.pod import MAX_ARGUMENTS, Pod
-from spec_decode_exporter.discovery.kubernetes.pod_reader import MAX_PORTS, PodReader, UnusablePodError
+from spec_decode_exporter.discovery.kubernetes_api import Pod
+from spec_decode_exporter.discovery.pods import MAX_ARGUMENTS, MAX_PORTS, PodReader
 
 
 def pod(ip="10.0.0.9", phase="Running", ready="True", labels=None, annotations=None, **container) -> Pod:
-    return Pod.model_validate(
+    return msgspec.convert(
         {
             "apiVersion": "v1",
             "metadata": {
@@ -25,7 +25,8 @@ def pod(ip="10.0.0.9", phase="Running", ready="True", labels=None, annotations=N
             },
             "spec": {"containers": [{"name": "proxy"}, {"name": "vllm", **container}]},
             "status": {"phase": phase, "podIP": ip, "conditions": [{"type": "Ready", "status": ready}]},
-        }
+        },
+        Pod,
     )
 
 
@@ -88,9 +89,17 @@ def test_annotations_take_precedence_over_the_configuration():
         ("path", "/a b", "an unusable path"),
     ],
 )
-def test_invalid_annotations_are_rejected_with_the_reason(annotation, value, message):
-    with pytest.raises(UnusablePodError, match=message):
-        targets(pod(annotations={f"prometheus.io/{annotation}": value}))
+def test_a_pod_with_an_invalid_annotation_is_no_target_and_logged_once(annotation, value, message, log):
+    reader = PodReader(KubernetesDiscovery(), Scrape(), "kubernetes x")
+    for _ in range(2):
+        assert reader.targets(pod(annotations={f"prometheus.io/{annotation}": value})) == ()
+    (entry,) = log
+    assert (entry["event"], entry["discovery"], entry["pod"]) == (
+        "pod_left_out",
+        "kubernetes x",
+        "inference/chat-0",
+    )
+    assert message in entry["reason"]
 
 
 def test_labels_of_the_pod_become_labels_where_it_has_them():
@@ -109,10 +118,10 @@ def test_speculation_settings_come_from_the_arguments_of_a_container():
     assert targets(pod())[0].pod_arguments is None
 
 
-def test_a_pod_with_too_many_ports_of_one_name_is_rejected():
+def test_a_pod_with_too_many_ports_of_one_name_is_no_target(log):
     ports = [{"name": "http", "containerPort": number} for number in range(1, MAX_PORTS + 2)]
-    with pytest.raises(UnusablePodError, match=f"more than {MAX_PORTS} ports"):
-        targets(pod(ports=ports), ports=("http",))
+    assert targets(pod(ports=ports), ports=("http",)) == ()
+    assert f"more than {MAX_PORTS} ports" in log[0]["reason"]
     assert len(targets(pod(), ports=tuple(map(str, range(1, MAX_PORTS + 2))))) == MAX_PORTS + 1
 
 
@@ -133,23 +142,15 @@ def test_a_label_that_is_too_long_or_cannot_be_printed_is_dropped_with_one_warni
     assert all("\x1b" not in str(entry) for entry in log)
 
 
-@pytest.mark.parametrize(
-    "metadata",
-    [
-        {"name": "a/b", "namespace": "n"},
-        {"name": "a" * 254, "namespace": "n"},
-        {"name": "a", "namespace": "N\n"},
-    ],
-)
-def test_a_pod_with_an_invalid_name_is_rejected(metadata):
-    with pytest.raises(ValidationError):
-        Pod.model_validate({"metadata": metadata})
-
-
 def test_a_container_with_more_arguments_than_the_limit_is_not_searched():
     def speculation(*containers):
-        described = {"metadata": {"name": "a", "namespace": "b"}, "spec": {"containers": list(containers)}}
-        return Pod.model_validate(described).speculation()
+        status = {"phase": "Running", "podIP": "10.0.0.9"}
+        found = {
+            "metadata": {"name": "a", "namespace": "b"},
+            "spec": {"containers": containers},
+            "status": status,
+        }
+        return targets(msgspec.convert(found, Pod))[0].pod_arguments
 
     served = {"args": ["vllm", "--spec-method=mtp"]}
     large = {"env": [{"name": "A", "value": "x" * MAX_ARGUMENTS}]}

@@ -16,14 +16,10 @@ from aiohttp.test_utils import TestServer
 from spec_decode_exporter.config.http_settings import Authorization, TlsConfig
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.target_settings import Discovery, KubernetesDiscovery, Scrape
+from spec_decode_exporter.discovery import kubernetes_api, pods
 from spec_decode_exporter.discovery.discoverer import Discoverer
-from spec_decode_exporter.discovery.kubernetes import (
-    api_access,
-    pod_targets,
-    pods_api,
-)
-from spec_decode_exporter.discovery.kubernetes.pod_discovery import PodDiscovery
-from spec_decode_exporter.discovery.target_discovery import DiscoveryError
+from spec_decode_exporter.discovery.pods import PodDiscovery
+from spec_decode_exporter.discovery.target import DiscoveryError
 
 GONE = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
 
@@ -49,7 +45,6 @@ class Api:
         self.pods = [pod("a")]
         self.version = 10
         self.requests: list[dict] = []
-        self.rests: list[float] = []
         self.refusal: tuple[int, str] | None = None
         self.watch_refusal: tuple[int, str] | None = None
         self.events: list[tuple[int, object]] = []
@@ -139,12 +134,9 @@ async def api():
 
 @pytest.fixture
 def discovery(api):
-    async def sleep(seconds: float) -> None:
-        api.rests.append(seconds)
-
     def make(namespace: str | None = "inference", **keys) -> PodDiscovery:
         settings = KubernetesDiscovery(**{"api_server": api.url, **keys})
-        return PodDiscovery(namespace, settings, Scrape(), chance=lambda: 0.5, sleep=sleep)
+        return PodDiscovery(namespace, settings, Scrape(), chance=lambda: 0.5)
 
     return make
 
@@ -154,7 +146,7 @@ def names(targets):
 
 
 async def test_pods_are_listed_page_by_page(api, discovery, monkeypatch):
-    monkeypatch.setattr(pods_api, "_PAGE", 2)
+    monkeypatch.setattr(kubernetes_api, "PAGE", 2)
     api.pods = [pod(name) for name in "edcba"]
     found = await discovery(label_selector="app=vllm").targets()
     assert names(found) == [f"inference/{name}" for name in "abcde"]
@@ -168,12 +160,12 @@ async def test_pods_are_listed_page_by_page(api, discovery, monkeypatch):
 
 
 async def test_an_endless_list_is_an_error_with_a_remedy(api, discovery, monkeypatch):
-    monkeypatch.setattr(pods_api, "_MAX_PAGES", 5)
+    monkeypatch.setattr(pods, "MAX_PODS", 500)
     again = {"metadata": {"resourceVersion": "10", "continue": "7"}, "items": [pod("a")]}
     monkeypatch.setattr(api, "page", lambda first, limit: web.json_response(again))
-    with pytest.raises(DiscoveryError, match=r"does not end after 5 responses of 100 pods; choose fewer by"):
+    with pytest.raises(DiscoveryError, match="or the list has no end; choose fewer by `namespaces`"):
         await discovery().targets()
-    assert len(api.requests) == 5
+    assert len(api.requests) == 6
 
 
 @asynccontextmanager
@@ -205,14 +197,14 @@ async def test_an_answer_in_pieces_of_a_byte_is_cut_off(discovery):
 
 
 async def test_more_pods_than_the_limit_are_rejected(api, discovery, monkeypatch):
-    monkeypatch.setattr(pod_targets, "MAX_PODS", 3)
+    monkeypatch.setattr(pods, "MAX_PODS", 3)
     api.pods = [pod(name) for name in "abcd"]
-    with pytest.raises(DiscoveryError, match="there are more than 3 pods; choose fewer by `namespaces`"):
+    with pytest.raises(DiscoveryError, match="there are more than 3 pods"):
         await discovery().targets()
 
 
 async def test_more_targets_than_the_limit_are_rejected_in_a_list_and_in_a_watch(api, discovery, monkeypatch):
-    monkeypatch.setattr(pod_targets, "MAX_TARGETS", 3)
+    monkeypatch.setattr(pods, "MAX_TARGETS", 3)
     api.pods = [pod("a"), pod("b", port="1,2")]
     way = discovery()
     assert len(await way.targets()) == 3
@@ -227,28 +219,25 @@ async def test_more_targets_than_the_limit_are_rejected_in_a_list_and_in_a_watch
 async def test_a_compressed_response_is_not_decompressed(api, discovery):
     packed = gzip.compress(json.dumps({"metadata": {"resourceVersion": "1"}, "items": []}).encode())
     api.page = lambda *_: web.Response(body=packed, headers={"Content-Encoding": "gzip"})
-    with pytest.raises(DiscoveryError, match="is not JSON"):
+    with pytest.raises(DiscoveryError, match="not JSON"):
         await discovery().targets()
     assert api.requests[0]["accepts"] == "identity"
 
 
-async def test_a_pod_that_changes_its_annotations_all_the_time_does_not_fill_the_log(
-    api, discovery, monkeypatch, log
-):
-    monkeypatch.setattr(pod_targets, "_MAX_WARNINGS", 3)
-    looks = discovery()
-    for number in range(20):
+async def test_a_pod_that_changes_its_annotations_all_the_time_does_not_fill_the_log(api, discovery, log):
+    way = discovery()
+    for number in range(220):
         api.pods = [pod("a", port="none!" if number % 2 else "8000")]
-        await looks.targets()
-        looks._version = ""
-    assert len(log) == 3
+        way._version = ""
+        await way.targets()
+    assert len(log) == 100
 
 
 @pytest.mark.parametrize("key", ["resourceVersion", "continue"])
 async def test_a_version_that_is_too_long_is_rejected(api, discovery, key):
     metadata = {"resourceVersion": "1", key: "x" * 10_000}
     api.page = lambda *_: web.json_response({"metadata": metadata, "items": []})
-    with pytest.raises(DiscoveryError, match="not a list of the API"):
+    with pytest.raises(DiscoveryError, match="something else than pods"):
         await discovery().targets()
 
 
@@ -274,55 +263,73 @@ async def test_a_watch_continues_from_the_version_of_the_list_or_of_the_last_eve
 
 
 @pytest.mark.parametrize("how", ["in the stream", "as the status"])
-async def test_an_expired_version_leads_to_a_new_list(api, discovery, until, how):
+async def test_an_expired_version_leads_to_a_new_list_after_a_pause(api, discovery, how):
     way = discovery()
     await way.targets()
-    look = asyncio.ensure_future(way.targets())
-    api.tell(("BOOKMARK", {"metadata": {"resourceVersion": "11"}}))
-    await until(lambda: way._version == "11")
-    api.pods, api.version = [pod("b")], 500
     if how == "as the status":
         api.watch_refusal = 410, "too old"
-        api.tell("end")
     else:
         api.tell(("ERROR", GONE))
-    assert names(await look) == ["inference/b"]
-    assert len(api.lists) == 2
-    api.watch_refusal = None
+    assert names(await way.targets()) == ["inference/a"]
+    assert way.refresh == 0.75
+    api.pods, api.version, api.watch_refusal = [pod("b")], 500, None
+    assert names(await way.targets()) == ["inference/b"]
+    assert (len(api.lists), way.refresh) == (2, 1.0)
     api.tell(("DELETED", pod("b")))
     assert await way.targets() == []
     assert api.watches[-1]["resourceVersion"] == "500"
-    assert way._version == "501"
 
 
-async def test_versions_that_always_expire_lead_to_pauses(api, discovery):
+@pytest.mark.parametrize(
+    ("event", "message"), [(("ERROR", GONE), "410 Gone"), ("end", "ends a watch as soon as it begins")]
+)
+async def test_watches_without_a_result_are_reported_after_two_and_their_pauses_grow(
+    api, discovery, event, message
+):
     way = discovery()
+    pauses = []
     await way.targets()
-    api.tell(*[("ERROR", GONE)] * 3)
     for _ in range(2):
+        api.tell(event)
         assert names(await way.targets()) == ["inference/a"]
-    with pytest.raises(DiscoveryError, match="410"):
+        pauses.append(way.refresh)
         await way.targets()
-    assert way.refresh > 0
+    api.tell(event)
+    with pytest.raises(DiscoveryError, match=message):
+        await way.targets()
+    assert [*pauses, way.refresh] == [0.75, 1.5, 3.0]
 
 
-async def test_a_broken_watch_goes_on_where_it_was(api, discovery, until):
+async def test_a_watch_that_ends_in_time_goes_on_where_it_was_and_ends_the_back_off(
+    api, discovery, until, monkeypatch
+):
+    monkeypatch.setattr(pods, "_TOO_SHORT", 0.0)
     way = discovery()
     await way.targets()
-    look = asyncio.ensure_future(way.targets())
-    api.tell(("BOOKMARK", {"metadata": {"resourceVersion": "11"}}))
-    await until(lambda: way._version == "11")
-    api.tell("break", ("ADDED", pod("b")))
-    assert names(await look) == ["inference/a", "inference/b"]
-    assert len(api.lists) == 1
+    api.refusal = 503, "later"
+    with pytest.raises(DiscoveryError):
+        await way.targets()
+    api.refusal = None
+    assert names(await way.targets()) == ["inference/a"]
+    for number, end in enumerate(("break", "end"), 3):
+        look = asyncio.ensure_future(way.targets())
+        await until(lambda number=number: len(api.watches) == number)
+        api.tell(("BOOKMARK", {"metadata": {"resourceVersion": f"1{number}"}}), end)
+        assert names(await look) == ["inference/a"]
+        assert way._version == f"1{number}"
+    api.tell(("ADDED", pod("b")))
+    assert names(await way.targets()) == ["inference/a", "inference/b"]
+    assert (len(api.lists), way._failures) == (1, 0)
 
 
-async def test_watches_that_end_at_once_are_a_failure(api, discovery):
+async def test_pods_are_listed_again_after_an_event_that_is_not_understood(api, discovery):
     way = discovery()
     await way.targets()
-    api.tell("end", "end", "end")
-    with pytest.raises(DiscoveryError, match="as soon as it begins"):
+    api.tell(b'{"type": "ADDED", "object": {"metadata": {"name": 5}}}\n')
+    with pytest.raises(DiscoveryError, match="something else than pods"):
         await way.targets()
+    assert names(await way.targets()) == ["inference/a"]
+    assert len(api.lists) == 2
 
 
 async def test_pauses_grow_with_failures_up_to_a_minute_and_end_when_the_api_is_back(api, discovery):
@@ -388,10 +395,13 @@ async def test_a_token_is_read_again_when_it_is_replaced(api, discovery, tmp_pat
     ("answer", "message"),
     [
         (b"<html>", "not JSON"),
-        (b"[]", "not an object"),
+        (b"[]", "something else than pods"),
         (b'{"items": [], "metadata": {}}', "no version to watch from"),
-        (b'{"items": [5]}', "something else than pods"),
-        (b'{"items": [{"metadata": {}}]}', "something else than pods"),
+        (b'{"metadata": {}, "items": [5]}', "something else than pods"),
+        (b'{"metadata": {}, "items": [{}]}', "something else than pods"),
+        (b'{"metadata": {}, "items": [{"metadata": {"name": "a/b"}}]}', "something else than pods"),
+        (b"[" * 100_000, "something else than pods"),
+        (b'{"items": [' + b"{}," * 300_000, "too many values at once"),
     ],
 )
 async def test_a_response_that_is_no_list_of_pods_is_rejected(api, discovery, answer, message):
@@ -420,7 +430,7 @@ async def test_the_certificate_must_be_trusted_and_bear_the_name(
     tls = {"ca_file": tmp_path / "ca.pem"}
     async with serving(api.answer, ssl=context) as url:
         if not accepted:
-            with pytest.raises(DiscoveryError, match="its certificate is not to be trusted: ") as caught:
+            with pytest.raises(DiscoveryError, match="certificate is not to be trusted: ") as caught:
                 await discovery(api_server=url, tls_config=TlsConfig(**tls)).targets()
             assert "object at" not in str(caught.value)
             tls["server_name"] = name
@@ -452,13 +462,12 @@ async def test_a_proxy_of_the_environment_is_ignored(api, discovery, monkeypatch
 
 
 async def test_a_silently_lost_connection_is_detected(api, discovery, monkeypatch):
-    """The read timeout is 50 ms here, so every watch counts as too short."""
-    monkeypatch.setattr(pods_api, "_GRACE", 0.05 - 150)
+    """The read timeout is 50 ms here."""
+    monkeypatch.setattr(kubernetes_api, "_GRACE", 0.05 - 150)
     way = discovery()
     await way.targets()
-    with pytest.raises(DiscoveryError, match="as soon as it begins"):
-        await asyncio.wait_for(way.targets(), 10)
-    assert len(api.watches) > 1
+    assert names(await asyncio.wait_for(way.targets(), 10)) == ["inference/a"]
+    assert len(api.watches) == 1
 
 
 class TestInACluster:
@@ -466,15 +475,15 @@ class TestInACluster:
     def account_fixture(self, api, tmp_path, monkeypatch):
         (tmp_path / "token").write_text("rotating")
         (tmp_path / "namespace").write_text("mine\n")
-        monkeypatch.setattr(api_access, "SERVICE_ACCOUNT", tmp_path)
+        monkeypatch.setattr(kubernetes_api, "SERVICE_ACCOUNT", tmp_path)
         return tmp_path
 
     def test_the_api_is_asked_as_the_service_account(self, account):
         environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-        access = api_access.Access.of(KubernetesDiscovery(), environ)
-        assert access.url == "https://10.0.0.1:443"
-        assert access.http.authorization.credentials_file == account / "token"
-        assert access.http.tls_config.ca_file == account / "ca.crt"
+        url, http = kubernetes_api.access(KubernetesDiscovery(), environ)
+        assert url == "https://10.0.0.1:443"
+        assert http.authorization.credentials_file == account / "token"
+        assert http.tls_config.ca_file == account / "ca.crt"
 
     async def test_the_pods_own_namespace_is_listed(self, account, discovery, api):
         await discovery(None).targets()
@@ -495,7 +504,7 @@ class TestInACluster:
     async def test_without_a_service_account_the_error_names_the_setting(
         self, discovery, monkeypatch, tmp_path
     ):
-        monkeypatch.setattr(api_access, "SERVICE_ACCOUNT", tmp_path / "none")
+        monkeypatch.setattr(kubernetes_api, "SERVICE_ACCOUNT", tmp_path / "none")
         with pytest.raises(DiscoveryError, match="configure `namespaces`"):
             await discovery(None).targets()
 
@@ -510,18 +519,20 @@ async def test_with_other_discoveries_failures_are_logged_once_and_pauses_are_ke
     await clock.advance(1.0)
     await until(lambda: len(api.watches) == 1)
     assert told == [[], ["inference/a"]]
-    api.tell(("ADDED", pod("b", ip="10.0.0.2")))
+    api.pods.append(pod("b", ip="10.0.0.2"))
+    api.tell(("ADDED", api.pods[-1]))
     await until(lambda: len(told) == 3)
     await clock.advance(1.0)
     await until(lambda: len(api.watches) == 2)
     api.refusal = 503, "later"
     api.tell("end")
-    await until(lambda: log)
+    while not log:
+        await clock.advance(0.1, turns=50)
     asked = len(api.requests)
     await clock.advance(0.4)
     assert len(api.requests) == asked
     api.refusal = None
-    await clock.advance(1.0)
+    await clock.advance(2.0)
     await until(lambda: len(log) == 2)
     assert [entry["event"] for entry in log] == ["discovery_failed", "discovery_recovered"]
     assert told == [[], ["inference/a"], ["inference/a", "inference/b"]]

@@ -1,1 +1,0 @@
-"""Kubernetes discovery: targets from the pods of a cluster."""

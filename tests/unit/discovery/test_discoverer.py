@@ -1,0 +1,247 @@
+"""All discoveries together: merge, limits of label names, shards."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from spec_decode_exporter.config.labels import MAX_LABEL_VALUE, MAX_LABELS
+from spec_decode_exporter.config.load import load
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.config.target_settings import (
+    Discovery,
+    DnsDiscovery,
+    HttpDiscovery,
+    KubernetesDiscovery,
+    ShardSettings,
+    TargetSettings,
+)
+from spec_decode_exporter.discovery import discoverer as module
+from spec_decode_exporter.discovery.discoverer import (
+    Discoverer,
+    FleetLabels,
+    discoveries,
+    hash_modulus,
+    merge,
+    shard_of,
+)
+from spec_decode_exporter.discovery.target import DiscoveryError, LabelFilter, Target
+
+
+def target(url: str, name: str, discovery: str = "file", **labels: str) -> Target:
+    return Target(url, name, tuple(sorted(labels.items())), discovery=discovery)
+
+
+def test_all_configured_discoveries_run_in_order(tmp_path):
+    ways = Discovery(
+        files=(tmp_path / "a.yml",),
+        http=(HttpDiscovery(url="http://sd/list"),),
+        dns=(DnsDiscovery(names=("a", "b"), type="A", port=1, refresh_interval=7.0),),
+        kubernetes=(KubernetesDiscovery(namespaces=("x", "y"), label_selector="app=vllm"),),
+    )
+    assert [(way.name, way.refresh) for way in discoveries(ways)] == [
+        (f"file {tmp_path}/a.yml", 5.0),
+        ("http http://sd/list", 60.0),
+        ("dns A a", 7.0),
+        ("dns A b", 7.0),
+        ("kubernetes namespace x app=vllm", 1.0),
+        ("kubernetes namespace y app=vllm", 1.0),
+    ]
+
+
+class Way:
+    """Discovery with the results of the test."""
+
+    def __init__(self, name: str, refresh: float, answer) -> None:
+        self.name, self.key = name, name
+        self.refresh, self.answer, self.asked = refresh, answer, 0
+
+    async def targets(self):
+        self.asked += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+A = target("http://a:1/metrics", "a")
+B = target("http://b:1/metrics", "b", "dns")
+STATIC = target("http://s:1/metrics", "s", "static")
+
+
+@pytest.fixture
+async def start(clock, monkeypatch):
+    """Start a discoverer; return it with the published lists of target names."""
+    tasks = []
+
+    def begin(*ways: Way, known=None):
+        monkeypatch.setattr(module, "discoveries", lambda _config: list(ways))
+        told: list[list[str]] = []
+        config = Config(targets=(TargetSettings(url=STATIC.url, name="s"),))
+        tell = lambda targets: told.append([one.name for one in targets])  # noqa: E731
+        discoverer = Discoverer(config, clock, tell, known or {})
+        tasks.append(asyncio.ensure_future(discoverer.run()))
+        return discoverer, told
+
+    yield begin
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_an_error_in_one_discovery_does_not_end_the_others(start, clock, log):
+    broken, sound = Way("broken", 5.0, KeyError("hunter2")), Way("sound", 5.0, [A])
+    _, told = start(broken, sound)
+    await clock.advance(11)
+    assert (broken.asked, sound.asked) == (3, 3)
+    assert told[-1] == ["s", "a"]
+    assert [entry["reason"] for entry in log] == ["unexpected: KeyError"]
+
+
+@pytest.mark.parametrize("few", [0, 200])
+async def test_a_list_that_cannot_be_merged_does_not_affect_the_others(
+    start, clock, log, until, monkeypatch, few
+):
+    monkeypatch.setattr(module, "_FEW", few)
+    bad, sound = Way("bad", 5.0, [target("http://b:0/metrics", "b", "dns")]), Way("sound", 5.0, [A])
+    discoverer, told = start(bad, sound)
+    await until(lambda: told and told[-1] == ["s", "a"] and log)
+    assert discoverer.found["bad"] == ()
+    assert [(entry["event"], entry["reason"]) for entry in log] == [
+        ("discovery_failed", "unexpected: ValueError")
+    ]
+    bad.answer = [B]
+    await clock.advance(5)
+    await until(lambda: told[-1] == ["s", "b", "a"])
+    await until(lambda: log[-1]["event"] == "discovery_recovered")
+
+
+async def test_failures_with_ever_new_reasons_do_not_fill_the_log(start, clock, log):
+    way = Way("flood", 1.0, DiscoveryError("0"))
+    start(way)
+    for number in range(100):
+        way.answer = DiscoveryError(str(number))
+        await clock.advance(1)
+    assert 10 <= len(log) < 15
+
+
+def test_discoveries_that_differ_only_in_a_port_or_a_query_are_separate(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text(
+        "discovery:\n"
+        "  dns:\n"
+        "    - {names: [a.example], type: A, port: 8000}\n"
+        "    - {names: [a.example], type: A, port: 8001}\n"
+        "  http:\n"
+        "    - {url: 'http://sd/list?zone=a'}\n"
+        "    - {url: 'http://sd/list?zone=b'}\n"
+    )
+    ways = list(discoveries(load(file, environ={}).discovery))
+    assert len({way.key for way in ways}) == len(ways) == 4
+
+
+async def test_of_several_exporters_exactly_one_has_each_target_of_any_discovery(clock, monkeypatch):
+    found = [target(f"http://10.0.0.{number}:8000/metrics", f"pod-{number}") for number in range(20)]
+    monkeypatch.setattr(module, "discoveries", lambda _config: [Way("file", 5.0, found)])
+    static = tuple(TargetSettings(url=f"http://static-{number}:1/metrics") for number in range(20))
+    told: list[list[str]] = []
+    for index in range(3):
+        shard = ShardSettings(index=index, count=3)
+        config = Config(targets=static, discovery=Discovery(shard=shard))
+        lists = []
+        task = asyncio.ensure_future(Discoverer(config, clock, lists.append).run())
+        await clock.advance(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        told.append([one.name for one in lists[-1]])
+    every = [*(f"static-{number}:1" for number in range(20)), *(one.name for one in found)]
+    assert sorted(name for names in told for name in names) == sorted(every)
+    assert all(5 < len(names) < 25 for names in told)
+
+
+def merged(*lists: list[Target]) -> list[Target]:
+    return merge(lists, LabelFilter("all"))
+
+
+def test_a_page_found_twice_is_watched_once_under_its_first_name():
+    static = target("http://a:80/metrics", "chat", "static", team="x")
+    found = target("http://a/metrics", "a:80", "file", team="y", rack="1")
+    assert merged([static], [found]) == [target("http://a:80/metrics", "chat", "static", team="x", rack="1")]
+
+
+def test_a_page_that_many_lists_label_has_no_more_labels_than_the_limits(log):
+    lists = [[target("http://a:1/metrics", "a", "http", **{f"l{number}": "x"})] for number in range(200)]
+    own = target("http://a:1/metrics", "a", "static", own="x" * MAX_LABEL_VALUE)
+    long = target("http://a:1/metrics", "a", "http", **{name: name * 1000 for name in "ab"})
+    ((flooded,), (first,)) = merged(*lists), merged([own], [long])
+    assert len(flooded.labels) == MAX_LABELS
+    assert set(dict(first.labels)) == {"own", "a"}
+    assert {entry["label"] for entry in log} == {f"l{MAX_LABELS}", "b"}
+
+
+def test_a_second_page_of_the_same_name_is_called_by_its_address():
+    pages = [
+        "http://a:1/metrics",
+        "http://b:1/metrics",
+        "http://b:1/other",
+        "http://b:1/other?x=1",
+        "http://b:1/other?x=2",
+    ]
+    names = [one.name for one in merged([target(url, "n") for url in pages])]
+    assert names == ["n", "b:1", "b:1/other", "b:1/other#2", "b:1/other#3"]
+
+
+def test_a_name_of_a_long_path_is_no_longer_than_a_label_may_be():
+    path = "p" * 2000
+    pages = [Target(f"http://b:1/{path}?part={part}", "n") for part in range(20)]
+    names = [target.name for target in merged(pages)]
+    assert len(set(names)) == 20
+    assert max(map(len, names)) <= MAX_LABEL_VALUE
+    assert names[3].endswith("p#2")
+
+
+@pytest.mark.parametrize(
+    ("url", "count", "shard"),
+    [
+        ("http://10.0.0.1:8000/metrics", 1, 0),
+        ("http://10.0.0.1:8000/metrics", 1000, 931),
+        ("http://10.0.0.1:8000/other", 1000, 931),
+        ("http://[fd00::9]:8000/metrics", 1000, 772),
+    ],
+)
+def test_the_shard_of_a_target_is_the_hashmod_of_its_address(url, count, shard):
+    assert shard_of(Target(url, "x"), count) == shard
+
+
+def test_the_hash_is_that_of_prometheus():
+    # model/relabel/relabel_test.go of Prometheus: hashmod of "baz" with the modulus 1000
+    assert hash_modulus("baz", 1000) == 976
+
+
+def limited(labels: FleetLabels, *targets: Target) -> list[dict[str, str]]:
+    return [dict(one.labels) for one in labels.limited(targets)]
+
+
+def labelled(number: int, discovery: str = "http", **labels: str) -> Target:
+    return target(f"http://a:{number}/metrics", f"t{number}", discovery, **labels)
+
+
+def test_label_names_in_use_stay_and_those_without_targets_make_room_for_new_ones(log):
+    labels = FleetLabels([], LabelFilter("all"))
+    used = [labelled(number, **{f"m{number}": "x"}) for number in range(MAX_LABELS)]
+    assert limited(labels, *used)[-1] == {f"m{MAX_LABELS - 1}": "x"}
+    found = limited(labels, labelled(100, a="x"), *used)
+    assert (found[0], found[-1]) == ({}, {f"m{MAX_LABELS - 1}": "x"})
+    assert [(entry["discovery"], entry["label"]) for entry in log] == [("all", "a")]
+    assert limited(labels, labelled(100, a="x"), *used[1:])[0] == {"a": "x"}
+
+
+def test_configured_names_stay_however_many_others_a_list_invents(log):
+    labels = FleetLabels(["team", "namespace", "pod"], LabelFilter("all"))
+    others = [labelled(number, **{f"a{number:04}": "x"}) for number in range(2, 200)]
+    pod = labelled(500, "kubernetes", namespace="n", pod="p")
+    found = limited(labels, labelled(1, "static", team="x"), *others, pod)
+    assert (found[0], found[-1]) == ({"team": "x"}, {"namespace": "n", "pod": "p"})
+    assert len({name for names in found for name in names}) == MAX_LABELS
+    long = [labelled(number, **{f"{number}".rjust(100, "n"): "x"}) for number in range(20)]
+    assert sum(map(bool, limited(FleetLabels([], LabelFilter("all")), *long))) == 10

@@ -1,0 +1,216 @@
+"""Lists of target groups. URLs of discovered pages lead only to the host of the list entry, record or pod."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.config.http_settings import HeaderValues, HttpSettings
+from spec_decode_exporter.config.labels import MAX_LABEL_VALUE
+from spec_decode_exporter.config.target_settings import Scrape
+from spec_decode_exporter.core.urls import Url
+from spec_decode_exporter.discovery import groups
+from spec_decode_exporter.discovery.groups import (
+    Group,
+    Listing,
+    ip_and_port,
+    json_groups,
+    page_url,
+    yaml_groups,
+)
+from spec_decode_exporter.discovery.target import DiscoveryError
+from spec_decode_exporter.scrape.client import Client
+from spec_decode_exporter.scrape.filtered import filtered_url
+
+
+def listed(found, scrape=None):
+    return Listing("file a.yml", "file", scrape or Scrape()).targets(found)
+
+
+EVIL = "evil.example"
+_PIECES = st.sampled_from(
+    ["http", "https", "HTTP", "ftp", "://", "//", "/", "\\", ":", "@", "#", "?", "&", "=", "%2f", "%2F", "%40", "%5c",
+     "%25eth0", "[", "]", "::1", "fe80::1%eth0", EVIL, f"u:p@{EVIL}", f"@{EVIL}", "10.0.0.9", "host.test", "..", ".",
+     "0x7f.1", "0177.0.0.1", "2130706433", ":80", ":443", ":0", ":+80", ":8_0", ":٨٠", ":65536", "8000", "\r\n",
+     "\n", "\t", " ", "\x00", "\x7f", "\u00a0", "\u2028", "\u3002", "\uff0e", "\uff41", "\u212a", "ß", "\u0130",
+     "\ud800", "\u202e", "v1.x", "/metrics", "Host: " + EVIL, "x" * 300]
+)  # fmt: skip
+_TEXT = st.text(max_size=20) | st.lists(_PIECES, max_size=7).map("".join)
+_VISIBLE = st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=20)
+_SCHEME = st.sampled_from(["http", "https"]) | st.sampled_from(["http", "https"]) | _TEXT
+_PATH = _VISIBLE | _VISIBLE | _TEXT
+_HOST = st.sampled_from(["host.test:8000", "host.test", "10.0.0.9:1", "[::1]:65535"]) | _TEXT
+
+
+def request_of(url: str) -> tuple[Url, list[bytes]]:
+    """Return the parsed URL to which the client connects, and the lines that it sends."""
+    parsed, head = Client(HttpSettings(), timeout=1.0, max_body=1)._request(url)
+    return parsed, head.split(b"\r\n")
+
+
+def is_asked_alone(url: str, host: str) -> None:
+    """Check that the client sends the request for a URL to ``host`` (``host:port``)."""
+    name, _, port = host.rpartition(":") if re.search(r":\d+$", host) else (host, "", "")
+    for page in (url, str(Url.of(url).sibling("version")), filtered_url(url, ["vllm:x"])):
+        origin, lines = request_of(page)
+        assert origin.host == name.strip("[]").lower()
+        assert origin.port == (int(port) if port else {"http": 80, "https": 443}[origin.scheme])
+        authority = re.sub(rf":0*{ {'http': 80, 'https': 443}[origin.scheme] }$", "", host.lower())
+        assert lines[1].decode() == f"Host: {authority}"
+        assert re.fullmatch(rb"GET /[!-~]* HTTP/1\.1", lines[0])
+        assert sum(line.startswith(b"Host:") for line in lines) == 1
+
+
+def is_plain(error: Exception) -> None:
+    """Check that a reason is short and repeats no untrusted text."""
+    assert EVIL not in str(error)
+    assert str(error).isprintable()
+    assert len(str(error)) < 300
+
+
+@given(_SCHEME, _HOST, _PATH, st.lists(st.tuples(_TEXT, _TEXT), max_size=3))
+@example(f"https://{EVIL}/?x=", "10.0.0.9:8000", "/metrics", [])
+@example("http", f"10.0.0.9:8000@{EVIL}", "/metrics", [])
+@example("http", f"[::1]{EVIL}:80", "/metrics", [])
+@example("http", "[v1.evil]:80", "/metrics", [])
+@example("http", "host.test", "/m#x", [])
+@example("http", "\u212aevil:1", "/m", [])
+def test_a_url_from_any_list_leads_to_its_own_host_or_is_rejected(scheme, host, path, parameters):
+    labels = {"__scheme__": scheme, "__metrics_path__": path}
+    labels |= {f"__param_{name}": value for name, value in parameters}
+    with capture_logs() as logs:
+        try:
+            (target,) = listed([Group([host], labels)])
+        except DiscoveryError as error:
+            is_plain(error)
+            return
+    assert logs == []
+    is_asked_alone(target.url, host)
+
+
+def test_a_url_with_another_host_for_the_client_is_rejected(monkeypatch):
+    class Other(Url):
+        of = staticmethod(lambda url: Url.of(url.replace("good", "evil")))
+
+    monkeypatch.setattr(groups, "Url", Other)
+    with pytest.raises(ValueError, match="leads to another host"):
+        page_url("http", "good:1", "/m")
+
+
+@pytest.mark.parametrize(
+    "ip", ["", "a", "10.0.0.9:1", "010.0.0.9", "0x7f.1", "1", "::1]:1", "fe80::1%eth0", "10.0.0.9\n"]
+)
+def test_an_invalid_address_is_rejected(ip):
+    with pytest.raises(ValueError, match=r"is not an IP address|a zone"):
+        ip_and_port(ip, 8000)
+
+
+def test_the_configured_credentials_apply_to_every_target():
+    scrape = Scrape(scheme="https", metrics_path="/m", http_headers={"X-A": HeaderValues(values=("b",))})
+    [target] = listed([Group(["a:1"])], scrape)
+    assert (target.url, target.http) == ("https://a:1/m", scrape.http)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"targets": ["a:1"]}', "the list must be a list, not a mapping"),
+        ("5", "the list must be a list, not a number"),
+        ('[\n{"targets": ]', "line 2 is not JSON: invalid character"),
+        ("[", "line 1 is not JSON: Input data was truncated"),
+        ("[] 5", "line 1 is not JSON: trailing characters"),
+        ('[{"targets": ["\\ud800"]}]', "line 1 is not JSON"),
+        ('["a:1"]', r"\[0\] must be a mapping, not a text"),
+        ('[{"targts": ["hunter2"]}]', r"\[0\] has a key that is neither `targets` nor `labels`"),
+        ('[{"targets": ["a:1", 5]}]', r"\[0\].targets\[1\] must be a text, not a number"),
+        (
+            '[{"targets": ["a:1"]}, {"labels": {"a": {}}}]',
+            r"\[1\].labels\[...\] must be a text, not a mapping",
+        ),
+        ('[{"targets": ["http://a:1"]}]', r"\[0\].targets\[0\] is not `host:port`"),
+        ('[{"targets": ["b", "u:hunter2@a"]}]', r"\[0\].targets\[1\] is not `host:port`"),
+        (
+            '[{"targets": ["a"], "labels": {"__scheme__": "ftp"}}]',
+            r"\[0\].targets\[0\] has a scheme that is neither",
+        ),
+        ('[{"targets": ["a"], "labels": {"__metrics_path__": "//evil/"}}]', r"\[0\] has an unusable path"),
+    ],
+)
+def test_an_unusable_list_is_rejected_with_the_position(text, message):
+    with pytest.raises(DiscoveryError, match=f"^{message}") as caught:
+        listed(json_groups(text.encode()))
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.targets is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("targets: [a:1]", "the list must be a list, not a mapping"),
+        ("- targets: [a:1]\n  targets: [b:1]\n", "line 2 is there twice, first in line 1"),
+        ("- {}\n- targets: !x [a:1]\n", "line 2 has the tag !x"),
+        ("- {}\n---\n- {}\n", "line 2 is not YAML: there is a second document"),
+        ("- targets: [", "line 1 is not YAML: expected the node content"),
+        ("- \a", "line 1 holds the character 0x7; remove it"),
+        ("- targets: [a:1]\n  lables: {}\n", r"\[0\] has a key that is neither"),
+        ("[" * 2000, "line 1 is nested too deeply"),
+        ("#" * 2**20 + "#", "list is larger than 1 MiB"),
+    ],
+)
+def test_an_unusable_list_in_yaml_is_rejected_with_the_position(text, message):
+    with pytest.raises(DiscoveryError, match=f"^{message}"):
+        listed(yaml_groups(text.encode()))
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["a:1", "[::1]:80", "\ud800"]),
+    lambda below: (
+        st.lists(below, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["targets", "labels", "__scheme__", "x"]) | st.text(max_size=3), below, max_size=3
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(json_values)
+def test_any_list_gives_targets_or_an_error(value):
+    for read in (json_groups, yaml_groups):
+        try:
+            targets = listed(read(json.dumps(value).encode()))
+        except DiscoveryError as error:
+            is_plain(error)
+            continue
+        assert all(target.url.startswith(("http://", "https://")) for target in targets)
+
+
+def test_json_is_read_with_a_byte_order_mark_and_yaml_with_texts_as_written():
+    assert json_groups(b'\xef\xbb\xbf[{"targets": ["a:1"]}]') == [Group(["a:1"])]
+    assert yaml_groups(b"- targets: [a:1]\n  labels: {rack: 07, on: yes}\n- targets:") == [
+        Group(["a:1"], {"rack": "07", "on": "yes"}),
+        Group(),
+    ]
+    assert yaml_groups(b"") == []
+
+
+def test_a_name_or_method_that_is_no_label_value_is_dropped_with_one_warning(log):
+    listing = Listing("file x", "file", Scrape())
+    labels = {"target": "\ud800", "method": "m" * (MAX_LABEL_VALUE + 1)}
+    for _ in range(2):
+        (target,) = listing.targets([Group(["a:1"], labels)])
+        assert (target.name, target.method_label, target.labels) == ("a:1", "", ())
+    assert [(entry["event"], entry["label"]) for entry in log] == [
+        ("discovered_label_dropped", "target"),
+        ("discovered_label_dropped", "method"),
+    ]
+    assert all(len(str(entry)) < 500 for entry in log)
