@@ -10,7 +10,7 @@ import yaml
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.cli.start_report import ANSWER_SECONDS, first_answers, start_report
 from spec_decode_exporter.monitor.snapshot import TargetStatus
-from spec_decode_exporter.scrape.poll.poll_record import PollRecord
+from spec_decode_exporter.scrape.poll_record import PollRecord
 
 URL = "http://localhost:7732/"
 UP = TargetStatus(PollRecord(up=True, polls=1, version="0.32.0", engines=1), engine_kind="vllm", name="a")

@@ -8,8 +8,8 @@ import pytest
 
 from spec_decode_exporter.history import query_api
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi, TooMuchError
+from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.errors import PollError, StatusError
-from spec_decode_exporter.scrape.http.client import HttpResponse
 
 
 class Answer:

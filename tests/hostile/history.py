@@ -21,7 +21,7 @@ from spec_decode_exporter.history.baseline_reader import (
 )
 from spec_decode_exporter.history.page_rows import MAX_LAYOUTS, RowReader
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi
-from spec_decode_exporter.scrape.http.client import Client
+from spec_decode_exporter.scrape.client import Client
 from tests.hostile.making import filled, served
 from tests.hostile.row import Read, RejectedError, Row
 

@@ -19,8 +19,8 @@ from spec_decode_exporter.scrape.engines import MEANINGS, Counter, Gauge, Latenc
 from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.layout import MAX_NUMBER_CHARACTERS
 from spec_decode_exporter.scrape.sample import (
-    GAUGES,
     MAX_COUNT,
+    MAX_GAUGES,
     MAX_POSITIONS,
     MAX_SECONDS,
 )
@@ -127,7 +127,7 @@ def _buckets(value: object, bounds: tuple[object, ...]) -> dict[str, object]:
 
 
 def _gauges(factor: float) -> dict[str, object]:
-    return {name: factor * GAUGES[MEANINGS[name.encode()].quantity].max_value for name in _NAMES[Gauge]}
+    return {name: factor * MAX_GAUGES[MEANINGS[name.encode()].quantity] for name in _NAMES[Gauge]}
 
 
 _MOST: Final = MAX_COUNT - 1

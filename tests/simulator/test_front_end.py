@@ -4,7 +4,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
-from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation, served_speculation
+from spec_decode_exporter.scrape.server_info import ServedSpeculation, served_speculation
 from spec_decode_exporter.simulator.front_end import FrontEnd
 from spec_decode_exporter.simulator.unix_time import UnixTime
 

@@ -39,7 +39,7 @@ from spec_decode_exporter.reports.terminal_report import text_report
 from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.engines import ENGINES, HISTOGRAMS, EngineMark, Gauge
 from spec_decode_exporter.scrape.errors import PollError
-from spec_decode_exporter.scrape.sample import GAUGES, MAX_COUNT
+from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_GAUGES
 from spec_decode_exporter.views.engine_view import EngineView, id_of
 from spec_decode_exporter.views.fleet_view import ObservationView, event_view, target_view
 from spec_decode_exporter.views.group_view import group_view, grouped
@@ -96,7 +96,7 @@ GAUGE_VALUES = {
     "no number": ("NaN", "+Inf", "-Inf"),
     "impossible": (-5, 1e300, 1.7976931348623157e308),
     "hardly": (1e-320, 5e-324),
-    "the most": (GAUGES[Gauge.RUNNING_REQUESTS].max_value, 1.0),
+    "the most": (MAX_GAUGES[Gauge.RUNNING_REQUESTS], 1.0),
 }
 CREATED = (None, 0.0, -1e308, 1e308, 1_789_999_999.0, 1_790_000_003.5)
 PASSED = {

@@ -10,7 +10,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.metrics.negotiation import Format
-from spec_decode_exporter.scrape.http.client import USER_AGENT_PREFIX
+from spec_decode_exporter.scrape.client import USER_AGENT_PREFIX
 from spec_decode_exporter.web.application import create_app
 
 CONTENT_TYPES = {format_.content_type for format_ in Format}

@@ -8,7 +8,7 @@ from math import ceil
 from spec_decode_exporter.analysis.model_architecture import architecture_of, experts_ratio_of
 from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, BatchSchedule, batch_schedule
 from spec_decode_exporter.config.cost_settings import Architecture, SpeculativeSettings
-from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
+from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
 _NOTHING_SET = SpeculativeSettings()
 _NOTHING_SERVED = ServedSpeculation()

@@ -55,14 +55,10 @@ class Latency(StrEnum):
 class EngineMark(Enum):
     """Series that describes the engine or its process, or that is not exported itself."""
 
-    CREATED = auto()
-    """Unix time of the start of the engine's counters."""
-    PROCESS_START = auto()
-    """Unix time of the start of the server's process; without a prefix and without labels."""
-    V0 = auto()
-    """The engine is vLLM V0: its counters are sums of sums, its gauges are correct."""
-    POSITION_ACCEPTED = auto()
-    """Accepted tokens at each draft position; one series for each ``position``."""
+    CREATED = auto()  # Unix time of the start of the engine's counters
+    PROCESS_START = auto()  # Unix time of the start of the server's process; without a prefix or labels
+    V0 = auto()  # the engine is vLLM V0: its counters are sums of sums, its gauges are correct
+    POSITION_ACCEPTED = auto()  # accepted tokens at each draft position, one series for each ``position``
     ANSWER_LENGTHS = auto()
     """Histogram of the generation tokens of each finished request: bounds depend on how they differ."""
 
@@ -77,7 +73,6 @@ ENGINE_LABELS: Final = ("engine", "dp_rank")
 RANK_LABELS: Final = ("pp_rank", "tp_rank", "moe_ep_rank")
 """Labels of parallel workers; each worker repeats its engine's series."""
 PROCESS_START: Final = "process_start_time_seconds"
-"""Name of the series of ``EngineMark.PROCESS_START``."""
 
 SPECULATION: Final[dict[Quantity, str]] = {
     Counter.DRAFTS: "spec_decode_num_drafts_total",
@@ -168,6 +163,8 @@ ENGINES: Final = (
     _kind("llamacpp", "llama.cpp", "llamacpp:", _LLAMACPP),
     _kind("sglang", "SGLang", "sglang:", _SGLANG),
 )
+KIND_NAMES: Final = ", ".join(f"`{kind.name}`" for kind in ENGINES)
+"""Names of all kinds, for documents."""
 
 
 class Meaning(NamedTuple):
@@ -193,7 +190,5 @@ def _meanings() -> dict[bytes, Meaning]:
 
 MEANINGS: Final = _meanings()
 """All sample names that are read, of all engines."""
-BUCKET_NAMES: Final = frozenset(name for name, each in MEANINGS.items() if each.quantity in HISTOGRAMS)
-"""Names of histograms."""
-PLAIN_NAMES: Final = frozenset(MEANINGS) - BUCKET_NAMES
-"""All others."""
+PLAIN_NAMES: Final = frozenset(name for name, each in MEANINGS.items() if each.quantity not in HISTOGRAMS)
+"""Those without the buckets of histograms."""

@@ -17,18 +17,12 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.scrape.errors import PageError
 
-Labels = tuple[tuple[str, str], ...]
-"""Label names and values, sorted by name."""
-Place = tuple[int, int]
-"""Line and first column of a value, from 0."""
+Labels = tuple[tuple[str, str], ...]  # names and values, sorted by name
+Place = tuple[int, int]  # line and first column of a value, from 0
 
 MAX_LINES: Final = 2**18
-"""Maximum lines of a page."""
 MAX_SERIES: Final = 20 * 2**10
-"""Maximum wanted samples of a page: each takes time and memory.
-
-Some 150 engines of vLLM with histograms reach it; a page of the default size limit shows 110.
-"""
+"""Maximum wanted samples of a page: some 150 engines of vLLM; a page of the default size limit shows 110."""
 MAX_PAGE_LABELS: Final = 2**16
 """Maximum labels of all wanted samples; equal label sets count once."""
 MAX_LINE_BYTES: Final = 2**14
@@ -36,7 +30,6 @@ MAX_LINE_BYTES: Final = 2**14
 MAX_NUMBER_CHARACTERS: Final = 512
 """Maximum characters of a number: the conversion of 16,000 digits with an exponent takes 0.3 ms."""
 MAX_SERIES_LABELS: Final = 64
-"""Maximum labels of a wanted sample."""
 
 # Possessive quantifiers (`*+`) everywhere: no backtracking, even on long or broken lines.
 _QUOTED: Final = r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"'

@@ -6,12 +6,12 @@ page's layout. So it is found once, and used until the layout changes.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import repeat
 from math import inf, isfinite, nan
-from threading import Lock
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -46,19 +46,25 @@ MAX_NAMES_TOTAL: Final = 2**15
 """Maximum characters of an engine's name, and of all names of a page: each is a label of all its metrics."""
 MAX_BUCKETS: Final = 128
 """Maximum buckets of a histogram. vLLM's have up to 30; each is a column in the longest window."""
-MAX_COUNT: Final = 2**53
-"""Exclusive maximum of a counter: from here on a float cannot represent every integer."""
-MAX_REQUESTS: Final = 2.0**20
-SMALL_PAGE: Final = 8 * 2**10
-"""Maximum bytes of a page whose layout is always kept."""
+MAX_COUNT: Final = 2**53  # exclusive: from here on a float cannot represent every integer
+MAX_GAUGES: Final = {  # in the order of Gauge
+    Gauge.RUNNING_REQUESTS: 2.0**20,
+    Gauge.WAITING_REQUESTS: 2.0**20,
+    Gauge.KV_CACHE_USAGE: 1.0,
+    Gauge.REPORTED_ACCEPTANCE_RATIO: 1.0,
+    Gauge.REPORTED_ACCEPTANCE_LENGTH: MAX_POSITIONS + 1.0,
+}
+"""Maximum plausible values; a larger gauge is absent."""
+SMALL_PAGE: Final = 8 * 2**10  # bytes; its layout is always kept
 MAX_LAYOUT_BYTES: Final = 8 * 2**20
-"""Maximum bytes of all pages whose layouts are kept; a layout takes up to 8 times the memory of its page."""
+"""Maximum bytes of all pages whose layouts are kept; a layout takes 2 to 6 times the memory of its page."""
 QUICK_PAGE: Final = 64 * 2**10
 QUICK_KNOWN_PAGE: Final = 2**19
 """Exclusive maximum bytes of a page that is read in a few milliseconds, first and by a known layout."""
 
-_NANOSECONDS: Final = 10**9
-_SCALES: Final = [_NANOSECONDS if counter.name.endswith("NANOSECONDS") else 1 for counter in Counter]
+_SCALES: Final = [10**9 if counter.name.endswith("NANOSECONDS") else 1 for counter in Counter]
+_Column = tuple[Quantity, float]  # a quantity, and its draft position or its bucket's upper bound, else 0
+_ADDED: Final = frozenset({Gauge.RUNNING_REQUESTS, Gauge.WAITING_REQUESTS})
 _GAUGE_COLUMNS: Final = {gauge: column for column, gauge in enumerate(Gauge)}
 
 
@@ -123,63 +129,23 @@ class PageSeries(NamedTuple):
     """Series, without histograms."""
 
 
-class GaugeRule(NamedTuple):
-    """Rule for a gauge."""
-
-    adds: bool
-    """Its series add up; else their mean counts."""
-    max_value: float
-    """Maximum plausible value."""
-
-    def value(self, values: Sequence[float], places: Sequence[int]) -> float | None:
-        """Combine a gauge's series. NaN and implausible values are absent."""
-        plausible = [values[place] for place in places if 0 <= values[place] <= self.max_value]
-        value = sum(plausible) / (1 if self.adds else max(1, len(plausible)))
-        return value if plausible and value <= self.max_value else None
-
-
-GAUGES: Final[dict[Gauge, GaugeRule]] = {  # in the order of Gauge
-    Gauge.RUNNING_REQUESTS: GaugeRule(adds=True, max_value=MAX_REQUESTS),
-    Gauge.WAITING_REQUESTS: GaugeRule(adds=True, max_value=MAX_REQUESTS),
-    Gauge.KV_CACHE_USAGE: GaugeRule(adds=False, max_value=1.0),
-    Gauge.REPORTED_ACCEPTANCE_RATIO: GaugeRule(adds=False, max_value=1.0),
-    Gauge.REPORTED_ACCEPTANCE_LENGTH: GaugeRule(adds=False, max_value=MAX_POSITIONS + 1.0),
-}
-
-
-@dataclass(slots=True)
 class EnginePlaces:
     """Indices of one engine's values among those of its page."""
 
-    counters: list[list[int]] = field(default_factory=lambda: [[] for _ in Counter])
-    gauges: list[list[int]] = field(default_factory=lambda: [[] for _ in Gauge])
-    created: list[int] = field(default_factory=list)
-    positions: list[list[int]] = field(default_factory=list)
-    histograms: dict[Quantity, dict[float, list[int]]] = field(default_factory=dict)
-    """By upper bound."""
+    __slots__ = ("counters", "created", "gauges", "histograms", "positions")
 
-    def add(self, quantity: Quantity, labels: Mapping[str, str], index: int) -> None:
-        """Add the value at ``index``. Several series of one quantity (replicas) add up."""
-        match quantity:
-            case Counter():
-                self.counters[quantity].append(index)
-            case Gauge():
-                self.gauges[_GAUGE_COLUMNS[quantity]].append(index)
-            case EngineMark.CREATED:
-                self.created.append(index)
-            case EngineMark.POSITION_ACCEPTED:
-                position = _position(labels.get("position", ""))
-                self.positions.extend([] for _ in range(position + 1 - len(self.positions)))
-                self.positions[position].append(index)
-            case Latency() | EngineMark.ANSWER_LENGTHS:
-                bounds = self.histograms.setdefault(quantity, {})
-                bounds.setdefault(_bound(labels.get("le", "")), []).append(index)
-
-    def drop_speculation(self) -> None:
-        """Remove V0's counters of speculation: they add up sums of sums (vLLM issue 15415)."""
-        for counter in (Counter.DRAFTS, Counter.DRAFT_TOKENS, Counter.ACCEPTED_TOKENS):
-            self.counters[counter] = []
-        self.positions = []
+    def __init__(self, places: Mapping[_Column, list[int]]) -> None:
+        """Sort the indices of each column. Several series of one (replicas) add up."""
+        self.counters = [places.get((counter, 0), ()) for counter in Counter]
+        self.gauges = [places.get((gauge, 0), ()) for gauge in Gauge]
+        self.created = places.get((EngineMark.CREATED, 0), ())
+        last = max((number for mark, number in places if mark is EngineMark.POSITION_ACCEPTED), default=-1)
+        positions = range(int(last) + 1)
+        self.positions = [places.get((EngineMark.POSITION_ACCEPTED, place), ()) for place in positions]
+        self.histograms: defaultdict[Quantity, list[tuple[float, list[int]]]] = defaultdict(list)
+        for (quantity, bound), found in places.items():
+            if quantity in engines.HISTOGRAMS:
+                insort(self.histograms[quantity], (bound, found))
 
     def sample(self, values: Sequence[float], start: float | None, *, with_latencies: bool) -> Sample:
         """Return the sample; ``start`` is that of the process, for an engine without creation times."""
@@ -189,7 +155,7 @@ class EnginePlaces:
         return Sample(
             counters=tuple(_counts(values, self.counters, _SCALES)),
             positions=tuple([count or 0 for count in _counts(values, self.positions)]),
-            gauges=tuple(map(GaugeRule.value, GAUGES.values(), repeat(values), self.gauges)),
+            gauges=tuple(_gauges(values, self.gauges)),
             created=created if created is not None and isfinite(created) else None,
             latencies=latencies if with_latencies else None,
             answer_lengths=histograms.get(EngineMark.ANSWER_LENGTHS),
@@ -197,11 +163,10 @@ class EnginePlaces:
 
     def _histograms(self, values: Sequence[float]) -> Iterator[tuple[Quantity, Buckets]]:
         """Yield each histogram, unless the page lacks its +Inf, the number of observations."""
-        for histogram, places in self.histograms.items():
-            if inf in places:
-                bounds = tuple(sorted(places))
-                counts = _counts(values, [places[bound] for bound in bounds])
-                yield histogram, Buckets(bounds, tuple([count or 0 for count in counts]))
+        for histogram, buckets in self.histograms.items():
+            bounds, places = zip(*buckets, strict=True)
+            if bounds[-1] == inf:
+                yield histogram, Buckets(bounds, tuple([count or 0 for count in _counts(values, places)]))
 
 
 def _counts(
@@ -225,6 +190,14 @@ def _counts(
     return totals
 
 
+def _gauges(values: Sequence[float], series: Iterable[Sequence[int]]) -> Iterator[float | None]:
+    """Add up each gauge's series, or average shares and lengths. NaN and implausible values are absent."""
+    for (gauge, limit), places in zip(MAX_GAUGES.items(), series, strict=True):
+        plausible = [values[place] for place in places if 0 <= values[place] <= limit]
+        value = sum(plausible) / (1 if gauge in _ADDED else len(plausible)) if plausible else inf
+        yield value if value <= limit else None
+
+
 class PageMap:
     """Layout of a page, and the engine and quantity of each of its values."""
 
@@ -234,39 +207,36 @@ class PageMap:
         Raises:
             PageError: The engines exceed the limits, or a label has no readable number.
         """
-        self.size = size
-        self.starts, self._places = layout.starts, tuple(layout.places.values())
-        plain = {each: place for each, place in layout.places.items() if each.name in engines.PLAIN_NAMES}
-        self.plain = Layout(layout.starts, plain)
-        """The layout without histograms, whose labels take most of the memory."""
+        self.size, self.starts, self._places = size, layout.starts, tuple(layout.places.values())
         series = list(layout.places)
         meanings = [engines.MEANINGS[each.name] for each in series]
         kind, prefix = next(((each.kind, each.prefix) for each in meanings if each.kind), (None, ""))
         own = [index for index, each in enumerate(meanings) if each.kind and each[:2] == (kind, prefix)]
         starts = [i for i, each in enumerate(meanings) if each.quantity is EngineMark.PROCESS_START]
         self._starts = starts if len(starts) == 1 else []
-        shown = frozenset(series[index] for index in (*own, *self._starts))
-        self.shown = PageSeries(frozenset(each.name for each in shown), shown & plain.keys())
+        shown = [series[index] for index in (*own, *self._starts)]
+        names = frozenset(each.name for each in shown)
+        self.shown = PageSeries(names, frozenset(each for each in shown if each.name in engines.PLAIN_NAMES))
         quantities = {meanings[index].quantity for index in own}
         self._kind = kind.name if kind else ""
         self._front_end = _front_end(kind, prefix, quantities, is_open_metrics=layout.is_open_metrics)
-        self._engines = _engines([(index, meanings[index], dict(series[index].labels)) for index in own])
-        if EngineMark.V0 in quantities:
-            for engine in self._engines.values():
-                engine.drop_speculation()
+        # V0's counters of speculation add up sums of sums (vLLM issue 15415).
+        dropped = engines.SPECULATION.keys() if EngineMark.V0 in quantities else ()
+        self._engines = {
+            name: EnginePlaces({key: found for key, found in places.items() if key[0] not in dropped})
+            for name, places in _places(
+                [(index, meanings[index], dict(series[index].labels)) for index in own]
+            ).items()
+        }
+        _check_sizes(self._engines)
 
     @classmethod
     def of(cls, layout: Layout, size: int) -> PageMap:
         """Map a layout, or return the map of an equal one that another target's reader uses."""
         # The starts determine all series; their number tells whether those of histograms are among them.
         key = layout.starts, len(layout.places)
-        with _lock:
-            found = _shared.get(key)
-        if found is None:
-            page_map = cls(layout, size)
-            with _lock:
-                found = _shared.setdefault(key, page_map)
-        return found
+        found = _shared.get(key)
+        return _shared.setdefault(key, cls(layout, size)) if found is None else found
 
     def values(self, page: bytes) -> list[float] | None:
         """Return the values of another page, or None if it needs a first reading."""
@@ -291,9 +261,10 @@ class PageMap:
 
 
 _shared: Final[WeakValueDictionary[tuple[tuple[bytes, ...], int], PageMap]] = WeakValueDictionary()
-"""Maps that readers use now. Replicas have the same layout, of 50 kB and more, so they share it."""
-_lock: Final = Lock()
-"""Large pages are read in threads."""
+"""Maps that readers use now. Replicas have the same layout, of 50 kB and more, so they share it.
+
+Large pages are read in threads, so nothing iterates over it.
+"""
 
 
 def _front_end(
@@ -309,8 +280,10 @@ def _front_end(
     return "rust" if is_open_metrics and EngineMark.CREATED not in quantities else "python"
 
 
-def _engines(own: Sequence[tuple[int, Meaning, dict[str, str]]]) -> dict[EngineName, EnginePlaces]:
-    """Group the values of a page by engine; of each the index, its meaning and its labels.
+def _places(
+    own: Sequence[tuple[int, Meaning, dict[str, str]]],
+) -> Mapping[EngineName, Mapping[_Column, list[int]]]:
+    """Group the indices of values by engine and column; each has a meaning and labels.
 
     Older names of a quantity are ignored beside a newer one. Of the ranks of parallel workers, each of which
     SGLang can publish, the lowest counts.
@@ -326,12 +299,17 @@ def _engines(own: Sequence[tuple[int, Meaning, dict[str, str]]]) -> dict[EngineN
         newest[meaning.quantity] = min(meaning.age, newest.get(meaning.quantity, meaning.age))
         if rank:
             lowest[name] = min(rank, lowest.get(name, rank))
-    places: defaultdict[EngineName, EnginePlaces] = defaultdict(EnginePlaces)
+    places: defaultdict[EngineName, defaultdict[_Column, list[int]]] = defaultdict(lambda: defaultdict(list))
     for (index, meaning, labels), name, rank in zip(own, names, ranks, strict=True):
         if meaning.age == newest[meaning.quantity] and (not rank or rank == lowest[name]):
-            places[name].add(meaning.quantity, labels, index)
-    _check_sizes(places)
-    return dict(places)
+            places[name][meaning.quantity, _number(meaning.quantity, labels)].append(index)
+    return places
+
+
+def _number(quantity: Quantity, labels: Mapping[str, str]) -> float:
+    if quantity is EngineMark.POSITION_ACCEPTED:
+        return _position(labels.get("position", ""))
+    return _bound(labels.get("le", "")) if quantity in engines.HISTOGRAMS else 0
 
 
 def _engine_name(labels: Mapping[str, str]) -> EngineName:
@@ -346,7 +324,7 @@ def _engine_name(labels: Mapping[str, str]) -> EngineName:
 def _check_sizes(places: Mapping[EngineName, EnginePlaces]) -> None:
     """Reject a page whose engines would exceed the limits of windows, memory or the exported page."""
     characters = sum(len(text) for name in places for text in name)
-    buckets = [len(bounds) for engine in places.values() for bounds in engine.histograms.values()]
+    buckets = [len(each) for engine in places.values() for each in engine.histograms.values()]
     positions = sum(len(engine.positions) for engine in places.values())
     for count, limit, text in (
         (len(places), MAX_ENGINES, "the page shows {} engines; at most {} are watched"),
@@ -412,11 +390,6 @@ class SampleReader:
         """
         known = self._maps.get(with_latencies)
         values = known.values(page) if known else None
-        whole = None if with_latencies or values is not None else self._maps.get(True)
-        if whole and lines_of(page, whole.starts) is not None:
-            # Whole pages read with and without histograms share the starts of lines, which are large.
-            known = self._maps[False] = PageMap.of(whole.plain, 0)
-            values = known.values(page)
         if known is None or values is None:
             known, values = self._read_new(page, with_latencies=with_latencies)
         return self._reading(known, values, with_latencies=with_latencies)
@@ -428,15 +401,15 @@ class SampleReader:
 
     def _read_new(self, page: bytes, *, with_latencies: bool) -> tuple[PageMap, list[float]]:
         # Released before the new layout exists: two of the largest would take twice the memory.
-        for tier in {with_latencies, False}:
-            self._maps.pop(tier, None)
+        self._maps.pop(with_latencies, None)
         layout = read_layout(page, engines.MEANINGS if with_latencies else engines.PLAIN_NAMES)
         values = values_at(page.split(b"\n"), layout.places.values())
+        other = self._maps.get(not with_latencies)
+        if other and other.starts == layout.starts:
+            # A whole page is read with and without histograms; the starts of its lines are large.
+            layout = layout._replace(starts=other.starts)
         known = PageMap.of(layout, len(page))
-        with _lock:
-            is_kept = (
-                len(page) <= SMALL_PAGE or sum(each.size for each in _shared.values()) <= self._layout_bytes
-            )
-        if is_kept:
+        sizes = (kept.size for reference in _shared.valuerefs() if (kept := reference()))
+        if len(page) <= SMALL_PAGE or sum(sizes) <= self._layout_bytes:
             self._maps[with_latencies] = known
         return known, values

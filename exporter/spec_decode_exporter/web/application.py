@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from aiohttp import hdrs, web
 
-from spec_decode_exporter.scrape.http.client import USER_AGENT_PREFIX
+from spec_decode_exporter.scrape.client import USER_AGENT_PREFIX
 from spec_decode_exporter.web import admin
 from spec_decode_exporter.web.api.event_stream import READERS, Readers
 from spec_decode_exporter.web.api.problems import problems

@@ -14,7 +14,7 @@ from spec_decode_exporter.reports.observe.observe_report import json_report, rep
 from spec_decode_exporter.reports.observe.session import watch
 from spec_decode_exporter.reports.terminal import TerminalStyle
 from spec_decode_exporter.reports.terminal_report import text_report
-from spec_decode_exporter.scrape.http.client import HttpResponse
+from spec_decode_exporter.scrape.client import HttpResponse
 from tests.conftest import settle
 
 PAGES = sorted(
@@ -36,11 +36,19 @@ class Recording:
         """Close nothing."""
 
 
+class AtOnce:
+    """Threads that take no time, as the clock expects."""
+
+    async def run(self, function, *args):
+        return function(*args)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 async def test_a_constant_page_is_reported_and_not_evaluated(page, clock, monkeypatch):
     monkeypatch.setattr(
         "spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: Recording(page.read_bytes())
     )
+    monkeypatch.setattr("spec_decode_exporter.scrape.poller.PAGES", AtOnce())
     task = asyncio.ensure_future(watch(observed_config(["a:1"], 12), 12, clock))
     await clock.advance(12)
     await settle(100)

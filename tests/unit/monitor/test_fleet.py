@@ -16,7 +16,7 @@ from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
-from spec_decode_exporter.scrape.poll.poller import Poller
+from spec_decode_exporter.scrape.poller import Poller
 from tests.conftest import settle, until
 from tests.fixtures.simulated import Server
 

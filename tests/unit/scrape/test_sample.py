@@ -12,9 +12,8 @@ from spec_decode_exporter.scrape import sample as reader_module
 from spec_decode_exporter.scrape.engines import MEANINGS, Counter, Gauge, Latency
 from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.sample import (
-    GAUGES,
     MAX_COUNT,
-    MAX_REQUESTS,
+    MAX_GAUGES,
     QUICK_KNOWN_PAGE,
     QUICK_PAGE,
     SMALL_PAGE,
@@ -23,6 +22,7 @@ from spec_decode_exporter.scrape.sample import (
     SampleReader,
 )
 
+MOST = MAX_GAUGES[Gauge.RUNNING_REQUESTS]
 PAGES = Path(__file__).parents[2] / "pages"
 NGRAM = (PAGES / "vllm-0.32.0-python-ngram-k4.prom").read_bytes()
 FILTERED = (PAGES / "vllm-0.32.0-filtered-k4.prom").read_bytes()
@@ -275,14 +275,14 @@ def test_decode_time_of_many_requests_over_years_is_exact():
     assert only(page)[Counter.DECODE_NANOSECONDS] == pytest.approx(3_153_600_000_500_000_000, rel=1e-15)
 
 
-@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-5", "-1e-9", "1e300", str(MAX_REQUESTS + 1)])
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-5", "-1e-9", "1e300", str(MOST + 1)])
 def test_an_implausible_gauge_is_absent(value):
     page = f'vllm:num_requests_running{{engine="0"}} {value}\nvllm:num_requests_waiting{{engine="0"}} 2\n'
     assert told(only(page.encode())) == {"waiting_requests": 2}
 
 
 def test_gauges_with_an_implausible_sum_are_absent():
-    page = b"".join(b'ray_vllm_num_requests_running{ReplicaId="%d"} %d\n' % (n, MAX_REQUESTS) for n in (1, 2))
+    page = b"".join(b'ray_vllm_num_requests_running{ReplicaId="%d"} %d\n' % (n, MOST) for n in (1, 2))
     assert only(page).gauge(Gauge.RUNNING_REQUESTS) is None
 
 
@@ -359,7 +359,7 @@ def test_a_page_of_a_known_layout_is_not_read_from_the_start(first_readings):
     for with_latencies in (True, False, False, True, False):
         reading = reader.read(NGRAM.replace(b" 41.0\n", b" 42.0\n"), with_latencies=with_latencies)
         assert reading == read(NGRAM.replace(b" 41.0\n", b" 42.0\n"), with_latencies=with_latencies)
-    assert len(first_readings) == 1 + 5
+    assert len(first_readings) == 2 + 5
 
 
 def test_replicas_share_one_layout_and_others_do_not():
@@ -483,7 +483,7 @@ def test_any_series_give_a_reading_or_a_page_error(lines, with_latencies):
     for sample in reading.samples.values():
         assert all(value is None or (isinstance(value, int) and value >= 0) for value in sample.counters)
         for gauge, value in zip(Gauge, sample.gauges, strict=True):
-            assert value is None or 0 <= value <= GAUGES[gauge].max_value
+            assert value is None or 0 <= value <= MAX_GAUGES[gauge]
         assert (sample.latencies is not None) == with_latencies
 
 

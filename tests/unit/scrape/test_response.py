@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spec_decode_exporter.scrape.client import Response
 from spec_decode_exporter.scrape.errors import PollError
-from spec_decode_exporter.scrape.http.response import ResponseParser
 
 PAGE = b'vllm:num_requests_running{engine="0"} 1.0\n' * 9
 CHUNKS = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (PAGE[:50], PAGE[50:])) + b"0\r\n\r\n"
@@ -31,22 +31,22 @@ def pieces(draw, data):
 
 @given(st.sampled_from(WHOLE), st.data())
 def test_a_cut_off_response_is_never_complete(data, draw):
-    parser = ResponseParser(len(PAGE))
-    parser.feed(data[: draw.draw(st.integers(1, len(data) - 1))])
-    assert not parser.complete
+    response = Response(len(PAGE))
+    response.feed(data[: draw.draw(st.integers(1, len(data) - 1))])
+    assert not response.is_complete
     with pytest.raises(PollError, match="in the middle"):
-        parser.end()
+        response.end()
 
 
 @given(st.sampled_from(WHOLE), st.data())
 def test_a_response_with_changed_bytes_gives_a_poll_error_or_a_body(data, draw):
     place = draw.draw(st.integers(0, len(data)))
     noise = draw.draw(st.binary(max_size=8))
-    parser = ResponseParser(len(PAGE))
+    response = Response(len(PAGE))
     try:
-        parser.feed(data[:place] + noise + data[place + draw.draw(st.integers(0, 8)) :])
-        parser.end()
-        body = parser.body()
+        response.feed(data[:place] + noise + data[place + draw.draw(st.integers(0, 8)) :])
+        response.end()
+        body = response.body()
     except PollError:
         return
     assert len(body) <= len(PAGE)
@@ -60,6 +60,6 @@ def test_any_bytes_give_a_poll_error(data):
 
 def take(data: bytes) -> None:
     """Parse only these bytes."""
-    parser = ResponseParser(1000)
-    parser.feed(data)
-    parser.end()
+    response = Response(1000)
+    response.feed(data)
+    response.end()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation, served_speculation
+from spec_decode_exporter.scrape.server_info import ServedSpeculation, served_speculation
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import Final
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from spec_decode_exporter.scrape.engines import (
@@ -22,12 +23,12 @@ from spec_decode_exporter.scrape.engines import (
 from spec_decode_exporter.scrape.layout import ParsedSeries
 from spec_decode_exporter.scrape.sample import PageSeries
 
-_MAX_DOUBTS = 2
+_MAX_DOUBTS: Final = 2
 """Consecutive failed requests for a filtered page until it is refused; server failures count too."""
 
 
 class PageChoice:
-    """Chooses between the filtered and the whole page of one target."""
+    """Chooses between the whole and the filtered page; those with and without histograms are judged apart."""
 
     def __init__(self, url: str, *, enabled: bool) -> None:
         """Begin with the whole page of ``url``; stay with it unless ``enabled``."""
@@ -57,24 +58,23 @@ class PageChoice:
         if not shown.names <= self._names or with_latencies not in self._requested:
             self._names |= shown.names
             for tier in {False, with_latencies}:
-                self._request(wanted_names(self._names, with_latencies=tier), with_latencies=tier)
+                names = wanted_names(self._names, with_latencies=tier)
+                self._requested[tier] = _encoded(tuple(names))
+                if names:
+                    self._urls[tier] = filtered_url(self._url, names)
         self._complete.clear()
         self._expected = frozenset(series for series in shown.series if series.name in self._requested[False])
 
-    def is_known(self, shown: PageSeries, *, with_latencies: bool) -> bool:
-        """Return whether a filtered page is complete, as the one before it: both have the same layout."""
-        return self._complete.get(with_latencies) is shown and self._expected is shown.series
-
     def is_complete(self, shown: PageSeries, *, with_latencies: bool) -> bool:
         """Return whether a filtered page has all series of the last trusted page; any bucket counts."""
+        if self._complete.get(with_latencies) is shown and self._expected is shown.series:
+            return True  # as the one before it: both have the same layout
         requested = self._requested.get(with_latencies, frozenset())
-        if not (self._expected <= shown.series and requested & self._names <= shown.names):
-            return False
-        self._complete[with_latencies] = shown
-        return True
+        return self._expected <= shown.series and requested & self._names <= shown.names
 
-    def trust(self, shown: PageSeries) -> None:
+    def trust(self, shown: PageSeries, *, with_latencies: bool) -> None:
         """Require the series of this filtered page from the next one."""
+        self._complete[with_latencies] = shown
         self._expected = shown.series
         self._doubts = 0
 
@@ -87,11 +87,6 @@ class PageChoice:
     def refuse(self, *, with_latencies: bool) -> None:
         """Request whole pages from now on: the filtered page is incomplete."""
         self._refused.add(with_latencies)
-
-    def _request(self, names: list[str], *, with_latencies: bool) -> None:
-        self._requested[with_latencies] = _encoded(tuple(names))
-        if names:
-            self._urls[with_latencies] = filtered_url(self._url, names)
 
 
 @lru_cache(maxsize=64)
@@ -107,17 +102,16 @@ def wanted_names(present: frozenset[bytes], *, with_latencies: bool) -> list[str
     if engine is None:
         return []
     names = set(_engine_names(*engine, present, with_latencies=with_latencies))
-    start = PROCESS_START
-    if start.encode() in present and not any(
-        MEANINGS[name.encode()].quantity is EngineMark.CREATED for name in names
-    ):
-        names.add(start)
+    has_start = any(MEANINGS[name.encode()].quantity is EngineMark.CREATED for name in names)
+    if PROCESS_START.encode() in present and not has_start:
+        names.add(PROCESS_START)
     return sorted(names)
 
 
 def _engine_names(
     kind: EngineKind, prefix: str, present: frozenset[bytes], *, with_latencies: bool
 ) -> Iterator[str]:
+    """Yield the newest present name of each quantity, and those that appear with the first draft."""
     for quantity, row in kind.names.items():
         if quantity in HISTOGRAMS and not with_latencies:
             continue

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter as Tally
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from math import inf
+from typing import Final, Literal, NamedTuple
 
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.core.throttle import Throttle
 from spec_decode_exporter.scrape.errors import Reason
-from spec_decode_exporter.scrape.poll.duty_cycle import Cause, ProcessingCost
-from spec_decode_exporter.scrape.poll.server_info import ServedSpeculation
 from spec_decode_exporter.scrape.sample import PageReading
+from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
-DETAILS_INTERVAL: Final = 60.0
-"""Minimum seconds between two requests for ``/version`` and ``/server_info``.
-
-The limit also holds for a server whose counters appear to restart with every poll. After a timeout the
-exporter requests ``/server_info`` once more: vLLM collects the host's programs, drivers and packages for its
-first response, which took 2 s without a GPU. vLLM keeps the result.
-"""
 LOG_AGAIN_AFTER: Final = 600.0
 """Seconds at the configured interval after which a longer interval is logged again."""
+
+Cause = Literal["answers", "processing"]
+"""Reason for a longer interval: slow responses of the server, or processor time of the exporter."""
 
 
 class Polled(NamedTuple):
@@ -36,6 +31,27 @@ class Polled(NamedTuple):
     """Time of the reading (Unix time)."""
     interval: float
     """Effective poll interval in seconds."""
+
+
+class RawPoll(NamedTuple):
+    """One poll of a target, as recordings hold it: a page as its server sent it, or a failure."""
+
+    target: str
+    """Name of the target."""
+    moment: float
+    """Time of the poll's end (monotonic)."""
+    wall: float
+    """Time of the poll's end (Unix time)."""
+    page: bytes | None
+    """The page after decompression; None after a failure."""
+    error: Reason | None = None
+    """Reason of a failure."""
+    speculation: ServedSpeculation | None = None
+    """Speculation settings that the server reported before the poll."""
+
+
+Recorded = Callable[[RawPoll], None]
+"""Takes each poll of a target, failed ones included."""
 
 
 @dataclass(slots=True)
@@ -60,15 +76,16 @@ class PollRecord:
     version: str = ""
     speculation: ServedSpeculation | None = None
     """Speculation settings that the server reports; only servers in development mode do."""
-    details: Throttle = field(default_factory=lambda: Throttle(DETAILS_INTERVAL))
-    """Throttle of ``/version`` and ``/server_info``."""
-    histograms: Throttle | None = None
-    """Throttle of polls with histograms; None before the first poller."""
-    unused: set[tuple[str, str]] = field(default_factory=set)
-    """Details logged as not used, each with the kind of reason."""
     interval: float = 0.0
     """Effective poll interval in seconds, without back-off after failures; 0 before the first poll."""
-    cost: ProcessingCost = field(default_factory=ProcessingCost)
+    cost: float = 0.0
+    """Processor seconds of a poll, averaged over the last polls."""
+    details_at: float = -inf
+    """Time (monotonic) of the last requests for ``/version`` and ``/server_info``."""
+    histograms_at: float = -inf
+    """Time (monotonic) of the last poll with histograms."""
+    unused: set[tuple[str, str]] = field(default_factory=set)
+    """Details logged as not used, each with the kind of reason."""
     slowed: dict[Cause, float] = field(default_factory=dict)
     """Last time (monotonic) at which the interval was longer than configured, by cause."""
 
@@ -90,13 +107,13 @@ class PollRecord:
         self.unused.add((source, kind))
         return Event("server_details_not_used", {"source": source, "reason": reason})
 
-    def slowed_event(self, cause: Cause, interval: float, now: float) -> Event | None:
+    def slowed_event(self, cause: Cause, now: float) -> Event | None:
         """Return the event that the interval is longer than configured; None if logged recently."""
-        is_new = now - self.slowed.get(cause, -math.inf) > LOG_AGAIN_AFTER
+        is_new = now - self.slowed.get(cause, -inf) > LOG_AGAIN_AFTER
         self.slowed[cause] = now
         if not is_new:
             return None
-        fields: dict[str, object] = {"cause": cause, "interval": interval}
+        fields: dict[str, object] = {"cause": cause, "interval": self.interval}
         return Event("target_polled_less_often", fields, bad=cause == "processing")
 
     def failed(self, reason: Reason, message: str) -> bool:

@@ -1,0 +1,489 @@
+"""HTTP client: one bounded GET at a time over a persistent connection; llhttp (httptools) parses it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import ssl
+import threading
+import zlib
+from http import HTTPStatus
+from ipaddress import ip_address
+from time import thread_time
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, cast
+from urllib.parse import urlsplit
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from spec_decode_exporter.core.tasks import ThreadPool
+from spec_decode_exporter.core.urls import Url
+from spec_decode_exporter.core.version import __version__
+from spec_decode_exporter.scrape import credentials
+from spec_decode_exporter.scrape.errors import PollError, Reason, StatusError
+
+if TYPE_CHECKING:
+    from spec_decode_exporter.config.http_settings import HttpSettings
+
+USER_AGENT_PREFIX: Final = "spec-decode-exporter/"
+"""Beginning of the exporter's User-Agent, whose polls another exporter rejects."""
+COMMAND_AGENT: Final = f"spec-decode-exporter-command/{__version__}"
+"""User-Agent of a command that reads an exporter."""
+MAX_FRAMING: Final = 64 * 2**10
+"""Maximum bytes of a response besides its body: status line, headers, chunk sizes, trailers."""
+MIN_PIECES: Final = 1024
+PIECE_BYTES: Final = 1024
+"""Maximum pieces of a response: ``MIN_PIECES``, and one for every ``PIECE_BYTES`` of the body's limit.
+
+Each piece costs processor time, whatever its size; an Ethernet packet carries 1,448 bytes.
+"""
+
+_HEADERS: Final = {
+    "User-Agent": f"{USER_AGENT_PREFIX}{__version__}",
+    # Without OpenMetrics: prometheus_client, behind vLLM's filtered page, prefers it whatever the q-values
+    # are, and then renames series with a colon. A server that only writes OpenMetrics is read too.
+    "Accept": "text/plain;version=0.0.4, */*;q=0.1",
+    # Compression costs the server more than it saves on a local network.
+    "Accept-Encoding": "identity",
+}
+_MAX_REQUESTS: Final = 3
+"""Requests that a client keeps: for a page without histograms, with them, and for the whole page."""
+_MAX_HOST: Final = 253
+_PROBLEM: Final = "application/problem+json"
+_MAX_PROBLEM: Final = 16 * 2**10
+"""Maximum bytes of a problem (RFC 9457)."""
+_REASONS: Final[dict[type[Exception], Reason]] = {
+    TimeoutError: "timeout",
+    ssl.SSLError: "tls",
+    socket.gaierror: "dns",
+    UnicodeError: "dns",  # no valid DNS name
+    OSError: "refused",
+}
+"""Network errors and their reasons; the first match counts."""
+
+
+class HttpResponse(NamedTuple):
+    """A complete response with status 200."""
+
+    body: bytes
+    """Decompressed."""
+    content_type: str
+    """Value of the header; empty if absent."""
+    seconds: float
+    """Seconds from the request to the last byte of the response, without connecting."""
+    busy: float = 0.0
+    """Seconds of these in which the exporter's event loop worked: not caused by the server."""
+
+
+class UnansweredError(ConnectionResetError):
+    """The connection ended before the first byte of the response."""
+
+
+class Resolver(ThreadPool):
+    """Threads that look up host names by the system's resolver; further look-ups wait.
+
+    A look-up without a response keeps its thread for 10 s or more: these threads have no other work.
+    """
+
+    async def look_up(
+        self, host: str, port: int, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[str]:
+        """Return the distinct addresses of a host, in the order of the system.
+
+        Raises:
+            OSError: The name is unknown, or no name server responds.
+            UnicodeError: The name is invalid.
+        """
+        with contextlib.suppress(ValueError):
+            return [str(ip_address(host))]
+        found = await self.run(socket.getaddrinfo, host, port, family=family, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+CONFIG_RESOLVER: Final = Resolver("resolver", 32)
+"""Resolver of configured names, separate so that no list can block it."""
+THREADS_PER_LIST: Final = 4
+"""Concurrent look-ups for all targets of one list."""
+
+
+class Response:
+    """Response under way, without I/O: llhttp parses it by callbacks, this class keeps it within limits."""
+
+    def __init__(self, max_body: int, *, reads_problems: bool = False) -> None:
+        """Expect a body of at most ``max_body`` bytes, before and after decompression.
+
+        With ``reads_problems``, the problem of a rejected request is read: see ``StatusError``.
+        """
+        self._parser = HttpResponseParser(self)
+        self._max_body = max_body
+        self._reads_problems = reads_problems
+        self._body: bytes | bytearray = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._pieces = MIN_PIECES + max_body // PIECE_BYTES
+        self._has_head = False
+        self._error: PollError | None = None
+        """Error of a callback: llhttp replaces it by an error of its own."""
+        self._failure: StatusError | None = None
+        """Status of a response whose body is a problem."""
+        self.received = 0
+        """Bytes."""
+        self.is_complete = self.keep_alive = False
+
+    def feed(self, data: bytes | memoryview) -> None:
+        """Parse the next bytes; the caller may overwrite them afterwards.
+
+        Raises:
+            PollError: The response is unusable.
+        """
+        self.received += len(data)
+        self._pieces -= 1
+        if self._pieces < 0:
+            raise PollError("too_large", "the answer comes in too many small pieces")
+        try:
+            self._parser.feed_data(data)
+        except HttpParserUpgrade:
+            raise StatusError(HTTPStatus.SWITCHING_PROTOCOLS) from None
+        except HttpParserError as error:
+            self.keep_alive = False
+            if not self.is_complete:  # data after a complete response does not matter
+                raise self._error or PollError("malformed", f"not an HTTP answer: {error}") from None
+        if self.received - len(self._body) > MAX_FRAMING and not self.is_complete:
+            raise PollError("too_large", f"the answer has more than {MAX_FRAMING} bytes besides its body")
+
+    def end(self) -> None:
+        """Handle the end of the connection: it also ends a body without a declared length."""
+        if not self._has_head or self._headers.keys() & {b"content-length", b"transfer-encoding"}:
+            raise PollError("malformed", "the server closed the connection in the middle of its answer")
+        self.is_complete = True
+
+    def header(self, name: bytes) -> str:
+        """Return the value of a header; empty if absent."""
+        return self._headers.get(name, b"").decode("latin-1")
+
+    def body(self) -> bytes:
+        """Return the whole body, decompressed: a proxy may compress what the server did not.
+
+        Raises:
+            PollError: The body cannot be decompressed, or is the problem of a rejected request.
+        """
+        coding = self.header(b"content-encoding").lower()
+        if coding not in {"", "identity", "gzip", "x-gzip", "deflate"}:
+            raise PollError("malformed", "the body has a Content-Encoding that was not asked for")
+        body = bytes(self._body) if coding in {"", "identity"} else self._unpacked()
+        if self._failure is not None:
+            self._failure.problem = body
+            raise self._failure
+        return body
+
+    def close(self) -> None:
+        """Release body and parser: errors refer to them by tracebacks, and the parser to this object."""
+        del self._parser
+        self._body, self._error, self._failure = b"", None, None
+
+    def _unpacked(self) -> bytes:
+        unpacker = zlib.decompressobj(32 + zlib.MAX_WBITS)  # gzip or zlib
+        try:
+            body = unpacker.decompress(self._body, self._max_body + 1)
+        except zlib.error:
+            raise PollError("malformed", "the compressed body cannot be unpacked") from None
+        if len(body) > self._max_body:
+            raise self._too_large()
+        if self._body and (unpacker.unused_data or not unpacker.eof):
+            raise PollError("malformed", "the compressed body is cut off, or goes on after its end")
+        return body
+
+    def _too_large(self) -> PollError:
+        return PollError("too_large", f"the body has more bytes than max_body, {self._max_body}")
+
+    def on_message_begin(self) -> None:
+        """Reject a second, unrequested response."""
+        if self.is_complete:
+            self._reject(PollError("malformed", "a second answer"))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header; trailers after the body are ignored."""
+        if not self._has_head:
+            self._headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        """Reject any status but 200, and a body that is declared too large or cannot be read."""
+        status = self._parser.get_status_code()
+        if status < HTTPStatus.OK:
+            self._headers.clear()  # an interim response (1xx)
+            return
+        self._has_head, self.keep_alive = True, self._parser.should_keep_alive()
+        if status != HTTPStatus.OK:
+            self._failure = StatusError(status, _host(self._headers.get(b"location", b"")))
+            if not (self._reads_problems and self.header(b"content-type").startswith(_PROBLEM)):
+                self._reject(self._failure)
+            self._max_body = _MAX_PROBLEM
+        length = int(self.header(b"content-length") or 0)
+        if length > self._max_body:
+            self._reject(PollError("too_large", f"the body has {length} bytes, max_body is {self._max_body}"))
+        if self.header(b"transfer-encoding").lower() not in {"", "chunked"}:
+            self._reject(PollError("malformed", "the answer has a Transfer-Encoding that was not asked for"))
+
+    def on_body(self, data: bytes) -> None:
+        """Add a piece of the body."""
+        if not self._body:
+            self._body = data  # the usual page comes in one piece
+        else:
+            # Not a list of pieces: objects for two bytes each take 25 times their memory.
+            self._body = self._body if isinstance(self._body, bytearray) else bytearray(self._body)
+            self._body += data
+        if len(self._body) > self._max_body:
+            self._reject(self._too_large())
+
+    def on_message_complete(self) -> None:
+        """Mark the response as complete, except for an interim response (1xx)."""
+        self.is_complete = self._has_head
+
+    def _reject(self, error: PollError) -> NoReturn:
+        self._error = error
+        raise error
+
+
+class _ReceiveBuffer(threading.local):
+    """Buffer for the reads of all connections of an event loop; each read is consumed immediately."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(64 * 2**10))
+
+
+_receive_buffer: Final = _ReceiveBuffer()
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Persistent connection: one request and its response at a time.
+
+    Streams make a request cost half as much again, or twice: asyncio then allocates 256 KiB for every read.
+    """
+
+    def __init__(self, meter: list[float]) -> None:
+        """Add the processor seconds of receiving responses to the element of ``meter``."""
+        self._loop = asyncio.get_running_loop()
+        self._buffer, self._meter = _receive_buffer.view, meter
+        self._response: Response | None = None
+        self._ended: asyncio.Future[tuple[Exception | None, float, float]] | None = None
+        """Error of the awaited response, its time and the processor time; None if none is awaited."""
+        self._is_usable = True
+        self.lost: asyncio.Future[None] = self._loop.create_future()
+        """Done when the socket is closed."""
+
+    @property
+    def is_open(self) -> bool:
+        """State of the connection: True if another request can be sent, as far as is known."""
+        return self._is_usable and not (self.lost.done() or self._transport.is_closing())
+
+    async def get(self, head: bytes, response: Response) -> HttpResponse:
+        """Send a request without a body; return its response. After an exception, ``abort``.
+
+        Raises:
+            PollError: The response is unusable.
+            OSError: The connection broke.
+        """
+        self._response, self._ended = response, self._loop.create_future()
+        began, worked = self._loop.time(), thread_time()
+        try:
+            self._transport.write(head)
+            error, ended, worked_then = await self._ended
+            if error is not None:
+                raise error
+            self._is_usable = response.keep_alive
+            busy = min(worked_then - worked, ended - began)
+            return HttpResponse(response.body(), response.header(b"content-type"), ended - began, busy)
+        finally:
+            response.close()
+            self._response = self._ended = None
+
+    def abort(self) -> None:
+        """Close without waiting."""
+        self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        """Return the buffer for the next read."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Parse a piece of the response; unrequested data closes the connection."""
+        if self._response is None or self._ended is None or self._ended.done():
+            self.abort()
+            return
+        began, failure = thread_time(), None
+        try:
+            self._response.feed(self._buffer[:nbytes])
+        except PollError as error:
+            failure = error
+        worked = thread_time()
+        self._meter[0] += worked - began
+        if failure is not None or self._response.is_complete:
+            self._finish(failure, worked)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Complete the awaited response: the end of the connection can be its end."""
+        self.lost.set_result(None)
+        if self._response is None:
+            return
+        error = exc
+        if not self._response.received and isinstance(exc, ConnectionError | None):
+            error = UnansweredError("the server closed the connection without an answer")
+        elif exc is None:
+            try:
+                self._response.end()
+            except PollError as cut_off:
+                error = cut_off
+        self._finish(error, thread_time())
+
+    def _finish(self, error: Exception | None, worked: float) -> None:
+        if self._ended is not None and not self._ended.done():
+            # Not set_exception: a simultaneous cancellation would leave the exception unretrieved.
+            self._ended.set_result((error, self._loop.time(), worked))
+
+
+class Client:
+    """Client of one server: one request at a time."""
+
+    def __init__(
+        self,
+        http: HttpSettings,
+        *,
+        timeout: float,
+        max_body: int,
+        resolver: Resolver = CONFIG_RESOLVER,
+        is_command: bool = False,
+    ) -> None:
+        """Be ready for the first request.
+
+        Args:
+            http: Credentials and TLS settings.
+            timeout: Maximum seconds of a request.
+            max_body: Maximum bytes of a body.
+            resolver: Resolves the server's name.
+            is_command: Read an exporter: with ``COMMAND_AGENT``, and the problem of a rejected request.
+        """
+        self._http = http
+        self._timeout = timeout
+        self._max_body = max_body
+        self._resolver = resolver
+        self._is_command = is_command
+        self._connection: Connection | None = None
+        self._origin: tuple[str, str, int] | None = None
+        """Scheme, host and port of the connection."""
+        self._requests: dict[str, tuple[Url, bytes]] = {}
+        """The last few requests, with their heads, by address."""
+        self._has_secret_files = credentials.has_secret_files(http)
+        self._spent = [0.0]
+
+    @property
+    def spent(self) -> float:
+        """Processor seconds of receiving all responses, failed ones included."""
+        return self._spent[0]
+
+    async def get(self, address: str, *, max_body: int | None = None) -> HttpResponse:
+        """Return the page at an http or https URL.
+
+        The whole request, from DNS to the last byte, takes at most ``timeout`` seconds. ``max_body`` (bytes)
+        lowers the client's limit for this page.
+
+        Raises:
+            PollError: There is no response with status 200 within the limits.
+        """
+        limit = self._max_body if max_body is None else min(max_body, self._max_body)
+        url, head = self._request(address)
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._get(url, head, limit)
+        except BaseException as error:
+            self._drop()
+            if isinstance(error, OSError | UnicodeError):
+                raise self._poll_error(error, url) from None
+            raise
+
+    async def close(self) -> None:
+        """Close the connection, and wait until its socket is closed. The next request opens a new one."""
+        connection = self._connection
+        self._drop()
+        if connection is not None:
+            await connection.lost
+
+    def _request(self, address: str) -> tuple[Url, bytes]:
+        """Return the request for an address: the same again, unless a secret may have changed."""
+        request = self._requests.get(address)
+        if request is None or self._has_secret_files:
+            if len(self._requests) >= _MAX_REQUESTS:
+                self._requests.clear()
+            try:
+                url = Url.of(address)
+            except ValueError as error:
+                raise PollError("malformed", f"the URL {error}") from None
+            request = self._requests[address] = url, self._head(url)
+        return request
+
+    def _head(self, url: Url) -> bytes:
+        agent = {"User-Agent": COMMAND_AGENT} if self._is_command else {}
+        headers = {"Host": url.authority, **_HEADERS, **agent, **credentials.headers(self._http)}
+        lines = [f"GET {url.target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+        return "\r\n".join([*lines, "", ""]).encode("ascii")
+
+    async def _get(self, url: Url, head: bytes, max_body: int) -> HttpResponse:
+        """Send the request on the open connection; on a new one if the server has just closed that."""
+        connection = self._connection
+        if connection is not None and connection.is_open and url[:3] == self._origin:
+            # A server may close an idle connection at the moment of its next use: no failure.
+            with contextlib.suppress(UnansweredError):
+                return await connection.get(head, self._response(max_body))
+        self._drop()
+        self._connection, self._origin = await self._connect(url), url[:3]
+        return await self._connection.get(head, self._response(max_body))
+
+    def _response(self, max_body: int) -> Response:
+        return Response(max_body, reads_problems=self._is_command)
+
+    async def _connect(self, url: Url) -> Connection:
+        tls = self._http.tls_config
+        context = credentials.ssl_context(self._http) if url.scheme == "https" else None
+        name = ((tls and tls.server_name) or url.host) if context else None
+        failure = OSError("the name has no address")
+        for host in await self._resolver.look_up(url.host, url.port):
+            try:
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: Connection(self._spent),
+                    *(host, url.port),
+                    ssl=context,
+                    server_hostname=name,
+                )
+            except OSError as error:
+                failure = error
+            else:
+                return connection
+        raise failure
+
+    def _drop(self) -> None:
+        """Close the connection without waiting for it."""
+        if self._connection is not None:
+            self._connection.abort()
+            self._connection = None
+
+    def _poll_error(self, error: OSError | UnicodeError, url: Url) -> PollError:
+        """Return the poll error for a network error."""
+        reason = next(reason for kind, reason in _REASONS.items() if isinstance(error, kind))
+        if reason == "timeout":
+            return PollError(reason, f"no whole answer from {url.address} within {self._timeout:g} s")
+        if isinstance(error, socket.gaierror):
+            return PollError(reason, f"{url.address}: {error.strerror or error}")
+        number = error.errno if isinstance(error, OSError) and reason == "refused" else None
+        return PollError(reason, f"{url.address}: {os.strerror(number) if number else error}")
+
+
+def _host(location: bytes) -> str:
+    """Return the host of a redirect, without path and query: they may contain secrets."""
+    try:
+        host = urlsplit(location.decode("ascii")).hostname or ""
+    except ValueError:
+        return ""
+    return host[:_MAX_HOST]

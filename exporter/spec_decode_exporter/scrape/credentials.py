@@ -1,0 +1,151 @@
+"""Credentials of a request: headers and TLS context. Secret files may change at any time."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from spec_decode_exporter.config.types import MAX_SECRET_BYTES
+from spec_decode_exporter.core.files import Stamp, read_bounded, stamp
+from spec_decode_exporter.scrape.errors import PollError, Reason
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
+
+    from spec_decode_exporter.config.http_settings import HttpSettings, TlsConfig
+    from spec_decode_exporter.config.schema import Config
+
+_UNREADABLE: Final[Reason] = "refused"
+"""Reason of a poll without its secret. It has the short back-off, since a rotation takes a moment."""
+
+KeyPath = tuple[str | int, ...]
+
+
+def headers(http: HttpSettings) -> dict[str, str]:
+    """Return the headers to send. Secret files are current; an unchanged file costs a ``stat``.
+
+    Raises:
+        PollError: A file is unreadable, or its content is no header value. The message never repeats it.
+    """
+    sent = {name: ", ".join(header.values) for name, header in http.http_headers.items()}
+    if (bearer := http.authorization) is not None:
+        token = _secret(bearer.credentials, bearer.credentials_file)
+        sent["Authorization"] = f"{bearer.type} {_sendable(token, bearer.credentials_file or 'authorization')}"
+    elif (basic := http.basic_auth) is not None:
+        pair = f"{basic.username or ''}:{_secret(basic.password, basic.password_file)}"
+        sent["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode("ascii")
+    return sent
+
+
+def has_secret_files(http: HttpSettings) -> bool:
+    """Return whether any of the headers is read from a file, which may change at any time."""
+    bearer, basic = http.authorization, http.basic_auth
+    return bool((bearer and bearer.credentials_file) or (basic and basic.password_file))
+
+
+def ssl_context(http: HttpSettings) -> ssl.SSLContext:
+    """Return the TLS context: the same object until the settings or their files change.
+
+    The context lacks ``tls_config.server_name``: pass that as ``server_hostname``.
+
+    Raises:
+        PollError: A file is unreadable, or no certificate or key.
+    """
+    files = _files(http.tls_config)
+    return _context(http.tls_config, tuple(_stamp(path, "tls") for path in files))
+
+
+def credential_mistakes(config: Config) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the path and the mistake of each section of a configuration whose requests cannot be built."""
+    for path, http in _sections(config):
+        mistake = credential_mistake(http)
+        if mistake is not None:
+            yield path, mistake
+
+
+def credential_mistake(http: HttpSettings) -> str | None:
+    """Build headers and TLS context of a request; return the mistake if that fails."""
+    try:
+        headers(http)
+        if http.tls_config is not None:
+            ssl_context(http)
+    except PollError as error:
+        return f"cannot be used: {error}"
+    return None
+
+
+def _sections(config: Config) -> Iterator[tuple[KeyPath, HttpSettings]]:
+    discovery = config.discovery
+    yield from ((("targets", index), target) for index, target in enumerate(config.targets))
+    yield from ((("discovery", "http", index), section) for index, section in enumerate(discovery.http))
+    for index, section in enumerate(discovery.kubernetes):
+        yield ("discovery", "kubernetes", index), section
+    yield ("discovery", "scrape"), discovery.scrape
+    if config.baseline is not None:
+        yield ("baseline", "prometheus"), config.baseline.prometheus
+    for index, target in enumerate(config.targets):
+        if target.baseline is not None:
+            yield ("targets", index, "baseline", "prometheus"), target.baseline.prometheus
+
+
+def _secret(value: SecretStr | None, path: Path | None) -> str:
+    if path is not None:
+        return _content(path, _stamp(path, _UNREADABLE))
+    return value.get_secret_value() if value is not None else ""
+
+
+def _sendable(text: str, source: object) -> str:
+    """Reject a secret that would end the header early; the error names its source, never its content."""
+    if not (text and text.isascii() and text.isprintable()):
+        raise PollError(_UNREADABLE, f"{source}: a secret must be one line of visible ASCII characters")
+    return text
+
+
+def _stamp(path: Path, reason: Reason) -> Stamp:
+    try:
+        return stamp(path, MAX_SECRET_BYTES)
+    except OSError as error:
+        raise PollError(reason, f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+@lru_cache(maxsize=256)
+def _content(path: Path, version: Stamp) -> str:  # noqa: ARG001  a changed file is read again
+    """Return a secret file's text without the white space around it, as Prometheus does."""
+    try:
+        return read_bounded(path, MAX_SECRET_BYTES).decode().strip()
+    except OSError as error:
+        raise PollError(_UNREADABLE, f"{path}: cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise PollError(_UNREADABLE, f"{path}: is not UTF-8 text") from None
+
+
+def _files(tls: TlsConfig | None) -> list[Path]:
+    return [path for path in (tls.ca_file, tls.cert_file, tls.key_file) if path is not None] if tls else []
+
+
+@lru_cache(maxsize=64)
+def _context(tls: TlsConfig | None, versions: tuple[Stamp, ...]) -> ssl.SSLContext:  # noqa: ARG001
+    """Build a context. It takes some 10 ms, so it is kept until its files change."""
+    try:
+        context = ssl.create_default_context(cafile=tls and tls.ca_file)
+        if tls is not None and tls.cert_file is not None:
+            # An encrypted key would ask for its password on the terminal; an empty one makes it fail.
+            context.load_cert_chain(tls.cert_file, tls.key_file, password="")
+    except (OSError, ValueError, TypeError) as error:  # ssl.SSLError is an OSError; none contains a key
+        sources = ", ".join(map(str, _files(tls)))
+        raise PollError("tls", f"tls_config: {sources}: {_plain_text(error)}") from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # Python leaves it to OpenSSL on some systems
+    if tls is not None and tls.insecure_skip_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _plain_text(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return f"not a valid certificate or key, or they do not belong together ({error.reason or 'no PEM'})"
+    return getattr(error, "strerror", None) or "cannot be used"

@@ -1,1 +1,0 @@
-"""HTTP client: one bounded GET at a time over a persistent connection."""

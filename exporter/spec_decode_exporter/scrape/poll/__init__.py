@@ -1,1 +1,0 @@
-"""Polls: schedule, page choice, server details and records."""
