@@ -563,7 +563,6 @@ MUTANTS = (
         "found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino",
         "found.st_size, 0, 0, 0",
     ),
-    Mutant("core", "core/files.py", "os.O_RDONLY | os.O_NONBLOCK", "os.O_RDONLY"),
     Mutant("core", "core/recurring.py", "return reason != before", "return before is None"),
     Mutant("core", "core/recurring.py", "2.0 ** (min(failures, 64) - 1)", "2.0 ** (failures - 1)"),
     Mutant("core", "core/recurring.py", "min(self._burst, self._left", "(self._left"),
@@ -639,9 +638,9 @@ def main() -> None:
                 "SURVIVES" if survived else "seen",
                 mutant.file,
                 "|",
-                mutant.old.splitlines()[-1].strip(),
+                mutant.old.strip().rpartition("\n")[2],
                 "->",
-                mutant.new.splitlines()[-1].strip(),
+                mutant.new.strip().rpartition("\n")[2],
                 flush=True,
             )
     print(f"{len(chosen)} mutants, {survivors} survive")

@@ -8,7 +8,7 @@ import pytest
 
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.history.selectors import checked_match, every_engine, of_target
-from spec_decode_exporter.scrape.engines import BUCKET_NAMES, ENGINES, MEANINGS, PROCESS_START
+from spec_decode_exporter.scrape.engines import ENGINES, MEANINGS, PLAIN_NAMES, PROCESS_START
 
 
 def names_of(selector):
@@ -17,9 +17,9 @@ def names_of(selector):
 
 def test_every_counter_and_gauge_that_the_scraper_knows_is_selected_and_no_histogram():
     names = names_of(every_engine(""))
-    known = {name.decode() for name in MEANINGS if name not in BUCKET_NAMES} - {PROCESS_START}
+    known = {name.decode() for name in PLAIN_NAMES} - {PROCESS_START}
     assert all(names.fullmatch(name) for name in known)
-    assert not any(names.fullmatch(name.decode()) for name in BUCKET_NAMES)
+    assert not any(names.fullmatch(name.decode()) for name in MEANINGS.keys() - PLAIN_NAMES)
 
 
 def test_the_selector_of_all_engines_is_short_enough_for_a_proxy():

@@ -7,6 +7,7 @@ from functools import lru_cache
 from spec_decode_exporter.monitor.event_log import MAX_EVENTS, Plain, RecordedEvent
 from spec_decode_exporter.monitor.events import EVENT_TYPES
 from spec_decode_exporter.monitor.snapshot import TargetStatus
+from spec_decode_exporter.scrape.engines import KIND_NAMES
 from spec_decode_exporter.scrape.errors import REASONS
 from spec_decode_exporter.views.document import View, at
 from spec_decode_exporter.views.engine_view import EngineView, engine_id
@@ -35,7 +36,7 @@ class TargetView(View):
     discovery: str = at("Kind of discovery: `static`, `file`, `http`, `dns` or `kubernetes`.")
     up: bool | None = at("True if the newest poll succeeded.", "record.up")
     error: str = at("Reason and text of the newest failure; empty while the target is up.", "record.failure_text")
-    engine_kind: str = at("`vllm`, `sglang`, `lmdeploy`, `llamacpp`; empty if unknown.")
+    engine_kind: str = at(f"{KIND_NAMES}; empty if unknown.")
     front_end: str = at("`python`, `rust`, `ray` or `v0` of vLLM.")
     page: str = at("Page that is polled: `filtered` or `whole`.", "record.page")
     version: str = at("The server's version.", "record.version")
