@@ -25,13 +25,10 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.errors import PollError, StatusError
-from spec_decode_exporter.simulator.python_page import filtered_page, python_page
-from spec_decode_exporter.simulator.response_metrics import Answer as RequestAnswer
-from spec_decode_exporter.simulator.rust_page import rust_page
 from spec_decode_exporter.simulator.scenario import Scenario
-from spec_decode_exporter.simulator.scenario_library import load_scenario
+from spec_decode_exporter.simulator.simulated_request import Answer as RequestAnswer
 from spec_decode_exporter.simulator.simulation import Simulation
-from spec_decode_exporter.simulator.unix_time import UnixTime
+from spec_decode_exporter.simulator.vllm_page import metrics_page
 from tests.conftest import FakeClock, settle
 
 SCRAPE_SECONDS = 15
@@ -48,10 +45,10 @@ class Answers:
     seconds = 0.0
     """How long an answer takes."""
 
-    def __init__(self, simulations: list[Simulation], unix: UnixTime) -> None:
+    def __init__(self, simulations: list[Simulation], start: float) -> None:
         self.simulations = simulations
         self.asked = 0
-        self._unix = unix
+        self._start = start
 
     def page(self, path: str, query: str) -> bytes:
         simulation = self.simulations[self.asked % len(self.simulations)]
@@ -60,11 +57,11 @@ class Answers:
         if path == "/version":
             return b'{"version": "0.32.0"}'
         if simulation.scenario.front_end == "rust" and path == "/metrics":
-            return rust_page(simulation)
+            return metrics_page(simulation)
         if simulation.scenario.front_end == "python" and path == "/metrics":
-            return python_page(simulation, self._unix)
+            return metrics_page(simulation, start=self._start)
         if simulation.scenario.front_end == "python" and path == "/metrics/":
-            return filtered_page(simulation, self._unix, frozenset(parse_qs(query)["name[]"]))
+            return metrics_page(simulation, parse_qs(query)["name[]"], start=self._start)
         raise StatusError(404)
 
 
@@ -121,10 +118,10 @@ class Server:
     """How many servers answer at its address, in turn."""
 
     def start(self, wall: float, take: Callable[[RequestAnswer], None] | None = None) -> Answers:
-        text = load_scenario(self.scenario).model_dump(exclude_unset=True)
-        scenario = Scenario.model_validate({**text, **self.changes})
-        simulations = [Simulation(scenario, number, take) for number in range(self.behind)]
-        return self.answers(simulations, UnixTime(wall))
+        text = scenario(self.scenario).model_dump(exclude_unset=True)
+        changed = Scenario.model_validate({**text, **self.changes})
+        simulations = [Simulation(changed, number, take) for number in range(self.behind)]
+        return self.answers(simulations, wall)
 
     def target(self) -> dict[str, Any]:
         return {"name": self.name, "url": f"http://{self.name}:8000/metrics", **self.told}

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import pytest
 
-from spec_decode_exporter.simulator.scenario_library import load_scenario
+from spec_decode_exporter.simulator.scenario import load_scenario
 from tests.docs.documented_commands import DOCS, Way, documented
 from tests.docs.documents import blocks
 from tests.fixtures.simulated_history import StoredHistory

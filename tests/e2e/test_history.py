@@ -10,8 +10,8 @@ import urllib.request
 
 import pytest
 
-from spec_decode_exporter.simulator.ground_truth import speedup
 from spec_decode_exporter.simulator.scenario import Scenario
+from tests.fixtures.scenarios import speedup
 from tests.fixtures.simulated_history import StoredHistory
 
 MINUTE = 60

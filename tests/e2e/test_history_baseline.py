@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from spec_decode_exporter.reports.exit_status import ExitStatus
-from spec_decode_exporter.simulator.ground_truth import draft_cost_ratio, speedup
 from spec_decode_exporter.simulator.scenario import Scenario
+from tests.fixtures.scenarios import speedup
 from tests.fixtures.simulated_history import StoredHistory
 
 SERVER = {"load": {"concurrency": 8}, "speculation": {"tokens": 4, "method": "draft_model"}}

@@ -142,7 +142,7 @@ def _distribution(model: ModelFindings, label: str) -> Iterator[Markup]:
     ends = tag("div", *(tag("span", end) for end in ("0 %", "50 %", "100 %")), class_="x", aria_hidden="true")
     caption = tag("figcaption", f"Requests by acceptance rate, {label}")
     text = f"{whole(sum(counts))} requests by acceptance rate."
-    yield tag("figure", caption, columns(counts, (), text), ends, class_="distribution")
+    yield tag("figure", caption, columns(counts, text), ends, class_="distribution")
 
 
 def _table(rows: Sequence[Markup], model: ModelFindings, label: str) -> Markup:
