@@ -39,6 +39,7 @@ AREAS = {
     "outside": "tests/story/test_numbers_from_outside.py",
     "events": "tests/unit/core/test_isolation.py tests/unit/monitor/test_event_log.py tests/unit/monitor/test_events.py tests/unit/monitor/test_summary_log.py tests/unit/monitor/test_request_receiver.py tests/unit/requests/test_change_notifier.py",
     "metrics": "tests/unit/metrics/test_page.py tests/unit/metrics/test_request_metrics.py tests/unit/analysis/test_figure_table.py",
+    "middleware": "tests/unit/vllm_middleware",
 }
 
 
@@ -52,11 +53,42 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = (
+    # The middleware inside vLLM.
+    Mutant(
+        "middleware",
+        "vllm_middleware/spec_decode_requests.py",
+        "            await send(message)\n            exchange.sent(message)",
+        "            exchange.sent(message)\n            await send(message)",
+    ),
+    Mutant(
+        "middleware",
+        "vllm_middleware/spec_decode_requests.py",
+        "                self.records.extendleft(reversed(batch))\n",
+        "",
+    ),
+    Mutant(
+        "middleware",
+        "vllm_middleware/spec_decode_requests.py",
+        "            answer.usage.completion_tokens_details = None",
+        "            pass",
+    ),
+    Mutant(
+        "middleware",
+        "vllm_middleware/spec_decode_requests.py",
+        "        timer.start()\n".replace("        ", "    "),
+        "",
+    ),
+    Mutant(
+        "middleware",
+        "vllm_middleware/spec_decode_requests.py",
+        'self.receiving or message["status"]',
+        'message["status"]',
+    ),
     # Configuration: secrets, lines of mistakes, duplicates, flags.
     Mutant(
         "config",
         "config/types.py",
-        "(isinstance(value, Expanded) and value.whole)",
+        "(isinstance(value, Expanded) and value.is_one_variable)",
         "isinstance(value, Expanded)",
     ),
     Mutant("config", "config/types.py", "_shown(without_query)", "_shown(str)"),

@@ -91,7 +91,7 @@ class _Replace(argparse.Action):
 def _parts(value: FromVariable | None) -> list[str]:
     if value is None:
         return []
-    return [FromVariable.of(part.strip(), value.variable) for part in value.split(",") if part.strip()]
+    return [FromVariable.of(part.strip(), value.origin) for part in value.split(",") if part.strip()]
 
 
 def _variable(flag: str) -> str:

@@ -75,7 +75,7 @@ def _own(target: TargetSettings) -> dict[str, object]:
 def _reject_beside_file(flags: Mapping[str, str | None]) -> None:
     for flag, value in flags.items():
         if value is not None:
-            name = value.variable if isinstance(value, FromVariable) else flag
+            name = value.origin if isinstance(value, FromVariable) else flag
             raise UsageError(
                 f"{name} is for use without --config.file; put it into the file, under `targets`"
             )

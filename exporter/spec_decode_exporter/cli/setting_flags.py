@@ -158,7 +158,7 @@ def vllm_speculation(text: str | None) -> dict[str, object]:
     except ValueError as error:
         if not isinstance(text, FromVariable):
             raise UsageError(f"{SPECULATIVE_CONFIG} {error}") from None
-        _log.warning("variable_not_understood", variable=text.variable, reason=str(error))
+        _log.warning("variable_not_understood", variable=text.origin, reason=str(error))
         return {}
     keys = {
         "method": speculation.method,
@@ -172,4 +172,4 @@ def vllm_speculation(text: str | None) -> dict[str, object]:
 
 def _absolute(path: str) -> str:
     absolute = str(Path(path).absolute())
-    return FromVariable.of(absolute, path.variable) if isinstance(path, FromVariable) else absolute
+    return FromVariable.of(absolute, path.origin) if isinstance(path, FromVariable) else absolute

@@ -12,38 +12,29 @@ MAX_CHARACTERS: Final = 256 * 1024
 _REFERENCE: Final = re.compile(r"\$(?:\$|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}|(?P<broken>\{))")
 
 
-class Expanded(str):
-    """A value with environment variables in it. Messages show only ``written``: the value may be a secret."""
-
-    __slots__ = ("written",)
-    written: str
-    """The text in the file."""
+class _Sourced(str):
+    __slots__ = ("origin",)
+    origin: str
 
     @classmethod
-    def of(cls, value: str, written: str) -> Self:
-        """Return ``value`` with its text in the file."""
-        expanded = cls(value)
-        expanded.written = written
-        return expanded
+    def of(cls, value: str, origin: str) -> Self:
+        """Return ``value`` with its origin."""
+        sourced = cls(value)
+        sourced.origin = origin
+        return sourced
+
+
+class Expanded(_Sourced):
+    """A value with environment variables in it. Messages show only its text in the file, ``origin``."""
 
     @property
-    def whole(self) -> bool:
+    def is_one_variable(self) -> bool:
         """True if the text in the file is one variable and nothing else, as a secret must be."""
-        return re.fullmatch(r"\$\{\w+\}", self.written, re.ASCII) is not None
+        return re.fullmatch(r"\$\{\w+\}", self.origin, re.ASCII) is not None
 
 
-class FromVariable(str):
-    """The value of a flag from an environment variable, with the name of the variable."""
-
-    __slots__ = ("variable",)
-    variable: str
-
-    @classmethod
-    def of(cls, value: str, variable: str) -> Self:
-        """Return ``value`` with the name of its ``variable``."""
-        named = cls(value)
-        named.variable = variable
-        return named
+class FromVariable(_Sourced):
+    """The value of a flag from an environment variable, whose name is ``origin``."""
 
 
 def expand(text: str, environ: Mapping[str, str]) -> str:

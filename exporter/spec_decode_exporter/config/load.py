@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import Final
 
 import yaml
 
@@ -16,14 +14,12 @@ from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.source import FLAGS, Source, read_source
 from spec_decode_exporter.config.types import Context, ReadRates
 
-_NO_OVERRIDES: Final[Mapping[str, object]] = MappingProxyType({})
-
 
 def load(
     path: Path | None,
     *,
     environ: Mapping[str, str],
-    overrides: Mapping[str, object] = _NO_OVERRIDES,
+    overrides: Mapping[str, object] | None = None,
     checks: Sequence[Callable[[Config], Iterator[Mistake]]] = (),
     read_rates: ReadRates | None = None,
 ) -> Config:
@@ -41,7 +37,7 @@ def load(
         ConfigError: The configuration cannot be used; the error lists every mistake.
     """
     source = Source(FLAGS) if path is None else read_source(path, partial(expand, environ=environ))
-    for name, value in overrides.items():
+    for name, value in (overrides or {}).items():
         _override(source, name, value)
     config = source.validated(Config, Context(Path() if path is None else path.parent, read_rates))
     for check in checks:

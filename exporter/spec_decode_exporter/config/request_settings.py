@@ -73,8 +73,8 @@ class RequestSettings(Section):
     """The maximum number of combinations of model, type and temperature, by requests. Each has up to 37
     series, 74 in the profile `full`; the others count for the type and temperature `other` of their model."""
     keep: Annotated[int, Field(ge=100, le=1_000_000)] = 20_000
-    """The maximum number of requests for the finding of a mixed workload, about 200 bytes each; the oldest are
-    dropped."""
+    """The maximum number of requests for the finding of a mixed workload, about 200 bytes each; the oldest
+    are dropped."""
     rate: Annotated[int, Field(ge=1, le=100_000)] = 2_000
     """The maximum number of accepted requests per second; more are counted and dropped."""
     users: RequestUsers | None = None

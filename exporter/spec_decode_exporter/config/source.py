@@ -146,23 +146,26 @@ def _origin(data: Any, path: KeyPath) -> str:  # noqa: ANN401  a value of any de
 def _variables(data: object) -> Iterator[str]:
     """Yield the names of the variables of the values in ``data``."""
     if isinstance(data, FromVariable):
-        yield data.variable
+        yield data.origin
     inside = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
     for value in inside:
         yield from _variables(value)
 
 
 def read_source(path: Path, expand: Callable[[str], str] = str) -> Source:
-    """Return the content of the YAML file at ``path``, with ``expand`` applied to every text.
+    """Return the mapping in the YAML file at ``path``, with ``expand`` applied to every text.
 
     Raises:
         ConfigError: It cannot be read at all.
     """
     try:
-        data = read_beginning(path)
+        source = source_of(read_beginning(path), str(path), expand)
     except OSError as error:
         raise ConfigError([Problem(str(path), "", f"cannot be read: {error.strerror}")]) from None
-    return source_of(data, str(path), expand)
+    if not isinstance(source.data, dict | None):
+        source.add_problem((), "must be a mapping of keys to values, such as `poll:`", 1)
+    source.data = source.data if isinstance(source.data, dict) else {}
+    return source
 
 
 def read_beginning(path: Path) -> bytes:
@@ -171,9 +174,7 @@ def read_beginning(path: Path) -> bytes:
         return file.read(MAX_BYTES + 1)
 
 
-def source_of(
-    data: bytes, name: str, expand: Callable[[str], str] = str, *, is_mapping: bool = True
-) -> Source:
+def source_of(data: bytes, name: str, expand: Callable[[str], str] = str) -> Source:
     """Return the content of a YAML document; ``name`` is that of its file, for messages.
 
     Raises:
@@ -197,24 +198,18 @@ def source_of(
     except (yaml.YAMLError, ValueError, OverflowError, LookupError):  # PyYAML raises these for some escapes
         problem = "is not YAML"
     else:
-        if is_mapping and not isinstance(source.data, dict | None):
-            source.add_problem((), "must be a mapping of keys to values, such as `poll:`", 1)
-        if is_mapping and not isinstance(source.data, dict):
-            source.data = {}
         return source
     raise ConfigError([Problem(f"{name}:{line}" if line else name, "", problem)])
 
 
 def _yaml_problem(error: yaml.MarkedYAMLError) -> str:
     """Return PyYAML's problem, with the usual cause if there is one."""
-    problem = (error.problem or error.context or "cannot be read")[:_MAX_QUOTED]
     if isinstance(error, _BoundError):
-        return problem
-    if r"'\t'" in problem:
-        problem += "; indent with spaces, not with tabs"
+        return str(error.problem)
     if "single document" in (error.context or ""):
-        problem = "there is a second document; remove it and the `---` before it"
-    return f"is not YAML: {problem}"
+        return "is not YAML: there is a second document; remove it and the `---` before it"
+    problem = (error.problem or error.context or "cannot be read")[:_MAX_QUOTED]
+    return f"is not YAML: {problem}" + ("; indent with spaces, not with tabs" if r"'\t'" in problem else "")
 
 
 class _BoundError(yaml.MarkedYAMLError):
@@ -339,7 +334,7 @@ def _unknown(key: str, known: Iterable[str]) -> str:
 def _shown(value: object) -> str:
     """Format a value for a message: short, and never the value of an environment variable."""
     if isinstance(value, Expanded):
-        return f"the value of {value.written}"
+        return f"the value of {value.origin}"
     if isinstance(value, str):
         return repr(value[:_MAX_SHOWN]) + ("…" if len(value) > _MAX_SHOWN else "")
     return "a list" if isinstance(value, list) else "a mapping"

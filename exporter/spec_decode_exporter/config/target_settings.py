@@ -89,10 +89,10 @@ def _list_file_problem(path: Path) -> str | None:
 
 DnsName = Annotated[str, matches(_DNS_NAME, "is not a DNS name, such as vllm.example.org")]
 Namespace = Annotated[
-    str, matches(NAMESPACE, "is not the name of a namespace, such as inference"), written_as(NAMESPACE)
+    str, matches(NAMESPACE, "is not the name of a namespace, such as inference"), written_as(f"^{NAMESPACE}$")
 ]
 _BAD_SELECTOR: Final = "is not a selector of labels, such as app=vllm,tier in (chat, code)"
-LabelSelector = Annotated[str, matches(_SELECTOR, _BAD_SELECTOR), written_as(_SELECTOR)]
+LabelSelector = Annotated[str, matches(_SELECTOR, _BAD_SELECTOR), written_as(f"^({_SELECTOR})$")]
 _BAD_KEY: Final = "is not the key of a pod's label or annotation, such as app.kubernetes.io/name"
 PodKey = Annotated[str, matches(_POD_KEY, _BAD_KEY)]
 PodLabelName = Annotated[LabelName, refuses(_pod_label_problem)]

@@ -48,9 +48,6 @@ _MILLISECONDS: Final = {
 _BYTES: Final = {"B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _COUNTS: Final = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 
-_REFERENCE: Final = r"|.*\$\{.*"
-"""The JSON Schema accepts any text with a variable, whose value an editor does not know."""
-_URL_PATTERN: Final = "^([Hh][Tt][Tt][Pp][Ss]?://[^@#]+" + _REFERENCE + ")$"
 DURATION_PATTERN: Final = (
     "^(0|(?=[0-9])" + "".join(f"([0-9]{{1,12}}{unit})?" for unit in _MILLISECONDS) + ")$"
 )
@@ -200,8 +197,8 @@ def _duration_or_off(value: object) -> float | None:
 def _secret(value: object, info: ValidationInfo) -> object:
     """Accept a secret from the environment; reject a literal one without repeating it."""
     if isinstance(value, Expanded) and not value:
-        raise ValueError(f"is empty: the environment variable in {value.written} holds nothing")
-    if isinstance(value, str) and not (isinstance(value, Expanded) and value.whole):
+        raise ValueError(f"is empty: the environment variable in {value.origin} holds nothing")
+    if isinstance(value, str) and not (isinstance(value, Expanded) and value.is_one_variable):
         raise ValueError(
             f"is a secret in plain text; name a file that holds it with `{info.field_name}_file`, "
             "or write `${NAME}` alone to take it from the environment"
@@ -279,34 +276,29 @@ def matches(pattern: str, otherwise: str) -> AfterValidator:
     return refuses(lambda value: None if expression.fullmatch(value) else otherwise)
 
 
-def written_as(pattern: str) -> WithJsonSchema:
-    """Return what ``matches`` is in the JSON Schema, where a text may refer to the environment too."""
-    return WithJsonSchema({"type": "string", "pattern": f"^({pattern}{_REFERENCE})$"})
-
-
-def _written(kind: str, pattern: str, **more: object) -> WithJsonSchema:
-    """Describe a text of a ``kind`` for the JSON Schema and the documentation."""
-    return WithJsonSchema({"type": "string", "title": kind, "pattern": pattern, **more})
+def written_as(pattern: str, **more: object) -> WithJsonSchema:
+    """Return the JSON Schema of a text, or of one with a variable, whose value an editor does not know."""
+    return WithJsonSchema({"type": "string", "pattern": rf"{pattern}|.*\$\{{.*", **more})
 
 
 def _shown(write: Callable[[Any], str]) -> PlainSerializer:
     return PlainSerializer(write, return_type=str, when_used="json")
 
 
-_URL_TEXT: Final = (_shown(without_query), _written("URL", _URL_PATTERN))
+_URL_TEXT: Final = (_shown(without_query), written_as("^[Hh][Tt][Tt][Pp][Ss]?://[^@#]+$", title="URL"))
 Duration = Annotated[
     float,
     BeforeValidator(_duration),
     Field(gt=0),
     _shown(format_duration),
-    _written("duration", DURATION_PATTERN + _REFERENCE, examples=["500ms", "30s", "1h30m"]),
+    written_as(DURATION_PATTERN, title="duration", examples=["500ms", "30s", "1h30m"]),
 ]
 """Seconds, written as Prometheus does, more than 0."""
 DurationOrOff = Annotated[
     float | None,
     BeforeValidator(_duration_or_off),
     _shown(lambda seconds: "off" if seconds is None else format_duration(seconds)),
-    _written("`off`, duration", f"^off$|{DURATION_PATTERN}{_REFERENCE}", examples=["off", "10s", "1m"]),
+    written_as(f"^off$|{DURATION_PATTERN}", title="`off`, duration", examples=["off", "10s", "1m"]),
 ]
 """Interval in seconds, at least one; None is never."""
 Size = Annotated[
@@ -314,22 +306,16 @@ Size = Annotated[
     BeforeValidator(parse_size),
     Field(gt=0),
     _shown(format_size),
-    _written("size", _SIZE_PATTERN + _REFERENCE, examples=["512KiB", "16MiB"]),
+    written_as(_SIZE_PATTERN, title="size", examples=["512KiB", "16MiB"]),
 ]
 """Bytes, written as Prometheus does, more than 0."""
-_PARAMETERS_SCHEMA: Final = {
-    "type": ["string", "number"],
-    "title": "parameters",
-    "pattern": f"({_PARAMETERS_PATTERN}){_REFERENCE}",
-    "exclusiveMinimum": 0,
-    "examples": ["500M", "1.5B"],
-}
+_TEXT_OR_NUMBER: Final = {"type": ["string", "number"], "exclusiveMinimum": 0, "title": "parameters"}
 Parameters = Annotated[
     float,
     BeforeValidator(parse_parameters),
     Field(gt=0),
     _shown(format_parameters),
-    WithJsonSchema(_PARAMETERS_SCHEMA),
+    written_as(_PARAMETERS_PATTERN, **_TEXT_OR_NUMBER, examples=["500M", "1.5B"]),
 ]
 """Number of parameters of a model, written as model names do, more than 0."""
 PageUrl = Annotated[str, AfterValidator(normalise), *_URL_TEXT]
@@ -342,7 +328,7 @@ Secret = Annotated[
     SecretStr,
     BeforeValidator(_secret),
     _shown(lambda _: SHOWN_SECRET),
-    _written("secret", r"^\$\{[A-Za-z_][A-Za-z0-9_]*\}$"),
+    WithJsonSchema({"type": "string", "pattern": r"^\$\{[A-Za-z_][A-Za-z0-9_]*\}$", "title": "secret"}),
 ]
 """Never a literal in the file, never shown."""
 NotEmpty = refuses(lambda value: None if value else "must not be empty")

@@ -96,7 +96,7 @@ def yaml_groups(body: bytes) -> list[Group]:
         DiscoveryError: It is no list of groups. The text has the place.
     """
     try:
-        source = source_of(body, "list", is_mapping=False)
+        source = source_of(body, "list")
         source.refuse()
         return msgspec.convert([] if source.data is None else source.data, list[Group])
     except ConfigError as error:
