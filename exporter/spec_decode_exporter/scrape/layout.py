@@ -136,6 +136,9 @@ def _check_page(page: bytes) -> None:
     """Reject a page that is not a metrics page, such as a proxy's error page in HTML."""
     if not page:
         raise PageError("the page is empty")
+    # First: the search beside it holds the GIL, for a sixth of a second on millions of empty lines.
+    if page.count(b"\n") > MAX_LINES:
+        raise PageError(f"the page has more than {MAX_LINES} lines")
     match = _FOREIGN_LINE.search(b"\n" + page)
     if match:
         number = page.count(b"\n", 0, match.start()) + 1
@@ -143,8 +146,6 @@ def _check_page(page: bytes) -> None:
         raise PageError(f"line {number} is not a metric: {_shown(line)}")
     if page[-1:] != b"\n":
         raise PageError("the page is cut off: its last line does not end")
-    if page.count(b"\n") > MAX_LINES:
-        raise PageError(f"the page has more than {MAX_LINES} lines")
 
 
 class _KnownLabels(dict[bytes | None, Labels]):

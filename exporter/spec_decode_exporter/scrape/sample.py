@@ -59,8 +59,10 @@ SMALL_PAGE: Final = 8 * 2**10  # bytes; its layout is always kept
 MAX_LAYOUT_BYTES: Final = 8 * 2**20
 """Maximum bytes of all pages whose layouts are kept; a layout takes 2 to 6 times the memory of its page."""
 QUICK_PAGE: Final = 64 * 2**10
-QUICK_KNOWN_PAGE: Final = 2**19
-"""Exclusive maximum bytes of a page that is read in a few milliseconds, first and by a known layout."""
+QUICK_LINES: Final = 2**10
+"""Bytes and lines below which a first reading takes a few milliseconds; vLLM's page has 55 kB, 640 lines."""
+QUICK_KNOWN_LINES: Final = 2**13
+"""The same for lines of a page of a known layout."""
 
 _SCALES: Final = [10**9 if counter.name.endswith("NANOSECONDS") else 1 for counter in Counter]
 _Column = tuple[Quantity, float]  # a quantity, and its draft position or its bucket's upper bound, else 0
@@ -139,9 +141,9 @@ class EnginePlaces:
         self.counters = [places.get((counter, 0), ()) for counter in Counter]
         self.gauges = [places.get((gauge, 0), ()) for gauge in Gauge]
         self.created = places.get((EngineMark.CREATED, 0), ())
-        last = max((number for mark, number in places if mark is EngineMark.POSITION_ACCEPTED), default=-1)
-        positions = range(int(last) + 1)
-        self.positions = [places.get((EngineMark.POSITION_ACCEPTED, place), ()) for place in positions]
+        mark = EngineMark.POSITION_ACCEPTED
+        positions = {int(number): found for (each, number), found in places.items() if each is mark}
+        self.positions = [positions.get(place, ()) for place in range(max(positions, default=-1) + 1)]
         self.histograms: defaultdict[Quantity, list[tuple[float, list[int]]]] = defaultdict(list)
         for (quantity, bound), found in places.items():
             if quantity in engines.HISTOGRAMS:
@@ -376,11 +378,12 @@ class SampleReader:
         Raises:
             PageError: The page is unusable.
         """
-        if len(page) < QUICK_PAGE:
-            return self.read(page, with_latencies=with_latencies)
         known = self._maps.get(with_latencies)
-        values = known.values(page) if known and len(page) < QUICK_KNOWN_PAGE else None
-        return self._reading(known, values, with_latencies=with_latencies) if known and values else None
+        values = known.values(page) if known and len(known.starts) < QUICK_KNOWN_LINES else None
+        if known and values is not None:
+            return self._reading(known, values, with_latencies=with_latencies)
+        is_quick = len(page) < QUICK_PAGE and page.count(b"\n") < QUICK_LINES
+        return self.read(page, with_latencies=with_latencies) if is_quick else None
 
     def read(self, page: bytes, *, with_latencies: bool) -> PageReading:
         """Read a page; the histograms' buckets, which cost most, only on request.

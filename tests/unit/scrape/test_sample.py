@@ -14,7 +14,8 @@ from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.sample import (
     MAX_COUNT,
     MAX_GAUGES,
-    QUICK_KNOWN_PAGE,
+    QUICK_KNOWN_LINES,
+    QUICK_LINES,
     QUICK_PAGE,
     SMALL_PAGE,
     Buckets,
@@ -379,22 +380,22 @@ def engines_page(engines: int, name: bytes = b"m") -> bytes:
     )
 
 
-def comments(page: bytes, size: int) -> bytes:
-    """Return the page with comments, of a size."""
-    return b"# c\n" * ((size - len(page)) // 4) + b"#" * ((size - len(page)) % 4 - 1) + b"\n" + page
-
-
 @pytest.mark.parametrize(
-    ("size", "first", "known"),
-    [(QUICK_PAGE - 2, True, True), (QUICK_PAGE + 2, False, True), (QUICK_KNOWN_PAGE + 2, False, False)],
+    ("page", "first", "known"),
+    [
+        (NGRAM, True, True),
+        (engines_page(200) + b"#" * (QUICK_PAGE // 2) + b"\n", True, True),
+        (engines_page(200) + b"#" * QUICK_PAGE + b"\n", False, True),
+        (engines_page(200) + b"#\n" * QUICK_LINES, False, True),
+        (engines_page(200) + b"#\n" * QUICK_KNOWN_LINES, False, False),
+    ],
+    ids=["vLLM's", "usual", "large", "many lines", "very many lines"],
 )
-def test_a_large_page_of_an_unknown_layout_is_left_to_a_thread(size, first, known):
-    reader, page = SampleReader(), comments(engines_page(2), size)
-    assert len(page) == size
+def test_a_large_page_of_an_unknown_layout_is_left_to_a_thread(page, first, known):
+    reader = SampleReader()
     assert (reader.read_quickly(page, with_latencies=False) is not None) == first
     reading = reader.read(page, with_latencies=False)
-    again = reader.read_quickly(page, with_latencies=False)
-    assert again == (reading if known else None)
+    assert reader.read_quickly(page, with_latencies=False) == (reading if known else None)
 
 
 def test_threads_read_pages_at_the_same_time_as_the_event_loop():
