@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import combinations
-from typing import Annotated, Final, Self
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationInfo, model_validator
 
@@ -26,19 +26,14 @@ from spec_decode_exporter.config.types import (
     refuses,
 )
 
-MIN_LOOKBACK: Final = 3600.0
-MAX_LOOKBACK: Final = 90 * 86_400.0
-"""Longest time to look back, in seconds: an older baseline is forgotten."""
-OWN_LABELS: Final = frozenset({"name", "model_name", "method"})
-"""Labels that match arms besides the labels of targets."""
-
 
 def _lookback_problem(seconds: float) -> str | None:
-    return None if MIN_LOOKBACK <= seconds <= MAX_LOOKBACK else "must be 1h to 90d"
+    # An older baseline is forgotten.
+    return None if 3600 <= seconds <= 90 * 86_400 else "must be 1h to 90d"  # noqa: PLR2004
 
 
 def _match_problem(label: str) -> str | None:
-    problem = None if label in OWN_LABELS else label_problem(label)
+    problem = None if label in {"name", "model_name", "method"} else label_problem(label)
     return problem and f"{problem}; an arm is matched by name, model_name, method or a label of targets"
 
 

@@ -33,8 +33,6 @@ from spec_decode_exporter.config.types import (
 
 DEFAULT_URL: Final = "http://localhost:8000/metrics"
 """Default target: a vLLM beside the exporter, on its default port."""
-MAX_FLEET_ENGINES: Final = 10_000
-"""The highest limit that can be configured: one process cannot serve more in a page."""
 
 
 class Group(StrEnum):
@@ -160,7 +158,7 @@ class Log(Section):
 class Limits(Section):
     """Limits of the whole process."""
 
-    engines: Annotated[int, Field(ge=1, le=MAX_FLEET_ENGINES)] | None = None
+    engines: Annotated[int, Field(ge=1, le=10_000)] | None = None
     """The maximum number of engines, of all targets together. A target counts as at least one engine, an
     engine with more than 16 draft positions or very long labels as several. Above the limit, targets of the
     configuration come first; the others share the rest evenly. The default depends on the memory limit of the

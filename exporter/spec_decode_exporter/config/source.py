@@ -318,7 +318,7 @@ def explain(error: ErrorDetails, model: type[BaseModel]) -> Iterator[Mistake]:
     if isinstance(cause, MistakesError):
         yield from (((*path, *below), message) for below, message in cause.mistakes)
     elif error["type"] == "extra_forbidden":
-        yield path, _unknown(str(path[-1]), known_keys(model, path[:-1]))
+        yield path, _unknown(str(path[-1]), _known_keys(model, path[:-1]))
     elif error["type"] in _MESSAGES:
         yield path, _MESSAGES[error["type"]].format(**{**context, "input": _shown(error["input"])})
     else:
@@ -340,7 +340,7 @@ def _shown(value: object) -> str:
     return "a list" if isinstance(value, list) else "a mapping"
 
 
-def known_keys(model: type[BaseModel], path: KeyPath) -> list[str]:
+def _known_keys(model: type[BaseModel], path: KeyPath) -> list[str]:
     """Return the keys of the section at ``path`` below ``model``."""
     here: type[BaseModel] | None = model
     is_inside = False  # in a list or a mapping with free keys: the next step selects an element

@@ -28,12 +28,9 @@ from spec_decode_exporter.config.mistakes import Mistake, MistakesError
 from spec_decode_exporter.core.files import read_bounded
 from spec_decode_exporter.core.urls import api_address, normalise, without_query
 
-SHOWN_SECRET: Final = "<secret>"  # noqa: S105  a placeholder
 MAX_SECRET_BYTES: Final = 2**20
 """Bytes of a file with a secret, a certificate or a key."""
-MAX_MATCH: Final = 4096
-"""Characters of label matchers."""
-
+_MAX_MATCHERS: Final = 4096
 _MAX_SECONDS: Final = 366 * 86_400.0
 _MILLISECONDS: Final = {
     "y": 365 * 86_400_000,
@@ -160,24 +157,11 @@ def format_parameters(count: float) -> str:
 def label_matchers(text: str) -> str:
     """Return the matchers of a selector, such as ``job="vllm"``, without braces, or raise ValueError."""
     inner = text.strip().removeprefix("{").removesuffix("}").strip().removesuffix(",")
-    if len(inner) > MAX_MATCH or not _MATCHERS.fullmatch(inner):
+    if len(inner) > _MAX_MATCHERS or not _MATCHERS.fullmatch(inner):
         raise ValueError(
             """is not a list of label matchers; write for example 'job="vllm",namespace=~"prod-.*"'"""
         )
     return inner
-
-
-def check_file(path: Path) -> None:
-    """Refuse what would not end when it is read, or is no secret file by its size.
-
-    Raises:
-        OSError: It does not exist, is not a plain file or is larger than 1 MiB.
-    """
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):
-        raise OSError("it is not a plain file")
-    if found.st_size > MAX_SECRET_BYTES:
-        raise OSError("it is larger than 1 MiB")
 
 
 def _duration(value: object) -> float:
@@ -327,7 +311,7 @@ ApiAddress = Annotated[str, AfterValidator(api_address), *_URL_TEXT]
 Secret = Annotated[
     SecretStr,
     BeforeValidator(_secret),
-    _shown(lambda _: SHOWN_SECRET),
+    _shown(lambda _: "<secret>"),
     WithJsonSchema({"type": "string", "pattern": r"^\$\{[A-Za-z_][A-Za-z0-9_]*\}$", "title": "secret"}),
 ]
 """Never a literal in the file, never shown."""
