@@ -127,7 +127,6 @@ _REQUESTS: Final = Row(
         "long numbers": lambda: posted(array(b'{"n":1.' + b"1" * 60_000 + b"}", 16)),
         "escapes": lambda: posted(array(b'{"n":"' + rb"\u0041" * 10_000 + b'"}', 16)),
         "one long request": lambda: posted(_RECORD[:-1] + b',"a":"' + b"a" * 1_000_000 + b'"}'),
-        "numbers in place of requests": lambda: posted(b"[" + b"1," * 500_000 + b"1]"),
         "space": lambda: posted(b"[" + b" " * (request_ingest.MAX_BODY_BYTES - 2) + b"]"),
         "lines that are no JSON": lambda: posted(
             _RECORD + b"\n" + b"\n".join([b"{" * 200] * (MAX_BATCH_REQUESTS - 1)), request_ingest.NDJSON
@@ -136,6 +135,7 @@ _REQUESTS: Final = Row(
     beyond={
         "bytes": lambda: posted(padded(b"[]", request_ingest.MAX_BODY_BYTES + 1)),
         "requests": lambda: posted(array(b"{}", MAX_BATCH_REQUESTS + 1)),
+        "numbers": lambda: posted(b"[" + b"1," * 500_000 + b"1]"),
         "nesting": lambda: posted(b"[" * request_ingest.MAX_BODY_BYTES),
         "type": lambda: posted(b"{}", "text/plain"),
         "packing": lambda: request(

@@ -102,63 +102,52 @@ class RequestHistogram:
 
 
 class Sums(NamedTuple):
-    """Sums over requests. An unknown value is None."""
+    """Sums over requests with D drafts, T draft tokens and A accepted ones. An unknown value is None.
+
+    ``drafted`` requests have known drafts; the products are for the bounds of their acceptance length.
+    ``looked_up`` are the prompt tokens of requests that report their cached ones. ``evaluated`` requests have
+    decode steps and a known cost; x, y and those between are of these. y is at the best guess of the cost, at
+    its lowest and at its highest. ``costs`` are c, weighted by drafts, and ``fixed_costs`` c0, weighted by the
+    steps that pay it. Buckets and bins are histograms: wide lanes by the bounds of the metrics, and lanes.
+    """
 
     requests: int = 0
     drafts: int = 0
-    """D."""
     draft_tokens: int = 0
-    """T."""
-    accepted_tokens: int = 0
-    """A: tokens saved, none of which needed its own step of the target."""
-    rejected: int = 0
-    """Pathological requests: almost none of the draft tokens were accepted."""
-    repetitive: int = 0
-    """Pathological requests: almost all draft tokens were accepted, as in a repetition loop."""
-    ratios: float = 0.0
-    """A/T of each request that drafted."""
-    lengths: float = 0.0
-    """1 + A/D of each request with known drafts; the next five are for its bounds."""
+    accepted_tokens: int = 0  # saved: none needed its own step of the target
+    rejected: int = 0  # pathological: almost none of the draft tokens were accepted
+    repetitive: int = 0  # pathological: almost all were, as in a repetition loop
+    ratios: float = 0.0  # A/T
+    lengths: float = 0.0  # 1 + A/D
     drafted: int = 0
     drafted_accepted: int = 0
     accepted_squared: int = 0
     drafts_accepted: int = 0
     drafts_squared: int = 0
     prompted: int = 0
-    """Requests with a known prompt."""
     prompt_tokens: int = 0
     looked_up: int = 0
-    """Prompt tokens of requests that report their cached ones."""
     cached_tokens: int = 0
     evaluated: int = 0
-    """Requests with decode steps and a known cost; those below are of these."""
-    below_break_even: int = 0
-    """Requests that speculation made slower."""
-    typical_costs: int = 0
-    """Requests whose cost is the method's typical cost."""
+    below_break_even: int = 0  # speculation made them slower
+    typical_costs: int = 0  # requests whose cost is the method's typical cost
     evaluated_steps: int = 0
     evaluated_drafts: int = 0
     costs: float = 0.0
-    """c, weighted by drafts."""
     fixed_costs: float = 0.0
-    """c0, weighted by the steps that pay it."""
     x: int = 0
     xx: int = 0
     y: float = 0.0
     xy: float = 0.0
     yy: float = 0.0
     y_low: float = 0.0
-    """y at the lowest cost."""
     xy_low: float = 0.0
     yy_low: float = 0.0
     y_high: float = 0.0
-    """y at the highest cost."""
     xy_high: float = 0.0
     yy_high: float = 0.0
     ratio_buckets: int = 0
-    """Wide lanes of ``ACCEPTANCE_RATIO_BOUNDS``."""
     length_buckets: int = 0
-    """Wide lanes of ``ACCEPTANCE_LENGTH_BOUNDS``."""
     ratio_bins: int = 0
     length_bins: int = 0
     token_second_bins: int = 0

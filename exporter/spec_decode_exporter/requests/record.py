@@ -7,7 +7,6 @@ keys. A mistake names a field and never repeats its value. docs/guide/requests.m
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -102,40 +101,6 @@ class SentRequest(Struct):
     target: Annotated[Name | None, Meta(description="Name of the server in the exporter.")] = None
     user: Annotated[object, Meta(description="Hashed immediately; ignored unless `requests.users` is configured.", extra_json_schema={"type": ["string", "null"]})] = None
 # fmt: on
-
-
-_OBJECTS: Final = (
-    "",
-    "metrics",
-    "speculative_decoding",
-    "usage",
-    "prompt_tokens_details",
-    "completion_tokens_details",
-)
-_TOKENS: Final = (
-    "num_spec_steps",
-    "cached_tokens",
-    "completion_tokens",
-    "prompt_tokens",
-    "accepted_prediction_tokens",
-    "rejected_prediction_tokens",
-)
-_EXPECTED: Final = {
-    **dict.fromkeys(_OBJECTS, "an object"),
-    **dict.fromkeys(("request_type", "target"), f"a string of at most {MAX_NAME_CHARACTERS} characters"),
-    **dict.fromkeys(
-        ("generation_time_ms", "time_to_first_token_ms"), f"a number from 0 to {MAX_MILLISECONDS}"
-    ),
-    **dict.fromkeys(_TOKENS, f"an integer from 0 to {MAX_TOKENS}"),
-    "num_spec_tokens": f"an integer from 0 to {MAX_DRAFT_LENGTH}",
-    "model": f"a string of 1 to {MAX_NAME_CHARACTERS} characters",
-    "temperature": "a number from 0 to 100",
-    "stream": "true or false",
-    "acceptance_histogram": "a list of integers from 0",
-}
-"""Valid values by the last key of a path; the others are integers from 0."""
-_MISSING: Final = "Object missing required field `"
-_IS_NOT_JSON: Final = "is not JSON"
 
 
 class Refusal(StrEnum):
@@ -282,6 +247,7 @@ _decode: Final = msgspec.json.Decoder(SentRequest, strict=False).decode
 _decode_array: Final = msgspec.json.Decoder(list[Raw]).decode
 _decode_any: Final = msgspec.json.Decoder(Raw).decode
 _NOT_DECODED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_NOT_JSON: Final = "is not JSON"
 
 
 async def read(body: bytes, *, lines: bool, salt: bytes | None) -> Batch:
@@ -304,7 +270,7 @@ async def read(body: bytes, *, lines: bool, salt: bytes | None) -> Batch:
             batch.requests.append(parse_record(record, salt))
         except RefusedError as error:
             batch.refuse(index, error)
-            was_json |= str(error) != _IS_NOT_JSON
+            was_json |= str(error) != _NOT_JSON
     if records and not batch.requests and not was_json:
         raise NotJsonError("No line of the body is JSON.")
     return batch
@@ -342,7 +308,7 @@ def parse_record(record: bytes | Raw, salt: bytes | None) -> RequestRecord:
     except RecursionError:
         raise RefusedError(Refusal.MALFORMED, "is nested too deeply") from None
     except _NOT_DECODED:
-        raise RefusedError(Refusal.MALFORMED, _IS_NOT_JSON) from None
+        raise RefusedError(Refusal.MALFORMED, _NOT_JSON) from None
     for key in ("model", "request_type", "target"):
         if not (getattr(sent, key) or "").isprintable():
             raise RefusedError(Refusal.MALFORMED, f"{key} has an unprintable character")
@@ -423,9 +389,7 @@ def _hashed(user: object, salt: bytes | None) -> str:
 
 
 def _mistake(error: str) -> str:
-    """Return the mistake at a path from msgspec's text, which ends with `` - at `$.usage.n[3]` ``."""
+    """Return msgspec's mistake with its place first: it has types and bounds, and never a value."""
     text, _, place = error.partition(" - at `$")
-    path = re.sub(r"\[.*|[.`]*$", "", place).lstrip(".")
-    if text.startswith(_MISSING):
-        return f"{path}.{text.removeprefix(_MISSING).strip('`')} is missing".lstrip(".")
-    return f"{path} is not {_EXPECTED.get(path.rpartition('.')[2], 'an integer from 0')}".lstrip()
+    path = place.strip(".`") or "the record"
+    return f"{path}: {text[0].lower()}{text[1:]}"

@@ -21,7 +21,6 @@ from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.tasks import yield_to_event_loop
-from spec_decode_exporter.experiments.pace import TypeTimes
 from spec_decode_exporter.requests.advice import advice
 from spec_decode_exporter.requests.cells import (
     CELL_SECONDS,
@@ -62,8 +61,6 @@ TAKEOVER_FACTOR: Final = 2
 """Requests of a name that takes over a slot, relative to those of its holder."""
 MAX_WAITING: Final = 256
 """Names without a slot that are counted."""
-MAX_TYPE_CELLS: Final = int(3600 / CELL_SECONDS)
-"""Cells that are kept of a type of work: those of an hour if requests end in each."""
 
 FOLDED: Final = ("model_name", "request_type", "user", "group")
 """Labels with slots; a group is a combination of model, type and temperature."""
@@ -331,39 +328,3 @@ def _model_findings(name: str, groups: Mapping[GroupKey, Sums], long: Sequence[L
     summary = added(groups.values())
     hidden = hidden_share(summary, long)
     return ModelFindings(name, summary, hidden is not None, advice(summary, groups, hidden))
-
-
-class RequestTypes:
-    """Times of the requests of the last hour by model, target and type, for comparisons at equal traffic.
-
-    A type is a request type at a temperature. The store bounds the number of models and types.
-    """
-
-    def __init__(self) -> None:
-        self._times: dict[tuple[str, str], dict[str, dict[int, TypeTimes]]] = {}
-
-    def add(self, key: GroupKey, request: RequestRecord, now: float) -> None:
-        """Count a request of a group that ended ``now``, if its target and its times are known."""
-        answer, seconds = request.completion_tokens, request.decode_seconds
-        if not request.target or answer is None or answer <= 1 or seconds is None:
-            return
-        types = self._times.setdefault((key.model_name, request.target), {})
-        cells = types.setdefault(f"{key.request_type} {key.temperature}", {})
-        cell = int(now // CELL_SECONDS)
-        before = cells.get(cell, TypeTimes(0.0, 0.0))
-        cells[cell] = TypeTimes(before.seconds + seconds, before.tokens + answer - 1)
-        if len(cells) > MAX_TYPE_CELLS:
-            del cells[next(iter(cells))]
-
-    def times(self, model_name: str, target: str, begin: float, end: float) -> Mapping[str, TypeTimes]:
-        """Return the times by type of the requests that ended between two moments, to a cell.
-
-        Nothing if the interval is longer than an hour.
-        """
-        first, last = int(begin // CELL_SECONDS) + 1, int(end // CELL_SECONDS) + 1
-        found = {}
-        for name, cells in self._times.get((model_name, target), {}).items():
-            parts = [times for cell, times in cells.items() if first <= cell < last <= first + MAX_TYPE_CELLS]
-            if parts:
-                found[name] = TypeTimes(*map(sum, zip(*parts, strict=True)))
-        return found

@@ -10,17 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_decode_exporter.config.request_settings import RequestSettings
-from spec_decode_exporter.experiments.pace import TypeTimes
 from spec_decode_exporter.requests.cells import CELL_SECONDS, Effect, Percentiles
 from spec_decode_exporter.requests.findings import GroupKey, RequestFindings
 from spec_decode_exporter.requests.record import Refusal, RequestRecord, RequestSource
 from spec_decode_exporter.requests.store import (
     EVALUATION_SECONDS,
     MAX_EAGER_REQUESTS,
-    MAX_TYPE_CELLS,
     MAX_WAITING,
     RequestStore,
-    RequestTypes,
     Slots,
     bucket_labels,
 )
@@ -482,37 +479,3 @@ def test_a_frequent_name_among_thousands_of_others_gets_a_slot():
 )
 def test_a_label_names_both_bounds_without_a_space(bounds, labels):
     assert bucket_labels(bounds) == labels
-
-
-class TestTypes:
-    def times_of(self, *moments, seconds=2.0, tokens=101, target="a", **key):
-        """Return types of work after requests of 100 tokens after the first."""
-        types = RequestTypes()
-        for now in moments:
-            record = RequestRecord(
-                "m", 10, 30, 5, 3, target=target, completion_tokens=tokens, decode_seconds=seconds
-            )
-            types.add(
-                GroupKey(**{"model_name": "m", "request_type": "chat", "temperature": "0", **key}),
-                record,
-                now,
-            )
-        return types
-
-    def test_times_are_summed_in_the_cells_of_the_interval(self):
-        types = self.times_of(10.0, 70.0, 71.0, 100.0, 400.0)
-        assert types.times("m", "a", 15.0, 105.0) == {"chat 0": TypeTimes(6.0, 300.0)}
-        assert types.times("m", "a", 500.0, 600.0) == types.times("m", "b", 0.0, 60.0) == {}
-
-    @pytest.mark.parametrize(
-        "unknown", [{"target": ""}, {"tokens": 1}, {"seconds": None}, {"model_name": "b"}]
-    )
-    def test_requests_of_unknown_times_or_of_another_model_have_no_time(self, unknown):
-        assert self.times_of(10.0, **unknown).times("m", "a", 0.0, 60.0) == {}
-
-    def test_at_most_an_hour_is_kept(self):
-        types = self.times_of(*(cell * CELL_SECONDS for cell in range(2 * MAX_TYPE_CELLS)))
-        end = 2 * MAX_TYPE_CELLS * CELL_SECONDS
-        assert types.times("m", "a", end - 7200, end) == {}
-        (times,) = types.times("m", "a", end - 3600 + CELL_SECONDS, end).values()
-        assert times.tokens == pytest.approx(100 * MAX_TYPE_CELLS, rel=0.01)
