@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
-from tests.vllm_middleware.harness import Exporter
+from tests.unit.vllm_middleware.harness import Exporter
 
 
 @pytest.fixture
@@ -16,13 +16,9 @@ def exporter():
 
 @pytest.fixture(autouse=True)
 def by_hand(monkeypatch):
-    monkeypatch.setattr(inside.Reporter, "_start", lambda reporter: None)
-
-
-@pytest.fixture(autouse=True)
-def no_time_passes(monkeypatch):
-    """Stop the thread's clock: a slow machine or a tracer must not make a request too costly."""
-    monkeypatch.setattr(inside.time, "thread_time", lambda: 0.0)
+    monkeypatch.setattr(inside.Reporter, "_run", lambda reporter: None)
+    monkeypatch.setattr(inside, "REST_SECONDS", 0.0)
+    inside.log_once.cache_clear()
 
 
 @pytest.fixture

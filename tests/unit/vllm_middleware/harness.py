@@ -9,8 +9,6 @@ import socket
 import struct
 import threading
 
-from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
-
 SCOPE = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": [(b"host", b"localhost")]}
 SPECULATION = {
     "mean_acceptance_length": 2.5,
@@ -100,14 +98,12 @@ class Server:
         self.log.append(("sent", dict(message)))
 
 
-def application(outgoing, log=None):
+def application(outgoing):
     """Return an application that reads the request, then sends these messages or raises them."""
 
     async def app(scope, receive, send):
         while True:
             message = await receive()
-            if log is not None:
-                log.append(message)
             if message["type"] != "http.request" or not message.get("more_body"):
                 break
         for message in outgoing:
@@ -201,22 +197,3 @@ class Exporter:
 
     def records(self):
         return [json.loads(line) for _, text in self.requests for line in text.splitlines()]
-
-
-def work_of(clock=lambda: 0.0, sleep=lambda seconds: None, seconds=inside.REQUEST_SECONDS):
-    """Return work that has begun a round and a body, by default without limits of time."""
-    work = inside.Work(clock, sleep)
-    work.begin_round()
-    work.begin(seconds)
-    return work
-
-
-def exchange(request=b"{}", text=None, streamed=False, kind=b"", user=b""):
-    """Return a complete exchange."""
-    one = object.__new__(inside.Exchange)
-    text = answer() if text is None else text
-    one.stream, one.type, one.user, one.head = streamed, kind, user, text[:1024]
-    one.body, one.answer = inside.Tail(inside.BODY_BYTES), inside.Tail(inside.RESPONSE_BYTES)
-    one.body.add(request)
-    one.answer.add(text)
-    return one

@@ -1,0 +1,253 @@
+"""The middleware never changes messages or their order, even with an internal error or without an exporter."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+import threading
+import tracemalloc
+
+import pytest
+
+from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
+from tests.unit.vllm_middleware.harness import (
+    SCOPE,
+    Exporter,
+    Server,
+    answer,
+    application,
+    asked,
+    body,
+    json_exchange,
+    run,
+    start,
+    stream,
+    stream_exchange,
+)
+
+GONE = {"type": "http.disconnect"}
+EXCHANGES = {
+    "json": json_exchange(),
+    "stream": stream_exchange(),
+    "a request in pieces": (
+        [asked(b'{"tempe', more=True), asked(b'rature":0.5}')],
+        [start(), body(answer())],
+    ),
+    "a body that is no JSON": json_exchange(b'{"temperature": 0.5'),
+    "no body": json_exchange(b""),
+    "a body beyond the limit": json_exchange(b'{"prompt":"%s"}' % (b"a" * inside.BODY_BYTES)),
+    "an empty answer": json_exchange(text=b""),
+    "an answer that is no JSON": json_exchange(text=b"Not { json ["),
+    "an answer beyond the limit": json_exchange(text=answer(text="a" * inside.BODY_BYTES)),
+    "an answer of 100,000 brackets": json_exchange(text=b"[" * 100_000),
+    "an answer without metrics": json_exchange(text=answer(None)),
+    "compressed": (
+        [asked(b"{}")],
+        [start(headers=[(b"content-encoding", b"gzip")]), body(gzip.compress(answer()))],
+    ),
+    "a stream without usage": stream_exchange(pieces=stream()[:2] + stream()[-1:]),
+    "a stream that breaks off": ([asked(b"{}")], [*stream_exchange()[1][:2], RuntimeError("broken")]),
+    "a stream of lines of its own": stream_exchange(pieces=[b": keep-alive\r\n\r\n", b"\n", b"data:\n\n"]),
+    "refused": ([asked(b"{}")], [start(400), body(b'{"error": {"message": "no"}}')]),
+    "headers of none": ([asked(b"{}")], [{"type": "http.response.start", "status": 200}, body(answer())]),
+    "trailers": (
+        [asked(b"{}")],
+        [start(), body(answer()), {"type": "http.response.trailers", "headers": []}],
+    ),
+    "sent before the request has come": ([asked(b"{", more=True), GONE], [start(), body(answer())]),
+    "a client that leaves": ([GONE], [start(), body(b"")]),
+    "a server that breaks": ([asked(b"{}"), OSError("gone")], [start()]),
+    "cancelled in the middle": ([asked(b"{}")], [*stream_exchange()[1][:3], asyncio.CancelledError()]),
+    "messages of no kind that is known": ([asked(b"{}")], [start(), {"type": "http.response.zerocopysend"}]),
+    "a body that is a view": ([asked(b"{}")], [start(), body(memoryview(answer()))]),
+    "headers that are none": ([asked(b"{}")], [{"type": "http.response.start", "status": 200, "headers": 7}]),
+}
+
+
+async def same(wrap, incoming, outgoing, scope=SCOPE):
+    """Run an exchange with and without the middleware, compare the logs, and return the middleware."""
+    app = wrap(application(outgoing))
+    assert await run(app, incoming, scope) == await run(application(outgoing), incoming, scope)
+    return app
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+async def test_messages_and_their_order_are_the_same_with_and_without_the_middleware(wrap, name):
+    app = await same(wrap, *EXCHANGES[name])
+    app._reporter.work(0.0)
+
+
+async def test_a_disconnect_of_the_client_reaches_the_application(wrap, exporter):
+    """vLLM waits for a disconnect; a request without a complete response is not reported."""
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.append(await receive())
+        await send(start(kind=b"text/event-stream"))
+        await send(body(stream()[0], more=True))
+        seen.append(await receive())
+
+    wrapped = wrap(app)
+    await run(wrapped, [asked(b"{}"), GONE])
+    wrapped._reporter.work(0.0)
+    assert seen == [asked(b"{}"), GONE]
+    assert exporter.records() == []
+
+
+STEPS = [
+    (inside.Exchange, "_is_end"),
+    (inside.Exchange, "take"),
+    (inside.Reporter, "attributes"),
+    (inside.Reporter, "put"),
+    (inside.Reporter, "_read"),
+    (inside.Reporter, "_connection"),
+    (inside, "post"),
+    (inside.threading.Thread, "start"),
+]
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step[1])
+@pytest.mark.parametrize(
+    "error", [RuntimeError("Rumpelstilzchen"), MemoryError(), RecursionError()], ids=repr
+)
+@pytest.mark.parametrize("exchange", [json_exchange(), stream_exchange()], ids=["json", "stream"])
+async def test_an_internal_error_in_any_step_affects_no_message_and_is_counted(
+    wrap, exporter, monkeypatch, caplog, step, error, exchange
+):
+    def fail(*words, **named):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*step, fail)
+        broken = await same(wrap, *exchange)
+        if step[1] != "start":  # the timer of a reply is a thread too
+            broken._reporter.work(0.0)
+    broken._reporter.work(100.0)
+    lost = [head for head, _ in exporter.requests if f"{inside.DROPPED}: 1" in head]
+    assert len(lost) + len(exporter.records()) == 1
+    assert len([one for one in caplog.records if one.levelno == logging.WARNING]) == 1
+    assert "Rumpelstilzchen" not in caplog.text
+
+
+async def test_each_message_is_forwarded_before_it_is_read(wrap, monkeypatch):
+    server = Server([asked(b"{}")])
+    seen = []
+    monkeypatch.setattr(
+        inside.Exchange, "sent", lambda self, message: seen.append(server.log[-1] == ("sent", message))
+    )
+    outgoing = stream_exchange()[1]
+    await wrap(application(outgoing))(SCOPE, server.receive, server.send)
+    assert seen == [True] * len(outgoing)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Exporter.HANG,
+        Exporter.RESET,
+        b"",
+        b"nonsense",
+        b"HTTP/1.1 500 X\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000,
+        b"HTTP/1.1 200 OK\r\nX: " + b"y" * 2**20,
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 1000,
+    ],
+    ids=lambda reply: repr(reply)[:40],
+)
+async def test_an_exporter_that_gives_no_answer_affects_no_message(settings, monkeypatch, caplog, reply):
+    monkeypatch.setattr(inside, "TIMEOUT_SECONDS", 0.05)
+    with Exporter(reply) as exporter:
+        settings(URL=exporter.url)
+        app = await same(inside.Middleware, *json_exchange())
+        app._reporter.work(0.0)
+        app._reporter.work(0.0)  # it waits before the next attempt
+        assert len(exporter.requests) == 1
+    assert list(app._reporter.unreported) == [False]
+    assert len(caplog.records) == 1
+
+
+async def test_a_reply_without_an_end_is_cut(settings, monkeypatch):
+    """The limit is one of the whole reply: a byte in each timeout is not enough."""
+    monkeypatch.setattr(inside, "TIMEOUT_SECONDS", 0.1)
+    sent, stop = [], threading.Event()
+
+    class Drip(Exporter):
+        def answer(self, connection):
+            with connection:
+                while len(sent) < 100 and not stop.wait(0.02):
+                    sent.append(connection.send(b"H"))
+
+    with Drip() as exporter:
+        settings(URL=exporter.url)
+        app = await same(inside.Middleware, *json_exchange())
+        app._reporter.work(0.0)
+        stop.set()
+    assert 1 <= len(sent) < 50
+    assert list(app._reporter.unreported) == [False]
+
+
+async def test_requests_beyond_the_queue_are_dropped_and_reported(wrap, exporter, monkeypatch):
+    monkeypatch.setattr(inside, "WAITING_BYTES", 3 * inside.EXCHANGE_BYTES + 6000)
+    app = wrap(application(json_exchange()[1]))
+    for _ in range(5):
+        await run(app, json_exchange()[0])
+    app._reporter.work(0.0)
+    assert len(exporter.records()) == 3
+    assert f"{inside.DROPPED}: 2" in exporter.requests[0][0]
+    await run(app, json_exchange()[0])
+    app._reporter.work(1.0)
+    assert len(exporter.records()) == 4
+
+
+async def test_a_long_stream_and_a_long_request_are_not_kept(wrap, exporter):
+    """100 MB pass; at most 10 MB are kept."""
+    piece = b"data: " + b"x" * 10_000 + b"\n\n"
+    incoming = [*[asked(b" " * 65_000, more=True)] * 60, asked(b'{"temperature":0.5}')]
+
+    async def app(scope, receive, send):
+        while (await receive())["more_body"]:
+            pass
+        await send(start(kind=b"text/event-stream"))
+        for _ in range(10_000):
+            await send(body(bytes(bytearray(piece)), more=True))
+        for last in stream():
+            await send(body(last, more=True))
+        await send(body(b""))
+
+    async def receive():
+        message = incoming.pop(0)
+        return {**message, "body": bytes(bytearray(message["body"]))}
+
+    async def send(message):
+        pass
+
+    wrapped = wrap(app)
+    tracemalloc.start()
+    try:
+        await wrapped(SCOPE, receive, send)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    wrapped._reporter.work(0.0)
+    assert most < 10_000_000
+    assert [record["temperature"] for record in exporter.records()] == [0.5]
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        {**SCOPE, "type": "lifespan"},
+        {**SCOPE, "type": "websocket"},
+        *({**SCOPE, "path": path} for path in ("/metrics", "/v1/models", "/v1/completions/1", "/")),
+    ],
+)
+async def test_other_connections_and_paths_are_not_changed(wrap, scope):
+    seen = []
+
+    async def app(*words):
+        seen.extend(words)
+
+    words = (scope, object(), object())
+    await wrap(app)(*words)
+    assert [one is other for one, other in zip(seen, words, strict=True)] == [True, True, True]

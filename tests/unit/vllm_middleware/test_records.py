@@ -1,0 +1,215 @@
+"""Records: what of a request and a response is sent, and what never leaves vLLM."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
+from tests.unit.vllm_middleware.harness import (
+    METRICS,
+    SCOPE,
+    USAGE,
+    answer,
+    application,
+    asked,
+    body,
+    json_exchange,
+    run,
+    start,
+    stream,
+    stream_exchange,
+)
+
+TOKENS = {"completion_tokens": 10, "prompt_tokens": 7, "prompt_tokens_details": {"cached_tokens": 4}}
+RECORD = {"model": "tiny", "metrics": METRICS, "usage": TOKENS, "temperature": 0.5}
+PREDICTIONS = {"accepted_prediction_tokens": 3, "rejected_prediction_tokens": 2, "audio_tokens": 1}
+
+
+@pytest.fixture
+def recorded(wrap, exporter):
+    """Return a function that passes exchanges and returns the records that the exporter receives."""
+
+    async def records(exchange, headers=(), path="/v1/completions"):
+        incoming, outgoing = exchange
+        app = wrap(application(outgoing))
+        await run(app, incoming, {**SCOPE, "path": path, "headers": [*SCOPE["headers"], *headers]})
+        del exporter.requests[:]
+        app._reporter.work(0.0)
+        return exporter.records()
+
+    return records
+
+
+def request(**members):
+    return json_exchange(json.dumps(members).encode())
+
+
+def response(**members):
+    return json_exchange(text=answer(**members))
+
+
+@pytest.mark.parametrize(
+    ("path", "exchange", "streamed"),
+    [
+        ("/v1/chat/completions", json_exchange(), False),
+        ("/v1/completions", stream_exchange(), True),
+        ("/behind/a/proxy/v1/completions", json_exchange(), False),
+    ],
+)
+async def test_the_metrics_of_a_response_are_sent(recorded, path, exchange, streamed):
+    assert await recorded(exchange, path=path) == [{**RECORD, "stream": streamed}]
+
+
+@given(data=st.data())
+@examples(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+async def test_the_division_into_pieces_does_not_matter(recorded, data):
+    whole = data.draw(st.sampled_from([answer(), b"".join(stream())]))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=12)))
+    pieces = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+    kind = b"text/event-stream" if whole.startswith(b"data") else b"application/json"
+    outgoing = [start(kind=kind), *(body(piece, more=True) for piece in pieces), body(b"")]
+    is_stream = kind != b"application/json"
+    assert await recorded(([asked(b'{"temperature":0.5}')], outgoing)) == [{**RECORD, "stream": is_stream}]
+
+
+@pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\n: keep-alive\n\n"])
+async def test_lines_of_a_stream_may_end_as_its_format_allows(recorded, end):
+    pieces = [piece.rstrip() + end for piece in stream()]
+    (record,) = await recorded(stream_exchange(pieces=pieces))
+    assert record["metrics"] == METRICS
+
+
+async def test_prompts_and_completions_are_never_sent(recorded, exporter):
+    secret = "Rumpelstilzchen"
+    asks = f'{{"messages":[{{"content":"{secret}"}}],"temperature":0.5,"user":"{secret}"}}'.encode()
+    for exchange in (
+        json_exchange(asks, answer({**METRICS, "prompt": secret}, secret, prompt=secret, user=secret)),
+        stream_exchange(asks, stream({**METRICS, "text": secret}, [secret])),
+    ):
+        assert len(await recorded(exchange)) == 1
+        assert not any(secret in head or secret.encode() in text for head, text in exporter.requests)
+
+
+@pytest.mark.parametrize(
+    ("exchange", "members"),
+    [
+        (request(), {}),
+        (request(temperature=0), {"temperature": 0}),
+        (request(temperature=1e300), {"temperature": inside.MAX_TEMPERATURE}),
+        (request(temperature=10**300), {"temperature": inside.MAX_TEMPERATURE}),
+        (request(temperature=None, n=2), {"n": 2}),
+        (json_exchange(b'{"temperature":1,"n":1,"a":{"n":7},"temperature":2}'), {"temperature": 2, "n": 1}),
+        (json_exchange(b'{"n":1,"messages":[{"content":"\\",\\"n\\":7"}]}'), {"n": 1}),
+    ],
+)
+async def test_temperature_and_n_are_those_of_the_request(recorded, exchange, members):
+    (record,) = await recorded(exchange)
+    assert {name: record[name] for name in ("temperature", "n") if name in record} == members
+
+
+@pytest.mark.parametrize(
+    ("metrics", "usage", "members"),
+    [
+        (None, USAGE, {"usage": TOKENS}),
+        ({**METRICS, "new": "x"}, {}, {"metrics": METRICS, "usage": {}}),
+        (METRICS, None, {"metrics": METRICS}),
+        (METRICS, {"completion_tokens_details": PREDICTIONS}, {"metrics": METRICS, "usage": {}}),
+        (
+            {"queue_time_ms": 1.5},
+            {"completion_tokens": 5, "completion_tokens_details": PREDICTIONS},
+            {
+                "metrics": {"queue_time_ms": 1.5},
+                "usage": {
+                    "completion_tokens": 5,
+                    "completion_tokens_details": {
+                        "accepted_prediction_tokens": 3,
+                        "rejected_prediction_tokens": 2,
+                    },
+                },
+            },
+        ),
+    ],
+    ids=["no metrics", "unknown", "no usage", "predictions beside metrics", "predictions alone"],
+)
+async def test_only_known_members_of_a_response_are_sent(recorded, metrics, usage, members):
+    (record,) = await recorded(response(metrics=metrics, usage=usage))
+    assert record == {"model": "tiny", "stream": False, "temperature": 0.5, **members}
+
+
+@pytest.mark.parametrize(
+    ("exchange", "unreported"),
+    [
+        (json_exchange(text=b"null"), []),
+        (json_exchange(text=b""), []),
+        (json_exchange(text=b'{"error":{}}'), []),
+        (json_exchange(text=b"Not { json ["), [False]),
+        (json_exchange(text=answer({"queue_time_ms": "soon"})), [False]),
+        (json_exchange(text=answer({"queue_time_ms": math.nan})), [False]),
+        (json_exchange(b'{"temperature":"0.5"}'), [False]),
+        (json_exchange(b'{"temperature": 0.5'), [False]),
+        (json_exchange('{"temperature": 0.5}'.encode("utf-16")), [False]),
+        (([asked(b"{")], [start(400), body(b"{}")]), []),
+        (json_exchange(b'{"n":' + b"[" * 100_000), [False]),
+        (json_exchange(b"{%s}" % (b" " * inside.BODY_BYTES)), [True]),
+        (([*[asked(b" ", more=True)] * 70_000, asked(b"{}")], json_exchange()[1]), [True]),
+        (json_exchange(text=answer(text="a" * inside.BODY_BYTES)), [True]),
+        (stream_exchange(pieces=[b"data: [DONE]\n\n"]), [False]),
+        (stream_exchange(pieces=[*stream()[:2], b'data: {"error":{}}\n\n']), []),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+async def test_a_request_that_is_not_reported_is_counted_if_vllm_answered_it(wrap, exchange, unreported):
+    """The count says whether it was too large."""
+    app = wrap(application(exchange[1]))
+    await run(app, exchange[0])
+    app._reporter._not_before = 1.0  # it sends nothing
+    app._reporter.work(0.0)
+    assert (list(app._reporter.unreported), len(app._reporter.records)) == (unreported, 0)
+
+
+NAMES = [
+    ("größe".encode(), "größe"),
+    ("größe".encode("latin-1"), "gr\ufffd\ufffde"),
+    (b"  a\tb\x00\x7f ", "ab"),
+    (b" \t ", None),
+    (b"b" * 1000, "b" * inside.TEXT_CHARACTERS),
+    ("ü".encode() * 1000, "ü" * inside.TEXT_CHARACTERS),
+]
+
+
+@pytest.mark.parametrize(("value", "kind"), NAMES)
+async def test_a_header_is_utf_8_without_unprintable_characters_up_to_the_limit(recorded, value, kind):
+    (record,) = await recorded(json_exchange(), [(b"x-request-type", value)])
+    assert record.get("request_type") == kind
+
+
+@pytest.mark.parametrize(
+    ("values", "members"),
+    [
+        ({}, {"request_type": "header"}),
+        ({"TYPE_HEADER": ""}, {}),
+        ({"TYPE_HEADER": "", "TYPE_FIELD": "meta.type"}, {"request_type": "chat"}),
+        (
+            {"TYPE_FIELD": "meta.type", "USER_FIELD": "meta.deep.user"},
+            {"request_type": "header", "user": "ann"},
+        ),
+        (
+            {"USER_HEADER": "X-User", "USER_FIELD": "meta.deep.user"},
+            {"request_type": "header", "user": "eve"},
+        ),
+        ({"TYPE_HEADER": "", "TYPE_FIELD": "größe-1"}, {"request_type": "big"}),
+        ({"TYPE_HEADER": "", "TYPE_FIELD": "meta.deep"}, {}),
+        ({"TYPE_HEADER": "", "TYPE_FIELD": "meta.type.no", "TARGET": "vllm-0"}, {"target": "vllm-0"}),
+    ],
+)
+async def test_type_user_and_target_are_those_of_the_settings(settings, recorded, values, members):
+    settings(**values)
+    asks = request(**{"meta": {"type": "chat", "deep": {"user": "ann"}}, "größe-1": "big", "": "nobody"})
+    (record,) = await recorded(asks, [(b"x-request-type", b"header"), (b"x-user", b"eve")])
+    assert {name: record[name] for name in ("request_type", "user", "target") if name in record} == members

@@ -1,0 +1,254 @@
+"""Settings, and sending of records to the exporter: batches, failures, credentials, TLS and forks."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import logging
+import ssl
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import trustme
+
+from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
+from tests.unit.vllm_middleware.harness import Exporter, application, json_exchange, run
+
+FILE = Path(inside.__file__)
+FORM = "SPEC_DECODE_REQUESTS_URL: give http://"
+
+
+@pytest.fixture
+def reporter(settings):
+    """Return a function that makes a reporter with requests in its queue."""
+
+    async def with_requests(number, **values):
+        settings(**values)
+        app = inside.Middleware(application(json_exchange()[1]))
+        for _ in range(number):
+            await run(app, json_exchange()[0])
+        return app._reporter
+
+    return with_requests
+
+
+def test_the_file_needs_python_3_10_and_msgspec_alone():
+    tree = ast.parse(FILE.read_text(), feature_version=(3, 10))
+    imported = [name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
+    imported += [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert {name.partition(".")[0] for name in imported} - sys.stdlib_module_names == {"msgspec"}
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"BASIC_AUTH_FILE": "a", "BEARER_TOKEN_FILE": "b"}, "exclude each other"),
+        *(({"URL": f"http://h/{end}Rumpel"}, FORM) for end in ("\n", "\x1b[2J", "\u202e")),
+        *(({"URL": url}, FORM) for url in ("ftp://x", "http://x:port", "Rumpel", "unix:", "http://[Rumpel")),
+        *(({"URL": f"https://h/api{end}"}, FORM) for end in ("?token=Rumpel", "#Rumpel")),
+        *(({"URL": f"https://{user}@h/"}, FORM) for user in ("Rumpel", "ann:Rumpel")),
+    ],
+)
+async def test_invalid_settings_disable_the_middleware_with_one_log_line_without_secrets(
+    settings, caplog, values, why
+):
+    caplog.set_level(logging.DEBUG)
+    settings(**values)
+    asked, answered = json_exchange()
+    app = inside.Middleware(application(answered))
+    assert await run(app, asked) == await run(application(answered), asked)
+    (line,) = caplog.records
+    assert why in line.getMessage()
+    assert "Rumpel" not in caplog.text
+
+
+def test_the_first_unknown_settings_are_logged_without_line_ends(monkeypatch, caplog):
+    for number in range(100):
+        monkeypatch.setenv(f"{inside.PREFIX}A\nERROR vLLM: \x1b[2J\u202efake_{number}", "10.0.0.1")
+    assert inside.Middleware(None)._reporter is not None
+    assert "there is no setting SPEC_DECODE_REQUESTS_AERROR vLLM: [2Jfake" in caplog.text
+    assert len(caplog.text) < 1000
+
+
+async def test_a_batch_is_ndjson_to_the_configured_address(reporter, exporter, monkeypatch):
+    monkeypatch.setattr(inside, "BATCH_RECORDS", 2)
+    one = await reporter(3, URL=exporter.url.replace("/api/v1/requests", "/behind/a/proxy"), TARGET="vllm-0")
+    one.work(0.0)
+    assert [head.split("\r\n")[0] for head, _ in exporter.requests] == ["POST /behind/a/proxy HTTP/1.1"] * 2
+    assert "Content-Type: application/x-ndjson" in exporter.requests[0][0]
+    assert [len(text.splitlines()) for _, text in exporter.requests] == [2, 1]
+    assert [record["target"] for record in exporter.records()] == ["vllm-0"] * 3
+
+
+async def test_a_batch_above_the_exporter_s_rate_is_kept_and_sent_again_after_pauses(
+    reporter, exporter, caplog
+):
+    one = await reporter(2, URL=exporter.url)
+    one.unreported.append(True)
+    exporter.reply = b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n"
+    for now in (0.0, 0.9, 1.0, 2.9):  # pauses of 1 and 2 s
+        one.work(now)
+    assert len(exporter.requests) == 2
+    assert "they are above its requests.rate" in caplog.text
+    exporter.reply = Exporter.OK
+    one.work(3.0)
+    assert len(exporter.requests[-1][1].splitlines()) == 2
+    assert f"{inside.DROPPED}: 1\r\n{inside.TOO_COSTLY}: 1" in exporter.requests[-1][0]
+    assert (len(one.unreported), len(one.records)) == (0, 0)
+
+
+async def test_records_of_an_exporter_that_is_away_are_kept_up_to_a_limit(reporter, monkeypatch):
+    monkeypatch.setattr(inside, "RECORDS", 3)
+    one = await reporter(5, URL="http://127.0.0.1:1/")
+    one.work(0.0)
+    assert (len(one.records), len(one.unreported)) == (3, 2)
+
+
+async def test_records_are_sent_over_a_unix_socket(reporter, tmp_path):
+    with Exporter(path=str(tmp_path / "socket")) as exporter:
+        one = await reporter(1, URL=f"unix:{tmp_path}/socket")
+        one.work(0.0)
+        assert exporter.requests[0][0].startswith("POST /api/v1/requests HTTP/1.1\r\nHost: localhost\r\n")
+
+
+async def test_credentials_are_read_from_a_file_that_may_change(reporter, exporter, tmp_path):
+    file = tmp_path / "secret"
+    file.write_text("ann:secret\n")
+    one = await reporter(1, URL=exporter.url, BASIC_AUTH_FILE=file)
+    one.work(0.0)
+    file.write_text("ann:öther\n")
+    one.records.append(b"{}")
+    one.work(0.0)
+    tokens = [head.partition("Authorization: Basic ")[2].split("\r\n")[0] for head, _ in exporter.requests]
+    assert [base64.b64decode(token).decode() for token in tokens] == ["ann:secret", "ann:öther"]
+
+
+LINES = [f"Rumpel{between}stilzchen" for between in ("\n", "\r\n", "\r", "\0", "\x7f", "\n\n-----")]
+
+
+@pytest.mark.parametrize("name", ["BEARER_TOKEN_FILE", "BASIC_AUTH_FILE"])
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "No such file"),
+        ("/dev/zero", "more than one line"),
+        *((line, "more than one line") for line in LINES),
+    ],
+)
+async def test_an_unusable_secret_is_neither_sent_nor_logged_and_records_are_kept(
+    reporter, exporter, tmp_path, caplog, name, content, why
+):
+    file = tmp_path / "secret"
+    if content == "/dev/zero":
+        file.symlink_to(content)
+    elif content:
+        file.write_bytes(content.encode())
+    one = await reporter(1, URL=exporter.url, **{name: file})
+    one.work(0.0)
+    assert exporter.requests == []
+    assert f"{file}: {why}" in caplog.text
+    assert "Rumpel" not in caplog.text
+    assert "stilzchen" not in caplog.text
+    file.unlink(missing_ok=True)
+    file.write_text("ann:t0ken")
+    one.work(60.0)
+    assert (len(exporter.records()), len(one.unreported)) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "reply", [b"Rumpelstilzchen", b"HTTP/1.1 401 Rumpelstilzchen\r\n\r\n", Exporter.RESET]
+)
+async def test_no_secret_is_in_the_log_whatever_the_exporter_answers(
+    reporter, exporter, tmp_path, caplog, reply
+):
+    caplog.set_level(logging.DEBUG)
+    (tmp_path / "secret").write_text("Rumpel\u20acstilzchen")
+    exporter.reply = reply
+    one = await reporter(1, URL=exporter.url, BEARER_TOKEN_FILE=tmp_path / "secret")
+    one.work(0.0)
+    assert len(exporter.requests) == 1
+    assert "does not take it" in caplog.text
+    assert "stilzchen" not in caplog.text
+
+
+async def test_https_requires_a_trusted_certificate(reporter, tmp_path, monkeypatch, caplog):
+    """The certificates are read once, and again after a failure: that takes tens of milliseconds."""
+    made = []
+    make = ssl.create_default_context
+    monkeypatch.setattr(ssl, "create_default_context", lambda **named: made.append(0) or make(**named))
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    exporter = Exporter()
+    exporter.listener = context.wrap_socket(exporter.listener, server_side=True)
+    with exporter:
+        one = await reporter(1, URL=exporter.url.replace("http:", "https:"), CA_FILE=tmp_path / "ca.pem")
+        for number in (1, 2):
+            one.work(0.0)
+            assert (len(exporter.records()), len(made)) == (number, 1)
+            one.records.append(b"{}")
+        one._tls = None
+        trustme.CA().cert_pem.write_to_path(tmp_path / "ca.pem")
+        one.work(60.0)
+    assert (len(exporter.records()), len(made), len(one.records)) == (2, 2, 1)
+    assert "certificate verify failed" in caplog.text
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # that is how it ends
+async def test_the_thread_reads_and_sends_and_survives_an_internal_error(wrap, exporter, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setenv(f"{inside.PREFIX}URL", exporter.url)
+    monkeypatch.setattr(inside, "ROUND_SECONDS", 0.001)
+    app = inside.Middleware(application(json_exchange()[1]))
+    failed, sent = threading.Event(), threading.Event()
+    work = app._reporter.work
+
+    def fails_once(now):
+        if not failed.is_set():
+            failed.set()
+            raise RuntimeError("bug")
+        work(now)
+        if exporter.requests:
+            sent.set()
+            raise SystemExit
+
+    monkeypatch.setattr(app._reporter, "work", fails_once)
+    await run(app, json_exchange()[0])
+    assert failed.wait(30)
+    assert sent.wait(30)
+    app._reporter._thread.join()
+    assert f"{inside.DROPPED}: 1" in exporter.requests[0][0]
+    assert len(exporter.records()) == 1
+
+
+FORK = """
+import os
+import spec_decode_requests as inside
+
+inside.Reporter._run = lambda reporter: None
+one = inside.Middleware(None)._reporter
+one.exchanges.append(inside.Exchange(one, {}))
+one.records.append(b"{}")
+one.failed(ValueError())
+if os.fork() == 0:
+    print(len(one.exchanges), len(one.records), len(one.unreported), flush=True)
+    os._exit(0)
+os.wait()
+print(len(one.exchanges), len(one.records), len(one.unreported))
+"""
+
+
+def test_a_forked_child_sends_nothing_of_its_parent():
+    done = subprocess.run(
+        [sys.executable, "-c", FORK],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": str(FILE.parent)},
+        timeout=60,
+    )
+    assert done.stdout.splitlines() == ["0 0 0", "1 1 1"]
