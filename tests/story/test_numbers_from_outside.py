@@ -201,6 +201,10 @@ async def test_an_observation_is_refused_or_gives_a_finite_plan_and_setting(obse
             plans += 1
     assert settings
     assert plans
+    window["counts"]["drafts"] = -5
+    file.write_text(json.dumps(document))
+    with pytest.raises(NoSnapshotError):
+        read_snapshot(file)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,8 @@ async def test_a_burst_is_allowed_at_once_and_then_a_rate(clock):
     assert [bucket.take() for _ in range(3)] == [True, True, False]
     await clock.advance(5.0, turns=0)
     assert bucket.take()
+    await clock.advance(1000.0, turns=0)  # a long pause saves no more than a burst
+    assert [bucket.take() for _ in range(4)] == [True, True, True, False]
 
 
 @given(st.lists(st.integers(0, 50), max_size=200), st.integers(1, 10))
