@@ -146,13 +146,14 @@ def test_all_repeated_headers_must_be_of_the_own_site():
     ],
 )
 def test_only_the_named_hosts_addresses_and_localhost_are_allowed(host, allowed):
-    assert NAMES.allow(multidict(Host=host)) is allowed
-    assert AllowedHosts().allow(multidict(Host=host))
+    assert NAMES.allow("/", multidict(Host=host)) is allowed
+    assert NAMES.allow(f"http://{host}/", multidict(Host="localhost")) is allowed
+    assert AllowedHosts().allow(f"http://{host}/", multidict(Host=host))
 
 
 def test_a_request_without_exactly_one_host_is_rejected():
-    assert not NAMES.allow(CIMultiDict())
-    assert not NAMES.allow(CIMultiDict([("Host", "localhost"), ("Host", "evil.example")]))
+    assert not NAMES.allow("/", CIMultiDict())
+    assert not NAMES.allow("/", CIMultiDict([("Host", "localhost"), ("Host", "evil.example")]))
 
 
 @pytest.mark.parametrize("text", ["http://a", "a:80", "", "*", "*.", "a b", "[::1]", "a.*", "a/b"])
@@ -219,6 +220,13 @@ async def ask_raw(state, head):
         (b"GET / HTTP/1.0\r\n\r\n", 421),
         (b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n", 200),
         (b"GET http://localhost/ HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421),
+        (b"GET http://localhost:80/?a=/ HTTP/1.1\r\nHost: localhost\r\n\r\n", 200),
+        (b"GET http://evil.example/ HTTP/1.1\r\nHost: localhost\r\n\r\n", 421),
+        (b"GET http://evil.example?http://localhost/ HTTP/1.1\r\nHost: localhost\r\n\r\n", 421),
+        (b"GET http://localhost@evil.example/ HTTP/1.1\r\nHost: localhost\r\n\r\n", 421),
+        (b"GET HTTPS://EVIL.example/ HTTP/1.1\r\nHost: localhost\r\n\r\n", 421),
+        (b"POST http://evil.example/-/reload HTTP/1.1\r\nHost: localhost\r\n\r\n", 421),
+        (b"OPTIONS * HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", 400),
     ],
 )

@@ -87,6 +87,11 @@ def _host(headers: MultiMapping[str]) -> Authority | None:
     return parse_authority(values[0]) if len(values) == 1 else None
 
 
+def _target_host(target: str) -> Authority | None:
+    """Return the host of an absolute request target, such as ``http://host/path``; None if it is invalid."""
+    return parse_authority(re.split("[/?#]", target.partition("://")[2], maxsplit=1)[0])
+
+
 def _is_address(host: str) -> bool:
     try:
         ip_address(host)
@@ -123,16 +128,19 @@ class AllowedHosts:
         parents = (host[dot:] for dot, letter in enumerate(host) if letter == ".")
         return host in self.names or any(f"*{parent}" in self.names for parent in parents)
 
-    def allow(self, headers: MultiMapping[str]) -> bool:
-        """Return whether the ``Host`` header of a request is allowed.
+    def allow(self, target: str, headers: MultiMapping[str]) -> bool:
+        """Return whether the ``Host`` header and an absolute request target name allowed hosts.
 
         Addresses and ``localhost`` are always allowed: DNS rebinding cannot use them.
         """
         if not self.names:
             return True
-        host = _host(headers)
-        return host is not None and (
-            host.host == "localhost" or _is_address(host.host) or self.by_name(host.host)
+        is_path = target.startswith("/") or target == "*"
+        hosts = [_host(headers)] if is_path else [_host(headers), _target_host(target)]
+        return all(
+            host is not None
+            and (host.host == "localhost" or _is_address(host.host) or self.by_name(host.host))
+            for host in hosts
         )
 
 
@@ -145,8 +153,10 @@ def host_guard(allowed: AllowedHosts) -> Middleware:
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         # No browser can connect to a unix socket.
-        if client_address(request.transport) != LOCAL and not allowed.allow(request.headers):
-            text = "The Host header names no host of --web.allowed-hosts."
+        if client_address(request.transport) != LOCAL and not allowed.allow(
+            request.raw_path, request.headers
+        ):
+            text = "The Host header or the request line names no host of --web.allowed-hosts."
             return error_response(HTTPStatus.MISDIRECTED_REQUEST, text, close=True)
         if request.method not in _SAFE and is_foreign(request.headers, allowed, secure=request.secure):
             text = (
