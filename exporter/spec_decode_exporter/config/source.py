@@ -195,6 +195,8 @@ def source_of(data: bytes, name: str, expand: Callable[[str], str] = str) -> Sou
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, problem = 0 if mark is None else mark.line + 1, _yaml_problem(error)
+    except RecursionError:  # of `<<`, which may lead into itself
+        problem = "is nested too deeply"
     except (yaml.YAMLError, ValueError, OverflowError, LookupError):  # PyYAML raises these for some escapes
         problem = "is not YAML"
     else:

@@ -113,6 +113,7 @@ def test_what_is_no_plain_text_is_one_mistake(text, place, message):
         (b"a: *nowhere\n", ":1 is not YAML: found undefined alias 'nowhere'"),
         (b'"\\U00ffffff"', " is not YAML"),
         (b"[" * 5000, ":1 is nested too deeply"),
+        (b"&a {<<: *a}", " is nested too deeply"),
         (b"x" * (MAX_BYTES + 1), " is larger than 1 MiB"),
         (b"a: {" + b"? , " * MAX_VALUES + b"}", ":1 has more than 50000 values"),
         (b"&a [" + b"*a," * MAX_VALUES + b"]", ":1 has more than 50000 values"),
