@@ -34,10 +34,7 @@ MAX_FRAMING: Final = 64 * 2**10
 """Maximum bytes of a response besides its body: status line, headers, chunk sizes, trailers."""
 MIN_PIECES: Final = 1024
 PIECE_BYTES: Final = 1024
-"""Maximum pieces of a response: ``MIN_PIECES``, and one for every ``PIECE_BYTES`` of the body's limit.
-
-Each piece costs processor time, whatever its size; an Ethernet packet carries 1,448 bytes.
-"""
+"""Maximum pieces of a response: ``MIN_PIECES``, and one for every ``PIECE_BYTES`` of the body's limit."""
 
 _HEADERS: Final = {
     "User-Agent": f"{USER_AGENT_PREFIX}{__version__}",
@@ -49,8 +46,6 @@ _HEADERS: Final = {
 }
 _MAX_REQUESTS: Final = 3
 """Requests that a client keeps: for a page without histograms, with them, and for the whole page."""
-_MAX_HOST: Final = 253
-_PROBLEM: Final = "application/problem+json"
 _MAX_PROBLEM: Final = 16 * 2**10
 """Maximum bytes of a problem (RFC 9457)."""
 _REASONS: Final[dict[type[Exception], Reason]] = {
@@ -81,14 +76,9 @@ class UnansweredError(ConnectionResetError):
 
 
 class Resolver(ThreadPool):
-    """Threads that look up host names by the system's resolver; further look-ups wait.
+    """Threads for look-ups by the system's resolver: one without a response takes 10 s or more."""
 
-    A look-up without a response keeps its thread for 10 s or more: these threads have no other work.
-    """
-
-    async def look_up(
-        self, host: str, port: int, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[str]:
+    async def look_up(self, host: str, port: int, family: int = socket.AF_UNSPEC) -> list[str]:
         """Return the distinct addresses of a host, in the order of the system.
 
         Raises:
@@ -115,20 +105,21 @@ class Response:
 
         With ``reads_problems``, the problem of a rejected request is read: see ``StatusError``.
         """
-        self._parser = HttpResponseParser(self)
-        self._max_body = max_body
-        self._reads_problems = reads_problems
+        self._parser, self._max_body, self._reads_problems = (
+            HttpResponseParser(self),
+            max_body,
+            reads_problems,
+        )
         self._body: bytes | bytearray = b""
         self._headers: dict[bytes, bytes] = {}
         self._pieces = MIN_PIECES + max_body // PIECE_BYTES
-        self._has_head = False
         self._error: PollError | None = None
         """Error of a callback: llhttp replaces it by an error of its own."""
         self._failure: StatusError | None = None
         """Status of a response whose body is a problem."""
+        self._has_head = self.is_complete = self.keep_alive = False
         self.received = 0
         """Bytes."""
-        self.is_complete = self.keep_alive = False
 
     def feed(self, data: bytes | memoryview) -> None:
         """Parse the next bytes; the caller may overwrite them afterwards.
@@ -148,7 +139,9 @@ class Response:
             self.keep_alive = False
             if not self.is_complete:  # data after a complete response does not matter
                 raise self._error or PollError("malformed", f"not an HTTP answer: {error}") from None
-        if self.received - len(self._body) > MAX_FRAMING and not self.is_complete:
+        if self.is_complete:
+            self._decode()
+        elif self.received - len(self._body) > MAX_FRAMING:
             raise PollError("too_large", f"the answer has more than {MAX_FRAMING} bytes besides its body")
 
     def end(self) -> None:
@@ -156,50 +149,49 @@ class Response:
         if not self._has_head or self._headers.keys() & {b"content-length", b"transfer-encoding"}:
             raise PollError("malformed", "the server closed the connection in the middle of its answer")
         self.is_complete = True
+        self._decode()
 
     def header(self, name: bytes) -> str:
         """Return the value of a header; empty if absent."""
         return self._headers.get(name, b"").decode("latin-1")
 
     def body(self) -> bytes:
-        """Return the whole body, decompressed: a proxy may compress what the server did not.
-
-        Raises:
-            PollError: The body cannot be decompressed, or is the problem of a rejected request.
-        """
-        coding = self.header(b"content-encoding").lower()
-        if coding not in {"", "identity", "gzip", "x-gzip", "deflate"}:
-            raise PollError("malformed", "the body has a Content-Encoding that was not asked for")
-        body = bytes(self._body) if coding in {"", "identity"} else self._unpacked()
+        """Return the whole body, decompressed; raise the status of a rejected request with its problem."""
         if self._failure is not None:
-            self._failure.problem = body
+            self._failure.problem = bytes(self._body)
             raise self._failure
-        return body
+        return bytes(self._body)
 
     def close(self) -> None:
         """Release body and parser: errors refer to them by tracebacks, and the parser to this object."""
         del self._parser
         self._body, self._error, self._failure = b"", None, None
 
-    def _unpacked(self) -> bytes:
+    def _decode(self) -> None:
+        """Decompress the body: a proxy may compress what the server did not."""
+        coding = self.header(b"content-encoding").lower()
+        if coding in {"", "identity"} or not self._body:
+            return
+        if coding not in {"gzip", "x-gzip", "deflate"}:
+            raise PollError("malformed", "the body has a Content-Encoding that was not asked for")
         unpacker = zlib.decompressobj(32 + zlib.MAX_WBITS)  # gzip or zlib
         try:
-            body = unpacker.decompress(self._body, self._max_body + 1)
+            self._body = unpacker.decompress(self._body, self._max_body + 1)
         except zlib.error:
             raise PollError("malformed", "the compressed body cannot be unpacked") from None
-        if len(body) > self._max_body:
-            raise self._too_large()
-        if self._body and (unpacker.unused_data or not unpacker.eof):
+        if len(self._body) > self._max_body:
+            raise PollError("too_large", self._too_large)
+        if unpacker.unused_data or not unpacker.eof:
             raise PollError("malformed", "the compressed body is cut off, or goes on after its end")
-        return body
 
-    def _too_large(self) -> PollError:
-        return PollError("too_large", f"the body has more bytes than max_body, {self._max_body}")
+    @property
+    def _too_large(self) -> str:
+        return f"the body has more bytes than max_body, {self._max_body}"
 
     def on_message_begin(self) -> None:
         """Reject a second, unrequested response."""
         if self.is_complete:
-            self._reject(PollError("malformed", "a second answer"))
+            self._reject("malformed", "a second answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header; trailers after the body are ignored."""
@@ -215,33 +207,35 @@ class Response:
         self._has_head, self.keep_alive = True, self._parser.should_keep_alive()
         if status != HTTPStatus.OK:
             self._failure = StatusError(status, _host(self._headers.get(b"location", b"")))
-            if not (self._reads_problems and self.header(b"content-type").startswith(_PROBLEM)):
-                self._reject(self._failure)
+            is_problem = self.header(b"content-type").startswith("application/problem+json")
+            if not (self._reads_problems and is_problem):
+                self._error = self._failure
+                raise self._error
             self._max_body = _MAX_PROBLEM
         length = int(self.header(b"content-length") or 0)
         if length > self._max_body:
-            self._reject(PollError("too_large", f"the body has {length} bytes, max_body is {self._max_body}"))
+            self._reject("too_large", f"the body has {length} bytes, max_body is {self._max_body}")
         if self.header(b"transfer-encoding").lower() not in {"", "chunked"}:
-            self._reject(PollError("malformed", "the answer has a Transfer-Encoding that was not asked for"))
+            self._reject("malformed", "the answer has a Transfer-Encoding that was not asked for")
 
     def on_body(self, data: bytes) -> None:
         """Add a piece of the body."""
         if not self._body:
             self._body = data  # the usual page comes in one piece
+        elif isinstance(self._body, bytes):
+            self._body = bytearray(self._body + data)  # a list of pieces could take 25 times their memory
         else:
-            # Not a list of pieces: objects for two bytes each take 25 times their memory.
-            self._body = self._body if isinstance(self._body, bytearray) else bytearray(self._body)
             self._body += data
         if len(self._body) > self._max_body:
-            self._reject(self._too_large())
+            self._reject("too_large", self._too_large)
 
     def on_message_complete(self) -> None:
         """Mark the response as complete, except for an interim response (1xx)."""
         self.is_complete = self._has_head
 
-    def _reject(self, error: PollError) -> NoReturn:
-        self._error = error
-        raise error
+    def _reject(self, reason: Reason, message: str) -> NoReturn:
+        self._error = PollError(reason, message)
+        raise self._error
 
 
 class _ReceiveBuffer(threading.local):
@@ -295,7 +289,7 @@ class Connection(asyncio.BufferedProtocol):
             return HttpResponse(response.body(), response.header(b"content-type"), ended - began, busy)
         finally:
             response.close()
-            self._response = self._ended = None
+            self._response = self._ended = error = None  # an error refers to this frame by its traceback
 
     def abort(self) -> None:
         """Close without waiting."""
@@ -314,15 +308,16 @@ class Connection(asyncio.BufferedProtocol):
         if self._response is None or self._ended is None or self._ended.done():
             self.abort()
             return
-        began, failure = thread_time(), None
+        began = thread_time()
         try:
             self._response.feed(self._buffer[:nbytes])
         except PollError as error:
-            failure = error
-        worked = thread_time()
-        self._meter[0] += worked - began
-        if failure is not None or self._response.is_complete:
-            self._finish(failure, worked)
+            self._finish(error, began)
+        else:
+            if self._response.is_complete:
+                self._finish(None, began)
+        finally:
+            self._meter[0] += thread_time() - began
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Complete the awaited response: the end of the connection can be its end."""
@@ -357,20 +352,12 @@ class Client:
         resolver: Resolver = CONFIG_RESOLVER,
         is_command: bool = False,
     ) -> None:
-        """Be ready for the first request.
+        """Send requests with the credentials of ``http``, each for ``timeout`` seconds at most.
 
-        Args:
-            http: Credentials and TLS settings.
-            timeout: Maximum seconds of a request.
-            max_body: Maximum bytes of a body.
-            resolver: Resolves the server's name.
-            is_command: Read an exporter: with ``COMMAND_AGENT``, and the problem of a rejected request.
+        ``max_body`` is in bytes. A command reads an exporter: by ``COMMAND_AGENT``, with problems.
         """
-        self._http = http
-        self._timeout = timeout
-        self._max_body = max_body
-        self._resolver = resolver
-        self._is_command = is_command
+        self._http, self._timeout, self._max_body = http, timeout, max_body
+        self._resolver, self._is_command = resolver, is_command
         self._connection: Connection | None = None
         self._origin: tuple[str, str, int] | None = None
         """Scheme, host and port of the connection."""
@@ -385,10 +372,9 @@ class Client:
         return self._spent[0]
 
     async def get(self, address: str, *, max_body: int | None = None) -> HttpResponse:
-        """Return the page at an http or https URL.
+        """Return the page at an http or https URL; ``max_body`` lowers the limit for this page.
 
-        The whole request, from DNS to the last byte, takes at most ``timeout`` seconds. ``max_body`` (bytes)
-        lowers the client's limit for this page.
+        The timeout is for the whole request, from DNS to the last byte.
 
         Raises:
             PollError: There is no response with status 200 within the limits.
@@ -483,7 +469,6 @@ class Client:
 def _host(location: bytes) -> str:
     """Return the host of a redirect, without path and query: they may contain secrets."""
     try:
-        host = urlsplit(location.decode("ascii")).hostname or ""
+        return (urlsplit(location.decode("ascii")).hostname or "")[:253]
     except ValueError:
         return ""
-    return host[:_MAX_HOST]

@@ -33,8 +33,8 @@ def headers(http: HttpSettings) -> dict[str, str]:
     """
     sent = {name: ", ".join(header.values) for name, header in http.http_headers.items()}
     if (bearer := http.authorization) is not None:
-        token = _secret(bearer.credentials, bearer.credentials_file)
-        sent["Authorization"] = f"{bearer.type} {_sendable(token, bearer.credentials_file or 'authorization')}"
+        token, path = _secret(bearer.credentials, bearer.credentials_file), bearer.credentials_file
+        sent["Authorization"] = f"{bearer.type} {_sendable(token, path or 'authorization')}"
     elif (basic := http.basic_auth) is not None:
         pair = f"{basic.username or ''}:{_secret(basic.password, basic.password_file)}"
         sent["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode("ascii")
@@ -131,7 +131,7 @@ def _files(tls: TlsConfig | None) -> list[Path]:
 def _context(tls: TlsConfig | None, versions: tuple[Stamp, ...]) -> ssl.SSLContext:  # noqa: ARG001
     """Build a context. It takes some 10 ms, so it is kept until its files change."""
     try:
-        context = ssl.create_default_context(cafile=tls and tls.ca_file)
+        context = ssl.create_default_context(cafile=tls.ca_file if tls else None)
         if tls is not None and tls.cert_file is not None:
             # An encrypted key would ask for its password on the terminal; an empty one makes it fail.
             context.load_cert_chain(tls.cert_file, tls.key_file, password="")

@@ -56,7 +56,7 @@ Recorded = Callable[[RawPoll], None]
 
 @dataclass(slots=True)
 class PollRecord:
-    """Results of a target's polls. The record outlives its poller: a reload changes nothing in it."""
+    """Results of a target's polls; they outlive their poller, which a reload replaces."""
 
     polls: int = 0
     failures: Tally[Reason] = field(default_factory=Tally)

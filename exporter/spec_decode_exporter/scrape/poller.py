@@ -1,4 +1,4 @@
-"""Polls of all targets at shared moments, and the poll loop of one: fetch the page, read it, record the result."""
+"""Polls at moments that all targets share: fetch a page, read it, pass on its samples, record the result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from spec_decode_exporter.scrape.sample import PageReading, SampleReader
 from spec_decode_exporter.scrape.server_info import ServerDetails
 
 PHASES: Final = 8
-"""Moments in an interval at which polls begin. Polls of a moment share a wake-up, a third of a poll's cost."""
+"""Moments in an interval at which polls begin: they share a wake-up, a third of a poll's cost."""
 MAX_PHASES: Final = 64
 MANY_TARGETS: Final = 400
 """Targets from which on there are ``MAX_PHASES``: later polls of a moment wait for all earlier ones."""
@@ -310,7 +310,8 @@ class Poller:
         if with_latencies not in self._large and not is_costly:
             self._is_permitted = False
             with suppress(LargePageError):
-                return await self._poll_once(with_latencies=with_latencies)
+                await self._poll_once(with_latencies=with_latencies)
+                return
         async with self._schedule.permit(self._spent):
             self._duty.waited = self._clock.monotonic() - began
             self._is_permitted = True
@@ -344,7 +345,7 @@ class Poller:
             await self._details.update(moment)
 
     async def _fetch(self, *, with_latencies: bool) -> tuple[HttpResponse, PageReading]:
-        """Fetch and read the filtered page if it is complete, else the whole page, so that no data is lost."""
+        """Fetch and read the filtered page if it is complete, else the whole page: no data is lost."""
         choice = self._choice
         # After a failure another server may answer: the whole page shows more of it.
         url = None if self._failures_in_a_row else choice.filtered(with_latencies=with_latencies)

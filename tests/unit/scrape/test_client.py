@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import socket
 import ssl
@@ -14,7 +15,7 @@ from contextlib import AsyncExitStack, suppress
 import pytest
 
 from spec_decode_exporter.config.http_settings import Authorization, HeaderValues, HttpSettings, TlsConfig
-from spec_decode_exporter.scrape.client import Client, Resolver
+from spec_decode_exporter.scrape.client import Client, Connection, Resolver, Response
 from spec_decode_exporter.scrape.errors import PollError, StatusError
 
 PAGE = b'vllm:num_requests_running{engine="0"} 1.0\n' * 50
@@ -331,6 +332,17 @@ async def test_a_cancelled_poll_leaves_nothing_behind(client, fault_server, unti
         await poll
     assert client._connection is None
     await until(lambda: not server.open)
+
+
+async def test_a_failed_response_is_released_without_garbage_collection(client, fault_server, until):
+    server = await fault_server(answer(b"x" * MAX_BODY * 2))
+    gc.disable()
+    try:
+        with suppress(PollError):
+            await client.get(server.url())
+        await until(lambda: not [one for one in gc.get_objects() if isinstance(one, Response | Connection)])
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("data", [b"", answer()[:60]], ids=["at once", "in the body"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from itertools import pairwise
 
 import pytest
@@ -104,16 +104,14 @@ async def test_all_permits_can_be_used_at_once_and_no_more(schedule):
 
 async def test_costly_polls_take_no_more_than_their_share_of_a_core_also_if_they_fail(schedule, clock):
     async def again_and_again():
-        spent = 0.0
+        spent = [0.0]
         while True:
-            try:
-                async with schedule.permit(lambda: spent):
+            with suppress(OSError):
+                async with schedule.permit(lambda: spent[0]):
                     await clock.sleep_until(clock.monotonic() + 0.1)
-                    spent += 0.1
+                    spent[0] += 0.1
                     clock.used += 0.1
                     raise OSError
-            except OSError:
-                pass
 
     tasks = [asyncio.create_task(again_and_again()) for _ in range(10)]
     await clock.advance(100)
