@@ -28,6 +28,7 @@ from spec_decode_exporter.cli.recommend import NoSnapshotError, read_snapshot
 from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.core.numbers import MAX_UNIX
+from spec_decode_exporter.discovery.vllm_command_line import pod_speculation
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi
 from spec_decode_exporter.history.recording import FORMAT, RecordingError, read_recording
 from spec_decode_exporter.learned.learned import LearnedState
@@ -221,6 +222,8 @@ def test_the_settings_of_a_server_are_usable_or_absent():
     settings = {"method": "eagle3", "num_speculative_tokens": 4, SCHEDULE_KEY: [[1, 32, 4]]}
     for body in spoiled({"vllm_config": {"speculative_config": settings}}):
         assert is_finite(served_speculation(body))
+    for body in spoiled(settings):
+        assert is_finite(pod_speculation(["vllm", "serve", "m", "--speculative-config", body.decode()], {}))
 
 
 async def test_a_sent_request_is_counted_or_refused():

@@ -6,7 +6,6 @@ methods of draft models ``vllm/config/speculative.py``. Command lines are only r
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from functools import lru_cache
 from itertools import chain, zip_longest
 from typing import Final
 
+from spec_decode_exporter.core.numbers import decode
 from spec_decode_exporter.scrape.server_info import ServedSpeculation, speculation_of
 
 MAX_COMMAND_CHARACTERS: Final = 65_536
@@ -160,8 +160,8 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str, str]]:
 def _loaded(text: str) -> object:
     """Return the value of a JSON text; return other text unchanged."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return decode(text.encode(), len(text))
+    except ValueError:
         return text
 
 
