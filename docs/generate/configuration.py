@@ -89,10 +89,6 @@ class _Untitled(GenerateJsonSchema):
 def json_schema() -> str:
     """Return the JSON Schema of a configuration file."""
     schema = Config.model_json_schema(schema_generator=_Untitled)
-    for section in (schema, *schema["$defs"].values()):
-        for key in section.get("properties", {}).values():
-            if "description" in key:
-                key["description"] = _in_one_line(key["description"])
     return json.dumps({"$schema": _SCHEMA_URL, **schema}, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -170,13 +166,8 @@ def _rows(section: type[Section], names: list[str]) -> str:
     for name in names:
         field = section.model_fields[name]
         kind = _kind(properties[name], field)
-        meaning = _in_one_line(str(field.description))
-        rows.append(f"| `{name}` | {kind} | {_default(section, name)} | {meaning} |")
+        rows.append(f"| `{name}` | {kind} | {_default(section, name)} | {field.description} |")
     return "\n".join(rows) + "\n"
-
-
-def _in_one_line(description: str) -> str:
-    return " ".join(description.split())
 
 
 def _kind(schema: dict[str, Any], field: FieldInfo) -> str:

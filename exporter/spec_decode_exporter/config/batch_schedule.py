@@ -17,7 +17,6 @@ MAX_RANGES: Final = 64
 """Maximum number of ranges. One range for each power of two needs 32."""
 MAX_BATCH: Final = 2**31
 """Maximum requests in a batch."""
-
 SCHEDULE_KEY: Final = "num_speculative_tokens_per_batch_size"
 
 

@@ -37,9 +37,8 @@ def _match_problem(label: str) -> str | None:
     return problem and f"{problem}; an arm is matched by name, model_name, method or a label of targets"
 
 
-Name = Annotated[
-    str, matches(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "is not a name: use up to 64 letters, digits, `_.-`")
-]
+# fmt: off
+Name = Annotated[str, matches(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", "is not a name: use up to 64 letters, digits, `_.-`")]
 MatchLabel = Annotated[str, refuses(_match_problem)]
 MatchValue = Annotated[str, Field(min_length=1, max_length=256), Printable]
 
@@ -50,15 +49,10 @@ class ReferenceSettings(Section):
     Set either `acceptance_ratio` or `file`, which `observe --save` writes.
     """
 
-    acceptance_ratio: Share | None = None
-    """The acceptance rate, accepted tokens over draft tokens, between 0 and 1."""
-    tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] | None = None
-    """The number of draft tokens at which `acceptance_ratio` was measured. An engine that drafts another
-    number is not compared, because the rate falls with that number."""
-    file: LocatedFile | None = None
-    """A file that `observe --save` wrote. It is read together with the configuration."""
-    model_name: ModelText | None = None
-    """The model of the file; required if the file holds more than one."""
+    acceptance_ratio: Share | None = Field(default=None, description="The acceptance rate, accepted tokens over draft tokens, between 0 and 1.")
+    tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] | None = Field(default=None, description="The number of draft tokens at which `acceptance_ratio` was measured. An engine that drafts another number is not compared, because the rate falls with that number.")
+    file: LocatedFile | None = Field(default=None, description="A file that `observe --save` wrote. It is read together with the configuration.")
+    model_name: ModelText | None = Field(default=None, description="The model of the file; required if the file holds more than one.")
     _rates: dict[int | None, float] = PrivateAttr(default_factory=dict)
     """The acceptance rate by draft tokens; None is any number."""
 
@@ -101,14 +95,9 @@ class PrometheusSettings(HttpSettings):
     The HTTP keys are for its queries.
     """
 
-    url: ApiAddress
-    """Its URL, http or https, with the prefix of its proxy if there is one."""
-    match: Annotated[str, AfterValidator(label_matchers)] = ""
-    """Label matchers of the series, such as `job="vllm"`; by default all. A server of them is a target if its
-    label `instance` is the `host:port` or the `name` of the target, or else if the labels that both have are
-    equal. One server alone is that of one target alone."""
-    lookback: Annotated[Duration, refuses(_lookback_problem)] = 14 * 86_400.0
-    """The time to search for a period without speculation, `1h` to `90d`."""
+    url: ApiAddress = Field(description="Its URL, http or https, with the prefix of its proxy if there is one.")
+    match: Annotated[str, AfterValidator(label_matchers)] = Field(default="", description='Label matchers of the series, such as `job="vllm"`; by default all. A server of them is a target if its label `instance` is the `host:port` or the `name` of the target, or else if the labels that both have are equal. One server alone is that of one target alone.')
+    lookback: Annotated[Duration, refuses(_lookback_problem)] = Field(default=14 * 86_400.0, description="The time to search for a period without speculation, `1h` to `90d`.")
 
 
 class BaselineSettings(Section):
@@ -117,18 +106,13 @@ class BaselineSettings(Section):
     The exporter learns it while a server runs without speculation. A history has that time, too.
     """
 
-    prometheus: PrometheusSettings
-    """The history. The exporter reads it at its start and once a day. The newest period without drafts
-    counts, from the history or learned."""
+    prometheus: PrometheusSettings = Field(description="The history. The exporter reads it at its start and once a day. The newest period without drafts counts, from the history or learned.")
 
 
 class ArmSettings(Section):
     """The engines of one arm."""
 
-    match: Annotated[Mapping[MatchLabel, MatchValue], NotEmpty]
-    """Labels that an engine of the arm must all have: `name` (of its target), `model_name`, `method` (`off`
-    for an engine that does not speculate), or any label of its target. Two arms need a label in common with
-    different values, so that no engine belongs to both."""
+    match: Annotated[Mapping[MatchLabel, MatchValue], NotEmpty] = Field(description="Labels that an engine of the arm must all have: `name` (of its target), `model_name`, `method` (`off` for an engine that does not speculate), or any label of its target. Two arms need a label in common with different values, so that no engine belongs to both.")
 
 
 class ExperimentSettings(Section):
@@ -138,12 +122,9 @@ class ExperimentSettings(Section):
     rejected with `discovery.shard.count` above 1.
     """
 
-    name: Name
-    """The value of the label `experiment`."""
-    arms: Mapping[Name, ArmSettings]
-    """The arms by name, at least two."""
-    baseline: Name
-    """The arm that the others are compared with."""
+    name: Name = Field(description="The value of the label `experiment`.")
+    arms: Mapping[Name, ArmSettings] = Field(description="The arms by name, at least two.")
+    baseline: Name = Field(description="The arm that the others are compared with.")
 
     def mistakes(self) -> Iterator[Mistake]:
         """Yield what makes the arms incomparable: one alone, no baseline, or an engine in two arms."""
@@ -160,3 +141,4 @@ class ExperimentSettings(Section):
         if self.baseline not in self.arms:
             known = ", ".join(self.arms) or "none"
             yield ("baseline",), f"is not one of the arms; there are {known}"
+# fmt: on

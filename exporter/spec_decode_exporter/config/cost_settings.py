@@ -43,37 +43,24 @@ def _schedule(ranges: Ranges) -> Ranges:
     return batch_schedule([list(each) for each in ranges]).ranges
 
 
+# fmt: off
 class SpeculativeSettings(Section):
     """Speculation of a server, for servers whose metrics do not include it."""
 
-    method: ModelText | None = None
-    """The method by its name in vLLM, such as `eagle3`, `mtp`, `draft_model`, `ngram`."""
-    tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] | None = None
-    """The number of draft tokens, vLLM's `num_speculative_tokens`."""
-    draft_model: ModelText | None = None
-    """The name of the draft model."""
-    schedule: Annotated[Ranges, AfterValidator(_schedule)] = ()
-    """The draft tokens by load, vLLM's `num_speculative_tokens_per_batch_size`: `[first, last, tokens]` for
-    each range of running requests."""
-    architecture: Annotated[Architecture, WithJsonSchema(_ARCHITECTURES)] | None = None
-    """The architecture of the served model: `dense` or `mixture_of_experts`. The typical cost of drafting
-    depends on it. Without it, known names of models decide; an unknown name means either."""
-    expected_positions: Annotated[tuple[Share, ...], Field(max_length=MAX_DRAFT_TOKENS)] = ()
-    """The expected acceptance of each position, given that the tokens before it are accepted: `cond_acc_0`,
-    `cond_acc_1`, … of a training report of speculators. Lower acceptance is the finding `below_expectation`.
-    Unlike `reference`, this needs no earlier measurement."""
-    rejection_method: ModelText | None = None
-    """The rejection sampling, vLLM's `rejection_sample_method`. With `fly` the finding `lossy_rejection` says
-    that accepted tokens may differ from the target model's."""
+    method: ModelText | None = Field(default=None, description="The method by its name in vLLM, such as `eagle3`, `mtp`, `draft_model`, `ngram`.")
+    tokens: Annotated[int, Field(ge=1, le=MAX_DRAFT_TOKENS)] | None = Field(default=None, description="The number of draft tokens, vLLM's `num_speculative_tokens`.")
+    draft_model: ModelText | None = Field(default=None, description="The name of the draft model.")
+    schedule: Annotated[Ranges, AfterValidator(_schedule)] = Field(default=(), description="The draft tokens by load, vLLM's `num_speculative_tokens_per_batch_size`: `[first, last, tokens]` for each range of running requests.")
+    architecture: Annotated[Architecture, WithJsonSchema(_ARCHITECTURES)] | None = Field(default=None, description="The architecture of the served model: `dense` or `mixture_of_experts`. The typical cost of drafting depends on it. Without it, known names of models decide; an unknown name means either.")
+    expected_positions: Annotated[tuple[Share, ...], Field(max_length=MAX_DRAFT_TOKENS)] = Field(default=(), description="The expected acceptance of each position, given that the tokens before it are accepted: `cond_acc_0`, `cond_acc_1`, … of a training report of speculators. Lower acceptance is the finding `below_expectation`. Unlike `reference`, this needs no earlier measurement.")
+    rejection_method: ModelText | None = Field(default=None, description="The rejection sampling, vLLM's `rejection_sample_method`. With `fly` the finding `lossy_rejection` says that accepted tokens may differ from the target model's.")
 
 
 class LoadCost(Section):
     """The cost of a draft token at one load."""
 
-    running_requests: Load
-    """The number of concurrent requests."""
-    draft_cost_ratio: Quantity
-    """The cost of one more draft token at this load, relative to a decode step without speculation."""
+    running_requests: Load = Field(description="The number of concurrent requests.")
+    draft_cost_ratio: Quantity = Field(description="The cost of one more draft token at this load, relative to a decode step without speculation.")
 
 
 def _by_load(loads: tuple[LoadCost, ...]) -> tuple[LoadCost, ...]:
@@ -92,25 +79,13 @@ class CostSettings(Section):
     Set one of `draft_cost_ratio`, `draft_parameters` with `target_parameters`, or `loads`.
     """
 
-    draft_cost_ratio: Quantity | None = None
-    """The cost of one more draft token, drafting and verification, relative to a decode step without
-    speculation. It does not include `fixed_cost_ratio`: measure (t1/t0 - 1 - `fixed_cost_ratio`) · S/T."""
-    draft_parameters: Parameters | None = None
-    """The number of parameters of the draft model. Divided by `target_parameters` it is the cost of drafting
-    if memory bandwidth limits decoding."""
-    target_parameters: Parameters | None = None
-    """The number of parameters of the served model."""
-    verify_cost_ratio: Quantity = 0.0
-    """The cost of verifying one more draft token, relative to a decode step. Only with `draft_parameters`;
-    the other keys include it."""
-    loads: Annotated[tuple[LoadCost, ...], AfterValidator(_by_load)] = ()
-    """The cost at several loads, in any order. From it follows the load up to which speculation pays."""
-    fixed_cost_ratio: Quantity = 0.0
-    """The cost of speculation per step that does not depend on the number of draft tokens, relative to a
-    decode step: a parallel drafter, an n-gram search, a lost overlap."""
-    running_requests: Load | None = None
-    """The number of concurrent requests at which the cost was measured. The cost then applies only from half
-    to twice this load. Not with `loads`, which have their own."""
+    draft_cost_ratio: Quantity | None = Field(default=None, description="The cost of one more draft token, drafting and verification, relative to a decode step without speculation. It does not include `fixed_cost_ratio`: measure (t1/t0 - 1 - `fixed_cost_ratio`) · S/T.")
+    draft_parameters: Parameters | None = Field(default=None, description="The number of parameters of the draft model. Divided by `target_parameters` it is the cost of drafting if memory bandwidth limits decoding.")
+    target_parameters: Parameters | None = Field(default=None, description="The number of parameters of the served model.")
+    verify_cost_ratio: Quantity = Field(default=0.0, description="The cost of verifying one more draft token, relative to a decode step. Only with `draft_parameters`; the other keys include it.")
+    loads: Annotated[tuple[LoadCost, ...], AfterValidator(_by_load)] = Field(default=(), description="The cost at several loads, in any order. From it follows the load up to which speculation pays.")
+    fixed_cost_ratio: Quantity = Field(default=0.0, description="The cost of speculation per step that does not depend on the number of draft tokens, relative to a decode step: a parallel drafter, an n-gram search, a lost overlap.")
+    running_requests: Load | None = Field(default=None, description="The number of concurrent requests at which the cost was measured. The cost then applies only from half to twice this load. Not with `loads`, which have their own.")
 
     @property
     def ratio(self) -> float | None:
@@ -138,3 +113,4 @@ class CostSettings(Section):
             yield ("running_requests",), "cannot be set beside `loads`, which have their own; remove it"
         if given == list(_PAIR) and (self.draft_parameters or 0) > (self.target_parameters or 0):
             yield ("draft_parameters",), "is more than `target_parameters`; swap the two"
+# fmt: on

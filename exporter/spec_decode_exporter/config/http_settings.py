@@ -38,26 +38,18 @@ def _header_problem(name: str) -> str | None:
     return f"is a header that the exporter sets itself; {remedy}"
 
 
-Token = matches(
-    r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", "is not a word that a header may hold: letters, digits and hyphens"
-)
+# fmt: off
+Token = matches(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", "is not a word that a header may hold: letters, digits and hyphens")
 HeaderName = Annotated[str, Token, refuses(_header_problem)]
-HeaderText = Annotated[
-    str,
-    Public,
-    matches(r"[\x20-\x7e]*", "is not a header's value: it must be one line of visible ASCII characters"),
-]
+HeaderText = Annotated[str, Public, matches(r"[\x20-\x7e]*", "is not a header's value: it must be one line of visible ASCII characters")]
 
 
 class Authorization(Section):
     """The `Authorization` header."""
 
-    type: Annotated[str, Token, refuses(_scheme_problem)] = "Bearer"
-    """The scheme of the header."""
-    credentials: Secret | None = None
-    """The token, as a variable `${NAME}`."""
-    credentials_file: Annotated[ReadableFile | None, excludes("credentials")] = None
-    """A file with the token. Changes are applied without a reload."""
+    type: Annotated[str, Token, refuses(_scheme_problem)] = Field(default="Bearer", description="The scheme of the header.")
+    credentials: Secret | None = Field(default=None, description="The token, as a variable `${NAME}`.")
+    credentials_file: Annotated[ReadableFile | None, excludes("credentials")] = Field(default=None, description="A file with the token. Changes are applied without a reload.")
 
     def mistakes(self) -> Iterator[Mistake]:
         """Yield a missing token."""
@@ -68,12 +60,9 @@ class Authorization(Section):
 class BasicAuth(Section):
     """User and password in the `Authorization` header."""
 
-    username: str | None = None
-    """The user name."""
-    password: Secret | None = None
-    """The password, as a variable `${NAME}`."""
-    password_file: Annotated[ReadableFile | None, excludes("password")] = None
-    """A file with the password. Changes are applied without a reload."""
+    username: str | None = Field(default=None, description="The user name.")
+    password: Secret | None = Field(default=None, description="The password, as a variable `${NAME}`.")
+    password_file: Annotated[ReadableFile | None, excludes("password")] = Field(default=None, description="A file with the password. Changes are applied without a reload.")
 
     def mistakes(self) -> Iterator[Mistake]:
         """Yield a missing user."""
@@ -84,16 +73,11 @@ class BasicAuth(Section):
 class TlsConfig(Section):
     """TLS: the authorities to trust, and the client certificate."""
 
-    ca_file: ReadableFile | None = None
-    """A file with the certificate authorities to trust; without one, the system's."""
-    cert_file: ReadableFile | None = None
-    """A file with the client certificate, as PEM."""
-    key_file: ReadableFile | None = None
-    """A file with the client key, as PEM."""
-    server_name: str | None = None
-    """The name in the server certificate, if it is not the host name."""
-    insecure_skip_verify: bool = False
-    """Trust any certificate. An attacker on the network can then read and change the page."""
+    ca_file: ReadableFile | None = Field(default=None, description="A file with the certificate authorities to trust; without one, the system's.")
+    cert_file: ReadableFile | None = Field(default=None, description="A file with the client certificate, as PEM.")
+    key_file: ReadableFile | None = Field(default=None, description="A file with the client key, as PEM.")
+    server_name: str | None = Field(default=None, description="The name in the server certificate, if it is not the host name.")
+    insecure_skip_verify: bool = Field(default=False, description="Trust any certificate. An attacker on the network can then read and change the page.")
 
     def mistakes(self) -> Iterator[Mistake]:
         """Yield a certificate without its key, or the reverse."""
@@ -105,8 +89,7 @@ class TlsConfig(Section):
 class HeaderValues(Section):
     """The values of one header; several are sent as a list with commas."""
 
-    values: tuple[HeaderText, ...] = ()
-    """Public values."""
+    values: tuple[HeaderText, ...] = Field(default=(), description="Public values.")
 
     def mistakes(self) -> Iterator[Mistake]:
         """Yield a header without a value."""
@@ -117,23 +100,18 @@ class HeaderValues(Section):
 class HttpSettings(Section):
     """HTTP settings of requests. ``HttpSettings()`` has no credentials."""
 
-    authorization: Authorization | None = None
-    """The `Authorization` header."""
-    basic_auth: Annotated[BasicAuth | None, excludes("authorization")] = None
-    """User and password in the `Authorization` header."""
-    tls_config: TlsConfig | None = None
-    """TLS settings, for https addresses."""
-    http_headers: Mapping[HeaderName, HeaderValues] = Field(default_factory=dict)
-    """Further headers, by name."""
+    authorization: Authorization | None = Field(default=None, description="The `Authorization` header.")
+    basic_auth: Annotated[BasicAuth | None, excludes("authorization")] = Field(default=None, description="User and password in the `Authorization` header.")
+    tls_config: TlsConfig | None = Field(default=None, description="TLS settings, for https addresses.")
+    http_headers: Mapping[HeaderName, HeaderValues] = Field(default_factory=dict, description="Further headers, by name.")
 
     @property
     def http(self) -> HttpSettings:
         """The HTTP keys of a section that has further keys."""
-        return HttpSettings.model_construct(
-            **{name: getattr(self, name) for name in HttpSettings.model_fields}
-        )
+        return HttpSettings.model_construct(**{name: getattr(self, name) for name in HttpSettings.model_fields})
 
     def __hash__(self) -> int:
         """Hash the headers as pairs, because a mapping has no hash."""
         headers = frozenset(self.http_headers.items())
         return hash((self.authorization, self.basic_auth, self.tls_config, headers))
+# fmt: on

@@ -1,4 +1,4 @@
-"""Schema of the configuration. The texts below the keys are those of docs/reference/configuration.md."""
+"""Schema of the configuration. The descriptions are the text of docs/reference/configuration.md."""
 
 from __future__ import annotations
 
@@ -80,21 +80,16 @@ GroupName = Annotated[str, refuses(_group_problem)]
 Windows = Annotated[tuple[Duration, ...], NotEmpty, AfterValidator(_ascending)]
 
 
+# fmt: off
 class Metrics(Section):
     """Selection of the metrics: a profile, then groups.
 
     [metrics.md](metrics.md#profiles) has the series of each profile.
     """
 
-    profile: Annotated[Profile, WithJsonSchema({"type": "string", "enum": [*map(str, Profile)]})] = (
-        Profile.STANDARD
-    )
-    """`minimal`: verdict, advice, drops and what the page shows first. `standard`: all that the shipped
-    alerts, rules and dashboards read. `full`: everything."""
-    enable: tuple[GroupName, ...] = ()
-    """Groups to serve besides the profile, for all windows."""
-    disable: tuple[GroupName, ...] = ()
-    """Groups to omit."""
+    profile: Annotated[Profile, WithJsonSchema({"type": "string", "enum": [*map(str, Profile)]})] = Field(default=Profile.STANDARD, description="`minimal`: verdict, advice, drops and what the page shows first. `standard`: all that the shipped alerts, rules and dashboards read. `full`: everything.")
+    enable: tuple[GroupName, ...] = Field(default=(), description="Groups to serve besides the profile, for all windows.")
+    disable: tuple[GroupName, ...] = Field(default=(), description="Groups to omit.")
 
     def mistakes(self) -> Iterator[Mistake]:
         """Yield groups that are enabled and disabled."""
@@ -105,22 +100,12 @@ class Metrics(Section):
 class Poll(Section):
     """Polling of the servers."""
 
-    interval: Duration = 1.0
-    """The time between two polls of a server. At most a third of the shortest window. The exporter extends it
-    if polling costs the server more than `max_duty_cycle`, or the exporter more than 5 % of a core."""
-    histogram_interval: Duration = Field(default_factory=lambda poll: max(10.0, poll.get("interval", 0.0)))
-    """The time between two polls that include histogram buckets, which are most of the cost of a page. At
-    least `interval`, and at most a third of the longest window."""
-    timeout: Duration = 5.0
-    """The maximum time of a poll, from the connection to the last byte."""
-    max_duty_cycle: float = Field(default=0.01, gt=0, le=1)
-    """The maximum share of its time that a server spends on polls of the exporter."""
-    max_body: Size = 4 * 2**20
-    """The maximum size of a page after decompression. vLLM sends 55 kB for one engine and 35 kB more for each
-    further engine: the default is enough for about 110 engines at one address."""
-    filter: Literal["auto", "off"] = "auto"
-    """`auto` requests only the samples that are needed if the server supports that, and the whole page
-    otherwise. `off` always requests the whole page."""
+    interval: Duration = Field(default=1.0, description="The time between two polls of a server. At most a third of the shortest window. The exporter extends it if polling costs the server more than `max_duty_cycle`, or the exporter more than 5 % of a core.")
+    histogram_interval: Duration = Field(default_factory=lambda poll: max(10.0, poll.get("interval", 0.0)), description="The time between two polls that include histogram buckets, which are most of the cost of a page. At least `interval`, and at most a third of the longest window.")
+    timeout: Duration = Field(default=5.0, description="The maximum time of a poll, from the connection to the last byte.")
+    max_duty_cycle: float = Field(default=0.01, gt=0, le=1, description="The maximum share of its time that a server spends on polls of the exporter.")
+    max_body: Size = Field(default=4 * 2**20, description="The maximum size of a page after decompression. vLLM sends 55 kB for one engine and 35 kB more for each further engine: the default is enough for about 110 engines at one address.")
+    filter: Literal["auto", "off"] = Field(default="auto", description="`auto` requests only the samples that are needed if the server supports that, and the whole page otherwise. `off` always requests the whole page.")
 
     @field_validator("histogram_interval")
     @classmethod
@@ -136,67 +121,41 @@ class Poll(Section):
 class StateSettings(Section):
     """State that survives a restart of the exporter: the acceptance baseline of each engine."""
 
-    file: LocatedFile | None = None
-    """The file of the state. Without one, the exporter learns the baselines again after a restart. The file
-    is replaced as a whole, so its directory must be writable."""
-    interval: Duration = 60.0
-    """The time between two writes of the file."""
+    file: LocatedFile | None = Field(default=None, description="The file of the state. Without one, the exporter learns the baselines again after a restart. The file is replaced as a whole, so its directory must be writable.")
+    interval: Duration = Field(default=60.0, description="The time between two writes of the file.")
 
 
 class Log(Section):
     """The log, on standard error."""
 
-    level: Literal["debug", "info", "warning", "error"] = "info"
-    """The lowest level to log."""
-    format: Literal["logfmt", "json"] = "logfmt"
-    """The format of an event."""
-    summary_interval: DurationOrOff = None
-    """The time between two summaries of each engine, such as `10s` or `1m`, with the fields of vLLM's own
-    line and further ones; see [log.md](log.md). An engine without drafts has none."""
+    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="The lowest level to log.")
+    format: Literal["logfmt", "json"] = Field(default="logfmt", description="The format of an event.")
+    summary_interval: DurationOrOff = Field(default=None, description="The time between two summaries of each engine, such as `10s` or `1m`, with the fields of vLLM's own line and further ones; see [log.md](log.md). An engine without drafts has none.")
 
 
 class Limits(Section):
     """Limits of the whole process."""
 
-    engines: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    """The maximum number of engines, of all targets together. A target counts as at least one engine, an
-    engine with more than 16 draft positions or very long labels as several. Above the limit, targets of the
-    configuration come first; the others share the rest evenly. The default depends on the memory limit of the
-    container, see [Memory](../guide/kubernetes-sidecar.md#memory): 192 engines at 128 MiB, 2,000 at most."""
+    engines: Annotated[int, Field(ge=1, le=10_000)] | None = Field(default=None, description="The maximum number of engines, of all targets together. A target counts as at least one engine, an engine with more than 16 draft positions or very long labels as several. Above the limit, targets of the configuration come first; the others share the rest evenly. The default depends on the memory limit of the container, see [Memory](../guide/kubernetes-sidecar.md#memory): 192 engines at 128 MiB, 2,000 at most.")
 
 
 class Config(Section):
     """The configuration. An empty file is valid: every key has a default."""
 
-    windows: Windows = (30.0, 300.0)
-    """The lengths of the sliding windows, the values of the label `window`."""
-    poll: Poll = Field(default_factory=Poll, validate_default=True)
-    """Polling of the servers."""
-    cost: CostSettings | None = None
-    """The cost of drafting, for targets without their own `cost`. By default the exporter measures it if
-    possible."""
-    baseline: BaselineSettings | None = None
-    """The source of the baseline, for targets without their own `baseline`."""
-    reference: ReferenceSettings | None = None
-    """The acceptance rate to compare with, for targets without their own `reference`."""
-    policy: Policy = Field(default_factory=Policy)
-    """Thresholds of verdicts, recommendations and findings."""
-    discovery: Discovery = Field(default_factory=Discovery)
-    """Discovery of servers."""
-    targets: tuple[TargetSettings, ...] = Field(default=(), validate_default=True)
-    """The servers. Without any, and without discovery, the target is `http://localhost:8000/metrics`."""
-    experiments: tuple[ExperimentSettings, ...] = ()
-    """Targets that are compared with each other."""
-    requests: RequestSettings = Field(default_factory=RequestSettings)
-    """Data of single requests."""
-    metrics: Metrics = Field(default_factory=Metrics)
-    """Selection of the metrics."""
-    state: StateSettings = Field(default_factory=StateSettings)
-    """State that survives a restart of the exporter."""
-    log: Log = Field(default_factory=Log)
-    """The log."""
-    limits: Limits = Field(default_factory=Limits)
-    """Limits of the whole process."""
+    windows: Windows = Field(default=(30.0, 300.0), description="The lengths of the sliding windows, the values of the label `window`.")
+    poll: Poll = Field(default_factory=Poll, validate_default=True, description="Polling of the servers.")
+    cost: CostSettings | None = Field(default=None, description="The cost of drafting, for targets without their own `cost`. By default the exporter measures it if possible.")
+    baseline: BaselineSettings | None = Field(default=None, description="The source of the baseline, for targets without their own `baseline`.")
+    reference: ReferenceSettings | None = Field(default=None, description="The acceptance rate to compare with, for targets without their own `reference`.")
+    policy: Policy = Field(default_factory=Policy, description="Thresholds of verdicts, recommendations and findings.")
+    discovery: Discovery = Field(default_factory=Discovery, description="Discovery of servers.")
+    targets: tuple[TargetSettings, ...] = Field(default=(), validate_default=True, description="The servers. Without any, and without discovery, the target is `http://localhost:8000/metrics`.")
+    experiments: tuple[ExperimentSettings, ...] = Field(default=(), description="Targets that are compared with each other.")
+    requests: RequestSettings = Field(default_factory=RequestSettings, description="Data of single requests.")
+    metrics: Metrics = Field(default_factory=Metrics, description="Selection of the metrics.")
+    state: StateSettings = Field(default_factory=StateSettings, description="State that survives a restart of the exporter.")
+    log: Log = Field(default_factory=Log, description="The log.")
+    limits: Limits = Field(default_factory=Limits, description="Limits of the whole process.")
 
     @field_validator("poll", "policy", "targets", "experiments")
     @classmethod
@@ -208,13 +167,12 @@ class Config(Section):
 
     @field_validator("targets")
     @classmethod
-    def _at_least_the_default(
-        cls, targets: tuple[TargetSettings, ...], info: ValidationInfo
-    ) -> tuple[TargetSettings, ...]:
+    def _at_least_the_default(cls, targets: tuple[TargetSettings, ...], info: ValidationInfo) -> tuple[TargetSettings, ...]:
         """Add the vLLM beside the exporter if the configuration names no other server."""
         discovery = info.data.get("discovery")
         nothing = not targets and discovery is not None and not discovery.ways
         return (TargetSettings(url=DEFAULT_URL),) if nothing else targets
+# fmt: on
 
 
 def _rare_polls(poll: Poll, earlier: dict[str, Any]) -> Iterator[Mistake]:

@@ -51,7 +51,6 @@ _WANTED: Final = rf" *(! *{_KEY}|{_KEY}( *(=|==|!=) *{_VALUE}| +(in|notin) *{_VA
 _SELECTOR: Final = rf"({_WANTED}(,{_WANTED})*)?"
 """The syntax of Kubernetes' ``labels.Parse``."""
 _POD_KEY: Final = r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
-_DNS_NAME: Final = r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?"
 
 
 def port_problem(port: str) -> str | None:
@@ -72,10 +71,8 @@ def _index(value: object) -> object:
     host = socket.gethostname().partition(".")[0]
     match = re.fullmatch(r".*-([0-9]{1,6})", host)
     if match is None:
-        raise ValueError(
-            f"is auto, but the host name {host} does not end in `-` and a number as in a StatefulSet; "
-            "set the number"
-        )
+        problem = f"is auto, but the host name {host} does not end in `-` and a number as in a StatefulSet"
+        raise ValueError(f"{problem}; set the number")
     return int(match[1])
 
 
@@ -87,14 +84,11 @@ def _list_file_problem(path: Path) -> str | None:
     return None if is_list else "does not end in .json, .yml or .yaml"
 
 
-DnsName = Annotated[str, matches(_DNS_NAME, "is not a DNS name, such as vllm.example.org")]
-Namespace = Annotated[
-    str, matches(NAMESPACE, "is not the name of a namespace, such as inference"), written_as(f"^{NAMESPACE}$")
-]
-_BAD_SELECTOR: Final = "is not a selector of labels, such as app=vllm,tier in (chat, code)"
-LabelSelector = Annotated[str, matches(_SELECTOR, _BAD_SELECTOR), written_as(f"^({_SELECTOR})$")]
-_BAD_KEY: Final = "is not the key of a pod's label or annotation, such as app.kubernetes.io/name"
-PodKey = Annotated[str, matches(_POD_KEY, _BAD_KEY)]
+# fmt: off
+DnsName = Annotated[str, matches(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?", "is not a DNS name, such as vllm.example.org")]
+Namespace = Annotated[str, matches(NAMESPACE, "is not the name of a namespace, such as inference"), written_as(f"^{NAMESPACE}$")]
+LabelSelector = Annotated[str, matches(_SELECTOR, "is not a selector of labels, such as app=vllm,tier in (chat, code)"), written_as(f"^({_SELECTOR})$")]
+PodKey = Annotated[str, matches(_POD_KEY, "is not the key of a pod's label or annotation, such as app.kubernetes.io/name")]
 PodLabelName = Annotated[LabelName, refuses(_pod_label_problem)]
 Port = Annotated[str, refuses(port_problem), WithJsonSchema({"type": ["string", "integer"], "title": "port"})]
 """The number of a port, or its name in the container."""
@@ -103,28 +97,14 @@ Port = Annotated[str, refuses(port_problem), WithJsonSchema({"type": ["string", 
 class TargetSettings(HttpSettings):
     """A vLLM server, with the HTTP settings of its polls."""
 
-    url: PageUrl
-    """The URL of its metrics page, http or https. The default path is `/metrics`. A user and a password
-    belong under `basic_auth`."""
-    name: Annotated[str, Field(min_length=1, max_length=200), Printable] | None = Field(
-        default=None, validate_default=True
-    )
-    """The value of its label `target`; by default `host:port` of the URL."""
-    labels: Labels = Field(default_factory=dict)
-    """Labels of all its metrics, 64 at most, with values of up to 1,024 printable characters. Not `instance`,
-    `job`, `le`, nor a label of the exporter's own metrics."""
-    speculative: SpeculativeSettings | None = None
-    """Its speculation, if its metrics do not include it."""
-    cost: CostSettings | None = None
-    """Its cost of drafting, as under [`cost`](#cost). It replaces the general one as a whole."""
-    baseline: BaselineSettings | None = None
-    """The source of its baseline, as under [`baseline`](#baseline). It replaces the general one as a
-    whole."""
-    reference: ReferenceSettings | None = None
-    """The acceptance rate to compare it with, as under [`reference`](#reference). It replaces the general one
-    as a whole."""
-    policy: Policy | None = None
-    """Its own thresholds, as under [`policy`](#policy). Each overrides the general one."""
+    url: PageUrl = Field(description="The URL of its metrics page, http or https. The default path is `/metrics`. A user and a password belong under `basic_auth`.")
+    name: Annotated[str, Field(min_length=1, max_length=200), Printable] | None = Field(default=None, validate_default=True, description="The value of its label `target`; by default `host:port` of the URL.")
+    labels: Labels = Field(default_factory=dict, description="Labels of all its metrics, 64 at most, with values of up to 1,024 printable characters. Not `instance`, `job`, `le`, nor a label of the exporter's own metrics.")
+    speculative: SpeculativeSettings | None = Field(default=None, description="Its speculation, if its metrics do not include it.")
+    cost: CostSettings | None = Field(default=None, description="Its cost of drafting, as under [`cost`](#cost). It replaces the general one as a whole.")
+    baseline: BaselineSettings | None = Field(default=None, description="The source of its baseline, as under [`baseline`](#baseline). It replaces the general one as a whole.")
+    reference: ReferenceSettings | None = Field(default=None, description="The acceptance rate to compare it with, as under [`reference`](#reference). It replaces the general one as a whole.")
+    policy: Policy | None = Field(default=None, description="Its own thresholds, as under [`policy`](#policy). Each overrides the general one.")
 
     @property
     def called(self) -> str:
@@ -162,32 +142,24 @@ class TargetSettings(HttpSettings):
 class Scrape(HttpSettings):
     """HTTP settings for discovered servers, as in Prometheus' `scrape_config`."""
 
-    scheme: Literal["http", "https"] = "http"
-    """The scheme of their URLs; the label `__scheme__` overrides it."""
-    metrics_path: Annotated[str, matches(PATH, "is not a path; it begins with one `/`")] = "/metrics"
-    """The path of their pages; the label `__metrics_path__` overrides it."""
+    scheme: Literal["http", "https"] = Field(default="http", description="The scheme of their URLs; the label `__scheme__` overrides it.")
+    metrics_path: Annotated[str, matches(PATH, "is not a path; it begins with one `/`")] = Field(default="/metrics", description="The path of their pages; the label `__metrics_path__` overrides it.")
 
 
 class HttpDiscovery(HttpSettings):
     """A server that lists targets, as in Prometheus' `http_sd_configs`. The HTTP keys are for it."""
 
-    url: Endpoint
-    """The URL of the list, http or https."""
-    refresh_interval: Duration = 60.0
-    """The time between two requests of the list."""
+    url: Endpoint = Field(description="The URL of the list, http or https.")
+    refresh_interval: Duration = Field(default=60.0, description="The time between two requests of the list.")
 
 
 class DnsDiscovery(Section):
     """DNS names whose records are the targets, as for Prometheus' `dns_sd_configs`."""
 
-    names: Annotated[tuple[DnsName, ...], NotEmpty]
-    """The names to resolve."""
-    type: Literal["A", "AAAA", "SRV"] = "SRV"
-    """The type of the records. `SRV` needs the extra `dns`: `pip install 'spec-decode-exporter[dns]'`."""
-    port: Annotated[int, Field(ge=1, le=65535)] | None = None
-    """The port of the targets. Required for `A` and `AAAA`; an `SRV` record has its own."""
-    refresh_interval: Duration = 30.0
-    """The time between two resolutions."""
+    names: Annotated[tuple[DnsName, ...], NotEmpty] = Field(description="The names to resolve.")
+    type: Literal["A", "AAAA", "SRV"] = Field(default="SRV", description="The type of the records. `SRV` needs the extra `dns`: `pip install 'spec-decode-exporter[dns]'`.")
+    port: Annotated[int, Field(ge=1, le=65535)] | None = Field(default=None, description="The port of the targets. Required for `A` and `AAAA`; an `SRV` record has its own.")
+    refresh_interval: Duration = Field(default=30.0, description="The time between two resolutions.")
 
     def mistakes(self) -> Iterator[Mistake]:
         """Yield a package or a port that is missing, and a port that the record has."""
@@ -207,24 +179,13 @@ class KubernetesDiscovery(HttpSettings):
     See [Kubernetes discovery](../guide/kubernetes-discovery.md).
     """
 
-    namespaces: tuple[Namespace, ...] = ()
-    """The namespaces of the pods. By default, the exporter's own."""
-    all_namespaces: Annotated[bool, excludes("namespaces")] = False
-    """Watch all namespaces. The service account then needs a ClusterRole."""
-    label_selector: LabelSelector | None = None
-    """Label selector of the pods, as for `kubectl get pods --selector`. By default, all pods with a port of
-    `ports`."""
-    ports: Annotated[tuple[Port, ...], NotEmpty] = ("8000",)
-    """The ports of the metrics pages, by number or by their name in the container. Each is a target. The
-    pod's annotations `prometheus.io/port`, `/path` and `/scheme` override them."""
-    only_ready: bool = False
-    """Omit pods that are not ready. An overloaded server may be one of them."""
-    labels: Mapping[PodLabelName, PodKey] = Field(default_factory=dict)
-    """Further labels of the targets, besides `namespace` and `pod`: each with the label of the pod that holds
-    its value."""
-    api_server: Endpoint | None = None
-    """The address of the API, for an exporter outside the cluster. `authorization` and `tls_config` are then
-    required."""
+    namespaces: tuple[Namespace, ...] = Field(default=(), description="The namespaces of the pods. By default, the exporter's own.")
+    all_namespaces: Annotated[bool, excludes("namespaces")] = Field(default=False, description="Watch all namespaces. The service account then needs a ClusterRole.")
+    label_selector: LabelSelector | None = Field(default=None, description="Label selector of the pods, as for `kubectl get pods --selector`. By default, all pods with a port of `ports`.")
+    ports: Annotated[tuple[Port, ...], NotEmpty] = Field(default=("8000",), description="The ports of the metrics pages, by number or by their name in the container. Each is a target. The pod's annotations `prometheus.io/port`, `/path` and `/scheme` override them.")
+    only_ready: bool = Field(default=False, description="Omit pods that are not ready. An overloaded server may be one of them.")
+    labels: Mapping[PodLabelName, PodKey] = Field(default_factory=dict, description="Further labels of the targets, besides `namespace` and `pod`: each with the label of the pod that holds its value.")
+    api_server: Endpoint | None = Field(default=None, description="The address of the API, for an exporter outside the cluster. `authorization` and `tls_config` are then required.")
 
     @property
     def watched(self) -> tuple[str | None, ...]:
@@ -239,16 +200,8 @@ class ShardSettings(Section):
     exporter, as `hashmod` of Prometheus does for `__address__`.
     """
 
-    count: Annotated[int, Field(ge=1, le=1000)] = 1
-    """The number of exporters that share the targets."""
-    index: Annotated[
-        int,
-        BeforeValidator(_index),
-        Field(ge=0),
-        WithJsonSchema({"type": ["integer", "string"], "title": "whole number or `auto`"}),
-    ] = 0
-    """The index of this exporter, from 0. `auto` is the number at the end of the host name, as in the pods of
-    a StatefulSet."""
+    count: Annotated[int, Field(ge=1, le=1000)] = Field(default=1, description="The number of exporters that share the targets.")
+    index: Annotated[int, BeforeValidator(_index), Field(ge=0), WithJsonSchema({"type": ["integer", "string"], "title": "whole number or `auto`"})] = Field(default=0, description="The index of this exporter, from 0. `auto` is the number at the end of the host name, as in the pods of a StatefulSet.")
 
     def mistakes(self) -> Iterator[Mistake]:
         """Yield an index beyond the number of exporters."""
@@ -259,21 +212,15 @@ class ShardSettings(Section):
 class Discovery(Section):
     """Discovery of servers."""
 
-    files: tuple[Annotated[LocatedPath, refuses(_list_file_problem)], ...] = ()
-    """Files that list targets, in the format of Prometheus' `file_sd_configs`, YAML or JSON. The last part of
-    a path may have wildcards. Changes are applied without a reload."""
-    http: tuple[HttpDiscovery, ...] = ()
-    """Servers that list targets."""
-    dns: tuple[DnsDiscovery, ...] = ()
-    """DNS names whose records are the targets."""
-    kubernetes: tuple[KubernetesDiscovery, ...] = ()
-    """Pods of a Kubernetes cluster."""
-    scrape: Scrape = Field(default_factory=Scrape)
-    """HTTP settings for discovered servers."""
-    shard: ShardSettings = Field(default_factory=ShardSettings)
-    """The part of all targets, configured ones included, that this exporter monitors."""
+    files: tuple[Annotated[LocatedPath, refuses(_list_file_problem)], ...] = Field(default=(), description="Files that list targets, in the format of Prometheus' `file_sd_configs`, YAML or JSON. The last part of a path may have wildcards. Changes are applied without a reload.")
+    http: tuple[HttpDiscovery, ...] = Field(default=(), description="Servers that list targets.")
+    dns: tuple[DnsDiscovery, ...] = Field(default=(), description="DNS names whose records are the targets.")
+    kubernetes: tuple[KubernetesDiscovery, ...] = Field(default=(), description="Pods of a Kubernetes cluster.")
+    scrape: Scrape = Field(default_factory=Scrape, description="HTTP settings for discovered servers.")
+    shard: ShardSettings = Field(default_factory=ShardSettings, description="The part of all targets, configured ones included, that this exporter monitors.")
 
     @property
     def ways(self) -> int:
         """The number of files, servers, names and clusters; 0 without discovery."""
         return len(self.files) + len(self.http) + len(self.dns) + len(self.kubernetes)
+# fmt: on

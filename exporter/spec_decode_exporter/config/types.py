@@ -56,11 +56,9 @@ _MATCHERS: Final = re.compile(rf"(?:\s*{_MATCHER}(?:\s*,\s*{_MATCHER})*\s*,?\s*)
 
 
 class Section(BaseModel):
-    """A mapping of the configuration. An unknown key is a mistake; the text below a field describes it."""
+    """A mapping of the configuration: frozen, and an unknown key is a mistake."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     def mistakes(self) -> Iterator[Mistake]:
         """Yield the mistakes that involve several keys; each key is valid by itself."""
@@ -269,38 +267,16 @@ def _shown(write: Callable[[Any], str]) -> PlainSerializer:
     return PlainSerializer(write, return_type=str, when_used="json")
 
 
+# fmt: off
 _URL_TEXT: Final = (_shown(without_query), written_as("^[Hh][Tt][Tt][Pp][Ss]?://[^@#]+$", title="URL"))
-Duration = Annotated[
-    float,
-    BeforeValidator(_duration),
-    Field(gt=0),
-    _shown(format_duration),
-    written_as(DURATION_PATTERN, title="duration", examples=["500ms", "30s", "1h30m"]),
-]
+Duration = Annotated[float, BeforeValidator(_duration), Field(gt=0), _shown(format_duration), written_as(DURATION_PATTERN, title="duration", examples=["500ms", "30s", "1h30m"])]
 """Seconds, written as Prometheus does, more than 0."""
-DurationOrOff = Annotated[
-    float | None,
-    BeforeValidator(_duration_or_off),
-    _shown(lambda seconds: "off" if seconds is None else format_duration(seconds)),
-    written_as(f"^off$|{DURATION_PATTERN}", title="`off`, duration", examples=["off", "10s", "1m"]),
-]
+DurationOrOff = Annotated[float | None, BeforeValidator(_duration_or_off), _shown(lambda seconds: "off" if seconds is None else format_duration(seconds)), written_as(f"^off$|{DURATION_PATTERN}", title="`off`, duration", examples=["off", "10s", "1m"])]
 """Interval in seconds, at least one; None is never."""
-Size = Annotated[
-    int,
-    BeforeValidator(parse_size),
-    Field(gt=0),
-    _shown(format_size),
-    written_as(_SIZE_PATTERN, title="size", examples=["512KiB", "16MiB"]),
-]
+Size = Annotated[int, BeforeValidator(parse_size), Field(gt=0), _shown(format_size), written_as(_SIZE_PATTERN, title="size", examples=["512KiB", "16MiB"])]
 """Bytes, written as Prometheus does, more than 0."""
 _TEXT_OR_NUMBER: Final = {"type": ["string", "number"], "exclusiveMinimum": 0, "title": "parameters"}
-Parameters = Annotated[
-    float,
-    BeforeValidator(parse_parameters),
-    Field(gt=0),
-    _shown(format_parameters),
-    written_as(_PARAMETERS_PATTERN, **_TEXT_OR_NUMBER, examples=["500M", "1.5B"]),
-]
+Parameters = Annotated[float, BeforeValidator(parse_parameters), Field(gt=0), _shown(format_parameters), written_as(_PARAMETERS_PATTERN, **_TEXT_OR_NUMBER, examples=["500M", "1.5B"])]
 """Number of parameters of a model, written as model names do, more than 0."""
 PageUrl = Annotated[str, AfterValidator(normalise), *_URL_TEXT]
 """The URL of a page; without a path it gets ``/metrics``."""
@@ -308,12 +284,7 @@ Endpoint = Annotated[str, AfterValidator(lambda url: normalise(url, path="/")), 
 """The URL of something else than a page."""
 ApiAddress = Annotated[str, AfterValidator(api_address), *_URL_TEXT]
 """The URL of a Prometheus, with the prefix of its proxy if there is one."""
-Secret = Annotated[
-    SecretStr,
-    BeforeValidator(_secret),
-    _shown(lambda _: "<secret>"),
-    WithJsonSchema({"type": "string", "pattern": r"^\$\{[A-Za-z_][A-Za-z0-9_]*\}$", "title": "secret"}),
-]
+Secret = Annotated[SecretStr, BeforeValidator(_secret), _shown(lambda _: "<secret>"), WithJsonSchema({"type": "string", "pattern": r"^\$\{[A-Za-z_][A-Za-z0-9_]*\}$", "title": "secret"})]
 """Never a literal in the file, never shown."""
 NotEmpty = refuses(lambda value: None if value else "must not be empty")
 """The check that a list has an element."""
@@ -329,3 +300,4 @@ LocatedFile = Annotated[LocatedPath, AfterValidator(_file_name)]
 """A file that need not exist yet."""
 ReadableFile = Annotated[LocatedPath, AfterValidator(_readable)]
 """A file that could be read when the configuration was; it may change later."""
+# fmt: on
