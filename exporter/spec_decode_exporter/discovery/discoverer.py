@@ -10,7 +10,6 @@ from hashlib import md5
 from itertools import chain, count
 from types import MappingProxyType
 from typing import Final
-from urllib.parse import urlsplit
 
 import structlog
 
@@ -26,7 +25,6 @@ from spec_decode_exporter.discovery.target import (
     CONFIGURED,
     DiscoveryError,
     LabelFilter,
-    Labels,
     Target,
     TargetDiscovery,
     static_targets,
@@ -36,18 +34,12 @@ KINDS: Final = (CONFIGURED, "file", "http", "dns", "kubernetes")
 """Kinds of discovery, in order of precedence."""
 MAX_NAME_CHARACTERS: Final = 1_024
 """Characters of all label names that are not configured: every series has all of them."""
-_TOO_MANY_NAMES: Final = (
-    f"is beyond the {MAX_LABELS} label names of {MAX_NAME_CHARACTERS:,} characters of all targets together; "
-    "use fewer or shorter names"
-)
 _FEW: Final = 200
 """Targets that are merged on the event loop: 2 ms; more are merged in a thread."""
 _MAX_NUMBER: Final = 8
 """Characters of ``#`` and the number that distinguish targets of the same path."""
-_MAX_LINES: Final = 10
-"""Burst of log lines about the failures of one discovery."""
-_LINE_INTERVAL: Final = 300.0
-"""Seconds until one more log line after the burst."""
+_LINES: Final = 10, 300.0
+"""Burst of log lines about the failures of one discovery, and seconds until one more."""
 _NO_RESULTS: Final[Mapping[str, Sequence[Target]]] = MappingProxyType({})
 
 _log = structlog.get_logger(__name__)
@@ -82,8 +74,7 @@ class Discoverer:
 
         ``known`` is the attribute ``found`` of an earlier discoverer: with it, a reload loses no target.
         """
-        self._clock = clock
-        self._on_change = on_change
+        self._clock, self._on_change = clock, on_change
         self._shard = config.discovery.shard
         self._static = static_targets(config)
         self._discoveries = list(discoveries(config.discovery))
@@ -92,8 +83,7 @@ class Discoverer:
         self._publishing = asyncio.Lock()
         self._failures: defaultdict[str, OnceUntilRecovered] = defaultdict(OnceUntilRecovered)
         self._lines = {
-            discovery.key: TokenBucket(_MAX_LINES, _LINE_INTERVAL, clock.monotonic)
-            for discovery in self._discoveries
+            discovery.key: TokenBucket(*_LINES, clock.monotonic) for discovery in self._discoveries
         }
         self._targets: tuple[Target, ...] | None = None
         self.found = {discovery.key: known.get(discovery.key, ()) for discovery in self._discoveries}
@@ -160,9 +150,13 @@ class Discoverer:
                 self._on_change(targets)
 
     def _own(self, found: Mapping[str, Sequence[Target]]) -> tuple[Target, ...]:
-        """Return the targets of this shard, with limited labels."""
+        """Return the targets of this shard, with limited labels.
+
+        The shard follows from the address alone: two exporters may see other targets and names at a time.
+        """
         targets = self._labels.limited(merge([self._static, *found.values()], self._filter))
-        return tuple(each for each in targets if shard_of(each, self._shard.count) == self._shard.index)
+        index, count = self._shard.index, self._shard.count
+        return tuple(each for each in targets if hash_modulus(address(each.url), count) == index)
 
 
 def _configured_names(config: Config) -> Iterator[str]:
@@ -202,27 +196,14 @@ def _with_unique_names(targets: Iterable[Target]) -> Iterator[Target]:
     # One counter for each path: starting at 2 each time would take quadratic time.
     numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(2))
     for target in targets:
-        name = next(name for name in _names(target, numbers) if name not in taken)
+        name = target.name
+        if name in taken:
+            url = Url.of(target.url)
+            path = (url.address + url.target.partition("?")[0])[: MAX_LABEL_VALUE - _MAX_NUMBER]
+            candidates = chain((url.address, path), (f"{path}#{number}" for number in numbers[path]))
+            name = next(name for name in candidates if name not in taken)
         taken.add(name)
         yield target if name == target.name else replace(target, name=name)
-
-
-def _names(target: Target, numbers: Mapping[str, Iterator[int]]) -> Iterator[str]:
-    """Yield candidate names of a target, best first, without end."""
-    yield target.name
-    host = address(target.url)
-    path = (host + urlsplit(target.url).path)[: MAX_LABEL_VALUE - _MAX_NUMBER]
-    yield from (host, path)
-    yield from (f"{path}#{number}" for number in numbers[path])
-
-
-def shard_of(target: Target, shards: int) -> int:
-    """Return the number of the exporter, from 0 to ``shards - 1``, that monitors a target.
-
-    It depends on the address only. The name depends on the other targets, which two exporters may see at
-    different times.
-    """
-    return hash_modulus(address(target.url), shards)
 
 
 def hash_modulus(text: str, modulus: int) -> int:
@@ -249,26 +230,26 @@ class FleetLabels:
         # By identity: the targets of a group share one tuple of labels.
         distinct = {id(target.labels): target.labels for target in targets}
         self._admit(dict.fromkeys(name for labels in distinct.values() for name, _ in labels))
-        limited = {key: self._limited(labels) for key, labels in distinct.items()}
+        admitted = {
+            key: tuple(pair for pair in labels if pair[0] in self._names) for key, labels in distinct.items()
+        }
         for target in targets:
-            labels = limited[id(target.labels)]
+            labels = admitted[id(target.labels)]
             yield target if len(labels) == len(target.labels) else replace(target, labels=labels)
 
     def _admit(self, present: Mapping[str, None]) -> None:
-        """Update the admitted names: configured ones, then those in use, then new ones."""
-        in_use = (name for name in self._names if name in present)
+        """Update the admitted names: configured ones, then those in use, new ones; log the first other."""
+        in_use = [name for name in self._names if name in present]
         names, left = dict(self._configured), MAX_NAME_CHARACTERS
         for name in dict.fromkeys((*in_use, *present)):
             if name in names:
                 continue
             left -= len(name)
             if left < 0 or len(names) >= MAX_LABELS:
+                limit = (
+                    f"{MAX_LABELS} label names of {MAX_NAME_CHARACTERS:,} characters of all targets together"
+                )
+                self._labels.drop(name, f"is beyond the {limit}; use fewer or shorter names", once="names")
                 break
             names[name] = None
         self._names = names
-
-    def _limited(self, labels: Labels) -> Labels:
-        for name, _ in labels:
-            if name not in self._names:
-                self._labels.drop(name, _TOO_MANY_NAMES, once=_TOO_MANY_NAMES)
-        return tuple(pair for pair in labels if pair[0] in self._names)

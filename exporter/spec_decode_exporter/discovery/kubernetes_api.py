@@ -1,6 +1,6 @@
-"""Kubernetes API: pods are listed page by page, then watched. Only the fields below are decoded.
+"""Requests for pods to the Kubernetes API. Only the fields below are decoded.
 
-It uses plain requests, since a client library would be larger than the exporter. The API's guarantees:
+They are plain requests, since a client library would be larger than the exporter. The API's guarantees:
 https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes.
 """
 
@@ -12,10 +12,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, NamedTuple, TypeVar
 
 import msgspec
-from aiohttp import ClientResponse, ClientSession, ClientTimeout
+from aiohttp import ClientSession, ClientTimeout, StreamReader
 from msgspec import Meta, Struct, field
 
 from spec_decode_exporter.config.http_settings import Authorization, HttpSettings, TlsConfig
@@ -28,8 +28,6 @@ from spec_decode_exporter.scrape import credentials
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Folder of a pod's credentials. Kubernetes replaces the token in it before the old one expires."""
-PAGE: Final = 100
-"""Pods of one response: some MB at most."""
 MAX_PAGE_BYTES: Final = 8 * 2**20
 MAX_LINE_BYTES: Final = 4 * 2**20
 """Bytes of a watch event; etcd limits objects to 1.5 MiB."""
@@ -37,9 +35,6 @@ _LIMITS: Final = {b"{": 300_000, b'"': 1_000_000}
 """Characters of a response: decoding holds the GIL, and keeps each value that is read."""
 _PIECE: Final = 1024
 """Average bytes of the pieces of a response: pieces of a byte cost a thousand times as much."""
-_MAX_REASON: Final = 300
-_GRACE: Final = 15.0
-"""Seconds after which a watch that should have ended is a silently lost connection."""
 _HEADERS: Final = {
     "Accept": "application/json",
     "Accept-Encoding": "identity",  # a few compressed bytes can become gigabytes
@@ -127,16 +122,15 @@ class ApiStatus(Struct):
     """Error of the API."""
 
     code: int = 0
-    reason: str = ""
     message: str = ""
+
+    def text(self) -> str:
+        """Return the message, shortened and printable, in parentheses; empty if there is none."""
+        return f" ({self.message[:300]})" if self.message and self.message.isprintable() else ""
 
 
 def decoded(body: bytes, kind: type[T]) -> T:
-    """Decode a response or an event as a ``kind``.
-
-    Raises:
-        DiscoveryError: It is something else.
-    """
+    """Decode a response or an event as a ``kind``; raise DiscoveryError if it is something else."""
     if any(body.count(character) > limit for character, limit in _LIMITS.items()):
         raise DiscoveryError("the API server answers too many values at once")
     try:
@@ -147,106 +141,84 @@ def decoded(body: bytes, kind: type[T]) -> T:
         raise DiscoveryError("the answer is not JSON; is `api_server` the API server?") from None
 
 
-class PodsApi:
-    """Running pods of one or all namespaces, selected by labels."""
+class PodsApi(NamedTuple):
+    """Running pods of a namespace: empty for all, None for the exporter's own."""
 
-    def __init__(self, session: ClientSession, settings: KubernetesDiscovery, namespace: str | None) -> None:
-        """Select ``namespace``: empty for all, None for the exporter's own.
+    session: ClientSession
+    settings: KubernetesDiscovery
+    namespace: str | None
 
-        Raises:
-            DiscoveryError: The process does not run in a pod, so the URL or the namespace is unknown.
-        """
-        server, self._http = access(settings)
-        where = _own_namespace() if namespace is None else namespace
-        self._place, self._role = (
-            (f"namespace {where}", "Role") if where else ("all namespaces", "ClusterRole")
-        )
-        self._url = f"{server}/api/v1{f'/namespaces/{where}' if where else ''}/pods"
-        selector = {"labelSelector": settings.label_selector} if settings.label_selector else {}
-        self._selected = {"fieldSelector": "status.phase=Running", **selector}
-        self._session = session
-
-    async def page(self, more: str) -> bytes:
-        """Return one response of a list: the first, or the one of the continuation token ``more``.
+    @asynccontextmanager
+    async def request(self, limit: ClientTimeout, /, **parameters: str) -> AsyncIterator[StreamReader]:
+        """Request the pods with the ``parameters`` that are not empty.
 
         Raises:
-            DiscoveryError: The API rejects the request, or its response is too large.
-            ExpiredError: The list took too long.
+            DiscoveryError: The API rejects the request, or its URL or the namespace is unknown.
+            ExpiredError: The API no longer has the events since a given version.
             PollError: The credentials are unreadable.
-            aiohttp.ClientError, OSError: There is no response.
+            aiohttp.ClientError, OSError: There is no response within ``limit``.
         """
-        parameters = {"limit": str(PAGE), **({"continue": more} if more else {})}
-        body = bytearray()
-        pieces = 0
-        async with self._get("list", parameters, ClientTimeout(total=30.0)) as answer:
-            async for chunk, _ in answer.content.iter_chunks():
-                body += chunk
-                pieces += 1
-                if len(body) > MAX_PAGE_BYTES:
-                    limit = size_text(MAX_PAGE_BYTES)
-                    raise DiscoveryError(f"a response with {PAGE} pods is larger than {limit}")
-                if pieces > _PIECE + len(body) // _PIECE:
-                    raise DiscoveryError(f"a response with {PAGE} pods comes in too many small pieces")
-        return bytes(body)
-
-    @asynccontextmanager
-    async def watch(self, version: str, seconds: int) -> AsyncIterator[AsyncIterator[list[bytes]]]:
-        """Watch from ``version`` on, for ``seconds``; yield the lines of each read from the network.
-
-        Raises:
-            DiscoveryError, PollError, aiohttp.ClientError, OSError: As in ``page``.
-            ExpiredError: The API no longer has the events since ``version``.
-        """
-        parameters = {"watch": "1", "allowWatchBookmarks": "true"}
-        parameters |= {"resourceVersion": version, "timeoutSeconds": str(seconds)}
-        timeout = ClientTimeout(total=None, sock_connect=10.0, sock_read=seconds + _GRACE)
-        async with self._get("watch", parameters, timeout) as answer:
-            yield _lines(answer)
-
-    @asynccontextmanager
-    async def _get(
-        self, verb: str, parameters: Mapping[str, str], limit: ClientTimeout
-    ) -> AsyncIterator[ClientResponse]:
-        tls = self._http.tls_config
-        async with self._session.get(
-            self._url,
-            params={**self._selected, **parameters},
+        server, http = access(self.settings)
+        where = _own_namespace() if self.namespace is None else self.namespace
+        parameters |= {
+            "fieldSelector": "status.phase=Running",
+            "labelSelector": self.settings.label_selector or "",
+        }
+        async with self.session.get(
+            f"{server}/api/v1{f'/namespaces/{where}' if where else ''}/pods",
+            params={name: value for name, value in parameters.items() if value},
             # Files are read for each request: Kubernetes replaces tokens at runtime.
-            headers={**_HEADERS, **credentials.headers(self._http)},
-            ssl=credentials.ssl_context(self._http) if self._url.startswith("https:") else True,
-            server_hostname=tls.server_name if tls else None,
+            headers={**_HEADERS, **credentials.headers(http)},
+            ssl=credentials.ssl_context(http) if server.startswith("https:") else True,
+            server_hostname=http.tls_config.server_name if http.tls_config else None,
             timeout=limit,
             allow_redirects=False,
         ) as answer:
             if answer.status != HTTPStatus.OK:
-                raise self._refusal(verb, answer.status, await answer.content.read(64 * 2**10))
-            yield answer
-
-    def _refusal(self, verb: str, status: int, body: bytes) -> DiscoveryError:
-        """Return the error for a status other than 200."""
-        if status == HTTPStatus.GONE:
-            return ExpiredError("410 Gone")
-        text = f"status {status}"
-        if status == HTTPStatus.UNAUTHORIZED:
-            text = "401 Unauthorized: the API server does not accept the token"
-        if status == HTTPStatus.FORBIDDEN:
-            needed = f'{self._role} with apiGroups: [""], resources: [pods], verbs: [list, watch]'
-            text = f"403 Forbidden: to {verb} pods in {self._place} is not allowed; bind a {needed}"
-        try:
-            message = decoded(body, ApiStatus).message[:_MAX_REASON]
-        except DiscoveryError:
-            message = ""
-        return DiscoveryError(f"{text} ({message})" if message.isprintable() and message else text)
+                body = await answer.content.read(64 * 2**10)
+                raise _refusal(answer.status, body, "watch" if "watch" in parameters else "list", where)
+            yield answer.content
 
 
-async def _lines(answer: ClientResponse) -> AsyncIterator[list[bytes]]:
+def _refusal(status: int, body: bytes, verb: str, namespace: str) -> DiscoveryError:
+    """Return the error for a status other than 200, with the permission that is missing."""
+    if status == HTTPStatus.GONE:
+        return ExpiredError("410 Gone")
+    text = f"status {status}"
+    if status == HTTPStatus.UNAUTHORIZED:
+        text += ": the API server does not accept the token"
+    if status == HTTPStatus.FORBIDDEN:
+        kind, place = ("Role", f"namespace {namespace}") if namespace else ("ClusterRole", "all namespaces")
+        rule = 'apiGroups: [""], resources: [pods], verbs: [list, watch]'
+        text += f": to {verb} pods in {place} is not allowed; bind a {kind} with {rule}"
+    try:
+        return DiscoveryError(text + decoded(body, ApiStatus).text())
+    except DiscoveryError:
+        return DiscoveryError(text)
+
+
+async def whole(content: StreamReader) -> bytes:
+    """Return a response; raise DiscoveryError if it is too large or comes in too small pieces."""
+    body, pieces = bytearray(), 0
+    async for chunk, _ in content.iter_chunks():
+        body += chunk
+        pieces += 1
+        if len(body) > MAX_PAGE_BYTES:
+            raise DiscoveryError(f"a page of pods is larger than {size_text(MAX_PAGE_BYTES)}")
+        if pieces > _PIECE + len(body) // _PIECE:
+            raise DiscoveryError("a page of pods comes in too many small pieces")
+    return bytes(body)
+
+
+async def lines(content: StreamReader) -> AsyncIterator[list[bytes]]:
+    """Yield the lines of each read from the network; raise DiscoveryError if one is too long."""
     rest = bytearray()
-    async for chunk in answer.content.iter_any():
+    async for chunk in content.iter_any():
         rest += chunk
         if b"\n" in chunk:
-            *lines, last = bytes(rest).split(b"\n")
+            *complete, last = bytes(rest).split(b"\n")
             rest[:] = last
-            yield [line for line in lines if line.strip()]
+            yield [line for line in complete if line.strip()]
         if len(rest) > MAX_LINE_BYTES:
             raise DiscoveryError("the watch holds a line that is too long")
 
@@ -254,7 +226,7 @@ async def _lines(answer: ClientResponse) -> AsyncIterator[list[bytes]]:
 def access(
     settings: KubernetesDiscovery, environ: Mapping[str, str] = os.environ
 ) -> tuple[str, HttpSettings]:
-    """Return the URL of the API, and the settings of its requests; by default, those of this pod.
+    """Return the URL of the API and its HTTP settings; by default, those of this pod.
 
     Raises:
         DiscoveryError: The process does not run in a pod.
@@ -267,14 +239,14 @@ def access(
     try:
         host_and_port(place)
     except ValueError as error:
-        problem = f"{error}" if host else "is not set, so this is no pod of a cluster"
+        problem = error if host else "is not set, so this is no pod of a cluster"
         raise DiscoveryError(f"KUBERNETES_SERVICE_HOST {problem}; configure `api_server`") from None
-    added: dict[str, object] = {}
+    own: dict[str, object] = {}
     if http.authorization is None and http.basic_auth is None:
-        added["authorization"] = Authorization(credentials_file=SERVICE_ACCOUNT / "token")
+        own["authorization"] = Authorization(credentials_file=SERVICE_ACCOUNT / "token")
     if http.tls_config is None:
-        added["tls_config"] = TlsConfig(ca_file=SERVICE_ACCOUNT / "ca.crt")
-    return f"https://{place}", http.model_copy(update=added)
+        own["tls_config"] = TlsConfig(ca_file=SERVICE_ACCOUNT / "ca.crt")
+    return f"https://{place}", http.model_copy(update=own)
 
 
 def _own_namespace() -> str:

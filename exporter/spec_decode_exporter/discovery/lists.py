@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import socket
 from asyncio import timeout
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from time import thread_time
 from typing import Final
 
 from spec_decode_exporter.config.http_settings import HeaderValues
 from spec_decode_exporter.config.target_settings import DnsDiscovery, HttpDiscovery, Scrape
-from spec_decode_exporter.core.files import Stamp, read_bounded, size_text, stamp
+from spec_decode_exporter.core.files import Stamp, read_bounded, size_text, stamps
 from spec_decode_exporter.core.tasks import TARGET_FILES, TARGET_LISTS
 from spec_decode_exporter.core.urls import without_query
 from spec_decode_exporter.discovery.groups import (
@@ -32,9 +31,8 @@ from spec_decode_exporter.scrape.client import CONFIG_RESOLVER, Client
 from spec_decode_exporter.scrape.errors import PollError
 
 FILE_SECONDS: Final = 5.0
-"""Seconds between two checks of the files' times and sizes. Only changed files are read."""
+"""Seconds between two checks of the files' times and sizes. They are read if one has changed."""
 MAX_FILES: Final = 1_000
-"""Files that match one pattern."""
 MAX_ENTRIES: Final = 100_000
 """Entries of the directory of a pattern with wildcards."""
 MAX_PATTERN_BYTES: Final = 16 * 2**20
@@ -43,23 +41,10 @@ MAX_ADDRESSES: Final = 4_096
 """Addresses of one name: a DNS response has no room for more."""
 _REST: Final = 10.0
 """Seconds of pause after each second of processor time for files."""
-_HTTP_TIMEOUT: Final = 10.0
 _DNS_TIMEOUT: Final = 5.0
-_WILDCARDS: Final = frozenset("*?[")
-_MAX_PROBLEMS: Final = 3
 _FAMILIES: Final = {"A": socket.AF_INET, "AAAA": socket.AF_INET6}
 _NO_SUCH_NAME: Final = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
 """Resolver errors for records that certainly do not exist."""
-
-
-@dataclass(slots=True)
-class _ListFile:
-    """Last readable content of one file."""
-
-    version: Stamp | None = None
-    targets: Sequence[Target] | None = None
-    """None until the first successful reading."""
-    problem: str = ""
 
 
 class FileDiscovery:
@@ -71,7 +56,10 @@ class FileDiscovery:
         self.refresh = FILE_SECONDS
         self._pattern = pattern
         self._listing = Listing(self.name, "file", scrape)
-        self._files: dict[Path, _ListFile] = {}
+        self._versions: Mapping[Path, Stamp | None] = {}
+        """Versions of the files; empty if one was unreadable."""
+        self._targets: dict[Path, Sequence[Target]] = {}
+        """Last readable content of each file."""
 
     async def targets(self) -> Sequence[Target]:
         """Check the files in a thread.
@@ -85,35 +73,25 @@ class FileDiscovery:
     def _check(self) -> Sequence[Target]:
         begin = thread_time()
         try:
-            return self._read_changed(self._paths())
+            paths = self._paths()
+            versions = dict(zip(paths, stamps(paths), strict=True))
+            problems = [] if versions == self._versions else self._read(paths)
         finally:
             self.refresh = max(FILE_SECONDS, _REST * (thread_time() - begin))
-
-    def _read_changed(self, paths: Sequence[Path]) -> Sequence[Target]:
-        before, self._files = self._files, {}
-        targets: list[Target] = []
-        for path in paths:
-            file = self._files[path] = before.get(path) or _ListFile()
-            self._update(path, file)
-            targets += file.targets or ()
-            if len(targets) > MAX_TARGETS:
-                # The files after it are not kept: each could have the maximum of targets.
-                raise DiscoveryError(f"has more than {MAX_TARGETS} targets; divide it into several patterns")
-        problems = [f"{path}: {file.problem}" for path, file in self._files.items() if file.problem]
-        if problems:
-            more = len(problems) - _MAX_PROBLEMS
-            shown = [*problems[:_MAX_PROBLEMS], *([f"and {more} more files"] if more > 0 else [])]
+        self._versions = {} if problems else versions
+        targets = list(chain.from_iterable(self._targets.get(path, ()) for path in paths))
+        if problems or not paths:
             # The content of a file that was never readable is unknown; an earlier discovery may have read it.
-            is_known = all(file.targets is not None for file in self._files.values())
-            raise DiscoveryError("; ".join(shown), targets if is_known else None)
-        if not paths:
-            raise DiscoveryError("there is no such file", targets)
+            is_known = self._targets.keys() >= set(paths)
+            problem = "; ".join(problems[:3]) or "there is no such file"
+            more = f"; and {len(problems) - 3} more files" if problems[3:] else ""
+            raise DiscoveryError(problem + more, targets if is_known else None)
         return targets
 
     def _paths(self) -> list[Path]:
         """Return the matching files, sorted: the order of targets must not depend on the file system."""
         folder, wanted = self._pattern.parent, self._pattern.name
-        if not _WILDCARDS & set(wanted):
+        if not set("*?[") & set(wanted):
             return [self._pattern] if self._pattern.exists() else []
         try:
             with os.scandir(folder) as entries:
@@ -122,27 +100,30 @@ class FileDiscovery:
             size = sum(path.stat().st_size for path in paths if path.is_file())
         except OSError as error:
             raise DiscoveryError(f"{folder}: cannot be read: {error.strerror}") from None
-        if len(names) > MAX_ENTRIES:
-            raise DiscoveryError(f"{folder}: has more than {MAX_ENTRIES} entries")
-        if len(paths) > MAX_FILES:
-            raise DiscoveryError(f"matches more than {MAX_FILES} files")
-        if size > MAX_PATTERN_BYTES:
-            raise DiscoveryError(f"its files have more than {size_text(MAX_PATTERN_BYTES)} together")
+        if len(names) > MAX_ENTRIES or len(paths) > MAX_FILES or size > MAX_PATTERN_BYTES:
+            limits = (
+                f"{MAX_FILES} files, {size_text(MAX_PATTERN_BYTES)} or {MAX_ENTRIES} entries of the folder"
+            )
+            raise DiscoveryError(f"matches more than {limits}; use several patterns or folders")
         return paths
 
-    def _update(self, path: Path, file: _ListFile) -> None:
-        """Read a file if it has changed."""
-        try:
-            version = stamp(path, MAX_LIST_BYTES)
-            if version != file.version:
-                file.version = version
-                groups = json_groups if path.suffix.lower() == ".json" else yaml_groups
-                file.targets = self._listing.targets(groups(read_bounded(path, MAX_LIST_BYTES)))
-                file.problem = ""
-        except OSError as error:
-            file.version, file.problem = None, f"cannot be read: {error.strerror or error}"
-        except DiscoveryError as error:
-            file.problem = str(error)
+    def _read(self, paths: Sequence[Path]) -> list[str]:
+        """Read the files; return the problems of unreadable ones, whose last targets stay."""
+        before, self._targets, self._versions = self._targets, {}, {}
+        problems = []
+        for path in paths:
+            groups = json_groups if path.suffix.lower() == ".json" else yaml_groups
+            try:
+                self._targets[path] = self._listing.targets(groups(read_bounded(path, MAX_LIST_BYTES)))
+            except (OSError, DiscoveryError) as error:
+                is_read = isinstance(error, DiscoveryError)
+                problems.append(
+                    f"{path}: {error}" if is_read else f"{path}: cannot be read: {error.strerror or error}"
+                )
+                self._targets |= {path: before[path]} if path in before else {}
+            if sum(map(len, self._targets.values())) > MAX_TARGETS:
+                raise DiscoveryError(f"has more than {MAX_TARGETS} targets; divide it into several patterns")
+        return problems
 
 
 class HttpListDiscovery:
@@ -160,12 +141,8 @@ class HttpListDiscovery:
         self._listing = Listing(self.name, "http", scrape, self.key)
 
     async def targets(self) -> Sequence[Target]:
-        """Fetch the list: no redirects, at most ``MAX_LIST_BYTES``, within 10 s.
-
-        Raises:
-            DiscoveryError: There is no list, or no readable one.
-        """
-        client = Client(self._http, timeout=_HTTP_TIMEOUT, max_body=MAX_LIST_BYTES)
+        """Fetch the list, without redirects; raise DiscoveryError if there is no readable one within 10 s."""
+        client = Client(self._http, timeout=10.0, max_body=MAX_LIST_BYTES)
         try:
             response = await client.get(self._url)
         except PollError as error:
@@ -205,13 +182,12 @@ class DnsNameDiscovery:
         try:
             async with timeout(_DNS_TIMEOUT):
                 found = await CONFIG_RESOLVER.look_up(self._dns_name, self._port, _FAMILIES[self._type])
+            return {ip_and_port(host, self._port) for host in found}
         except socket.gaierror as error:
             targets = () if error.errno in _NO_SUCH_NAME else None
             raise DiscoveryError(error.strerror or "the look-up failed", targets) from None
         except (OSError, UnicodeError):
             raise DiscoveryError("no name server answered in time, or this is no name") from None
-        try:
-            return {ip_and_port(host, self._port) for host in found}
         except ValueError as error:
             raise DiscoveryError(f"an address of the name {error}") from None
 
@@ -221,12 +197,9 @@ async def _services(name: str) -> set[str]:
     import dns.exception
     import dns.resolver
 
-    try:
-        # In a thread: parsing a response of 64 KiB takes some 0.2 s.
-        resolver = dns.resolver.Resolver()
-        answer = await CONFIG_RESOLVER.run(
-            lambda: resolver.resolve(name, "SRV", search=True, lifetime=_DNS_TIMEOUT)
-        )
+    resolver = dns.resolver.Resolver()
+    try:  # in a thread: parsing a response of 64 KiB takes some 0.2 s
+        answer = await CONFIG_RESOLVER.run(resolver.resolve, name, "SRV", search=True, lifetime=_DNS_TIMEOUT)
     except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
         raise DiscoveryError("there is no such record", ()) from None
     except (dns.exception.DNSException, OSError) as error:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import random
-import ssl
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from itertools import chain
 from time import monotonic
 from typing import Final
 
-import structlog
-from aiohttp import ClientError, ClientSession, DummyCookieJar, TCPConnector
+from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
 
 from spec_decode_exporter.config.target_settings import KubernetesDiscovery, Scrape, port_problem
-from spec_decode_exporter.core.recurring import TokenBucket, back_off
+from spec_decode_exporter.core.recurring import back_off
 from spec_decode_exporter.core.tasks import TARGET_LISTS
 from spec_decode_exporter.discovery.groups import MAX_TARGETS, ip_and_port, page_url, request_target
 from spec_decode_exporter.discovery.kubernetes_api import (
-    PAGE,
     ApiStatus,
     Event,
     ExpiredError,
@@ -29,6 +24,8 @@ from spec_decode_exporter.discovery.kubernetes_api import (
     PodList,
     PodsApi,
     decoded,
+    lines,
+    whole,
 )
 from spec_decode_exporter.discovery.target import DiscoveryError, LabelFilter, Target
 from spec_decode_exporter.discovery.vllm_command_line import pod_speculation
@@ -36,6 +33,8 @@ from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
 KIND: Final = "kubernetes"
+PAGE: Final = 100
+"""Pods of one response: some MB at most."""
 MAX_PODS: Final = 50_000
 """Pods of a list. Those without targets are not kept."""
 MAX_PORTS: Final = 16
@@ -44,6 +43,8 @@ MAX_ARGUMENTS: Final = 32 * 2**10
 """Characters of a pod's commands, arguments and variables that are searched for vLLM's flags."""
 _WATCH_SECONDS: Final = (120, 180)
 """Range of a watch's duration, random each time, so that many exporters do not restart it together."""
+_GRACE: Final = 15
+"""Seconds after which a watch that should have ended is a silently lost connection."""
 _REFRESH: Final = 1.0
 """Seconds between a change of the targets and the next watch: many changes are one change a second."""
 _MAX_PAUSE: Final = 60.0
@@ -53,24 +54,23 @@ _MAX_FRUITLESS: Final = 2
 """Fruitless or expired watches in a row that are not reported: they follow from a restart of the API."""
 _FEWER: Final = "choose fewer by `namespaces` or `label_selector`"
 
-_log = structlog.get_logger(__name__)
+_Found = dict[str, tuple[Target, ...]]
+"""Targets by pod."""
 
 
 class PodReader:
     """Convert pods to targets."""
 
     def __init__(
-        self, settings: KubernetesDiscovery, scrape: Scrape, discovery: str = KIND, key: str = ""
+        self, settings: KubernetesDiscovery, scrape: Scrape, name: str = KIND, key: str = ""
     ) -> None:
         """Use ports and labels of ``settings``, and the path, scheme and credentials of ``scrape``.
 
-        Log as ``discovery``; ``key`` identifies the namespace.
+        Log with ``name``, that of the discovery; ``key`` identifies it.
         """
-        self._discovery, self._key = discovery, key or discovery
+        self._key = key or name
         self._settings, self._scrape, self._http = settings, scrape, scrape.http
-        self._filter = LabelFilter(discovery)
-        self._unusable: dict[str, str] = {}
-        self._warnings = TokenBucket(100, 60.0, monotonic)
+        self._filter = LabelFilter(name)
 
     def targets(self, pod: Pod) -> tuple[Target, ...]:
         """Return a target for each of the pod's ports; none if it does not run, or is unusable."""
@@ -79,21 +79,13 @@ class PodReader:
         if status.phase != "Running" or not status.pod_ip or (self._settings.only_ready and not is_ready):
             return ()
         try:
-            targets = tuple(self._targets(pod))
+            return tuple(self._targets(pod))
         except ValueError as error:
-            if self._unusable.get(pod.key) != str(error) and self._warnings.take():
-                self._unusable[pod.key] = str(error)
-                _log.warning("pod_left_out", discovery=self._discovery, pod=pod.key, reason=str(error))
+            self._filter.warn("pod_left_out", f"{pod.key} {error}", pod=pod.key, reason=str(error))
             return ()
-        self._unusable.pop(pod.key, None)
-        return targets
 
     def _targets(self, pod: Pod) -> Iterator[Target]:
-        """Yield the targets; annotations cannot change the host.
-
-        Raises:
-            ValueError: The address or an annotation is unusable.
-        """
+        """Yield the targets; raise ValueError if the address or an annotation is unusable."""
         present = pod.metadata.labels or {}
         labels = {label: present[key] for label, key in self._settings.labels.items() if key in present}
         labels |= {"namespace": pod.metadata.namespace, "pod": pod.metadata.name}
@@ -110,6 +102,7 @@ class PodReader:
             )
 
     def _url(self, pod: Pod, port: int) -> str:
+        """Return the URL of a page; annotations cannot change the host."""
         scheme = _annotation(pod, "scheme") or self._scrape.scheme
         path = _annotation(pod, "path") or self._scrape.metrics_path
         try:
@@ -168,9 +161,8 @@ class PodDiscovery:
         self.refresh = _REFRESH
         self._namespace, self._settings, self._chance = namespace, settings, chance
         self._reader = PodReader(settings, scrape, self.name, self.key)
-        self._found: dict[str, tuple[Target, ...]] = {}
-        self._version = ""
-        """Position to watch from; empty if the pods must be listed."""
+        self._found: _Found = {}
+        self._version = ""  # to watch from; empty if the pods must be listed
         self._failures = 0
         self._is_reported = False
 
@@ -183,44 +175,35 @@ class PodDiscovery:
         self._failures += 1  # until this refresh has succeeded: it may raise anything
         self.refresh = back_off(self._failures, _REFRESH, _MAX_PAUSE) * (0.5 + self._chance() / 2)
         try:
-            # Proxies of the environment are ignored, and compressed responses stay compressed.
-            async with ClientSession(
-                connector=TCPConnector(limit=1),
-                cookie_jar=DummyCookieJar(),
-                trust_env=False,
-                auto_decompress=False,
-            ) as session:
+            # Proxies of the environment are ignored, and responses are not decompressed.
+            async with ClientSession(cookie_jar=DummyCookieJar(), auto_decompress=False) as session:
                 api = PodsApi(session, self._settings, self._namespace)
                 await (self._watch(api) if self._version else self._list(api))
-        except ExpiredError as error:
-            self._version = ""
-            self._is_reported = self._failures > _MAX_FRUITLESS
-            if self._is_reported:
-                raise DiscoveryError(str(error)) from None
         except (DiscoveryError, PollError, ClientError, OSError) as error:
-            self._is_reported = True
-            raise DiscoveryError(_reason(error)) from None
+            is_expired = isinstance(error, ExpiredError)
+            self._version = "" if is_expired else self._version
+            self._is_reported = not is_expired or self._failures > _MAX_FRUITLESS
+            if self._is_reported:
+                raise DiscoveryError(_reason(error)) from None
         else:
             self._failures, self._is_reported, self.refresh = self._failures - 1, False, _REFRESH
         return [target for key in sorted(self._found) for target in self._found[key]]
 
     async def _list(self, api: PodsApi) -> None:
         """List all pods, a page at a time; the targets are replaced only by a whole list."""
-        found: dict[str, tuple[Target, ...]] = {}
+        found: _Found = {}
         left, more = MAX_PODS, ""
-        while True:
-            page = await TARGET_LISTS.run(self._read_page, await api.page(more), found)
-            left -= max(PAGE, len(page.items or ()))
+        while left == MAX_PODS or more:
+            async with api.request(ClientTimeout(total=30), limit=str(PAGE), **{"continue": more}) as content:
+                page = await TARGET_LISTS.run(self._read_page, await whole(content), found)
+            left, more = left - max(PAGE, len(page.items or ())), page.metadata.next_page
             if left < 0:
                 raise DiscoveryError(f"there are more than {MAX_PODS} pods, or the list has no end; {_FEWER}")
-            more = page.metadata.next_page
-            if not more:
-                break
         if not page.metadata.resource_version:
             raise DiscoveryError("the list has no version to watch from; is `api_server` the API server?")
         self._found, self._version = found, page.metadata.resource_version
 
-    def _read_page(self, body: bytes, found: dict[str, tuple[Target, ...]]) -> PodList:
+    def _read_page(self, body: bytes, found: _Found) -> PodList:
         page = decoded(body, PodList)
         found |= {pod.key: targets for pod in page.items or () if (targets := self._reader.targets(pod))}
         _check_number(found)
@@ -233,48 +216,50 @@ class PodDiscovery:
             ExpiredError: The watch ended as soon as it began: the pods are listed again, after a pause.
         """
         lowest, highest = _WATCH_SECONDS
+        seconds = lowest + int((highest - lowest) * self._chance())
         started, changed = monotonic(), False
-        async with api.watch(self._version, lowest + int((highest - lowest) * self._chance())) as batches:
+        async with api.request(
+            ClientTimeout(total=None, sock_connect=10, sock_read=seconds + _GRACE),
+            watch="1",
+            allowWatchBookmarks="true",
+            resourceVersion=self._version,
+            timeoutSeconds=str(seconds),
+        ) as content:
             if self._is_reported:
                 return  # at once, so that the caller logs the recovery
             # A broken connection is like a closed one: the next watch continues at the same version.
             with suppress(ClientError, OSError):
-                async for lines in batches:
-                    if changed := await TARGET_LISTS.run(self._apply, lines):
+                async for batch in lines(content):
+                    if changed := await TARGET_LISTS.run(self._apply, batch):
                         break
         if monotonic() - started >= _TOO_SHORT:
             self._failures = 1  # this one, which has not failed
         elif not changed:
             raise ExpiredError("the API server ends a watch as soon as it begins")
 
-    def _apply(self, lines: Iterable[bytes]) -> bool:
+    def _apply(self, batch: Iterable[bytes]) -> bool:
         """Apply the events of a watch; return whether a target changed."""
         changed = False
         # Listed again if an event is unreadable: a watch from the same version would end there again.
         version, self._version = self._version, ""
-        for event in (decoded(line, Event) for line in lines):
+        for event in (decoded(line, Event) for line in batch):
             if event.type == "ERROR":
                 status = decoded(bytes(event.object), ApiStatus)
-                is_expired = status.code == HTTPStatus.GONE or status.reason == "Expired"
-                text = f"the watch ended with status {status.code}: {status.message[:300]}"
-                raise ExpiredError("410 Gone") if is_expired else DiscoveryError(text)
+                kind = ExpiredError if status.code == HTTPStatus.GONE else DiscoveryError
+                raise kind(f"the watch ended with status {status.code}{status.text()}")
             pod = decoded(bytes(event.object), Pod)
             version = pod.metadata.resource_version or version
             if event.type != "BOOKMARK":
-                changed |= self._put(pod.key, () if event.type == "DELETED" else self._reader.targets(pod))
+                before = self._found.pop(pod.key, ())
+                targets = () if event.type == "DELETED" else self._reader.targets(pod)
+                self._found |= {pod.key: targets} if targets else {}
+                changed |= targets != before
+        _check_number(self._found)
         self._version = version
         return changed
 
-    def _put(self, key: str, targets: tuple[Target, ...]) -> bool:
-        """Replace the targets of a pod; return whether they changed."""
-        before = self._found.pop(key, ())
-        if targets:
-            self._found[key] = targets
-        _check_number(self._found)
-        return targets != before
 
-
-def _check_number(found: Mapping[str, Sequence[Target]]) -> None:
+def _check_number(found: _Found) -> None:
     if sum(map(len, found.values())) > MAX_TARGETS:
         raise DiscoveryError(f"there are more than {MAX_TARGETS} targets; {_FEWER}")
 
@@ -283,11 +268,5 @@ def _reason(error: Exception) -> str:
     """Return a text that is equal for equal errors: only a new reason is logged."""
     if isinstance(error, DiscoveryError | PollError):
         return str(error)
-    if isinstance(error, TimeoutError):
-        return "the API server does not answer in time"
     cause = getattr(error, "certificate_error", None) or getattr(error, "os_error", error)
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        return f"the API server's certificate is not to be trusted: {cause.verify_message}"
-    number = cause.errno if isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError) else 0
-    text = os.strerror(number) if number in errno.errorcode and number else str(cause)
-    return f"the API server cannot be reached: {text or type(error).__name__}"
+    return f"the API server cannot be reached: {str(cause) or 'no answer in time'}"

@@ -22,7 +22,7 @@ Labels = tuple[tuple[str, str], ...]
 """Names and values, sorted by name."""
 
 _MAX_WARNINGS: Final = 100
-"""Log lines about dropped labels of one discovery: a list may have new ones each time."""
+"""Log lines about labels and pods of one discovery: a list may have new ones each time."""
 _MAX_SHOWN: Final = 200
 _TOO_LARGE: Final = (
     f"is beyond the {MAX_LABELS} labels of {MAX_LABEL_CHARACTERS:,} characters that a target may have; "
@@ -89,9 +89,9 @@ class DiscoveryError(Exception):
     """Failed discovery. The text is logged; it contains no secret."""
 
     def __init__(self, message: str, targets: Sequence[Target] | None = None) -> None:
-        """Publish ``targets`` in spite of the failure; None keeps the previous targets."""
         super().__init__(message)
         self.targets = targets
+        """To publish in spite of the failure; None keeps the previous targets."""
 
 
 class TargetDiscovery(Protocol):
@@ -100,16 +100,12 @@ class TargetDiscovery(Protocol):
     name: str
     """Name in the log: the kind, and the pattern, address or DNS name."""
     key: str
-    """Identity; the name may lack a port or a secret query. Not for the log."""
+    """Identity, not for the log: unlike the name, it has the port and a query, which may be secret."""
     refresh: float
     """Seconds from the end of one refresh to the next."""
 
     async def targets(self) -> Sequence[Target]:
-        """Refresh and return the targets.
-
-        Raises:
-            DiscoveryError: All or some of the targets are unknown.
-        """
+        """Refresh and return the targets; raise DiscoveryError if some of them are unknown."""
         ...
 
 
@@ -152,11 +148,14 @@ class LabelFilter:
 
     def drop(self, name: str, reason: str, once: str = "") -> None:
         """Log a dropped label, once for its name or for the key ``once``."""
-        key = once or name[:_MAX_SHOWN]
-        if key not in self._logged and len(self._logged) < _MAX_WARNINGS:
-            self._logged.add(key)
-            label = name[:_MAX_SHOWN]
-            _log.warning("discovered_label_dropped", discovery=self._discovery, label=label, reason=reason)
+        label = name[:_MAX_SHOWN]
+        self.warn("discovered_label_dropped", once or label, label=label, reason=reason)
+
+    def warn(self, event: str, once: str, **fields: str) -> None:
+        """Log a warning with ``fields`` once for the key ``once``."""
+        if once not in self._logged and len(self._logged) < _MAX_WARNINGS:
+            self._logged.add(once)
+            _log.warning(event, discovery=self._discovery, **fields)
 
 
 def _size(label: tuple[str, str]) -> int:

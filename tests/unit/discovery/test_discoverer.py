@@ -17,6 +17,7 @@ from spec_decode_exporter.config.target_settings import (
     ShardSettings,
     TargetSettings,
 )
+from spec_decode_exporter.core.urls import address
 from spec_decode_exporter.discovery import discoverer as module
 from spec_decode_exporter.discovery.discoverer import (
     Discoverer,
@@ -24,7 +25,6 @@ from spec_decode_exporter.discovery.discoverer import (
     discoveries,
     hash_modulus,
     merge,
-    shard_of,
 )
 from spec_decode_exporter.discovery.target import DiscoveryError, LabelFilter, Target
 
@@ -210,7 +210,7 @@ def test_a_name_of_a_long_path_is_no_longer_than_a_label_may_be():
     ],
 )
 def test_the_shard_of_a_target_is_the_hashmod_of_its_address(url, count, shard):
-    assert shard_of(Target(url, "x"), count) == shard
+    assert hash_modulus(address(url), count) == shard
 
 
 def test_the_hash_is_that_of_prometheus():

@@ -106,8 +106,8 @@ def test_a_url_with_another_host_for_the_client_is_rejected(monkeypatch):
     "ip", ["", "a", "10.0.0.9:1", "010.0.0.9", "0x7f.1", "1", "::1]:1", "fe80::1%eth0", "10.0.0.9\n"]
 )
 def test_an_invalid_address_is_rejected(ip):
-    with pytest.raises(ValueError, match=r"is not an IP address|a zone"):
-        ip_and_port(ip, 8000)
+    with pytest.raises(ValueError, match=r"is not an IP address|has no valid host"):
+        page_url("http", ip_and_port(ip, 8000), "/m")
 
 
 def test_the_configured_credentials_apply_to_every_target():

@@ -102,30 +102,15 @@ async def test_a_file_that_was_never_readable_leaves_the_targets_of_an_earlier_d
         assert caught.value.targets is None
 
 
-async def test_files_that_are_too_large_together_are_rejected_without_reading_them(put, find, monkeypatch):
-    monkeypatch.setattr(module, "MAX_PATTERN_BYTES", 2**10)
+@pytest.mark.parametrize(("limit", "value"), [("PATTERN_BYTES", 1000), ("FILES", 1), ("ENTRIES", 2)])
+async def test_files_beyond_a_limit_are_not_read_and_the_targets_stay(put, find, monkeypatch, limit, value):
+    monkeypatch.setattr(module, f"MAX_{limit}", value)
     monkeypatch.setattr(module, "read_bounded", None)
-    put("a.json", " " * 600)
-    put("b.json", " " * 600)
-    with pytest.raises(DiscoveryError, match=r"its files have more than 1 KiB together") as caught:
+    for name in ("a.json", "b.json", "c.txt"):
+        put(name, " " * 600)
+    with pytest.raises(DiscoveryError, match=rf"matches more than .*\b{value}\b") as caught:
         await find("*.json").targets()
     assert caught.value.targets is None
-
-
-async def test_more_files_than_the_limit_are_rejected(put, find, monkeypatch):
-    monkeypatch.setattr(module, "MAX_FILES", 2)
-    for name in "abc":
-        put(f"{name}.json", "[]")
-    with pytest.raises(DiscoveryError, match="matches more than 2 files"):
-        await find("*.json").targets()
-
-
-async def test_a_directory_with_more_entries_than_the_limit_is_not_searched(put, find, monkeypatch):
-    monkeypatch.setattr(module, "MAX_ENTRIES", 2)
-    for name in "abc":
-        put(f"{name}.txt", "")
-    with pytest.raises(DiscoveryError, match="has more than 2 entries"):
-        await find("*.json").targets()
 
 
 async def test_files_with_too_many_targets_together_are_rejected(put, find, monkeypatch):
@@ -140,12 +125,21 @@ async def test_files_with_too_many_targets_together_are_rejected(put, find, monk
     assert len(await discovery.targets()) == 2
 
 
-async def test_a_pipe_in_place_of_a_file_blocks_nothing(find, tmp_path, monkeypatch):
+async def test_a_pipe_in_place_of_a_file_blocks_nothing(find, tmp_path):
     os.mkfifo(tmp_path / "a.json")
-    # It took the place of a plain file after that was examined.
-    monkeypatch.setattr(module, "stamp", lambda *_: (1, 2, 3, 4))
     with pytest.raises(DiscoveryError, match=r"a\.json: cannot be read: it is not a plain file"):
         await find("a.json").targets()
+
+
+async def test_files_are_read_only_when_one_of_them_has_changed(put, find, urls, monkeypatch):
+    put("a.json", '[{"targets": ["a:1"]}]')
+    discovery = find("*.json")
+    await discovery.targets()
+    monkeypatch.setattr(module, "read_bounded", None)
+    assert urls(await discovery.targets()) == ["http://a:1/metrics"]
+    put("a.json", "[]")
+    with pytest.raises(TypeError):
+        await discovery.targets()
 
 
 @pytest.fixture
