@@ -35,10 +35,9 @@ from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.scrape.sample import Sample, SampleReader
-from spec_decode_exporter.simulator.python_page import python_page
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.simulation import Simulation
-from spec_decode_exporter.simulator.unix_time import UnixTime
+from spec_decode_exporter.simulator.vllm_page import metrics_page
 
 SCRAPE = 15
 EVALUATED = 7
@@ -118,7 +117,7 @@ def record(scenario: Scenario, seconds: int) -> Recorded:
     for second in range(1, seconds + 1):
         simulation.advance(1.0)
         if simulation.serving:
-            page = reader.read(python_page(simulation, UnixTime(0.0)), with_latencies=False)
+            page = reader.read(metrics_page(simulation, start=0.0), with_latencies=False)
             (sample,) = page.samples.values()
             deque(watch.observe(sample, float(second), float(second), 1.0, 10.0), maxlen=0)
             deque(watch.evaluate(), maxlen=0)

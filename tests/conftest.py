@@ -40,8 +40,8 @@ SLOW = (
     "tests/pins",
     "tests/reports/observe/test_session.py",
     "tests/reports/reference/test_comparing.py",
-    "tests/simulator/test_ground_truth.py",
-    "tests/simulator/test_simulation.py",
+    "tests/unit/simulator/test_ground_truth.py",
+    "tests/unit/simulator/test_simulation.py",
     "tests/story",
 )
 """Files and directories of which each takes seconds of CPU time: whole simulations and worst-case inputs."""

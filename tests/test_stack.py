@@ -17,7 +17,7 @@ import yaml
 
 from spec_decode_exporter.cli.run import DEFAULT_ADDRESS
 from spec_decode_exporter.config.load import load
-from spec_decode_exporter.simulator.scenario_library import scenario_names
+from spec_decode_exporter.simulator.scenario import scenario_names
 
 ROOT = Path(__file__).parents[1]
 CONFIG = ROOT / "config"

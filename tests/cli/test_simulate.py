@@ -50,7 +50,7 @@ async def test_a_port_in_use_is_reported(parse, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         assert await simulate.run(parse("--listen-address", address)) == 1
-    assert "the port is in use" in capsys.readouterr().err
+    assert "address already in use; choose another" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("speed", ["0", "-1", "1001", "nan", "fast"])

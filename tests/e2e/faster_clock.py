@@ -30,6 +30,7 @@ from spec_decode_exporter.simulator.simulated_request import Answer as RequestAn
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.simulator.vllm_page import metrics_page
 from tests.conftest import FakeClock, settle
+from tests.fixtures.scenarios import scenario
 
 SCRAPE_SECONDS = 15
 SCRAPED = {"job": "spec-decode", "instance": "exporter:7732"}

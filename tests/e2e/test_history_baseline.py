@@ -66,7 +66,7 @@ def engine(exporter, e2e):
 
 
 def test_the_baseline_contains_the_true_cost(engine):
-    exact = draft_cost_ratio(Scenario.model_validate(SERVER), 8)
+    exact = Scenario.model_validate(SERVER).draft_cost_ratio(8)
     cost, tokens = engine["cost"], SERVER["speculation"]["tokens"]
     fixed = cost["fixed_cost_ratio"]
     low, high = (fixed + tokens * cost[f"draft_cost_ratio_{end}"] for end in ("lower", "upper"))

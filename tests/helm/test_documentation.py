@@ -71,7 +71,7 @@ def test_the_fleet_finds_the_engines_of_the_production_stack_and_not_its_router(
 def test_the_drill_is_a_pod_with_a_scenario_that_there_is(render):
     import kubernetes_validate
 
-    from spec_decode_exporter.simulator.scenario_library import load_scenario
+    from spec_decode_exporter.simulator.scenario import load_scenario
 
     drill = after("drill")
     kubernetes_validate.validate(drill, "1.36", strict=True)

@@ -24,7 +24,6 @@ from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.state import ModelKey, Remembered
 from spec_decode_exporter.scrape.errors import PollError
-from spec_decode_exporter.simulator.ground_truth import draft_cost_ratio
 from spec_decode_exporter.simulator.scenario import Scenario
 from tests.conftest import settle
 from tests.fixtures.simulated import Server
@@ -107,7 +106,7 @@ async def test_the_cost_of_a_server_that_always_drafts_comes_from_its_history(ex
     ((_, snapshot),) = one.fleet.engines()
     cost = snapshot.evaluation.cost
     assert cost.source is CostSource.BASELINE
-    exact = draft_cost_ratio(DRAFTING, 8)
+    exact = DRAFTING.draft_cost_ratio(8)
     assert cost.token.guess == pytest.approx(exact, rel=0.35)
     low, high = (price.step + 4 * price.token for price in (cost.low, cost.high))
     assert low <= 4 * exact <= high

@@ -13,8 +13,8 @@ from spec_decode_exporter.history.history_summary import mean_speedup
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi
 from spec_decode_exporter.history.slot_evaluation import Outcome
 from spec_decode_exporter.scrape.errors import PollError, StatusError
-from spec_decode_exporter.simulator.ground_truth import speedup
 from spec_decode_exporter.simulator.scenario import Scenario
+from tests.fixtures.scenarios import speedup
 from tests.fixtures.simulated_history import START, StoredHistory
 from tests.history.conftest import ENABLED, read_history
 

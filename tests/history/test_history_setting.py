@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spec_decode_exporter.analysis.cost import CostSource
-from spec_decode_exporter.simulator.ground_truth import speedup
 from spec_decode_exporter.simulator.scenario import Scenario
+from tests.fixtures.scenarios import speedup
 from tests.fixtures.simulated_history import StoredHistory
 from tests.history.conftest import read_history
 

@@ -10,8 +10,8 @@ import pytest
 from spec_decode_exporter.reports.observe.observation_config import observed_config
 from spec_decode_exporter.reports.observe.session import Observation
 from spec_decode_exporter.reports.reference.measure_servers import document_of, until_missing
-from spec_decode_exporter.simulator.scenario_library import load_scenario
 from tests.conftest import FakeClock, settle
+from tests.fixtures.scenarios import scenario as load_scenario
 from tests.fixtures.simulated import Network, Server
 
 

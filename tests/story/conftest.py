@@ -10,12 +10,13 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
+import yaml
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.load import load
-from spec_decode_exporter.simulator.scenario_library import read_scenario
+from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.web.server.listen import parse_listen_address
 from tests.fixtures.simulated import Server
 
@@ -44,7 +45,7 @@ def story(tmp_path, clock, network):
     @asynccontextmanager
     async def story(scenario, *, config="", seed=3):
         """Watch a server that lives through ``scenario``, with ``config`` besides its address, both YAML."""
-        scenario = read_scenario(scenario.encode(), "scenario.yml")
+        scenario = Scenario.model_validate(yaml.load(scenario, yaml.BaseLoader) or {})
         network.servers["vllm:8000"] = Server(clock, scenario, seed=seed)
         file = tmp_path / "exporter.yml"
         file.write_text(f"targets: [{{url: 'http://vllm:8000/metrics', name: one}}]\n{config}\n")

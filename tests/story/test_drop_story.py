@@ -17,11 +17,9 @@ from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.drops.sums import DropKind
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.sample import SampleReader
-from spec_decode_exporter.simulator.ground_truth import target_settings
-from spec_decode_exporter.simulator.python_page import python_page
-from spec_decode_exporter.simulator.scenario_library import load_scenario
+from spec_decode_exporter.simulator.scenario import load_scenario
 from spec_decode_exporter.simulator.simulation import Simulation
-from spec_decode_exporter.simulator.unix_time import UnixTime
+from spec_decode_exporter.simulator.vllm_page import metrics_page
 from spec_decode_exporter.views.verdict_text import recommendation_text, verdict_text
 from tests.fixtures.engines import poll
 
@@ -48,12 +46,12 @@ class Story:
     def __init__(self):
         scenario = load_scenario("drop")
         simulation, reader = Simulation(scenario, seed=3), SampleReader()
-        cost = CostSettings.model_validate(target_settings(scenario)["cost"])
+        cost = CostSettings.model_validate(scenario.target_settings()["cost"])
         watch = EngineMonitor((30.0, 300.0), Assumptions(Speculation("draft_model", "configured"), cost))
         self.snapshots, self.events = {}, []
         for second in range(1, END + 1):
             simulation.advance(1.0)
-            page = python_page(simulation, UnixTime(START))
+            page = metrics_page(simulation, start=START)
             histograms = second % 10 == 0
             (sample,) = reader.read(page, with_latencies=histograms).samples.values()
             events = poll(watch, sample, float(second), START, 10.0)

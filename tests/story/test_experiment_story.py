@@ -12,12 +12,11 @@ from spec_decode_exporter.app.options import Options
 from spec_decode_exporter.app.service import Service
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
-from spec_decode_exporter.simulator.front_end import FrontEnd
-from spec_decode_exporter.simulator.ground_truth import draft_cost_ratio, speedup
 from spec_decode_exporter.simulator.scenario import Scenario
+from spec_decode_exporter.simulator.simulated_server import SimulatedServer
 from spec_decode_exporter.simulator.simulation import Simulation
-from spec_decode_exporter.simulator.unix_time import UnixTime
 from spec_decode_exporter.web.server.listen import parse_listen_address
+from tests.fixtures.scenarios import speedup
 
 SECONDS = 150
 WINDOW = "2m"
@@ -107,14 +106,9 @@ async def fleet_of(aiohttp_server, tmp_path, clock, until, monkeypatch):
     started = []
 
     async def start(servers, experiment=EXPERIMENT):
-        begin, text = clock.monotonic(), "windows: [30s, 2m]\npoll: {max_duty_cycle: 1}\ntargets:\n"
+        text = "windows: [30s, 2m]\npoll: {max_duty_cycle: 1}\ntargets:\n"
         for name, each in servers.items():
-            simulation = Simulation(each, SEEDS[name])
-
-            def catch_up(simulation=simulation):
-                simulation.advance(clock.monotonic() - begin - simulation.now)
-
-            app = FrontEnd(simulation, UnixTime(clock.wall()), catch_up).application()
+            app = SimulatedServer(Simulation(each, SEEDS[name]), clock=clock).application()
             text += target(name, (await aiohttp_server(app)).make_url("/metrics"))
         file = tmp_path / "exporter.yml"
         file.write_text(text + experiment)
@@ -186,7 +180,7 @@ async def test_the_baseline_yields_the_cost_and_a_faster_arm_the_better_method(
     (cost,) = of(found["spec_decode_draft_cost_ratio"], target="eagle", source="experiment")
     # The draft model's own share and its start are split by the default of the method.
     usual = 1 + 0.10 / 0.07 / 4
-    assert cost * usual == pytest.approx(draft_cost_ratio(EAGLE, 8), rel=0.25)
+    assert cost * usual == pytest.approx(EAGLE.draft_cost_ratio(8), rel=0.25)
     assert of(found["spec_decode_recommendation"], target="ngram", action="switch_method") == [1.0]
     assert of(found["spec_decode_recommendation"], target="eagle", action="switch_method") == [0.0]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from spec_decode_exporter.core.clock import Clock
-    from spec_decode_exporter.simulator.response_metrics import Answer
+    from spec_decode_exporter.simulator.simulated_request import Answer
 
 
 class EmbeddedServer(NamedTuple):
@@ -28,16 +28,16 @@ async def simulated(
 
     ``answered`` receives the request metrics of each response; the simulation follows ``clock``.
     """
-    from spec_decode_exporter.simulator.ground_truth import target_settings
-    from spec_decode_exporter.simulator.scenario_library import load_scenario
-    from spec_decode_exporter.simulator.simulated_server import serve
+    from spec_decode_exporter.simulator.scenario import load_scenario
+    from spec_decode_exporter.simulator.simulated_server import SimulatedServer
     from spec_decode_exporter.simulator.simulation import Simulation
 
     scenario = load_scenario(name)
-    server = await serve(Simulation(scenario, 0, answered), "127.0.0.1", 0, clock=clock)
+    server = SimulatedServer(Simulation(scenario, 0, answered), clock=clock)
+    await server.open("127.0.0.1", 0)
     try:
         url = f"http://127.0.0.1:{server.port}/metrics"
-        target = {"url": url, "name": "simulated-vllm", **target_settings(scenario)}
+        target = {"url": url, "name": "simulated-vllm", **scenario.target_settings()}
         yield EmbeddedServer(target, server.catch_up)
     finally:
         await server.close()

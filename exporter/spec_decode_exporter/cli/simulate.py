@@ -16,8 +16,8 @@ from spec_decode_exporter.cli.event_loop import run_loop
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.core.tasks import cancel, spawn
 from spec_decode_exporter.simulator.request_sender import RequestSender
-from spec_decode_exporter.simulator.scenario_library import load_scenario, scenario_names
-from spec_decode_exporter.simulator.simulated_server import PortError, SimulatedServer, serve
+from spec_decode_exporter.simulator.scenario import load_scenario, scenario_names
+from spec_decode_exporter.simulator.simulated_server import PortError, SimulatedServer
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.web.server.listen import ListenAddress, ListenError, parse_listen_address
 
@@ -67,7 +67,8 @@ async def run(arguments: argparse.Namespace) -> int:
         scenario = load_scenario(arguments.scenario)
         simulation = Simulation(scenario, answered=sender.take if sender else None)
         address = parse_listen_address(arguments.listen_address)
-        server = await serve(simulation, address.host, address.port, speed=arguments.speed)
+        server = SimulatedServer(simulation, speed=arguments.speed)
+        await server.open(address.host, address.port)
     except (ConfigError, ListenError, PortError) as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -1,161 +1,113 @@
-"""Scenario file: the simulated server, its load, and the changes over time."""
+"""Scenario: the simulated server, its load, and the changes over time (docs/reference/simulator.md)."""
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field
 
-from spec_decode_exporter.config.types import Duration, format_duration
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from spec_decode_exporter.config.mistakes import ConfigError, Mistake, Problem
+from spec_decode_exporter.config.source import read_source
+from spec_decode_exporter.config.types import Context, Duration, Section, Share, format_duration
 
 MAX_TOKENS: Final = 32
-MAX_ENGINES: Final = 64
+_INCLUDED: Final = {path.stem: path for path in sorted(Path(__file__).with_name("scenarios").glob("*.yml"))}
+_LOADS: Final = tuple(2**doublings for doublings in range(9))
+"""Running requests for which the cost is given."""
 
-DRAFT_COST: Final = {"draft_model": 0.08, "ngram": 0.0}
-COVERAGE: Final = {"draft_model": 1.0, "ngram": 0.5}
-WHOLE_DRAFTS: Final = {"draft_model": 1.0, "ngram": 0.6}
-
-Share = Annotated[float, Field(ge=0, le=1)]
-TokenCount = Annotated[int, Field(ge=1, le=1_000_000)]
+Tokens = Annotated[int, Field(ge=1, le=1_000_000)]
 DraftTokens = Annotated[int, Field(ge=0, le=MAX_TOKENS)]
+MeanLength = Annotated[float, Field(gt=0, le=1_000_000)]
+Processes = Annotated[int, Field(ge=1, le=64)]
+ModelName = Annotated[str, Field(min_length=1)]
+Range = tuple[Tokens, Tokens, DraftTokens]
+"""Batch sizes, both ends included, and their draft tokens."""
 
 
-def _quotable(name: str) -> str:
-    """Refuse characters that need escapes in a label: the pages do not escape."""
-    if not name or any(character in '\\"' or not character.isprintable() for character in name):
-        raise ValueError(
-            "is not a name for a model: write at least one character, without quotes, \\ and line ends"
-        )
-    return name
+class ScenarioPart(Section):
+    """One mapping of a scenario."""
 
-
-class ScenarioPart(BaseModel):
-    """One mapping of a scenario; unknown keys are mistakes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False)
 
 
 class Acceptance(ScenarioPart):
-    """Conditional acceptance of a draft token, given the tokens before it; each request has its own mean."""
+    """Conditional acceptance of a draft token, given the tokens before it; in a change, omitted keys stay."""
 
-    mean: Share = Field(default=0.75, description="At the first position, the mean over the requests.")
-    spread: Share = Field(
-        default=0.12, description="Standard deviation between requests; limited to what is possible."
-    )
-    decay: float = Field(default=0.95, gt=0, le=1, description="Factor for each further position.")
-
-
-class AcceptanceChange(ScenarioPart):
-    """Change of the acceptance by a phase; omitted keys stay."""
-
-    mean: Share = 0.0
-    spread: Share = 0.0
-    decay: float = Field(default=1.0, gt=0, le=1)
+    mean: Share = 0.75
+    """At the first position, the mean over the requests: each request has its own."""
+    spread: Share = 0.12
+    decay: Annotated[float, Field(gt=0, le=1)] = 0.95
 
 
 class Load(ScenarioPart):
-    """Load: a fixed number of clients with one request each at a time, or requests at a rate."""
+    """Load: clients with one request each at a time, or Poisson arrivals per second."""
 
-    concurrency: int | None = Field(default=None, ge=0, le=10_000)
-    rate: float | None = Field(
-        default=None, ge=0, le=10_000, description="Requests a second, Poisson arrivals."
-    )
+    concurrency: Annotated[int, Field(ge=0, le=10_000)] | None = None
+    rate: Annotated[float, Field(ge=0, le=10_000)] | None = None
 
-    @model_validator(mode="after")
-    def _one_of_two(self) -> Self:
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield a mistake unless the load is stated once."""
         if (self.concurrency is None) == (self.rate is None):
-            raise ValueError("takes either `concurrency` or `rate`; give exactly one of them")
-        return self
+            yield (), "takes either `concurrency` or `rate`; give exactly one of them"
 
 
-class Lengths(ScenarioPart):
-    """Lengths in tokens, log-normal, from 1 to ``max``."""
+class Outputs(ScenarioPart):
+    """Lengths of responses in tokens, log-normal. One that reaches ``max`` ends by `length`."""
 
-    mean: float = Field(gt=0, le=1_000_000)
-    spread: float = Field(default=0.6, ge=0, le=5, description="Standard deviation divided by the mean.")
-    max: TokenCount
-
-
-class Prompts(Lengths):
-    """Prompts, and their share in the prefix cache."""
-
-    mean: float = Field(default=400.0, gt=0, le=1_000_000)
-    max: TokenCount = 4096
-    cached: Share = Field(
-        default=0.25, description="Mean share of a prompt that comes from the prefix cache."
-    )
+    mean: MeanLength = 200.0
+    spread: Annotated[float, Field(ge=0, le=5)] = 0.6
+    """Standard deviation divided by the mean."""
+    max: Tokens = 1024
 
 
-class Outputs(Lengths):
-    """Responses; one that reaches ``max`` ends by `length`, the others by `stop`."""
+class Prompts(Outputs):
+    """Lengths of prompts, and the mean share of them in the prefix cache."""
 
-    mean: float = Field(default=200.0, gt=0, le=1_000_000)
-    max: TokenCount = 1024
+    mean: MeanLength = 400.0
+    max: Tokens = 4096
+    cached: Share = 0.25
 
 
 class RequestKind(ScenarioPart):
-    """One kind of requests in a mix: its labels, its share and its acceptance."""
+    """One kind of requests in a mix: its labels, its weight, and its differences from the others."""
 
-    request_type: str = Field(default="", max_length=64, description="The sender's name for this kind.")
-    temperature: float | None = Field(default=None, ge=0, le=2, description="The requested temperature.")
-    share: float = Field(default=1.0, gt=0, le=1000, description="Weight of this kind among the requests.")
-    acceptance: AcceptanceChange | None = Field(
-        default=None,
-        description="Difference from the scenario's acceptance, also after a phase changed that.",
-    )
-    prompts: Prompts | None = Field(default=None, description="Replaces the scenario's.")
-    outputs: Outputs | None = Field(default=None, description="Replaces the scenario's.")
+    request_type: Annotated[str, Field(max_length=64)] = ""
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    share: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    acceptance: Acceptance | None = None
+    prompts: Prompts | None = None
+    outputs: Outputs | None = None
 
 
-def _in_order(schedule: Schedule) -> Schedule:
+def _in_order(schedule: tuple[Range, ...]) -> tuple[Range, ...]:
     """Refuse schedules that vLLM refuses: ranges that overlap, are empty, or do not begin with 1 request."""
-    begins = 0
-    for first, last, _ in sorted(schedule):
-        if not begins < first <= last or (not begins and first > 1):
-            raise ValueError(
-                "must be ranges of batch sizes, each with its tokens, that begin with 1 and do not overlap,"
-                " such as [[1, 16, 4], [17, 64, 0]]"
-            )
-        begins = last
-    return tuple(sorted(schedule))
-
-
-BatchSize = Annotated[int, Field(ge=1, le=1_000_000)]
-Schedule = Annotated[tuple[tuple[BatchSize, BatchSize, DraftTokens], ...], AfterValidator(_in_order)]
+    ordered = tuple(sorted(schedule))
+    edges = [edge for first, last, _ in ordered for edge in (first, last + 0.5)]
+    if edges != sorted(edges) or (edges and edges[0] != 1):
+        raise ValueError(
+            "must be ranges of batch sizes, each with its tokens, that begin with 1 and do not overlap,"
+            " such as [[1, 16, 4], [17, 64, 0]]"
+        )
+    return ordered
 
 
 class SimulatedSpeculation(ScenarioPart):
-    """Speculation: method, draft length and cost."""
+    """Speculation: method, draft length and cost. Three defaults depend on the method."""
 
     method: Literal["draft_model", "ngram"] = "draft_model"
-    tokens: DraftTokens = Field(
-        default=4, description="Draft tokens a step (K); 0 is a server without speculation."
+    tokens: DraftTokens = 4
+    coverage: Share = Field(default_factory=lambda given: 0.5 if given.get("method") == "ngram" else 1.0)
+    whole: Share = Field(default_factory=lambda given: 0.6 if given.get("method") == "ngram" else 1.0)
+    cost: Annotated[float, Field(ge=0, le=10)] = Field(
+        default_factory=lambda given: 0.0 if given.get("method") == "ngram" else 0.08
     )
-    coverage: Share = Field(
-        default_factory=lambda given: COVERAGE.get(given.get("method", ""), 1.0),
-        description="Share of the decode steps that have a draft.",
-    )
-    whole: Share = Field(
-        default_factory=lambda given: WHOLE_DRAFTS.get(given.get("method", ""), 1.0),
-        description="Share of the drafts that have all K tokens; the others have 1 to K.",
-    )
-    cost: float = Field(
-        default_factory=lambda given: DRAFT_COST.get(given.get("method", ""), 0.0),
-        ge=0,
-        le=10,
-        description="Time to draft one more token, as a share of a plain decode step.",
-    )
-    draft_model: Annotated[str, AfterValidator(_quotable)] = Field(
-        default="meta-llama/Llama-3.2-1B-Instruct", description="Its name, as `/server_info` returns it."
-    )
-    tokens_per_batch_size: Schedule = Field(
-        default=(),
-        description="Fewer tokens for larger batches, as vLLM's `num_speculative_tokens_per_batch_size`.",
-    )
+    draft_model: ModelName = "meta-llama/Llama-3.2-1B-Instruct"
+    tokens_per_batch_size: Annotated[tuple[Range, ...], AfterValidator(_in_order)] = ()
 
     def scheduled(self, tokens: int, requests: int) -> int:
         """Return the draft length for a batch of ``requests``, at most K ``tokens``, as vLLM does.
@@ -169,51 +121,42 @@ class SimulatedSpeculation(ScenarioPart):
 class Machine(ScenarioPart):
     """Speed and capacity of each engine."""
 
-    step: Duration = Field(default=0.025, description="Time of a decode step that is bound by memory.")
-    saturation: TokenCount = Field(
-        default=256,
-        description="Tokens of a step from which on compute bounds it: its time is proportional to them.",
-    )
-    jitter: Share = Field(default=0.05, description="Spread of the step time.")
-    max_requests: TokenCount = Field(default=64, description="Requests that run at the same time.")
-    max_batched_tokens: TokenCount = Field(default=8192, description="Tokens in a step, prompts included.")
-    kv_tokens: TokenCount = Field(default=200_000, description="Tokens that fit into the KV cache.")
-    max_model_len: int = Field(default=8192, ge=2, le=1_000_000)
+    step: Duration = 0.025
+    saturation: Tokens = 256
+    jitter: Share = 0.05
+    max_requests: Tokens = 64
+    max_batched_tokens: Tokens = 8192
+    kv_tokens: Tokens = 200_000
+    max_model_len: Annotated[int, Field(ge=2, le=1_000_000)] = 8192
 
     def seconds(self, tokens: float) -> float:
         """Return the time of a step with ``tokens``: constant while bound by memory, then proportional."""
         return self.step * max(1.0, tokens / self.saturation)
 
-    @model_validator(mode="after")
-    def _one_request_fits(self) -> Self:
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield a mistake for each capacity that is too small."""
         if self.kv_tokens < self.max_model_len + MAX_TOKENS:
-            raise ValueError(
-                f"has `kv_tokens` below `max_model_len` + {MAX_TOKENS}: one long request would never end;"
-                " raise `kv_tokens` or lower `max_model_len`"
-            )
+            text = f"has `kv_tokens` below `max_model_len` + {MAX_TOKENS}: one long request would never end;"
+            yield (), f"{text} raise `kv_tokens` or lower `max_model_len`"
         if self.max_batched_tokens < self.max_requests * (MAX_TOKENS + 1):
-            raise ValueError(
-                f"has `max_batched_tokens` below {MAX_TOKENS + 1} times `max_requests`:"
-                " a decode step would not hold all drafts; raise it or lower `max_requests`"
-            )
-        return self
+            text = f"has `max_batched_tokens` below {MAX_TOKENS + 1} times `max_requests`:"
+            yield (), f"{text} a decode step would not hold all drafts; raise it or lower `max_requests`"
 
 
 class Restart(ScenarioPart):
-    """Restart: the server stops, closes its port, and returns with new counters."""
+    """Restart: the server closes its port, and returns with new counters and perhaps another K."""
 
-    down: Duration = Field(default=20.0, description="Time in which connections are refused.")
-    tokens: DraftTokens | None = Field(default=None, description="The new K, kept until the next restart.")
+    down: Duration = 20.0
+    tokens: DraftTokens | None = None
 
 
 class Phase(ScenarioPart):
     """Changes at one moment; everything else stays."""
 
-    at: Duration = Field(description="Time since the scenario's start.")
-    over: Duration | None = Field(
-        default=None, description="Time in which the mean acceptance changes linearly to its new value."
-    )
-    acceptance: AcceptanceChange | None = None
+    at: Duration
+    over: Duration | None = None
+    """Time in which the mean acceptance changes linearly to its new value."""
+    acceptance: Acceptance | None = None
     load: Load | None = None
     coverage: Share | None = None
     prompts: Prompts | None = None
@@ -221,69 +164,143 @@ class Phase(ScenarioPart):
     mix: tuple[RequestKind, ...] | None = None
     restart: Restart | None = None
 
-    @model_validator(mode="after")
-    def _a_glide_has_a_goal(self) -> Self:
-        if self.over is not None and (
-            self.acceptance is None or "mean" not in self.acceptance.model_fields_set
-        ):
-            raise ValueError("has `over` but no `acceptance.mean` to glide to; add it or remove `over`")
-        return self
-
-    @property
-    def ends(self) -> float:
-        """End of its changes; the next phase begins later."""
-        return self.at + max(self.over or 0.0, self.restart.down if self.restart else 0.0)
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield a mistake if the acceptance glides to nowhere."""
+        if self.over is not None and not (self.acceptance and "mean" in self.acceptance.model_fields_set):
+            yield (), "has `over` but no `acceptance.mean` to glide to; add it or remove `over`"
 
 
 class Scenario(ScenarioPart):
     """A simulated vLLM server, its load and its phases."""
 
     description: str = ""
-    model_name: Annotated[str, AfterValidator(_quotable)] = "meta-llama/Llama-3.1-8B-Instruct"
-    engines: int = Field(
-        default=1, ge=1, le=MAX_ENGINES, description="Data-parallel engines behind one page."
-    )
+    model_name: ModelName = "meta-llama/Llama-3.1-8B-Instruct"
+    engines: Processes = 1
     front_end: Literal["python", "rust"] = "python"
-    api_servers: int = Field(
-        default=1, ge=1, le=MAX_ENGINES, description="More than one changes the page's form."
-    )
-    dev_mode: bool = Field(default=False, description="Serve `/server_info`.")
+    api_servers: Processes = 1
+    dev_mode: bool = False
     speculation: SimulatedSpeculation = SimulatedSpeculation()
     acceptance: Acceptance = Acceptance()
     load: Load = Load(concurrency=16)
     prompts: Prompts = Prompts()
     outputs: Outputs = Outputs()
-    mix: tuple[RequestKind, ...] = Field(
-        default=(), description="Kinds of requests; without one, all requests are of one kind without labels."
-    )
+    mix: tuple[RequestKind, ...] = ()
     machine: Machine = Machine()
     phases: tuple[Phase, ...] = ()
-    repeat: Duration | None = Field(
-        default=None, description="Time after which the phases start again; without it the last phase stays."
-    )
+    repeat: Duration | None = None
 
-    @model_validator(mode="after")
-    def _rust_has_one_api_server(self) -> Self:
+    def mistakes(self) -> Iterator[Mistake]:
+        """Yield a mistake for processes that the front end lacks, and for phases that overlap."""
         if self.front_end == "rust" and self.api_servers > 1:
-            raise ValueError(
-                "has several `api_servers`, which only the Python front end has; remove one of the two"
-            )
-        return self
+            text = "has several `api_servers`, which only the Python front end has; remove one of the two"
+            yield (), text
+        begins = [*(phase.at for phase in self.phases[1:]), *([] if self.repeat is None else [self.repeat])]
+        for phase, following in zip(self.phases, begins, strict=False):
+            end = phase.at + max(phase.over or 0.0, phase.restart.down if phase.restart else 0.0)
+            if following <= phase.at or following < end:
+                at, until, then = map(format_duration, (phase.at, end, following))
+                text = f"has a phase at {at} that lasts until {until}, but the next one, or `repeat`, begins"
+                yield (), f"{text} at {then}; order the phases and leave each its `over` and `down`"
 
-    @model_validator(mode="after")
-    def _phases_follow_each_other(self) -> Self:
-        for earlier, begins in self._successors():
-            if begins <= earlier.at or begins < earlier.ends:
-                raise ValueError(
-                    f"has a phase at {format_duration(earlier.at)} that lasts until"
-                    f" {format_duration(earlier.ends)}, but the next one, or `repeat`, begins at"
-                    f" {format_duration(begins)}; order the phases and leave each its `over` and `down`"
-                )
-        return self
+    def draft_cost_ratio(self, requests: float) -> float:
+        """Return the true cost of one more draft token for a batch of ``requests``, in plain decode steps.
 
-    def _successors(self) -> Iterator[tuple[Phase, float]]:
-        """Yield each phase with the start of the next."""
-        for earlier, later in pairwise(self.phases):
-            yield earlier, later.at
-        if self.phases and self.repeat is not None:
-            yield self.phases[-1], self.repeat
+        It is the mean over K tokens, drafted for every request, without prefills.
+        """
+        tokens, plain = self.speculation.tokens, self.machine.seconds(requests)
+        verifying = self.machine.seconds(requests * (1 + tokens)) - plain
+        return (verifying / tokens + self.machine.step * self.speculation.cost) / plain
+
+    def target_settings(self) -> dict[str, object]:
+        """Return the settings that an operator of the server knows, as keys of a target's configuration."""
+        speculation = self.speculation
+        if not speculation.tokens:
+            return {}
+        known: dict[str, str] = {"method": speculation.method}
+        if speculation.method == "draft_model":
+            known["draft_model"] = speculation.draft_model
+        loads = [
+            {"running_requests": load, "draft_cost_ratio": self.draft_cost_ratio(load)} for load in _LOADS
+        ]
+        return {"speculative": known, "cost": {"loads": loads}}
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Conditions of a new request."""
+
+    acceptance: Acceptance
+    load: Load
+    coverage: float
+    prompts: Prompts
+    outputs: Outputs
+    mix: tuple[RequestKind, ...]
+    glide: tuple[float, float, float] | None = None
+    """Linear change of the mean acceptance: its begin, its end, and the mean before it."""
+
+    def mean_acceptance(self, moment: float) -> float:
+        """Return the mean acceptance at the first position of a request that arrives at ``moment``."""
+        goal = self.acceptance.mean
+        if self.glide is None or moment >= self.glide[1]:
+            return goal
+        begin, end, mean = self.glide
+        return mean + (goal - mean) * (moment - begin) / (end - begin)
+
+    def after(self, phase: Phase, begin: float) -> Conditions:
+        """Return the conditions after ``phase``, which starts at ``begin``."""
+        end = begin + (phase.over or 0.0)
+        glide = None if phase.over is None else (begin, end, self.acceptance.mean)
+        return replace(self._with(phase), glide=glide)
+
+    def of(self, kind: RequestKind) -> Conditions:
+        """Return the conditions of requests of this ``kind``; its own mean acceptance does not glide."""
+        own_mean = kind.acceptance is not None and "mean" in kind.acceptance.model_fields_set
+        return replace(self._with(kind), glide=None if own_mean else self.glide)
+
+    def _with(self, part: Phase | RequestKind) -> Conditions:
+        """Return the conditions with what ``part`` has instead."""
+        names = ("load", "coverage", "prompts", "outputs", "mix")
+        own: dict[str, Any] = {name: getattr(part, name, None) for name in names}
+        if part.acceptance is not None:
+            change = part.acceptance.model_dump(exclude_unset=True)
+            own["acceptance"] = self.acceptance.model_copy(update=change)
+        return replace(self, **{name: value for name, value in own.items() if value is not None})
+
+
+def changes(scenario: Scenario) -> Iterator[tuple[float, Conditions, Restart | None]]:
+    """Yield the moment, the conditions and the restart of each change, the first at 0.
+
+    It is endless if the scenario repeats.
+    """
+    its = scenario
+    first = Conditions(its.acceptance, its.load, its.speculation.coverage, its.prompts, its.outputs, its.mix)
+    for cycle in count():
+        begin, conditions = cycle * (scenario.repeat or 0.0), first
+        yield begin, conditions, None
+        for phase in scenario.phases:
+            conditions = conditions.after(phase, begin + phase.at)
+            yield begin + phase.at, conditions, phase.restart
+        if scenario.repeat is None:
+            return
+
+
+def scenario_names() -> list[str]:
+    """Return the names of the included scenarios."""
+    return list(_INCLUDED)
+
+
+def load_scenario(name: str) -> Scenario:
+    """Return the included scenario of this name, else the one in the file at this path.
+
+    Raises:
+        ConfigError: There is none, or it is invalid; the error has all problems.
+    """
+    path = _INCLUDED.get(name) or Path(name)
+    if not os.access(path, os.F_OK):
+        names = ", ".join(_INCLUDED)
+        message = f"is neither a file nor a scenario; name the path of a YAML file or one of {names}"
+        raise ConfigError([Problem(name, "", message)])
+    source = read_source(path)
+    scenario = source.validated(Scenario, Context(path.parent))
+    source.refuse()
+    return scenario

@@ -1,41 +1,117 @@
-"""Simulated engine: a running batch, a queue and a KV cache, advanced step by step."""
+"""Simulated engine: a running batch, a queue and a KV cache, advanced step by step, and what it counts."""
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from random import Random
+from typing import Final, NamedTuple
 
-from spec_decode_exporter.simulator.arrivals import Arrivals
-from spec_decode_exporter.simulator.engine_counts import EngineCounts
-from spec_decode_exporter.simulator.request_mix import RequestMix
+from spec_decode_exporter.simulator.scenario import Conditions, RequestKind, Scenario
 from spec_decode_exporter.simulator.simulated_request import SimulatedRequest, draw_request
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from random import Random
-
-    from spec_decode_exporter.simulator.scenario import Machine, SimulatedSpeculation
-    from spec_decode_exporter.simulator.timeline import Conditions
-
-
-@dataclass(frozen=True, slots=True)
-class EngineSetup:
-    """Constant settings of an engine from its start to its restart."""
-
-    index: int
-    engines: int
-    machine: Machine
-    speculation: SimulatedSpeculation
-    tokens: int
-    """K; 0 without speculation."""
-    token_bounds: Sequence[float]
-    answered: Callable[[SimulatedRequest, float], None]
-    """Called with each complete request and its time."""
+# vLLM's upper bounds of buckets, in seconds: of a step, of a request, and of the time to the first token.
+_STEP: Final = (
+    0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0,
+)  # fmt: skip
+_REQUEST: Final = (
+    0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0,
+    960.0, 1920.0, 7680.0,
+)  # fmt: skip
+_FIRST_TOKEN: Final = (
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0,
+    80.0, 160.0, 640.0, 2560.0,
+)  # fmt: skip
+_RUST_TOKENS: Final = 131_072
+"""Largest bound of lengths in the Rust front end, which does not depend on the longest request."""
+_REASONS: Final = ("stop", "length", "abort", "error", "repetition")
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+def token_bounds(maximum: int) -> tuple[float, ...]:
+    """Return 1, 2, 5, 10, 20, 50 … up to ``maximum``, the length of the longest request."""
+    series = (mantissa * 10.0**power for power in range(len(str(maximum))) for mantissa in (1, 2, 5))
+    return tuple(bound for bound in series if bound <= maximum)
+
+
+class SimulatedHistogram:
+    """Observations by bucket."""
+
+    __slots__ = ("_counts", "bounds", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.total = 0.0
+        self._counts = [0] * (len(bounds) + 1)
+
+    def observe(self, value: float) -> None:
+        """Observe ``value``; on a bound it belongs to the bucket below."""
+        self._counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    @property
+    def count(self) -> int:
+        """Number of observations."""
+        return sum(self._counts)
+
+    def cumulative(self) -> list[int]:
+        """Return the cumulative counts of the buckets, the last for +Inf."""
+        return list(accumulate(self._counts))
+
+
+class EngineCounts:
+    """Counters and histograms of one engine since its start.
+
+    A draft is counted once, by its number of accepted tokens. All acceptance counters are derived from that
+    count, so they are always consistent.
+    """
+
+    def __init__(self, tokens: int, length_bounds: Sequence[float]) -> None:
+        self.accepted_lengths = [0] * (tokens + 1)
+        self.draft_tokens = 0
+        self.generation_tokens = 0
+        self.prompt_tokens = 0
+        """Prompt tokens of requests with a first token, cached ones included."""
+        self.cache_queries = 0
+        self.cache_hits = 0
+        self.preemptions = 0
+        self.finished = dict.fromkeys(_REASONS, 0)
+        self.first_token = SimulatedHistogram(_FIRST_TOKEN)
+        self.step = SimulatedHistogram(_STEP)
+        self.time_per_output_token = SimulatedHistogram(_STEP)
+        self.end_to_end = SimulatedHistogram(_REQUEST)
+        self.queue = SimulatedHistogram(_REQUEST)
+        self.output_length = SimulatedHistogram(length_bounds)
+
+    @property
+    def drafts(self) -> int:
+        """Request-steps that had a draft."""
+        return sum(self.accepted_lengths)
+
+    @property
+    def accepted_tokens(self) -> int:
+        """Accepted draft tokens, including those past the end of a response."""
+        return sum(length * drafts for length, drafts in enumerate(self.accepted_lengths))
+
+    @property
+    def accepted_by_position(self) -> list[int]:
+        """Drafts with more than ``position`` accepted tokens, by position."""
+        positions = range(len(self.accepted_lengths) - 1)
+        return [sum(self.accepted_lengths[position + 1 :]) for position in positions]
+
+    def finish(self, request: SimulatedRequest) -> None:
+        """Count a request that has its last token."""
+        end = request.last_token_at
+        self.finished["length" if request.output == request.max_tokens else "stop"] += 1
+        self.end_to_end.observe(end - request.arrived)
+        self.queue.observe(request.scheduled_at - request.arrived)
+        self.time_per_output_token.observe((end - request.first_token_at) / max(1, request.output - 1))
+        self.output_length.observe(request.output)
+
+
+class _Step(NamedTuple):
     """A running step, and the chunks of prompts that it computes."""
 
     end: float
@@ -43,23 +119,39 @@ class _Step:
 
 
 class SimulatedEngine:
-    """A simulated engine that starts empty at ``began``."""
+    """Engine ``index`` of a server, which starts empty at ``began`` with ``tokens`` draft tokens (K).
+
+    ``seed`` decides all draws; the kinds of requests have their own, so that a mix changes nothing else.
+    ``answered`` is called with each complete request.
+    """
 
     def __init__(
-        self, setup: EngineSetup, conditions: Conditions, random: Random, mix: RequestMix, began: float
+        self,
+        scenario: Scenario,
+        index: int,
+        *,
+        tokens: int,
+        conditions: Conditions,
+        seed: str,
+        began: float,
+        answered: Callable[[SimulatedRequest], None],
     ) -> None:
-        self.counts = EngineCounts(setup.tokens, setup.token_bounds)
-        self._setup = setup
-        self._random = random
-        self._mix = mix
-        self._waiting: deque[SimulatedRequest] = deque()
+        rust_bounds = (*token_bounds(_RUST_TOKENS), float(_RUST_TOKENS))
+        python_bounds = token_bounds(scenario.machine.max_model_len)
+        self.counts = EngineCounts(tokens, rust_bounds if scenario.front_end == "rust" else python_bounds)
+        self.machine, self._speculation = scenario.machine, scenario.speculation
+        self._index, self._engines, self._tokens = index, scenario.engines, tokens
+        # A text as seed gives the same numbers in every process; the hash of a tuple does not.
+        self._random, self._kinds = Random(seed), Random(f"{seed}/kinds")  # noqa: S311
+        self._answered = answered
+        self.waiting: deque[SimulatedRequest] = deque()
+        """Requests in the queue."""
         self._prefilling: list[SimulatedRequest] = []
         self._decoding: list[SimulatedRequest] = []
-        self._held = 0
+        self.held = 0
+        """Tokens in the KV cache."""
         self._now = began
         self._step: _Step | None = None
-        self._arrivals = Arrivals(random, setup.index, setup.engines)
-        self._conditions = conditions
         self.change(conditions, began)
 
     @property
@@ -67,21 +159,20 @@ class SimulatedEngine:
         """Requests in the batch."""
         return len(self._prefilling) + len(self._decoding)
 
-    @property
-    def waiting(self) -> int:
-        """Requests in the queue."""
-        return len(self._waiting)
-
-    @property
-    def kv_usage(self) -> float:
-        """Share of the KV cache in use, 0 to 1."""
-        return self._held / self._setup.machine.kv_tokens
-
     def change(self, conditions: Conditions, moment: float) -> None:
         """Use ``conditions`` for requests that arrive from ``moment`` on."""
         self._conditions = conditions
-        self._mix.change(conditions)
-        self._arrivals.change(conditions.load, moment)
+        kinds: Sequence[RequestKind | None] = conditions.mix or [None]
+        self._mix = [(kind, conditions if kind is None else conditions.of(kind)) for kind in kinds]
+        self._shares = [1.0 if kind is None else kind.share for kind in kinds]
+        clients = conditions.load.concurrency or 0
+        self._clients = clients // self._engines + (self._index < clients % self._engines)
+        self._rate = (conditions.load.rate or 0.0) / self._engines
+        self._arrival = self._after(moment)
+
+    def _after(self, moment: float) -> float:
+        """Return the time of the next Poisson arrival; infinite without a rate."""
+        return moment + self._random.expovariate(self._rate) if self._rate else math.inf
 
     def advance(self, until: float) -> None:
         """Complete all steps that end by ``until``; a later one continues."""
@@ -96,91 +187,83 @@ class SimulatedEngine:
     def _begin(self, until: float) -> _Step | None:
         """Plan the next step; None if there is nothing to do before ``until``."""
         self._take_arrivals()
-        while not (self.running or self._waiting):
-            if self._arrivals.next_at > until:
+        while not (self.running or self.waiting):
+            if self._arrival > until:
                 self._now = max(self._now, until)
                 return None
-            self._now = self._arrivals.next_at
+            self._now = self._arrival
             self._take_arrivals()
         self._draft()
         self._make_room()
         return self._plan()
 
     def _take_arrivals(self) -> None:
-        for moment in self._arrivals.due(self._now, self.running + len(self._waiting)):
-            kind, conditions = self._mix.draw()
-            longest = self._setup.machine.max_model_len
-            request = draw_request(self._random, conditions, moment, self._setup.tokens, longest)
-            request.kind = kind
-            self._waiting.append(request)
+        """Queue new requests. A client sends its next one as soon as its response is complete."""
+        moments = [self._now] * max(0, self._clients - self.running - len(self.waiting))
+        while self._arrival <= self._now:
+            moments.append(self._arrival)
+            self._arrival = self._after(self._arrival)
+        for moment in moments:
+            ((kind, its),) = self._kinds.choices(self._mix, self._shares)
+            longest = self.machine.max_model_len
+            self.waiting.append(draw_request(self._random, kind, its, moment, (self._tokens, longest)))
 
     def _draft(self) -> None:
         """Choose the draft length of each decoding request."""
-        tokens = self._setup.speculation.scheduled(self._setup.tokens, self.running)
+        tokens = self._speculation.scheduled(self._tokens, self.running)
+        coverage, whole = self._conditions.coverage, self._speculation.whole
         for request in self._decoding:
-            request.drafted = self._draft_length(tokens)
-
-    def _draft_length(self, tokens: int) -> int:
-        coverage, whole = self._conditions.coverage, self._setup.speculation.whole
-        if not tokens or (coverage < 1 and self._random.random() >= coverage):
-            return 0
-        if whole < 1 and self._random.random() >= whole:
-            return self._random.randint(1, tokens)
-        return tokens
+            request.drafted = tokens
+            if not tokens or (coverage < 1 and self._random.random() >= coverage):
+                request.drafted = 0
+            elif whole < 1 and self._random.random() >= whole:
+                request.drafted = self._random.randint(1, tokens)
 
     def _make_room(self) -> None:
         """Preempt the newest requests until all drafts fit into the KV cache."""
-        while self._held + self._decoded_tokens() > self._setup.machine.kv_tokens:
+        while self.held + self._decoded_tokens() > self.machine.kv_tokens:
             request = (self._prefilling or self._decoding).pop()
-            self._held -= request.length
+            self.held -= request.length
             request.to_compute = request.length
-            request.preemptions += 1
             self.counts.preemptions += 1
-            self._waiting.appendleft(request)
+            self.waiting.appendleft(request)
 
     def _decoded_tokens(self) -> int:
         return len(self._decoding) + sum([request.drafted for request in self._decoding])
 
     def _plan(self) -> _Step:
-        decoded = self._decoded_tokens()
-        budget = self._setup.machine.max_batched_tokens - decoded
+        """Fill the step with prompts; it drafts token by token, then verifies all at once."""
+        budget = self.machine.max_batched_tokens - self._decoded_tokens()
         chunks: list[tuple[SimulatedRequest, int]] = []
         while budget > 0 and (request := self._next_prefill(len(chunks))):
             chunk = min(budget, request.to_compute)
             chunks.append((request, chunk))
             budget -= chunk
         longest = max((request.drafted for request in self._decoding), default=0)
-        return _Step(
-            self._now + self._duration(self._setup.machine.max_batched_tokens - budget, longest), chunks
-        )
+        drafting = self.machine.step * self._speculation.cost * longest
+        seconds = self.machine.seconds(self.machine.max_batched_tokens - budget) + drafting
+        return _Step(self._now + seconds * self._random.lognormvariate(0.0, self.machine.jitter), chunks)
 
     def _next_prefill(self, index: int) -> SimulatedRequest | None:
         """Return the prefill at ``index``: a running one, else the next of the queue if it fits."""
         if index < len(self._prefilling):
             return self._prefilling[index]
-        if not self._waiting or not self._fits(self._waiting[0]):
+        if not self.waiting or not self._fits(self.waiting[0]):
             return None
-        request = self._waiting.popleft()
+        request = self.waiting.popleft()
         if request.scheduled_at < 0:
             request.scheduled_at = self._now
             self.counts.cache_queries += request.prompt
             self.counts.cache_hits += request.cached
-        self._held += request.length
+        self.held += request.length
         self._prefilling.append(request)
         return request
 
     def _fits(self, request: SimulatedRequest) -> bool:
         """Return whether the batch and the KV cache have space for ``request`` and one more step."""
-        machine = self._setup.machine
         running = self.running + 1
-        needed = self._held + request.length + running * (self._setup.tokens + 1)
-        return running <= machine.max_requests and (running == 1 or needed <= machine.kv_tokens)
-
-    def _duration(self, tokens: int, longest_draft: int) -> float:
-        """Return the seconds of a step: draft token by token, then verify all at once."""
-        machine = self._setup.machine
-        drafting = machine.step * self._setup.speculation.cost * longest_draft
-        return (machine.seconds(tokens) + drafting) * self._random.lognormvariate(0.0, machine.jitter)
+        needed = self.held + request.length + running * (self._tokens + 1)
+        return running <= self.machine.max_requests and (running == 1 or needed <= self.machine.kv_tokens)
 
     def _complete(self, step: _Step) -> None:
         self._now = step.end
@@ -192,18 +275,16 @@ class SimulatedEngine:
                 self._end_prefill(request)
                 generated += 1
         self.counts.generation_tokens += generated
-        self.counts.iteration_tokens.observe(generated + sum(chunk for _, chunk in step.chunks))
 
     def _decode(self) -> int:
         """Verify all drafts; return the number of generated tokens."""
-        before = self._held
-        continuing: list[SimulatedRequest] = []
+        before = self.held
+        decoded, self._decoding = self._decoding, []
         finished: list[SimulatedRequest] = []
-        for request in self._decoding:
+        for request in decoded:
             self._emit(request, self._verify(request) + 1)
-            (continuing if request.generated < request.output else finished).append(request)
-        self._decoding = continuing
-        generated = self._held - before
+            (self._decoding if request.generated < request.output else finished).append(request)
+        generated = self.held - before
         for request in finished:
             self._finish(request)
         return generated
@@ -227,7 +308,7 @@ class SimulatedEngine:
         """Give ``request`` the tokens of one step, without those past its end."""
         emitted = min(tokens, request.output - request.generated)
         request.generated += emitted
-        self._held += emitted
+        self.held += emitted
         self.counts.step.observe(self._now - request.last_token_at)
         request.last_token_at = self._now
 
@@ -237,15 +318,16 @@ class SimulatedEngine:
             self._emit(request, 1)
         else:
             request.generated = 1
-            self._held += 1
+            self.held += 1
             request.first_token_at = request.last_token_at = self._now
-            self.counts.begin(request, self._now)
+            self.counts.first_token.observe(self._now - request.arrived)
+            self.counts.prompt_tokens += request.prompt
         if request.generated < request.output:
             self._decoding.append(request)
         else:
             self._finish(request)
 
     def _finish(self, request: SimulatedRequest) -> None:
-        self._held -= request.length
-        self.counts.finish(request, self._now)
-        self._setup.answered(request, self._now)
+        self.held -= request.length
+        self.counts.finish(request)
+        self._answered(request)

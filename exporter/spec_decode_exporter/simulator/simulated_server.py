@@ -4,38 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import socket
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 from aiohttp import web
 
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.user_errors import ExporterError
-from spec_decode_exporter.simulator.front_end import FrontEnd
-from spec_decode_exporter.simulator.unix_time import UnixTime
+from spec_decode_exporter.simulator.simulation import Simulation
+from spec_decode_exporter.simulator.vllm_page import metrics_page
 
-if TYPE_CHECKING:
-    from spec_decode_exporter.simulator.simulation import Simulation
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 TICK_SECONDS: Final = 0.05
 """Interval of the simulation without requests, and so the precision of an outage's begin and end."""
-
 _BACKLOG: Final = 1024
 """Connections that wait for acceptance: a drill may connect many exporters or targets to one server."""
-
 _DRAIN_SECONDS: Final = 3.0
 """Requests in progress may end in this time after the port is closed."""
-
 _MAX_ADVANCE: Final = 1.0
 """Seconds of the clock that are simulated at once; a slow simulation falls behind the clock."""
-
-
-_CAUSES: Final = {
-    errno.EADDRINUSE: "the port is in use; stop the program that has it",
-    errno.EADDRNOTAVAIL: "no interface of this machine has that address",
-    errno.EACCES: "this user may not have that port",
-}
+_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+_OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 class PortError(ExporterError):
@@ -43,20 +33,21 @@ class PortError(ExporterError):
 
 
 class SimulatedServer:
-    """A running simulated server; see ``serve``.
+    """Server of ``simulation``, which is ``speed`` times as fast as ``clock``.
 
     During the down time of a restart its port is closed, so connections are refused as by a dead process.
+    Creation times are the clock's Unix times, so a restart is in the past of every reader.
     """
 
-    def __init__(self, simulation: Simulation, host: str, *, speed: float, clock: Clock) -> None:
+    def __init__(self, simulation: Simulation, *, speed: float = 1.0, clock: Clock | None = None) -> None:
         self.port = 0
         """Port of the server, the same after a restart."""
+        self._host = ""
         self._simulation = simulation
-        self._host = host
         self._speed = speed
-        self._clock = clock
-        self._moved_at = clock.monotonic()
-        self._front_end = FrontEnd(simulation, UnixTime(clock.wall(), simulation.now, speed), self.catch_up)
+        self._clock = clock or SystemClock()
+        self._moved_at = self._clock.monotonic()
+        self._start = self._clock.wall() - simulation.now / speed
         self._runner: web.AppRunner | None = None
         self._driver: asyncio.Task[None] | None = None
 
@@ -65,13 +56,14 @@ class SimulatedServer:
         """False during an outage of the scenario and after ``close``."""
         return self._runner is not None
 
-    async def open(self, port: int) -> None:
-        """Listen on ``port`` and start the simulation.
+    async def open(self, host: str, port: int) -> None:
+        """Start to serve at ``host``, empty for all interfaces, and ``port``, 0 for any free one.
 
         Raises:
             PortError: The port is not available.
         """
-        await self._listen(port)
+        self._host, self.port = host, port
+        await self._listen()
         self._driver = asyncio.create_task(self._drive(), name="simulated vLLM")
 
     async def close(self) -> None:
@@ -89,9 +81,8 @@ class SimulatedServer:
             if not self._simulation.serving:
                 await self._stop_listening()
             elif not self.listening:
-                # Another program may have the port now: the next tick tries again.
-                with contextlib.suppress(PortError):
-                    await self._listen(self.port)
+                with contextlib.suppress(PortError):  # another program has it: the next tick tries again
+                    await self._listen()
 
     def catch_up(self) -> None:
         """Advance the simulation to the present."""
@@ -100,61 +91,90 @@ class SimulatedServer:
         self._moved_at = now
         self._simulation.advance(passed * self._speed)
 
-    async def _listen(self, port: int) -> None:
-        listening = await listening_socket(self._host, port)
-        self.port = listening.getsockname()[1]
-        self._runner = web.AppRunner(
-            self._front_end.application(), access_log=None, shutdown_timeout=_DRAIN_SECONDS
-        )
-        await self._runner.setup()
-        await web.SockSite(self._runner, listening, backlog=_BACKLOG).start()
+    async def _listen(self) -> None:
+        runner = web.AppRunner(self.application(), access_log=None, shutdown_timeout=_DRAIN_SECONDS)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, self._host or None, self.port, backlog=_BACKLOG).start()
+        except (OSError, UnicodeError) as error:
+            await runner.cleanup()
+            place = f"[{self._host}]:{self.port}" if ":" in self._host else f"{self._host}:{self.port}"
+            # asyncio's text names the address again before the cause.
+            cause = getattr(error, "strerror", "").rpartition(": ")[2] or "the host is not a valid name"
+            raise PortError(f"cannot listen on {place}: {cause}; choose another address") from error
+        self.port = runner.addresses[0][1]
+        self._runner = runner
 
     async def _stop_listening(self) -> None:
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
 
+    def application(self) -> web.Application:
+        """Return vLLM's endpoints: its paths, queries, responses and content types."""
+        scenario = self._simulation.scenario
+        app = web.Application(middlewares=[self._present])
+        app.router.add_get("/health", self._health)
+        app.router.add_get("/version", self._version)
+        app.router.add_get("/metrics", self._metrics)
+        if scenario.front_end == "python":
+            app.router.add_get("/metrics/", self._filtered)
+        if scenario.dev_mode:
+            app.router.add_get("/server_info", self._server_info)
+        return app
 
-async def serve(
-    simulation: Simulation, host: str, port: int, *, speed: float = 1.0, clock: Clock | None = None
-) -> SimulatedServer:
-    """Serve ``simulation`` at ``host``, empty for all interfaces, and ``port``, 0 for any free one.
+    @web.middleware
+    async def _present(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Respond with the present state; abort the connection if the server is down."""
+        self.catch_up()
+        if not self._simulation.serving and request.transport is not None:
+            request.transport.abort()
+        return await handler(request)
 
-    Simulated time is ``speed`` times as fast as ``clock``. Creation times are the clock's Unix times, so a
-    restart is in the past of every reader.
+    async def _health(self, _: web.Request) -> web.Response:
+        return web.Response()
 
-    Raises:
-        PortError: The port is not available.
-    """
-    server = SimulatedServer(simulation, host, speed=speed, clock=clock or SystemClock())
-    await server.open(port)
-    return server
+    async def _version(self, _: web.Request) -> web.Response:
+        return web.json_response({"version": "0.32.0"})
 
+    async def _metrics(self, _: web.Request) -> web.Response:
+        """Serve the whole page for any query and any Accept header."""
+        page = metrics_page(self._simulation, start=self._start, speed=self._speed)
+        is_rust = self._simulation.scenario.front_end == "rust"
+        return web.Response(body=page, headers={"Content-Type": _OPEN_METRICS if is_rust else _TEXT})
 
-async def listening_socket(host: str, port: int) -> socket.socket:
-    """Bind one socket; without a host for IPv4 and IPv6, for a name to one address, IPv4 if it has one.
+    async def _filtered(self, request: web.Request) -> web.Response:
+        """Serve the path with a slash: only the samples that the query names, if any.
 
-    Raises:
-        PortError: The port is not available.
-    """
-    try:
-        if not host and socket.has_dualstack_ipv6():
-            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
-        addresses = await asyncio.get_running_loop().getaddrinfo(
-            host or "0.0.0.0",
-            port,
-            type=socket.SOCK_STREAM,
-            flags=socket.AI_PASSIVE,
-        )
-        family, *_, address = min(addresses, key=lambda info: info[0] != socket.AF_INET)
-        return socket.create_server(address, family=family)
-    except (OSError, UnicodeError) as error:
-        place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        cause = _cause(error)
-        raise PortError(f"cannot listen on {place}: {cause}, or choose another address") from error
+        There prometheus_client negotiates the format. It writes OpenMetrics for every client that mentions
+        it, and the names lose their colon.
+        """
+        names = request.query.getall("name[]", [])
+        if not names:
+            return await self._metrics(request)
+        page = metrics_page(self._simulation, names, start=self._start, speed=self._speed)
+        if "openmetrics" not in request.headers.get("Accept", ""):
+            return web.Response(body=page, headers={"Content-Type": _TEXT})
+        page = page.replace(b"\nvllm:", b"\nvllm_") + b"# EOF\n"
+        return web.Response(body=page, headers={"Content-Type": _OPEN_METRICS})
+
+    async def _server_info(self, request: web.Request) -> web.Response:
+        return web.json_response(server_info(self._simulation, request.query.get("config_format", "text")))
 
 
-def _cause(error: OSError | UnicodeError) -> str:
-    if isinstance(error, UnicodeError):  # the codec for host names
-        return "the host is not a valid name"
-    return _CAUSES.get(error.errno or 0, error.strerror or str(error))
+def server_info(simulation: Simulation, config_format: str) -> dict[str, object]:
+    """Return the body of ``/server_info`` with the configuration as ``text`` or ``json``."""
+    speculation, model = simulation.scenario.speculation, simulation.scenario.model_name
+    tokens, is_ngram = simulation.tokens, speculation.method == "ngram"
+    settings = {
+        "method": speculation.method,
+        "model": "ngram" if is_ngram else speculation.draft_model,  # as vLLM does without a draft model
+        "num_speculative_tokens": tokens,
+        "num_speculative_tokens_per_batch_size": speculation.tokens_per_batch_size or None,
+    }
+    draft = None if is_ngram else speculation.draft_model
+    text = f"SpeculativeConfig(method={speculation.method!r}, model={draft!r}, num_spec_tokens={tokens})"
+    config: object = f"model={model!r}, speculative_config={text if tokens else None}, seed=0"
+    if config_format == "json":
+        config = {"model_config": {"model": model}, "speculative_config": settings if tokens else None}
+    return {"vllm_config": config, "vllm_env": {"VLLM_SERVER_DEV_MODE": True}, "system_env": {}}

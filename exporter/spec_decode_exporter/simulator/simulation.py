@@ -3,132 +3,94 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import partial
-from random import Random
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from spec_decode_exporter.simulator.histogram import token_bounds
-from spec_decode_exporter.simulator.request_mix import RequestMix
-from spec_decode_exporter.simulator.response_metrics import Answer, answer
-from spec_decode_exporter.simulator.simulated_engine import EngineSetup, SimulatedEngine
-from spec_decode_exporter.simulator.timeline import changes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from spec_decode_exporter.simulator.scenario import Restart, Scenario
-    from spec_decode_exporter.simulator.simulated_request import SimulatedRequest
-    from spec_decode_exporter.simulator.timeline import ConditionChange, Conditions
-
-
-@dataclass(frozen=True, slots=True)
-class Life:
-    """One process of the server, up to its restart. Times are seconds of the simulation."""
-
-    number: int
-    tokens: int
-    process_began: float
-    began: float
-    """Creation of the counters, and opening of the port."""
-    engines: tuple[SimulatedEngine, ...]
+from spec_decode_exporter.simulator.scenario import Conditions, Restart, Scenario, changes
+from spec_decode_exporter.simulator.simulated_engine import SimulatedEngine
+from spec_decode_exporter.simulator.simulated_request import Answer, SimulatedRequest
 
 
 class Simulation:
     """A server in ``scenario``; the same seed gives the same numbers.
 
-    Time passes only in ``advance``.
+    Time passes only in ``advance``. ``answered`` is called with the record of each complete request.
     """
 
     def __init__(
         self, scenario: Scenario, seed: int = 0, answered: Callable[[Answer], None] | None = None
     ) -> None:
-        """Start the server; ``answered`` is called with the record of each complete request."""
         self.scenario = scenario
         self.now = 0.0
-        """Seconds since the scenario's start."""
+        """Seconds since the scenario's start, as all times here."""
+        self.tokens = scenario.speculation.tokens
+        """K of the present process."""
+        self.process_began = 0.0
+        self.began = 0.0
+        """Creation of the present counters, and opening of the port."""
+        self.engines: tuple[SimulatedEngine, ...] = ()
+        """Engines of the present process; none while the server is down."""
+        self.restarts = 0
         self._seed = seed
         self._answered = answered
         self._changes = changes(scenario)
-        first = next(self._changes)
-        self._conditions: Conditions = first.conditions
-        self._next: ConditionChange | None = next(self._changes, None)
-        self._up_at = math.inf
-        self.serving = True
+        _, self._conditions, _ = next(self._changes)
+        self._next = next(self._changes, None)
+        self._come_up()
+
+    @property
+    def serving(self) -> bool:
         """False while the server is down."""
-        self.life = self._start(0, scenario.speculation.tokens, process_began=0.0)
+        return bool(self.engines)
 
     def advance(self, seconds: float) -> None:
         """Simulate ``seconds``."""
         target = self.now + seconds
-        while (moment := min(self._change_at, self._up_at)) <= target:
-            self._run_to(moment)
-            if self._up_at <= moment:
+        while True:
+            up_at = math.inf if self.serving else self.began
+            change_at = self._next[0] if self._next else math.inf
+            self._run_to(min(target, up_at, change_at))
+            if up_at <= self.now:
                 self._come_up()
-            elif self._next is not None:
-                self._change(self._next)
-        self._run_to(target)
-
-    @property
-    def _change_at(self) -> float:
-        return math.inf if self._next is None else self._next.at
+            elif self._next and change_at <= self.now:
+                _, conditions, restart = self._next
+                self._change(conditions, restart)
+            else:
+                return
 
     def _run_to(self, moment: float) -> None:
         self.now = moment
-        if self.serving:
-            for engine in self.life.engines:
-                engine.advance(moment)
+        for engine in self.engines:
+            engine.advance(moment)
 
-    def _change(self, change: ConditionChange) -> None:
+    def _change(self, conditions: Conditions, restart: Restart | None) -> None:
         self._next = next(self._changes, None)
-        self._conditions = change.conditions
-        if change.restart is not None:
-            self._go_down(change.restart)
-        elif self.serving:
-            for engine in self.life.engines:
-                engine.change(change.conditions, self.now)
+        self._conditions = conditions
+        if restart is not None:
+            self._go_down(restart)
+        for engine in self.engines:
+            engine.change(conditions, self.now)
 
     def _go_down(self, restart: Restart) -> None:
         """Stop the server: counters and running requests are lost."""
-        tokens = self.life.tokens if restart.tokens is None else restart.tokens
-        self.serving = False
-        self._up_at = self.now + restart.down
-        self.life = Life(self.life.number + 1, tokens, self.now, self._up_at, ())
+        self.tokens = self.tokens if restart.tokens is None else restart.tokens
+        self.process_began, self.began = self.now, self.now + restart.down
+        self.engines = ()
+        self.restarts += 1
 
     def _come_up(self) -> None:
-        self.serving = True
-        self._up_at = math.inf
-        self.life = self._start(self.life.number, self.life.tokens, self.life.process_began)
-
-    def _start(self, number: int, tokens: int, process_began: float) -> Life:
-        scenario = self.scenario
-        max_length = scenario.machine.max_model_len
-        rust = scenario.front_end == "rust"
-        engines = tuple(
+        self.engines = tuple(
             SimulatedEngine(
-                EngineSetup(
-                    index,
-                    scenario.engines,
-                    scenario.machine,
-                    scenario.speculation,
-                    tokens,
-                    RUST_TOKEN_BOUNDS if rust else token_bounds(max_length),
-                    partial(self._answer, tokens),
-                ),
-                self._conditions,
-                # A string seed gives the same numbers in every process; the hash of a tuple does not.
-                Random(f"{self._seed}/{number}/{index}"),  # noqa: S311
-                RequestMix(self._conditions, Random(f"{self._seed}/{number}/{index}/kinds")),  # noqa: S311
-                self.now,
+                self.scenario,
+                index,
+                tokens=self.tokens,
+                conditions=self._conditions,
+                seed=f"{self._seed}/{self.restarts}/{index}",
+                began=self.now,
+                answered=self._answer,
             )
-            for index in range(scenario.engines)
+            for index in range(self.scenario.engines)
         )
-        return Life(number, tokens, process_began, self.now, engines)
 
-    def _answer(self, tokens: int, request: SimulatedRequest, moment: float) -> None:
+    def _answer(self, request: SimulatedRequest) -> None:
         if self._answered is not None:
-            self._answered(answer(self.scenario.model_name, tokens, request, moment))
-
-
-RUST_TOKEN_BOUNDS = (*token_bounds(131_072), 131_072.0)
-"""Bounds of the Rust front end, which does not depend on the longest request."""
+            self._answered(request.answer(self.scenario.model_name))

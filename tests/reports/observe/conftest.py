@@ -8,9 +8,8 @@ import pytest
 
 from spec_decode_exporter.reports.observe.observation_config import observed_config
 from spec_decode_exporter.reports.observe.session import watch
-from spec_decode_exporter.simulator.ground_truth import target_settings
-from spec_decode_exporter.simulator.scenario_library import load_scenario
 from tests.conftest import settle
+from tests.fixtures.scenarios import scenario as load_scenario
 from tests.fixtures.simulated import Server
 
 
@@ -26,7 +25,7 @@ async def observe_on(network, clock, *scenarios, seconds=30, running=60, cost=Tr
         known = {}
         if scenario is not None:
             network.servers[host] = Server(clock, scenario, running=running)
-            known = target_settings(load_scenario(scenario)) if cost else {}
+            known = load_scenario(scenario).target_settings() if cost else {}
         targets.append({"url": host, **known})
     task = asyncio.ensure_future(watch(observed_config(targets, seconds), seconds, clock))
     await clock.advance(seconds)

@@ -19,9 +19,7 @@ from spec_decode_exporter.reports.observe.observe_report import report
 from spec_decode_exporter.reports.observe.session import Observation, watch
 from spec_decode_exporter.reports.terminal import TerminalStyle
 from spec_decode_exporter.reports.terminal_report import text_report
-from spec_decode_exporter.simulator.ground_truth import target_settings
-from spec_decode_exporter.simulator.scenario import Scenario
-from spec_decode_exporter.simulator.scenario_library import load_scenario
+from spec_decode_exporter.simulator.scenario import Scenario, load_scenario
 from spec_decode_exporter.views.fleet_view import SnapshotView
 from tests.conftest import FakeClock, settle
 from tests.fixtures.simulated import Network, Server
@@ -46,7 +44,7 @@ class HastyClock(FakeClock):
 
 def described(scenario, host="a:1"):
     """Return a target with the settings that its operator knows."""
-    return {"url": f"http://{host}", "name": host, **target_settings(load_scenario(scenario))}
+    return {"url": f"http://{host}", "name": host, **load_scenario(scenario).target_settings()}
 
 
 async def finished(clock, seconds, work):
@@ -89,11 +87,11 @@ async def test_a_slow_server_needs_more_time_for_the_verdict_harmful(network, cl
 
 async def test_the_window_covers_the_run_from_the_first_poll_to_the_last(network, clock):
     server = network.servers["a:1"] = Server(clock, "steady", running=60)
-    before = server.simulation.life.engines[0].counts.drafts
+    before = server.simulation.engines[0].counts.drafts
     (its,) = only(await observed(clock, 30, described("steady"))).evaluation.windows
     assert its.window.length == 30
     assert its.window.seconds == pytest.approx(30)
-    assert its.total.drafts == server.simulation.life.engines[0].counts.drafts - before
+    assert its.total.drafts == server.simulation.engines[0].counts.drafts - before
 
 
 async def test_a_server_that_goes_away_keeps_its_evaluation_without_advice(network, clock):

@@ -223,7 +223,7 @@ def simulated(speculation, rate=4.0, seconds=180):
     simulation, totals = Simulation(scenario, 1), []
     for moment in range(60, 60 + seconds):
         simulation.advance(moment - simulation.now)
-        (engine,) = simulation.life.engines
+        (engine,) = simulation.engines
         counts = engine.counts
         totals.append(
             (counts.drafts, counts.draft_tokens, counts.accepted_tokens, *counts.accepted_by_position)

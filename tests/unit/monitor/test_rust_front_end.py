@@ -12,9 +12,9 @@ from spec_decode_exporter.analysis.verdict import State
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.scrape.sample import SampleReader
-from spec_decode_exporter.simulator.rust_page import rust_page
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.simulation import Simulation
+from spec_decode_exporter.simulator.vllm_page import metrics_page
 from tests.fixtures.engines import poll
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -57,7 +57,7 @@ def simulated(seconds, **keys):
     watched = Watched()
     for second in range(1, seconds + 1):
         simulation.advance(1.0)
-        watched.poll(rust_page(simulation), float(second))
+        watched.poll(metrics_page(simulation), float(second))
         yield watched
 
 

@@ -14,13 +14,12 @@ from spec_decode_exporter.config.batch_schedule import NO_SCHEDULE, batch_schedu
 from spec_decode_exporter.config.cost_settings import CostSettings
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.sample import SampleReader
-from spec_decode_exporter.simulator.ground_truth import draft_cost_ratio, speedup, target_settings
-from spec_decode_exporter.simulator.python_page import python_page
 from spec_decode_exporter.simulator.scenario import Scenario
-from spec_decode_exporter.simulator.scenario_library import load_scenario
 from spec_decode_exporter.simulator.simulation import Simulation
-from spec_decode_exporter.simulator.unix_time import UnixTime
+from spec_decode_exporter.simulator.vllm_page import metrics_page
 from tests.fixtures.engines import poll
+from tests.fixtures.scenarios import scenario as load_scenario
+from tests.fixtures.scenarios import speedup
 
 START = 1_790_000_000.0
 
@@ -36,7 +35,7 @@ def watched(scenario, seconds, *, cost, schedule=NO_SCHEDULE):
         if not simulation.serving:
             continue
         histograms = second % 10 == 0
-        page = python_page(simulation, UnixTime(START))
+        page = metrics_page(simulation, start=START)
         (sample,) = reader.read(page, with_latencies=histograms).samples.values()
         poll(watch, sample, float(second), START, 10.0)
     return watch
@@ -47,7 +46,7 @@ def watched(scenario, seconds, *, cost, schedule=NO_SCHEDULE):
 )
 def test_the_speedup_is_estimated_from_the_cost_and_the_verdict_is_right(name, seconds, paying):
     scenario = load_scenario(name)
-    findings = watched(scenario, seconds, cost=target_settings(scenario)["cost"]).snapshot
+    findings = watched(scenario, seconds, cost=scenario.target_settings()["cost"]).snapshot
     evaluation = findings.evaluation
     for its in evaluation.windows:
         true = speedup(scenario, seconds - its.window.length, seconds, seed=3)
@@ -78,7 +77,7 @@ def test_a_server_that_enables_speculation_is_compared_with_its_time_without():
     sums = []
     for seconds in (1, 298):  # the first poll has no increment
         plain.advance(seconds)
-        first = plain.life.engines[0].counts.first_token
+        first = plain.engines[0].counts.first_token
         sums.append((first.total, first.count))
     (before, number_before), (after, number) = sums
     true_first = (after - before) / (number - number_before)
@@ -89,7 +88,7 @@ def test_a_server_that_enables_speculation_is_compared_with_its_time_without():
 def test_a_verdict_is_not_about_an_overload_that_the_short_window_excludes():
     # From 210 s on one request a second arrives: drafting pays again, and did not over five minutes.
     scenario = load_scenario("overload")
-    findings = watched(scenario, 330, cost=target_settings(scenario)["cost"]).snapshot
+    findings = watched(scenario, 330, cost=scenario.target_settings()["cost"]).snapshot
     evaluation = findings.evaluation
     assert evaluation.longest.speedup_bounds.value < 1 < evaluation.windows[0].speedup_bounds.lower
     assert evaluation.basis is Basis.SHORTER
@@ -102,7 +101,7 @@ def test_a_server_that_stops_drafting_at_large_batches_tells_what_drafting_costs
     cost = findings.evaluation.cost
     assert cost is not None
     assert cost.source is CostSource.MEASURED
-    true = draft_cost_ratio(scenario, cost.running_requests)
+    true = scenario.draft_cost_ratio(cost.running_requests)
     assert cost.token.guess == pytest.approx(true, rel=0.3)
 
 
@@ -121,7 +120,7 @@ class TestPausedByLoad:
         )
 
     def test_what_it_loses_is_known_by_its_last_drafts(self, scenario):
-        cost = target_settings(scenario)["cost"]
+        cost = scenario.target_settings()["cost"]
         schedule = batch_schedule([*map(list, self.RANGES)])
         watch = watched(scenario, 830, cost=cost, schedule=schedule)
         paused = watch.snapshot.evaluation
@@ -142,7 +141,7 @@ class TestPausedByLoad:
         return next(band for band in evaluation.setting.bands if band.first <= 20 <= band.last)
 
     def test_an_observation_of_the_pause_alone_does_not_know_it(self, scenario):
-        cost = target_settings(scenario)["cost"]
+        cost = scenario.target_settings()["cost"]
         always_20 = scenario.model_copy(update={"load": scenario.load.model_copy(update={"concurrency": 20})})
         schedule = batch_schedule([*map(list, self.RANGES)])
         watch = watched(always_20, 320, cost=cost, schedule=schedule)

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from spec_decode_exporter.simulator.scenario import Scenario
-from spec_decode_exporter.simulator.scenario_library import scenario_names
+from spec_decode_exporter.simulator.scenario import Scenario, scenario_names
 
-TEXT = (Path(__file__).parents[2] / "docs" / "reference" / "simulator.md").read_text()
+TEXT = (Path(__file__).parents[3] / "docs" / "reference" / "simulator.md").read_text()
 
 
 def keys(model, prefix=""):

@@ -7,14 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spec_decode_exporter.simulator.python_page import python_page
-from spec_decode_exporter.simulator.scenario_library import load_scenario, scenario_names
+from spec_decode_exporter.simulator.scenario import load_scenario, scenario_names
 from spec_decode_exporter.simulator.simulation import Simulation
-from spec_decode_exporter.simulator.unix_time import UnixTime
-
-
-def page(simulation):
-    return python_page(simulation, UnixTime())
+from spec_decode_exporter.simulator.vllm_page import metrics_page
 
 
 def test_the_seed_decides_the_page(make_simulation):
@@ -22,7 +17,7 @@ def test_the_seed_decides_the_page(make_simulation):
     for seed in (7, 7, 8):
         simulation = make_simulation(seed=seed)
         simulation.advance(40)
-        pages.append(page(simulation))
+        pages.append(metrics_page(simulation))
     assert pages[0] == pages[1] != pages[2]
 
 
@@ -37,7 +32,7 @@ def test_the_result_does_not_depend_on_the_time_steps(quarters, name):
     for quarter in quarters:
         pieces.advance(quarter / 4)
     whole.advance(sum(quarters) / 4)
-    assert page(pieces) == page(whole)
+    assert metrics_page(pieces) == metrics_page(whole)
 
 
 def test_an_hour_of_16_clients_takes_seconds(make_simulation):
@@ -61,13 +56,13 @@ def test_a_restart_takes_the_server_down_and_brings_it_back_with_new_counters(
         simulation.advance(wait)
         serving.append(simulation.serving)
     assert serving == [True, False, False, True]
-    counts = simulation.life.engines[0].counts
+    counts = simulation.engines[0].counts
     assert (counts.drafts, counts.generation_tokens, counts.first_token.count) == (0, 0, 0)
-    assert (simulation.life.process_began, simulation.life.began, simulation.life.tokens) == (30, 40, tokens)
+    assert (simulation.process_began, simulation.began, simulation.tokens) == (30, 40, tokens)
     simulation.advance(15)
     assert counts.drafts > 0
     simulation.advance(545)
-    assert simulation.life.number == 10
+    assert simulation.restarts == 10
 
 
 def test_a_change_reaches_the_requests_that_arrive_after_it(make_simulation):
@@ -77,7 +72,7 @@ def test_a_change_reaches_the_requests_that_arrive_after_it(make_simulation):
     found = [(0, 0)]
     for _ in range(3):
         simulation.advance(60)
-        counts = simulation.life.engines[0].counts
+        counts = simulation.engines[0].counts
         found.append((counts.drafts, counts.accepted_tokens))
     good, turning, bad = (1 + (b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(found))
     assert bad < turning < good > 3.5
@@ -87,7 +82,7 @@ def test_a_change_reaches_the_requests_that_arrive_after_it(make_simulation):
 def test_engines_are_independent_and_share_the_load(make_simulation):
     simulation = make_simulation(engines=2, load={"rate": 6})
     simulation.advance(120)
-    first, second = (engine.counts for engine in simulation.life.engines)
+    first, second = (engine.counts for engine in simulation.engines)
     assert first.drafts != second.drafts
     assert first.first_token.count + second.first_token.count == pytest.approx(720, rel=0.15)
 
@@ -97,7 +92,7 @@ def test_a_phase_may_begin_at_the_moment_a_restart_ends(make_simulation):
         phases=[*RESTARTING, {"at": "40s", "load": {"concurrency": 0}}],
     )
     simulation.advance(300)
-    assert simulation.life.engines[0].running == 0
+    assert simulation.engines[0].running == 0
 
 
 def test_the_included_scenarios_run():

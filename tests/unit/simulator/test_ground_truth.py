@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.simulator.ground_truth import draft_cost_ratio, speedup
 from spec_decode_exporter.simulator.scenario import Scenario
-from spec_decode_exporter.simulator.scenario_library import load_scenario
 from spec_decode_exporter.simulator.simulation import Simulation
+from tests.fixtures.scenarios import scenario as load_scenario
+from tests.fixtures.scenarios import speedup
 
 ALL_ACCEPTED = {"mean": 1, "spread": 0, "decay": 1}
 
@@ -29,7 +29,7 @@ def scenario(requests, *, cost=0.1, saturation=40, tokens=4, **keys):
 def step_seconds(scenario):
     simulation = Simulation(scenario)
     simulation.advance(60)
-    counts = simulation.life.engines[0].counts
+    counts = simulation.engines[0].counts
     return counts.step.total / counts.step.count
 
 
@@ -44,7 +44,7 @@ def step_seconds(scenario):
 )
 def test_the_cost_of_a_draft_token_is_the_additional_step_time(requests, cost, expected):
     drafting, plain = scenario(requests, cost=cost), scenario(requests, tokens=0)
-    assert draft_cost_ratio(drafting, requests) == pytest.approx(expected)
+    assert drafting.draft_cost_ratio(requests) == pytest.approx(expected)
     longer = step_seconds(drafting) / step_seconds(plain) - 1
     assert longer / 4 == pytest.approx(expected, rel=0.02)
 
@@ -82,4 +82,4 @@ def test_in_dynamic_the_schedule_stops_drafting_at_break_even():
     always = dynamic.speculation.model_copy(update={"tokens_per_batch_size": ()})
     dynamic = dynamic.model_copy(update={"speculation": always})
     assert speedup(dynamic, 260, 360) < 0.95
-    assert draft_cost_ratio(dynamic, 40) == pytest.approx(0.22, abs=0.005)
+    assert dynamic.draft_cost_ratio(40) == pytest.approx(0.22, abs=0.005)

@@ -1,12 +1,29 @@
 from __future__ import annotations
 
+from itertools import pairwise
+from random import Random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spec_decode_exporter.simulator.scenario import Scenario
+from spec_decode_exporter.simulator.scenario import Scenario, changes
+from spec_decode_exporter.simulator.simulated_request import draw_request
 from spec_decode_exporter.simulator.simulation import Simulation
-from tests.simulator.test_simulated_engine import scenarios
+from tests.fixtures.simulated_scenarios import SCENARIOS
+
+
+def draw(seed, tokens=4, longest=8192, **keys):
+    _, conditions, _ = next(changes(Scenario.model_validate(keys)))
+    return draw_request(Random(seed), None, conditions, 5.0, (tokens, longest))
+
+
+@given(st.integers(0, 1000), st.floats(0, 1), st.floats(0, 1), st.floats(0.01, 1))
+def test_survival_never_rises_from_position_to_position(seed, mean, spread, decay):
+    survival = draw(seed, tokens=8, acceptance={"mean": mean, "spread": spread, "decay": decay}).survival
+    assert len(survival) == 8
+    assert all(0 <= later <= earlier <= 1 for earlier, later in pairwise(survival))
+
 
 MIX = [
     {"request_type": "chat", "temperature": 0, "share": 3},
@@ -17,10 +34,9 @@ MIX = [
 def answered(keys, seconds, seed=0):
     """Return the engine of a scenario after some seconds, and the records until then."""
     answers = []
-    scenario = keys if isinstance(keys, Scenario) else Scenario.model_validate(keys)
-    simulation = Simulation(scenario, seed, answers.append)
+    simulation = Simulation(Scenario.model_validate(keys), seed, answers.append)
     simulation.advance(seconds)
-    return simulation.life.engines[0], answers
+    return simulation.engines[0], answers
 
 
 def speculation(answers):
@@ -33,7 +49,7 @@ def lengths_of(found):
 
 
 @settings(max_examples=30, deadline=None)
-@given(scenarios, st.integers(0, 2**32), st.sampled_from([(), MIX]))
+@given(SCENARIOS, st.integers(0, 2**32), st.sampled_from([(), MIX]))
 def test_the_sums_over_all_requests_are_the_counters_of_the_server(keys, seed, mix):
     keys = {
         **keys,
@@ -51,4 +67,15 @@ def test_the_sums_over_all_requests_are_the_counters_of_the_server(keys, seed, m
     assert lengths_of(found) == counts.accepted_lengths
     assert sum(each["usage"]["completion_tokens"] for each in answers) == counts.generation_tokens
     decoded = sum(each["metrics"]["generation_time_ms"] for each in answers)
-    assert decoded == pytest.approx(1000 * counts.decode.total)
+    assert decoded == pytest.approx(1000 * counts.step.total)
+
+
+def test_a_record_names_the_kind_of_its_request():
+    keys = {"mix": MIX, "load": {"concurrency": 4}, "model_name": "m", "speculation": {"tokens": 0}}
+    _, answers = answered(keys, 60)
+    assert {(each.get("request_type"), each.get("temperature")) for each in answers} == {
+        ("chat", 0),
+        (None, 1),
+    }
+    assert {each["model"] for each in answers} == {"m"}
+    assert not any("speculative_decoding" in each["metrics"] for each in answers)
