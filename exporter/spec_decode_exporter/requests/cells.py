@@ -106,9 +106,9 @@ class Sums(NamedTuple):
 
     ``drafted`` requests have known drafts; the products are for the bounds of their acceptance length.
     ``looked_up`` are the prompt tokens of requests that report their cached ones. ``evaluated`` requests have
-    decode steps and a known cost; x, y and those between are of these. y is at the best guess of the cost, at
-    its lowest and at its highest. ``costs`` are c, weighted by drafts, and ``fixed_costs`` c0, weighted by the
-    steps that pay it. Buckets and bins are histograms: wide lanes by the bounds of the metrics, and lanes.
+    decode steps and a known cost; the fields from there to ``yy_high`` are theirs. y is at the best guess of
+    the cost, at its lowest and at its highest. ``costs`` are c, weighted by drafts; ``fixed_costs`` are c0,
+    weighted by the steps that pay it. Buckets are histograms by the metrics' bounds, bins are finer ones.
     """
 
     requests: int = 0

@@ -132,10 +132,9 @@ class RequestStore:
 
     def __init__(self, settings: RequestSettings, errors: Isolation | None = None) -> None:
         self._settings, self._errors = settings, errors or Isolation()
-        self._models, self._types, self._groups = map(
-            Slots, (settings.models, settings.types, settings.groups)
-        )
-        self._users = Slots(settings.users.max if settings.users else 0)
+        users = settings.users.max if settings.users else 0
+        limits = (settings.models, settings.types, users, settings.groups)
+        self._slots = dict(zip(FOLDED, map(Slots, limits), strict=True))
         self._temperatures = bucket_labels(settings.temperatures)
         self._since_start: dict[GroupKey, Sums] = {}
         self._by_group: dict[GroupKey, Cells] = {}
@@ -190,13 +189,12 @@ class RequestStore:
             if version != self._version:
                 await self._evaluate(sorted(windows), now)
                 self._version = version
-            slots = (self._models, self._types, self._users, self._groups)
             self.last = replace(
                 self.last,
                 since_start=dict(self._since_start),
                 sources=dict(self._sources),
                 refused=dict(self._refused),
-                folded=dict(zip(FOLDED, (each.folded for each in slots), strict=True)),
+                folded={label: slots.folded for label, slots in self._slots.items()},
             )
         return self.last
 
@@ -204,9 +202,9 @@ class RequestStore:
         temperature = UNKNOWN
         if request.temperature is not None:
             temperature = self._temperatures[bisect_left(self._settings.temperatures, request.temperature)]
-        model_name, kind = self._models.label(request.model_name), self._types.label(request.request_type)
-        key = GroupKey(model_name, kind, temperature)
-        return key if self._groups.admit(key) else GroupKey(model_name, OTHER, OTHER)
+        model_name = self._slots["model_name"].label(request.model_name)
+        key = GroupKey(model_name, self._slots["request_type"].label(request.request_type), temperature)
+        return key if self._slots["group"].admit(key) else GroupKey(model_name, OTHER, OTHER)
 
     def _cells_of(self, key: GroupKey, request: RequestRecord) -> Iterator[Cells]:
         """Yield the cells of each key of a request."""
@@ -215,7 +213,7 @@ class RequestStore:
             place = bisect_left(self._settings.prompt_tokens, request.prompt_tokens)
             yield self._by_prompt.setdefault((key.model_name, place), {})
         if request.user:
-            yield self._by_user.setdefault((self._users.label(request.user), key.model_name), {})
+            yield self._by_user.setdefault((self._slots["user"].label(request.user), key.model_name), {})
 
     def _advance(self, now: float) -> None:
         """End a cell and a period if they are over ``now``."""
@@ -223,9 +221,9 @@ class RequestStore:
         if self._cell != (cell := int(now // CELL_SECONDS)):
             first = int((now - self._longest) // CELL_SECONDS)
             self._cell, self._began = cell, max(self._began, first * CELL_SECONDS)
-            _age(self._by_group, cell, first)
-            _age(self._by_prompt, cell, first)
-            _age(self._by_user, cell, first)
+            self._by_group = _aged(self._by_group, cell, first)
+            self._by_prompt = _aged(self._by_prompt, cell, first)
+            self._by_user = _aged(self._by_user, cell, first)
         if now - self._period_began >= self._longest:
             self._period_began = now
             self._move_slots()
@@ -235,9 +233,9 @@ class RequestStore:
 
         Totals of a lost group end. If the remainder continued them, its counters would jump.
         """
-        models, types, users = (each.end_period() for each in (self._models, self._types, self._users))
+        models, types, users = (self._slots[label].end_period() for label in FOLDED[:3])
         gone = {key for key in self._since_start if key.model_name in models or key.request_type in types}
-        groups = self._groups.end_period(gone)
+        groups = self._slots["group"].end_period(gone)
 
         def model(name: str) -> str:
             return OTHER if name in models else name
@@ -256,12 +254,10 @@ class RequestStore:
         found = {}
         for length in windows:
             groups = await _sums_since(self._by_group, now - length)
-            models = await self._model_findings(groups, now - length)
+            models = await self._models_since(now - length, groups)
             covered = min(length, now - self._began)
-            evaluated = [GroupFindings(key, sums) for key, sums in groups.items()]
-            found[format_duration(length)] = WindowFindings(
-                length, covered < length, evaluated, models, covered
-            )
+            own = [GroupFindings(*group) for group in groups.items()]
+            found[format_duration(length)] = WindowFindings(length, covered < length, own, models, covered)
         self._before_windows = self._sources.total() - sum(sums.requests for sums in groups.values())
         users = await _sums_since(self._by_user, now - self._longest)
         prompts = await _sums_since(self._by_prompt, now - self._longest)
@@ -272,11 +268,11 @@ class RequestStore:
             prompts=self._prompt_findings(prompts),
         )
 
-    async def _model_findings(self, groups: Mapping[GroupKey, Sums], moment: float) -> list[ModelFindings]:
+    async def _models_since(self, moment: float, groups: Mapping[GroupKey, Sums]) -> list[ModelFindings]:
         long: defaultdict[str, list[LongRequest]] = defaultdict(list)
         for each in self._long:
             if each.taken_at >= moment:
-                long[each.model_name if each.model_name in self._models else OTHER].append(each)
+                long[each.model_name if each.model_name in self._slots["model_name"] else OTHER].append(each)
         findings = []
         for name in dict.fromkeys(key.model_name for key in groups):
             own = {key: sums for key, sums in groups.items() if key.model_name == name}
@@ -297,12 +293,9 @@ class RequestStore:
         return findings
 
 
-def _age(by_key: dict[Key, Cells], newest: int, first: int) -> None:
-    """Merge old cells of all keys, and drop those before ``first``."""
-    for key, cells in list(by_key.items()):
-        by_key[key] = aged(cells, newest, first)
-        if not by_key[key]:
-            del by_key[key]
+def _aged(by_key: Mapping[Key, Cells], newest: int, first: int) -> dict[Key, Cells]:
+    """Return the keys with their cells from number ``first`` on; an evaluation may still read the others."""
+    return {key: kept for key, cells in by_key.items() if (kept := aged(cells, newest, first))}
 
 
 def _relabelled(by_key: Mapping[Key, Cells], label: Callable[[Key], Key]) -> dict[Key, Cells]:

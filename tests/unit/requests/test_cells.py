@@ -134,17 +134,6 @@ def test_the_effect_holds_at_both_corners_of_the_cost(low, high, expected, sourc
     assert total.effect is expected
 
 
-@pytest.mark.parametrize(
-    ("accepted", "expected"),
-    [(60, Effect.GAINS), (50, Effect.UNCLEAR), (40, Effect.LOSES)],
-)
-def test_the_effect_follows_from_the_bounds(accepted, expected):
-    # 100 drafts of four take 150 plain steps: 50 accepted tokens make that even.
-    requests = [(100, accepted + turn % 5 - 2) for turn in range(40)]
-    assert sums_at(requests).effect is expected
-    assert sums_at(requests[:10]).effect is Effect.UNCLEAR
-
-
 def test_a_request_is_below_break_even_if_plain_decoding_gives_more_tokens():
     found = sums_at([(100, 49), (100, 50), (100, 51)])
     assert (found.evaluated, found.below_break_even) == (3, 1)

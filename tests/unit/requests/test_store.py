@@ -296,9 +296,10 @@ async def test_requests_may_arrive_during_an_evaluation(make_store, make_request
     store = make_store()
     for number in range(1000):
         take(store, make_request(request_type=f"t{number % 7}"), 1000.0 + number / 100)
-    looking = asyncio.ensure_future(store.findings((30.0, 300.0), 1010.0))
+    looking, later = asyncio.ensure_future(store.findings((30.0, 300.0), 1010.0)), 1010.0
     while not looking.done():
-        take(store, make_request(request_type="late"), 1010.0)
+        later += 1.0
+        take(store, make_request(request_type="late"), later)
         await asyncio.sleep(0)
     window = looking.result().windows["30s"]
     total = sum(group.summary.requests for group in window.groups)
