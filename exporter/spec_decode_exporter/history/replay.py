@@ -7,12 +7,15 @@ from math import inf
 from typing import Final
 
 from spec_decode_exporter.discovery.target import Target
+from spec_decode_exporter.history.recording import RecordingError
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.errors import PageError
 from spec_decode_exporter.scrape.poll_record import Polled, RawPoll
-from spec_decode_exporter.scrape.sample import SampleReader
+from spec_decode_exporter.scrape.sample import EngineName, SampleReader
 
+MAX_RECORDED_ENGINES: Final = 10_000
+"""Engines of a recording, by name: as many as ``limits.engines`` may be. Each new one takes milliseconds."""
 _ADDRESS: Final = "http://recording"
 """Address of recorded targets: a recording has only their names."""
 
@@ -53,11 +56,20 @@ def replay(polls: Iterable[RawPoll], fleet: Fleet, clock: RecordingClock) -> Ite
     """Run each poll through the monitor of its target in ``fleet``, then yield it.
 
     ``fleet`` watches the targets of the recording; its clock is ``clock``.
+
+    Raises:
+        RecordingError: The recording has too many engines.
     """
     players = {monitor.target.name: _Player(monitor) for monitor in fleet}
+    engines = 0
     for poll in polls:
         clock.follow(poll)
-        players[poll.target].take(poll, fleet.config.poll.interval, fleet.config.poll.histogram_interval)
+        player = players[poll.target]
+        engines -= len(player.names)
+        player.take(poll, fleet.config.poll.interval, fleet.config.poll.histogram_interval)
+        engines += len(player.names)
+        if engines > MAX_RECORDED_ENGINES:
+            raise RecordingError(f"the recording has more than {MAX_RECORDED_ENGINES} engines")
         yield poll
 
 
@@ -67,6 +79,8 @@ class _Player:
     def __init__(self, monitor: TargetMonitor) -> None:
         self._monitor = monitor
         self._reader = SampleReader()
+        self.names: set[EngineName] = set()
+        """Engines of all pages so far."""
         self._histograms_at = -inf
         """Moment of the last page that was read with histograms (monotonic)."""
 
@@ -80,6 +94,7 @@ class _Player:
         except PageError:
             self._monitor.take_failure("malformed")
             return
+        self.names.update(reading.samples)
         if with_latencies:
             self._histograms_at = poll.moment
         polled = Polled(reading, poll.moment, poll.wall, interval)
