@@ -24,6 +24,7 @@ AREAS = {
     "figures": "tests/unit/figures tests/unit/analysis tests/pins",
     "analysis": "tests/unit/analysis tests/pins",
     "scrape": "tests/unit/scrape/test_sample.py tests/unit/scrape/test_layout.py tests/pins",
+    "polls": "tests/unit/scrape/test_client.py tests/unit/scrape/test_credentials.py tests/unit/scrape/test_poller.py tests/unit/scrape/test_poll_schedule.py tests/unit/scrape/test_response.py",
     "findings": "tests/unit/findings tests/pins",
     "experiments": "tests/unit/experiments tests/reports/reference tests/unit/figures/test_student_t.py",
     "drops": "tests/unit/drops",
@@ -40,6 +41,7 @@ AREAS = {
     "events": "tests/unit/core/test_isolation.py tests/unit/monitor/test_event_log.py tests/unit/monitor/test_events.py tests/unit/monitor/test_summary_log.py tests/unit/monitor/test_request_receiver.py tests/unit/requests/test_change_notifier.py",
     "metrics": "tests/unit/metrics/test_page.py tests/unit/metrics/test_request_metrics.py tests/unit/analysis/test_figure_table.py",
     "middleware": "tests/unit/vllm_middleware",
+    "discovery": "tests/unit/discovery",
 }
 
 
@@ -53,6 +55,22 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = (
+    # Discovery: limits before decoding, what stays when a list fails, precedence, the watch of pods.
+    Mutant("discovery", "discovery/groups.py", "Url.of(url)[:3] != (scheme, name,", "Url.of(url)[:1] != (scheme,) and (scheme, name,"),
+    Mutant("discovery", "discovery/groups.py", "if characters > MAX_URL_CHARACTERS:", "if False:"),
+    Mutant("discovery", "discovery/groups.py", "body.count(character) > limit", "False"),
+    Mutant("discovery", "discovery/lists.py", "{path: before[path]} if path in before else {}", "{}"),
+    Mutant("discovery", "discovery/lists.py", "targets if is_known else None", "targets"),
+    Mutant("discovery", "discovery/lists.py", "() if error.errno in _NO_SUCH_NAME else None", "None"),
+    Mutant("discovery", "discovery/discoverer.py", "dict.fromkeys((*in_use, *present))", "dict.fromkeys(present)"),
+    Mutant("discovery", "discovery/discoverer.py", "            self.found = found\n", ""),
+    Mutant("discovery", "discovery/target.py", "or _size(label) > left", ""),
+    Mutant("discovery", "discovery/pods.py", 'self._version = "" if is_expired else self._version', "pass"),
+    Mutant("discovery", "discovery/pods.py", "self._failures = 1  # this one", "pass  # this one"),
+    Mutant("discovery", "discovery/pods.py", 'version, self._version = self._version, ""', "version = self._version"),
+    Mutant("discovery", "discovery/kubernetes_api.py", "len(rest) > MAX_LINE_BYTES", "False"),
+    Mutant("discovery", "discovery/vllm_command_line.py", "if size > MAX_SCRIPT:", "if False:"),
+    Mutant("discovery", "discovery/vllm_command_line.py", "dotted or whole", "whole or dotted"),
     # The middleware inside vLLM.
     Mutant(
         "middleware",
@@ -179,7 +197,18 @@ MUTANTS = (
     ),
     Mutant("restarts", "monitor/target_monitor.py", "if was_reset:", "if False:"),
     Mutant("restarts", "monitor/target_monitor.py", "is_rust and not engine.has_schedule", "is_rust"),
-    Mutant("restarts", "scrape/poll/poller.py", "if record.histograms is None or", "if True or"),
+    # Asking for a page.
+    Mutant("polls", "scrape/poller.py", "due = self.record.histograms_at", "due = 0 * self.record.polls"),
+    Mutant("polls", "scrape/poller.py", "None if self._failures_in_a_row else", "None if False else"),
+    Mutant("polls", "scrape/poller.py", "* (spent() - before)", "* 0 * before"),
+    Mutant("polls", "scrape/poller.py", "min(required, self._max_ticks)", "required"),
+    Mutant("polls", "scrape/filtered.py", "self._expected <= shown.series and", ""),
+    Mutant("polls", "scrape/client.py", "if self._pieces < 0:", "if False:"),
+    Mutant("polls", "scrape/client.py", "self._is_usable = response.keep_alive", "self._is_usable = True"),
+    Mutant("polls", "scrape/client.py", "elif self.received - len(self._body) > MAX_FRAMING:", "elif False:"),
+    Mutant("polls", "scrape/client.py", "url[:3] == self._origin", "True"),
+    Mutant("polls", "scrape/client.py", "or self._ended.done():\n            self.abort()", "or self._ended.done():"),
+    Mutant("polls", "scrape/credentials.py", "text.isascii() and text.isprintable()", "text.isascii()"),
     Mutant("state", "monitor/state_file.py", "if rest or len(lines) != int(number)", "if rest"),
     Mutant(
         "state",

@@ -21,7 +21,7 @@ from spec_decode_exporter.scrape.client import Client, HttpResponse
 from spec_decode_exporter.scrape.errors import NO_ENGINE_REMEDY, PollError, Reason
 from spec_decode_exporter.scrape.filtered import PageChoice
 from spec_decode_exporter.scrape.poll_record import Cause, Polled, PollRecord, RawPoll, Recorded
-from spec_decode_exporter.scrape.sample import PageReading, SampleReader
+from spec_decode_exporter.scrape.sample import MAX_LAYOUT_BYTES, PageReading, SampleReader
 from spec_decode_exporter.scrape.server_info import ServerDetails
 
 PHASES: Final = 8
@@ -208,6 +208,7 @@ class Poller:
         attempted: Callable[[], None],
         record: PollRecord,
         recorded: Recorded | None = None,
+        layout_bytes: int = MAX_LAYOUT_BYTES,
     ) -> None:
         """Poll ``url`` by ``client``.
 
@@ -227,6 +228,7 @@ class Poller:
             attempted: Called after each poll, successful or failed.
             record: Results; kept over configuration changes.
             recorded: Takes each poll, failed ones included.
+            layout_bytes: See ``SampleReader``.
         """
         self._name, self._url, self._client, self._poll = name, url, client, poll
         self._histogram_phase = histogram_phase
@@ -235,7 +237,7 @@ class Poller:
         phases = PHASES if schedule.targets < MANY_TARGETS else MAX_PHASES
         self._offset = floor(phase(url) * phases) / phases
         self._choice = PageChoice(url, enabled=poll.filter == "auto")
-        self._reader = SampleReader()
+        self._reader = SampleReader(layout_bytes)
         self._details = ServerDetails(url, client, record, emit)
         self._duty = DutyCycle(poll.interval, poll.max_duty_cycle, shortest_window)
         self._large: set[bool] = set()

@@ -169,6 +169,12 @@ async def test_a_connection_is_not_used_again_after(client, fault_server, data):
     assert server.connections == 2
 
 
+async def test_a_connection_is_used_for_its_own_server_only(client, fault_server):
+    first, second = await fault_server(answer(b"first")), await fault_server(answer(b"second"))
+    bodies = [(await client.get(server.url())).body for server in (first, second, first)]
+    assert bodies == [b"first", b"second", b"first"]
+
+
 async def test_unrequested_data_between_polls_closes_the_connection(client, fault_server, until):
     server = await fault_server(answer())
     await client.get(server.url())

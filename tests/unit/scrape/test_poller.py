@@ -287,6 +287,23 @@ def times(server, clock):
     return noted
 
 
+async def test_histograms_are_read_once_an_interval_also_over_a_reload_and_again_after_a_restart(
+    make, server, received, clock
+):
+    record, restarts = PollRecord(), [12, 25]
+    is_restart = lambda polled: len(received) in restarts  # noqa: E731
+    for number in (8, 20):
+        await polls(make(record=record, receive=is_restart), clock, number)
+    seen = [next(iter(polled.reading.samples.values())).latencies is not None for polled in received]
+    assert [number for number, is_read in enumerate(seen) if is_read] == [0, 10, 12, 22, 25]
+
+
+async def test_the_second_poll_with_histograms_is_earlier_by_the_phase(make, received, clock):
+    await polls(make(phase=0.6), clock, 20)
+    seen = [polled.reading.samples["tiny-llama", "0"].latencies is not None for polled in received]
+    assert [number for number, is_read in enumerate(seen) if is_read] == [0, 4, 14]
+
+
 async def test_polls_of_a_slow_server_never_overlap(make, server, clock, running):
     async def slowly():
         await clock.sleep_until(clock.monotonic() + 2.5)
