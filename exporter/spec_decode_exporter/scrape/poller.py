@@ -210,25 +210,13 @@ class Poller:
         recorded: Recorded | None = None,
         layout_bytes: int = MAX_LAYOUT_BYTES,
     ) -> None:
-        """Poll ``url`` by ``client``.
+        """Poll ``url``, the whole metrics page of the target ``name``, by ``client``.
 
-        Args:
-            name: Target name for the log.
-            url: Address of the whole metrics page.
-            client: HTTP client of this target.
-            poll: Settings of polls.
-            shortest_window: Seconds of the shortest window.
-            histogram_phase: Part of its interval by which the second poll with histograms is earlier: a fleet
-                does not read them all at once.
-            schedule: Ticks and permits, shared with the polls of other targets.
-            clock: Time.
-            receive: Takes each page, and yields to the event loop between its engines; returns whether the
-                server's counters restarted.
-            emit: Takes events for the log.
-            attempted: Called after each poll, successful or failed.
-            record: Results; kept over configuration changes.
-            recorded: Takes each poll, failed ones included.
-            layout_bytes: See ``SampleReader``.
+        ``receive`` takes each page, yields between its engines, and returns whether the server's counters
+        restarted. ``emit`` takes events, ``recorded`` takes each poll, failed ones included. ``attempted`` is
+        called after each poll. The second poll with histograms is earlier by ``histogram_phase`` intervals: a
+        fleet does not read them all at once. ``record`` outlives the poller. ``layout_bytes``: see
+        ``SampleReader``.
         """
         self._name, self._url, self._client, self._poll = name, url, client, poll
         self._histogram_phase = histogram_phase
@@ -251,7 +239,7 @@ class Poller:
         self._log = structlog.get_logger(target=name)
         self._no_engine, self._crashes = OnceUntilRecovered(), OnceUntilRecovered()
         self.record = record
-        record.interval = self._effective_interval()[0]
+        record.interval = poll.interval
 
     async def run(self) -> None:
         """Poll until cancelled."""
@@ -279,7 +267,6 @@ class Poller:
             self._crashes.recovered()
         self._end_work()
         self.record.cost += (self._spent() - before - self.record.cost) / COST_POLLS
-        self._adapt_interval()
         self._attempted()
 
     # Moments
@@ -292,15 +279,11 @@ class Poller:
             wait = back_off(self._failures_in_a_row, wait, limit)
         return next_tick(self._clock.monotonic() + wait - interval, interval, self._offset)
 
-    def _effective_interval(self) -> tuple[float, Cause | None]:
-        ticks, cause = self._duty.ticks(self.record.cost)
-        return ticks * self._poll.interval, cause
-
-    def _adapt_interval(self) -> None:
+    def _adapt_interval(self, now: float) -> None:
         """Poll as often as the cost allows; log once why the interval is longer."""
-        self.record.interval, cause = self._effective_interval()
-        event = self.record.slowed_event(cause, self._clock.monotonic()) if cause else None
-        if event is not None:
+        ticks, cause = self._duty.ticks(self.record.cost)
+        self.record.interval = ticks * self._poll.interval
+        if cause and (event := self.record.slowed_event(cause, now)) is not None:
             self._emit(event)
 
     # Budget
@@ -330,9 +313,10 @@ class Poller:
         response, reading = await self._fetch(with_latencies=with_latencies)
         moment, wall, record = self._clock.monotonic(), self._clock.wall(), self.record
         self._duty.answered(moment, response.seconds - response.busy)
+        self._adapt_interval(moment)
         self._keep(moment, wall, response.body)
         self._check_engine(reading)
-        restarted = await self._received(Polled(reading, moment, wall, self._effective_interval()[0]))
+        restarted = await self._received(Polled(reading, moment, wall, record.interval))
         if with_latencies:
             early = 0.0 if isfinite(record.histograms_at) else self._histogram_phase
             record.histograms_at = moment - early * self._poll.histogram_interval
@@ -374,6 +358,7 @@ class Poller:
         return fetched
 
     async def _fetch_whole(self, *, with_latencies: bool) -> tuple[HttpResponse, PageReading]:
+        self._end_work()  # on a filtered page
         fetched = await self._get(self._url, with_latencies=with_latencies)
         self._choice.learn(self._reader.shown, with_latencies=with_latencies)
         self._record_page("whole", with_latencies=with_latencies)
