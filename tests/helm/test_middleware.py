@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -73,7 +74,7 @@ def test_its_name_is_the_one_that_is_documented_and_told_after_it_is_installed(r
 
 def test_the_address_that_it_sends_to_by_default_is_the_sidecar_s():
     values = yaml.safe_load((CHART / "values.yaml").read_text())
-    default = spec_decode_requests.read_address(spec_decode_requests.Settings().url)
+    default = urlsplit(spec_decode_requests.Settings().url)
     assert default.port == values["sidecar"]["port"]
 
 
