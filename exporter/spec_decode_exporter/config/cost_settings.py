@@ -21,7 +21,6 @@ _WAYS: Final = {
 }
 """Each key of the cost, with the way to state the cost that it belongs to."""
 _PAIR: Final = {"draft_parameters": "target_parameters", "target_parameters": "draft_parameters"}
-
 ModelText = Annotated[str, Field(min_length=1, max_length=256), Printable]
 
 

@@ -1,8 +1,7 @@
 """Read a YAML file with the line of each key, validate it, and explain every mistake in plain words.
 
-Values keep their text: ``1.10`` is the text ``1.10`` and ``off`` the text ``off`` until the schema converts
-them, so that no value becomes a number or a boolean by surprise. Only an empty value, ``~`` and ``null`` are
-absent.
+Values keep their text until the schema converts them, so that ``1.10`` and ``off`` do not become a number and
+a boolean by surprise. Only an empty value, ``~`` and ``null`` are absent.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ MAX_VALUES: Final = 50_000
 """Keys and values of a file: about 13 MB and 2 s."""
 MAX_ALIASED: Final = 100_000
 """Values of a file, those of an alias counted at each repetition: a few bytes can make billions."""
-MAX_DEPTH: Final = 50
+MAX_DEPTH: Final = 20
 """Levels of mappings and lists."""
 FLAGS: Final = "command line"
 """The place of a mistake in a flag. The place of a mistake in a variable is its name."""
@@ -219,24 +218,28 @@ class _BoundError(yaml.MarkedYAMLError):
 
 
 class _Loader(yaml.BaseLoader):
-    """Composes a tree of texts, lists and mappings within limits of values and levels.
-
-    It is PyYAML's loader in Python, not libyaml's: other threads run beside it, and its memory has a limit.
-    """
+    """Composes a tree within limits, in Python: other threads run beside it, unlike libyaml's loader."""
 
     values = levels = 0
+    mark: yaml.Mark | None = None
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:  # noqa: ANN401  as PyYAML
         """Compose a node within the limits."""
         self.values += 1
         self.levels += 1
-        if self.values > MAX_VALUES or self.levels > 2 * MAX_DEPTH:
-            is_deep = self.values <= MAX_VALUES
-            problem = "is nested too deeply" if is_deep else f"has more than {MAX_VALUES} values"
+        if self.values > MAX_VALUES or self.levels > MAX_DEPTH + 1:
+            is_wide = self.values > MAX_VALUES
+            problem = f"has more than {MAX_VALUES} values" if is_wide else "is nested too deeply"
             raise _BoundError(problem=problem, problem_mark=self.get_mark())
         node = super().compose_node(parent, index)
         self.levels -= 1
         return node
+
+    def get_mark(self) -> yaml.Mark:
+        """Return the position of the next character: one object for all nodes of a line, to save memory."""
+        if self.mark is None or self.mark.line != self.line:
+            self.mark = super().get_mark()
+        return self.mark
 
 
 @dataclass(slots=True)

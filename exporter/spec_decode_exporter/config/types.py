@@ -44,13 +44,11 @@ _MILLISECONDS: Final = {
 """Units of a duration from large to small, their order in it."""
 _BYTES: Final = {"B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _COUNTS: Final = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
-
 DURATION_PATTERN: Final = (
     "^(0|(?=[0-9])" + "".join(f"([0-9]{{1,12}}{unit})?" for unit in _MILLISECONDS) + ")$"
 )
 _SIZE_PATTERN: Final = "^(0|[0-9]{1,12}(B|[KMGT]i?B))$"
 _PARAMETERS_PATTERN: Final = "^[0-9]{1,15}(\\.[0-9]{1,15})?[KMBTkmbt]?$"
-
 _MATCHER: Final = r'[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*"(?:[^"\\\n]|\\.)*"'
 _MATCHERS: Final = re.compile(rf"(?:\s*{_MATCHER}(?:\s*,\s*{_MATCHER})*\s*,?\s*)?")
 
