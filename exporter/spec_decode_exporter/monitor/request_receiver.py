@@ -33,7 +33,7 @@ _LOG_INTERVAL: Final = 60.0
 _SLICE: Final = 64
 """Requests that are counted between two yields to the event loop."""
 
-_COST_SECONDS: Final = 5.0
+_COST_SECONDS: Final = 1.0
 """Age up to which costs of drafting are used: reading those of all engines takes longer than a request."""
 
 Costs = Callable[[str, str], Cost | None]
