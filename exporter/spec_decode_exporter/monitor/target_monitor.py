@@ -47,8 +47,7 @@ EVALUATIONS_PER_SECOND: Final = 66
 """Evaluations of all engines together: about a tenth of a core. 1,000 engines are evaluated each 15 s."""
 PLACE_LABELS: Final = 256
 """Bytes of label values of an engine that takes one place; each of its series repeats them."""
-LAYOUT_BYTES: Final = 4 * 1024
-"""Bytes of pages whose layouts are kept, for each engine within the limit."""
+LAYOUT_BYTES: Final = 4 * 1024  # of pages whose layouts are kept, for each engine within the limit
 ENGINES_SLICE: Final = 4
 """Engines between two yields to the event loop: they take at most a few milliseconds each."""
 

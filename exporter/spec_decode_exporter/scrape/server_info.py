@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -28,7 +28,6 @@ from spec_decode_exporter.scrape.sample import MAX_POSITIONS
 
 if TYPE_CHECKING:
     from spec_decode_exporter.scrape.client import Client, HttpResponse
-    from spec_decode_exporter.scrape.poll_record import PollRecord
 
 SERVER_INFO_PATH: Final = "server_info?config_format=json"
 """Path beside the metrics page. An older vLLM ignores the query and returns text in the JSON."""
@@ -137,10 +136,25 @@ def _label(value: object, max_characters: int = _MAX_LABEL) -> str:
     return value if isinstance(value, str) and value.isprintable() and len(value) <= max_characters else ""
 
 
+class DetailsRecord(Protocol):
+    """Part of a target's poll record that its details fill."""
+
+    version: str
+    speculation: ServedSpeculation | None
+    details_at: float
+    """Time (monotonic) of the last requests."""
+
+    def unused_event(self, source: str, kind: str, reason: str) -> Event | None:
+        """Return the event that a detail is not used; None if already logged."""
+        ...
+
+
 class ServerDetails:
     """Requests a server's details after each of its starts, and writes them into the poll record."""
 
-    def __init__(self, url: str, client: Client, record: PollRecord, emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self, url: str, client: Client, record: DetailsRecord, emit: Callable[[Event], None]
+    ) -> None:
         """Request the pages beside the metrics page at ``url``; ``emit`` takes events for the log."""
         self._url, self._client, self._record, self._emit = url, client, record, emit
         self.reset()
