@@ -32,7 +32,7 @@ BUDGETS = {
     "web": 7010,
     "app": 760,  # shared executions and the schedule of garbage collections, which only app uses, came from core
     "cli": 2660,  # output through a thread, which only `run` uses, came from core
-    "simulator": 2400,
+    "simulator": 1300,  # two front ends, restarts, a KV cache and kinds of requests: 1,150 would cost one of them
     "vllm_middleware": 436,  # 350 was the plan: credentials, TLS, Unix sockets and settings are a third of it
 }
 

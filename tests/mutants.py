@@ -42,6 +42,7 @@ AREAS = {
     "metrics": "tests/unit/metrics/test_page.py tests/unit/metrics/test_request_metrics.py tests/unit/analysis/test_figure_table.py",
     "middleware": "tests/unit/vllm_middleware",
     "discovery": "tests/unit/discovery",
+    "simulator": "tests/unit/simulator/test_vllm_page.py tests/unit/simulator/test_simulated_server.py tests/unit/simulator/test_simulated_engine.py tests/unit/simulator/test_simulation.py",
 }
 
 
@@ -55,6 +56,12 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = (
+    # Simulator: what a page of each front end shows, restarts, acceptance by position.
+    Mutant("simulator", "simulator/vllm_page.py", 'if family.name.endswith("_per_pos"):', "if False:"),
+    Mutant("simulator", "simulator/vllm_page.py", "if names and is_merged:", "if False:"),
+    Mutant("simulator", "simulator/simulated_engine.py", "luck < request.survival[accepted]", "luck < request.survival[0]"),
+    Mutant("simulator", "simulator/simulation.py", "self.restarts += 1", "self.restarts += 2"),
+    Mutant("simulator", "simulator/simulated_server.py", "if not self._simulation.serving and request", "if False and request"),
     # Discovery: limits before decoding, what stays when a list fails, precedence, the watch of pods.
     Mutant("discovery", "discovery/groups.py", "Url.of(url)[:3] != (scheme, name,", "Url.of(url)[:1] != (scheme,) and (scheme, name,"),
     Mutant("discovery", "discovery/groups.py", "if characters > MAX_URL_CHARACTERS:", "if False:"),
