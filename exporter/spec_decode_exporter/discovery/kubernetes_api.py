@@ -226,11 +226,7 @@ async def lines(content: StreamReader) -> AsyncIterator[list[bytes]]:
 def access(
     settings: KubernetesDiscovery, environ: Mapping[str, str] = os.environ
 ) -> tuple[str, HttpSettings]:
-    """Return the URL of the API and its HTTP settings; by default, those of this pod.
-
-    Raises:
-        DiscoveryError: The process does not run in a pod.
-    """
+    """Return the URL and the HTTP settings of the API; by default, those of this pod."""
     http = settings.http
     if settings.api_server is not None:
         return settings.api_server.rstrip("/"), http

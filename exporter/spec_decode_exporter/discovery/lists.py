@@ -116,10 +116,8 @@ class FileDiscovery:
             try:
                 self._targets[path] = self._listing.targets(groups(read_bounded(path, MAX_LIST_BYTES)))
             except (OSError, DiscoveryError) as error:
-                is_read = isinstance(error, DiscoveryError)
-                problems.append(
-                    f"{path}: {error}" if is_read else f"{path}: cannot be read: {error.strerror or error}"
-                )
+                reason = f"cannot be read: {error.strerror or error}" if isinstance(error, OSError) else error
+                problems.append(f"{path}: {reason}")
                 self._targets |= {path: before[path]} if path in before else {}
             if sum(map(len, self._targets.values())) > MAX_TARGETS:
                 raise DiscoveryError(f"has more than {MAX_TARGETS} targets; divide it into several patterns")

@@ -167,6 +167,33 @@ def test_an_unusable_list_in_yaml_is_rejected_with_the_position(text, message):
         listed(yaml_groups(text.encode()))
 
 
+@pytest.mark.parametrize(
+    "body",
+    [b"[" + b"{}," * 20_000 + b"{}]", b'[{"targets":[' + b'"a",' * 130_001 + b'"a"]}]'],
+    ids=["groups", "targets"],
+)
+def test_a_list_of_far_too_many_items_is_rejected_before_it_is_decoded(body):
+    with pytest.raises(DiscoveryError, match="has more than 10000 groups or targets, or 50000 labels"):
+        json_groups(body)
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        ([Group()] * 10_001, "has more than 10000 groups"),
+        ([Group(["a:1"] * 101)] * 100, "has more than 10000 groups or targets"),
+        ([Group([], {f"__meta_{number}": "" for number in range(256)})] * 196, "or 50000 labels"),
+        (
+            [Group(["a:1"] * 5_000, {"__metrics_path__": "x" * 1_000})],
+            "has URLs of more than 4194304 characters",
+        ),
+    ],
+)
+def test_a_list_beyond_a_limit_is_rejected(found, message):
+    with pytest.raises(DiscoveryError, match=message):
+        listed(found)
+
+
 json_values = st.recursive(
     st.none()
     | st.booleans()
