@@ -24,6 +24,8 @@ from spec_decode_exporter.figures.student_t import NORMAL_975
 
 MAX_BATCH_REQUESTS: Final = 5000
 """Requests of one body."""
+MAX_COMMAS: Final = 200_000
+"""Commas of an array of requests: splitting it takes longer than reading them."""
 MAX_MISTAKES: Final = 10
 """Mistakes that are returned for one body; the others are only counted."""
 MAX_NAME_CHARACTERS: Final = 256
@@ -55,7 +57,7 @@ class SentSpeculation(Struct):
     num_draft_tokens: Count
     num_accepted_draft_tokens: Annotated[Count, Meta(description="At most `num_draft_tokens`.")]
     num_spec_tokens: Annotated[int, Meta(ge=0, le=MAX_DRAFT_LENGTH, description="Maximum of tokens drafted in one step.")]
-    acceptance_histogram: Annotated[list[Count] | None, Meta(description="Steps by their accepted tokens; its sums must equal the counts.")] = None
+    acceptance_histogram: Annotated[Annotated[list[Count], Meta(max_length=MAX_DRAFT_LENGTH + 1)] | None, Meta(description="Steps by their accepted tokens; its sums must equal the counts.")] = None
 
 
 class SentMetrics(Struct):
@@ -99,7 +101,7 @@ class SentRequest(Struct):
     n: Annotated[Count | None, Meta(description="Sequences of the request.")] = None
     stream: bool | None = None
     target: Annotated[Name | None, Meta(description="Name of the server in the exporter.")] = None
-    user: Annotated[object, Meta(description="Hashed immediately; ignored unless `requests.users` is configured.", extra_json_schema={"type": ["string", "null"]})] = None
+    user: Annotated[Raw, Meta(description="Hashed immediately; ignored unless `requests.users` is configured.", extra_json_schema={"type": ["string", "null"]})] = msgspec.field(default_factory=lambda: Raw(b"null"))
 # fmt: on
 
 
@@ -282,7 +284,11 @@ def _records(body: bytes, *, lines: bool) -> Sequence[bytes | Raw]:
         found = filter(None, map(bytes.strip, body.split(b"\n")))
         return list(islice(found, MAX_BATCH_REQUESTS + 1))
     try:
-        return _decode_array(body) if body.startswith(b"[") else [_decode_any(body)]
+        if not body.startswith(b"["):
+            return [_decode_any(body)]
+        if body.count(b",") > MAX_COMMAS:
+            raise TooManyError(f"The body has more than {MAX_COMMAS} values; send the requests in parts.")
+        return _decode_array(body)
     except _NOT_DECODED as error:
         raise NotJsonError(f"The body is not usable: {error}.") from None
 
@@ -303,6 +309,7 @@ def parse_record(record: bytes | Raw, salt: bytes | None) -> RequestRecord:
     """
     try:
         sent = _decode(record)
+        user = _hashed(sent.user, salt)
     except msgspec.ValidationError as error:
         raise RefusedError(Refusal.MALFORMED, _mistake(str(error))) from None
     except RecursionError:
@@ -312,14 +319,14 @@ def parse_record(record: bytes | Raw, salt: bytes | None) -> RequestRecord:
     for key in ("model", "request_type", "target"):
         if not (getattr(sent, key) or "").isprintable():
             raise RefusedError(Refusal.MALFORMED, f"{key} has an unprintable character")
-    valid = _record(sent, salt)
+    valid = _record(sent, user)
     speculation = sent.metrics.speculative_decoding if sent.metrics else None
     for contradiction in _contradictions(valid, speculation):
         raise RefusedError(Refusal.CONTRADICTORY, contradiction)
     return valid
 
 
-def _record(sent: SentRequest, salt: bytes | None) -> RequestRecord:
+def _record(sent: SentRequest, user: str) -> RequestRecord:
     metrics, usage = sent.metrics or SentMetrics(), sent.usage or SentUsage()
     is_single = sent.n is None or sent.n == 1
     cached = usage.prompt_tokens_details.cached_tokens if usage.prompt_tokens_details else None
@@ -335,7 +342,7 @@ def _record(sent: SentRequest, salt: bytes | None) -> RequestRecord:
         prompt_tokens=usage.prompt_tokens,
         cached_tokens=cached,
         target=sent.target or "",
-        user=_hashed(sent.user, salt),
+        user=user,
         source=RequestSource.METRICS if metrics.speculative_decoding else RequestSource.USAGE,
     )
 
@@ -380,12 +387,14 @@ def _seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
 
 
-def _hashed(user: object, salt: bytes | None) -> str:
+def _hashed(user: Raw, salt: bytes | None) -> str:
     """Return a keyed hash of 64 bits, the same for the same salt; empty without a salt or a user."""
-    if salt is None or not user or not isinstance(user, str):
+    name = bytes(user).strip()
+    if salt is None or not name.startswith(b'"') or name == b'""':
         return ""
     # A key has at most 64 bytes: hash the salt first, which may be longer.
-    return blake2b(user.encode(), key=blake2b(salt).digest(), digest_size=8).hexdigest()
+    key, text = blake2b(salt).digest(), msgspec.json.decode(name, type=str)
+    return blake2b(text.encode(), key=key, digest_size=8).hexdigest()
 
 
 def _mistake(error: str) -> str:
