@@ -30,7 +30,7 @@ from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
@@ -53,7 +53,7 @@ WAITING_BYTES, EXCHANGE_BYTES = (
     32 << 20,
     4 << 10,
 )  # responses that wait to be read; memory of one besides its body
-REST_SECONDS = 1e-3  # after each response that is read: the event loop runs
+SLICE_SECONDS, REST_SECONDS = 250e-6, 1e-3  # of reading, then of sleep: the event loop waits for the thread
 TEXT_CHARACTERS, MAX_TEMPERATURE = (
     256,
     100.0,
@@ -201,8 +201,7 @@ class Reporter:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        url = urlsplit(settings.url)
-        self._path = url.path if url.scheme != "unix" and url.path.strip("/") else DEFAULT_PATH
+        self._url = urlsplit(settings.url)
         paths = [list(filter(None, path.split("."))) for path in (settings.type_field, settings.user_field)]
         headers = [name.lower().encode() for name in (settings.type_header, settings.user_header)]
         self._texts = list(zip(headers, paths, strict=True))
@@ -267,6 +266,7 @@ class Reporter:
 
     def work(self, now: float) -> None:
         """Read the responses that wait, with rests in which the event loop runs; then send batches."""
+        rested = time.monotonic()
         for _ in range(len(self.exchanges)):
             exchange = self.exchanges.popleft()
             self._bytes_read += exchange.size
@@ -274,7 +274,9 @@ class Reporter:
                 self._read(exchange)
             except Exception as error:
                 self.failed(error)
-            time.sleep(REST_SECONDS)
+            if time.monotonic() - rested >= SLICE_SECONDS:
+                time.sleep(REST_SECONDS)
+                rested = time.monotonic()
         for _ in range(ROUND_BATCHES):
             if (self.records or self.unreported) and now >= self._not_before:
                 self._send(now)
@@ -313,10 +315,12 @@ class Reporter:
         try:
             numbers = {DROPPED: str(len(unreported)), TOO_COSTLY: str(sum(unreported))}
             headers = {"Content-Type": "application/x-ndjson", **numbers, **authorization(self.settings)}
-            with closing(self._connection()) as connection:
+            if self._url.scheme == "https" and not self._tls:  # that takes tens of milliseconds
+                self._tls = ssl.create_default_context(cafile=self.settings.ca_file or None)
+            with closing(Connection(self._url, self._tls)) as connection:
                 connection.connect()
                 batch = [self.records.popleft() for _ in range(min(BATCH_RECORDS, len(self.records)))]
-                status = post(connection, self._path, b"\n".join(batch), headers)
+                status = connection.post(b"\n".join(batch), headers)
             if status == http.client.OK:
                 for _ in unreported:
                     self.unreported.popleft()
@@ -335,41 +339,37 @@ class Reporter:
         if problem:
             log_once(f"the exporter at {self.settings.url} {problem}", cause)
 
-    def _connection(self) -> http.client.HTTPConnection:
-        url, ca_file = urlsplit(self.settings.url), self.settings.ca_file
-        if url.scheme == "https":  # a context takes tens of milliseconds
-            self._tls = self._tls or ssl.create_default_context(cafile=ca_file or None)
-            return http.client.HTTPSConnection(
-                url.hostname or "", url.port, timeout=TIMEOUT_SECONDS, context=self._tls
-            )
-        if url.scheme == "unix":
-            return UnixConnection(url.path)
-        return http.client.HTTPConnection(url.hostname or "", url.port, timeout=TIMEOUT_SECONDS)
 
+class Connection(http.client.HTTPConnection):
+    """Connection to the exporter, over TCP, TLS or a Unix socket."""
 
-class UnixConnection(http.client.HTTPConnection):
-    """HTTP over a Unix socket."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=TIMEOUT_SECONDS)
-        self._path = path
+    def __init__(self, url: SplitResult, tls: ssl.SSLContext | None) -> None:
+        super().__init__(
+            url.hostname or "localhost", url.port or (443 if tls else 80), timeout=TIMEOUT_SECONDS
+        )
+        self._url, self._tls = url, tls
 
     def connect(self) -> None:
-        """Open the socket."""
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(TIMEOUT_SECONDS)
-        self.sock.connect(self._path)
+        """Open the connection."""
+        if self._url.scheme == "unix":
+            self.sock = socket.socket(socket.AF_UNIX)
+            self.sock.settimeout(TIMEOUT_SECONDS)
+            self.sock.connect(self._url.path)
+        else:
+            super().connect()
+        if self._tls:
+            self.sock = self._tls.wrap_socket(self.sock, server_hostname=self.host)
 
-
-def post(connection: http.client.HTTPConnection, path: str, body: bytes, headers: Mapping[str, Any]) -> int:
-    """Return the status of the reply. A timer ends a reply that goes on."""
-    timer = threading.Timer(TIMEOUT_SECONDS, connection.sock.shutdown, (socket.SHUT_RDWR,))
-    timer.start()
-    try:
-        connection.request("POST", path, body, headers)
-        return connection.getresponse().status
-    finally:
-        timer.cancel()
+    def post(self, body: bytes, headers: Mapping[str, Any]) -> int:
+        """Return the status of the reply. A timer ends a reply that goes on."""
+        path = self._url.path if self._url.scheme != "unix" and self._url.path.strip("/") else DEFAULT_PATH
+        timer = threading.Timer(TIMEOUT_SECONDS, self.sock.shutdown, (socket.SHUT_RDWR,))
+        timer.start()
+        try:
+            self.request("POST", path, body, headers)
+            return self.getresponse().status
+        finally:
+            timer.cancel()
 
 
 def authorization(settings: Settings) -> dict[str, bytes]:

@@ -101,8 +101,8 @@ STEPS = [
     (inside.Reporter, "attributes"),
     (inside.Reporter, "put"),
     (inside.Reporter, "_read"),
-    (inside.Reporter, "_connection"),
-    (inside, "post"),
+    (inside.Connection, "connect"),
+    (inside.Connection, "post"),
     (inside.threading.Thread, "start"),
 ]
 
