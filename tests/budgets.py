@@ -15,7 +15,7 @@ BUDGETS = {
     "core": 1000,  # one parser of URLs (from config) and the bounds of numbers from outside: 950 was for what core had
     "config": 2000,
     "scrape": 2420,  # streams of asyncio would double the CPU of a request; permits, bounds and events of polls stay
-    "discovery": 1520,  # limits of every list, precedence of labels, a watch that endures, command lines of vLLM
+    "discovery": 1540,  # limits of every list, precedence of labels, a watch that endures, command lines of vLLM
     "window": 900,  # groups of engines, sums over time for histories, and narrow columns: 800 was for windows alone
     "figures": 850,
     "analysis": 2520,  # the decision to show beside that of the windows; schedules of Rust front ends

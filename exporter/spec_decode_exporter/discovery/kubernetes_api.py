@@ -121,7 +121,7 @@ class Event(Struct):
 class ApiStatus(Struct):
     """Error of the API."""
 
-    code: int = 0
+    code: Annotated[int, Meta(ge=0, le=999)] = 0
     message: str = ""
 
     def text(self) -> str:

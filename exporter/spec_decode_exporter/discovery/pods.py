@@ -10,6 +10,7 @@ from itertools import chain
 from time import monotonic
 from typing import Final
 
+import structlog
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
 
 from spec_decode_exporter.config.target_settings import KubernetesDiscovery, Scrape, port_problem
@@ -57,6 +58,8 @@ _FEWER: Final = "choose fewer by `namespaces` or `label_selector`"
 _Found = dict[str, tuple[Target, ...]]
 """Targets by pod."""
 
+_log = structlog.get_logger(__name__)
+
 
 class PodReader:
     """Convert pods to targets."""
@@ -68,7 +71,7 @@ class PodReader:
 
         Log with ``name``, that of the discovery; ``key`` identifies it.
         """
-        self._key = key or name
+        self._name, self._key = name, key or name
         self._settings, self._scrape, self._http = settings, scrape, scrape.http
         self._filter = LabelFilter(name)
 
@@ -81,7 +84,8 @@ class PodReader:
         try:
             return tuple(self._targets(pod))
         except ValueError as error:
-            self._filter.warn("pod_left_out", f"{pod.key} {error}", pod=pod.key, reason=str(error))
+            if self._filter.is_new(f"{pod.key} {error}"):
+                _log.warning("pod_left_out", discovery=self._name, pod=pod.key, reason=str(error))
             return ()
 
     def _targets(self, pod: Pod) -> Iterator[Target]:

@@ -149,13 +149,14 @@ class LabelFilter:
     def drop(self, name: str, reason: str, once: str = "") -> None:
         """Log a dropped label, once for its name or for the key ``once``."""
         label = name[:_MAX_SHOWN]
-        self.warn("discovered_label_dropped", once or label, label=label, reason=reason)
+        if self.is_new(once or label):
+            _log.warning("discovered_label_dropped", discovery=self._discovery, label=label, reason=reason)
 
-    def warn(self, event: str, once: str, **fields: str) -> None:
-        """Log a warning with ``fields`` once for the key ``once``."""
-        if once not in self._logged and len(self._logged) < _MAX_WARNINGS:
-            self._logged.add(once)
-            _log.warning(event, discovery=self._discovery, **fields)
+    def is_new(self, key: str) -> bool:
+        """Return whether to log a warning: the first of its key, up to ``_MAX_WARNINGS`` keys."""
+        is_new = key not in self._logged and len(self._logged) < _MAX_WARNINGS
+        self._logged |= {key} if is_new else set()
+        return is_new
 
 
 def _size(label: tuple[str, str]) -> int:

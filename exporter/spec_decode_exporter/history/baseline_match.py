@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from spec_decode_exporter.discovery.target import Target, address
+from spec_decode_exporter.core.urls import address
+from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.history.history_targets import HistoryTarget
 from spec_decode_exporter.history.query_api import HistoryError
 
