@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.scrape.client import Response
+from spec_decode_exporter.scrape.client import MIN_PIECES, PIECE_BYTES, Response
 from spec_decode_exporter.scrape.errors import PollError
 
 PAGE = b'vllm:num_requests_running{engine="0"} 1.0\n' * 9
@@ -63,3 +63,12 @@ def take(data: bytes) -> None:
     response = Response(1000)
     response.feed(data)
     response.end()
+
+
+def test_a_response_in_too_many_small_pieces_is_cut_off():
+    response, limit = Response(4096), MIN_PIECES + 4096 // PIECE_BYTES
+    response.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 4096\r\n\r\n")
+    for _ in range(limit - 1):
+        response.feed(b"x")
+    with pytest.raises(PollError, match="small pieces"):
+        response.feed(b"x")
