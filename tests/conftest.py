@@ -8,6 +8,7 @@ import inspect
 import time
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import hypothesis
 import pytest
@@ -187,6 +188,11 @@ def _nothing_is_left_behind(request):
 @pytest.fixture
 def network(monkeypatch) -> Network:
     """Replace the HTTP client by simulated servers, by ``host:port``."""
+
+    async def at_once(function, *arguments):
+        return function(*arguments)  # a thread for large pages would not follow the test's clock
+
     network = Network()
     monkeypatch.setattr("spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: network)
+    monkeypatch.setattr("spec_decode_exporter.scrape.poller.PAGES", SimpleNamespace(run=at_once))
     return network
