@@ -457,6 +457,7 @@ MUTANTS = (
         "number * CELL_SECONDS > moment",
     ),
     Mutant("requests", "requests/cells.py", "if number >= first:", "if True:"),
+    Mutant("requests", "requests/mixture.py", "<= DEPTH_QUANTILE", "<= 0.0"),
     Mutant(
         "requests",
         "requests/findings.py",

@@ -506,7 +506,7 @@ async def test_requests_are_told_apart_by_who_gains_and_who_loses(open_page):
             == "creative\ntemperature up to 1"
         )
         said = await section.locator(".columns title").text_content()
-        assert "requests by acceptance rate." in said
+        assert "with two modes: of " in said
         known = {
             (name, labels): value
             for (name, _, labels), value in (await metrics_of(fleet.url)).items()

@@ -152,7 +152,7 @@ def test_its_histograms_are_those_of_the_metrics_and_of_the_page(e2e, told):
     (model,) = found["models"]
     assert sum(model["acceptance_counts"]) == model["requests"]
     number = f"{model['requests']:,}".replace(",", "\u202f")
-    assert f"{number} requests by acceptance rate." in e2e.fetch(exporter.url)[2]
+    assert f"{number} requests by acceptance rate, with two modes: of " in e2e.fetch(exporter.url)[2]
 
 
 def test_all_of_them_find_the_mix_and_say_who_loses(e2e, told):

@@ -7,6 +7,7 @@ from typing import Final
 
 from spec_decode_exporter.requests.cells import MIN_REQUESTS, Effect, Sums
 from spec_decode_exporter.requests.findings import MIN_TOKENS, OTHER, UNKNOWN, GroupKey
+from spec_decode_exporter.requests.mixture import Modes
 
 MAX_NAMED: Final = 3
 """Groups that one sentence names; the page and the metrics show all."""
@@ -16,7 +17,9 @@ MIN_MEASURABLE_SPEEDUP: Final = 1.03
 Groups = Sequence[tuple[GroupKey, Sums]]
 
 
-def advice(summary: Sums, groups: Mapping[GroupKey, Sums], hidden: float | None) -> list[str]:
+def advice(
+    summary: Sums, modes: Modes | None, groups: Mapping[GroupKey, Sums], hidden: float | None
+) -> list[str]:
     """Return the advice about a model's requests, all of which are in ``groups``.
 
     ``hidden``: share of the requests with long answers that are below break-even, if the mean hides them.
@@ -27,12 +30,24 @@ def advice(summary: Sums, groups: Mapping[GroupKey, Sums], hidden: float | None)
         for effect in (Effect.LOSES, Effect.UNCLEAR, Effect.GAINS)
     )
     return [
+        *_on_modes(modes),
         *_on_losing(losing, gaining, summary.requests),
         *_on_hidden(None if losing else hidden),
         *_on_gaining(gaining[::-1]),
         *_on_pathological(summary),
         *_on_cost(summary, [*losing, *unclear, *gaining], unclear),
     ]
+
+
+def _on_modes(modes: Modes | None) -> Iterator[str]:
+    if modes is None:
+        return
+    yield (
+        f"Two populations: of {modes.requests} requests with answers of more than {MIN_TOKENS} tokens, "
+        f"{_percent(modes.low_share)} have {_percent(modes.low_mean)} of their draft tokens accepted and "
+        f"{_percent(1 - modes.low_share)} have {_percent(modes.high_mean)}; their mean of "
+        f"{_percent(modes.mean)} describes neither."
+    )
 
 
 def _on_losing(losing: Groups, gaining: Groups, requests: int) -> Iterator[str]:

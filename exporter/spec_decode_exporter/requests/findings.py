@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.figures.student_t import degrees_of_sum, t_quantile
 from spec_decode_exporter.requests.cells import MIN_REQUESTS, Effect, Sums
+from spec_decode_exporter.requests.mixture import Modes, modes
 from spec_decode_exporter.requests.record import Refusal, RequestSource
 
 OTHER: Final = "other"
@@ -58,8 +59,10 @@ class ModelFindings(NamedTuple):
 
     model_name: str
     summary: Sums
+    modes: Modes | None
+    """None unless the requests are bimodal."""
     mixed: bool
-    """Mixed-workload finding: p10 significantly below break-even while the mean is above."""
+    """Mixed-workload finding: bimodal, or p10 significantly below break-even while the mean is above."""
     advice: Sequence[str]
     """Plain sentences, the most useful first; untrusted names in them are not yet escaped."""
 
@@ -169,9 +172,33 @@ class LongRequest(NamedTuple):
     tokens: int
     """K."""
     drafts: int
+    draft_tokens: int
     accepted_tokens: int
     break_even: float
     """Accepted tokens per draft at break-even, c0 + c·T/D if all steps draft; NaN if the cost is unknown."""
+
+
+def even_sample(requests: Sequence[LongRequest]) -> list[LongRequest]:
+    """Return at most ``MAX_SAMPLE`` requests, at even distances."""
+    size = min(len(requests), MAX_SAMPLE)
+    return [requests[index * len(requests) // size] for index in range(size)]
+
+
+def by_tokens(requests: Iterable[LongRequest]) -> list[list[LongRequest]]:
+    """Return the requests of each K, the most frequent K first: acceptance decreases with K."""
+    groups: dict[int, list[LongRequest]] = {}
+    for request in requests:
+        groups.setdefault(request.tokens, []).append(request)
+    return sorted(groups.values(), key=len, reverse=True)
+
+
+def modes_of(requests: Iterable[LongRequest]) -> Modes | None:
+    """Return the two modes of requests with the same K: the most frequent K that is bimodal."""
+    groups = (
+        [(each.accepted_tokens / each.draft_tokens, each.drafts) for each in group]
+        for group in by_tokens(requests)
+    )
+    return next((found for group in groups if (found := modes(group))), None)
 
 
 def hidden_share(summary: Sums, requests: Sequence[LongRequest]) -> float | None:
@@ -180,11 +207,10 @@ def hidden_share(summary: Sums, requests: Sequence[LongRequest]) -> float | None
     None otherwise. This is p10 below break-even, at the lowest possible cost, and the mean above. The sample
     must gain too: the share and the mean are of the same requests.
     """
-    speedup, size = summary.speedup_ratio, min(len(requests), MAX_SAMPLE)
+    speedup = summary.speedup_ratio
     if speedup is None or speedup.value <= 1:
         return None
-    sample = [requests[index * len(requests) // size] for index in range(size)]
-    known = [request for request in sample if not isnan(request.break_even)]
+    known = [request for request in requests if not isnan(request.break_even)]
     if sum(each.accepted_tokens for each in known) <= sum(each.break_even * each.drafts for each in known):
         return None
     share = share_below_break_even(known)
@@ -208,10 +234,7 @@ def share_below_break_even(requests: Sequence[LongRequest]) -> float:
     - A request's own mean is about m + w·(A/D - m) with the variance w·v/D, where w = τ²/(τ² + v/D) (Efron
       and Morris, JASA 70, 1975). The sum of the probabilities that it is below break-even is their number.
     """
-    groups: dict[int, list[LongRequest]] = {}
-    for request in requests:
-        groups.setdefault(request.tokens, []).append(request)
-    below = sum(_below(group) for group in groups.values() if len(group) >= MIN_REQUESTS)
+    below = sum(_below(group) for group in by_tokens(requests) if len(group) >= MIN_REQUESTS)
     return below / len(requests) if requests else 0.0
 
 

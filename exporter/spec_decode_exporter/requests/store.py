@@ -47,7 +47,9 @@ from spec_decode_exporter.requests.findings import (
     UserFindings,
     WindowFindings,
     context_fall,
+    even_sample,
     hidden_share,
+    modes_of,
 )
 from spec_decode_exporter.requests.record import Refusal, RequestRecord, RequestSource
 
@@ -163,8 +165,8 @@ class RequestStore:
         if request.drafts and request.draft_tokens and request.decoded_tokens >= MIN_TOKENS:
             accepted, decoded = request.accepted_tokens, request.decoded_tokens
             needed = (row.y_low - decoded + accepted) / request.drafts if row.evaluated else nan
-            long = LongRequest(now, key.model_name, request.tokens, request.drafts, accepted, needed)
-            self._long.append(long)
+            counts = (request.tokens, request.drafts, request.draft_tokens, accepted)
+            self._long.append(LongRequest(now, key.model_name, *counts, needed))
         return key
 
     def resume(self, now: float) -> None:
@@ -318,6 +320,7 @@ async def _sums_since(by_key: Mapping[Key, Cells], moment: float) -> dict[Key, S
 
 
 def _model_findings(name: str, groups: Mapping[GroupKey, Sums], long: Sequence[LongRequest]) -> ModelFindings:
-    summary = added(groups.values())
-    hidden = hidden_share(summary, long)
-    return ModelFindings(name, summary, hidden is not None, advice(summary, groups, hidden))
+    summary, sample = added(groups.values()), even_sample(long)
+    two, hidden = modes_of(sample), hidden_share(summary, sample)
+    mixed = two is not None or hidden is not None
+    return ModelFindings(name, summary, two, mixed, advice(summary, two, groups, hidden))

@@ -65,9 +65,14 @@ class RequestModelView(RequestSummaryView):
     window: str
     model_name: str
     mixed: bool = at("True if the mean hides two kinds of requests.")
+    low_share: float | None = at("Share of requests in the lower of two modes; null, as the next, if there is one mode.", "modes.low_share", default=None)
+    low_mean_acceptance_ratio: float | None = at("Of the lower mode.", "modes.low_mean", default=None)
+    high_mean_acceptance_ratio: float | None = at("Of the higher mode.", "modes.high_mean", default=None)
+    modes_mean_acceptance_ratio: float | None = at("Mean of the requests of both modes.", "modes.mean", default=None)
+    modes_requests: int | None = at("Requests of both modes: long answers, with the same number of draft tokens.", "modes.requests", default=None)
     advice: tuple[str, ...] = at("The most useful first.")
     acceptance_bounds: tuple[float, ...] = at("Bounds of `acceptance_counts`: from each bound to below the next; 1 is in the last.", default=tuple(part / ACCEPTANCE_BINS for part in range(ACCEPTANCE_BINS + 1)))
-    acceptance_counts: tuple[int, ...] = at("Requests that drafted, by their acceptance ratio.", "summary.acceptance_counts")
+    acceptance_counts: tuple[int, ...] = at("Requests that drafted, by their acceptance ratio; shows one mode or two.", "summary.acceptance_counts")
 
 
 class RequestSinceStartView(RequestTotalsView):

@@ -226,6 +226,9 @@ def test_the_finding_is_in_the_metrics_the_api_and_the_log(mix, remark):
     assert mixed(mix.watching.page()) == [1.0]
     (model,) = mix.api(f"requests?window={WINDOW}")["models"]
     assert model["mixed"]
+    share = mix.truths["0.7-1"].requests / mix.whole.requests
+    assert model["low_share"] == pytest.approx(share, abs=0.1)
+    assert model["low_mean_acceptance_ratio"] < model["high_mean_acceptance_ratio"] / 2
     assert any("Serve creative requests at temperature up to 1" in advice for advice in model["advice"])
     events = {event["type"]: event for event in mix.api("events")["events"]}
     assert events["mixed_workload_began"]["model_name"] == MODEL

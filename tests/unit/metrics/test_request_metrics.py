@@ -78,7 +78,7 @@ PROMPTS = PromptFindings(
 
 
 def model(summary=SUMMARY, *, mixed=True):
-    return ModelFindings("llama", summary, mixed, ())
+    return ModelFindings("llama", summary, None, mixed, ())
 
 
 def found(**changes):

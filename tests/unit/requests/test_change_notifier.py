@@ -34,7 +34,7 @@ def findings_of(*, mixed=False, effect=Effect.UNCLEAR, longer=True):
         300.0,
         partial=False,
         groups=[GroupFindings(KEY, SUMMARIES[effect])],
-        models=[ModelFindings("llama", SUMMARIES[effect], mixed, ())],
+        models=[ModelFindings("llama", SUMMARIES[effect], None, mixed, ())],
     )
     return RequestFindings(True, {"5m": window if longer else plain, "30s": plain})
 

@@ -64,7 +64,7 @@ def group(kind="chat", effect=Effect.UNCLEAR, number=10, model="llama", temperat
 def found(*groups, mixed=False, advice=(), partial=False, **changes):
     names = dict.fromkeys(each.key.model_name for each in groups)
     number = sum(each.summary.requests for each in groups)
-    models = [ModelFindings(each, summary(number), mixed, advice) for each in names]
+    models = [ModelFindings(each, summary(number), None, mixed, advice) for each in names]
     windows = {
         label: WindowFindings(seconds, partial, groups, models)
         for label, seconds in (("30s", 30), ("5m", 300))
@@ -103,7 +103,7 @@ async def test_the_mixed_workload_of_the_simulator_is_shown():
     assert rows(html)[0] == "creative"
     assert "Mixed workload" in text
     assert "Serve creative requests at temperature up to 1" in text
-    assert "requests by acceptance rate." in html
+    assert "with two modes: " in text
 
 
 class TestPrompts:

@@ -68,18 +68,21 @@ def range_bar(lower: float, middle: float, upper: float) -> Markup:
     return tag("svg", *parts, class_="bar", viewbox="0 0 100 8", aspect="none", aria_hidden="true")
 
 
-def columns(counts: Sequence[int], title: str) -> Markup:
-    """Draw a histogram over 0 to 1."""
+def columns(counts: Sequence[int], means: Iterable[float], title: str) -> Markup:
+    """Draw a histogram over 0 to 1, and a line at each of ``means``."""
     largest, width = max(*counts, 1), _WIDTH / len(counts)
     drawn = (
         _column(_unit(place * width + 1), _unit(width - 2), _HEIGHT * count / largest)
         for place, count in enumerate(counts)
         if count
     )
+    places = (_unit(_WIDTH * share) for share in means)
+    lines = (tag("line", class_="mark", x1=x, x2=x, y1=0, y2=_HEIGHT) for x in places)
     return tag(
         "svg",
         tag("title", title),
         *drawn,
+        *lines,
         class_="columns",
         role="img",
         viewbox=f"0 0 {_WIDTH} {_HEIGHT}",

@@ -135,14 +135,27 @@ def _advice(sentences: Sequence[str]) -> Iterator[Markup]:
 
 
 def _distribution(model: ModelFindings, label: str) -> Iterator[Markup]:
-    """Yield the histogram of the requests' acceptance rates."""
+    """Yield the histogram of the requests' acceptance rates, with the means of two modes."""
     counts = model.summary.acceptance_counts
     if not any(counts):
         return
     ends = tag("div", *(tag("span", end) for end in ("0 %", "50 %", "100 %")), class_="x", aria_hidden="true")
     caption = tag("figcaption", f"Requests by acceptance rate, {label}")
-    text = f"{whole(sum(counts))} requests by acceptance rate."
-    yield tag("figure", caption, columns(counts, text), ends, class_="distribution")
+    means = () if model.modes is None else (model.modes.low_mean, model.modes.high_mean)
+    text = _distribution_text(model, sum(counts))
+    yield tag("figure", caption, columns(counts, means, text), ends, class_="distribution")
+
+
+def _distribution_text(model: ModelFindings, drafted: int) -> str:
+    modes = model.modes
+    if modes is None:
+        return f"{whole(drafted)} requests by acceptance rate, with one mode."
+    low, high = percent(modes.low_share), percent(1 - modes.low_share)
+    means = percent(modes.low_mean), percent(modes.high_mean)
+    return (
+        f"{whole(drafted)} requests by acceptance rate, with two modes: of {whole(modes.requests)} with long "
+        f"answers, {low} around {means[0]}, {high} around {means[1]}."
+    )
 
 
 def _table(rows: Sequence[Markup], model: ModelFindings, label: str) -> Markup:
