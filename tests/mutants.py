@@ -59,22 +59,44 @@ MUTANTS = (
     # Simulator: what a page of each front end shows, restarts, acceptance by position.
     Mutant("simulator", "simulator/vllm_page.py", 'if family.name.endswith("_per_pos"):', "if False:"),
     Mutant("simulator", "simulator/vllm_page.py", "if names and is_merged:", "if False:"),
-    Mutant("simulator", "simulator/simulated_engine.py", "luck < request.survival[accepted]", "luck < request.survival[0]"),
+    Mutant(
+        "simulator",
+        "simulator/simulated_engine.py",
+        "luck < request.survival[accepted]",
+        "luck < request.survival[0]",
+    ),
     Mutant("simulator", "simulator/simulation.py", "self.restarts += 1", "self.restarts += 2"),
-    Mutant("simulator", "simulator/simulated_server.py", "if not self._simulation.serving and request", "if False and request"),
+    Mutant(
+        "simulator",
+        "simulator/simulated_server.py",
+        "if not self._simulation.serving and request",
+        "if False and request",
+    ),
     # Discovery: limits before decoding, what stays when a list fails, precedence, the watch of pods.
-    Mutant("discovery", "discovery/groups.py", "Url.of(url)[:3] != (scheme, name,", "Url.of(url)[:1] != (scheme,) and (scheme, name,"),
+    Mutant(
+        "discovery",
+        "discovery/groups.py",
+        "Url.of(url)[:3] != (scheme, name,",
+        "Url.of(url)[:1] != (scheme,) and (scheme, name,",
+    ),
     Mutant("discovery", "discovery/groups.py", "if characters > MAX_URL_CHARACTERS:", "if False:"),
     Mutant("discovery", "discovery/groups.py", "body.count(character) > limit", "False"),
     Mutant("discovery", "discovery/lists.py", "{path: before[path]} if path in before else {}", "{}"),
     Mutant("discovery", "discovery/lists.py", "targets if is_known else None", "targets"),
     Mutant("discovery", "discovery/lists.py", "() if error.errno in _NO_SUCH_NAME else None", "None"),
-    Mutant("discovery", "discovery/discoverer.py", "dict.fromkeys((*in_use, *present))", "dict.fromkeys(present)"),
+    Mutant(
+        "discovery", "discovery/discoverer.py", "dict.fromkeys((*in_use, *present))", "dict.fromkeys(present)"
+    ),
     Mutant("discovery", "discovery/discoverer.py", "            self.found = found\n", ""),
     Mutant("discovery", "discovery/target.py", "or _size(label) > left", ""),
     Mutant("discovery", "discovery/pods.py", 'self._version = "" if is_expired else self._version', "pass"),
     Mutant("discovery", "discovery/pods.py", "self._failures = 1  # this one", "pass  # this one"),
-    Mutant("discovery", "discovery/pods.py", 'version, self._version = self._version, ""', "version = self._version"),
+    Mutant(
+        "discovery",
+        "discovery/pods.py",
+        'version, self._version = self._version, ""',
+        "version = self._version",
+    ),
     Mutant("discovery", "discovery/kubernetes_api.py", "len(rest) > MAX_LINE_BYTES", "False"),
     Mutant("discovery", "discovery/vllm_command_line.py", "if size > MAX_SCRIPT:", "if False:"),
     Mutant("discovery", "discovery/vllm_command_line.py", "dotted or whole", "whole or dotted"),
@@ -100,7 +122,7 @@ MUTANTS = (
     Mutant(
         "middleware",
         "vllm_middleware/spec_decode_requests.py",
-        "        timer.start()\n".replace("        ", "    "),
+        "        timer.start()\n",
         "",
     ),
     Mutant(
@@ -214,7 +236,12 @@ MUTANTS = (
     Mutant("polls", "scrape/client.py", "self._is_usable = response.keep_alive", "self._is_usable = True"),
     Mutant("polls", "scrape/client.py", "elif self.received - len(self._body) > MAX_FRAMING:", "elif False:"),
     Mutant("polls", "scrape/client.py", "url[:3] == self._origin", "True"),
-    Mutant("polls", "scrape/client.py", "or self._ended.done():\n            self.abort()", "or self._ended.done():"),
+    Mutant(
+        "polls",
+        "scrape/client.py",
+        "or self._ended.done():\n            self.abort()",
+        "or self._ended.done():",
+    ),
     Mutant("polls", "scrape/credentials.py", "text.isascii() and text.isprintable()", "text.isascii()"),
     Mutant("state", "monitor/state_file.py", "if rest or len(lines) != int(number)", "if rest"),
     Mutant(
