@@ -155,6 +155,7 @@ async def test_only_known_members_of_a_response_are_sent(recorded, metrics, usag
         (json_exchange(b'{"temperature": 0.5'), [False]),
         (json_exchange('{"temperature": 0.5}'.encode("utf-16")), [False]),
         (([asked(b"{")], [start(400), body(b"{}")]), []),
+        (([asked(b"{", more=True), {"type": "http.disconnect"}], json_exchange()[1]), []),
         (json_exchange(b'{"n":' + b"[" * 100_000), [False]),
         (json_exchange(b"{%s}" % (b" " * inside.BODY_BYTES)), [True]),
         (([*[asked(b" ", more=True)] * 70_000, asked(b"{}")], json_exchange()[1]), [True]),
