@@ -226,10 +226,10 @@ class Alertmanager(Running):
         )
 
     def inhibited(self):
-        """Return the labels of the inhibited alerts."""
+        """Return the inhibited alerts."""
         status, _, body = fetch(f"{self.url}/api/v2/alerts?active=false&silenced=false")
         assert status == 200, body
-        return [alert["labels"] for alert in json.loads(body)]
+        return json.loads(body)
 
 
 class Webhook:
