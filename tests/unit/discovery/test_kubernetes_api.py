@@ -320,6 +320,15 @@ async def test_a_watch_that_ends_in_time_goes_on_where_it_was_and_ends_the_back_
     assert (len(api.lists), way._failures) == (1, 0)
 
 
+async def test_a_line_of_a_watch_beyond_the_limit_ends_it(api, discovery, monkeypatch):
+    monkeypatch.setattr(kubernetes_api, "MAX_LINE_BYTES", 1000)
+    way = discovery()
+    await way.targets()
+    api.tell(b" " * 1001)
+    with pytest.raises(DiscoveryError, match="a line that is too long"):
+        await asyncio.wait_for(way.targets(), 10)
+
+
 async def test_pods_are_listed_again_after_an_event_that_is_not_understood(api, discovery):
     way = discovery()
     await way.targets()

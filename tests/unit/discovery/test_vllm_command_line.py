@@ -104,6 +104,19 @@ def test_the_method_is_that_of_vllm_and_unknown_if_it_depends_on_the_draft_model
     assert (found.method, found.draft_model) == (method, draft_model)
 
 
+def test_keys_after_a_dot_replace_the_whole_configuration_as_in_vllm():
+    words = ["-sc", '{"method": "ngram", "num_speculative_tokens": 4}', "-sc.method", "mtp"]
+    assert pod_speculation(words, {}) == ServedSpeculation("mtp")
+
+
+def test_a_word_that_a_variable_makes_too_long_is_not_read():
+    value = '{"method": "mtp"' + " " * 20_000 + "}"
+    assert pod_speculation(["-sc", "$(A)"], {"A": value}) is None
+    assert pod_speculation(["-sc", "$(A)"], {"A": value.replace(" " * 10_000, "")}) == ServedSpeculation(
+        "mtp"
+    )
+
+
 def test_a_schedule_by_batch_size_is_read():
     settings = {"method": "mtp", "num_speculative_tokens_per_batch_size": [[1, 16, 4], [17, 64, 0]]}
     assert pod_speculation(["-sc", json.dumps(settings)], {}).schedule == BatchSchedule((1, 17), (4, 0))
