@@ -24,9 +24,9 @@ from benchmarks.simulated_requests import counted, requests_of
 from benchmarks.table import print_table
 from spec_decode_exporter.config.comparison_settings import ExperimentSettings
 from spec_decode_exporter.experiments.experiment import Member, compare
-from spec_decode_exporter.experiments.pace import RequestTypes
 from spec_decode_exporter.requests.findings import GroupKey
 from spec_decode_exporter.requests.record import RequestRecord
+from spec_decode_exporter.requests.request_types import RequestTypes
 from spec_decode_exporter.window.history import Window
 
 SECONDS: Final = 300

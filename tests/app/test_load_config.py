@@ -6,8 +6,8 @@ import pytest
 
 from spec_decode_exporter.app.load_config import load_config
 from spec_decode_exporter.reports.reference_file import write as write_reference
-from tests.unit.config.conftest import mistakes, read, write
 from tests.reports.conftest import references
+from tests.unit.config.conftest import mistakes, read, write
 
 __all__ = ("mistakes", "read", "references", "write")
 

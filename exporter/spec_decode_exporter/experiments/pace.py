@@ -18,14 +18,9 @@ from typing import Final, NamedTuple
 from spec_decode_exporter.experiments.traffic import Ratios, Traffic, at_equal_traffic
 from spec_decode_exporter.figures.estimate import Estimate, estimate_of
 from spec_decode_exporter.figures.student_t import welch
-from spec_decode_exporter.requests.cells import CELL_SECONDS
-from spec_decode_exporter.requests.findings import GroupKey
-from spec_decode_exporter.requests.record import RequestRecord
 
 MIN_COMMON_SHARE: Final = 0.9
 """Share of the tokens of each arm that common types must have; the rest is left out."""
-MAX_CELLS: Final = int(3600 / CELL_SECONDS)
-"""Cells that are kept of a type of requests: those of an hour if requests end in each."""
 
 
 class ArmSpeedup(NamedTuple):
@@ -109,39 +104,3 @@ def mix_ratio(arm: ArmTypes, other: ArmTypes) -> float | None:
         common = sum(weight * own[name].seconds / own[name].tokens for name, weight in weights.items())
         factors.append(pace * sum(weights.values()) / common)
     return factors[0] / factors[1]
-
-
-class RequestTypes:
-    """Times of the requests of the last hour by model, target and type, for comparisons at equal traffic.
-
-    A type is a request type at a temperature. The store bounds the number of models and types.
-    """
-
-    def __init__(self) -> None:
-        self._times: dict[tuple[str, str], dict[str, dict[int, TypeTimes]]] = {}
-
-    def add(self, key: GroupKey, request: RequestRecord, now: float) -> None:
-        """Count a request of a group that ended ``now``, if its target and its times are known."""
-        answer, seconds = request.completion_tokens, request.decode_seconds
-        if not request.target or answer is None or answer <= 1 or seconds is None:
-            return
-        types = self._times.setdefault((key.model_name, request.target), {})
-        cells = types.setdefault(f"{key.request_type} {key.temperature}", {})
-        cell = int(now // CELL_SECONDS)
-        before = cells.get(cell, TypeTimes(0.0, 0.0))
-        cells[cell] = TypeTimes(before.seconds + seconds, before.tokens + answer - 1)
-        if len(cells) > MAX_CELLS:
-            del cells[next(iter(cells))]
-
-    def times(self, model_name: str, target: str, begin: float, end: float) -> Mapping[str, TypeTimes]:
-        """Return the times by type of the requests that ended between two moments, to a cell.
-
-        Nothing if the interval is longer than an hour.
-        """
-        first, last = int(begin // CELL_SECONDS) + 1, int(end // CELL_SECONDS) + 1
-        found = {}
-        for name, cells in self._times.get((model_name, target), {}).items():
-            parts = [times for cell, times in cells.items() if first <= cell < last <= first + MAX_CELLS]
-            if parts:
-                found[name] = TypeTimes(*map(sum, zip(*parts, strict=True)))
-        return found

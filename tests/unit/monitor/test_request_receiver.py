@@ -10,9 +10,9 @@ from spec_decode_exporter.analysis.cost import Cost, CostSource
 from spec_decode_exporter.analysis.typical_costs import Range
 from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.experiments.pace import RequestTypes
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver, costs_of
+from spec_decode_exporter.requests.request_types import RequestTypes
 from spec_decode_exporter.requests.store import RequestStore
 from tests.unit.requests.test_record import RECORD
 

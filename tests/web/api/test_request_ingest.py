@@ -12,11 +12,11 @@ from aiohttp import web
 
 from spec_decode_exporter.config.request_settings import RequestSettings, RequestUsers
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.experiments.pace import RequestTypes
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.request_receiver import RequestReceiver
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.requests.record import Refusal
+from spec_decode_exporter.requests.request_types import RequestTypes
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
 from spec_decode_exporter.web.api import request_ingest
 from spec_decode_exporter.web.api.problems import RequestError

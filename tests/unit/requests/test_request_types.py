@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.experiments.pace import MAX_CELLS, RequestTypes, TypeTimes
+from spec_decode_exporter.experiments.pace import TypeTimes
 from spec_decode_exporter.requests.cells import CELL_SECONDS
 from spec_decode_exporter.requests.findings import GroupKey
 from spec_decode_exporter.requests.record import RequestRecord
+from spec_decode_exporter.requests.request_types import MAX_CELLS, RequestTypes
 
 
 def times_of(*moments, seconds=2.0, tokens=101, target="a", **key):
