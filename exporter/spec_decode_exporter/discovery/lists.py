@@ -57,7 +57,7 @@ class FileDiscovery:
         self._pattern = pattern
         self._listing = Listing(self.name, "file", scrape)
         self._versions: Mapping[Path, Stamp | None] = {}
-        """Versions of the files; empty if one was unreadable."""
+        """Versions of the files; empty if there is none, or one was unreadable."""
         self._targets: dict[Path, Sequence[Target]] = {}
         """Last readable content of each file."""
 
@@ -75,7 +75,7 @@ class FileDiscovery:
         try:
             paths = self._paths()
             versions = dict(zip(paths, stamps(paths), strict=True))
-            problems = [] if versions == self._versions else self._read(paths)
+            problems = [] if versions and versions == self._versions else self._read(paths)
         finally:
             self.refresh = max(FILE_SECONDS, _REST * (thread_time() - begin))
         self._versions = {} if problems else versions

@@ -93,6 +93,22 @@ async def test_an_invalid_file_is_reported_with_its_name(put, find, name, text):
         await find(name).targets()
 
 
+async def test_a_file_that_returns_invalid_does_not_bring_back_its_deleted_targets(put, find, tmp_path):
+    discovery = find("*.json")
+    put("a.json", '[{"targets": ["a:1"]}]')
+    await discovery.targets()
+    put("a.json", "x")
+    with pytest.raises(DiscoveryError, match="is not JSON"):
+        await discovery.targets()
+    (tmp_path / "a.json").unlink()
+    with pytest.raises(DiscoveryError, match="no such file"):
+        await discovery.targets()
+    put("a.json", "x")
+    with pytest.raises(DiscoveryError) as caught:
+        await discovery.targets()
+    assert caught.value.targets is None
+
+
 async def test_a_file_that_was_never_readable_leaves_the_targets_of_an_earlier_discovery(put, find):
     put("half.yml", "- targets: ['a:1'")
     discovery = find("half.yml")
