@@ -176,6 +176,7 @@ class PodDiscovery:
         Raises:
             DiscoveryError: A request to the API failed; the previous targets stay.
         """
+        is_watch = bool(self._version)
         self._failures += 1  # until this refresh has succeeded: it may raise anything
         self.refresh = back_off(self._failures, _REFRESH, _MAX_PAUSE) * (0.5 + self._chance() / 2)
         try:
@@ -186,7 +187,7 @@ class PodDiscovery:
         except (DiscoveryError, PollError, ClientError, OSError) as error:
             is_expired = isinstance(error, ExpiredError)
             self._version = "" if is_expired else self._version
-            self._is_reported = not is_expired or self._failures > _MAX_FRUITLESS
+            self._is_reported = not (is_expired and is_watch) or self._failures > _MAX_FRUITLESS
             if self._is_reported:
                 raise DiscoveryError(_reason(error)) from None
         else:

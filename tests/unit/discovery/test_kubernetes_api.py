@@ -277,6 +277,16 @@ async def test_an_expired_version_leads_to_a_new_list_after_a_pause(api, discove
     assert api.watches[-1]["resourceVersion"] == "500"
 
 
+async def test_a_list_that_expires_at_first_leaves_the_targets_of_an_earlier_discovery(api, discovery):
+    way = discovery()
+    api.refusal = 410, "the continue token is too old"
+    with pytest.raises(DiscoveryError, match="410 Gone") as caught:
+        await way.targets()
+    assert caught.value.targets is None
+    api.refusal = None
+    assert names(await way.targets()) == ["inference/a"]
+
+
 @pytest.mark.parametrize(
     ("event", "message"),
     [(("ERROR", GONE), r"status 410 \(too old"), ("end", "ends a watch as soon as it begins")],
