@@ -117,8 +117,8 @@ class PodReader:
     def _ports(self, pod: Pod) -> Sequence[int]:
         """Return the distinct port numbers, in the order of the configuration or annotation."""
         # Split only up to the limit: an annotation may have 256 KiB.
-        annotated = _annotation(pod, "port").split(",", MAX_PORTS)
-        wanted = dict.fromkeys(port.strip() for port in annotated if port.strip()) or self._settings.ports
+        annotated = [port.strip() for port in _annotation(pod, "port").split(",", MAX_PORTS)]
+        wanted = dict.fromkeys(filter(None, annotated[:MAX_PORTS])) or self._settings.ports
         declared = [port for container in pod.spec.containers or () for port in container.ports or ()]
         numbers: dict[int, None] = {}
         for port in wanted:

@@ -85,6 +85,7 @@ def test_annotations_take_precedence_over_the_configuration():
     [
         ("port", "HTTP!", "the port of its annotation is neither"),
         ("port", "0", "the port of its annotation is neither"),
+        ("port", ",".join(map(str, range(1, 20))), "more than 16 ports"),
         ("scheme", "ftp", "a scheme that is neither"),
         ("path", "/a b", "an unusable path"),
     ],
