@@ -422,8 +422,10 @@ class Poller:
     # Results
 
     def _failed(self, reason: Reason, message: str) -> None:
+        now = self._clock.monotonic()
         self._failures_in_a_row += 1
-        self._keep(self._clock.monotonic(), self._clock.wall(), None, reason)
+        self._adapt_interval(now)
+        self._keep(now, self._clock.wall(), None, reason)
         if self.record.failed(reason, message):
             self._emit(Event("target_failing", {"reason": reason, "error": message}))
 

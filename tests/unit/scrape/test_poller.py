@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
@@ -14,7 +15,7 @@ from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.scrape.errors import PageError, PollError, StatusError
 from spec_decode_exporter.scrape.poll_record import LOG_AGAIN_AFTER, PollRecord
-from spec_decode_exporter.scrape.poller import LARGE_PAGE, Poller, PollSchedule
+from spec_decode_exporter.scrape.poller import LARGE_PAGE, PERMITS, Poller, PollSchedule
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
 PAGES = Path(__file__).parents[2] / "pages"
@@ -109,7 +110,7 @@ def received():
 def make(server, clock, received):
     """Make a poller of the server. The test can make its receiver report a restart or crash."""
 
-    def make(*, receive=None, record=None, shortest_window=30.0, phase=0.0, **poll) -> Poller:
+    def make(*, receive=None, record=None, shortest_window=30.0, phase=0.0, schedule=None, **poll) -> Poller:
 
         def take(polled):
             received.append(polled)
@@ -123,7 +124,7 @@ def make(server, clock, received):
             poll=Poll.model_validate(poll),
             shortest_window=shortest_window,
             histogram_phase=phase,
-            schedule=PollSchedule(clock),
+            schedule=schedule or PollSchedule(clock),
             clock=clock,
             receive=take,
             emit=lambda event: EventLog("1").record(event, clock.wall(), EventSubject("vllm")),
@@ -459,6 +460,23 @@ async def test_a_large_page_is_requested_again_with_a_permit_and_then_only_with_
     await polls(poller, clock, 2)
     assert server.limits[URL] == LARGE_PAGE
     assert len(received) == 5
+
+
+async def test_a_target_that_fails_does_not_keep_the_interval_of_a_long_wait_for_a_permit(
+    make, server, clock
+):
+    server.page, schedule = large(), PollSchedule(clock)
+    poller = make(filter="off", schedule=schedule)
+    async with AsyncExitStack() as stack:
+        for _ in range(PERMITS):
+            await stack.enter_async_context(schedule.permit(lambda: 0.0))
+        waiting = asyncio.create_task(poller.poll())
+        await clock.advance(40)
+    await waiting
+    assert poller.record.interval == 41.0
+    server.failure = PollError("refused", "no")
+    await poller.poll()
+    assert poller.record.interval == 1.0
 
 
 @pytest.mark.parametrize("crashing", ["client", "receiver"])
