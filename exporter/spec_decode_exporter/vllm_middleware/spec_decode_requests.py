@@ -43,21 +43,16 @@ Application = Callable[[Message, Receive, Send], Awaitable[None]]
 PREFIX = "SPEC_DECODE_REQUESTS_"  # of the environment variables
 PATHS = ("/v1/chat/completions", "/v1/completions")  # of reported requests
 DEFAULT_PATH = "/api/v1/requests"  # of the exporter
-DROPPED, TOO_COSTLY = (
-    "X-Spec-Decode-Dropped",
-    "X-Spec-Decode-Too-Costly",
-)  # unreported requests; those too large
+DROPPED = "X-Spec-Decode-Dropped"  # header: unreported requests since the last accepted batch
+TOO_COSTLY = "X-Spec-Decode-Too-Costly"  # header: of these, those that are too large
 BODY_BYTES = 4 << 20  # of a request or a JSON response; msgspec reads the worst in 24 ms, vLLM in more
-STREAM_PIECES, PIECE_BYTES = 128, 64  # messages kept from the end of a stream; memory of one besides its body
-WAITING_BYTES, EXCHANGE_BYTES = (
-    32 << 20,
-    4 << 10,
-)  # responses that wait to be read; memory of one besides its body
+STREAM_PIECES, STREAM_PIECE_BYTES = 128, 16 << 10  # messages kept from the end of a stream, the end of each
+PIECE_BYTES = 64  # memory of a message besides its body
+WAITING_BYTES = 32 << 20  # of responses that wait to be read
+EXCHANGE_BYTES = 4 << 10  # memory of a response besides its pieces
 SLICE_SECONDS, REST_SECONDS = 250e-6, 1e-3  # of reading, then of sleep: the event loop waits for the thread
-TEXT_CHARACTERS, MAX_TEMPERATURE = (
-    256,
-    100.0,
-)  # the exporter's limits; a higher temperature is reported as this one
+TEXT_CHARACTERS = 256  # the exporter's limit
+MAX_TEMPERATURE = 100.0  # the exporter's limit; a higher one is reported as this one
 RECORDS, UNREPORTED, BATCH_RECORDS = 8192, 100_000, 200  # that wait; in a batch of less than 1 MiB
 ROUND_BATCHES, ROUND_SECONDS = 5, 1.0  # half of the exporter's default rate
 MAX_PAUSE_SECONDS = 30.0  # between two attempts
@@ -154,7 +149,7 @@ class Exchange:
                 self.receiving = False
                 self.request = self._reporter.attributes(self._scope, self.take())
         except Exception as error:
-            self.receiving, self._error = False, error
+            self.receiving, self._error = False, error.with_traceback(None)  # its frames hold the body
             self.pieces.clear()
 
     def sent(self, message: Message) -> None:
@@ -180,12 +175,15 @@ class Exchange:
         self._reporter.failed(error)
 
     def _is_end(self, message: Message) -> bool:
-        """Keep a piece of a body; return whether it is the last one."""
+        """Keep a piece of a body, of a stream its end; return whether it is the last one."""
         piece = message.get("body", b"")
-        self.pieces.append(piece)
-        self.size += len(piece) + PIECE_BYTES
-        if self.size > BODY_BYTES and not self.is_stream:
-            raise OverflowError
+        if self.is_stream:
+            self.pieces.append(piece[-STREAM_PIECE_BYTES:])
+        else:
+            self.pieces.append(piece)
+            self.size += len(piece) + PIECE_BYTES
+            if self.size > BODY_BYTES:
+                raise OverflowError
         return not message.get("more_body", False)
 
     def take(self) -> bytes:
@@ -225,6 +223,7 @@ class Reporter:
     def _forget(self) -> None:
         """Leave to the parent process what it will send."""
         self.exchanges.clear()
+        self._bytes_read = self._bytes_put
         self.records.clear()
         self.unreported.clear()
 

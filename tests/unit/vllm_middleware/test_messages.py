@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import logging
 import threading
 import tracemalloc
+import weakref
 
 import pytest
 
@@ -200,16 +202,17 @@ async def test_requests_beyond_the_queue_are_dropped_and_reported(wrap, exporter
     assert len(exporter.records()) == 4
 
 
-async def test_a_long_stream_and_a_long_request_are_not_kept(wrap, exporter):
-    """100 MB pass; at most 10 MB are kept."""
-    piece = b"data: " + b"x" * 10_000 + b"\n\n"
+@pytest.mark.parametrize(("pieces", "size"), [(10_000, 10_000), (50, 2**20)])
+async def test_a_long_stream_and_a_long_request_are_not_kept(wrap, exporter, pieces, size):
+    """50 to 100 MB pass; at most 10 MB are kept."""
+    piece = b"data: " + b"x" * size + b"\n\n"
     incoming = [*[asked(b" " * 65_000, more=True)] * 60, asked(b'{"temperature":0.5}')]
 
     async def app(scope, receive, send):
         while (await receive())["more_body"]:
             pass
         await send(start(kind=b"text/event-stream"))
-        for _ in range(10_000):
+        for _ in range(pieces):
             await send(body(bytes(bytearray(piece)), more=True))
         for last in stream():
             await send(body(last, more=True))
@@ -232,6 +235,18 @@ async def test_a_long_stream_and_a_long_request_are_not_kept(wrap, exporter):
     wrapped._reporter.work(0.0)
     assert most < 10_000_000
     assert [record["temperature"] for record in exporter.records()] == [0.5]
+
+
+def test_a_request_that_is_not_understood_is_released_with_its_exchange(wrap):
+    exchange = inside.Exchange(wrap(None)._reporter, SCOPE)
+    released = weakref.ref(exchange)
+    gc.disable()
+    try:
+        exchange.received(asked(b'{"prompt":"' + b"a" * 1000))
+        del exchange
+        assert released() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,14 @@ async def test_the_division_into_pieces_does_not_matter(recorded, data):
     assert await recorded(([asked(b'{"temperature":0.5}')], outgoing)) == [{**RECORD, "stream": is_stream}]
 
 
+async def test_a_stream_beyond_the_limit_is_read_from_its_end(recorded):
+    text = b'data: {"text":"%s"}\n\n' % (b"a" * inside.BODY_BYTES)
+    *_, last, done = stream()
+    for pieces in ([text, last, done], [text + last, done], [text + last + done]):
+        (record,) = await recorded(stream_exchange(pieces=pieces))
+        assert record["metrics"] == METRICS
+
+
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\n: keep-alive\n\n"])
 async def test_lines_of_a_stream_may_end_as_its_format_allows(recorded, end):
     pieces = [piece.rstrip() + end for piece in stream()]

@@ -230,12 +230,15 @@ import os
 import spec_decode_requests as inside
 
 inside.Reporter._run = lambda reporter: None
+inside.WAITING_BYTES = inside.EXCHANGE_BYTES
 one = inside.Middleware(None)._reporter
-one.exchanges.append(inside.Exchange(one, {}))
+one.put(inside.Exchange(one, {}))
 one.records.append(b"{}")
 one.failed(ValueError())
 if os.fork() == 0:
     print(len(one.exchanges), len(one.records), len(one.unreported), flush=True)
+    one.put(inside.Exchange(one, {}))
+    print(len(one.exchanges), "in a queue of one", flush=True)
     os._exit(0)
 os.wait()
 print(len(one.exchanges), len(one.records), len(one.unreported))
@@ -251,4 +254,4 @@ def test_a_forked_child_sends_nothing_of_its_parent():
         env={"PYTHONPATH": str(FILE.parent)},
         timeout=60,
     )
-    assert done.stdout.splitlines() == ["0 0 0", "1 1 1"]
+    assert done.stdout.splitlines() == ["0 0 0", "1 in a queue of one", "1 1 1"]
