@@ -265,7 +265,6 @@ class Poller:
             self._failed("malformed", "the exporter could not handle the answer")
         else:
             self._crashes.recovered()
-        self._end_work()
         self.record.cost += (self._spent() - before - self.record.cost) / COST_POLLS
         self._attempted()
 
@@ -304,7 +303,8 @@ class Poller:
             await self._poll_once(with_latencies=with_latencies)
 
     def _spent(self) -> float:
-        """Return the processor seconds of all polls so far."""
+        """Return the processor seconds of all polls so far, with work that an error has just ended."""
+        self._end_work()
         return self._spent_here + self._client.spent
 
     # Pages

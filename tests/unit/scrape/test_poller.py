@@ -479,6 +479,23 @@ async def test_a_target_that_fails_does_not_keep_the_interval_of_a_long_wait_for
     assert poller.record.interval == 1.0
 
 
+async def test_a_permit_rests_also_for_a_page_whose_handling_fails(make, server, clock):
+    def crash(polled):
+        clock.used += 0.1
+        raise ZeroDivisionError("a defect")
+
+    server.page, schedule = large(), PollSchedule(clock)
+    await make(filter="off", receive=crash, schedule=schedule).poll()
+    async with AsyncExitStack() as stack:
+        for _ in range(PERMITS - 1):
+            await stack.enter_async_context(schedule.permit(lambda: 0.0))
+        rested = asyncio.create_task(stack.enter_async_context(schedule.permit(lambda: 0.0)))
+        await clock.advance(0.4)
+        assert not rested.done()
+        await clock.advance(0.2)
+        assert rested.done()
+
+
 @pytest.mark.parametrize("crashing", ["client", "receiver"])
 async def test_a_crash_is_logged_once_and_polling_goes_on(make, server, received, clock, crashing):
     defect = ZeroDivisionError("a defect")
