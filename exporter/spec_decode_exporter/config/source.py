@@ -18,14 +18,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from spec_decode_exporter.config.environment import Expanded, FromVariable
-from spec_decode_exporter.config.mistakes import (
-    ConfigError,
-    KeyPath,
-    Mistake,
-    MistakesError,
-    Problem,
-    dotted,
-)
+from spec_decode_exporter.config.mistakes import ConfigError, KeyPath, Mistake, MistakesError, Problem, dotted
 from spec_decode_exporter.config.types import Context
 from spec_decode_exporter.core.files import size_text
 
@@ -37,7 +30,10 @@ MAX_BYTES: Final = 2**20
 MAX_VALUES: Final = 50_000
 """Keys and values of a file: about 13 MB and 2 s."""
 MAX_ALIASED: Final = 100_000
-"""Values of a file, those of an alias counted at each repetition: a few bytes can make billions."""
+"""Values of a file, those of an alias counted at each repetition: a few bytes can make billions.
+
+Each 100 characters of a text or a key count as one more, since they are checked at each repetition.
+"""
 MAX_DEPTH: Final = 20
 """Levels of mappings and lists."""
 FLAGS: Final = "command line"
@@ -253,7 +249,7 @@ class _Reader:
     def value(self, node: yaml.Node, path: KeyPath, line: int = 0) -> object:
         """Return a node's value; None if it has none, or a mistake. ``line`` is that of its key."""
         self.source.lines[path] = line or node.start_mark.line + 1
-        self.count += 1
+        self.count += 1 + len(node.value) // 100
         if self.count > MAX_ALIASED:
             problem = f"is repeated by aliases until there are more than {MAX_ALIASED} values"
             raise _BoundError(problem=problem, problem_mark=node.start_mark)
@@ -283,6 +279,7 @@ class _Reader:
         own: dict[str, object] = {}
         for key, value in node.value:
             name, place, line = key.value, (*path, key.value), key.start_mark.line + 1
+            self.count += len(name) // 100
             if not isinstance(key, yaml.ScalarNode) or not _encodable(name):
                 self.source.add_problem(path, "has a key that is not a plain text", line)
             elif name in own:

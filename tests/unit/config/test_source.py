@@ -130,6 +130,12 @@ def test_a_few_lines_of_aliases_do_not_become_a_billion_values():
     assert problem == "a.yml:1 is repeated by aliases until there are more than 100000 values"
 
 
+@pytest.mark.parametrize("repeated", ["a: &a {b}\n", "a: &a {{? {b} : 1}}\n"], ids=["text", "key"])
+def test_a_long_text_is_not_checked_again_for_each_of_many_aliases(repeated):
+    data = repeated.format(b="x" * 400_000) + "b: [" + "*a, " * 100 + "]"
+    assert "is repeated by aliases" in unreadable(data.encode())
+
+
 def test_a_device_without_end_is_not_read_to_its_end():
     with pytest.raises(ConfigError, match="is larger than 1 MiB"):
         module.read_source(module.Path("/dev/zero"))
