@@ -105,11 +105,8 @@ class Response:
 
         With ``reads_problems``, the problem of a rejected request is read: see ``StatusError``.
         """
-        self._parser, self._max_body, self._reads_problems = (
-            HttpResponseParser(self),
-            max_body,
-            reads_problems,
-        )
+        self._parser, self._max_body = HttpResponseParser(self), max_body
+        self._reads_problems = reads_problems
         self._body: bytes | bytearray = b""
         self._headers: dict[bytes, bytes] = {}
         self._pieces = MIN_PIECES + max_body // PIECE_BYTES

@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import os
 import ssl
+import weakref
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,15 @@ def test_a_context_is_built_again_only_when_a_file_changes(certificates, tmp_pat
     with pytest.raises(PollError, match="cannot be read") as caught:
         ssl_context(tls(ca_file=path))
     assert caught.value.reason == "tls"
+
+
+def test_a_certificate_that_is_rotated_leaves_no_older_context_behind(certificates, tmp_path):
+    path, contexts = tmp_path / "ca.pem", []
+    path.write_text(certificates.authority.read_text())
+    for _ in range(3):
+        contexts.append(weakref.ref(ssl_context(tls(ca_file=path))))
+        rotate(path, certificates.authority.read_text())
+    assert [context() is None for context in contexts] == [True, True, False]
 
 
 @pytest.mark.parametrize(
