@@ -128,6 +128,10 @@ _REQUESTS: Final = Row(
         "escapes": lambda: posted(array(b'{"n":"' + rb"\u0041" * 10_000 + b'"}', 16)),
         "one long request": lambda: posted(_RECORD[:-1] + b',"a":"' + b"a" * 1_000_000 + b'"}'),
         "space": lambda: posted(b"[" + b" " * (request_ingest.MAX_BODY_BYTES - 2) + b"]"),
+        "empty lines": lambda: posted(
+            _RECORD + b"\n" * (request_ingest.MAX_BODY_BYTES - 2 * len(_RECORD)) + _RECORD,
+            request_ingest.NDJSON,
+        ),
         "lines that are no JSON": lambda: posted(
             _RECORD + b"\n" + b"\n".join([b"{" * 200] * (MAX_BATCH_REQUESTS - 1)), request_ingest.NDJSON
         ),
