@@ -45,7 +45,8 @@ def test_a_response_with_changed_bytes_gives_a_poll_error_or_a_body(data, draw):
     response = Response(len(PAGE))
     try:
         response.feed(data[:place] + noise + data[place + draw.draw(st.integers(0, 8)) :])
-        response.end()
+        if not response.is_complete:
+            response.end()
         body = response.body()
     except PollError:
         return
