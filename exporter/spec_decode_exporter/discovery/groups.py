@@ -42,7 +42,7 @@ _HOST: Final = re.compile(r"[^/?#@\s]+")
 _PATH: Final = re.compile(PATH)
 _KIND_ERROR: Final = re.compile(r"Expected `(\w+)`, got `(\w+)`")
 _SCALARS: Final = {"str": "a text", "int": "a number", "float": "a number", "bool": "true or false"}
-_WORDS: Final = {**_SCALARS, "null": "empty", "array": "a list", "object": "a mapping"}
+_WORDS: Final = {**_SCALARS, "null": "null", "array": "a list", "object": "a mapping"}
 _Text = Annotated[str, Meta(max_length=MAX_TEXT)]
 
 

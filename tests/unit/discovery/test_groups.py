@@ -121,6 +121,7 @@ def test_the_configured_credentials_apply_to_every_target():
     [
         ('{"targets": ["a:1"]}', "the list must be a list, not a mapping"),
         ("5", "the list must be a list, not a number"),
+        ("null", "the list must be a list, not null"),
         ('[\n{"targets": ]', "line 2 is not JSON: invalid character"),
         ("[", "line 1 is not JSON: Input data was truncated"),
         ("[] 5", "line 1 is not JSON: trailing characters"),
