@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import pytest
 from hypothesis import given
@@ -345,8 +346,9 @@ def test_a_bucket_without_a_bound_is_rejected(labels):
 
 @pytest.fixture
 def first_readings(monkeypatch):
-    """Count readings without a layout."""
+    """Count readings without a layout; layouts of other tests may wait for a garbage collection."""
     count = []
+    monkeypatch.setattr(reader_module, "_shared", WeakValueDictionary())
     monkeypatch.setattr(
         reader_module,
         "read_layout",
