@@ -46,7 +46,7 @@ def _groups(snapshot: Snapshot) -> Iterator[tuple[Mapping[str, str], GroupReques
     found = snapshot.requests
     windows = _by_window(found, attrgetter("groups"), attrgetter("key"))
     for key in dict.fromkeys([*found.since_start, *windows]):
-        yield key.labels, GroupRequests(found.since_start.get(key), windows.get(key, ()))
+        yield key._asdict(), GroupRequests(found.since_start.get(key), windows.get(key, ()))
 
 
 def _models(snapshot: Snapshot) -> Iterator[tuple[Mapping[str, str], Parts[ModelFindings]]]:

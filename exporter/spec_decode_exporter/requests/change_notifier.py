@@ -33,7 +33,7 @@ class RequestChangeNotifier:
         sums: dict[str | GroupKey, Sums] = {each.model_name: each.summary for each in window.models}
         sums |= {each.key: each.summary for each in window.groups}
         conditions: set[str | GroupKey] = {each.model_name for each in window.models if each.mixed}
-        conditions |= {each.key for each in window.groups if each.effect is Effect.LOSES}
+        conditions |= {each.key for each in window.groups if each.summary.effect is Effect.LOSES}
         changed = self._differing.confirmed(conditions ^ self._emitted, now, PERSISTENCE_SECONDS)
         self._emitted ^= changed
         for condition in sorted(changed, key=str):

@@ -8,7 +8,7 @@ from math import erf, hypot, isnan, sqrt
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.figures.student_t import degrees_of_sum, t_quantile
-from spec_decode_exporter.requests.cells import MIN_REQUESTS, Effect, Sums
+from spec_decode_exporter.requests.cells import MIN_REQUESTS, Sums
 from spec_decode_exporter.requests.mixture import Modes, modes
 from spec_decode_exporter.requests.record import Refusal, RequestSource
 
@@ -36,22 +36,12 @@ class GroupKey(NamedTuple):
     temperature: str
     """The bucket's label: ``0``, ``0-0.3``, ``0.3-0.7``, ``0.7-1``, ``>1``, ``unknown``."""
 
-    @property
-    def labels(self) -> dict[str, str]:
-        """The metrics' labels by their names."""
-        return self._asdict()
-
 
 class GroupFindings(NamedTuple):
     """One group in one window."""
 
     key: GroupKey
     summary: Sums
-
-    @property
-    def effect(self) -> Effect:
-        """Effect of speculation."""
-        return self.summary.effect
 
 
 class ModelFindings(NamedTuple):
@@ -176,12 +166,6 @@ class LongRequest(NamedTuple):
     accepted_tokens: int
     break_even: float
     """Accepted tokens per draft at break-even, c0 + c·T/D if all steps draft; NaN if the cost is unknown."""
-
-
-def even_sample(requests: Sequence[LongRequest]) -> list[LongRequest]:
-    """Return at most ``MAX_SAMPLE`` requests, at even distances."""
-    size = min(len(requests), MAX_SAMPLE)
-    return [requests[index * len(requests) // size] for index in range(size)]
 
 
 def by_tokens(requests: Iterable[LongRequest]) -> list[list[LongRequest]]:

@@ -26,10 +26,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import sqrt
-from typing import Final
+from typing import Final, TypeVar
 
 from spec_decode_exporter.requests.cells import MIN_REQUESTS
 
+Request = TypeVar("Request")
 Accepted = tuple[float, int]
 """A request's share A/T, and its drafts D."""
 
@@ -67,7 +68,7 @@ def modes(requests: Sequence[Accepted]) -> Modes | None:
     """Return the two modes of the requests; None if unimodal, or if there are too few requests."""
     if len(requests) < MIN_REQUESTS:
         return None
-    sample = _even_sample(requests)
+    sample = even_sample(requests, MAX_TESTED)
     if antimode_depth(_spread(sample)) * sqrt(len(sample)) <= DEPTH_QUANTILE:
         return None
     split = _split(sorted(share for share, _ in requests))
@@ -75,8 +76,9 @@ def modes(requests: Sequence[Accepted]) -> Modes | None:
     return split if is_distant and MIN_SHARE <= split.low_share <= 1 - MIN_SHARE else None
 
 
-def _even_sample(requests: Sequence[Accepted]) -> list[Accepted]:
-    size = min(len(requests), MAX_TESTED)
+def even_sample(requests: Sequence[Request], most: int) -> list[Request]:
+    """Return at most ``most`` requests, at even distances."""
+    size = min(len(requests), most)
     return [requests[index * len(requests) // size] for index in range(size)]
 
 

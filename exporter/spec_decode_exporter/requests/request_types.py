@@ -22,19 +22,31 @@ class RequestTypes:
 
     def __init__(self) -> None:
         self._times: dict[tuple[str, str], dict[str, dict[int, TypeTimes]]] = {}
+        self._released = 0
 
     def add(self, key: GroupKey, request: RequestRecord, now: float) -> None:
         """Count a request of a group that ended ``now``, if its target and its times are known."""
         answer, seconds = request.completion_tokens, request.decode_seconds
         if not request.target or answer is None or answer <= 1 or seconds is None:
             return
+        cell = int(now // CELL_SECONDS)
+        if cell - self._released >= MAX_CELLS:
+            self._release(cell)
         types = self._times.setdefault((key.model_name, request.target), {})
         cells = types.setdefault(f"{key.request_type} {key.temperature}", {})
-        cell = int(now // CELL_SECONDS)
         before = cells.get(cell, TypeTimes(0.0, 0.0))
         cells[cell] = TypeTimes(before.seconds + seconds, before.tokens + answer - 1)
         if len(cells) > MAX_CELLS:
             del cells[next(iter(cells))]
+
+    def _release(self, cell: int) -> None:
+        """Release types without requests in the last hour: names that the store admits change."""
+        self._released = cell
+        kept = {
+            place: {name: cells for name, cells in types.items() if next(reversed(cells)) > cell - MAX_CELLS}
+            for place, types in self._times.items()
+        }
+        self._times = {place: types for place, types in kept.items() if types}
 
     def times(self, model_name: str, target: str, begin: float, end: float) -> Mapping[str, TypeTimes]:
         """Return the times by type of the requests that ended between two moments, to a cell.

@@ -34,6 +34,7 @@ from spec_decode_exporter.requests.cells import (
     since,
 )
 from spec_decode_exporter.requests.findings import (
+    MAX_SAMPLE,
     MIN_TOKENS,
     OTHER,
     UNKNOWN,
@@ -47,10 +48,10 @@ from spec_decode_exporter.requests.findings import (
     UserFindings,
     WindowFindings,
     context_fall,
-    even_sample,
     hidden_share,
     modes_of,
 )
+from spec_decode_exporter.requests.mixture import even_sample
 from spec_decode_exporter.requests.record import Refusal, RequestRecord, RequestSource
 
 EVALUATION_SECONDS: Final = 5.0
@@ -306,7 +307,7 @@ def _relabelled(by_key: Mapping[Key, Cells], label: Callable[[Key], Key]) -> dic
     for key, cells in by_key.items():
         place = result.setdefault(label(key), {})
         for number, sums in cells.items():
-            place[number] = plus(place.get(number, NO_SUMS), sums)
+            place[number] = plus(place[number], sums) if number in place else sums
     return result
 
 
@@ -320,7 +321,7 @@ async def _sums_since(by_key: Mapping[Key, Cells], moment: float) -> dict[Key, S
 
 
 def _model_findings(name: str, groups: Mapping[GroupKey, Sums], long: Sequence[LongRequest]) -> ModelFindings:
-    summary, sample = added(groups.values()), even_sample(long)
+    summary, sample = added(groups.values()), even_sample(long, MAX_SAMPLE)
     two, hidden = modes_of(sample), hidden_share(summary, sample)
     mixed = two is not None or hidden is not None
     return ModelFindings(name, summary, two, mixed, advice(summary, two, groups, hidden))

@@ -56,7 +56,7 @@ class RequestGroupView(RequestSummaryView):
     model_name: str = at("The label `model_name`.", "key.model_name")
     request_type: str = at("The sender's name of this kind of work.", "key.request_type")
     temperature: str = at("The bucket: `0`, `0.3-0.7`, `>1`, `unknown`.", "key.temperature")
-    effect: Effect = at("Statistically significant (95 %) effect of speculation.")
+    effect: Effect = at("Statistically significant (95 %) effect of speculation.", "summary.effect")
 
 
 class RequestModelView(RequestSummaryView):

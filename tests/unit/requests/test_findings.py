@@ -20,11 +20,11 @@ from spec_decode_exporter.requests.findings import (
     LongRequest,
     PromptBucket,
     context_fall,
-    even_sample,
     hidden_share,
     modes_of,
     share_below_break_even,
 )
+from spec_decode_exporter.requests.mixture import even_sample
 from spec_decode_exporter.requests.record import RequestRecord
 from tests.fixtures.costs import make_cost
 
@@ -176,9 +176,9 @@ def test_requests_without_a_known_cost_hide_nothing_and_do_not_count():
 
 
 def test_a_large_sample_is_even():
-    sample = even_sample([long(4, 10 + place, 40, 20, 1.0) for place in range(5 * MAX_SAMPLE)])
+    sample = even_sample([long(4, 10 + place, 40, 20, 1.0) for place in range(5 * MAX_SAMPLE)], MAX_SAMPLE)
     assert [each.drafts for each in sample] == list(range(10, 10 + 5 * MAX_SAMPLE, 5))
-    assert even_sample([]) == []
+    assert even_sample([], MAX_SAMPLE) == []
 
 
 @pytest.mark.parametrize(("few", "many"), [(2, 6), (1, 8)])
@@ -227,14 +227,14 @@ class TestMix:
 
     def test_if_both_populations_gain_there_is_no_advice_to_route(self, mix):
         window = mix(0.2, well="code", badly="chat")
-        assert [group.effect for group in window.groups] == [Effect.GAINS, Effect.GAINS]
+        assert [group.summary.effect for group in window.groups] == [Effect.GAINS, Effect.GAINS]
         assert window.models[0].summary.below_break_even == 0
         assert not any("Serve" in sentence for sentence in window.models[0].advice)
 
     def test_at_a_high_cost_the_worse_population_loses_while_the_model_gains(self, mix):
         window = mix(0.4, well="code", badly="chat")
         (model,) = window.models
-        effects = {group.key.request_type: group.effect for group in window.groups}
+        effects = {group.key.request_type: group.summary.effect for group in window.groups}
         assert effects == {"code": Effect.GAINS, "chat": Effect.LOSES}
         # 4 tokens a draft take 1 + 0.1 + 1.6 plain steps.
         assert model.summary.speedup_ratio.value == pytest.approx(
@@ -247,7 +247,7 @@ class TestMix:
 
     def test_a_mix_within_one_group_is_reported_even_if_no_group_loses(self, mix):
         window = mix(0.4)
-        assert [group.effect for group in window.groups] == [Effect.GAINS]
+        assert [group.summary.effect for group in window.groups] == [Effect.GAINS]
         expected = (
             "The requests with answers of more than 32 tokens gain on average, but 40 % of them are slower"
         )

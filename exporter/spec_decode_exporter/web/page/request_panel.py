@@ -109,7 +109,7 @@ async def _model(model: ModelFindings, findings: RequestFindings, errors: Isolat
     parts = [title, *_finding(model), *falls, overview]
     rows = []
     for group in _in_order(model.model_name, longest):
-        row = errors.attempt("page", group.key.labels, partial(_row, group.key, group, model, windows))
+        row = errors.attempt("page", group.key._asdict(), partial(_row, group.key, group, model, windows))
         rows.append(row or _omitted_row(group.key))
         await yield_to_event_loop()
     tables = [_table(rows, model, label), *(prompt_table(each, label) for each in prompts)]
@@ -120,7 +120,7 @@ async def _model(model: ModelFindings, findings: RequestFindings, errors: Isolat
 def _in_order(model_name: str, window: WindowFindings) -> list[GroupFindings]:
     """Return the groups of a model: losing ones first, then by size."""
     own = (group for group in window.groups if group.key.model_name == model_name)
-    return sorted(own, key=lambda group: (_ORDER.index(group.effect), -group.summary.requests))
+    return sorted(own, key=lambda group: (_ORDER.index(group.summary.effect), -group.summary.requests))
 
 
 def _finding(model: ModelFindings) -> Iterator[Markup]:
@@ -261,7 +261,7 @@ def _below(summary: Sums) -> Markup:
 
 
 def _effect(group: GroupFindings) -> Markup:
-    word, verdict = _EFFECTS[group.effect]
+    word, verdict = _EFFECTS[group.summary.effect]
     chip = tag(
         "span",
         verdict_sign(verdict),
@@ -282,7 +282,7 @@ def _speedup(summary: Sums) -> Iterator[Markup]:
 def _why(group: GroupFindings) -> Iterator[Markup]:
     """Yield the reason of an unclear effect as text: touch screens show no tooltips."""
     summary, speedup = group.summary, group.summary.speedup_ratio
-    if group.effect is Effect.UNCLEAR:
+    if group.summary.effect is Effect.UNCLEAR:
         bounds = (speedup.lower, speedup.upper) if speedup else (None, None)
         yield tag("small", why_unclear(summary, *bounds), class_="context")
 
