@@ -64,6 +64,9 @@ class SimulatedServer:
         """
         self._host, self.port = host, port
         await self._listen()
+        if not host and not port:  # each address got a free port of its own: take the first for all
+            await self._stop_listening()
+            await self._listen()
         self._driver = asyncio.create_task(self._drive(), name="simulated vLLM")
 
     async def close(self) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 import re
+import socket
 
 import aiohttp
 import pytest
@@ -19,9 +21,9 @@ async def make_server(clock):
     """Function that serves a simulation on a free port, with the test's clock."""
     servers = []
 
-    async def make(simulation, port=0, **keys):
+    async def make(simulation, port=0, host=LOCAL, **keys):
         server = SimulatedServer(simulation, clock=clock, **keys)
-        await server.open(LOCAL, port)
+        await server.open(host, port)
         servers.append(server)
         return server
 
@@ -50,6 +52,13 @@ async def test_a_request_at_the_moment_of_the_kill_gets_no_page(make_server, mak
     clock.now += 1.0
     with pytest.raises(aiohttp.ClientConnectionError):
         await page(session, server)
+
+
+async def test_a_free_port_of_all_interfaces_is_the_same_for_ipv4_and_ipv6(make_server, make_simulation):
+    server = await make_server(make_simulation(), host="")
+    for host in (LOCAL, "::1") if socket.has_dualstack_ipv6() else (LOCAL,):
+        _, writer = await asyncio.open_connection(host, server.port)
+        writer.close()
 
 
 async def test_a_port_that_was_taken_during_an_outage_is_tried_again(
