@@ -50,7 +50,7 @@ _REFRESH: Final = 1.0
 """Seconds between a change of the targets and the next watch: many changes are one change a second."""
 _MAX_PAUSE: Final = 60.0
 _TOO_SHORT: Final = 1.0
-"""Seconds. A watch that ends earlier without a change is fruitless; a longer one ends the back-off."""
+"""Seconds. A watch that ends earlier without a change is fruitless; any other ends the back-off."""
 _MAX_FRUITLESS: Final = 2
 """Fruitless or expired watches in a row that are not reported: they follow from a restart of the API."""
 _FEWER: Final = "choose fewer by `namespaces` or `label_selector`"
@@ -237,9 +237,9 @@ class PodDiscovery:
                 async for batch in lines(content):
                     if changed := await TARGET_LISTS.run(self._apply, batch):
                         break
-        if monotonic() - started >= _TOO_SHORT:
+        if changed or monotonic() - started >= _TOO_SHORT:
             self._failures = 1  # this one, which has not failed
-        elif not changed:
+        else:
             raise ExpiredError("the API server ends a watch as soon as it begins")
 
     def _apply(self, batch: Iterable[bytes]) -> bool:

@@ -330,6 +330,23 @@ async def test_a_watch_that_ends_in_time_goes_on_where_it_was_and_ends_the_back_
     assert (len(api.lists), way._failures) == (1, 0)
 
 
+async def test_a_watch_with_a_change_ends_the_back_off_too(api, discovery):
+    way = discovery()
+    await way.targets()
+    api.refusal = 500, "overloaded"
+    for _ in range(3):
+        with pytest.raises(DiscoveryError):
+            await way.targets()
+    api.refusal = None
+    await way.targets()
+    api.tell(("ADDED", pod("b")))
+    assert names(await way.targets()) == ["inference/a", "inference/b"]
+    api.refusal = 500, "overloaded"
+    with pytest.raises(DiscoveryError):
+        await way.targets()
+    assert way.refresh == 0.75
+
+
 async def test_a_line_of_a_watch_beyond_the_limit_ends_it(api, discovery, monkeypatch):
     monkeypatch.setattr(kubernetes_api, "MAX_LINE_BYTES", 1000)
     way = discovery()
