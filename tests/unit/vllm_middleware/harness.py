@@ -129,8 +129,8 @@ async def run(app, incoming, scope=SCOPE):
 class Exporter:
     """A real listener that answers each connection with the same bytes, hangs, or resets it."""
 
-    HANG = object()
-    RESET = object()
+    HANG = "hang"
+    RESET = "reset"
     OK = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
     def __init__(self, reply=OK, path=None):
