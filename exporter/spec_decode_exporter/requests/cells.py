@@ -36,7 +36,7 @@ from spec_decode_exporter.requests.record import RequestRecord, RequestSource
 
 CELL_SECONDS: Final = 5.0
 FINE_CELLS: Final = 61
-"""Cells that are not merged: those of five minutes, and the present one."""
+"""Cells that are never merged: those of five minutes, and the present one."""
 MINUTE: Final = 12
 """Cells that are merged to one."""
 MIN_REQUESTS: Final = 30
@@ -381,10 +381,11 @@ def ratio_estimate(  # noqa: PLR0917
 
 
 def aged(cells: Cells, newest: int, first: int) -> Cells:
-    """Return the cells from number ``first`` on; those beyond ``FINE_CELLS`` are merged to minutes."""
+    """Return the cells from ``first`` on; minutes beyond ``FINE_CELLS`` are one cell, that of their end."""
     kept: Cells = {}
     for number, cell in cells.items():
-        place = number if number > newest - FINE_CELLS else number - number % MINUTE
+        end = number - number % MINUTE + MINUTE - 1
+        place = number if end > newest - FINE_CELLS else end
         if number >= first:
             kept[place] = plus(kept[place], cell) if place in kept else cell
     return kept

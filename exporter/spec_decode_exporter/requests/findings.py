@@ -123,9 +123,7 @@ class RequestFindings:
     """Requests counted since the start, by source."""
     refused: Mapping[Refusal, int] = field(default_factory=dict)
     folded: Mapping[str, int] = field(default_factory=dict)
-    """Requests counted as ``other`` since the start, by label: model_name, request_type, user, and group.
-
-    A group is a combination of model, type and temperature."""
+    """Requests counted as ``other`` since the start, by the labels of ``store.FOLDED``."""
 
     @property
     def taken(self) -> int:

@@ -15,6 +15,7 @@ from spec_decode_exporter.requests.cells import (
     CELL_SECONDS,
     FINE_CELLS,
     MIN_REQUESTS,
+    MINUTE,
     NO_SUMS,
     Effect,
     Percentiles,
@@ -273,5 +274,5 @@ def test_old_cells_are_merged_to_minutes_and_those_before_the_longest_window_are
     assert [number for number in kept if number > newest - FINE_CELLS] == list(
         range(newest - FINE_CELLS + 1, newest + 1)
     )
-    assert len(kept) <= FINE_CELLS + (newest - 500) // 12 + 1
+    assert len(kept) <= FINE_CELLS + MINUTE + (newest - 500) // MINUTE
     assert plus(kept[newest], NO_SUMS) == kept[newest]

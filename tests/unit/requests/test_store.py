@@ -92,6 +92,20 @@ def test_a_window_has_the_requests_of_its_length(make_store, make_request, evalu
     assert requests == {"30s": 3, "5m": 5}
 
 
+def test_a_window_of_merged_cells_lacks_no_request(make_store, make_request, evaluate):
+    """Beyond five minutes a cell is a minute: one that began before the window counts as a whole."""
+    store = make_store()
+    windows = (300.0, 600.0)
+    evaluate(store, 0.0, windows)
+    for second in range(1500):
+        take(store, make_request(), float(second))
+        if second > 1400:
+            five, ten = evaluate(store, float(second), windows).windows.values()
+            assert 300 <= five.models[0].summary.requests <= 305
+            assert 600 <= ten.models[0].summary.requests <= 660
+            assert not ten.partial
+
+
 def covered(found):
     return {label: window.covered_seconds for label, window in found.windows.items()}
 
