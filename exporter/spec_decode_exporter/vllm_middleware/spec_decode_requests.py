@@ -51,8 +51,7 @@ PIECE_BYTES = 64  # memory of a message besides its body
 WAITING_BYTES = 32 << 20  # of responses that wait to be read
 EXCHANGE_BYTES = 4 << 10  # memory of a response besides its pieces
 SLICE_SECONDS, REST_SECONDS = 250e-6, 1e-3  # of reading, then of sleep: the event loop waits for the thread
-TEXT_CHARACTERS = 256  # the exporter's limit
-MAX_TEMPERATURE = 100.0  # the exporter's limit; a higher one is reported as this one
+TEXT_CHARACTERS, MAX_TEMPERATURE = 256, 100.0  # the exporter's; a higher temperature is reported as this one
 RECORDS, UNREPORTED, BATCH_RECORDS = 8192, 100_000, 200  # that wait; in a batch of less than 1 MiB
 ROUND_BATCHES, ROUND_SECONDS = 5, 1.0  # half of the exporter's default rate
 MAX_PAUSE_SECONDS = 30.0  # between two attempts
@@ -213,9 +212,7 @@ class Reporter:
         self.exchanges: deque[Exchange] = deque()
         self._bytes_put = self._bytes_read = 0  # the event loop writes one, the thread the other
         self.records: deque[bytes] = deque()
-        self.unreported: deque[bool] = deque(
-            maxlen=UNREPORTED
-        )  # since the last accepted batch: whether too large
+        self.unreported: deque[bool] = deque(maxlen=UNREPORTED)  # since the last accepted batch: too large?
         self._pause = self._not_before = 0.0
         self._tls: ssl.SSLContext | None = None
         os.register_at_fork(after_in_child=self._forget)
@@ -343,9 +340,8 @@ class Connection(http.client.HTTPConnection):
     """Connection to the exporter, over TCP, TLS or a Unix socket."""
 
     def __init__(self, url: SplitResult, tls: ssl.SSLContext | None) -> None:
-        super().__init__(
-            url.hostname or "localhost", url.port or (443 if tls else 80), timeout=TIMEOUT_SECONDS
-        )
+        port = url.port or (443 if tls else 80)
+        super().__init__(url.hostname or "localhost", port, timeout=TIMEOUT_SECONDS)
         self._url, self._tls = url, tls
 
     def connect(self) -> None:
@@ -362,13 +358,19 @@ class Connection(http.client.HTTPConnection):
     def post(self, body: bytes, headers: Mapping[str, Any]) -> int:
         """Return the status of the reply. A timer ends a reply that goes on."""
         path = self._url.path if self._url.scheme != "unix" and self._url.path.strip("/") else DEFAULT_PATH
-        timer = threading.Timer(TIMEOUT_SECONDS, self.sock.shutdown, (socket.SHUT_RDWR,))
+        timer = threading.Timer(TIMEOUT_SECONDS, end, (self.sock,))
         timer.start()
         try:
             self.request("POST", path, body, headers)
             return self.getresponse().status
         finally:
             timer.cancel()
+
+
+def end(connection: socket.socket) -> None:
+    """End a connection, which its peer may have ended at this moment."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def authorization(settings: Settings) -> dict[str, bytes]:
@@ -381,9 +383,8 @@ def authorization(settings: Settings) -> dict[str, bytes]:
     if not secret.isprintable():
         raise OSError(EINVAL, "more than one line, or a character that no header can have", path)
     text = secret.encode()
-    return {
-        "Authorization": b"Basic " + base64.b64encode(text) if settings.basic_auth_file else b"Bearer " + text
-    }
+    basic = b"Basic " + base64.b64encode(text)
+    return {"Authorization": basic if settings.basic_auth_file else b"Bearer " + text}
 
 
 def reason(error: Exception) -> str:

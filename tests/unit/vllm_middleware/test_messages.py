@@ -6,6 +6,7 @@ import asyncio
 import gc
 import gzip
 import logging
+import socket
 import threading
 import tracemalloc
 import weakref
@@ -187,6 +188,12 @@ async def test_a_reply_without_an_end_is_cut(settings, monkeypatch):
         stop.set()
     assert 1 <= len(sent) < 50
     assert list(app._reporter.unreported) == [False]
+
+
+def test_a_timer_that_fires_as_the_exporter_resets_writes_no_traceback_into_vllm_s_log():
+    """Python prints an exception of a thread."""
+    with socket.socket() as reset:
+        inside.end(reset)
 
 
 async def test_requests_beyond_the_queue_are_dropped_and_reported(wrap, exporter, monkeypatch):
