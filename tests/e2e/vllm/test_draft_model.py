@@ -10,7 +10,7 @@ from truth import Load, drive, driving
 from vllm_server import DEV_MODE, QUIET, draft_model, models, vllm
 from watch import watch
 
-LATENCIES = ("time_to_first_token", "time_per_output_token", "step", "end_to_end", "queue_time")
+LATENCIES = ("time_to_first_token", "time_per_output_token")
 DROPPED = "spec_decode_acceptance_dropped"
 BASELINE = "spec_decode_baseline_acceptance_length_tokens"
 
