@@ -48,9 +48,10 @@ ACCEPTANCE_BINS: Final = 20
 """Bins of the acceptance histogram of a model."""
 _RATIO_PARTS: Final = 100
 """Bins of A/T are 0.01 wide: percentiles are within 0.01 of the exact ones."""
-_LENGTH_PARTS: Final = 20
-"""Bins of A/D are 0.05 wide; above ``_MAX_LENGTH`` there is one."""
-_MAX_LENGTH: Final = 16
+_LENGTH_PARTS, _FINE_LENGTH = 20, 4
+"""Bins of A/D are 0.05 wide up to 4."""
+_COARSE_PARTS, _MAX_LENGTH = 4, 16
+"""From there 0.25, and above 16 there is one: a high value takes a lane for each bin below it."""
 _DECADE: Final = 30
 """Bins of a time within a factor of ten: their geometric middle is within 4 % of each value."""
 _SHORTEST: Final = 1e-4
@@ -161,7 +162,7 @@ class Sums(NamedTuple):
     @property
     def acceptance_length_tokens(self) -> Percentiles | None:
         """Percentiles of 1 + A/D."""
-        return _percentiles(self.length_bins, lambda place: 1 + _between(place, _LENGTH_PARTS))
+        return _percentiles(self.length_bins, _length)
 
     @property
     def time_per_output_token_seconds(self) -> Percentiles | None:
@@ -314,7 +315,7 @@ def _binned(request: RequestRecord) -> tuple[int, ...]:
         1 << _WIDE_LANE * bisect_left(ACCEPTANCE_RATIO_BOUNDS, accepted / tokens) if tokens else 0,
         1 << _WIDE_LANE * bisect_left(ACCEPTANCE_LENGTH_BOUNDS, 1 + accepted / drafts) if drafts else 0,
         1 << _LANE * _place(accepted, tokens, _RATIO_PARTS) if tokens else 0,
-        1 << _LANE * _place(min(accepted, _MAX_LENGTH * drafts), drafts, _LENGTH_PARTS) if drafts else 0,
+        1 << _LANE * _length_place(accepted, drafts) if drafts else 0,
         0 if seconds is None or answer <= 1 else 1 << _LANE * _time_place(seconds / (answer - 1)),
         0 if request.first_token_seconds is None else 1 << _LANE * _time_place(request.first_token_seconds),
     )
@@ -329,6 +330,17 @@ def _place(numerator: int, denominator: int, parts: int) -> int:
 def _between(place: int, parts: int) -> float:
     """Return the middle of the ratios of a bin."""
     return (place // 2 + (place % 2) / 2) / parts
+
+
+def _length_place(accepted: int, drafts: int) -> int:
+    fine, coarse = min(accepted, _FINE_LENGTH * drafts), min(accepted, _MAX_LENGTH * drafts)
+    return _place(fine, drafts, _LENGTH_PARTS) + _place(coarse - fine, drafts, _COARSE_PARTS)
+
+
+def _length(place: int) -> float:
+    """Return the middle of the acceptance lengths of a bin."""
+    fine = min(place, 2 * _LENGTH_PARTS * _FINE_LENGTH)
+    return 1 + _between(fine, _LENGTH_PARTS) + _between(place - fine, _COARSE_PARTS)
 
 
 def _time_place(seconds: float) -> int:

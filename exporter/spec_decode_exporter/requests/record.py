@@ -76,7 +76,10 @@ class SentPromptDetails(Struct):
 
 
 class SentCompletionDetails(Struct):
-    """The `completion_tokens_details` of a usage, read if vLLM's own `metrics` are absent: a rate only."""
+    """The `completion_tokens_details` of a usage, read if vLLM's own `metrics` are absent: a rate only.
+
+    Two zeros count as absent: OpenAI's API and some servers write them without speculation.
+    """
 
     accepted_prediction_tokens: Annotated[Tokens | None, Meta(description="Accepted draft tokens.")] = None
     rejected_prediction_tokens: Annotated[Tokens | None, Meta(description="Rejected draft tokens.")] = None
@@ -357,7 +360,7 @@ def _speculation(
         return *counts, metrics.num_spec_tokens
     usage = usage or SentCompletionDetails()
     accepted, rejected = usage.accepted_prediction_tokens, usage.rejected_prediction_tokens
-    if accepted is not None and rejected is not None:
+    if accepted is not None and rejected is not None and accepted + rejected:
         return 0, accepted + rejected, accepted, 0
     raise RefusedError(
         Refusal.WITHOUT_METRICS,

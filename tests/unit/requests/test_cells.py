@@ -195,6 +195,18 @@ def test_percentiles_are_near_those_of_the_standard_library(requests):
         )
 
 
+@given(st.integers(1, 400), st.floats(0, 20))
+def test_long_acceptance_lengths_have_coarser_bins_up_to_sixteen(drafts, mean):
+    accepted = round(mean * drafts)
+    found = sums_at([RequestRecord("llama", drafts, 20 * drafts, accepted, 20)]).acceptance_length_tokens.p50
+    exact = 1 + min(accepted / drafts, 16)
+    assert found == pytest.approx(exact, abs=0.025 if exact <= 5 else 0.125)
+
+
+def test_a_long_acceptance_length_takes_few_lanes():
+    assert sums_at([RequestRecord("llama", 10, 200, 160, 20)]).length_bins.bit_length() <= 32 * 260
+
+
 def test_ratios_and_lengths_on_the_bound_of_a_bin_are_exact():
     total = sums_at([(100, 100), (100, 200), (100, 300)])
     assert total.acceptance_ratio.p50 == 0.5

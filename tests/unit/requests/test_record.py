@@ -205,6 +205,11 @@ def test_a_usage_needs_both_numbers(name):
     assert refusal_of(of_usage(**{name: -1}))[0] is Refusal.MALFORMED
 
 
+def test_a_usage_of_two_zeros_is_a_server_without_speculation():
+    zeros = of_usage(accepted_prediction_tokens=0, rejected_prediction_tokens=0)
+    assert refusal_of(zeros)[0] is Refusal.WITHOUT_METRICS
+
+
 @pytest.mark.parametrize("path", ["metrics", "metrics.speculative_decoding"])
 def test_a_refusal_without_metrics_names_the_remedy(path):
     for record in (without(path), changed(path, None)):
