@@ -185,14 +185,18 @@ def _nothing_is_left_behind(request):
         request.getfixturevalue("_left_behind")
 
 
+async def _at_once(function, *arguments):
+    return function(*arguments)
+
+
+PAGES_AT_ONCE = SimpleNamespace(run=_at_once)
+"""In the place of the thread that reads large pages: a thread does not follow a clock that is moved by hand."""
+
+
 @pytest.fixture
 def network(monkeypatch) -> Network:
     """Replace the HTTP client by simulated servers, by ``host:port``."""
-
-    async def at_once(function, *arguments):
-        return function(*arguments)  # a thread for large pages would not follow the test's clock
-
     network = Network()
     monkeypatch.setattr("spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: network)
-    monkeypatch.setattr("spec_decode_exporter.scrape.poller.PAGES", SimpleNamespace(run=at_once))
+    monkeypatch.setattr("spec_decode_exporter.scrape.poller.PAGES", PAGES_AT_ONCE)
     return network

@@ -29,7 +29,7 @@ from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.simulated_request import Answer as RequestAnswer
 from spec_decode_exporter.simulator.simulation import Simulation
 from spec_decode_exporter.simulator.vllm_page import metrics_page
-from tests.conftest import FakeClock, settle
+from tests.conftest import PAGES_AT_ONCE, FakeClock, settle
 from tests.fixtures.scenarios import scenario
 
 SCRAPE_SECONDS = 15
@@ -253,7 +253,10 @@ async def _record(run: Run) -> Recording:
         run.config(),
     )
     configs = iter([config])
-    with mock.patch("spec_decode_exporter.monitor.target_monitor.Client", return_value=network):
+    with (
+        mock.patch("spec_decode_exporter.monitor.target_monitor.Client", return_value=network),
+        mock.patch("spec_decode_exporter.scrape.poller.PAGES", PAGES_AT_ONCE),
+    ):
         service = Service(lambda: _next(configs), Options(addresses=()), clock)
         await service.start()
         await settle()
