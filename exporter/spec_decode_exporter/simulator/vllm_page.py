@@ -1,6 +1,6 @@
 """Metrics pages of a simulated vLLM 0.32.0.
 
-The descriptions of all families, and the samples of those that nobody reads, are text of a real server's
+The descriptions of all families, and the samples of those that no exporter reads, are text of a real server's
 pages, in ``recorded``.
 """
 
