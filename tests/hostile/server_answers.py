@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from spec_decode_exporter.config.schema import Poll
-from spec_decode_exporter.scrape.client import MAX_FRAMING, MIN_PIECES, PIECE_BYTES, Response
+from spec_decode_exporter.scrape.client import MAX_FRAMING, MIN_PIECES, PIECE_BYTES, ResponseParser
 from spec_decode_exporter.scrape.errors import PollError
 from tests.hostile.row import RejectedError, Row
 
@@ -23,7 +23,7 @@ def answer(body: bytes, *more: str) -> bytes:
 
 def received(whole: bytes, max_body: int, piece: int = 64 * KIB) -> bytes:
     """Parse a response in pieces; return its body or raise ``PollError`` as in a poll."""
-    parser = Response(max_body)
+    parser = ResponseParser(max_body)
     for start in range(0, len(whole), piece):
         parser.feed(whole[start : start + piece])
     if not parser.is_complete:

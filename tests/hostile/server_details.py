@@ -16,7 +16,7 @@ from spec_decode_exporter.scrape.errors import StatusError
 from spec_decode_exporter.scrape.poll_record import Polled, PollRecord
 from spec_decode_exporter.scrape.poller import Poller, PollSchedule
 from spec_decode_exporter.scrape.sample import MAX_POSITIONS
-from spec_decode_exporter.scrape.server_info import MAX_RESPONSE_BYTES
+from spec_decode_exporter.scrape.server_details import MAX_RESPONSE_BYTES
 from tests.hostile.row import RejectedError, Row
 from tests.hostile.server_answers import MAX_BODY, answer, received
 from tests.hostile.server_pages import page

@@ -1,4 +1,4 @@
-"""What a server is compared with: a reference rate, its time without speculation, or other servers."""
+"""Settings of comparisons: with a reference rate, with time without speculation, or with other servers."""
 
 from __future__ import annotations
 

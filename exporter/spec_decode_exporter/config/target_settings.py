@@ -158,7 +158,7 @@ class DnsDiscovery(Section):
 
     names: Annotated[tuple[DnsName, ...], NotEmpty] = Field(description="The names to resolve.")
     type: Literal["A", "AAAA", "SRV"] = Field(default="SRV", description="The type of the records. `SRV` needs the extra `dns`: `pip install 'spec-decode-exporter[dns]'`.")
-    port: Annotated[int, Field(ge=1, le=65535)] | None = Field(default=None, description="The port of the targets. Required for `A` and `AAAA`; an `SRV` record has its own.")
+    port: Annotated[int, Field(ge=1, le=MAX_PORT)] | None = Field(default=None, description="The port of the targets. Required for `A` and `AAAA`; an `SRV` record has its own.")
     refresh_interval: Duration = Field(default=30.0, description="The time between two resolutions.")
 
     def mistakes(self) -> Iterator[Mistake]:

@@ -28,7 +28,7 @@ _UNQUOTED: Final = "/?%:@!$&'()*+,;=[]~"
 """Characters of a request target that are sent as they are."""
 _API_PAGES: Final = ("/metrics", "/graph", "/query", "/api/v1")
 """Ends of a Prometheus' addresses that users copy from a browser."""
-_BAD_PORT: Final = "has no usable port; a port is a number from 1 to 65535"
+_BAD_PORT: Final = f"has no usable port; a port is a number from 1 to {MAX_PORT}"
 
 
 class Url(NamedTuple):
@@ -134,7 +134,7 @@ def _checked(text: str) -> SplitResult:
         parts = urlsplit(text)
         port = parts.port
     except ValueError:
-        raise ValueError("has an invalid host or port; a port is a number from 1 to 65535") from None
+        raise ValueError(f"has an invalid host or port; a port is a number from 1 to {MAX_PORT}") from None
     if port == 0 or parts.netloc.endswith(":"):
         raise ValueError(_BAD_PORT)
     if parts.scheme not in PORTS or not parts.netloc:

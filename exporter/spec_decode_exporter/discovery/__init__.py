@@ -1,1 +1,1 @@
-"""Discovery of vLLM servers: one module for each kind."""
+"""Discovery of vLLM servers: configured ones, lists, DNS names and pods."""

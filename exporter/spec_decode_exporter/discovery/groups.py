@@ -46,20 +46,20 @@ _WORDS: Final = {**_SCALARS, "null": "null", "array": "a list", "object": "a map
 _Text = Annotated[str, Meta(max_length=MAX_TEXT)]
 
 
-class Group(Struct, forbid_unknown_fields=True):
+class TargetGroup(Struct, forbid_unknown_fields=True):
     """Targets with the same labels. A list with anything else is rejected at its first item."""
 
     targets: list[_Text] = []
     labels: Annotated[dict[str, _Text], Meta(max_length=MAX_GROUP_LABELS)] = {}
 
 
-def json_groups(body: bytes) -> list[Group]:
+def json_groups(body: bytes) -> list[TargetGroup]:
     """Decode a list in JSON; raise DiscoveryError with the place, and nothing of the list, if it is none."""
     # Counted first: decoding holds the GIL, and builds everything before it compares lengths.
     if any(body.count(character) > limit for character, limit in _LIMITS.items()):
         raise DiscoveryError(_TOO_MUCH)
     try:
-        return msgspec.json.decode(body.removeprefix(BOM_UTF8), type=list[Group])
+        return msgspec.json.decode(body.removeprefix(BOM_UTF8), type=list[TargetGroup])
     except msgspec.ValidationError as error:
         raise DiscoveryError(_in_words(error)) from None
     except (ValueError, RecursionError) as error:
@@ -68,12 +68,12 @@ def json_groups(body: bytes) -> list[Group]:
         raise DiscoveryError(f"line {line} is not JSON: {message[:100]}") from None
 
 
-def yaml_groups(body: bytes) -> list[Group]:
+def yaml_groups(body: bytes) -> list[TargetGroup]:
     """Decode a list in YAML, within the limits of a configuration; raise DiscoveryError as for JSON."""
     try:
         source = source_of(body, "list")
         source.refuse()
-        return msgspec.convert([] if source.data is None else source.data, list[Group])
+        return msgspec.convert([] if source.data is None else source.data, list[TargetGroup])
     except ConfigError as error:
         found = [f"{each.place.replace('list:', 'line ')} {each.message}" for each in error.problems[:3]]
         raise DiscoveryError("; ".join(each[:150] for each in found)) from None
@@ -100,7 +100,7 @@ class Listing:
         self._scrape, self._http = scrape, scrape.http
         self._labels = LabelFilter(name)
 
-    def targets(self, groups: Sequence[Group]) -> list[Target]:
+    def targets(self, groups: Sequence[TargetGroup]) -> list[Target]:
         """Return the targets of the groups; raise DiscoveryError if one is unusable, or too many."""
         targets: list[Target] = []
         labels = characters = 0
@@ -124,7 +124,7 @@ class Listing:
         except ValueError as error:
             raise DiscoveryError(f"{where} {error}") from None
 
-    def _of_group(self, group: Group, place: str, where: str) -> Iterator[Target]:
+    def _of_group(self, group: TargetGroup, place: str, where: str) -> Iterator[Target]:
         """Yield the targets of a group.
 
         The labels ``target`` (the name), ``method`` and those that begin with ``__`` are not exported.

@@ -110,7 +110,7 @@ class PodList(Struct):
     items: list[Pod] | None = None
 
 
-class Event(Struct):
+class WatchEvent(Struct):
     """Event of a watch."""
 
     type: str

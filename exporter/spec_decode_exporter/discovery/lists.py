@@ -20,8 +20,8 @@ from spec_decode_exporter.core.urls import without_query
 from spec_decode_exporter.discovery.groups import (
     MAX_LIST_BYTES,
     MAX_TARGETS,
-    Group,
     Listing,
+    TargetGroup,
     ip_and_port,
     json_groups,
     yaml_groups,
@@ -173,7 +173,7 @@ class DnsNameDiscovery:
         if len(hosts) > MAX_ADDRESSES:
             raise DiscoveryError(f"has more than {MAX_ADDRESSES} addresses; divide them among several names")
         # Sorted: of two targets with the same name the first keeps it, and name servers rotate records.
-        return await TARGET_LISTS.run(self._listing.targets, [Group(sorted(hosts))])
+        return await TARGET_LISTS.run(self._listing.targets, [TargetGroup(sorted(hosts))])
 
     async def _addresses(self) -> set[str]:
         """Look up A or AAAA records by the system's resolver."""

@@ -19,11 +19,11 @@ from spec_decode_exporter.core.tasks import TARGET_LISTS
 from spec_decode_exporter.discovery.groups import MAX_TARGETS, ip_and_port, page_url, request_target
 from spec_decode_exporter.discovery.kubernetes_api import (
     ApiStatus,
-    Event,
     ExpiredError,
     Pod,
     PodList,
     PodsApi,
+    WatchEvent,
     decoded,
     lines,
     whole,
@@ -247,7 +247,7 @@ class PodDiscovery:
         changed = False
         # Listed again if an event is unreadable: a watch from the same version would end there again.
         version, self._version = self._version, ""
-        for event in (decoded(line, Event) for line in batch):
+        for event in (decoded(line, WatchEvent) for line in batch):
             if event.type == "ERROR":
                 status = decoded(bytes(event.object), ApiStatus)
                 kind = ExpiredError if status.code == HTTPStatus.GONE else DiscoveryError

@@ -20,7 +20,7 @@ from spec_decode_exporter.config.request_settings import RequestSettings
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
 from spec_decode_exporter.core.recurring import TokenBucket
-from spec_decode_exporter.core.tasks import yield_to_event_loop
+from spec_decode_exporter.core.tasks import Pace
 from spec_decode_exporter.monitor.event_log import EventLog, EventSubject
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.requests.change_notifier import RequestChangeNotifier
@@ -131,7 +131,7 @@ class RequestReceiver:
         return TokenBucket(rate, 1 / rate, self._clock.monotonic)
 
     async def _count(self, store: RequestStore, batch: Batch) -> None:
-        targets = {monitor.target.name for monitor in self._fleet}
+        targets, pace = {monitor.target.name for monitor in self._fleet}, Pace(_SLICE)
         for number, request in enumerate(batch.requests):
             if not self._bucket.take():
                 batch.refused[Refusal.RATE] = len(batch.requests) - number
@@ -141,8 +141,7 @@ class RequestReceiver:
             now = self._clock.monotonic()
             cost = self._costs_now(now)(placed.model_name, placed.target)
             self._fleet.request_types.add(store.take(placed, now, cost), placed, now)
-            if number % _SLICE == _SLICE - 1:
-                await yield_to_event_loop()
+            await pace.done()
 
     def _costs_now(self, now: float) -> Costs:
         if now - self._costs_at >= _COST_SECONDS:

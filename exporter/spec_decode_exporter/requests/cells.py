@@ -12,7 +12,7 @@ bounds too narrow; that between requests of one conversation does. If the cost i
 is that at its highest corner, and the upper bound that at its lowest.
 
 **Percentiles** are those of bins. A histogram is one integer with a lane of bits for each bin, so that adding
-two of them is one addition, and a cell takes 3 KB.
+two of them is one addition, and a cell takes up to 7 KB.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from itertools import accumulate
 from math import floor, log10, sqrt
 from operator import add
@@ -102,7 +103,7 @@ class RequestHistogram:
         return sum(self.counts)
 
 
-class Sums(NamedTuple):
+class _Fields(NamedTuple):
     """Sums over requests with D drafts, T draft tokens and A accepted ones. An unknown value is None.
 
     ``drafted`` requests have known drafts; the products are for the bounds of their acceptance length.
@@ -154,22 +155,26 @@ class Sums(NamedTuple):
     token_second_bins: int = 0
     first_token_bins: int = 0
 
-    @property
+
+class Sums(_Fields):
+    """The sums, and what follows from them: estimates and percentiles are computed at the first reading."""
+
+    @cached_property
     def acceptance_ratio(self) -> Percentiles | None:
         """Percentiles of A/T of requests that drafted."""
         return _percentiles(self.ratio_bins, lambda place: _between(place, _RATIO_PARTS))
 
-    @property
+    @cached_property
     def acceptance_length_tokens(self) -> Percentiles | None:
         """Percentiles of 1 + A/D."""
         return _percentiles(self.length_bins, _length)
 
-    @property
+    @cached_property
     def time_per_output_token_seconds(self) -> Percentiles | None:
         """Percentiles of decode_seconds / (G - 1), of requests that report both."""
         return _percentiles(self.token_second_bins, _seconds)
 
-    @property
+    @cached_property
     def time_to_first_token_seconds(self) -> Percentiles | None:
         """Percentiles over requests that report it."""
         return _percentiles(self.first_token_bins, _seconds)
@@ -207,27 +212,21 @@ class Sums(NamedTuple):
         """Share of the prompt tokens that the prefix cache had, of requests that report it."""
         return ratio(self.cached_tokens, self.looked_up)
 
-    @property
+    @cached_property
     def acceptance_length(self) -> Estimate | None:
         """1 + ΣA/ΣD with bounds from the variance between requests; None of too few requests."""
-        found = ratio_estimate(
-            self.drafted, self.drafted_accepted, self.accepted_squared,
-            self.drafts, self.drafts_accepted, self.drafts_squared,
-        )  # fmt: skip
-        if found is None:
-            return None
-        return found._replace(value=1 + found.value, lower=1 + found.lower, upper=1 + found.upper)
+        known = self.drafted, self.drafted_accepted, self.accepted_squared
+        found = ratio_estimate(*known, self.drafts, self.drafts_accepted, self.drafts_squared)
+        return found and found._replace(value=1 + found.value, lower=1 + found.lower, upper=1 + found.upper)
 
-    @property
+    @cached_property
     def speedup_ratio(self) -> Estimate | None:
         """Speed-up of all tokens; its bounds hold for every cost within the interval."""
         known = self.evaluated, self.x, self.xx
         found = ratio_estimate(*known, self.y, self.xy, self.yy)
         low = ratio_estimate(*known, self.y_low, self.xy_low, self.yy_low)
         high = ratio_estimate(*known, self.y_high, self.xy_high, self.yy_high)
-        if found is None or low is None or high is None:
-            return None
-        return found._replace(lower=high.lower, upper=low.upper)
+        return found._replace(lower=high.lower, upper=low.upper) if found and low and high else None
 
     @property
     def effect(self) -> Effect:

@@ -97,8 +97,8 @@ THREADS_PER_LIST: Final = 4
 """Concurrent look-ups for all targets of one list."""
 
 
-class Response:
-    """Response under way, without I/O: llhttp parses it by callbacks, this class keeps it within limits."""
+class ResponseParser:
+    """Parser of one response, without I/O: llhttp calls it back, and it keeps the response within limits."""
 
     def __init__(self, max_body: int, *, reads_problems: bool = False) -> None:
         """Expect a body of at most ``max_body`` bytes, before and after decompression.
@@ -255,7 +255,7 @@ class Connection(asyncio.BufferedProtocol):
         """Add the processor seconds of receiving responses to the element of ``meter``."""
         self._loop = asyncio.get_running_loop()
         self._buffer, self._meter = _receive_buffer.view, meter
-        self._response: Response | None = None
+        self._response: ResponseParser | None = None
         self._ended: asyncio.Future[tuple[Exception | None, float, float]] | None = None
         """Error of the awaited response, its time and the processor time; None if none is awaited."""
         self._is_usable = True
@@ -267,7 +267,7 @@ class Connection(asyncio.BufferedProtocol):
         """State of the connection: True if another request can be sent, as far as is known."""
         return self._is_usable and not (self.lost.done() or self._transport.is_closing())
 
-    async def get(self, head: bytes, response: Response) -> HttpResponse:
+    async def get(self, head: bytes, response: ResponseParser) -> HttpResponse:
         """Send a request without a body; return its response. After an exception, ``abort``.
 
         Raises:
@@ -424,8 +424,8 @@ class Client:
         self._connection, self._origin = await self._connect(url), url[:3]
         return await self._connection.get(head, self._response(max_body))
 
-    def _response(self, max_body: int) -> Response:
-        return Response(max_body, reads_problems=self._is_command)
+    def _response(self, max_body: int) -> ResponseParser:
+        return ResponseParser(max_body, reads_problems=self._is_command)
 
     async def _connect(self, url: Url) -> Connection:
         tls = self._http.tls_config

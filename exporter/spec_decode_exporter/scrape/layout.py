@@ -70,7 +70,7 @@ class Layout(NamedTuple):
 
     @property
     def is_open_metrics(self) -> bool:
-        """Whether the page ends with ``# EOF``."""
+        """True if the page ends with ``# EOF``."""
         return b"".join(self.starts[-1:]).rstrip() == b"# EOF"
 
 
@@ -122,7 +122,7 @@ def values_at(lines: Sequence[bytes], places: Iterable[Place]) -> list[float]:
     for number, column in places:
         line = lines[number]
         text = line[column:]
-        if len(line) <= MAX_NUMBER_CHARACTERS and b"_" not in text:
+        if len(text) <= MAX_NUMBER_CHARACTERS and len(line) <= MAX_LINE_BYTES and b"_" not in text:
             try:
                 values.append(float(text))
                 continue
@@ -196,11 +196,6 @@ def _unescaped(text: str) -> str:
 def _read_value(line: bytes, number: int, text: bytes) -> float:
     """Read the value at the beginning of ``text``, the end of a line; ignore a timestamp and an exemplar."""
     _check_length(line, number)
-    try:
-        if b"_" not in text and len(text) <= MAX_NUMBER_CHARACTERS:
-            return float(text)
-    except ValueError:
-        pass
     match = _VALUE.fullmatch(text)
     try:
         return float(match[1] if match and len(match[1]) <= MAX_NUMBER_CHARACTERS else b"")

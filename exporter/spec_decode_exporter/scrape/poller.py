@@ -22,7 +22,7 @@ from spec_decode_exporter.scrape.errors import NO_ENGINE_REMEDY, PollError, Reas
 from spec_decode_exporter.scrape.filtered import PageChoice
 from spec_decode_exporter.scrape.poll_record import Cause, Polled, PollRecord, RawPoll, Recorded
 from spec_decode_exporter.scrape.sample import MAX_LAYOUT_BYTES, PageReading, SampleReader
-from spec_decode_exporter.scrape.server_info import ServerDetails
+from spec_decode_exporter.scrape.server_details import ServerDetails
 
 PHASES: Final = 8
 """Moments in an interval at which polls begin: they share a wake-up, a third of a poll's cost."""

@@ -16,8 +16,8 @@ from spec_decode_exporter.config.target_settings import Scrape
 from spec_decode_exporter.core.urls import Url
 from spec_decode_exporter.discovery import groups
 from spec_decode_exporter.discovery.groups import (
-    Group,
     Listing,
+    TargetGroup,
     ip_and_port,
     json_groups,
     page_url,
@@ -85,7 +85,7 @@ def test_a_url_from_any_list_leads_to_its_own_host_or_is_rejected(scheme, host, 
     labels |= {f"__param_{name}": value for name, value in parameters}
     with capture_logs() as logs:
         try:
-            (target,) = listed([Group([host], labels)])
+            (target,) = listed([TargetGroup([host], labels)])
         except DiscoveryError as error:
             is_plain(error)
             return
@@ -112,7 +112,7 @@ def test_an_invalid_address_is_rejected(ip):
 
 def test_the_configured_credentials_apply_to_every_target():
     scrape = Scrape(scheme="https", metrics_path="/m", http_headers={"X-A": HeaderValues(values=("b",))})
-    [target] = listed([Group(["a:1"])], scrape)
+    [target] = listed([TargetGroup(["a:1"])], scrape)
     assert (target.url, target.http) == ("https://a:1/m", scrape.http)
 
 
@@ -181,11 +181,11 @@ def test_a_list_of_far_too_many_items_is_rejected_before_it_is_decoded(body):
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        ([Group()] * 10_001, "has more than 10000 groups"),
-        ([Group(["a:1"] * 101)] * 100, "has more than 10000 groups or targets"),
-        ([Group([], {f"__meta_{number}": "" for number in range(256)})] * 196, "or 50000 labels"),
+        ([TargetGroup()] * 10_001, "has more than 10000 groups"),
+        ([TargetGroup(["a:1"] * 101)] * 100, "has more than 10000 groups or targets"),
+        ([TargetGroup([], {f"__meta_{number}": "" for number in range(256)})] * 196, "or 50000 labels"),
         (
-            [Group(["a:1"] * 5_000, {"__metrics_path__": "x" * 1_000})],
+            [TargetGroup(["a:1"] * 5_000, {"__metrics_path__": "x" * 1_000})],
             "has URLs of more than 4194304 characters",
         ),
     ],
@@ -223,10 +223,10 @@ def test_any_list_gives_targets_or_an_error(value):
 
 
 def test_json_is_read_with_a_byte_order_mark_and_yaml_with_texts_as_written():
-    assert json_groups(b'\xef\xbb\xbf[{"targets": ["a:1"]}]') == [Group(["a:1"])]
+    assert json_groups(b'\xef\xbb\xbf[{"targets": ["a:1"]}]') == [TargetGroup(["a:1"])]
     assert yaml_groups(b"- targets: [a:1]\n  labels: {rack: 07, on: yes}\n- targets:") == [
-        Group(["a:1"], {"rack": "07", "on": "yes"}),
-        Group(),
+        TargetGroup(["a:1"], {"rack": "07", "on": "yes"}),
+        TargetGroup(),
     ]
     assert yaml_groups(b"") == []
 
@@ -235,7 +235,7 @@ def test_a_name_or_method_that_is_no_label_value_is_dropped_with_one_warning(log
     listing = Listing("file x", "file", Scrape())
     labels = {"target": "\ud800", "method": "m" * (MAX_LABEL_VALUE + 1)}
     for _ in range(2):
-        (target,) = listing.targets([Group(["a:1"], labels)])
+        (target,) = listing.targets([TargetGroup(["a:1"], labels)])
         assert (target.name, target.method_label, target.labels) == ("a:1", "", ())
     assert [(entry["event"], entry["label"]) for entry in log] == [
         ("discovered_label_dropped", "target"),

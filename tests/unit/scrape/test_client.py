@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, suppress
 import pytest
 
 from spec_decode_exporter.config.http_settings import Authorization, HeaderValues, HttpSettings, TlsConfig
-from spec_decode_exporter.scrape.client import Client, Connection, Resolver, Response
+from spec_decode_exporter.scrape.client import Client, Connection, Resolver, ResponseParser
 from spec_decode_exporter.scrape.errors import PollError, StatusError
 
 PAGE = b'vllm:num_requests_running{engine="0"} 1.0\n' * 50
@@ -346,7 +346,9 @@ async def test_a_failed_response_is_released_without_garbage_collection(client, 
     try:
         with suppress(PollError):
             await client.get(server.url())
-        await until(lambda: not [one for one in gc.get_objects() if isinstance(one, Response | Connection)])
+        await until(
+            lambda: not [one for one in gc.get_objects() if isinstance(one, ResponseParser | Connection)]
+        )
     finally:
         gc.enable()
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.scrape.client import MIN_PIECES, PIECE_BYTES, Response
+from spec_decode_exporter.scrape.client import MIN_PIECES, PIECE_BYTES, ResponseParser
 from spec_decode_exporter.scrape.errors import PollError
 
 PAGE = b'vllm:num_requests_running{engine="0"} 1.0\n' * 9
@@ -31,7 +31,7 @@ def pieces(draw, data):
 
 @given(st.sampled_from(WHOLE), st.data())
 def test_a_cut_off_response_is_never_complete(data, draw):
-    response = Response(len(PAGE))
+    response = ResponseParser(len(PAGE))
     response.feed(data[: draw.draw(st.integers(1, len(data) - 1))])
     assert not response.is_complete
     with pytest.raises(PollError, match="in the middle"):
@@ -42,7 +42,7 @@ def test_a_cut_off_response_is_never_complete(data, draw):
 def test_a_response_with_changed_bytes_gives_a_poll_error_or_a_body(data, draw):
     place = draw.draw(st.integers(0, len(data)))
     noise = draw.draw(st.binary(max_size=8))
-    response = Response(len(PAGE))
+    response = ResponseParser(len(PAGE))
     try:
         response.feed(data[:place] + noise + data[place + draw.draw(st.integers(0, 8)) :])
         if not response.is_complete:
@@ -61,13 +61,13 @@ def test_any_bytes_give_a_poll_error(data):
 
 def take(data: bytes) -> None:
     """Parse only these bytes."""
-    response = Response(1000)
+    response = ResponseParser(1000)
     response.feed(data)
     response.end()
 
 
 def test_a_response_in_too_many_small_pieces_is_cut_off():
-    response, limit = Response(4096), MIN_PIECES + 4096 // PIECE_BYTES
+    response, limit = ResponseParser(4096), MIN_PIECES + 4096 // PIECE_BYTES
     response.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 4096\r\n\r\n")
     for _ in range(limit - 1):
         response.feed(b"x")

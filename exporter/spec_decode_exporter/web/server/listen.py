@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from spec_decode_exporter.core.urls import MAX_PORT
 from spec_decode_exporter.core.user_errors import ExporterError
 
 UNIX_PREFIX: Final = "unix:"
@@ -26,7 +27,6 @@ _BACKLOG: Final = 100
 _ADDRESS: Final = re.compile(
     r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:\[\]/@]*)):(?P<port>\d{1,5})", re.ASCII
 )
-_MAX_PORT: Final = 65535
 _CAUSES: Final = {
     errno.EADDRINUSE: "the port is in use; stop the program that uses it",
     errno.EADDRNOTAVAIL: "no interface of this machine has this address",
@@ -69,10 +69,10 @@ def parse_listen_address(value: str) -> ListenAddress:
         ListenError: The text is not an address.
     """
     match = _ADDRESS.fullmatch(value)
-    if match is None or int(match["port"]) > _MAX_PORT:
+    if match is None or int(match["port"]) > MAX_PORT:
         raise ListenError(
             f"{value!r} is not an address to listen on: write host:port, [IPv6]:port or :port for all"
-            f" interfaces, with a port up to {_MAX_PORT}, such as :7732"
+            f" interfaces, with a port up to {MAX_PORT}, such as :7732"
         )
     return ListenAddress(match["ipv6"] or match["host"], int(match["port"]))
 
