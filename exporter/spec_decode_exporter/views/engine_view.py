@@ -7,7 +7,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from json import dumps
 from math import inf
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field, InstanceOf
 
@@ -26,6 +26,13 @@ from spec_decode_exporter.views.setting_view import SettingView, setting_view
 from spec_decode_exporter.views.verdict_text import recommendation_text, verdict_text
 from spec_decode_exporter.views.window_view import CountsView, EndToEndView, WindowView, counts
 from spec_decode_exporter.window.poll import Check, Reset
+
+Standing = Verdict | State
+"""Verdict, or the state of an engine that does not draft."""
+
+_ALARMING: Final = (Verdict.HARMFUL, State.STALLED, State.UNREACHABLE)
+_CHANGES: Final = (Action.INCREASE, Action.DECREASE, Action.DISABLE)
+"""Advice to draft the recommended number of tokens."""
 
 
 # fmt: off
@@ -311,6 +318,49 @@ class EngineView(View):
     def resets(self) -> dict[Reset, int]:
         """Resets of the server's counters, by cause."""
         return self.snapshot.totals.resets
+
+    # What page and reports read besides the JSON
+
+    @property
+    def name(self) -> str:
+        """Name of the engine in a sentence."""
+        return f"{self.model_name} on {self.target}, engine {self.engine}"
+
+    @property
+    def longest(self) -> WindowView | None:
+        """The longest window; None for an engine that was absent for too long."""
+        return self.windows[-1] if self.windows else None
+
+    @property
+    def standing(self) -> Standing:
+        """Its verdict, or the state of an engine that does not draft: what the fleet's summary counts."""
+        drafts = self.state is State.ACTIVE or self.verdict is not Verdict.INSUFFICIENT
+        return self.verdict if drafts else self.state
+
+    @property
+    def has_dropped(self) -> bool:
+        """True during a drop of acceptance or drafting."""
+        return any(self.drops.dropped.values())
+
+    @property
+    def is_alarming(self) -> bool:
+        """True if the engine needs attention: it comes first."""
+        return self.has_dropped or self.standing in _ALARMING
+
+    @property
+    def advice(self) -> str | None:
+        """Relation of the recommended number of draft tokens to the current one; None without one.
+
+        ``is best``; ``as good``: without a gain that justifies a change; ``try``; ``likely best``: at the best
+        guess of the cost, while the recommendation is another one.
+        """
+        if self.recommended_tokens is None or self.configured_tokens is None:
+            return None
+        if self.recommended_tokens == self.configured_tokens:
+            return "is best"
+        if self.recommendation is Action.KEEP:
+            return "as good"
+        return "try" if self.recommendation in _CHANGES else "likely best"
 
 
 def _quantiles(buckets: Buckets) -> QuantilesView:
