@@ -1,0 +1,127 @@
+"""Templates of the page, the documentation and the reports: one Jinja2 environment with formats of numbers.
+
+A format is a filter and a function: ``{{ ratio | percent }}``, ``{{ number(ratio, percent) }}``. In HTML every
+text is escaped, and numbers have thin spaces. ``parts.html`` has the macros that pages share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from spec_decode_exporter.core import number_formats
+
+Format = Callable[[float], str]
+
+DASH: Final = "\u2013"
+NOTHING: Final = Markup('<span class="none" title="no value">\u2013</span>')
+"""Shown in place of an absent value."""
+
+_NUMBER: Final = Markup('<data value="%s">%s</data>')
+_BOUNDS: Final = Markup('<small class="bounds" title="95 %% bounds">%s\u2013%s</small>')
+_MOMENT: Final = Markup('<time datetime="%s" title="%s">%s</time>')
+_CODE: Final = Markup("<code>%s</code>")
+_AGE_UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_THIN_SPACES: Final = str.maketrans({" ": "\u202f", ",": "\u202f"})
+
+_FORMATS: Final[dict[str, Callable[..., str]]] = {
+    each.__name__: each
+    for each in (
+        number_formats.bounds,
+        number_formats.change,
+        number_formats.count,
+        number_formats.duration,
+        number_formats.gigabytes,
+        number_formats.percent,
+        number_formats.plain,
+        number_formats.rate,
+        number_formats.share,
+        number_formats.times,
+    )
+}
+"""Formats of values that may be absent."""
+_WORDS: Final[dict[str, Callable[..., str]]] = {
+    each.__name__: each
+    for each in (
+        number_formats.ago,
+        number_formats.number_range,
+        number_formats.plural,
+        number_formats.utc_clock,
+        number_formats.within,
+    )
+}
+
+
+def environment(package: str, *, html: bool) -> Environment:
+    """Return the environment of a package's folder ``templates``; an undefined name is an error."""
+    loaders = [PackageLoader(package), PackageLoader("spec_decode_exporter.views")]
+    its = Environment(
+        loader=ChoiceLoader(loaders),
+        autoescape=html,  # noqa: S701  reports are text
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=not html,
+        undefined=StrictUndefined,
+        auto_reload=False,
+    )
+    known = _FORMATS | _WORDS
+    if html:
+        known = {name: _thin(write) for name, write in _FORMATS.items()} | _WORDS
+        its.globals.update(_HTML)
+    its.filters.update(known)
+    its.globals.update(known)
+    return its
+
+
+def _thin(write: Callable[..., str]) -> Callable[..., str]:
+    """Return a format with thin spaces, also between thousands."""
+    return lambda *values, **options: write(*values, **options).translate(_THIN_SPACES)
+
+
+def steady_rate(per_second: float) -> str:
+    """Write a rate per second with one decimal: it changes often."""
+    return f"{per_second:,.1f} /s".translate(_THIN_SPACES)
+
+
+def steady_duration(seconds: float) -> str:
+    """Write a time in seconds or milliseconds with fixed decimals: it changes often."""
+    text = f"{1000 * seconds:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+    return text.translate(_THIN_SPACES)
+
+
+def number(value: float | None, write: Format) -> Markup:
+    """Return a number with its exact value, or a dash if it is absent."""
+    return NOTHING if value is None else _NUMBER % (repr(value), write(value))
+
+
+def between(lower: float | None, upper: float | None, write: Format) -> Markup:
+    """Return the 95 % bounds of a number; empty if they are unknown."""
+    if lower is None or upper is None:
+        return Markup()
+    return _BOUNDS % (number(lower, write), number(upper, write))
+
+
+def moment(unix: float, now: float) -> Markup:
+    """Return a moment as its age, with the exact time in the element; both in Unix time."""
+    exact, seconds = datetime.fromtimestamp(unix, UTC), now - unix
+    ages = (f"{seconds // size:.0f} {unit} ago" for size, unit in _AGE_UNITS if seconds >= size)
+    return _MOMENT % (exact.isoformat(timespec="milliseconds"), f"{exact:%F %T} UTC", next(ages, "just now"))
+
+
+def sentences(text: str) -> Markup:
+    """Escape sentences; what is between two backticks is code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:
+        return escape(text)
+    return Markup().join(_CODE % part if place % 2 else escape(part) for place, part in enumerate(parts))
+
+
+_HTML: Final[dict[str, Any]] = {
+    "DASH": DASH,
+    "NOTHING": NOTHING,
+    **{each.__name__: each for each in (between, moment, number, sentences, steady_duration, steady_rate)},
+}
