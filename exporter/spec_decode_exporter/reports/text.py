@@ -1,0 +1,241 @@
+"""Text of the reports, which is Markdown too: escaping, tables, bars, colors, and templates.
+
+Every expression of a template passes through ``printable``, the one place that escapes untrusted text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TextIO
+
+from jinja2 import pass_context
+from jinja2.runtime import Context
+from markupsafe import Markup
+
+from spec_decode_exporter.views.templating import environment
+
+MIN_WIDTH: Final = 40
+MAX_PROSE: Final = 100
+"""Maximum columns of a line of prose on a terminal: longer lines are hard to read."""
+BAR: Final = 20
+"""Columns of the longest bar."""
+
+_COLORS: Final = {"good": "32", "unsure": "33", "bad": "31"}
+_NEUTRAL: Final = "36"
+_BLOCKS: Final = "▏▎▍▌▋▊▉█"
+"""Characters of a bar's last cell, ascending; the last one fills the cell."""
+_DELETE: Final = "\x7f"
+"""The only control character that ``json.dumps`` does not escape."""
+_MIN_CELL: Final = 16
+"""Minimum columns of the last cell of a table: a table on a narrower terminal is not fitted."""
+_TICKS: Final = re.compile("`+")
+_COLOR: Final = re.compile(r"\x1b\[[\d;]*m")
+_WORDS: Final = re.compile(r"\*\*\S+|(`+).+?\1\S*|\S+")
+"""Words of Markdown. A code span is one word: a line break in it could begin another block."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextStyle:
+    """Style of the text. The default is that of a file or a pipe."""
+
+    color: bool = False
+    width: int | None = None
+    """Columns of the terminal; None: lines are not broken."""
+    blocks: str = _BLOCKS
+    guess: str = "░"
+    """Character of the bar of an extrapolated value."""
+
+
+def text_style(stream: TextIO, environ: Mapping[str, str]) -> TextStyle:
+    """Return the style for a stream: colors and width on a terminal only.
+
+    ``NO_COLOR`` (https://no-color.org) and the terminal ``dumb`` have no colors.
+    """
+    drawing = (_BLOCKS, "░") if _can_draw(stream.encoding) else ("#", ":")
+    if not is_terminal(stream):
+        return TextStyle(False, None, *drawing)
+    color = not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+    return TextStyle(color, max(shutil.get_terminal_size().columns, MIN_WIDTH), *drawing)
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Return whether a stream is an open terminal."""
+    return not stream.closed and stream.isatty()
+
+
+def printable(value: object) -> Markup:
+    """Return a value as one line: control, direction and line-break characters become escape sequences.
+
+    A ``Markup`` is returned as it is: its parts are escaped already.
+    """
+    if isinstance(value, Markup):
+        return value
+    letters = (each if each.isprintable() else each.encode("unicode_escape").decode() for each in str(value))
+    return Markup("".join(letters))  # noqa: S704  it is no HTML
+
+
+def name(text: str) -> Markup:
+    """Return an untrusted text as a code span: no markup, link or mention in it has an effect."""
+    text = printable(str(text))
+    fence = "`" * (max(map(len, _TICKS.findall(text)), default=0) + 1)
+    space = " " if len(fence) > 1 else ""
+    return Markup(f"{fence}{space}{text}{space}{fence}" if text.strip() else "")  # noqa: S704
+
+
+def badge(word: str, tone: str, style: TextStyle) -> Markup:
+    """Return a verdict or a state in bold, on a terminal in the color of its tone.
+
+    ``tone`` is ``good``, ``unsure``, ``bad``, or any other for a neutral one.
+    """
+    text = f"**{printable(word)}**"
+    return Markup(f"\x1b[1;{_COLORS.get(tone, _NEUTRAL)}m{text}\x1b[0m" if style.color else text)  # noqa: S704
+
+
+def bar(share: float | None, style: TextStyle, *, guessed: bool = False) -> Markup:
+    """Return a share as a bar of at most ``BAR`` columns; a share above 0 is always visible."""
+    share = min(max(share or 0.0, 0.0), 1.0)
+    if guessed:
+        return Markup(style.guess * max(round(share * BAR), int(share > 0)))  # noqa: S704
+    parts = len(style.blocks)
+    full, rest = divmod(max(round(share * BAR * parts), int(share > 0)), parts)
+    return Markup(style.blocks[-1] * full + (style.blocks[rest - 1] if rest else ""))  # noqa: S704
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]], width: int | None = None) -> Markup:
+    """Return an aligned table; empty without rows. Columns of numbers are aligned to the right.
+
+    Columns without a title and a text are omitted. In ``width`` columns, the last cell continues in rows
+    below.
+    """
+    lines = [[_cell(value) for value in row] for row in (heads, *rows)]
+    columns = [column for column in zip(*lines, strict=True) if any(column)]
+    if len(lines) == 1 or not columns:
+        return Markup()
+    right = [_is_numeric(column[1:]) for column in columns]
+    widths = [max(3, *map(cells, column)) for column in columns]
+    room = None if width is None else width - sum(widths[:-1]) - 3 * len(widths) - 1
+    if room is not None and _MIN_CELL <= room < widths[-1]:
+        widths[-1] = room
+    rule = [
+        "-" * (size - 1) + (":" if at_right else "-") for size, at_right in zip(widths, right, strict=True)
+    ]
+    head, *body = zip(*columns, strict=True)
+    drawn = (
+        "| " + " | ".join(map(_padded, row, widths, right)) + " |"
+        for each in (head, rule, *body)
+        for row in _broken(each, widths[-1])
+    )
+    return Markup("\n".join(drawn))  # noqa: S704
+
+
+def cells(text: str) -> int:
+    """Return the number of terminal columns of a text."""
+    return sum(map(_columns, _COLOR.sub("", text)))
+
+
+def render(template: str, style: TextStyle, /, **context: object) -> str:
+    """Render a template of ``reports/templates``; return lines with a final newline.
+
+    Several blank lines become one. On a terminal, prose is broken at its width.
+    """
+    text = _environment.get_template(template).render(context, style=style)
+    return fitted(re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n", style.width)
+
+
+def fitted(text: str, width: int | None) -> str:
+    """Break prose at a terminal's width; None: leave it."""
+    return "".join(f"{line}\n" for each in text.splitlines() for line in _lines(each, width))
+
+
+def json_text(document: object, *, indented: bool = True) -> str:
+    """Return a document as ASCII JSON, on one line or indented, with a final newline."""
+    written = json.dumps(document, indent=2 if indented else None)
+    return written.replace(_DELETE, "\\u007f") + "\n"
+
+
+def _can_draw(encoding: str | None) -> bool:
+    try:
+        f"{_BLOCKS}░".encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def _cell(value: object) -> str:
+    return str(printable(value)).replace("|", "\\|")
+
+
+def _is_numeric(column: Iterable[str]) -> bool:
+    """Return whether every cell is a number, with a unit or without, a dash or empty."""
+    return all(not text or text.strip("*")[:1] in "-+<>0123456789" for text in column)
+
+
+def _padded(text: str, width: int, at_right: bool) -> str:  # noqa: FBT001
+    space = " " * (width - cells(text))
+    return space + text if at_right else text + space
+
+
+def _broken(row: Sequence[str], width: int) -> Iterator[Sequence[str]]:
+    """Yield a row whose last cell is broken at ``width`` columns."""
+    first, *more = _wrapped(row[-1], width) or [""]
+    yield [*row[:-1], first]
+    yield from ([*[""] * (len(row) - 1), line] for line in more)
+
+
+def _lines(line: str, width: int | None) -> list[str]:
+    """Break a line of prose or of a list; tables, titles and code stay."""
+    if (
+        width is None
+        or line.startswith(("|", "#", "    ", "--", "`"))
+        or cells(line) <= min(width, MAX_PROSE)
+    ):
+        return [line]
+    indent = "  " if line.startswith("- ") else ""
+    first, *more = _wrapped(line, min(width, MAX_PROSE) - len(indent))
+    return [first, *(indent + each for each in more)]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Break a text between words into lines of at most ``width`` columns, if the words fit."""
+    lines: list[str] = []
+    for word in (match[0] for match in _WORDS.finditer(text)):
+        if lines and cells(lines[-1]) + 1 + cells(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
+
+
+def _columns(char: str) -> int:
+    """Return the terminal columns of a character: none if it combines with the previous one."""
+    if char.isascii():
+        return 1
+    if unicodedata.category(char) in {"Mn", "Me"}:
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+@pass_context
+def _table(context: Context, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
+    return table(heads, rows, context["style"].width)
+
+
+@pass_context
+def _badge(context: Context, word: str, tone: str) -> Markup:
+    return badge(word, tone, context["style"])
+
+
+@pass_context
+def _bar(context: Context, share: float | None, *, guessed: bool = False) -> Markup:
+    return bar(share, context["style"], guessed=guessed)
+
+
+_environment: Final = environment("spec_decode_exporter.reports", html=False)
+_environment.autoescape = True  # ``printable`` returns ``Markup``, so that nothing is escaped as HTML
+_environment.finalize = printable
+_environment.globals.update(name=name, table=_table, badge=_badge, bar=_bar)

@@ -1,0 +1,137 @@
+"""The text of the reports is safe in a terminal and in Markdown, aligned, and fitted to a terminal's width."""
+
+import io
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from spec_decode_exporter.reports.text import (
+    MIN_WIDTH,
+    TextStyle,
+    badge,
+    bar,
+    cells,
+    fitted,
+    json_text,
+    name,
+    printable,
+    table,
+    text_style,
+)
+
+MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable("table")
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self):
+        return True
+
+
+@given(st.text())
+def test_a_value_is_one_printable_line(text):
+    assert str(printable(text)).isprintable()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script>alert(1)</script>",
+        "[a](http://b)",
+        "``",
+        "`a`b",
+        "*x* | y",
+        "@team",
+        "a\n# title",
+        "\x1b[2J\u202e",
+    ],
+)
+def test_a_name_is_code_wherever_it_stands(text):
+    for place in (f"- {name(text)}: x", str(table(("a", "b"), [(name(text), "x")]))):
+        html = MARKDOWN.render(place)
+        assert html.count("<code>") == 1
+        assert not re.search("<script|<a |<em|<h1|\x1b", html)
+
+
+def test_columns_of_a_table_are_aligned_by_width_and_numbers_stand_to_the_right():
+    drawn = table(("name", "", "value"), [("模型", "", "12 ms"), ("b", "", "-")])
+    assert drawn.splitlines() == [
+        "| name | value |",
+        "| ---- | ----: |",
+        "| 模型 | 12 ms |",
+        "| b    |     - |",
+    ]
+
+
+def test_a_table_without_rows_is_empty():
+    assert table(("a",), []) == ""
+
+
+@given(st.lists(st.tuples(st.text(), st.text()), min_size=1))
+def test_a_table_of_any_texts_has_a_line_for_each_row_and_its_columns(rows):
+    lines = table(("a", "b"), rows).splitlines()
+    assert len(lines) == len(rows) + 2
+    assert len({cells(line) for line in lines}) == 1
+
+
+def test_the_last_cell_of_a_table_continues_below_on_a_narrow_terminal():
+    drawn = table(("a", "meaning"), [("x", "of the draft tokens that were accepted")], 30)
+    assert max(map(cells, drawn.splitlines())) <= 30
+    assert MARKDOWN.render(drawn).count("<tr>") == 3
+
+
+@pytest.mark.parametrize(
+    ("share", "drawn"),
+    [(None, ""), (0.0, ""), (1e-9, "▏"), (0.5, "█" * 10), (1.0, "█" * 20), (7.0, "█" * 20)],
+)
+def test_a_bar_shows_every_share_above_zero(share, drawn):
+    assert bar(share, TextStyle()) == drawn
+
+
+def test_an_extrapolated_bar_has_other_blocks():
+    assert bar(0.5, TextStyle(), guessed=True) == "░" * 10
+
+
+@pytest.mark.parametrize(
+    ("stream", "environ", "is_colored"),
+    [
+        (Terminal(), {}, True),
+        (Terminal(), {"NO_COLOR": ""}, True),
+        (Terminal(), {"NO_COLOR": "1"}, False),
+        (Terminal(), {"TERM": "dumb"}, False),
+        (io.StringIO(), {}, False),
+    ],
+)
+def test_a_verdict_has_a_color_on_a_terminal_alone(stream, environ, is_colored):
+    assert ("\x1b[" in badge("HARMFUL", "bad", text_style(stream, environ))) is is_colored
+
+
+def test_a_narrow_terminal_counts_as_one_of_the_minimum_width(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "10")
+    assert text_style(Terminal(), {}).width == MIN_WIDTH
+
+
+def test_an_encoding_without_blocks_gets_ascii_bars():
+    stream = Terminal()
+    stream.encoding = "latin-1"
+    assert bar(0.5, text_style(stream, {})) == "#" * 10
+
+
+def test_prose_is_broken_on_a_terminal_between_words_and_never_in_a_name():
+    text = f"- one two three four five six seven eight nine ten {name('a - b # c')} end\n| {'x' * 60} |\n"
+    assert fitted(text, None) == text
+    assert fitted(text, 56).splitlines() == [
+        "- one two three four five six seven eight nine ten",
+        "  `a - b # c` end",
+        f"| {'x' * 60} |",
+    ]
+
+
+def test_json_has_no_control_characters():
+    assert json_text({"a": "\x7f\x1b\u202e"}).isascii()
+    assert json.loads(json_text({"a": "\x7f"}, indented=False)) == {"a": "\x7f"}
