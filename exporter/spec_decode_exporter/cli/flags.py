@@ -1,20 +1,32 @@
-"""Flags that may also be set by environment variables."""
+"""Flags of the commands: one table of names, texts, environment variables and configuration keys."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import inf, isfinite
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
 
+import structlog
+
+from spec_decode_exporter.config.cost_settings import SpeculativeSettings
 from spec_decode_exporter.config.environment import FromVariable
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.config.types import format_duration, parse_duration
 from spec_decode_exporter.core.user_errors import UsageError
+from spec_decode_exporter.discovery.vllm_command_line import config_speculation
 
 ENVIRONMENT_PREFIX: Final = "SPEC_DECODE_EXPORTER_"
-
 _SWITCH: Final = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("", "0", "false", "no", "off"), False),
 }
+_MAX_DIGITS: Final = 10
+
+T = TypeVar("T")
+
+_log = structlog.get_logger()
 
 
 def unchanged(text: str) -> str:
@@ -22,53 +34,96 @@ def unchanged(text: str) -> str:
     return text
 
 
-class Flags:
-    """Adds flags that may also be set by environment variables."""
+def destination(name: str) -> str:
+    """Return the name under which the arguments hold the value of a flag."""
+    return name.removeprefix("--").replace(".", "_").replace("-", "_")
 
-    def __init__(self, parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
-        self._parser = parser
-        self._environ = environ
 
-    def one(
-        self,
-        name: str,
-        metavar: str,
-        text: str,
-        default: str | None = None,
-        read: Callable[[str], str] = unchanged,
-    ) -> None:
-        """Add a flag with one value. An empty variable counts as absent."""
-        default = self._value(name) or default
-        self._parser.add_argument(
-            name, dest=destination(name), metavar=metavar, default=default, help=text, type=read
-        )
+def absolute(path: str) -> str:
+    """Return a path of the working directory as an absolute one; a path in a file is relative to that file."""
+    found = str(Path(path).absolute())
+    return FromVariable.of(found, path.origin) if isinstance(path, FromVariable) else found
 
-    def several(self, name: str, metavar: str, text: str) -> None:
-        """Add a flag that may be repeated; flags replace the values of the variable."""
-        parts = _parts(self._value(name))
-        self._parser.add_argument(
-            name, dest=destination(name), metavar=metavar, help=text, action=_Replace, default=parts
-        )
 
-    def switch(self, name: str, text: str) -> None:
-        """Add a flag without a value, and its --no- counterpart."""
-        variable = _variable(name)
-        value = self._environ.get(variable, "").lower()
-        if value not in _SWITCH:
-            raise UsageError(f"{variable} is {value!r}; it is a switch, set it to true or false")
-        self._parser.add_argument(
-            name,
-            dest=destination(name),
-            action=argparse.BooleanOptionalAction,
-            default=_SWITCH[value],
-            help=text,
-        )
+class Flag(NamedTuple):
+    """A flag of a command."""
 
-    def _value(self, name: str) -> FromVariable | None:
-        """Return the value of the flag's variable; None if it is empty or not set."""
-        variable = _variable(name)
-        value = self._environ.get(variable)
-        return FromVariable.of(value, variable) if value else None
+    name: str
+    metavar: str
+    """Name of its value in the help; empty for a switch, which has a ``--no-`` counterpart."""
+    text: str
+    key: str = ""
+    """Configuration key that it sets, with dots; below ``targets.``, of each server of the command line."""
+    read: Callable[[str], Any] = unchanged
+    """Returns the value of a text, or raises ArgumentTypeError."""
+    default: Any = None
+    choices: Collection[str] | None = None
+    repeats: bool = False
+    """May be given several times. Flags replace the values of the variable, which has commas between them."""
+
+    @property
+    def destination(self) -> str:
+        """The name under which the arguments hold the value."""
+        return destination(self.name)
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable."""
+        return ENVIRONMENT_PREFIX + self.destination.upper()
+
+
+SERVER_FLAGS: Final = (
+    Flag("--poll.interval", "DURATION", "time between two polls of a server (default 1s)", "poll.interval"),
+    Flag("--cost.draft-cost-ratio", "RATIO", "cost of a draft token, relative to a decode step without speculation", "cost.draft_cost_ratio"),
+    Flag("--cost.running-requests", "NUMBER", "concurrent requests at which that cost was measured (default 4)", "cost.running_requests"),
+    Flag("--speculative.method", "METHOD", "method of the servers, such as eagle3 or ngram", "targets.speculative.method"),
+    Flag("--speculative.config", "JSON", "or the --speculative-config of their vLLM"),
+    Flag("--baseline.prometheus.url", "URL", "a Prometheus with the counters of the servers from before speculation was enabled", "baseline.prometheus.url"),
+)  # fmt: skip
+"""Flags of ``run``, ``observe`` and ``recommend``."""
+PROFILE_FLAG: Final = Flag("--metrics.profile", "PROFILE", "metrics to export: minimal, standard or full (default standard)", "metrics.profile")  # fmt: skip
+"""Flag of ``run`` and ``observe``."""
+RUN_FLAGS: Final = (
+    Flag("--state.file", "FILE", "file of the state that survives a restart", "state.file", absolute),
+    PROFILE_FLAG,
+    Flag("--log.level", "LEVEL", "debug, info, warning or error (default info)", "log.level"),
+    Flag("--log.format", "FORMAT", "logfmt or json (default logfmt)", "log.format"),
+)
+"""Flags of ``run`` alone that set a key."""
+_KEYS: Final = {flag.destination: flag.key for flag in (*SERVER_FLAGS, *RUN_FLAGS) if flag.key}
+_TARGET: Final = "targets."
+
+
+def add_flags(
+    parser: argparse._ActionsContainer, table: Iterable[Flag], environ: Mapping[str, str] | None = None
+) -> None:
+    """Add flags to a parser; ``environ`` has the values of those that are not set, None if they have no variable.
+
+    An empty variable counts as absent.
+
+    Raises:
+        UsageError: The variable of a switch is neither true nor false.
+    """
+    for flag in table:
+        value = (environ or {}).get(flag.variable, "")
+        options = _value_options(flag, value) if flag.metavar else _switch_options(flag, value)
+        parser.add_argument(flag.name, dest=flag.destination, help=flag.text.replace("%", "%%"), **options)
+
+
+def _switch_options(flag: Flag, value: str) -> dict[str, Any]:
+    value = value.lower()
+    if value not in _SWITCH:
+        raise UsageError(f"{flag.variable} is {value!r}; it is a switch, set it to true or false")
+    return {"action": argparse.BooleanOptionalAction, "default": _SWITCH[value]}
+
+
+def _value_options(flag: Flag, value: str) -> dict[str, Any]:
+    options = {"metavar": flag.metavar, "type": flag.read, "choices": flag.choices}
+    if flag.repeats:
+        parts = (part.strip() for part in value.split(","))
+        default = [FromVariable.of(part, flag.variable) for part in parts if part]
+        return {**options, "action": _Replace, "default": default}
+    return {**options, "default": FromVariable.of(value, flag.variable) if value else flag.default}
 
 
 class _Replace(argparse.Action):
@@ -88,16 +143,163 @@ class _Replace(argparse.Action):
         setattr(namespace, self.dest, [*([] if is_default else collected), values])
 
 
-def _parts(value: FromVariable | None) -> list[str]:
-    if value is None:
-        return []
-    return [FromVariable.of(part.strip(), value.origin) for part in value.split(",") if part.strip()]
+def general_keys(arguments: argparse.Namespace) -> dict[str, object]:
+    """Return the values of the flags that are set, by key of the configuration; those of targets apart."""
+    return {key: value for key, value in _keys(arguments).items() if not key.startswith(_TARGET)}
 
 
-def _variable(flag: str) -> str:
-    return ENVIRONMENT_PREFIX + destination(flag).upper()
+def target_keys(arguments: argparse.Namespace) -> dict[str, dict[str, object]]:
+    """Return the values of the flags that are set, by section and key of a target."""
+    sections: dict[str, dict[str, object]] = {}
+    for path, value in _keys(arguments).items():
+        if path.startswith(_TARGET):
+            section, key = path.removeprefix(_TARGET).split(".")
+            sections.setdefault(section, {})[key] = value
+    return sections
 
 
-def destination(flag: str) -> str:
-    """Return the name under which the arguments hold the value of a flag."""
-    return flag.removeprefix("--").replace(".", "_").replace("-", "_")
+def _keys(arguments: argparse.Namespace) -> dict[str, object]:
+    given = vars(arguments)
+    return {key: given[name] for name, key in _KEYS.items() if given.get(name) is not None}
+
+
+def reject_baseline(arguments: argparse.Namespace, instead: str) -> None:
+    """Reject ``--baseline.prometheus.url``; its environment variable is ignored.
+
+    Args:
+        arguments: Arguments of a command with this flag.
+        instead: What the command reports without servers.
+
+    Raises:
+        UsageError: It is set.
+    """
+    value = arguments.baseline_prometheus_url
+    if value is not None and not isinstance(value, FromVariable):
+        raise UsageError(
+            f"--baseline.prometheus.url is for servers that are observed now, and not for {instead}"
+        )
+
+
+def vllm_speculation(text: str | None) -> dict[str, object]:
+    """Return the keys of ``speculative`` that vLLM's ``--speculative-config`` holds.
+
+    An injected sidecar copies that argument unseen from the pod into the variable: an unreadable variable is
+    therefore logged and ignored.
+
+    Raises:
+        UsageError: The flag is not readable.
+    """
+    if text is None:
+        return {}
+    try:
+        speculation = config_speculation(text)
+    except ValueError as error:
+        if not isinstance(text, FromVariable):
+            raise UsageError(f"--speculative.config {error}") from None
+        _log.warning("variable_not_understood", variable=text.origin, reason=str(error))
+        return {}
+    keys = {
+        "method": speculation.method,
+        "tokens": speculation.tokens,
+        "draft_model": speculation.draft_model,
+        "rejection_method": speculation.rejection_method,
+        "schedule": speculation.schedule.ranges,
+    }
+    return {key: value for key, value in keys.items() if value}
+
+
+def with_speculation(config: Config, speculation: Mapping[str, object]) -> Config:
+    """Add keys of ``speculative`` to every configured target, except for those that the target sets itself."""
+    if not speculation:
+        return config
+    targets = []
+    for target in config.targets:
+        own = target.speculative.model_dump(exclude_none=True) if target.speculative else {}
+        speculative = SpeculativeSettings.model_validate({**speculation, **own})
+        targets.append(target.model_copy(update={"speculative": speculative}))
+    return config.model_copy(update={"targets": tuple(targets)})
+
+
+def reader(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Return a reader that turns the ValueError of ``parse`` into an error of argparse."""
+
+    def checked(text: str) -> T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return checked
+
+
+def duration(lower: float = 0.0, upper: float = inf, *, or_zero: bool = False) -> Callable[[str], float]:
+    """Return a reader of durations between two, both included, in seconds; of 0 too if ``or_zero``."""
+    limits = f"{format_duration(lower)} or longer"
+    if isfinite(upper):
+        limits = f"between {format_duration(lower)} and {format_duration(upper)}"
+
+    def checked(text: str) -> float:
+        try:
+            seconds = parse_duration(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text!r} {error}") from None
+        if not (lower <= seconds <= upper or (or_zero and not seconds)):
+            raise argparse.ArgumentTypeError(f"{text!r} is not {limits}")
+        return seconds
+
+    return checked
+
+
+def whole(lower: int, upper: int = 10**9) -> Callable[[str], int]:
+    """Return a reader of whole numbers between two, both included."""
+
+    def checked(text: str) -> int:
+        number = int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else -1
+        if not lower <= number <= upper:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {lower} to {upper}")
+        return number
+
+    return checked
+
+
+def number(upper: float = inf, *, above_zero: bool = False) -> Callable[[str], float]:
+    """Return a reader of finite numbers from 0, or above 0, up to ``upper``, included."""
+    begin = "above 0" if above_zero else "of 0 or more"
+    limits = f"{begin}, {upper:g} at most" if isfinite(upper) else begin
+
+    def checked(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = -1.0
+        if not (isfinite(value) and 0 <= value <= upper) or (above_zero and not value):
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number {limits}")
+        return value
+
+    return checked
+
+
+class Flags:
+    """Adds flags one by one."""
+
+    def __init__(self, parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
+        self._parser, self._environ = parser, environ
+
+    def one(
+        self,
+        name: str,
+        metavar: str,
+        text: str,
+        default: str | None = None,
+        read: Callable[[str], str] = unchanged,
+    ) -> None:
+        """Add a flag with one value."""
+        add_flags(self._parser, [Flag(name, metavar, text, default=default, read=read)], self._environ)
+
+    def several(self, name: str, metavar: str, text: str) -> None:
+        """Add a flag that may be repeated."""
+        add_flags(self._parser, [Flag(name, metavar, text, repeats=True)], self._environ)
+
+    def switch(self, name: str, text: str) -> None:
+        """Add a flag without a value."""
+        add_flags(self._parser, [Flag(name, "", text)], self._environ)
