@@ -107,6 +107,27 @@ def _speedup() -> Panel:
     )
 
 
+def _time_saved() -> Panel:
+    """Return the decode time that speculation saved in the range; negative if it cost time."""
+    total = {
+        name: by((), f"increase({FLEET(f'spec_decode_{name}_total')}[$__range])", "sum")
+        for name in ("evaluated_decode_seconds", *_PLAIN)
+    }
+    spent = total.pop("evaluated_decode_seconds")
+    legends = ("saved", "at least", "at most")
+    return stat_tile(
+        "Time saved",
+        "Seconds that requests waited less in the time range: decoding without speculation less decoding as "
+        "it was, with the sums of the 95 % bounds. Negative where speculation costs time. Time without "
+        "bounds of the speed-up is not counted.",
+        [Query(f"{plain} - {spent}", legend) for plain, legend in zip(total.values(), legends, strict=True)],
+        Look(unit="s", decimals=1, no_value="cost unknown"),
+    )
+
+
+_PLAIN = ("plain_decode_seconds", "plain_decode_seconds_lower", "plain_decode_seconds_upper")
+
+
 def _acceptance() -> Panel:
     above, below = "spec_decode_window_accepted_tokens", "spec_decode_window_draft_tokens"
     return stat_tile(
@@ -120,8 +141,9 @@ def _acceptance() -> Panel:
 
 
 def _tiles() -> Band:
-    widths = (3, 4, 4, 4, 5, 4)
-    return Band(4, list(zip(widths, (*_wrong(), _speedup(), _acceptance()), strict=True)))
+    widths = (3, 3, 3, 3, 4, 4, 4)
+    tiles = (*_wrong(), _speedup(), _time_saved(), _acceptance())
+    return Band(4, list(zip(widths, tiles, strict=True)))
 
 
 def _gauge(metric: str, **matchers: str) -> str:

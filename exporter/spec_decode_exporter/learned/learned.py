@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
@@ -17,6 +17,7 @@ from spec_decode_exporter.drops.sums import Drop
 from spec_decode_exporter.learned.baseline import SAME_DAY_SECONDS, Baseline
 from spec_decode_exporter.learned.step_cost import PlainSteps, costs
 from spec_decode_exporter.learned.steps import DepthSums, StepReader, Steps, StepTimes, include
+from spec_decode_exporter.learned.time_saved import DayTime, TimeSaved
 from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.sample import MAX_POSITIONS, Buckets, Sample
 from spec_decode_exporter.window.history import History
@@ -62,6 +63,8 @@ class LearnedState:
     """Steps of the polls without drafts, as of a schedule that pauses."""
     depths: Depths = field(default_factory=dict)
     """By number of draft tokens in use."""
+    today: DayTime = field(default_factory=DayTime)
+    """Decode time, and that without speculation."""
 
 
 class Learned:
@@ -74,6 +77,7 @@ class Learned:
         self.drops = Drops(assumptions.policy.drops)
         self.drafting = StepTimes()
         """Steps of the polls with drafts."""
+        self.saved = TimeSaved()
         self._plain = StepTimes()
         self._depths: dict[int, DepthSums] = {}
         self._reader = StepReader()
@@ -135,13 +139,17 @@ class Learned:
 
         A state that was not restored yet stays as it is: the engine may be between two processes, or idle.
         """
-        if self._remembered is not None or not self._tokens:
-            return self._remembered
-        return LearnedState(self._tokens, self._drafter, self.drops.state, self._plain, self._depths)
+        today = self.saved.today
+        if self._remembered is not None:
+            return replace(self._remembered, today=today)
+        if not self._tokens:
+            return None
+        return LearnedState(self._tokens, self._drafter, self.drops.state, self._plain, self._depths, today)
 
     def remember(self, state: LearnedState) -> None:
-        """Restore a state once the engine proves to draft with the same K and drafter."""
+        """Restore a state once the engine proves to draft with the same K and drafter; of the day at once."""
         self._remembered, self._drafting_seconds = state, 0.0
+        self.saved.restore(state.today)
 
     def _learn_steps(self, increment: Increment, sample: Sample, history: History) -> None:
         """Learn the steps, and the baseline while the engine does not speculate."""

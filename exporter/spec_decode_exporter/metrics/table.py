@@ -55,6 +55,19 @@ def _total(profile: Profile, key: str, text: str, counter: str = "") -> Metric:
     )
 
 
+def _decode_time(key: str, name: str, text: str) -> Metric:
+    """Return the row of a sum of decode time."""
+
+    def read(engine: EngineSnapshot) -> Number:
+        time: float = getattr(engine.decode_time, name)
+        return time
+
+    source = *_WORK, "decode_nanoseconds"
+    return Metric(
+        Group.COUNTERS, STANDARD, f"spec_decode_{key}_total", text, read, kind="counter", source=source
+    )
+
+
 @cache
 def _one_of(members: type[StrEnum], present: StrEnum) -> Numbers:
     """Return a state set: a number for each member, of which one is 1."""
@@ -201,6 +214,10 @@ METRICS: Final[tuple[Metric, ...]] = (
     _total(STANDARD, "first_tokens", "First tokens of requests, which no decode step gives,"),
     _total(STANDARD, "decode_steps", "Decode steps, counted once for each running request,"),
     _total(STANDARD, "decode_seconds", "Seconds that requests spent in decode steps", "decode_nanoseconds"),
+    _decode_time("evaluated_decode_seconds", "actual", "Seconds that requests decoded while bounds of the speed-up were known, since the exporter first saw the engine."),
+    _decode_time("plain_decode_seconds", "plain", "Seconds that the evaluated decoding would have taken without speculation, by the best guess of the cost."),
+    _decode_time("plain_decode_seconds_lower", "plain_lower", "The sum of the lower 95 % bounds of spec_decode_plain_decode_seconds_total."),
+    _decode_time("plain_decode_seconds_upper", "plain_upper", "The sum of the upper 95 % bounds of spec_decode_plain_decode_seconds_total."),
     Metric(Group.COUNTERS, STANDARD, "spec_decode_position_accepted_tokens_total", "Draft tokens accepted at each draft position since the exporter first saw the engine.", lambda engine: [(str(position), count) for position, count in enumerate(engine.totals.positions)], labels=("position",), kind="counter", source=("positions",)),
     Metric(Group.COUNTERS, STANDARD, "spec_decode_poll_acceptance_ratio", "Acceptance rate of each poll, weighted by draft tokens: _count is draft tokens, _sum accepted tokens.", _poll_histogram, kind="histogram", source=("accepted_tokens", "draft_tokens")),
     *figure_metrics(FIGURES),

@@ -16,6 +16,7 @@ from spec_decode_exporter.analysis.verdict import STALL_SECONDS, Action, Decisio
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.drops.sums import Drop, DropKind, DropStatus
 from spec_decode_exporter.experiments.experiment import OFF
+from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.findings.findings import findings
 from spec_decode_exporter.learned.baseline import Baseline, PlainPeriod
@@ -157,8 +158,10 @@ class EngineMonitor:
             evaluation = self._evaluated(windows, drops)
             if in_full:
                 evaluation.settle()
+            self._count_time(evaluation.evaluated.speedup_bounds)
             self._last = self._present(evaluation, drops)
         except Exception:
+            self._count_time(None)
             self._last = self._plain(windows)
             raise
         if windows[-1].polls:  # an empty window, as after a start, would only report an idle engine
@@ -284,6 +287,11 @@ class EngineMonitor:
         basis = (evaluation.shown.advice, *others)
         evaluation.shown_setting = self._setting.offer(evaluation.own_setting, basis, now, self._lengths[-1])
 
+    def _count_time(self, speedup: Estimate | None) -> None:
+        """Count the decode time of the polls since the last evaluation, at their speed-up."""
+        decoded = self.history.totals().counters.decode_nanoseconds
+        self.learned.saved.add(decoded, speedup, self.history.wall)
+
     def _knowledge(self, windows: Sequence[Window]) -> Knowledge:
         history, assumed, longest = self.history, self._assumptions, self._lengths[-1]
         age, wall = history.last_seen - self._changed_at, history.wall
@@ -356,6 +364,8 @@ class EngineMonitor:
             reported=reported,
             drops=drops,
             reference_acceptance_ratio=None if reference is None else reference.at(history.tokens),
+            decode_time=self.learned.saved.total,
+            today=self.learned.saved.today,
         )
 
     # Events of evaluations

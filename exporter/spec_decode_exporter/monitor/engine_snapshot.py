@@ -9,6 +9,7 @@ from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.drops.sums import DropStatus
 from spec_decode_exporter.findings.finding import Finding
 from spec_decode_exporter.learned.baseline import PlainPeriod
+from spec_decode_exporter.learned.time_saved import DayTime, DecodeTime
 from spec_decode_exporter.scrape.engines import Counter, Gauge
 from spec_decode_exporter.scrape.sample import Sample
 from spec_decode_exporter.window.history import Totals
@@ -33,6 +34,10 @@ class EngineSnapshot:
     drops: DropStatus
     reference_acceptance_ratio: float | None
     """Acceptance rate of the reference at this K."""
+    decode_time: DecodeTime
+    """Of the polls with bounds of the speed-up, since the first poll."""
+    today: DayTime
+    """The same since midnight in UTC."""
     baseline: PlainPeriod | None = None
     """Newest period without speculation of the model on its target; None without one."""
     find: Callable[[], tuple[Finding, ...] | None] = tuple
