@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import tempfile
 import threading
 import time
@@ -143,12 +142,6 @@ class Soak:
             content: bytes = page.read()
         return content
 
-    def break_off(self) -> None:
-        """Begin to read the events as they come, and go away."""
-        with socket.create_connection(("127.0.0.1", self._port), timeout=60) as client:
-            client.sendall(b"GET /api/v1/events/stream HTTP/1.1\r\nHost: x\r\n\r\n")
-            client.recv(1000)
-
     def usage(self) -> Usage:
         """Scrape the page and take down what the exporter holds."""
         page = self.get("/metrics")
@@ -174,7 +167,7 @@ class Soak:
                 self.reload()
                 self.get("/")
                 self.get("/api/v1/snapshot")
-                self.break_off()
+                self.get("/api/v1/events")
 
     def at_rest(self, seconds: float) -> Usage:
         """Return the usage with an empty list of targets."""

@@ -77,7 +77,7 @@ PLACES: Final[Mapping[str, Place]] = {
     "Accept and Accept-Encoding": _request,
     "query of the API": _request,
     "query of the page": _request,
-    "Last-Event-ID and since": _request,
+    "since of the events": _request,
     "body of POST /api/v1/requests": _sent,
 }
 """By the name of the row. The other inputs reach the program once, at its start, or as a part of these."""

@@ -76,23 +76,15 @@ _PAGE_QUERY: Final = Row(
     },
 )
 
-_LAST_EVENT: Final = Row(
-    name="Last-Event-ID and since",
+_SINCE: Final = Row(
+    name="since of the events",
     read=answered,
     worst={
-        "the largest id": lambda: request(
-            b"Last-Event-ID: " + b"f" * 16 + b"-" + b"9" * 15,
-            method=b"HEAD",
-            path=b"/api/v1/events/stream",
-        ),
+        "the largest id": lambda: request(path=b"/api/v1/events?since=" + b"f" * 16 + b"-" + b"9" * 15),
         "every type of event": lambda: request(path=b"/api/v1/events?limit=1000"),
     },
     beyond={
-        "characters": lambda: request(
-            b"Last-Event-ID: " + b"f" * 17 + b"-" + b"9" * 15,
-            method=b"HEAD",
-            path=b"/api/v1/events/stream",
-        ),
+        "characters": lambda: request(path=b"/api/v1/events?since=" + b"f" * 17 + b"-" + b"9" * 15),
         "events": lambda: request(path=b"/api/v1/events?limit=" + b"9" * 5000),
     },
 )
@@ -159,7 +151,7 @@ ROWS: Final = (
     _ACCEPT,
     _API_QUERY,
     _PAGE_QUERY,
-    _LAST_EVENT,
+    _SINCE,
     _OTHER_BODY,
     _REQUESTS,
 )

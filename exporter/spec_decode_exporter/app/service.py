@@ -149,7 +149,6 @@ class Service:
         await self._background.cancel()
         await self._reloader.close()
         await cancel([*self._tasks, self._discovery, self._summaries])
-        self._events.close()  # ends the event streams, for which the server would wait
         if self._server:
             await self._server.close()
         await self.fleet.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 from collections import deque
@@ -131,11 +130,8 @@ class EventLog:
         self._kept: deque[RecordedEvent] = deque(maxlen=capacity)
         self._budgets: dict[str | EventSource, _Budget] = {}
         self._errors = Isolation(now)
-        self._arrival = asyncio.Event()
         self.engines = MAX_ENGINES
         """Limit of engines of all targets, by which a new list gets its budget."""
-        self.closed = False
-        """True if the log ended."""
 
     @property
     def last(self) -> str:
@@ -153,11 +149,6 @@ class EventLog:
         """Free the budget of a target that is gone; a list keeps its own, also while it is empty."""
         self._budgets.pop(target, None)
 
-    def close(self) -> None:
-        """End the log, and wake its readers."""
-        self.closed = True
-        self._wake()
-
     def since(self, identifier: str | None = None) -> Since:
         """Return the events after one, or all kept events.
 
@@ -171,11 +162,6 @@ class EventLog:
         number = min(int(match[2]), self._number) if is_own else 0
         gap = identifier is not None and (number < before or not is_own)
         return Since(tuple(self._kept)[max(0, number - before) :], gap, self.last)
-
-    async def beyond(self, identifier: str) -> None:
-        """Wait for an event after this one, or for the end of the log."""
-        while identifier == self.last and not self.closed:
-            await self._arrival.wait()
 
     def _record(self, event: Event, wall: float, subject: EventSubject, source: EventSource) -> None:
         passed = self._passed(event, subject.target, EVENTS_PER_ENGINE * MAX_ENGINES, TARGET_EVENT_EVERY)
@@ -214,11 +200,6 @@ class EventLog:
             (log.warning if bad else log.info)(event.name)
         self._number += 1
         self._kept.append(recorded)
-        self._wake()
-
-    def _wake(self) -> None:
-        arrived, self._arrival = self._arrival, asyncio.Event()
-        arrived.set()
 
 
 def engine_errors(events: EventLog, clock: Clock) -> Isolation:

@@ -10,7 +10,6 @@ from aiohttp import hdrs, web
 
 from spec_decode_exporter.scrape.client import USER_AGENT_PREFIX
 from spec_decode_exporter.web import admin
-from spec_decode_exporter.web.api.event_stream import READERS, Readers
 from spec_decode_exporter.web.api.problems import problems
 from spec_decode_exporter.web.api.request_ingest import MAX_BODIES, MAX_BODIES_PER_CLIENT, count_rejected
 from spec_decode_exporter.web.api.request_ingest import PATH as INGEST_PATH
@@ -49,7 +48,7 @@ _ROUTES: Final[tuple[tuple[str, Sequence[str], Handler], ...]] = (
 )
 
 METRICS_PATH: Final = "/metrics"
-_LARGE: Final = ("/", "/fragment", *(endpoint.path for endpoint in ENDPOINTS if not endpoint.streams))
+_LARGE: Final = ("/", "/fragment", *(endpoint.path for endpoint in ENDPOINTS))
 """Paths whose responses grow with the number of engines. Their limit is separate from that of the metrics."""
 
 _MAX_UNREAD_BODY: Final = 64 * 1024
@@ -65,7 +64,6 @@ def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
     app = web.Application(middlewares=[problems, _hide_errors, _reject_polls, hosts, *guards, _reject_bodies])
     app[STATE] = state
     app[METRICS] = SharedPage(state.metrics)
-    app[READERS] = Readers()
 
     async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(DEFAULT_HEADERS)

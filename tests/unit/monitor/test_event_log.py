@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from structlog.testing import capture_logs
 
@@ -76,22 +74,6 @@ def test_an_invalid_identifier_is_rejected(log, identifier):
     fill(log, 3)
     with pytest.raises(UnknownEventError, match="is not the id of an event"):
         log.since(identifier)
-
-
-async def test_a_reader_waits_for_the_next_event_or_the_end(log):
-    async def readers():
-        waiting = asyncio.ensure_future(log.beyond(log.last))
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        return waiting
-
-    waiting = await readers()
-    fill(log, 1)
-    await waiting
-    waiting = await readers()
-    log.close()
-    await waiting
-    assert log.closed
 
 
 def test_an_event_has_the_same_content_in_the_log_and_for_readers(log, logs):

@@ -38,15 +38,12 @@ class Endpoint:
     respond: Callable[[web.Request, Any], Awaitable[web.StreamResponse]]
     query: type[ApiQuery] = ApiQuery
     model: type[View] | None = None
-    """Model of the response; of a stream, of the data of each event."""
-    content_type: str = "application/json"
+    """Model of the response."""
     problems: Sequence[int] = ()
     """Status codes of errors besides those of every endpoint."""
     body: type[Struct] | None = None
     """Record: one item of a ``POST`` body; None for ``GET``."""
     headers: Sequence[Header] = ()
-    streams: bool = False
-    """True for an unlimited response such as an event stream, which has limits of its own."""
 
     @property
     def methods(self) -> Sequence[str]:

@@ -15,7 +15,6 @@ from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.requests.record import MAX_BATCH_REQUESTS
 from spec_decode_exporter.views.document import View
 from spec_decode_exporter.web.api.endpoint import Endpoint
-from spec_decode_exporter.web.api.event_stream import CONTENT_TYPE as STREAM
 from spec_decode_exporter.web.api.problems import CONTENT_TYPE, ProblemView
 from spec_decode_exporter.web.api.queries import MAX_PARAMETERS, ApiQuery
 from spec_decode_exporter.web.api.request_ingest import BODY_SECONDS, JSON, MAX_BODY_BYTES, NDJSON
@@ -147,10 +146,9 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _responses(endpoint: Endpoint, schema: dict[str, Any]) -> dict[str, Any]:
     problem = {CONTENT_TYPE: {"schema": {"$ref": f"#/components/schemas/{ProblemView.__name__}"}}}
-    content = {"schema": {"type": "string"}} if endpoint.content_type == STREAM else {"schema": schema or {}}
     errors = [HTTPStatus.BAD_REQUEST, *map(HTTPStatus, endpoint.problems), HTTPStatus.SERVICE_UNAVAILABLE]
     return {
-        "200": {"description": endpoint.summary + ".", "content": {endpoint.content_type: content}},
+        "200": {"description": endpoint.summary + ".", "content": {JSON: {"schema": schema}}},
         **{
             str(status.value): {"description": _DESCRIPTIONS[status], "content": problem} for status in errors
         },

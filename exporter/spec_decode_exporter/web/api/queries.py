@@ -161,8 +161,8 @@ class RequestsQuery(ApiQuery):
         )
 
 
-class EventFilter(ApiQuery):
-    """Selection of events."""
+class EventsQuery(ApiQuery):
+    """Selection of events, and their number."""
 
     type: tuple[EventType, ...] = Field(
         default=(), description="Only these types.", examples=[["acceptance_dropped"]]
@@ -172,21 +172,16 @@ class EventFilter(ApiQuery):
     since: EventId | None = Field(
         default=None, description="Only events after the event with this id.", examples=["19af3c1d2e0-17"]
     )
-
-    def selects(self, event: EventView) -> bool:
-        """Return whether an event is selected."""
-        selected = ((self.type, event.type), (self.target, event.target), (self.engine_id, event.engine_id))
-        return all(not values or value in values for values, value in selected)
-
-
-class EventsQuery(EventFilter):
-    """Selection of events, and their number."""
-
     limit: Limit = Field(
         default=100,
         description="Maximum number of events: the oldest after `since`, or the newest without `since`.",
         validate_default=False,
     )
+
+    def selects(self, event: EventView) -> bool:
+        """Return whether an event is selected."""
+        selected = ((self.type, event.type), (self.target, event.target), (self.engine_id, event.engine_id))
+        return all(not values or value in values for values, value in selected)
 
 
 Q = TypeVar("Q", bound=ApiQuery)

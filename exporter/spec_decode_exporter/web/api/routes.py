@@ -6,18 +6,16 @@ from typing import Final
 
 from aiohttp import web
 
-from spec_decode_exporter.monitor.event_log import EVENT_ID
 from spec_decode_exporter.requests.record import SentRequest
 from spec_decode_exporter.views.engine_view import EngineView
-from spec_decode_exporter.views.fleet_view import EventsView, EventView, SnapshotView, TargetsView
+from spec_decode_exporter.views.fleet_view import EventsView, SnapshotView, TargetsView
 from spec_decode_exporter.views.history import HistoryView
 from spec_decode_exporter.views.request_view import RequestsView
-from spec_decode_exporter.web.api import event_stream, request_ingest, responses
+from spec_decode_exporter.web.api import request_ingest, responses
 from spec_decode_exporter.web.api.endpoint import Endpoint, Header
 from spec_decode_exporter.web.api.openapi import document
 from spec_decode_exporter.web.api.queries import (
     ApiQuery,
-    EventFilter,
     EventsQuery,
     HistoryQuery,
     RequestsQuery,
@@ -70,24 +68,6 @@ ENDPOINTS: Final = (
         responses.events,
         EventsQuery,
         EventsView,
-    ),
-    Endpoint(
-        "/api/v1/events/stream",
-        "event_stream",
-        "Events of engines and targets as server-sent events; the event `gap` marks lost events",
-        event_stream.events,
-        EventFilter,
-        EventView,
-        event_stream.CONTENT_TYPE,
-        problems=(503,),
-        streams=True,
-        headers=(
-            Header(
-                event_stream.LAST_EVENT_ID,
-                "The same as `since`. Browsers send it when they reconnect, and it takes precedence.",
-                EVENT_ID,
-            ),
-        ),
     ),
     Endpoint(
         request_ingest.PATH,
