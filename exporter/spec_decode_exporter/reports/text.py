@@ -35,8 +35,8 @@ _MIN_CELL: Final = 16
 """Minimum columns of the last cell of a table: a table on a narrower terminal is not fitted."""
 _TICKS: Final = re.compile("`+")
 _COLOR: Final = re.compile(r"\x1b\[[\d;]*m")
-_WORDS: Final = re.compile(r"\*\*\S+|(`+).+?\1\S*|\S+")
-"""Words of Markdown. A code span is one word: a line break in it could begin another block."""
+_BREAK: Final = re.compile(r" (?=(?!\d+[.)](?: |$))[^\W_]|[(\"']|`(?!``)|\*\*)")
+"""Space at which a line may be broken: what follows begins no block of Markdown, not even in a code span."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +109,17 @@ def bar(share: float | None, style: TextStyle, *, guessed: bool = False) -> Mark
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]], width: int | None = None) -> Markup:
     """Return an aligned table; empty without rows. Columns of numbers are aligned to the right.
 
-    Columns without a title and a text are omitted. In ``width`` columns, the last cell continues in rows
-    below.
+    Columns without a value are omitted. In ``width`` columns, the last cell continues in rows below.
     """
     lines = [[_cell(value) for value in row] for row in (heads, *rows)]
-    columns = [column for column in zip(*lines, strict=True) if any(column)]
-    if len(lines) == 1 or not columns:
+    columns = [column for column in zip(*lines, strict=True) if any(column[1:])]
+    if not columns:
         return Markup()
     right = [_is_numeric(column[1:]) for column in columns]
     widths = [max(3, *map(cells, column)) for column in columns]
     room = None if width is None else width - sum(widths[:-1]) - 3 * len(widths) - 1
     if room is not None and _MIN_CELL <= room < widths[-1]:
-        widths[-1] = room
+        widths[-1] = max(room, *(cells(line) for cell in columns[-1] for line in _wrapped(cell, room)))
     rule = [
         "-" * (size - 1) + (":" if at_right else "-") for size, at_right in zip(widths, right, strict=True)
     ]
@@ -141,10 +140,12 @@ def cells(text: str) -> int:
 def render(template: str, style: TextStyle, /, **context: object) -> str:
     """Render a template of ``reports/templates``; return lines with a final newline.
 
-    Several blank lines become one. On a terminal, prose is broken at its width.
+    In a template, an indented line continues the line above, and several blank lines are one. On a
+    terminal, prose is broken at its width.
     """
     text = _environment.get_template(template).render(context, style=style)
-    return fitted(re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n", style.width)
+    joined = re.sub(r"\n +(?=\S)", " ", text)
+    return fitted(re.sub(r"\s*\n\s*\n", "\n\n", joined).strip() + "\n", style.width)
 
 
 def fitted(text: str, width: int | None) -> str:
@@ -203,7 +204,7 @@ def _lines(line: str, width: int | None) -> list[str]:
 def _wrapped(text: str, width: int) -> list[str]:
     """Break a text between words into lines of at most ``width`` columns, if the words fit."""
     lines: list[str] = []
-    for word in (match[0] for match in _WORDS.finditer(text)):
+    for word in _BREAK.split(text):
         if lines and cells(lines[-1]) + 1 + cells(word) <= width:
             lines[-1] += f" {word}"
         else:
