@@ -9,10 +9,9 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.app.options import Options
-from spec_decode_exporter.app.service import Service
+from spec_decode_exporter.app.service import Options, Service
 from spec_decode_exporter.config.load import load
-from spec_decode_exporter.web.server.listen import parse_listen_address
+from spec_decode_exporter.web.server import parse_listen_address
 from tests.unit.requests.test_record import RECORD, SPECULATION, changed
 
 SECRET = "grandmothers-pancakes"
@@ -108,7 +107,7 @@ async def test_no_prompt_or_user_stays_in_memory(service):
         headers = {"Content-Type": "application/json"}
         async with session.post(f"{service.urls[0]}api/v1/requests", data=body, headers=headers) as answer:
             assert (await answer.json())["taken"] == 1
-    found = service._receiver._store
+    found = service.state.receiver()._store
     gc.collect()
     seen, open_ = set(), [found]
     while open_:

@@ -7,12 +7,11 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from spec_decode_exporter.app.options import Options
-from spec_decode_exporter.app.service import Service
+from spec_decode_exporter.app.service import Options, Service
 from spec_decode_exporter.cli.exporter_access import NotReadError, read_snapshot_of, snapshot_url
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.scrape.poller import Poller
-from spec_decode_exporter.web.server.listen import parse_listen_address
+from spec_decode_exporter.web.server import parse_listen_address
 
 
 def read(url):

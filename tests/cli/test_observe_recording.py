@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spec_decode_exporter.app.metrics_text import MetricsText
+from spec_decode_exporter.app.exporter_state import ExporterState, metrics_text
 from spec_decode_exporter.cli.observe import _check_format, add_arguments
 from spec_decode_exporter.cli.observe_config import read_config
 from spec_decode_exporter.cli.observe_recording import check_recording_flags, replayed
@@ -15,8 +15,8 @@ from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.history.recording import Recorder, RecordingError, read_recording
-from spec_decode_exporter.reports.observe.observation_config import observed_config
-from spec_decode_exporter.reports.observe.session import Observation
+from spec_decode_exporter.reports.observation import observed_config
+from spec_decode_exporter.reports.observation import Observation
 from tests.conftest import CHECKOUT
 from tests.fixtures.replayed_metrics import replayed_metrics
 from tests.fixtures.simulated import Server
@@ -101,7 +101,7 @@ async def test_a_recording_with_one_poll_is_refused(recording, tmp_path):
 
 async def text_of(*flags):
     observation, clock = replayed(parsed("--replay", str(RESTART), "--format", "prometheus", *flags), {})
-    return await MetricsText(observation.fleet, observation.events, clock).text()
+    return await metrics_text(ExporterState(observation.fleet, observation.events, clock))
 
 
 def engine_lines(text):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from spec_decode_exporter.app.options import Options
+from spec_decode_exporter.app.service import Options
 from spec_decode_exporter.cli.start_report import ANSWER_SECONDS, first_answers, start_report
 from spec_decode_exporter.monitor.snapshot import TargetStatus
 from spec_decode_exporter.scrape.poll_record import PollRecord

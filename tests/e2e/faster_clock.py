@@ -18,8 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.app.options import Options
-from spec_decode_exporter.app.service import Service
+from spec_decode_exporter.app.service import Options, Service
 from spec_decode_exporter.config.mistakes import ConfigError, Problem
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.metrics.page import MetricsPage
@@ -227,7 +226,7 @@ class Network:
     async def send(self, service: Service) -> None:
         """Send the requests of the responses since the last call, as a gateway does."""
         lines, self._said[:] = [json.dumps(answer) for answer in self._said], []
-        receiver = service.snapshots.receiver()
+        receiver = service.state.receiver()
         if receiver and lines:
             await receiver.take("\n".join(lines).encode(), lines=True)
 

@@ -10,12 +10,9 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from unittest import mock
 
-from spec_decode_exporter.app.options import Options
-from spec_decode_exporter.app.service import Service
+from spec_decode_exporter.app.service import Options, Service
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.web.application import create_app
-from spec_decode_exporter.web.server.listen import ListenAddress
-from spec_decode_exporter.web.state import AppState
+from spec_decode_exporter.web.server import ListenAddress
 from tests.conftest import FakeClock, settle
 from tests.e2e.faster_clock import Network, Server
 
@@ -27,8 +24,8 @@ _SENT_EVERY = 5.0
 class MovedFleet:
     """A running exporter."""
 
-    def __init__(self, service: Service, clock: FakeClock, state: AppState, network: Network) -> None:
-        self.service, self.clock, self.state, self._network = service, clock, state, network
+    def __init__(self, service: Service, clock: FakeClock, network: Network) -> None:
+        self.service, self.clock, self._network = service, clock, network
 
     @property
     def url(self) -> str:
@@ -37,7 +34,7 @@ class MovedFleet:
 
     async def advance(self, seconds: float) -> None:
         """Let time pass, and what the servers' responses say arrive now and then."""
-        if self.state.receiver() is None:
+        if self.service.state.receiver() is None:
             await self.clock.advance(seconds, _TURNS)
             return
         while seconds > 0:
@@ -57,12 +54,11 @@ async def moved_fleet(
     network = Network(servers, clock, telling=settings.requests.ingest)
     with (
         mock.patch("spec_decode_exporter.monitor.target_monitor.Client", return_value=network),
-        mock.patch("spec_decode_exporter.app.service.create_app", side_effect=create_app) as created,
     ):
         service = Service(lambda: settings, Options(addresses=[ListenAddress("127.0.0.1", 0)]), clock)
         await service.start()
         try:
             await settle()
-            yield MovedFleet(service, clock, created.call_args.args[0], network)
+            yield MovedFleet(service, clock, network)
         finally:
             await service.close()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from spec_decode_exporter.app.load_config import load_config
+from spec_decode_exporter.app.reload import load_config
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.web.security.load_web_config import read_web_config
-from spec_decode_exporter.web.security.schema import WebSettings
+from spec_decode_exporter.web.security import WebSettings, read_web_config
 from tests.fuzz.harness import Harness, file_of, sane
 
 SECRET = "hunter2"

@@ -9,7 +9,7 @@ from typing import Final
 
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.app.load_config import load_config
+from spec_decode_exporter.app.reload import load_config
 from spec_decode_exporter.config.http_settings import Authorization, HttpSettings
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.config.source import MAX_BYTES as LARGEST_YAML
@@ -27,7 +27,7 @@ from spec_decode_exporter.reports.plan import checkpoint
 from spec_decode_exporter.reports.plan.model_config import ModelError
 from spec_decode_exporter.scrape.credentials import headers
 from spec_decode_exporter.scrape.errors import PollError
-from spec_decode_exporter.web.security.load_web_config import read_web_config
+from spec_decode_exporter.web.security import read_web_config
 from tests.hostile.making import as_json, filled, in_file
 from tests.hostile.row import RejectedError, Row
 

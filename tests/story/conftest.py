@@ -13,11 +13,10 @@ import pytest
 import yaml
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.app.options import Options
-from spec_decode_exporter.app.service import Service
+from spec_decode_exporter.app.service import Options, Service
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.simulator.scenario import Scenario
-from spec_decode_exporter.web.server.listen import parse_listen_address
+from spec_decode_exporter.web.server import parse_listen_address
 from tests.fixtures.simulated import Server
 
 

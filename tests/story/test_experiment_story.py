@@ -8,14 +8,13 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from spec_decode_exporter.app.options import Options
-from spec_decode_exporter.app.service import Service
+from spec_decode_exporter.app.service import Options, Service
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.simulator.scenario import Scenario
 from spec_decode_exporter.simulator.simulated_server import SimulatedServer
 from spec_decode_exporter.simulator.simulation import Simulation
-from spec_decode_exporter.web.server.listen import parse_listen_address
+from spec_decode_exporter.web.server import parse_listen_address
 from tests.fixtures.scenarios import speedup
 
 SECONDS = 150

@@ -12,23 +12,21 @@ from unittest.mock import patch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from pydantic_core import to_json
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.app.fleet_snapshot import FleetSnapshots
-from spec_decode_exporter.config.request_settings import RequestSettings
+from spec_decode_exporter.app.exporter_state import ExporterState
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.figures.quantile import sum_of_histograms
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.metrics.page import MetricsPage
+from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import EventLog
-from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.request_receiver import RequestReceiver
-from spec_decode_exporter.monitor.snapshot import ExporterStatus
 from spec_decode_exporter.monitor.state import Remembered, line_of
 from spec_decode_exporter.monitor.summary_log import SummaryLog
 from spec_decode_exporter.reports.exit_status import observation_status
@@ -40,9 +38,8 @@ from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.engines import ENGINES, HISTOGRAMS, EngineMark, Gauge
 from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_GAUGES
-from spec_decode_exporter.views.engine_view import EngineView, id_of
-from spec_decode_exporter.views.fleet_view import ObservationView, event_view, target_view
-from spec_decode_exporter.views.group_view import group_view, grouped
+from spec_decode_exporter.views.engine_view import EngineView
+from spec_decode_exporter.views.fleet_view import ObservationView, group_view, grouped, target_view
 from spec_decode_exporter.views.history import history_view
 from spec_decode_exporter.views.request_view import lists
 from spec_decode_exporter.web.page.handlers import page_data
@@ -175,6 +172,7 @@ CONFIG = Config.model_validate(
         "windows": ("5s", "10s"),
         "poll": {"filter": "off", "histogram_interval": "1s"},
         "policy": {"min_drafts": 1},
+        "requests": {"ingest": True},
         "experiments": [
             {
                 "name": "x",
@@ -203,19 +201,7 @@ class Chain:
         with patch("spec_decode_exporter.monitor.target_monitor.Client", side_effect=self.scripts):
             self.fleet.watch(targets)
         self.pollers = [watch.poller() for watch in self.fleet]
-        self.experiments = ExperimentMonitor()
-        self.experiments.adopt(CONFIG.experiments)
-        settings = RequestSettings(ingest=True)
-        self.receiver = RequestReceiver(settings, self.fleet, self.events, self.clock, self.errors)
-        self.overview = FleetSnapshots(
-            self.fleet,
-            self.experiments,
-            self.receiver,
-            self.events,
-            self.clock,
-            status=lambda: ExporterStatus("1", "2", "3", {}, True, 0.0, 1),
-            errors=self.errors,
-        )
+        self.overview = ExporterState(self.fleet, self.events, self.clock, errors=self.errors)
         self.summaries = SummaryLog(60.0, self.clock, list)
 
     async def page(self, place, passed):
@@ -227,9 +213,7 @@ class Chain:
 
     async def publish(self):
         """Make everything that anybody could read now, and check it."""
-        now, errors = self.clock.monotonic(), self.errors
-        members = [one for watch in self.fleet for one in watch.members(now)]
-        await self.experiments.compare(members, CONFIG.windows, now)
+        errors = self.errors
         taken = await self.overview.take()
         await _check_metrics(taken, errors)
         _check_json(snapshot_view(taken, self.clock.wall(), "1").model_dump_json())
@@ -242,7 +226,7 @@ class Chain:
         for target in self.overview.targets():
             _check_json(target.model_dump_json())
         for event in self.events.since().events:
-            _check_json(event_view(event).model_dump_json())
+            _check_json(to_json(event))
         for labels, snapshot in taken.engines:
             _check_json(json.dumps(self.summaries.line(labels, snapshot)))
         present = [snapshot.evaluation for _, snapshot in taken.engines if snapshot.evaluation.windows]
@@ -283,7 +267,7 @@ class Chain:
             ),
             seconds=7.0,
             targets=tuple(target_view(watch.status()) for watch in self.fleet),
-            events=tuple(map(event_view, self.events.since().events)),
+            events=self.events.since().events,
         )
         _check_json(seen.model_dump_json())
         observation_status(seen)
@@ -398,7 +382,7 @@ async def told_of_requests(sent, server):
     with capture_logs() as logs:
         for place in range(6):
             await chain.page(place, 1.0)
-            await chain.receiver.take(json.dumps(sent).encode(), lines=False)
+            await chain.overview.receiver().take(json.dumps(sent).encode(), lines=False)
         await chain.publish()
     check(logs)
 

@@ -10,14 +10,13 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.app.options import Options
-from spec_decode_exporter.app.service import Service
+from spec_decode_exporter.app.service import Options, Service
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.core.isolation import RECOVERED_AFTER
-from spec_decode_exporter.views.engine_view import id_of
-from spec_decode_exporter.views.fleet_view import EventView
+from spec_decode_exporter.monitor.engine_snapshot import id_of
+from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.web.api.routes import ENDPOINTS
-from spec_decode_exporter.web.server.listen import parse_listen_address
+from spec_decode_exporter.web.server import parse_listen_address
 from tests.fixtures.simulated import Server
 from tests.unit.requests.test_record import RECORD
 
@@ -150,7 +149,7 @@ INJECTIONS = {
         "spec_decode_exporter.monitor.target_monitor.TargetMonitor.status", bad_watch
     ),
     "target: its JSON": failing(
-        "spec_decode_exporter.app.fleet_snapshot.target_view", lambda status: status.name == BAD
+        "spec_decode_exporter.app.exporter_state.target_view", lambda status: status.name == BAD
     ),
     "target: its engines": failing(
         "spec_decode_exporter.monitor.target_monitor.TargetMonitor._labelled", bad_watch
@@ -167,7 +166,7 @@ INJECTIONS = {
     "events: a section": failing("spec_decode_exporter.web.page.page_content.recent_events", lambda *_: True),
     "events: one in JSON": failing(
         "spec_decode_exporter.web.api.responses.encoded",
-        lambda view: isinstance(view, EventView) and view.target == BAD,
+        lambda view: isinstance(view, RecordedEvent) and view.target == BAD,
     ),
     "experiment: comparing": failing(
         "spec_decode_exporter.monitor.experiment_monitor.ExperimentTracker.compare",

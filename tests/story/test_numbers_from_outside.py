@@ -21,7 +21,7 @@ from msgspec.structs import asdict
 from multidict import MultiDict
 from pydantic import BaseModel
 
-from spec_decode_exporter.app.load_config import load_config
+from spec_decode_exporter.app.reload import load_config
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.cli.plan import wanted_of
 from spec_decode_exporter.cli.recommend import NoSnapshotError, read_snapshot
@@ -33,7 +33,7 @@ from spec_decode_exporter.history.query_api import HistoryError, QueryApi
 from spec_decode_exporter.history.recording import FORMAT, RecordingError, read_recording
 from spec_decode_exporter.learned.learned import LearnedState
 from spec_decode_exporter.monitor.state import EngineEntry, Remembered, entry_of, line_of
-from spec_decode_exporter.reports.observe.observe_report import json_report
+from spec_decode_exporter.reports.observation_report import json_report
 from spec_decode_exporter.reports.plan.deployment_plan import plan
 from spec_decode_exporter.reports.plan.model_config import ModelError
 from spec_decode_exporter.reports.plan.plan_json import as_json
@@ -45,7 +45,7 @@ from spec_decode_exporter.scrape.server_info import served_speculation
 from spec_decode_exporter.web.api.problems import RequestError
 from spec_decode_exporter.web.api.queries import EventsQuery, HistoryQuery, read
 from tests.history.test_query_api import Answer
-from tests.reports.observe.conftest import observed  # noqa: F401  a fixture
+from tests.unit.reports.conftest import observed  # noqa: F401  a fixture
 from tests.reports.plan.conftest import LLAMA_8B
 
 NUMBERS = (

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.app.options import Options
-from spec_decode_exporter.app.service import Service
+from spec_decode_exporter.app.service import Options, Service
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.window.history import History
 from spec_decode_exporter.window.poll import Reset
@@ -122,7 +121,7 @@ async def reloading(clock, network, monkeypatch):
     How a configuration is written down for people is a mock, which is most of what a reload costs.
     """
     monkeypatch.setattr(
-        "spec_decode_exporter.app.service.active_yaml", lambda config: repr(config.targets[0].labels)
+        "spec_decode_exporter.app.exporter_state.active_yaml", lambda config: repr(config.targets[0].labels)
     )
     for each in range(3):
         network.servers[f"vllm-{each}:8000"] = Server(clock, "idle")

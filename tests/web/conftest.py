@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
+from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.monitor.event_log import EventLog
 from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.views.history import Histories
-from spec_decode_exporter.web.state import AppState
+from spec_decode_exporter.web.hosts import EVERY_HOST
 from tests.conftest import FakeClock
 
 
@@ -45,8 +47,12 @@ def plain_state(series=1, **overrides):
         "histories": lambda: Histories(0.0, 300.0, ()),
         "events": EventLog("a1"),
         "config_text": lambda: "poll:\n  interval: 1s\n",
+        "receiver": lambda: None,
+        "reload": None,
+        "allowed_hosts": EVERY_HOST,
+        "errors": Isolation(),
     }
-    return AppState(**{**defaults, **overrides})
+    return SimpleNamespace(**{**defaults, **overrides})
 
 
 @pytest.fixture

@@ -1,65 +1,95 @@
-"""Reload the configuration: on a signal, on a request, and when its file changes."""
+"""Read the configuration, warn about values that are probably not meant, and reload it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import difflib
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from functools import partial
+from math import inf
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
-from spec_decode_exporter.app.config_warnings import config_warnings
-from spec_decode_exporter.app.single_flight import Batched
-from spec_decode_exporter.config.mistakes import ConfigError
+from spec_decode_exporter.analysis.cost import UNSTATED_LOAD
+from spec_decode_exporter.analysis.typical_costs import METHODS, is_known_method
+from spec_decode_exporter.config.cost_settings import CostSettings
+from spec_decode_exporter.config.load import load
+from spec_decode_exporter.config.mistakes import ConfigError, dotted
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.files import Stamp, stamps
 from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.core.tasks import CONFIGURATION, Background
+from spec_decode_exporter.reports.reference_rates import read_rates
+from spec_decode_exporter.scrape.credentials import credential_mistakes
 
 FOLLOW_SECONDS: Final = 5.0
 """Seconds between two checks of the configuration file."""
+PAUSE_SECONDS: Final = 1.0
+"""Seconds from the end of a reload to the beginning of the next one for clients."""
+_COST_WITHOUT_LOAD: Final = (
+    f"has no load, so {UNSTATED_LOAD:g} running requests are assumed; advice at another load may be "
+    "wrong. Add `running_requests`, the concurrent requests of the measurement, or use `loads`"
+)
 
 _log = structlog.get_logger()
 
+load_config: Final = partial(load, checks=(credential_mistakes,), read_rates=read_rates)
+"""``load`` for a running exporter and ``check-config``, with checks that need other stages."""
 
-class Reloadable(Protocol):
-    """The service, as the reloader uses it."""
 
-    async def adopt(self, config: Config) -> None:
-        """Use another configuration for everything that runs."""
-        ...
+def config_warnings(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield the key and the text of each warning about a valid configuration, in its order."""
+    if _has_no_load(config.cost):
+        yield "cost", _COST_WITHOUT_LOAD
+    for index, target in enumerate(config.targets):
+        if _has_no_load(target.cost):
+            yield dotted(("targets", index, "cost")), _COST_WITHOUT_LOAD
+        method = target.speculative.method if target.speculative else None
+        if method and not is_known_method(method):
+            yield dotted(("targets", index, "speculative", "method")), _unknown_method(method)
 
-    async def restart(self) -> None:
-        """Restart the tasks that depend on the configuration."""
-        ...
 
-    def forget_snapshot(self) -> None:
-        """Take a new snapshot for the next request: the state of the reload has changed."""
-        ...
+def _has_no_load(cost: CostSettings | None) -> bool:
+    return cost is not None and cost.draft_cost_ratio is not None and cost.running_requests is None
+
+
+def _unknown_method(method: str) -> str:
+    near = difflib.get_close_matches(method.strip("[] ").lower(), METHODS, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(METHODS)}"
+    return f"{method!r} is no method of vLLM that the exporter knows, so its typical cost is wide; {hint}"
 
 
 class ConfigReloader:
-    """Reads the configuration and gives it to the service; an invalid one leaves the old one in force."""
+    """Reads the configuration and has it adopted; an invalid one leaves the old one in force."""
 
     def __init__(
-        self, read: Callable[[], Config], watched: Path | None, service: Reloadable, clock: Clock
+        self,
+        read: Callable[[], Config],
+        adopt: Callable[[Config], Awaitable[None]],
+        ended: Callable[[], None],
+        clock: Clock,
+        watched: Path | None = None,
     ) -> None:
-        """Configure ``service`` by ``read``; ``watched`` is the file to follow, if there is one."""
-        self._read = read
+        """Have ``adopt`` use what ``read`` returns, then call ``ended``; follow the file ``watched``."""
+        self._read, self._adopt, self._on_end, self._clock = read, adopt, ended, clock
         self._watched = () if watched is None else (watched,)
-        self._service = service
-        self._clock = clock
         self._stamps: tuple[Stamp | None, ...] = ()
-        self._lock = asyncio.Lock()
+        self._lock, self._clients = asyncio.Lock(), asyncio.Lock()
+        self._for_clients, self._ended_at = 0, -inf
         self._failures = OnceUntilRecovered()
         self._background = Background()
-        self.successful = True
-        """True if the last attempt that ended succeeded."""
-        self.for_clients = Batched(self.reload, clock)
-        """``reload``, at most once a second for all requests."""
+        self._error: Exception | None = None
+
+    @property
+    def problem(self) -> str:
+        """Text of the last reload that ended, if it failed: a line for each mistake."""
+        if self._error is None or isinstance(self._error, ConfigError):
+            return str(self._error or "")
+        return f"internal error: {type(self._error).__name__}"
 
     def read(self) -> Config:
         """Read the configuration, and log its warnings.
@@ -75,23 +105,39 @@ class ConfigReloader:
         return config
 
     async def reload(self, *, log_once: bool = False) -> None:
-        """Read the configuration and adopt it, or keep the old one and raise ConfigError.
+        """Read the configuration and have it adopted, or keep the old one and raise ConfigError.
 
         With ``log_once``, mistakes that are in the log already are not logged again.
         """
         async with self._lock:
             try:
                 config = await CONFIGURATION.run(self.read)  # reading a long one would delay the polls
-                await self._service.adopt(config)
+                await self._adopt(config)
             except Exception as error:
-                self._ended(successful=False)
+                self._error = error
                 if isinstance(error, ConfigError):
                     self._log_failure(error, log_once=log_once)
                 raise
-            self._ended(successful=True)
+            finally:
+                self._ended_at = self._clock.monotonic()
+                self._on_end()
+            self._error = None
             self._failures.recovered()
-            await self._service.restart()
             _log.info("reloaded")
+
+    async def reload_for_clients(self) -> None:
+        """Reload once for all clients that wait, a second after the last reload; raise what it raises.
+
+        A reload that began before the call does not count: the client has changed the file since.
+        """
+        number = self._for_clients
+        async with self._clients:
+            if number == self._for_clients:
+                await self._clock.sleep_until(self._ended_at + PAUSE_SECONDS)
+                self._for_clients += 1
+                await self.reload()
+            elif self._error is not None:
+                raise self._error.with_traceback(None)
 
     def reload_in_background(self) -> None:
         """Reload for a signal, which waits for no result."""
@@ -104,17 +150,12 @@ class ConfigReloader:
         """
         while True:
             await self._clock.sleep_until(self._clock.monotonic() + FOLLOW_SECONDS)
-            if await CONFIGURATION.run(stamps, self._watched) != self._stamps or not self.successful:
+            if self._error or await CONFIGURATION.run(stamps, self._watched) != self._stamps:
                 await self._reload_or_keep(log_once=True)
 
     async def close(self) -> None:
-        """Cancel reloads under way."""
+        """Cancel a reload for a signal."""
         await self._background.cancel()
-        await self.for_clients.close()
-
-    def _ended(self, *, successful: bool) -> None:
-        self.successful = successful
-        self._service.forget_snapshot()  # the first scrape after a reload shows it
 
     def _log_failure(self, error: ConfigError, *, log_once: bool) -> None:
         problems = "; ".join(map(str, error.problems))

@@ -4,43 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import platform
 import signal
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain, repeat
+from pathlib import Path
 from typing import Final
 
 import structlog
 from prometheus_client import PLATFORM_COLLECTOR, PROCESS_COLLECTOR
 
-from spec_decode_exporter.app.fleet_snapshot import FleetSnapshots
-from spec_decode_exporter.app.options import Options
+from spec_decode_exporter.app.exporter_state import ExporterState
 from spec_decode_exporter.app.reload import ConfigReloader
-from spec_decode_exporter.app.single_flight import SingleFlight
-from spec_decode_exporter.config.load import active_yaml
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.tasks import Background, cancel, keep_running, spawn, yield_to_event_loop
-from spec_decode_exporter.core.version import REVISION, __version__
+from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.discoverer import Discoverer
-from spec_decode_exporter.metrics.page import MetricsPage
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
-from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.request_receiver import RequestReceiver
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot
 from spec_decode_exporter.monitor.state import Remembered, StateSaver
 from spec_decode_exporter.monitor.summary_log import SummaryLog
 from spec_decode_exporter.web.application import create_app
-from spec_decode_exporter.web.security.guard import Guard
-from spec_decode_exporter.web.security.live_config import LiveWebConfig
-from spec_decode_exporter.web.server.http_server import Server, serve
-from spec_decode_exporter.web.state import AppState
+from spec_decode_exporter.web.hosts import EVERY_HOST, AllowedHosts
+from spec_decode_exporter.web.security import Guard, LiveWebConfig
+from spec_decode_exporter.web.server import NO_TLS, Address, Server, Tls, serve
 
 _BASELINE_SECONDS: Final = 5.0
-"""Seconds between two looks for a target whose baseline is read from a history."""
+"""Seconds between two checks for a target whose baseline is read from a history."""
 _COMPARISON_SECONDS: Final = 5.0
 """Seconds between two comparisons of experiments without a request for them."""
 _YOUNG_OBJECTS: Final = 10_000
@@ -55,6 +49,27 @@ FULL_EVERY: Final = 600.0
 _log = structlog.get_logger()
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Settings that a reload does not change."""
+
+    addresses: Sequence[Address]
+    lifecycle: bool = False
+    """Serve ``/-/reload``."""
+    external_url: str = ""
+    """Address of the pages in a browser, without a slash at its end; empty if unknown."""
+    watched: Path | None = None
+    """The configuration file to reload when its content changes; None without automatic reload."""
+    web_config: Path | None = None
+    """The file of ``--web.config.file``: TLS and users of the pages."""
+    allowed_hosts: AllowedHosts = EVERY_HOST
+    """Host names that a request may have."""
+    log_lines_dropped: Callable[[], int] = lambda: 0
+    """Returns the number of log lines that were dropped, because their reader does not read."""
+    stopping: Callable[[], None] = lambda: None
+    """Called at a signal to stop."""
+
+
 class Service:
     """The running exporter."""
 
@@ -64,36 +79,33 @@ class Service:
         Raises:
             ConfigError: The configuration cannot be used.
         """
-        self._options = options
-        self._clock = clock
-        self._discoverer: Discoverer | None = None
-        self._discovery: asyncio.Task[None] | None = None
-        self._summaries: asyncio.Task[None] | None = None
-        self._summary_interval: float | None = None
-        self._tasks: list[asyncio.Task[None]] = []
-        self._background = Background()
-        self._shared_snapshot = SingleFlight(self._take_snapshot, clock.monotonic)
-        self._server: Server | None = None
-        self._web = LiveWebConfig(options.web_config, clock) if options.web_config else None
+        self._options, self._clock = options, clock
         self._errors = errors = Isolation(clock.monotonic)
-        self._experiments = ExperimentMonitor(errors)
-        self._reloader = ConfigReloader(read_config, options.watched, self, clock)
+        self._web = LiveWebConfig(options.web_config, clock) if options.web_config else None
+        self._reloader = ConfigReloader(read_config, self._use, self._reloaded, clock, options.watched)
         self.reload = self._reloader.reload
         """Read the configuration again and adopt it, or keep the old one and raise ConfigError."""
+
         config = self._reloader.read()
-        remembered, events = Remembered(), EventLog(run_name(clock.wall()), clock.monotonic)
-        self._events = events
-        self.fleet = Fleet(config, clock, remembered, events, errors)
+        self._remembered, events = Remembered(), EventLog(run_name(clock.wall()), clock.monotonic)
+        self.fleet = Fleet(config, clock, self._remembered, events, errors)
         """The monitored targets."""
-        self._receiver = RequestReceiver(config.requests, self.fleet, events, clock, errors)
-        self.snapshots = FleetSnapshots(
-            self.fleet, self._experiments, self._receiver, events, clock, status=self._status, errors=errors
+        process = (PROCESS_COLLECTOR, PLATFORM_COLLECTOR)
+        self.state = ExporterState(
+            self.fleet, events, clock, errors=errors, status=self._status, collectors=process
         )
-        """Snapshots of the fleet for /metrics, the JSON API and the page."""
-        self._state = StateSaver(remembered, clock, self.fleet.remember)
-        self._state.begin(config.state.file)
-        self._remembered = remembered
-        self._adopt(config)
+        """Data sources of /metrics, the JSON API and the page."""
+        self.state.allowed_hosts = options.allowed_hosts
+        if options.lifecycle:
+            self.state.reload = self._reloader.reload_for_clients
+        self._saver = StateSaver(self._remembered, clock, self.fleet.remember)
+        self._saver.begin(config.state.file)
+
+        self._discoverer: Discoverer | None = None
+        self._summary_interval: float | None = None
+        self._server: Server | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._background = Background()
 
     @property
     def urls(self) -> Sequence[str]:
@@ -107,18 +119,16 @@ class Service:
             ListenError: The exporter cannot listen on an address.
         """
         guard = Guard(self._web, self._clock) if self._web else None
-        app = create_app(self._app_state(), guard)
-        self._server = await serve(app, self._options.addresses, self._web)
-        self._tasks = [
-            self._keep_running("saving", self._save),
-            self._keep_running("comparison", self._compare_for_ever),
-            self._keep_running("baselines", self._read_baselines),
-        ]
+        tls = Tls(self._web.context, self._web.admits) if self._web else NO_TLS
+        self._server = await serve(create_app(self.state, guard), self._options.addresses, tls)
+        self._keep_running("saving", self._save)
+        self._keep_running("comparison", self._compare)
+        self._keep_running("baselines", self._read_baselines)
         if self._web:
-            self._tasks.append(self._keep_running("web configuration", self._web.follow))
+            self._keep_running("web configuration", self._web.follow)
         if self._options.watched is not None:
-            self._tasks.append(self._keep_running("configuration", self._reloader.follow_file))
-        await self.restart()
+            self._keep_running("configuration", self._reloader.follow_file)
+        await self._restart()
         _log.info("listening", urls=" ".join(self.urls), version=__version__)
 
     async def run(self, started: Callable[[Sequence[str]], None]) -> None:
@@ -126,8 +136,7 @@ class Service:
 
         ``started`` is called with the URLs of the pages once they are served.
         """
-        loop = asyncio.get_running_loop()
-        stop = asyncio.Event()
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, stop)
         loop.add_signal_handler(signal.SIGHUP, self._reloader.reload_in_background)
@@ -140,140 +149,91 @@ class Service:
         finally:
             await self.close()
 
+    async def close(self) -> None:
+        """Let requests under way end, close every connection, stop polling, save the state."""
+        if self._server:
+            await self._server.close()
+        await self._reloader.close()
+        await self._background.cancel()
+        await cancel(self._tasks.values())
+        await self.fleet.stop()
+        await self._saver.save()
+        await self.fleet.close()
+
+    async def snapshot(self) -> Snapshot:
+        """Take the snapshot that the pages show, once for all requests of a second."""
+        return await self.state.snapshot()
+
     def _stop(self, stop: asyncio.Event) -> None:
         self._options.stopping()
         stop.set()
 
-    async def close(self) -> None:
-        """Stop polling, let requests under way end, close every connection."""
-        await self._background.cancel()
-        await self._reloader.close()
-        await cancel([*self._tasks, self._discovery, self._summaries])
-        if self._server:
-            await self._server.close()
-        await self.fleet.stop()
-        await self._state.save()
-        await self.fleet.close()
+    async def _use(self, config: Config) -> None:
+        """Use another configuration for everything that runs."""
+        await self._saver.use(config.state.file)
+        self.state.adopt(config)
+        await self._restart()
 
-    async def adopt(self, config: Config) -> None:
-        """Use another configuration."""
-        await self._state.use(config.state.file)
-        self._adopt(config)
+    def _reloaded(self) -> None:
+        self.state.forget_snapshot()  # the first scrape after a reload shows its result
 
-    async def restart(self) -> None:
-        """Restart discovery, and the summaries in the log if their interval has changed."""
-        await self._discover()
-        await self._summarise()
+    async def _restart(self) -> None:
+        """Restart the tasks that depend on the configuration: discovery, and summaries in the log."""
+        config = self.fleet.config
+        await self._cancel("discovery")
+        # Known targets stay until the first result, so that a reload loses no target.
+        known = self._discoverer.found if self._discoverer else {}
+        self._discoverer = Discoverer(config, self._clock, self.fleet.follow, known)
+        self._keep_running("discovery", self._discoverer.run)
+        await yield_to_event_loop()
+        interval = config.log.summary_interval
+        if interval != self._summary_interval:
+            self._summary_interval = interval
+            await self._cancel("summary")
+            if interval:
+                summaries = SummaryLog(interval, self._clock, self.fleet.engines, self._errors)
+                self._keep_running("summary", summaries.run)
 
-    async def snapshot(self) -> Snapshot:
-        """Take the snapshot that the pages show, once for all requests of a second."""
-        return await self._shared_snapshot()
+    def _keep_running(self, part: str, run: Callable[[], Awaitable[None]]) -> None:
+        self._tasks[part] = spawn(keep_running(part, run, self._errors, self._clock))
 
-    def forget_snapshot(self) -> None:
-        """Take a new snapshot for the next request, whatever the time."""
-        self._shared_snapshot.forget()
+    async def _cancel(self, part: str) -> None:
+        await cancel([self._tasks.pop(part, None)])
+
+    async def _save(self) -> None:
+        await self._saver.save_for_ever(lambda: self.fleet.config.state.interval)
+
+    async def _compare(self) -> None:
+        """Compare experiments and requests every few seconds: verdicts and events depend on it."""
+        while True:
+            await self._clock.sleep_until(self._clock.monotonic() + _COMPARISON_SECONDS)
+            await self.state.evaluate()
 
     async def _read_baselines(self) -> None:
         """Read baselines from histories; the code for it is not in memory before one is configured."""
-        while not (self._config.baseline or any(monitor.target.baseline for monitor in self.fleet)):
+        while not (self.fleet.config.baseline or any(monitor.target.baseline for monitor in self.fleet)):
             await self._clock.sleep_until(self._clock.monotonic() + _BASELINE_SECONDS)
         from spec_decode_exporter.history.history_baselines import HistoryBaselines
 
         baselines = HistoryBaselines(
-            self.fleet, lambda: self._config, self._remembered, self._clock, errors=self._errors
+            self.fleet, lambda: self.fleet.config, self._remembered, self._clock, errors=self._errors
         )
         await baselines.run()
 
-    async def _save(self) -> None:
-        await self._state.save_for_ever(lambda: self._config.state.interval)
-
-    def _keep_running(self, part: str, run: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
-        return spawn(keep_running(part, run, self._errors, self._clock))
-
-    def _adopt(self, config: Config) -> None:
-        self._config = self.fleet.config = config
-        self._experiments.adopt(config.experiments)
-        self._receiver.adopt(config.requests)
-        self._config_text = active_yaml(config)
-        digest = blake2b(self._config_text.encode(), digest_size=6).digest()
-        self._config_hash = int.from_bytes(digest)
-        self._adopted_at = self._clock.wall()
-
-    def _app_state(self) -> AppState:
-        return AppState(
-            metrics=MetricsPage(
-                lambda: self._config.metrics, self._errors, (PROCESS_COLLECTOR, PLATFORM_COLLECTOR)
-            ),
-            version=__version__,
-            clock=self._clock,
-            snapshot=self.snapshot,
-            labels=self.snapshots.labels,
-            windows=self.snapshots.windows,
-            targets=self.snapshots.targets,
-            histories=self.snapshots.histories,
-            events=self._events,
-            config_text=lambda: self._config_text,
-            receiver=self.snapshots.receiver,
-            reload=self._reloader.for_clients if self._options.lifecycle else None,
-            allowed_hosts=self._options.allowed_hosts,
-            errors=self._errors,
-        )
-
     def _status(self) -> ExporterStatus:
-        state = self._state.file
+        state = self._saver.file
         return ExporterStatus(
-            version=__version__,
-            revision=REVISION,
-            python_version=platform.python_version(),
             targets=self._discoverer.counts() if self._discoverer else {},
             targets_not_monitored=self.fleet.not_monitored,
-            reload_successful=self._reloader.successful,
+            reload_problem=self._reloader.problem,
             web_reload_successful=self._web.successful if self._web else None,
-            reload_success_timestamp=self._adopted_at,
-            config_hash=self._config_hash,
+            reload_success_timestamp=self.state.adopted_at,
+            config_hash=int.from_bytes(blake2b(self.state.config_text().encode(), digest_size=6).digest()),
             external_url=self._options.external_url,
             log_lines_dropped=self._options.log_lines_dropped(),
             state_saved=None if state is None else not state.failure,
             problem=state.problem if state else "",
         )
-
-    async def _take_snapshot(self) -> Snapshot:
-        await self._errors.attempt_async("comparison", self._compare)
-        return await self.snapshots.take()
-
-    async def _compare(self) -> None:
-        """Compare the arms of experiments."""
-        now = self._clock.monotonic()
-        members = chain.from_iterable(monitor.members(now) for monitor in self.fleet)
-        await self._experiments.compare(members, self._config.windows, now)
-
-    async def _compare_for_ever(self) -> None:
-        """Compare every few seconds: verdicts and events depend on it, also without requests."""
-        while True:
-            await self._clock.sleep_until(self._clock.monotonic() + _COMPARISON_SECONDS)
-            await self._errors.attempt_async("comparison", self._compare)
-            await self._receiver.findings()  # emits events of new findings
-
-    async def _summarise(self) -> None:
-        """Log a summary of each engine at the configured interval."""
-        interval = self._config.log.summary_interval
-        if interval == self._summary_interval:
-            return
-        await cancel([self._summaries])
-        self._summary_interval = interval
-        self._summaries = None
-        if interval:
-            summaries = SummaryLog(interval, self._clock, self.fleet.engines, self._errors)
-            self._summaries = self._keep_running("summary", summaries.run)
-
-    async def _discover(self) -> None:
-        """Start discovery by the configuration in force."""
-        await cancel([self._discovery])
-        # Known targets stay until the first result, so that a reload loses no target.
-        known = self._discoverer.found if self._discoverer else {}
-        self._discoverer = Discoverer(self._config, self._clock, self.fleet.follow, known)
-        self._discovery = self._keep_running("discovery", self._discoverer.run)
-        await yield_to_event_loop()
 
 
 async def collect_garbage(clock: Clock) -> None:

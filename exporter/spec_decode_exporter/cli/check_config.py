@@ -8,9 +8,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from spec_decode_exporter.app.config_warnings import config_warnings
-from spec_decode_exporter.app.load_config import load_config
-from spec_decode_exporter.web.security.load_web_config import read_web_config
+from spec_decode_exporter.app.reload import config_warnings, load_config
+from spec_decode_exporter.web.security import read_web_config
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from spec_decode_exporter.app.options import Options
-from spec_decode_exporter.app.service import Service
+from spec_decode_exporter.app.service import Options, Service
 from spec_decode_exporter.cli.background_output import BackgroundOutput
 from spec_decode_exporter.cli.embedded_simulation import EmbeddedServer, simulated
 from spec_decode_exporter.cli.event_loop import DetachedThreadPool, run_loop
@@ -35,9 +34,8 @@ from spec_decode_exporter.core.clock import SystemClock
 from spec_decode_exporter.core.log import configure_log
 from spec_decode_exporter.core.tasks import Background
 from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.web.external_url import parse_external_url
-from spec_decode_exporter.web.security.hosts import AllowedHosts
-from spec_decode_exporter.web.server.listen import parse_address
+from spec_decode_exporter.web.hosts import AllowedHosts, parse_external_url
+from spec_decode_exporter.web.server import parse_address
 
 if TYPE_CHECKING:
     from spec_decode_exporter.simulator.request_sender import RequestSender

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from spec_decode_exporter.app.load_config import load_config
+from spec_decode_exporter.app.reload import load_config
 from spec_decode_exporter.cli.setting_flags import (
     BASELINE_FLAGS,
     GENERAL_FLAGS,

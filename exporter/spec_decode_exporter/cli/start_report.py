@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-from spec_decode_exporter.app.options import Options
+from spec_decode_exporter.app.service import Options
 from spec_decode_exporter.core.log import escaped
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.monitor.snapshot import TargetStatus

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from spec_decode_exporter.core.version import REVISION, __version__
 from spec_decode_exporter.experiments.experiment import ArmFindings
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
 from spec_decode_exporter.requests.findings import RequestFindings
@@ -35,15 +37,16 @@ class TargetStatus:
 class ExporterStatus:
     """Status of the exporter itself."""
 
-    version: str
-    revision: str
-    python_version: str
-    targets: Mapping[str, int]
+    version: str = __version__
+    revision: str = REVISION
+    python_version: str = field(default_factory=platform.python_version)
+    targets: Mapping[str, int] = field(default_factory=dict)
     """Number of targets by kind of discovery."""
-    reload_successful: bool
-    reload_success_timestamp: float
+    reload_problem: str = ""
+    """Text of the last reload of the configuration, if it failed: its mistakes, one a line."""
+    reload_success_timestamp: float = 0.0
     """Unix time."""
-    config_hash: int
+    config_hash: int = 0
     web_reload_successful: bool | None = None
     """None without a web configuration."""
     targets_not_monitored: int = 0
@@ -56,6 +59,11 @@ class ExporterStatus:
     """Result of the last save of the state file; None without one."""
     problem: str = ""
     """Sentence about the state file for the page; empty without a problem."""
+
+    @property
+    def reload_successful(self) -> bool:
+        """True if the last reload succeeded."""
+        return not self.reload_problem
 
 
 @dataclass(frozen=True, slots=True)

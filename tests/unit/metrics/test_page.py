@@ -50,7 +50,7 @@ TESTS = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden"
 WALL = 1_795_225_677.0
 LABELS = {"target": "one", "model_name": "m", "engine": "0"}
-EXPORTER = ExporterStatus("1.2.3", "abc", "3.11.9", {"static": 1, "file": 1}, True, WALL, 4711)
+EXPORTER = ExporterStatus("1.2.3", "abc", "3.11.9", {"static": 1, "file": 1}, "", WALL, 4711)
 STATUS = TargetStatus(
     PollRecord(
         up=True,

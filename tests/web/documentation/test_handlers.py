@@ -9,7 +9,6 @@ import posixpath
 import re
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 import yaml
@@ -17,7 +16,7 @@ import yaml
 from spec_decode_exporter.vllm_middleware import spec_decode_requests
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.documentation.documents import served
-from spec_decode_exporter.web.security.hosts import AllowedHosts
+from spec_decode_exporter.web.hosts import AllowedHosts
 
 FILES = [path for path in served() if path.startswith("files/")]
 PAGES = ["/docs/", "/docs/files/", *(f"/docs/{path}" for path in served() if path not in FILES)]
@@ -123,7 +122,7 @@ async def status_of(client, raw):
 
 
 async def test_a_host_that_is_not_allowed_gets_no_document(aiohttp_client, make_state):
-    state = replace(make_state(), allowed_hosts=AllowedHosts.parse(["exporter.example.com"]))
+    state = make_state(allowed_hosts=AllowedHosts.parse(["exporter.example.com"]))
     client = await aiohttp_client(create_app(state))
     answer = await client.get("/docs/explanation/semantics.md", headers={"Host": "evil.example"})
     assert answer.status == 421

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import aiohttp
 import pytest
-from structlog.testing import capture_logs
-
-from spec_decode_exporter.app.options import Options
-from spec_decode_exporter.app.service import Service
-from spec_decode_exporter.config.load import load
-from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.web.security.live_config import CHECK_INTERVAL
 from spec_decode_exporter.web.server.listen import parse_listen_address
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.app.service import Options, Service
+from spec_decode_exporter.config.load import load
+from spec_decode_exporter.config.mistakes import ConfigError
 
 METRIC = "spec_decode_exporter_web_config_last_reload_successful"
 ADDRESSES = [parse_listen_address("127.0.0.1:0")]

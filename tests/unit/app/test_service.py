@@ -10,16 +10,15 @@ from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.app.options import Options
-from spec_decode_exporter.app.service import Service
+from spec_decode_exporter.app.service import Options, Service
 from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.core.tasks import CONFIGURATION
 from spec_decode_exporter.monitor.state_file import StateFile
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
 from spec_decode_exporter.scrape.poller import DutyCycle, PollSchedule
-from spec_decode_exporter.web.security.hosts import AllowedHosts
-from spec_decode_exporter.web.server.listen import parse_address, parse_listen_address
+from spec_decode_exporter.web.hosts import AllowedHosts
+from spec_decode_exporter.web.server import parse_address, parse_listen_address
 
 PAGE = """\
 # TYPE vllm:spec_decode_num_drafts_total counter
@@ -231,12 +230,12 @@ class TestLearnedState:
         await polled(server, clock, until, 2)
         remembering.mkdir()
         await clock.advance(60.0)
-        await until(lambda: service._state.file.failure)
+        await until(lambda: service._saver.file.failure)
         assert (await samples(service))[metric] == 0
         assert "The state file cannot be written: it is not a plain file." in (await get(service, ""))[1]
         remembering.rmdir()
         await minutes_until(clock, remembering.is_file)
-        await until(lambda: not service._state.file.failure)
+        await until(lambda: not service._saver.file.failure)
         await clock.advance(2.0)
         assert (await samples(service))[metric] == 1
 
@@ -274,7 +273,7 @@ class TestLearnedState:
         await clock.advance(60.0)
         await until(lambda: writing)
         closing = asyncio.create_task(service.close())
-        await until(lambda: all(task.cancelled() for task in service._tasks))
+        await until(lambda: all(task.cancelled() for task in service._tasks.values()))
         await clock.advance(0.0, turns=2000)
         assert not closing.done()
         go_on.set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spec_decode_exporter.app.load_config import load_config
+from spec_decode_exporter.app.reload import load_config
 from spec_decode_exporter.reports.reference_file import write as write_reference
 from tests.reports.conftest import references
 from tests.unit.config.conftest import mistakes, read, write

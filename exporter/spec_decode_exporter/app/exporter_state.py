@@ -1,0 +1,179 @@
+"""Data sources of /metrics, the JSON API and the page: the fleet, its experiments, requests and events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from itertools import chain, count
+from math import inf
+from typing import Final
+
+from prometheus_client.registry import Collector
+
+from spec_decode_exporter.config.load import active_yaml
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.config.types import format_duration
+from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.core.isolation import Isolation
+from spec_decode_exporter.core.tasks import Pace
+from spec_decode_exporter.core.version import __version__
+from spec_decode_exporter.discovery.target import CONFIGURED
+from spec_decode_exporter.metrics.page import MetricsPage
+from spec_decode_exporter.metrics.subject import ENGINE
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.monitor.experiment_monitor import ExperimentMonitor
+from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.request_receiver import RequestReceiver
+from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot
+from spec_decode_exporter.requests.findings import RequestFindings
+from spec_decode_exporter.views.fleet_view import TargetView, target_view
+from spec_decode_exporter.views.history import Histories
+from spec_decode_exporter.web.hosts import EVERY_HOST, AllowedHosts
+from spec_decode_exporter.web.metrics_page import SHARED_SECONDS
+
+_SLICE: Final = 32
+"""Engines between two yields to the event loop: less than a millisecond of work."""
+
+
+class ExporterState:
+    """The ``AppState`` of an exporter; also what a command knows of a fleet that no exporter serves."""
+
+    version = __version__
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        events: EventLog,
+        clock: Clock,
+        *,
+        errors: Isolation | None = None,
+        status: Callable[[], ExporterStatus] | None = None,
+        collectors: Sequence[Collector] = (),
+    ) -> None:
+        """Adopt the configuration of ``fleet``.
+
+        Args:
+            fleet: The monitored targets.
+            events: Log of the events of the fleet.
+            clock: Clock of the fleet.
+            errors: Isolates an item that raises.
+            status: Returns the status of the exporter; without it there is a plain one.
+            collectors: Further metrics, such as those of the process.
+        """
+        self.fleet, self.events, self.clock = fleet, events, clock
+        self.errors = errors = errors or Isolation(clock.monotonic)
+        self.metrics = MetricsPage(lambda: fleet.config.metrics, errors, collectors)
+        self.reload: Callable[[], Awaitable[None]] | None = None
+        self.allowed_hosts: AllowedHosts = EVERY_HOST
+        self._experiments = ExperimentMonitor(errors)
+        self._receiver = RequestReceiver(fleet.config.requests, fleet, events, clock, errors)
+        self._status = status or self._plain_status
+        self._numbers = count(1)
+        self._lock, self._changes = asyncio.Lock(), 0
+        self._shared: Snapshot | None = None
+        self._shared_until = -inf
+        self.adopt(fleet.config)
+
+    def adopt(self, config: Config) -> None:
+        """Use another configuration."""
+        self.fleet.config = config
+        self._experiments.adopt(config.experiments)
+        self._receiver.adopt(config.requests)
+        self._config_text = active_yaml(config)
+        self.adopted_at = self.clock.wall()
+
+    async def snapshot(self) -> Snapshot:
+        """Take a snapshot, at most once in ``SHARED_SECONDS`` for all callers of that time.
+
+        One that takes longer than half of them is shared for twice its duration. Snapshots therefore take at
+        most half of the time, whatever the number of callers.
+        """
+        called = self.clock.monotonic()
+        async with self._lock:
+            if self._shared is None or called >= self._shared_until:
+                self._shared = None  # the next one may need its memory
+                changes, begun = self._changes, self.clock.monotonic()
+                self._shared = await self.take()
+                duration = self.clock.monotonic() - begun
+                is_current = changes == self._changes
+                self._shared_until = begun + max(SHARED_SECONDS, 2 * duration) if is_current else -inf
+            return self._shared
+
+    def forget_snapshot(self) -> None:
+        """Take a new snapshot for the next call, whatever the time."""
+        self._changes += 1
+        self._shared_until = -inf
+
+    async def take(self) -> Snapshot:
+        """Evaluate experiments and requests, and take a snapshot of everything.
+
+        It evaluates no engine: the values of an engine are those of its last evaluation, its counters those
+        of the newest poll.
+        """
+        last_event = self.events.last
+        requests = await self.evaluate()
+        engines: list[tuple[Mapping[str, str], EngineSnapshot]] = []
+        pace = Pace(_SLICE)
+        for engine in self.fleet.engines():
+            engines.append(engine)
+            await pace.done()
+        # All series of a metric have the same label names; a target without such a label has it empty.
+        empty = dict.fromkeys(self._own_labels(), "")
+        return Snapshot(
+            [({**empty, **labels}, snapshot) for labels, snapshot in engines],
+            list(self.fleet.each("targets", lambda each: ({**empty, **each.labels}, each.status()))),
+            list(self.errors.each("exporter", [self._status], lambda _: {}, lambda status: ({}, status()))),
+            list(self._experiments.findings()),
+            last_event,
+            requests,
+            number=next(self._numbers),
+        )
+
+    async def evaluate(self) -> RequestFindings:
+        """Compare the arms of experiments, and evaluate requests; emit events of new findings."""
+        now, windows = self.clock.monotonic(), self.fleet.config.windows
+        members = chain.from_iterable(monitor.members(now) for monitor in self.fleet)
+        compare = partial(self._experiments.compare, members, windows, now)
+        await self.errors.attempt_async("comparison", compare)
+        return await self._receiver.findings()
+
+    def labels(self) -> list[str]:
+        """Return the names of the labels that engines have."""
+        return [*ENGINE.labels, *self._own_labels()]
+
+    def windows(self) -> list[str]:
+        """Return the configured windows, as in the label ``window``."""
+        return [format_duration(length) for length in self.fleet.config.windows]
+
+    def receiver(self) -> RequestReceiver | None:
+        """Return the receiver of single requests; None if the configuration disables it."""
+        return self._receiver if self._receiver.is_open else None
+
+    def targets(self) -> list[TargetView]:
+        """Return the view of every target."""
+        return list(self.fleet.each("targets", lambda monitor: target_view(monitor.status())))
+
+    def histories(self) -> Histories:
+        """Return the longest window of every engine."""
+        offset = self.clock.wall() - self.clock.monotonic()
+        engines = [engine for monitor in self.fleet for engine in monitor.histories()]
+        return Histories(offset, self.fleet.config.windows[-1], engines)
+
+    def config_text(self) -> str:
+        """Return the active configuration as YAML, without its secrets."""
+        return self._config_text
+
+    def _own_labels(self) -> list[str]:
+        """Return the names of all labels of targets."""
+        return sorted({name for monitor in self.fleet for name, _ in monitor.target.labels})
+
+    def _plain_status(self) -> ExporterStatus:
+        targets = {CONFIGURED: sum(1 for _ in self.fleet)}
+        return ExporterStatus(targets=targets, reload_success_timestamp=self.adopted_at)
+
+
+async def metrics_text(state: ExporterState) -> str:
+    """Return /metrics of a fleet that no exporter serves: an observation, or a recording."""
+    return state.metrics.text(await state.take())

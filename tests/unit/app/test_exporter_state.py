@@ -1,0 +1,82 @@
+"""Sharing of snapshots."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from spec_decode_exporter.app.exporter_state import ExporterState
+from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.core.tasks import cancel
+from spec_decode_exporter.monitor.event_log import EventLog
+from spec_decode_exporter.monitor.fleet import Fleet
+from spec_decode_exporter.monitor.state import Remembered
+from tests.conftest import settle
+
+
+class State(ExporterState):
+    """State whose snapshots are numbers, each taken when it is released."""
+
+    def __init__(self, clock):
+        events = EventLog("a1", clock.monotonic)
+        super().__init__(Fleet(Config(), clock, Remembered(), events), events, clock)
+        self.begun, self.going, self.failing = 0, asyncio.Semaphore(0), []
+
+    async def take(self):
+        self.begun += 1
+        number = self.begun
+        await self.going.acquire()
+        if self.failing:
+            raise self.failing.pop()
+        return number
+
+
+@pytest.fixture
+async def state(clock):
+    return State(clock)
+
+
+async def readers(state, number):
+    tasks = [asyncio.create_task(state.snapshot()) for _ in range(number)]
+    await settle()
+    return tasks
+
+
+async def test_a_reader_that_goes_away_leaves_the_snapshot_to_the_others(state):
+    [first] = await readers(state, 1)
+    others = await readers(state, 2)
+    await cancel([first])
+    state.going.release()
+    assert await asyncio.gather(*others) == [2, 2]
+
+
+async def test_a_failed_snapshot_is_taken_again_for_the_next_reader(state):
+    state.failing.append(ValueError("once"))
+    first, *others = await readers(state, 3)
+    state.going.release(), state.going.release()
+    with pytest.raises(ValueError, match="once"):
+        await first
+    assert await asyncio.gather(*others) == [2, 2]
+
+
+async def test_a_forgotten_snapshot_is_taken_again_also_if_it_is_under_way(state):
+    [first] = await readers(state, 1)
+    state.forget_snapshot()
+    state.going.release(), state.going.release()
+    assert await first == 1
+    assert await state.snapshot() == await state.snapshot() == 2
+    state.forget_snapshot()
+    state.going.release()
+    assert await state.snapshot() == 3
+
+
+async def test_a_snapshot_is_shared_for_a_second_and_a_slow_one_for_twice_its_duration(state, clock):
+    for seconds, shared in ((0.1, 0.8), (3.0, 2.9)):
+        [first] = await readers(state, 1)
+        await clock.advance(seconds)
+        state.going.release()
+        number = await first
+        await clock.advance(shared)
+        assert await state.snapshot() == number
+        await clock.advance(0.2)

@@ -1,0 +1,143 @@
+"""Reading the configuration, its warnings, and reloads for clients."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.app.reload import PAUSE_SECONDS, ConfigReloader, config_warnings
+from spec_decode_exporter.config.mistakes import ConfigError, Problem
+from spec_decode_exporter.config.schema import Config
+from tests.conftest import settle
+
+MISTAKE = ConfigError([Problem("exporter.yml:1", "tagrets", "is not a key")])
+
+
+class File:
+    """A configuration that is read, and adopted when the test lets it go."""
+
+    def __init__(self, clock):
+        self.error, self.adopted, self.going = None, 0, asyncio.Semaphore(0)
+        self.reloader = ConfigReloader(self.read, self.adopt, lambda: None, clock)
+
+    def read(self):
+        if self.error:
+            raise self.error
+        return Config()
+
+    async def adopt(self, _):
+        await self.going.acquire()
+        self.adopted += 1
+
+
+@pytest.fixture
+async def file(clock, monkeypatch):
+    async def at_once(function, *arguments):
+        return function(*arguments)
+
+    monkeypatch.setattr("spec_decode_exporter.app.reload.CONFIGURATION.run", at_once)
+    return File(clock)
+
+
+async def clients(file, number):
+    tasks = [asyncio.create_task(file.reloader.reload_for_clients()) for _ in range(number)]
+    await settle()
+    return tasks
+
+
+async def test_a_client_that_calls_during_a_reload_gets_one_that_begins_later(file, clock):
+    [first] = await clients(file, 1)
+    later = await clients(file, 3)
+    file.going.release()
+    await first
+    assert not any(task.done() for task in later)
+    file.going.release()
+    await clock.advance(PAUSE_SECONDS)
+    await asyncio.gather(*later)
+    assert file.adopted == 2
+
+
+async def test_any_number_of_clients_causes_one_reload_a_second(file, clock):
+    for _ in range(100):
+        file.going.release()
+    tasks = []
+    for _ in range(30):
+        tasks += await clients(file, 10)
+        await clock.advance(0.1)
+    await clock.advance(PAUSE_SECONDS)
+    await asyncio.gather(*tasks)
+    assert file.adopted <= 1 + 4 / PAUSE_SECONDS
+
+
+async def test_every_client_of_a_failed_reload_is_told_and_the_next_one_clears_the_problem(file, clock):
+    [first] = await clients(file, 1)
+    file.error = MISTAKE
+    others = await clients(file, 2)
+    file.going.release()
+    await first
+    await clock.advance(PAUSE_SECONDS)
+    answers = await asyncio.gather(*others, return_exceptions=True)
+    assert list(map(str, answers)) == ["exporter.yml:1: tagrets is not a key"] * 2
+    assert file.reloader.problem == "exporter.yml:1: tagrets is not a key"
+    file.error = None
+    [again] = await clients(file, 1)
+    file.going.release()
+    await clock.advance(PAUSE_SECONDS)
+    await again
+    assert file.reloader.problem == ""
+
+
+async def test_a_client_that_goes_away_before_the_reload_leaves_it_to_the_others(file, clock):
+    file.going.release()
+    await asyncio.gather(*await clients(file, 1))
+    first, second = await clients(file, 2)
+    first.cancel()
+    file.going.release()
+    await clock.advance(PAUSE_SECONDS)
+    await second
+    assert file.adopted == 2
+
+
+async def test_an_unexpected_error_is_a_problem_without_its_text(file):
+    file.error = RuntimeError("a secret")
+    with pytest.raises(RuntimeError):
+        await file.reloader.reload()
+    assert file.reloader.problem == "internal error: RuntimeError"
+
+
+async def test_warnings_about_the_configuration_are_logged_with_every_reading(clock):
+    config = configured("egale3")
+    with capture_logs() as logs:
+        ConfigReloader(lambda: config, None, None, clock).read()
+    [log] = logs
+    assert (log["event"], log["key"]) == ("config_warning", "targets[0].speculative.method")
+    assert log["log_level"] == "warning"
+
+
+def configured(method):
+    return Config.model_validate({"targets": [{"url": "http://a", "speculative": {"method": method}}]})
+
+
+@pytest.mark.parametrize(
+    ("cost", "warned"),
+    [
+        ({"draft_cost_ratio": 0.3}, True),
+        ({"draft_cost_ratio": 0.3, "running_requests": 16}, False),
+        ({"draft_parameters": "1B", "target_parameters": "8B"}, False),
+    ],
+)
+def test_a_cost_without_its_load_is_a_warning_wherever_it_is_configured(cost, warned):
+    config = Config.model_validate({"cost": cost, "targets": [{"url": "http://a", "cost": cost}]})
+    found = list(config_warnings(config))
+    assert [key for key, _ in found] == (["cost", "targets[0].cost"] if warned else [])
+    assert all("Add `running_requests`" in text for _, text in found)
+
+
+@pytest.mark.parametrize(
+    ("method", "hint"), [("egale3", "did you mean eagle3?"), ("zzz", "known are ngram, ngram_gpu, suffix")]
+)
+def test_a_method_that_is_unknown_is_a_warning_with_a_similar_one_or_all(method, hint):
+    [(_, text)] = config_warnings(configured(method))
+    assert hint in text
