@@ -11,7 +11,7 @@ from spec_decode_exporter.analysis.cost import Cost
 from spec_decode_exporter.analysis.depth import NO_SPECULATION, Depth
 from spec_decode_exporter.analysis.end_to_end import EndToEnd
 from spec_decode_exporter.analysis.knowledge import Knowledge
-from spec_decode_exporter.analysis.missing_evidence import MIN_SECONDS, Need, missing
+from spec_decode_exporter.analysis.missing_evidence import MIN_SECONDS, Countdown, Need, countdown, missing
 from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting, recommended_setting
 from spec_decode_exporter.analysis.verdict import (
     NOT_PAYING,
@@ -177,6 +177,12 @@ class Evaluation:
         """Evidence that a verdict needs, any one of them; empty with a verdict."""
         is_missing = bool(self.windows) and self.evaluated.verdict is Verdict.INSUFFICIENT
         return missing(self.evaluated, self.longest.window.length) if is_missing else ()
+
+    @property
+    def countdown(self) -> Countdown | None:
+        """Time to first bounds and verdict; None with a verdict, or if time alone brings none."""
+        is_missing = bool(self.windows) and self.verdict is Verdict.INSUFFICIENT
+        return countdown(self.evaluated, self.longest.window.length) if is_missing else None
 
     @property
     def cost(self) -> Cost | None:

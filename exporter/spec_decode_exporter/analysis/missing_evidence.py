@@ -1,8 +1,9 @@
-"""Evidence that a verdict needs and the evaluated window lacks."""
+"""Evidence that a verdict needs and the evaluated window lacks, and the time that it takes."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from math import inf
 from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW
@@ -65,3 +66,35 @@ def _until_enough(its: WindowEvaluation, half: float) -> tuple[Need, ...]:
         return Need(Evidence.REQUESTS, MIN_BOUND_REQUESTS, requests), Need(Evidence.SECONDS, half, seconds)
     is_early = requests is not None and seconds < MIN_SECONDS
     return (Need(Evidence.SECONDS, min(MIN_SECONDS, half) if is_early else half, seconds),)
+
+
+class Countdown(NamedTuple):
+    """Seconds from the newest poll to the first bounds and to the first verdict, at the present rate."""
+
+    bounds: float
+    """Infinite if too few requests pass for bounds."""
+    verdict: float
+    """Infinite if too few requests pass for a verdict."""
+
+
+def countdown(its: WindowEvaluation, longest: float) -> Countdown | None:
+    """Return the time to the evidence that is missing; None if none is, or if more time does not bring it.
+
+    Args:
+        its: Window without a verdict.
+        longest: Length of the longest window in seconds.
+    """
+    seconds, drafts = its.window.seconds, its.total.drafts or 0
+    if not its.is_partial or its.window.polls < MIN_INCREMENTS or not drafts:
+        return None
+    requests, half = its.effective_requests or 0.0, longest / 2
+
+    def until(needed: float, seen: float, longest: float = inf) -> float:
+        """Return the seconds until ``needed`` were seen; infinite if they do not fit into a window."""
+        length = needed * seconds / seen if seen else inf
+        return length - seconds if length <= longest else inf
+
+    bounds = max(min(MIN_SECONDS, half) - seconds, until(MIN_BOUND_REQUESTS, requests, longest))
+    without = max(half - seconds, until(MIN_VERDICT_REQUESTS, requests, longest))
+    verdict = max(min(bounds, without), until(its.known.policy.min_drafts, drafts))
+    return Countdown(max(bounds, 0.0), max(verdict, 0.0))

@@ -226,8 +226,9 @@ class TargetMonitor:
         target, record = self.target, self._record
         shown = self._shared.errors.whole("targets", self.item, self._labelled)
         interval = record.interval or self._config.poll.interval
+        pace = record.pace or interval
         return TargetStatus(
-            replace(record, failures=record.failures.copy(), interval=interval),
+            replace(record, failures=record.failures.copy(), interval=interval, pace=pace),
             engine_kind=self._server.engine_kind,
             front_end=self._server.front_end,
             engines_not_monitored=self._not_monitored,

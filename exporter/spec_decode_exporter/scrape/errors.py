@@ -9,10 +9,55 @@ Reason = Literal["refused", "timeout", "status", "too_large", "malformed", "tls"
 
 REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
 
-NO_ENGINE_REMEDY: Final = "check the address and the path; vLLM needs its log stats on"
-"""Remedy for a page that is read and has no engine, as that of another program."""
+METRICS_URL: Final = "http://HOST:8000/metrics"
+"""Default address of vLLM's page."""
+_PAGES: Final = (
+    (
+        b"spec_decode_exporter_build_info",
+        f"it is an exporter's page: name the server's, for vLLM `{METRICS_URL}`",
+    ),
+    (b"vllm:", "it has none of the series that are read: update the exporter"),
+    (
+        b"\nray_",
+        "it is Ray's: set `log_engine_metrics` in the `LLMConfig`, and name the node that runs vLLM",
+    ),
+    (
+        b"http_request_duration_highr_seconds",
+        "vLLM's statistics are off: start it without `--disable-log-stats`",
+    ),
+)
+"""Text by which a page without an engine is recognized, and the remedy."""
+_ANOTHER_PAGE: Final = f"it is another program's: check port and path, for vLLM `{METRICS_URL}`"
+_REMEDIES: Final = {
+    "refused": "start the server, or correct the port",
+    "timeout": "look into the server's log, or correct the host",
+    "dns": "correct the name of the host",
+    "tls": "set `tls_config.ca_file`, or `http://` for a server without TLS",
+    "too_large": f"check port and path, for vLLM `{METRICS_URL}`, or raise `poll.max_body`",
+    "malformed": f"check port and path, for vLLM `{METRICS_URL}`",
+    "status 3": "name the address to which it redirects",
+    "status 401": "set the target's credentials",
+    "status 403": "set the target's credentials",
+    "status 404": f"correct the path, for vLLM `{METRICS_URL}`",
+    "status 5": "look into the server's log",
+}
+"""Remedies of failed polls, by reason; of a rejected one by the first digits of the status."""
 
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
+
+
+NO_ENGINE_REMEDY: Final = _ANOTHER_PAGE
+
+
+def no_engine_remedy(page: bytes) -> str:
+    """Return why a page that was read has no engine, and the remedy."""
+    return next((remedy for mark, remedy in _PAGES if mark in page), _ANOTHER_PAGE)
+
+
+def failure_remedy(failure: str) -> str:
+    """Return the remedy of a failed poll by its reason, with the status of a rejection; empty if unknown."""
+    known = (_REMEDIES[failure[:end]] for end in (None, 8) if failure[:end] in _REMEDIES)
+    return next(known, "")
 
 
 class PollError(Exception):

@@ -10,7 +10,7 @@ from math import inf
 from typing import Final, Literal, NamedTuple
 
 from spec_decode_exporter.core.event import Event
-from spec_decode_exporter.scrape.errors import Reason
+from spec_decode_exporter.scrape.errors import Reason, failure_remedy
 from spec_decode_exporter.scrape.sample import PageReading
 from spec_decode_exporter.scrape.server_info import ServedSpeculation
 
@@ -71,6 +71,8 @@ class PollRecord:
     """Unix time."""
     engines: int | None = None
     """Engines on the newest page; None before the first page and after a failure."""
+    no_engine: str = ""
+    """Reason for which the newest page has no engine, and the remedy; empty if it has one."""
     page: str = ""
     """``filtered`` or ``whole``; empty before the first page."""
     version: str = ""
@@ -78,6 +80,8 @@ class PollRecord:
     """Speculation settings that the server reports; only servers in development mode do."""
     interval: float = 0.0
     """Effective poll interval in seconds, without back-off after failures; 0 before the first poll."""
+    pace: float = 0.0
+    """Seconds from the newest poll to the next one, with back-off after failures; 0 before the first poll."""
     cost: float = 0.0
     """Processor seconds of a poll, averaged over the last polls."""
     details_at: float = -inf
@@ -88,6 +92,11 @@ class PollRecord:
     """Details logged as not used, each with the kind of reason."""
     slowed: dict[Cause, float] = field(default_factory=dict)
     """Last time (monotonic) at which the interval was longer than configured, by cause."""
+
+    @property
+    def remedy(self) -> str:
+        """Remedy of the newest poll's failure, or of a page without an engine; empty if it is fine."""
+        return failure_remedy(self.failure) if self.error else self.no_engine
 
     @property
     def failure_text(self) -> str:
@@ -120,7 +129,7 @@ class PollRecord:
         """Record a failed poll; return whether the previous poll did not fail for the same reason."""
         is_new = self.error != reason
         self.failures[reason] += 1
-        self.up, self.error, self.message, self.engines = False, reason, message, None
+        self.up, self.error, self.message, self.engines, self.no_engine = False, reason, message, None, ""
         return is_new
 
     def succeeded(self, seconds: float, size: int, engines: int, wall: float) -> bool:

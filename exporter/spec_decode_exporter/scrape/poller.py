@@ -18,7 +18,7 @@ from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.recurring import OnceUntilRecovered, back_off
 from spec_decode_exporter.core.tasks import PAGES, spawn, yield_to_event_loop
 from spec_decode_exporter.scrape.client import Client, HttpResponse
-from spec_decode_exporter.scrape.errors import NO_ENGINE_REMEDY, PollError, Reason
+from spec_decode_exporter.scrape.errors import PollError, Reason, no_engine_remedy
 from spec_decode_exporter.scrape.filtered import PageChoice
 from spec_decode_exporter.scrape.poll_record import Cause, Polled, PollRecord, RawPoll, Recorded
 from spec_decode_exporter.scrape.sample import MAX_LAYOUT_BYTES, PageReading, SampleReader
@@ -276,6 +276,7 @@ class Poller:
         if self._failures_in_a_row:
             limit = MAX_BACK_OFF_REFUSED if self.record.error == "refused" else MAX_BACK_OFF
             wait = back_off(self._failures_in_a_row, wait, limit)
+        self.record.pace = wait
         return next_tick(self._clock.monotonic() + wait - interval, interval, self._offset)
 
     def _adapt_interval(self, now: float) -> None:
@@ -315,7 +316,7 @@ class Poller:
         self._duty.answered(moment, response.seconds - response.busy)
         self._adapt_interval(moment)
         self._keep(moment, wall, response.body)
-        self._check_engine(reading)
+        self._check_engine(reading, response.body)
         restarted = await self._received(Polled(reading, moment, wall, record.interval))
         if with_latencies:
             early = 0.0 if isfinite(record.histograms_at) else self._histogram_phase
@@ -434,9 +435,10 @@ class Poller:
         if self._recorded is not None:
             self._recorded(RawPoll(self._name, moment, wall, page, error, self.record.speculation))
 
-    def _check_engine(self, reading: PageReading) -> None:
-        """Log a page without a known engine once, until an engine is on it."""
+    def _check_engine(self, reading: PageReading, page: bytes) -> None:
+        """Note why a page has no known engine; log it once, until an engine is on it."""
+        self.record.no_engine = "" if reading.samples else no_engine_remedy(page)
         if reading.samples:
             self._no_engine.recovered()
         elif self._no_engine.failed():
-            self._emit(Event("no_engine_on_page", {"remedy": NO_ENGINE_REMEDY}))
+            self._emit(Event("no_engine_on_page", {"remedy": self.record.no_engine}))

@@ -1,0 +1,323 @@
+"""Headline of the fleet or of an engine: what is the matter, and what to do; and the time saved."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
+from typing import Final, NamedTuple
+
+from spec_decode_exporter.analysis.evaluation import Basis
+from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, WHOLE_WINDOW, Action, State, Verdict
+from spec_decode_exporter.analysis.window_evaluation import PROBABLY_NOT, PROBABLY_PAYS
+from spec_decode_exporter.core.number_formats import plural, utc_clock
+from spec_decode_exporter.figures.estimate import SHORT_SECONDS
+from spec_decode_exporter.learned.time_saved import DAY_SECONDS, DecodeTime
+from spec_decode_exporter.scrape.errors import METRICS_URL
+from spec_decode_exporter.views.engine_view import EngineView, Standing
+from spec_decode_exporter.views.fleet_view import TargetView
+
+FIRST_VERSION: Final = (0, 8, 5)
+"""First version of vLLM with the counters that are read."""
+MIDNIGHT_SECONDS: Final = 900.0
+"""Seconds after midnight until which the sums of a day begin if they are those of the whole day."""
+SAME_SECONDS: Final = 5.0
+"""Distance of two moments that are shown as one."""
+
+
+class Headline(NamedTuple):
+    """What is the matter with a fleet or an engine, and what to do."""
+
+    tone: str
+    """``good``, ``bad``, ``unsure``, ``waiting`` or ``off``."""
+    short: str
+    """A few words, for a title."""
+    matter: str
+    """One or two sentences."""
+    remedy: str = ""
+    """What to do; empty if nothing needs to be done."""
+
+
+_WORDS: Final[Mapping[Standing, tuple[str, str]]] = {
+    Verdict.OPTIMAL: ("good", "Speculation pays very well"),
+    Verdict.HEALTHY: ("good", "Speculation pays"),
+    Verdict.MARGINAL: ("good", "Speculation pays a little"),
+    Verdict.POOR: ("unsure", "Speculation hardly pays"),
+    Verdict.HARMFUL: ("bad", "Speculation makes decoding slower"),
+    Verdict.UNCLEAR: ("unsure", "Unclear whether speculation pays"),
+    Verdict.INSUFFICIENT: ("waiting", "Too early to say"),
+    State.STALLED: ("bad", "Drafting stalled"),
+    State.UNREACHABLE: ("bad", "Out of reach"),
+    State.DISABLED: ("off", "No speculation here"),
+    State.IDLE: ("waiting", "Waiting for requests"),
+    State.UNKNOWN: ("waiting", "First seconds"),
+}
+"""Tone and title of what an engine counts as."""
+_REMEDIES: Final[Mapping[Standing, str]] = {
+    State.UNREACHABLE: "Look whether the server runs, and whether its page still names this model.",
+    State.IDLE: "Send requests: the first bounds take half a minute of traffic.",
+    State.UNKNOWN: "Send a few requests.",
+}
+_FAULTS: Final = ("sudden_drop", "drafting_drop", "slow_drop", "stalled")
+"""Findings whose first sentence is the matter; the others say what to do."""
+
+
+# Engines
+
+
+def engine_headline(engine: EngineView, now: float, target: TargetView | None = None) -> Headline:
+    """Return the headline of an engine at ``now`` (Unix time); ``target`` says why it has no drafts."""
+    standing, its = engine.standing, engine.snapshot.evaluation
+    tone, short = _WORDS[standing]
+    if engine.has_dropped or standing is State.STALLED:
+        matter, _, remedy = _fault(engine).partition(". ")
+        if not engine.has_dropped:
+            return Headline(tone, short, f"{matter}.", remedy)
+        is_excluded = its.verdict in PAYING and its.is_excluded
+        verdict = "" if is_excluded or its.verdict is Verdict.INSUFFICIENT else f" {short} now."
+        return Headline("bad", "Acceptance dropped", f"{matter}.{verdict}", remedy)
+    if standing is State.DISABLED:
+        return Headline(tone, short, "No speculation here.", no_speculation(engine, target))
+    if standing is State.UNREACHABLE and target is not None and target.up is False:
+        return Headline(tone, f"{target.target} is down", f"{target.target} is down.", target_problem(target))
+    if waiting := countdown(engine, now):
+        return Headline(tone, short, "Too early to say whether speculation pays.", waiting)
+    short = _likely(engine) if standing is Verdict.UNCLEAR else short
+    return Headline(tone, short, engine.verdict_text, _REMEDIES.get(standing) or _advice(engine))
+
+
+def _advice(engine: EngineView) -> str:
+    """Return the recommendation, or the time of the first one."""
+    its = engine.snapshot.evaluation
+    late = WHOLE_WINDOW * its.longest.window.length - its.evaluated.window.seconds
+    if its.action is not Action.COLLECT or late <= 0 or its.basis is Basis.SHORTER:
+        return engine.recommendation_text
+    return f"Advice about {utc_clock(its.known.wall + late)[:5]} UTC."
+
+
+def _fault(engine: EngineView) -> str:
+    """Return the text of the fault that the headline is about."""
+    texts = {finding.name: finding.text for finding in engine.findings}
+    found = (texts[name] for name in _FAULTS if name in texts)
+    return next(found, "Acceptance dropped. Look for a change: the requests, their temperature, a release.")
+
+
+def _likely(engine: EngineView) -> str:
+    """Return what is likely of an unclear engine, in two words."""
+    share = engine.pays_share_ratio
+    if share is None or PROBABLY_NOT < share < PROBABLY_PAYS:
+        return "Unclear whether speculation pays"
+    return f"Speculation probably {'pays' if share >= PROBABLY_PAYS else 'does not pay'}"
+
+
+def countdown(engine: EngineView, now: float) -> str:
+    """Return when bounds and verdict are expected at ``now`` (Unix time); empty if there is no estimate."""
+    its = engine.snapshot.evaluation
+    expected = its.countdown
+    if expected is None:
+        return ""
+    bounds, verdict = (max(1.0, its.known.wall + each - now) for each in expected)
+    if bounds == inf and verdict == inf:
+        is_sure = its.evaluated.window.seconds >= SHORT_SECONDS
+        return "" if not is_sure else "At this rate too few requests pass for a verdict: send more."
+    if abs(verdict - bounds) < SAME_SECONDS:
+        return f"Bounds and verdict in {_wait(bounds)}."
+    about = f"about {utc_clock(now + verdict)[:5]} UTC" if verdict < inf else ""
+    if bounds > verdict:
+        return f"Verdict {about}; bounds need more requests."
+    return f"Bounds in {_wait(bounds)}, verdict {about}."
+
+
+def _wait(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"  # noqa: PLR2004
+
+
+_FLAGS: Final = {
+    "vllm": "start vLLM with `--speculative-config`",
+    "sglang": "start SGLang with `--speculative-algorithm`",
+    "lmdeploy": "start LMDeploy with `--speculative-algorithm`",
+    "llamacpp": "start llama.cpp's server with `--model-draft`",
+}
+
+
+def no_speculation(engine: EngineView, target: TargetView | None = None) -> str:
+    """Return why an engine does not speculate, and the flag to set; empty for one in another state."""
+    if engine.state is not State.DISABLED:
+        return ""
+    kind, version, front_end = (
+        (target.engine_kind, target.version, target.front_end) if target else ("", "", "")
+    )
+    flag = _FLAGS.get(kind, _FLAGS["vllm"])
+    numbers = tuple(map(int, re.findall(r"\d{1,6}", version)[:3]))
+    if kind == "vllm" and numbers and numbers < FIRST_VERSION:
+        return f"vLLM {version} has no counters of drafts: update it to 0.8.5 or later."
+    if front_end == "ray":
+        return (
+            "Ray shows the counters with the first accepted draft: send requests. If speculation is off, set "
+            "`speculative_config` in `engine_kwargs` of the `LLMConfig`."
+        )
+    if front_end == "rust":
+        return f"It decoded without a single draft, so speculation is off: {flag}."
+    return f"Its page has no counters of drafts, so speculation is off: {flag}."
+
+
+# Targets
+
+
+def target_problem(target: TargetView) -> str:
+    """Return why a target gives no figures, with the remedy; empty if it gives some."""
+    if target.up is False:
+        return f"{target.error}: {target.remedy}." if target.remedy else f"{target.error}."
+    return f"Its page has no engine: {target.remedy}." if target.engines_on_page == 0 else ""
+
+
+def target_trouble(target: TargetView) -> tuple[int, float]:
+    """Return the place of a target in the list, those with trouble first: down, no engine, not polled yet."""
+    failed = sum(target.poll_failures.values()) / max(1, target.polls)
+    if target.up is False:
+        return 0, -failed
+    return (1, 0.0) if target.engines_on_page == 0 else (2 if target.up is None else 3, -failed)
+
+
+# Fleet
+
+
+def headline(engines: Sequence[EngineView], targets: Sequence[TargetView], now: float) -> Headline:
+    """Return the headline of the fleet at ``now`` (Unix time)."""
+    if not engines:
+        return _without_engines(targets)
+    worst = min(engines, key=_trouble)
+    target = next((each for each in targets if each.target == worst.target), None)
+    own = engine_headline(worst, now, target)
+    if len(engines) == 1:
+        return own
+    standings = Counter(engine.standing for engine in engines)
+    matter = " ".join(filter(None, (_troubles(engines, standings), _sentence(engines, standings))))
+    short = matter.partition(". ")[0].partition(",")[0].removesuffix(".")
+    remedy = f"{worst.name}: {own.remedy}" if _trouble(worst) < len(_TROUBLES) else ""
+    tone = own.tone if remedy else _tone(standings)
+    return Headline(tone, short, matter, remedy or _fleet_remedy(engines, own))
+
+
+def _without_engines(targets: Sequence[TargetView]) -> Headline:
+    """Return the headline of a fleet without an engine: no target, or none that gives figures."""
+    if not targets:
+        remedy = f"Name a server: `spec-decode-exporter --target {METRICS_URL}`."
+        return Headline("off", "No target", "No target is known yet.", remedy)
+    worst = min(targets, key=target_trouble)
+    if worst.up is None:
+        return Headline("waiting", "First seconds", "The first poll has no answer yet.")
+    if not target_problem(worst):
+        return Headline("waiting", "First seconds", "The first poll is being evaluated.")
+    number = len(targets)
+    bad = "is down" if worst.up is False else "has no engine"
+    matter = f"{worst.target} {bad}." if number == 1 else f"None of the {number} targets gives figures."
+    name = "" if number == 1 else f"{worst.target}: "
+    return Headline("bad", matter.removesuffix("."), matter, f"{name}{target_problem(worst)}")
+
+
+_TROUBLES: Final = ("dropped", Verdict.HARMFUL, State.STALLED, State.UNREACHABLE)
+_VERDICTS: Final = (Verdict.POOR, Verdict.UNCLEAR, *PAYING, Verdict.INSUFFICIENT)
+_ORDER: Final = (*_TROUBLES, *_VERDICTS, State.IDLE, State.UNKNOWN, State.DISABLED)
+
+
+def _trouble(engine: EngineView) -> int:
+    """Return the place of an engine, the worst first."""
+    return 0 if engine.has_dropped else _ORDER.index(engine.standing)
+
+
+def _troubles(engines: Iterable[EngineView], standings: Counter[Standing]) -> str:
+    """Return the faults of a fleet in a sentence; empty without any."""
+    counts = {
+        "acceptance dropped": sum(engine.has_dropped for engine in engines),
+        "drafting stalled": standings[State.STALLED],
+    }
+    parts = [f"{what} on {plural(count, 'engine')}" for what, count in counts.items() if count]
+    if gone := standings[State.UNREACHABLE]:
+        parts.append(f"{plural(gone, 'engine')} {'is' if gone == 1 else 'are'} out of reach")
+    text = ", ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
+
+
+def _sentence(engines: Iterable[EngineView], standings: Counter[Standing]) -> str:
+    """Return on how many engines speculation pays, in a sentence."""
+    drafting = sum(standings[each] for each in Verdict)
+    if not drafting:
+        return "No engine speculates." if standings.keys() == {State.DISABLED} else "No engine drafts now."
+    groups = list(_groups(engines, standings))
+    number = "all" if len(groups) == 1 else f"{groups[0][1]} of the"
+    where = f"{number} {drafting} engines that draft" if drafting > 1 else "the only engine that drafts"
+    first = f"{groups[0][0]} on {where}"
+    return f"{', '.join([first, *(f'{_later(what)} on {count}' for what, count in groups[1:])])}."
+
+
+def _groups(engines: Iterable[EngineView], standings: Counter[Standing]) -> Iterator[tuple[str, int]]:
+    """Yield what is said of the engines that draft, and on how many, with the good news first."""
+    likely = Counter(_likely(engine) for engine in engines if engine.standing is Verdict.UNCLEAR)
+    counts = {
+        "Speculation pays": sum(standings[each] for each in PAYING),
+        "Speculation probably pays": likely["Speculation probably pays"],
+        "Speculation makes decoding slower": standings[Verdict.HARMFUL],
+        "Speculation hardly pays": standings[Verdict.POOR],
+        "Speculation probably does not pay": likely["Speculation probably does not pay"],
+        "Unclear whether speculation pays": likely["Unclear whether speculation pays"],
+        "Too early to say": standings[Verdict.INSUFFICIENT],
+    }
+    yield from ((what, count) for what, count in counts.items() if count)
+
+
+def _later(what: str) -> str:
+    """Return a phrase as a later part of a sentence."""
+    short = what.removeprefix("Speculation ").removesuffix(" whether speculation pays")
+    return f"{short[0].lower()}{short[1:]}"
+
+
+def _tone(standings: Counter[Standing]) -> str:
+    pays, bad = (sum(standings[each] for each in group) for group in (PAYING, NOT_PAYING))
+    if pays + bad + standings[Verdict.UNCLEAR]:
+        return "good" if pays > bad + standings[Verdict.UNCLEAR] else "unsure"
+    return "off" if standings.keys() == {State.DISABLED} else "waiting"
+
+
+_CHANGES: Final = (Action.INCREASE, Action.DECREASE)
+
+
+def _fleet_remedy(engines: Sequence[EngineView], own: Headline) -> str:
+    """Return what to do in a fleet without a fault."""
+    if better := sum(engine.recommendation in _CHANGES for engine in engines):
+        return f"Another number of draft tokens is faster on {plural(better, 'engine')}: see the table."
+    return own.remedy if own.tone != "good" else ""
+
+
+# Time saved
+
+
+def time_saved(engines: Iterable[EngineView], now: float) -> str:
+    """Return how much less requests waited today at ``now`` (Unix time); empty if it is unknown."""
+    days = [day for engine in engines if (day := engine.snapshot.today).includes(now) and day.time.actual]
+    if not days:
+        return ""
+    total, since = DecodeTime(), min(day.since for day in days)
+    for day in days:
+        total = total.plus(day.time)
+    value, lower, upper = total.saved
+    unit, name = next(one for one in _UNITS if max(abs(lower), abs(upper)) >= one[0] or one[0] == 1)
+    today = "today" if since % DAY_SECONDS <= MIDNIGHT_SECONDS else f"since {utc_clock(since)[:5]} UTC"
+
+    def written(seconds: float) -> str:
+        return f"{abs(seconds) / unit:.{int(unit > 1)}f}"
+
+    between = f"{written(lower)} {name} {_than(lower)} to {written(upper)} {name} {_than(upper)}"
+    if lower >= 0 or upper <= 0:
+        between = f"{' to '.join(sorted(map(written, (lower, upper)), key=float))} {name}"
+    times = f"{written(value)} {name} {_than(value)} {today}"
+    return f"Users waited {times} than without speculation ({between})."
+
+
+_UNITS: Final = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
+"""Units of a time, the largest first."""
+
+
+def _than(seconds: float) -> str:
+    return "less" if seconds >= 0 else "more"

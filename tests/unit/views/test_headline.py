@@ -1,0 +1,241 @@
+"""Headline: what is the matter and what to do, in each state of an engine and of a fleet; and the time saved."""
+
+from __future__ import annotations
+
+from math import inf
+from types import SimpleNamespace
+
+import pytest
+
+from spec_decode_exporter.analysis.evaluation import Basis
+from spec_decode_exporter.analysis.missing_evidence import Countdown
+from spec_decode_exporter.analysis.verdict import PAYING, Action, State, Verdict
+from spec_decode_exporter.learned.time_saved import DAY_SECONDS, DayTime, DecodeTime
+from spec_decode_exporter.views.headline import (
+    countdown,
+    engine_headline,
+    headline,
+    no_speculation,
+    target_problem,
+    target_trouble,
+    time_saved,
+)
+
+MIDNIGHT = 20_718 * DAY_SECONDS
+NOW = MIDNIGHT + 14 * 3600.0 + 30 * 60
+SUDDEN = SimpleNamespace(
+    name="sudden_drop", text="Acceptance dropped at 14:03:00 UTC: it was 2.50 tokens. Look for a change."
+)
+STALLED = SimpleNamespace(name="stalled", text="The engine drafted before. Read the server's log.")
+
+
+def engine(
+    standing=Verdict.HEALTHY,
+    *,
+    findings=(),
+    share=None,
+    waits=None,
+    today=None,
+    action=Action.KEEP,
+    excluded=False,
+    seconds=300.0,
+    name="chat",
+):
+    """An engine that counts as ``standing``; its texts name it."""
+    is_verdict = isinstance(standing, Verdict)
+    covered = SimpleNamespace(window=SimpleNamespace(seconds=seconds, length=300.0))
+    verdict = standing if is_verdict else Verdict.INSUFFICIENT
+    evaluation = SimpleNamespace(
+        verdict=verdict,
+        is_excluded=excluded,
+        countdown=waits,
+        action=action,
+        basis=Basis.LONGEST,
+        evaluated=covered,
+        longest=covered,
+        known=SimpleNamespace(wall=NOW),
+    )
+    return SimpleNamespace(
+        standing=standing,
+        state=State.ACTIVE if is_verdict else standing,
+        verdict=verdict,
+        has_dropped=SUDDEN in findings,
+        findings=findings,
+        pays_share_ratio=share,
+        verdict_text=f"Text of {standing}.",
+        recommendation=action,
+        recommendation_text=f"Advice of {standing}.",
+        snapshot=SimpleNamespace(evaluation=evaluation, today=today or DayTime()),
+        target=name,
+        name=f"llama on {name}, engine 0",
+    )
+
+
+def target(up=True, *, name="chat", error="", remedy="", engines=1, failed=0, **server):
+    facts = {"engine_kind": "vllm", "version": "0.32.0", "front_end": "python", **server}
+    polls = {"polls": 10, "poll_failures": {"refused": failed}}
+    return SimpleNamespace(
+        target=name, up=up, error=error, remedy=remedy, engines_on_page=engines, **polls, **facts
+    )
+
+
+DOWN = target(False, error="refused: no answer", remedy="start the server", engines=None)
+
+
+@pytest.mark.parametrize(
+    ("engine", "tone", "short", "matter", "remedy"),
+    [
+        (engine(), "good", "Speculation pays", "Text of healthy.", "Advice of healthy."),
+        (engine(Verdict.HARMFUL), "bad", "Speculation makes decoding slower", "Text of harmful.", "Advice of harmful."),
+        (engine(Verdict.POOR), "unsure", "Speculation hardly pays", "Text of poor.", "Advice of poor."),
+        (engine(Verdict.UNCLEAR, share=0.8), "unsure", "Speculation probably pays", "Text of unclear.", "Advice of unclear."),
+        (engine(Verdict.UNCLEAR, share=0.2), "unsure", "Speculation probably does not pay", "Text of unclear.", "Advice of unclear."),
+        (engine(Verdict.UNCLEAR, share=0.5), "unsure", "Unclear whether speculation pays", "Text of unclear.", "Advice of unclear."),
+        (engine(Verdict.UNCLEAR), "unsure", "Unclear whether speculation pays", "Text of unclear.", "Advice of unclear."),
+        (engine(action=Action.COLLECT, seconds=100.0), "good", "Speculation pays", "Text of healthy.", "Advice about 14:32 UTC."),
+        (engine(Verdict.INSUFFICIENT, waits=Countdown(12.0, 12.0)), "waiting", "Too early to say", "Too early to say whether speculation pays.", "Bounds and verdict in 12 s."),
+        (engine(Verdict.INSUFFICIENT), "waiting", "Too early to say", "Text of insufficient.", "Advice of insufficient."),
+        (engine(State.STALLED, findings=(STALLED,)), "bad", "Drafting stalled", "The engine drafted before.", "Read the server's log."),
+        (engine(State.IDLE), "waiting", "Waiting for requests", "Text of idle.", "Send requests: the first bounds take half a minute of traffic."),
+        (engine(State.UNKNOWN), "waiting", "First seconds", "Text of unknown.", "Send a few requests."),
+        (engine(State.UNREACHABLE), "bad", "Out of reach", "Text of unreachable.", "Look whether the server runs, and whether its page still names this model."),
+        (engine(State.DISABLED), "off", "No speculation here", "No speculation here.", "Its page has no counters of drafts, so speculation is off: start vLLM with `--speculative-config`."),
+    ],
+)
+def test_an_engine_says_what_is_the_matter_and_what_to_do(engine, tone, short, matter, remedy):
+    assert engine_headline(engine, NOW) == (tone, short, matter, remedy)
+    assert headline([engine], [], NOW) == engine_headline(engine, NOW)
+
+
+def test_an_engine_of_a_target_that_is_down_names_the_error_and_the_remedy():
+    its = engine_headline(engine(State.UNREACHABLE), NOW, DOWN)
+    assert its == ("bad", "chat is down", "chat is down.", "refused: no answer: start the server.")
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+@pytest.mark.parametrize("excluded", [False, True])
+def test_a_drop_comes_first_and_never_says_that_it_pays_if_the_newest_data_exclude_it(verdict, excluded):
+    its = engine_headline(engine(verdict, findings=(SUDDEN,), excluded=excluded), NOW)
+    assert (its.tone, its.short, its.remedy) == ("bad", "Acceptance dropped", "Look for a change.")
+    says = its.matter.removeprefix("Acceptance dropped at 14:03:00 UTC: it was 2.50 tokens.")
+    assert bool(says) is (verdict is not Verdict.INSUFFICIENT and not (excluded and verdict in PAYING))
+
+
+@pytest.mark.parametrize(
+    ("waits", "text"),
+    [
+        (None, ""),
+        (Countdown(12.0, 15.0), "Bounds and verdict in 12 s."),
+        (Countdown(12.0, 130.0), "Bounds in 12 s, verdict about 14:32 UTC."),
+        (Countdown(240.0, 300.0), "Bounds in 4 min, verdict about 14:35 UTC."),
+        (Countdown(inf, 130.0), "Verdict about 14:32 UTC; bounds need more requests."),
+        (Countdown(inf, inf), "At this rate too few requests pass for a verdict: send more."),
+    ],
+)
+def test_a_countdown_says_when_bounds_and_verdict_come(waits, text):
+    assert countdown(engine(Verdict.INSUFFICIENT, waits=waits), NOW) == text
+
+
+def test_a_countdown_goes_on_between_evaluations_and_never_below_a_second():
+    its = engine(Verdict.INSUFFICIENT, waits=Countdown(12.0, 12.0))
+    assert [countdown(its, NOW + later) for later in (5.0, 60.0)] == [
+        "Bounds and verdict in 7 s.",
+        "Bounds and verdict in 1 s.",
+    ]
+
+
+def test_a_first_estimate_of_too_few_requests_is_none():
+    assert countdown(engine(Verdict.INSUFFICIENT, waits=Countdown(inf, inf), seconds=5.0), NOW) == ""
+
+
+@pytest.mark.parametrize(
+    ("server", "part"),
+    [
+        ({}, "start vLLM with `--speculative-config`"),
+        ({"version": "0.8.4"}, "vLLM 0.8.4 has no counters of drafts: update it to 0.8.5"),
+        ({"version": "0.8.5.post1"}, "start vLLM with `--speculative-config`"),
+        ({"version": ""}, "start vLLM with `--speculative-config`"),
+        ({"front_end": "ray"}, "`speculative_config` in `engine_kwargs` of the `LLMConfig`"),
+        ({"front_end": "rust"}, "decoded without a single draft"),
+        ({"engine_kind": "llamacpp", "version": "1"}, "`--model-draft`"),
+        ({"engine_kind": "sglang"}, "`--speculative-algorithm`"),
+    ],
+)
+def test_no_speculation_names_its_case_and_the_flag(server, part):
+    assert part in no_speculation(engine(State.DISABLED), target(**server))
+    assert no_speculation(engine(State.IDLE), target(**server)) == ""
+
+
+def test_targets_are_listed_by_trouble_with_its_remedy():
+    empty = target(name="b", engines=0, remedy="it is Ray's")
+    targets = [target(name="e"), target(name="d", failed=3), target(None, name="c", engines=None), empty, DOWN]
+    ordered = sorted(targets, key=target_trouble)
+    assert [its.target for its in ordered] == ["chat", "b", "c", "d", "e"]
+    assert [target_problem(its) for its in ordered] == [
+        "refused: no answer: start the server.",
+        "Its page has no engine: it is Ray's.",
+        *[""] * 3,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("targets", "tone", "matter", "remedy"),
+    [
+        ([], "off", "No target is known yet.", "Name a server: `spec-decode-exporter --target http://HOST:8000/metrics`."),
+        ([target(None, engines=None)], "waiting", "The first poll has no answer yet.", ""),
+        ([target()], "waiting", "The first poll is being evaluated.", ""),
+        ([DOWN], "bad", "chat is down.", "refused: no answer: start the server."),
+        ([DOWN, DOWN], "bad", "None of the 2 targets gives figures.", "chat: refused: no answer: start the server."),
+        ([target(engines=0, remedy="it is Ray's")], "bad", "chat has no engine.", "Its page has no engine: it is Ray's."),
+    ],
+)
+def test_a_fleet_without_an_engine_says_why(targets, tone, matter, remedy):
+    its = headline([], targets, NOW)
+    assert (its.tone, its.matter, its.remedy) == (tone, matter, remedy)
+    assert its.short
+
+
+PROBABLY = engine(Verdict.UNCLEAR, share=0.9)
+EARLY, UNCLEAR = engine(Verdict.INSUFFICIENT), engine(Verdict.UNCLEAR, share=0.5)
+
+
+@pytest.mark.parametrize(
+    ("engines", "tone", "matter", "remedy"),
+    [
+        ([engine()] * 3, "good", "Speculation pays on all 3 engines that draft.", ""),
+        ([engine(), engine(action=Action.INCREASE)], "good", "Speculation pays on all 2 engines that draft.", "Another number of draft tokens is faster on 1 engine: see the table."),
+        ([engine(), engine(), engine(Verdict.HARMFUL, name="code")], "bad", "Speculation pays on 2 of the 3 engines that draft, makes decoding slower on 1.", "llama on code, engine 0: Advice of harmful."),
+        ([engine(), PROBABLY, UNCLEAR, EARLY], "unsure", "Speculation pays on 1 of the 4 engines that draft, probably pays on 1, unclear on 1, too early to say on 1.", "Advice of unclear."),
+        ([UNCLEAR, UNCLEAR], "unsure", "Unclear whether speculation pays on all 2 engines that draft.", "Advice of unclear."),
+        ([EARLY, EARLY], "waiting", "Too early to say on all 2 engines that draft.", "Advice of insufficient."),
+        ([engine(State.IDLE), engine()], "good", "Speculation pays on the only engine that drafts.", ""),
+        ([engine(State.IDLE), engine(State.DISABLED)], "waiting", "No engine drafts now.", "Send requests: the first bounds take half a minute of traffic."),
+        ([engine(State.DISABLED)] * 2, "off", "No engine speculates.", "Its page has no counters of drafts, so speculation is off: start vLLM with `--speculative-config`."),
+        ([engine(), engine(findings=(SUDDEN,), name="code")], "bad", "Acceptance dropped on 1 engine. Speculation pays on all 2 engines that draft.", "llama on code, engine 0: Look for a change."),
+        ([engine(), engine(State.STALLED, findings=(STALLED,)), engine(State.UNREACHABLE)], "bad", "Drafting stalled on 1 engine, 1 engine is out of reach. Speculation pays on the only engine that drafts.", "llama on chat, engine 0: Read the server's log."),
+    ],
+)  # fmt: skip
+def test_a_fleet_says_what_is_the_matter_and_what_to_do_about_the_worst(engines, tone, matter, remedy):
+    its = headline(engines, [target()], NOW)
+    assert (its.tone, its.matter, its.remedy) == (tone, matter, remedy)
+
+
+def day(actual, plain, lower, upper, since=MIDNIGHT):
+    return engine(today=DayTime(since, DecodeTime(actual, plain, lower, upper)))
+
+
+@pytest.mark.parametrize(
+    ("engines", "text"),
+    [
+        ([day(3600, 14_760, 12_960, 16_200)], "waited 3.1 h less today than without speculation (2.6 to 3.5 h)."),
+        ([day(3600, 14_760, 12_960, 16_200)] * 2, "waited 6.2 h less today than without speculation (5.2 to 7.0 h)."),
+        ([day(3600, 2160, 1800, 2880)], "waited 24.0 min more today than without speculation (12.0 to 30.0 min)."),
+        ([day(60, 70, 50, 90)], "waited 10 s less today than without speculation (10 s more to 30 s less)."),
+        ([day(60, 70, 65, 90, NOW - 3600)], "waited 10 s less since 13:30 UTC than without speculation (5 to 30 s)."),
+        ([day(60, 70, 65, 90, MIDNIGHT - 60)], ""),
+        ([engine()], ""),
+        ([], ""),
+    ],
+)
+def test_time_saved_is_the_sum_of_the_engines_of_this_day(engines, text):
+    assert time_saved(engines, NOW) == (f"Users {text}" if text else "")
