@@ -133,7 +133,7 @@ def _scrape(recorded: Recorded, second: int, sample: Sample | None, findings: En
     }
     for name, counter in counters.items():
         recorded.add(name, "", second, None if sample is None else sample[counter])
-    if findings.drops.baseline_length is not None:
+    if findings.drops.baseline_acceptance_length_tokens is not None:
         dropped = findings.drops.dropped.get(DropKind.SUDDEN)
         recorded.add("spec_decode_acceptance_dropped", 'kind="sudden"', second, dropped)
 

@@ -48,7 +48,7 @@ async def test_the_tokens_by_load_are_those_of_the_simulators_truth():
     for load, band in ((4, found.setting.bands[0]), (64, found.setting.bands[-1])):
         tokens, exact = fewest(load)
         assert band.tokens == tokens
-        assert band.present_speedup == pytest.approx(exact, rel=0.15)
+        assert band.present_speedup_ratio == pytest.approx(exact, rel=0.15)
 
 
 async def test_with_the_cost_at_one_load_it_is_unknown():

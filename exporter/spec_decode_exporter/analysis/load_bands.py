@@ -17,10 +17,13 @@ move with every minute.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from operator import attrgetter
 from statistics import fmean
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import Field
 
 from spec_decode_exporter.analysis.cost import Curve
 from spec_decode_exporter.analysis.verdict import SpeedupRange, Verdict, speedup_verdict
@@ -32,7 +35,8 @@ _CELLS: Final = (1, *sorted({2**power for power in range(1, 17)} | {3 * 2**power
 """First load of each cell."""
 
 
-class LoadBand(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class LoadBand:
     """Loads with one recommended and one present number of draft tokens."""
 
     first: int
@@ -40,17 +44,18 @@ class LoadBand(NamedTuple):
     last: int
     """Most running requests."""
     tokens: int
-    """Recommended draft tokens."""
-    speedup: float
-    """Their mean speed-up over the cells of the band."""
-    regret: float
-    """Largest share of the best speed-up that they lose in a cell, over the possible costs."""
+    """Recommended draft tokens; 0 is none."""
+    speedup_ratio: float
+    """Their mean speed relative to no speculation over the loads."""
+    regret_ratio: float
+    """Largest share of the best speed that the recommended tokens lose at any possible cost."""
     present_tokens: int
     """Draft tokens by the setting in force."""
-    present_speedup: float
+    present_speedup_ratio: float
+    """Their mean speed over the loads."""
     verdict: Verdict | None
-    """Verdict on the draft tokens in force, decode only; None if they are 0."""
-    is_improvable: bool
+    """Verdict on the draft tokens in force, decode only; null if they are 0."""
+    is_improvable: Annotated[bool, Field(exclude=True)] = field(default=False, compare=False)
     """True if the recommended tokens are faster by more than ``policy.depth.tolerance``."""
 
 

@@ -95,7 +95,7 @@ def setting_by_load(its: WindowEvaluation, most: int) -> SpeculationSetting | No
         return None
     loads = curve.points[0].running_requests, curve.points[-1].running_requests
     found = SpeculationSetting(bands=bands, source=curve.source, known=loads)
-    if max(band.regret for band in bands) > MAX_REGRET:
+    if max(band.regret_ratio for band in bands) > MAX_REGRET:
         return found
     schedule = schedule_of(bands)
     return replace(

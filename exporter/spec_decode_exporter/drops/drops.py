@@ -39,7 +39,7 @@ class Drops:
     def __init__(self, policy: DropPolicy) -> None:
         self._sudden, self._slow = SuddenDetector(policy), SlowDetector(policy)
         self._drafting = DraftingDetector(policy)
-        self._counts = dict(DropStatus().drops)
+        self._counts = dict(DropStatus().total)
 
     def use(self, policy: DropPolicy) -> None:
         """Use another policy; it takes effect within seconds."""
@@ -71,7 +71,7 @@ class Drops:
         dropped = {kind: is_so for kind, is_so in known.items() if is_so is not None}
         live = {each.kind: drop for each in (sudden, self._drafting) if (drop := each.live()) is not None}
         if not sudden.variances:
-            return DropStatus(dropped=dropped, drops=drops, live=live)
+            return DropStatus(dropped=dropped, total=drops, live=live)
         baseline = sudden.state.baseline
         recent = sudden.state.time.newer_than(sudden.settings.lag + sudden.settings.interval)
         sigma = (baseline.length - recent.length) / sudden.error(recent.units) if recent else None

@@ -66,19 +66,19 @@ class LiveDrop:
 
 @dataclass(frozen=True, slots=True)
 class DropStatus:
-    """Acceptance length of an engine compared with its baseline. An unknown value is None."""
+    """Acceptance length compared with the engine's baseline. An unknown value is null."""
 
-    baseline_length: float | None = None
-    """Acceptance length of the baseline, in tokens: drafts of about the last half hour."""
-    baseline_stddev: float | None = None
-    """Standard deviation of the length over 30 s at the baseline's draft rate, with the baseline's own."""
+    baseline_acceptance_length_tokens: float | None = None
+    """Baseline, learned from about the last half hour of drafts."""
+    baseline_acceptance_length_tokens_stddev: float | None = None
+    """Standard deviation of the length over 30 s around the baseline, by chance alone."""
     sigma: float | None = None
-    """Standard errors by which the drafts of the last 20 to 25 s are below the baseline."""
+    """Standard errors by which the length of the last 20 to 25 s is below the baseline."""
     dropped: Mapping[DropKind, bool] = field(default_factory=dict)
-    """Present drops by kind; a kind is absent until enough drafts were observed."""
-    drops: Mapping[DropKind, int] = field(default_factory=lambda: {DropKind.SUDDEN: 0, DropKind.SLOW: 0})
-    """Drops by kind since the exporter first saw the engine; ``DRAFTING`` only if it can be detected."""
-    live: Mapping[DropKind, LiveDrop] = field(default_factory=dict)
+    """Whether acceptance is below its baseline, by kind of drop; unknown kinds are absent."""
+    total: Mapping[DropKind, int] = field(default_factory=lambda: {DropKind.SUDDEN: 0, DropKind.SLOW: 0})
+    """Number of drops since the exporter first saw the engine, by kind; `drafting` if it can be detected."""
+    live: Annotated[Mapping[DropKind, LiveDrop], Field(exclude=True)] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -44,8 +44,10 @@ class Finding:
     """One finding, for programs and for people."""
 
     name: str
+    """Name of its function."""
     severity: Severity
     values: Values
+    """Numbers of the finding; each finding has its own names."""
     text: str
     """One or two sentences with these numbers, and the remedy."""
 

@@ -108,7 +108,8 @@ def _live_drop(context: FindingContext, kind: DropKind, text: str) -> Found | No
 @FAULTS.finding(always)
 def slow_drop(context: FindingContext) -> Found | None:
     text = "Acceptance has declined for hours: the acceptance length is {length:.2f} tokens now, and was {baseline:.2f} in the last half hour. Some server defects cause this until a restart."
-    baseline, length = context.drops.baseline_length, context.evaluation.windows[0].acceptance_length_tokens
+    baseline = context.drops.baseline_acceptance_length_tokens
+    length = context.evaluation.windows[0].acceptance_length_tokens
     if not context.drops.dropped.get(DropKind.SLOW) or baseline is None or length is None:
         return None
     return Found(text, {"baseline": baseline, "length": length})

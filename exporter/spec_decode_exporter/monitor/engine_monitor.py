@@ -158,7 +158,9 @@ class EngineMonitor:
             evaluation = self._evaluated(windows, drops)
             if in_full:
                 evaluation.settle()
-            self._count_time(evaluation.evaluated.speedup_bounds)
+            # Later than its last draft, the windows still hold drafts that these polls did not profit from.
+            is_drafting = bool(windows[0].total.drafts)
+            self._count_time(evaluation.evaluated.speedup_bounds if is_drafting else None)
             self._last = self._present(evaluation, drops)
         except Exception:
             self._count_time(None)
@@ -191,7 +193,7 @@ class EngineMonitor:
         if self.history.is_gone(now):
             _ = snapshot.findings  # by the state and the drops of its last poll
             evaluation.state = State.UNREACHABLE
-            drops = DropStatus(drops=snapshot.drops.drops)
+            drops = DropStatus(total=snapshot.drops.total)
             return replace(snapshot, reported=None, drops=drops)
         return snapshot
 
@@ -337,7 +339,7 @@ class EngineMonitor:
     def _absent(self) -> EngineSnapshot:
         """Return the snapshot of an engine that is gone: its counters alone."""
         evaluation = Evaluation((), Knowledge(self._assumptions.speculation))
-        return self._snapshot(evaluation, DropStatus(drops=self.learned.drops.status().drops))
+        return self._snapshot(evaluation, DropStatus(total=self.learned.drops.status().total))
 
     def _plain(self, windows: Sequence[Window]) -> EngineSnapshot:
         """Return the snapshot after an internal error; without counts of drops, since 0 would be a reset."""
@@ -349,7 +351,7 @@ class EngineMonitor:
             is_undecided=its.is_undecided,
             wall=its.wall,
         )
-        return self._snapshot(PlainEvaluation(windows, known), DropStatus(drops={}), its.sample)
+        return self._snapshot(PlainEvaluation(windows, known), DropStatus(total={}), its.sample)
 
     def _snapshot(
         self, evaluation: Evaluation, drops: DropStatus, reported: Sample | None = None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from json import dumps
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.drops.sums import DropStatus
@@ -14,6 +17,17 @@ from spec_decode_exporter.scrape.engines import Counter, Gauge
 from spec_decode_exporter.scrape.sample import Sample
 from spec_decode_exporter.window.history import Totals
 from spec_decode_exporter.window.poll import Check
+
+
+@lru_cache(maxsize=4096)
+def engine_id(target: str, model_name: str, engine: str) -> str:
+    """Return the engine's identifier in URLs: 12 hexadecimal digits, equal for equal labels."""
+    return blake2b(dumps([target, model_name, engine]).encode(), digest_size=6).hexdigest()
+
+
+def id_of(labels: Mapping[str, str]) -> str:
+    """Return the identifier of an engine by the labels of its metrics."""
+    return engine_id(labels["target"], labels["model_name"], labels["engine"])
 
 
 @dataclass(frozen=True, slots=True)

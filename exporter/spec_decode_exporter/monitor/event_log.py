@@ -9,15 +9,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import structlog
+from pydantic import Field
 
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import Isolation, Item
 from spec_decode_exporter.core.recurring import TokenBucket
-from spec_decode_exporter.monitor.events import is_bad
+from spec_decode_exporter.monitor.engine_snapshot import engine_id
+from spec_decode_exporter.monitor.events import EVENT_TYPES, is_bad
 from spec_decode_exporter.scrape.sample import MAX_ENGINES
 
 MAX_EVENTS: Final = 1000
@@ -59,6 +61,13 @@ class EventSubject(NamedTuple):
     engine: str | None = None
     """None for an event of a target or of requests."""
 
+    @property
+    def engine_id(self) -> str | None:
+        """Identifier of the engine; None for an event of a target or of requests."""
+        if self.model_name is None or self.engine is None:
+            return None
+        return engine_id(self.target, self.model_name, self.engine)
+
 
 class EventSource(NamedTuple):
     """List of discovery that found a target; its targets share a budget of events."""
@@ -73,21 +82,28 @@ NO_LIST: Final = EventSource()
 """Source of configured targets."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class RecordedEvent:
-    """Event with its identifier, time and subject."""
+    """Event of an engine, a target or a model's requests; the log has the same names and fields."""
 
     id: str
+    """`<run of the exporter>-<number>`; numbers grow by one."""
     time: float
-    """Unix time."""
-    type: str
+    """Unix time of the event."""
+    type: Annotated[str, Field(json_schema_extra={"enum": list(EVENT_TYPES)})]
+    """Name of the event, as in the log: `acceptance_dropped`, …"""
     bad: bool
-    """True if an operator should read it."""
+    """True if an operator should react to it."""
     target: str
+    """Empty for events of requests."""
     model_name: str | None
+    """Null for events of a target."""
     engine: str | None
+    """Null for events of a target or of requests."""
+    engine_id: str | None
+    """Identifier of the engine, as in the snapshot."""
     fields: Mapping[str, Plain | tuple[Plain, ...]]
-    """Fields of the log line, without the text of an internal error."""
+    """Other fields of the log, by `type`, without the text of an internal error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +208,7 @@ class EventLog:
     def _keep(self, event: Event, wall: float, subject: EventSubject) -> None:
         identifier, bad = f"{self._run}-{self._number + 1}", is_bad(event)
         fields = {name: _plain(value) for name, value in event.fields.items()}
-        recorded = RecordedEvent(identifier, wall, event.name, bad, *subject, fields)
+        recorded = RecordedEvent(identifier, wall, event.name, bad, *subject, subject.engine_id, fields)
         log = _log.bind(event_id=identifier, **_labels(subject), **event.fields)
         if event.error:
             log.error(event.name, exc_info=event.error)

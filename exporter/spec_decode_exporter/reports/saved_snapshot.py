@@ -9,10 +9,8 @@ from pydantic import ConfigDict, Field, field_validator
 from spec_decode_exporter.analysis.verdict import State, Verdict
 from spec_decode_exporter.core.numbers import Amount, TooManyValuesError, decode
 from spec_decode_exporter.views.document import Estimated, View
-from spec_decode_exporter.views.engine_view import CostView
+from spec_decode_exporter.views.engine_view import CostView, CountsView, SettingView
 from spec_decode_exporter.views.fleet_view import TargetView
-from spec_decode_exporter.views.setting_view import SettingView
-from spec_decode_exporter.views.window_view import CountsView
 
 MAX_BYTES: Final = 16 * 2**20
 """Maximum size of a document, in bytes."""

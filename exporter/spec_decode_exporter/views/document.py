@@ -4,7 +4,8 @@ Names and units are those of the metrics without ``spec_decode_``: shares are be
 seconds, moments in Unix time. A number without a value is null, never 0. Documents are frozen and reject
 unknown fields. docs/reference/api.md lists the stable fields.
 
-A field is read from an attribute of a domain record (``at``), or computed when it is first read (``fact``).
+A domain record whose names are those of the JSON is its own document. Else a row of a document reads a field
+from an attribute of its record (``at``), or computes it when it is first read (``fact``).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class View(BaseModel):
         validate_by_name=True,
         validate_by_alias=True,
         json_schema_serialization_defaults_required=True,
+        use_attribute_docstrings=True,  # those of domain records
         defer_build=True,  # until the first document: an exporter that is only scraped needs none
     )
 
@@ -39,13 +41,8 @@ class View(BaseModel):
         return cls.model_validate(_Extended(record, fields))
 
     def read_all(self) -> Self:
-        """Read every fact, those of nested documents too: an error keeps its traceback, unlike in a dump."""
-        for name in (*type(self).model_fields, *type(self).model_computed_fields):
-            value = getattr(self, name)
-            parts = value.values() if isinstance(value, dict) else (value,)
-            for each in value if isinstance(value, tuple) else parts:
-                if isinstance(each, View):
-                    each.read_all()
+        """Read every fact, those of nested documents too; an error keeps its traceback, unlike in JSON."""
+        self.model_dump()
         return self
 
 
@@ -68,9 +65,9 @@ def at(description: str, *paths: str, **more: Any) -> Any:  # noqa: ANN401  a fi
     return Field(validation_alias=alias, description=description, **more)
 
 
-def fact(compute: Callable[[Any], T]) -> cached_property[T]:
-    """Make a method a field of the JSON, computed once. Its docstring is the description of the field."""
-    return computed_field(cached_property(compute))
+def fact(description: str, type_: Any, read: Callable[[Any], T]) -> cached_property[T]:  # noqa: ANN401  a type
+    """Return a field that ``read`` computes of its document, once; ``type_`` is its type in the schema."""
+    return computed_field(return_type=type_, description=description)(cached_property(read))
 
 
 class Estimated(View):
@@ -83,6 +80,5 @@ class Estimated(View):
 
 def estimated(value: float | None, bounds: Estimate | None) -> Estimated:
     """Return a value with its bounds; None: they are unknown."""
-    return Estimated(
-        value=value, lower=bounds.lower if bounds else None, upper=bounds.upper if bounds else None
-    )
+    lower, upper = (None, None) if bounds is None else (bounds.lower, bounds.upper)
+    return Estimated(value=value, lower=lower, upper=upper)

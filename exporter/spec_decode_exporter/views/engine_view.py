@@ -1,32 +1,44 @@
-"""Document of an engine: facts of its snapshot, each computed when it is first read; nothing is copied."""
+"""Documents of an engine and of its windows: facts of its snapshot, each computed when it is first read.
+
+A window has one field for each row of the figure table, with the description of the row.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
-from hashlib import blake2b
-from json import dumps
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from math import inf
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from pydantic import Field, InstanceOf
 
 from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.analysis.end_to_end import EndToEndBasis
 from spec_decode_exporter.analysis.evaluation import Basis
+from spec_decode_exporter.analysis.figure_table import FIGURES, Figure
+from spec_decode_exporter.analysis.load_bands import LoadBand
+from spec_decode_exporter.analysis.recommended_setting import Obstacle, SpeculationSetting
+from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
-from spec_decode_exporter.drops.sums import DropKind
-from spec_decode_exporter.figures.quantile import LATENCY_QUANTILES, edges, quantile
-from spec_decode_exporter.findings.finding import Severity
-from spec_decode_exporter.findings.findings import NAMES
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.drops.sums import DropStatus
+from spec_decode_exporter.figures.quantile import LATENCY_QUANTILES, SPREAD_QUANTILES, edges, quantile
+from spec_decode_exporter.findings.finding import Finding
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot, id_of
 from spec_decode_exporter.scrape.engines import Gauge, Latency
 from spec_decode_exporter.scrape.sample import Buckets
-from spec_decode_exporter.views.document import Estimated, View, at, fact
-from spec_decode_exporter.views.setting_view import SettingView, setting_view
+from spec_decode_exporter.views.document import Estimated, View, at, estimated, fact
+from spec_decode_exporter.views.setting_text import (
+    measure_text,
+    obstacle_text,
+    ranges,
+    setting_text,
+    speculative_config,
+)
 from spec_decode_exporter.views.verdict_text import recommendation_text, verdict_text
-from spec_decode_exporter.views.window_view import CountsView, EndToEndView, WindowView, counts
-from spec_decode_exporter.window.poll import Check, Reset
+from spec_decode_exporter.window.poll import Check, Counters, Reset
 
+T = TypeVar("T")
 Standing = Verdict | State
 """Verdict, or the state of an engine that does not draft."""
 
@@ -36,10 +48,60 @@ _CHANGES: Final = (Action.INCREASE, Action.DECREASE, Action.DISABLE)
 
 
 # fmt: off
+class EndToEndView(Estimated):
+    """Speed of whole requests relative to no speculation: time to first token and decoding."""
+
+    lower: float | None = at("Null if its bounds are unknown.", "bounds.lower", default=None)
+    upper: float | None = at("Null exactly if `lower` is null.", "bounds.upper", default=None)
+    basis: EndToEndBasis = at("Time to first token without speculation: that of a baseline, or the same as with it.")
+
+
+class CountsView(View):
+    """Increases of the engine's counters. A counter that the engine does not have is null."""
+
+    drafts: int | None = at("Drafts.")
+    draft_tokens: int | None = at("Draft tokens.")
+    accepted_tokens: int | None = at("Accepted draft tokens.")
+    position_accepted_tokens: tuple[int, ...] = at("Accepted draft tokens at each of the K draft positions; empty if K is unknown or 0.")
+    generation_tokens: int | None = at("Generated tokens.")
+    first_tokens: int | None = at("First tokens of requests, which no decode step gives.")
+    decode_steps: int | None = at("Decode steps, counted once for each running request.")
+    decode_nanoseconds: int | None = at("Time that requests spent in decode steps.")
+    first_token_nanoseconds: int | None = at("Time until the first tokens of requests, time in the queue included.")
+    preemptions: int | None = at("Preemptions.")
+    prefix_cache_queries: int | None = at("Prompt tokens looked up in the prefix cache.")
+    prefix_cache_hits: int | None = at("Prompt tokens that the prefix cache held.")
+
+
 class TotalsView(CountsView):
     """Counts since the exporter first saw the engine, over the server's restarts."""
 
     covered_seconds: float = at("Time between successful polls, which the counts cover.")
+
+
+class SpreadView(View):
+    """Spread of the acceptance rate over the polls of a window. Over polls, not over requests."""
+
+    p10: float = at("The 10th percentile, weighted by draft tokens.")
+    p50: float = at("The median.")
+    p90: float = at("The 90th percentile.")
+    min: float = at("The lowest rate of a poll.")
+    max: float = at("The highest rate of a poll.")
+    stddev: float = at("The standard deviation.")
+
+
+class _Window(View):
+    """A window: every number is computed from its `counts`, none is smoothed."""
+
+    its: Annotated[InstanceOf[WindowEvaluation], Field(exclude=True)]
+
+    window = fact("Name and length of the window, as in the label `window`: `30s`, `5m`.", str, lambda view: view.its.label)
+    seconds = fact("Time that the window covers.", float, lambda view: view.its.window.seconds)
+    polls = fact("Number of increments that the window sums.", int, lambda view: view.its.window.polls)
+    partial = fact("Whether it covers too little for bounds, verdict and recommendation.", bool, lambda view: view.its.is_partial)
+    counts = fact("Increases of the engine's counters.", CountsView, lambda view: counts(view.its.total, view.its.window.positions))
+    end_to_end_speedup_ratio = fact("Null without a speed-up, or without times to first token: decode only.", EndToEndView | None, lambda view: EndToEndView.of(view.its.request) if view.its.request else None)
+    interval_acceptance_ratio = fact("Null without draft tokens.", SpreadView | None, lambda view: _spread(view.its))
 
 
 class BucketView(View):
@@ -93,25 +155,6 @@ class DepthView(View):
     position_marginal_benefit_ratio: float | None = at("Benefit of its last position over its cost; worth drafting above 1.", "marginal_benefit")
 
 
-class FindingView(View):
-    """A finding beside the verdict."""
-
-    name: str = Field(json_schema_extra={"enum": list(NAMES)})
-    severity: Severity
-    values: dict[str, float] = at("Numbers of the finding; each finding has its own names.")
-    text: str = at("One or two sentences with these numbers and the remedy.")
-
-
-class DropsView(View):
-    """Acceptance length compared with the engine's baseline."""
-
-    baseline_acceptance_length_tokens: float | None = at("Baseline, learned from about the last half hour of drafts.", "baseline_length")
-    baseline_acceptance_length_tokens_stddev: float | None = at("Standard deviation of the length over 30 s around the baseline, by chance alone.", "baseline_stddev")
-    sigma: float | None = at("Standard errors by which the length of the last 20 to 25 s is below the baseline.")
-    dropped: dict[DropKind, bool] = at("Whether acceptance is below its baseline, by kind of drop; unknown kinds are absent.")
-    total: dict[DropKind, int] = at("Number of drops, by kind.", "drops")
-
-
 class EvaluatedView(View):
     """Time that the verdict, the recommendation, the depths and the findings cover."""
 
@@ -123,20 +166,142 @@ class EvaluatedView(View):
     end_to_end_speedup_ratio: EndToEndView | None = at("Speed-up of whole requests; null if it is unknown.")
     acceptance_length_tokens: Estimated
 
+
+class ObstacleView(View):
+    """Reason against a schedule."""
+
+    name: Obstacle
+    text: str = at("The reason and the remedy.")
+
+
+class SettingView(View):
+    """Recommended setting of speculation, by load if the cost is known at several loads."""
+
+    tokens: int | None = at("`num_speculative_tokens` to set; 0 is no speculation, null is unknown.")
+    schedule: tuple[tuple[int, int, int], ...] = at("`num_speculative_tokens_per_batch_size` to set: first and last number of running requests, and draft tokens; empty for one number at every load.")
+    change: bool = at("Whether it differs from the setting in force.", "is_change")
+    speculative_config: str = at("Value of vLLM's `--speculative-config`, JSON; empty without tokens.")
+    complete: bool = at("Whether `speculative_config` has all keys that vLLM needs; else it has those to change.")
+    text: str = at("What to set and why.")
+    measure: str = at("What to measure for a setting, or for one by load; empty if it is known.")
+    obstacles: tuple[ObstacleView, ...] = at("Reasons why vLLM ignores the schedule, or why it may cost more than it gains.")
+    bands: tuple[LoadBand, ...] = at("Ascending by load, without gaps; empty unless the cost is known at several loads.")
+    paused_from: int | None = at("Fewest running requests at which the schedule in force drafts nothing, if it is in this range now; else null.", "pause.first", default=None)
+    drafted_time: float | None = at("Unix time of the drafts whose acceptance counts during the pause; null without any.", "pause.drafted", default=None)
+    source: CostSource | None = at("Source of the cost by load; null without one.")
+    lowest_running_requests: float | None = at("Lowest load with a known cost.")
+    highest_running_requests: float | None = at("Highest load with a known cost.")
+
 # fmt: on
 
 
-@lru_cache(maxsize=4096)
-def engine_id(target: str, model_name: str, engine: str) -> str:
-    """Return the engine's identifier in URLs: 12 hexadecimal digits, equal for equal labels."""
-    return blake2b(dumps([target, model_name, engine]).encode(), digest_size=6).hexdigest()
+def counts(total: Counters[int] | Counters[int | None], positions: Sequence[int]) -> CountsView:
+    """Return the document of counters, and of the accepted tokens by position."""
+    return CountsView.of(total, position_accepted_tokens=tuple(positions))
 
 
-def id_of(labels: Mapping[str, str]) -> str:
-    """Return the identifier of an engine by the labels of its metrics."""
-    return engine_id(labels["target"], labels["model_name"], labels["engine"])
+def _spread(its: WindowEvaluation) -> SpreadView | None:
+    rates = its.poll_rates
+    if not rates:
+        return None
+    quantiles = {name: its.poll_rate_quantile(share) for name, share in SPREAD_QUANTILES}
+    return SpreadView(**quantiles, min=rates[0][0], max=rates[-1][0], stddev=its.poll_rate_deviation)
 
 
+def with_figures(base: type[View], figures: Mapping[str, object]) -> Any:  # noqa: ANN401  a class
+    """Return a document with a field for each figure."""
+    name = base.__name__.removeprefix("_") + "View"
+    return type(name, (base,), {**figures, "__doc__": base.__doc__, "__module__": base.__module__})
+
+
+def _figure(figure: Figure) -> cached_property[Any]:
+    each, bounds = figure.each, figure.bounds
+    if each is not None:
+        return fact(figure.help, tuple[float | None, ...], lambda view: tuple(each(view.its)))
+    if bounds is not None:
+        return fact(figure.help, Estimated, lambda view: estimated(figure.of(view.its), bounds(view.its)))
+    return fact(figure.help, float | None, lambda view: figure.of(view.its))
+
+
+if TYPE_CHECKING:
+
+    class WindowView(_Window):
+        """A window: every number is computed from its `counts`, none is smoothed."""
+
+        def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+            """Return a figure by its key."""
+
+else:
+    WindowView = with_figures(_Window, {figure.key: _figure(figure) for figure in FIGURES})
+
+
+def view_of_setting(
+    setting: SpeculationSetting, speculation: Speculation, text: str, measure: str
+) -> SettingView:
+    """Return the document of a setting with its texts: what to set, and what to measure."""
+    config = speculative_config(setting, speculation)
+    low, high = setting.known or (None, None)
+    return SettingView.of(
+        setting,
+        schedule=ranges(setting),
+        speculative_config=config.text,
+        complete=config.is_complete,
+        text=text,
+        measure=measure,
+        obstacles=[ObstacleView(name=each, text=obstacle_text(each, setting)) for each in setting.obstacles],
+        lowest_running_requests=low,
+        highest_running_requests=high,
+    )
+
+
+def setting_view(snapshot: EngineSnapshot) -> SettingView:
+    """Return the document of an engine's recommended setting."""
+    evaluation = snapshot.evaluation
+    texts = setting_text(snapshot), measure_text(evaluation)
+    return view_of_setting(evaluation.setting, evaluation.known.speculation, *texts)
+
+
+def _evaluated(snapshot: EngineSnapshot) -> EvaluatedView | None:
+    evaluation = snapshot.evaluation
+    if not evaluation.windows:
+        return None
+    its = WindowView(its=evaluation.evaluated)
+    names = "estimated_speedup_ratio", "end_to_end_speedup_ratio", "acceptance_length_tokens"
+    return EvaluatedView.of(evaluation, **{name: getattr(its, name) for name in names})
+
+
+def _depths(snapshot: EngineSnapshot) -> tuple[DepthView, ...]:
+    best = snapshot.evaluation.recommended
+    return tuple(
+        DepthView.of(each, extrapolated=each.basis == "extrapolated", recommended=each == best)
+        for each in snapshot.evaluation.depths
+    )
+
+
+def _quantiles(buckets: Buckets) -> QuantilesView:
+    its = {name: edges(share, buckets) for name, share in LATENCY_QUANTILES}
+    return QuantilesView(
+        **{name: quantile(share, buckets) for name, share in LATENCY_QUANTILES},
+        buckets={
+            name: BucketView(lower=each.lower, upper=each.upper if each.upper < inf else None)
+            for name, each in its.items()
+            if each is not None
+        },
+    )
+
+
+def _totals(snapshot: EngineSnapshot) -> TotalsView:
+    its = snapshot.totals
+    more = {"position_accepted_tokens": its.positions, "covered_seconds": its.covered_seconds}
+    return TotalsView.of(its.counters, **more)
+
+
+def _row(description: str, type_: Any, read: Callable[[EngineSnapshot], T]) -> cached_property[T]:  # noqa: ANN401
+    """Return a field that is computed of an engine's snapshot."""
+    return fact(description, type_, lambda view: read(view.snapshot))
+
+
+# fmt: off
 class EngineView(View):
     """One engine of one target. The state is of the longest window."""
 
@@ -145,181 +310,40 @@ class EngineView(View):
     shown: Annotated[tuple[str, ...], Field(exclude=True)] = ()
     """Names of the windows to show; all if empty."""
 
-    @fact
-    def id(self) -> str:
-        """Stable while target, model name and engine are the same."""
-        return id_of(self.labels)
+    id = fact("Stable while target, model name and engine are the same.", str, lambda view: id_of(view.labels))
+    target = fact("The label `target`.", str, lambda view: str(view.labels["target"]))
+    model_name = fact("The label `model_name`, as the server reports it.", str, lambda view: str(view.labels["model_name"]))
+    engine = fact("The label `engine`: its number among the server's engines.", str, lambda view: str(view.labels["engine"]))
+    state = _row("State of speculation.", State, lambda its: its.evaluation.state)
+    verdict = _row("Verdict to show: another one by the evaluated window must last before it replaces this one.", Verdict, lambda its: its.evaluation.verdict)
+    verdict_text = _row("The state and the verdict in one sentence; if it is unclear, with what is likely.", str, verdict_text)
+    pays_share_ratio = _row("Share of the possible speed-ups, on a logarithmic scale, at which speculation pays; null if unknown.", float | None, lambda its: its.evaluation.pays_share_ratio)
+    evaluated_at = _row("Unix time of the poll that was evaluated last; null for an engine that was absent for too long.", float | None, lambda its: its.evaluation.known.wall if its.evaluation.windows else None)
+    evaluated = _row("Time that the verdict covers; null for an engine that was absent for too long.", EvaluatedView | None, _evaluated)
+    recommendation = _row("Recommended action.", Action, lambda its: its.evaluation.action)
+    recommendation_text = _row("The recommendation in one sentence.", str, recommendation_text)
+    setting = _row("The recommendation as a setting of the server.", SettingView, setting_view)
+    method = _row("VLLM's name of the method: `eagle3`, `ngram`, …; empty if unknown.", str, lambda its: its.evaluation.known.speculation.method)
+    method_source = _row("`configured`, `label`, `pod_arguments` or `server_info`; empty if unknown.", str, lambda its: its.evaluation.known.speculation.source)
+    draft_model = _row("Empty if there is none or it is unknown.", str, lambda its: its.evaluation.known.speculation.draft_model)
+    configured_tokens = _row("K, the maximum of tokens per draft.", int | None, lambda its: its.tokens or None)
+    recommended_tokens = _row("Recommended draft tokens; 0 is no speculation.", int | None, lambda its: best.tokens if (best := its.evaluation.recommended) else None)
+    cost = _row("Null if unknown; then no speed-up is estimated.", CostView | None, lambda its: CostView.of(its.evaluation.cost) if its.evaluation.cost else None)
+    baseline = _row("Learned while the target served the model without speculation; null without such a time.", BaselineView | None, lambda its: BaselineView.of(its.baseline) if its.baseline else None)
+    crossover_running_requests = _row("Load at which speculation stops paying.", float | None, lambda its: its.evaluation.crossover)
+    depths = _row("Ascending by tokens; empty without a cost.", tuple[DepthView, ...], _depths)
+    findings = _row("Faults first, reasons for doubt last.", tuple[Finding, ...], lambda its: its.findings)
+    drops = _row("Acceptance length compared with the engine's baseline.", DropStatus, lambda its: its.drops)
+    broken_checks = _row("Identities of the counters that are broken.", tuple[Check, ...], lambda its: tuple(sorted(its.broken)))
+    windows = fact("Ascending by length; empty if the engine was absent for too long.", tuple[WindowView, ...], lambda view: tuple(WindowView(its=each) for each in view.snapshot.evaluation.windows if not view.shown or each.label in view.shown))
+    latency_seconds = _row("Quantiles of the server's own histograms over the longest window.", dict[Latency, QuantilesView], lambda its: {name: _quantiles(each) for name, each in its.evaluation.latencies.items()})
+    engine_reported_acceptance_ratio = _row("Acceptance rate that the engine itself reports, if it has no usable counters.", float | None, lambda its: its.engine_reported(Gauge.REPORTED_ACCEPTANCE_RATIO))
+    engine_reported_acceptance_length_tokens = _row("Likewise the acceptance length.", float | None, lambda its: its.engine_reported(Gauge.REPORTED_ACCEPTANCE_LENGTH))
+    totals = _row("Counts since the exporter first saw the engine, over the server's restarts.", TotalsView, _totals)
+    resets = _row("Resets of the server's counters, by cause.", dict[Reset, int], lambda its: its.totals.resets)
 
-    @fact
-    def target(self) -> str:
-        """The label `target`."""
-        return self.labels["target"]
-
-    @fact
-    def model_name(self) -> str:
-        """The label `model_name`, as the server reports it."""
-        return self.labels["model_name"]
-
-    @fact
-    def engine(self) -> str:
-        """The label `engine`: its number among the server's engines."""
-        return self.labels["engine"]
-
-    @fact
-    def state(self) -> State:
-        """State of speculation."""
-        return self.snapshot.evaluation.state
-
-    @fact
-    def verdict(self) -> Verdict:
-        """Verdict to show: another one by the evaluated window must last before it replaces this one."""
-        return self.snapshot.evaluation.verdict
-
-    @fact
-    def verdict_text(self) -> str:
-        """The state and the verdict in one sentence; if it is unclear, with what is likely."""
-        return verdict_text(self.snapshot)
-
-    @fact
-    def pays_share_ratio(self) -> float | None:
-        """Share of the possible speed-ups, on a logarithmic scale, at which speculation pays; null if unknown."""
-        return self.snapshot.evaluation.pays_share_ratio
-
-    @fact
-    def evaluated_at(self) -> float | None:
-        """Unix time of the poll that was evaluated last; null for an engine that was absent for too long."""
-        its = self.snapshot.evaluation
-        return its.known.wall if its.windows else None
-
-    @fact
-    def evaluated(self) -> EvaluatedView | None:
-        """Time that the verdict covers; null for an engine that was absent for too long."""
-        evaluation = self.snapshot.evaluation
-        if not evaluation.windows:
-            return None
-        its = WindowView(its=evaluation.evaluated)
-        return EvaluatedView.of(
-            evaluation,
-            estimated_speedup_ratio=its.estimated_speedup_ratio,
-            end_to_end_speedup_ratio=its.end_to_end_speedup_ratio,
-            acceptance_length_tokens=its.acceptance_length_tokens,
-        )
-
-    @fact
-    def recommendation(self) -> Action:
-        """Recommended action."""
-        return self.snapshot.evaluation.action
-
-    @fact
-    def recommendation_text(self) -> str:
-        """The recommendation in one sentence."""
-        return recommendation_text(self.snapshot)
-
-    @fact
-    def setting(self) -> SettingView:
-        """The recommendation as a setting of the server."""
-        return setting_view(self.snapshot)
-
-    @fact
-    def method(self) -> str:
-        """VLLM's name of the method: `eagle3`, `ngram`, …; empty if unknown."""
-        return self.snapshot.evaluation.known.speculation.method
-
-    @fact
-    def method_source(self) -> str:
-        """`configured`, `label`, `pod_arguments` or `server_info`; empty if unknown."""
-        return self.snapshot.evaluation.known.speculation.source
-
-    @fact
-    def draft_model(self) -> str:
-        """Empty if there is none or it is unknown."""
-        return self.snapshot.evaluation.known.speculation.draft_model
-
-    @fact
-    def configured_tokens(self) -> int | None:
-        """K, the maximum of tokens per draft."""
-        return self.snapshot.tokens or None
-
-    @fact
-    def recommended_tokens(self) -> int | None:
-        """Recommended draft tokens; 0 is no speculation."""
-        best = self.snapshot.evaluation.recommended
-        return best.tokens if best else None
-
-    @fact
-    def cost(self) -> CostView | None:
-        """Null if unknown; then no speed-up is estimated."""
-        cost = self.snapshot.evaluation.cost
-        return None if cost is None else CostView.of(cost)
-
-    @fact
-    def baseline(self) -> BaselineView | None:
-        """Learned while the target served the model without speculation; null without such a time."""
-        return None if self.snapshot.baseline is None else BaselineView.of(self.snapshot.baseline)
-
-    @fact
-    def crossover_running_requests(self) -> float | None:
-        """Load at which speculation stops paying."""
-        return self.snapshot.evaluation.crossover
-
-    @fact
-    def depths(self) -> tuple[DepthView, ...]:
-        """Ascending by tokens; empty without a cost."""
-        best = self.recommended_tokens
-        return tuple(
-            DepthView.of(each, extrapolated=each.basis == "extrapolated", recommended=each.tokens == best)
-            for each in self.snapshot.evaluation.depths
-        )
-
-    @fact
-    def findings(self) -> tuple[FindingView, ...]:
-        """Faults first, reasons for doubt last."""
-        return tuple(map(FindingView.of, self.snapshot.findings))
-
-    @fact
-    def drops(self) -> DropsView:
-        """Acceptance length compared with the engine's baseline."""
-        return DropsView.of(self.snapshot.drops)
-
-    @fact
-    def broken_checks(self) -> tuple[Check, ...]:
-        """Identities of the counters that are broken."""
-        return tuple(sorted(self.snapshot.broken))
-
-    @fact
-    def windows(self) -> tuple[WindowView, ...]:
-        """Ascending by length; empty if the engine was absent for too long."""
-        windows = self.snapshot.evaluation.windows
-        return tuple(WindowView(its=its) for its in windows if not self.shown or its.label in self.shown)
-
-    @fact
-    def latency_seconds(self) -> dict[Latency, QuantilesView]:
-        """Quantiles of the server's own histograms over the longest window."""
-        return {name: _quantiles(its) for name, its in self.snapshot.evaluation.latencies.items()}
-
-    @fact
-    def engine_reported_acceptance_ratio(self) -> float | None:
-        """Acceptance rate that the engine itself reports, if it has no usable counters."""
-        return self.snapshot.engine_reported(Gauge.REPORTED_ACCEPTANCE_RATIO)
-
-    @fact
-    def engine_reported_acceptance_length_tokens(self) -> float | None:
-        """Likewise the acceptance length."""
-        return self.snapshot.engine_reported(Gauge.REPORTED_ACCEPTANCE_LENGTH)
-
-    @fact
-    def totals(self) -> TotalsView:
-        """Counts since the exporter first saw the engine, over the server's restarts."""
-        totals = self.snapshot.totals
-        counted = counts(totals.counters, totals.positions)
-        return TotalsView(**counted, covered_seconds=totals.covered_seconds)
-
-    @fact
-    def resets(self) -> dict[Reset, int]:
-        """Resets of the server's counters, by cause."""
-        return self.snapshot.totals.resets
-
-    # What page and reports read besides the JSON
+    # fmt: on
+    # Read by page and reports besides the JSON
 
     @property
     def name(self) -> str:
@@ -333,7 +357,7 @@ class EngineView(View):
 
     @property
     def standing(self) -> Standing:
-        """Its verdict, or the state of an engine that does not draft: what the fleet's summary counts."""
+        """Its verdict, or the state of an engine that does not draft: the fleet's summary counts it."""
         drafts = self.state is State.ACTIVE or self.verdict is not Verdict.INSUFFICIENT
         return self.verdict if drafts else self.state
 
@@ -361,15 +385,3 @@ class EngineView(View):
         if self.recommendation is Action.KEEP:
             return "as good"
         return "try" if self.recommendation in _CHANGES else "likely best"
-
-
-def _quantiles(buckets: Buckets) -> QuantilesView:
-    its = {name: edges(share, buckets) for name, share in LATENCY_QUANTILES}
-    return QuantilesView(
-        **{name: quantile(share, buckets) for name, share in LATENCY_QUANTILES},
-        buckets={
-            name: BucketView(lower=each.lower, upper=each.upper if each.upper < inf else None)
-            for name, each in its.items()
-            if each is not None
-        },
-    )

@@ -1,21 +1,101 @@
-"""Documents of the fleet: snapshot, targets, events, and an observation."""
+"""Documents of the fleet: snapshot, groups of engines, experiments, targets, events, and an observation."""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, Any
 
-from spec_decode_exporter.monitor.event_log import MAX_EVENTS, Plain, RecordedEvent
-from spec_decode_exporter.monitor.events import EVENT_TYPES
+from pydantic import Field, InstanceOf
+
+from spec_decode_exporter.analysis.figure_table import FIGURES, Figure, GroupSum
+from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.experiments.arm import SpeedupBasis
+from spec_decode_exporter.experiments.experiment import ArmFindings
+from spec_decode_exporter.experiments.traffic import Traffic
+from spec_decode_exporter.figures.window_figures import window_label
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot, engine_id, id_of
+from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.snapshot import TargetStatus
 from spec_decode_exporter.scrape.engines import KIND_NAMES
 from spec_decode_exporter.scrape.errors import REASONS
-from spec_decode_exporter.views.document import View, at
-from spec_decode_exporter.views.engine_view import EngineView, engine_id
-from spec_decode_exporter.views.experiment_view import ExperimentView
-from spec_decode_exporter.views.group_view import GroupView
+from spec_decode_exporter.views.document import Estimated, View, at, fact
+from spec_decode_exporter.views.engine_view import CountsView, EngineView, counts, with_figures
+from spec_decode_exporter.window.history import Window
+from spec_decode_exporter.window.poll import Counters
+
+Engines = Sequence[tuple[Mapping[str, str], EngineSnapshot]]
+Members = Sequence[WindowEvaluation]
+Arms = Sequence[tuple[Mapping[str, str], ArmFindings]]
 
 
 # fmt: off
+class _GroupWindow(View):
+    """A window of a group of engines. Ratios are ratios of sums, of engines with both counters."""
+
+    members: Annotated[tuple[InstanceOf[WindowEvaluation], ...], Field(exclude=True)]
+
+    window = fact("Name and length of the window, as in the label `window`.", str, lambda view: view.members[0].label)
+    engines = fact("Number of its engines with this window: those polled recently.", int, lambda view: len(view.members))
+    counts = fact("Sums over the engines that have the counter; those of positions only of equal K.", CountsView, lambda view: _counts(view.members))
+
+
+class GroupView(View):
+    """Engines with equal values of the labels in `group_by`."""
+
+    labels: dict[str, str] = at("These labels; empty if an engine does not have the label.")
+    engines: tuple[str, ...] = at("Identifiers of its engines.")
+    verdicts: dict[Verdict, int] = at("Number of engines by verdict.")
+    windows: tuple[GroupWindowView, ...] = at("Ascending by length.")
+
+
+class ArmFirstTokenView(View):
+    """Time to first token of an arm, in seconds."""
+
+    mean: float | None = at("Null if the server does not export its sum.")
+    p50: float | None = at("Interpolated within the server's buckets; longest window only.")
+    p95: float | None = at("Likewise.")
+
+
+class ArmSpeedupView(Estimated):
+    """Speed relative to the baseline, with its 95 % bounds at equal traffic: they contain what the difference of the traffic can explain at most."""
+
+    lower: float | None = at("Null if one of both arms has none.", "estimate.lower", default=None)
+    upper: float | None = at("Null exactly if `lower` is null.", "estimate.upper", default=None)
+    reason: Traffic | None = at("Part of the traffic whose difference may explain the speed-up; null if the bounds exclude 1, or would contain it at equal traffic too.", default=None)
+
+
+class ArmWindowView(View):
+    """An arm over one window, beside the baseline."""
+
+    window: str = at("Name and length of the window, as in the label `window`.")
+    engines: int = at("Number of engines of the arm in the window.")
+    requests: int | None = at("Number of requests that began on them.")
+    acceptance_length_tokens: float | None = at("Mean tokens that a draft gives, the bonus token included; null without drafts.", "acceptance_length")
+    time_to_first_token_seconds: ArmFirstTokenView = at("In seconds.", "first_token")
+    prefix_cache_hit_ratio: float | None = at("Share of prompt tokens that the prefix cache held; null if unknown.", "first_token.prefix_hit_ratio")
+    traffic_ratio: dict[Traffic, float | None] = at("Work of the arm's traffic over the baseline's, by part; below 1: fewer, shorter or easier requests; empty for the baseline itself. Null: it differs by an unknown factor, and there are no bounds. Unknown parts are absent.", "traffic")
+    speedup_ratio: dict[SpeedupBasis, ArmSpeedupView] = at("Speed relative to the baseline, by basis.", "speedups")
+
+
+class ArmView(View):
+    """One arm of an experiment."""
+
+    arm: str = at("Its name, the label `arm`.")
+    winner: dict[SpeedupBasis, bool] = at("True if it is the fastest, statistically significant (95 %), over the longest window and for at least as long without interruption, by basis.", "wins")
+    windows: tuple[ArmWindowView, ...] = at("Ascending by length.")
+
+
+class ExperimentView(View):
+    """Arms that serve the same work with different settings."""
+
+    experiment: str = at("Its name, the label `experiment`.")
+    baseline: str = at("The arm that the others are compared with.")
+    arms: tuple[ArmView, ...] = at("In the order of the configuration, the baseline too.")
+
+
 class SnapshotView(View):
     """Every engine at one moment."""
 
@@ -36,6 +116,7 @@ class TargetView(View):
     discovery: str = at("Kind of discovery: `static`, `file`, `http`, `dns` or `kubernetes`.")
     up: bool | None = at("True if the newest poll succeeded.", "record.up")
     error: str = at("Reason and text of the newest failure; empty while the target is up.", "record.failure_text")
+    remedy: str = at("What to do about the failure, or about a page without an engine; else empty.", "record.remedy", default="")
     engine_kind: str = at(f"{KIND_NAMES}; empty if unknown.")
     front_end: str = at("`python`, `rust`, `ray` or `v0` of vLLM.")
     page: str = at("Page that is polled: `filtered` or `whole`.", "record.page")
@@ -44,7 +125,7 @@ class TargetView(View):
     poll_failures: dict[str, int] = at("Failed polls by every reason.")
     poll_seconds: float | None = at("Duration of the newest poll.", "record.seconds")
     poll_bytes: int | None = at("Size of the newest page, uncompressed.", "record.size")
-    poll_interval_seconds: float = at("Present poll interval.", "record.interval")
+    poll_interval_seconds: float = at("Present poll interval, with the back-off of a target that is down.", "record.pace")
     last_success_timestamp_seconds: float | None = at("Unix time of the last success.", "record.last_success")
     engines_on_page: int | None = at("Engines on the newest page; 0 if it is of no supported server, null if unknown.", "record.engines")
     engines: tuple[str, ...] = at("Identifiers of its engines.")
@@ -57,24 +138,10 @@ class TargetsView(View):
     targets: tuple[TargetView, ...]
 
 
-class EventView(View):
-    """Event of an engine, a target or a model's requests; the log has the same names and fields."""
-
-    id: str = at("`<run of the exporter>-<number>`; numbers grow by one.")
-    time: float = at("Unix time of the event.")
-    type: str = at("Name of the event, as in the log: `acceptance_dropped`, …", json_schema_extra={"enum": list(EVENT_TYPES)})
-    bad: bool = at("True if an operator should react to it.")
-    target: str = at("Empty for events of requests.")
-    model_name: str | None = at("Null for events of a target.")
-    engine: str | None = at("Null for events of a target or of requests.")
-    engine_id: str | None = at("Identifier of the engine, as in the snapshot.")
-    fields: dict[str, Plain | tuple[Plain, ...]] = at("Other fields of the log, by `type`.")
-
-
 class EventsView(View):
     """Recorded events, oldest first."""
 
-    events: tuple[EventView, ...]
+    events: tuple[RecordedEvent, ...]
     gap: bool = at("True if events after `since` are missing: no longer kept, or of an earlier run.")
     last: str = at("Value of `since` for the next events.")
     more: bool = at("True if `limit` omitted later events; request them with `last`.")
@@ -85,9 +152,63 @@ class ObservationView(SnapshotView):
 
     seconds: float = at("Length of the observation and of the last window of each engine.")
     targets: tuple[TargetView, ...] = at("Every server, also unreachable ones.")
-    events: tuple[EventView, ...] = at("Events of the observation, oldest first.")
+    events: tuple[RecordedEvent, ...] = at("Events of the observation, oldest first.")
 
 # fmt: on
+
+
+def _counts(members: Members) -> CountsView:
+    totals = zip(*(its.total for its in members), strict=True)
+    same = _of_equal_tokens(members)
+    return counts(Counters(*map(_sum_of_known, totals)), _added(same).window.positions if same else ())
+
+
+def _figure(figure: Figure) -> Any:  # noqa: ANN401  a field
+    """Return the field of a figure: the formula on the summed counters, or the sum of the engines' values."""
+    each = figure.each
+    if each is not None:
+        note, type_ = " Empty if K differs.", tuple[float | None, ...]
+        return fact(figure.help + note, type_, lambda view: _listed(each, view.members))
+    if figure.groups is GroupSum.SUM:
+        note = " Sum over the engines."
+        return fact(figure.help + note, float | None, lambda view: _sum_of_known(map(figure.of, view.members)))
+    return fact(figure.help, float | None, lambda view: _ratio(figure, view.members))
+
+
+def _ratio(figure: Figure, members: Members) -> float | None:
+    """Return the formula on the sums of the engines that have all of its counters."""
+    counted = [
+        its for its in members if all(getattr(its.total, name) is not None for name in figure.counters)
+    ]
+    return figure.of(_added(counted)) if counted else None
+
+
+def _listed(
+    formula: Callable[[WindowEvaluation], Sequence[float | None]], members: Members
+) -> tuple[float | None, ...]:
+    same = _of_equal_tokens(members)
+    return tuple(formula(_added(same))) if same else ()
+
+
+def _of_equal_tokens(members: Members) -> Members:
+    """Return the windows with positions; none if their K differs, since positions are then not comparable."""
+    counted = [its for its in members if len(its.positions) and its.total.drafts is not None]
+    return counted if len({len(its.positions) for its in counted}) == 1 else ()
+
+
+def _added(members: Members) -> WindowEvaluation:
+    return WindowEvaluation(Window.over_time([its.window for its in members]), members[0].known)
+
+
+def _sum_of_known(values: Iterable[Any]) -> Any:  # noqa: ANN401  a sum of integers is one, and one of floats too
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+if TYPE_CHECKING:
+    GroupWindowView = _GroupWindow
+else:
+    GroupWindowView = with_figures(_GroupWindow, {each.key: _figure(each) for each in FIGURES if each.groups})
 
 
 def target_view(status: TargetStatus) -> TargetView:
@@ -99,9 +220,42 @@ def target_view(status: TargetStatus) -> TargetView:
     )
 
 
-@lru_cache(maxsize=MAX_EVENTS)
-def event_view(event: RecordedEvent) -> EventView:
-    """Return the document of an event; each kept event is converted once for all readers."""
-    of_engine = event.model_name is not None and event.engine is not None
-    its = engine_id(event.target, event.model_name or "", event.engine or "") if of_engine else None
-    return EventView.of(event, engine_id=its)
+def experiments_of(arms: Arms) -> list[tuple[str, str, Arms]]:
+    """Return name, baseline and arms of every experiment; ``arms`` are those of a ``Snapshot``."""
+    experiments = groupby(arms, lambda arm: (arm[0]["experiment"], arm[0]["baseline"]))
+    return [(name, baseline, list(its)) for (name, baseline), its in experiments]
+
+
+def experiment_view(name: str, baseline: str, arms: Arms) -> ExperimentView:
+    """Return the document of an experiment."""
+    return ExperimentView(
+        experiment=name, baseline=baseline, arms=tuple(_arm(labels["arm"], its) for labels, its in arms)
+    )
+
+
+def _arm(name: str, its: ArmFindings) -> ArmView:
+    windows = (ArmWindowView.of(each, window=window_label(each.length)) for each in its.windows)
+    return ArmView.of(its, arm=name, windows=tuple(windows))
+
+
+def grouped(engines: Engines, names: Sequence[str]) -> list[tuple[Mapping[str, str], Engines]]:
+    """Return the engines of each combination of the values of the labels ``names``, with that combination."""
+    groups: dict[tuple[str, ...], list[tuple[Mapping[str, str], EngineSnapshot]]] = defaultdict(list)
+    for labels, snapshot in engines:
+        groups[tuple(labels.get(name, "") for name in names)].append((labels, snapshot))
+    return [(dict(zip(names, values, strict=True)), groups[values]) for values in sorted(groups)]
+
+
+def group_view(labels: Mapping[str, str], members: Engines, windows: Sequence[str] = ()) -> GroupView:
+    """Return the sums over a group's engines and the ratios of these sums; ``windows`` are all if empty."""
+    by_length: dict[float, list[WindowEvaluation]] = defaultdict(list)
+    for _, snapshot in members:
+        for its in snapshot.evaluation.windows:
+            if not windows or its.label in windows:
+                by_length[its.window.length].append(its)
+    return GroupView(
+        labels=dict(labels),
+        engines=tuple(id_of(labels) for labels, _ in members),
+        verdicts=dict(Counter(snapshot.evaluation.verdict for _, snapshot in members)),
+        windows=tuple(GroupWindowView(members=tuple(by_length[length])) for length in sorted(by_length)),
+    )

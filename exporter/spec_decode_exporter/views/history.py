@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.figures.window_figures import acceptance_length
+from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.views.document import View, at
-from spec_decode_exporter.views.engine_view import id_of
 from spec_decode_exporter.window.history import Window, columns, covered_seconds, polls, running_requests
 
 MAX_STEPS: Final = 720

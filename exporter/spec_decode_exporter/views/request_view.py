@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pydantic import ConfigDict
-
 from spec_decode_exporter.core.isolation import Isolation, Item
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.requests.cells import ACCEPTANCE_BINS, Effect, Percentiles, RequestHistogram
@@ -22,17 +20,12 @@ _Member = tuple[type[View], object, Mapping[str, object]]
 class RequestTotalsView(View):
     """Sums over requests."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)  # those of the records
-
     requests: int = at("Number of requests.", "summary.requests", "requests")
     drafts: int = at("Decode steps that drafted.", "summary.drafts", "drafts")
     draft_tokens: int = at("Draft tokens.", "summary.draft_tokens", "draft_tokens")
     accepted_tokens: int = at("Saved tokens: each saves a decode step of the target model.", "summary.accepted_tokens", "accepted_tokens")
 
-    @fact
-    def draft_acceptance_ratio(self) -> float | None:
-        """Accepted tokens over draft tokens, weighted as the server's counters are."""
-        return ratio(self.accepted_tokens, self.draft_tokens)
+    draft_acceptance_ratio = fact("Accepted tokens over draft tokens, weighted as the server's counters are.", float | None, lambda view: ratio(view.accepted_tokens, view.draft_tokens))
 
 
 class RequestSummaryView(RequestTotalsView):
@@ -105,8 +98,6 @@ class RequestPromptBucketView(RequestSummaryView):
 
 class RequestPromptsView(View):
     """Requests of one model by the length of the prompt, in the longest window."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
 
     model_name: str
     fall: ContextFall | None = at("Null unless acceptance is significantly lower (95 %) with long prompts.")

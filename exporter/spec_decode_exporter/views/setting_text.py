@@ -1,18 +1,21 @@
-"""Write a setting in plain sentences: what to set, why, what to measure, and what stands against it."""
+"""Write a setting as vLLM's JSON, and in sentences: what to set, why, what to measure, what is against it."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.load_bands import LoadBand
 from spec_decode_exporter.analysis.recommended_setting import Obstacle, Pause, SpeculationSetting
+from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action
+from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
 from spec_decode_exporter.core.number_formats import ago, percent, plural, utc_clock
 from spec_decode_exporter.findings.findings import WAYS_TO_MEASURE
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.views.speculative_config import ranges
 from spec_decode_exporter.views.verdict_text import SOURCES, recommendation_text
 
 OBSTACLES: Final[Mapping[Obstacle, str]] = {
@@ -25,6 +28,13 @@ OBSTACLES: Final[Mapping[Obstacle, str]] = {
     "can cost more than it gains: set VLLM_USE_V2_MODEL_RUNNER=1, or compare.",
 }
 """Reasons against a schedule, and remedies; ``tokens`` is K with its noun."""
+_WITHOUT_MODEL: Final = frozenset({"mtp", "ngram", "ngram_gpu", "suffix"})
+"""Methods that draft without a model of their own."""
+_WITH_MODEL: Final = frozenset(
+    {"eagle", "eagle3", "draft_model", "dflash", "dspark", "medusa", "mlp_speculator"}
+)
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:+-]{0,255}|/[A-Za-z0-9_./:+-]{1,255}")
+"""Names that are safe in a command: a server chooses the name of its draft model."""
 
 
 def setting_text(snapshot: EngineSnapshot) -> str:
@@ -43,10 +53,10 @@ def by_load_text(setting: SpeculationSetting) -> str:
 
 def uncertain_text(setting: SpeculationSetting) -> str:
     """Return at which loads the cost is too uncertain for a setting by load."""
-    widest = max(setting.bands, key=lambda band: band.regret)
+    widest = max(setting.bands, key=lambda band: band.regret_ratio)
     return (
         f"{_loads(widest)} it is so uncertain that a wrong number of draft tokens could lose "
-        f"{percent(widest.regret)} of the speed."
+        f"{percent(widest.regret_ratio)} of the speed."
     )
 
 
@@ -86,7 +96,7 @@ def _gains(bands: Sequence[LoadBand]) -> Iterator[str]:
         if not band.is_improvable:
             continue
         now, other = _tokens(band.present_tokens, "nothing"), _tokens(band.tokens, "none")
-        faster = band.speedup / band.present_speedup
+        faster = band.speedup_ratio / band.present_speedup_ratio
         yield f"{_loads(band).capitalize()} it drafts {now}; {other} would be {faster:.2f} times as fast."
 
 
@@ -127,3 +137,44 @@ def _measure_acceptance(pause: Pause) -> str:
         f"and no drafts were seen at another load. To measure it, {below}schedule 1 token from {pause.first} "
         "on one replica."
     )
+
+
+class SpeculativeConfig(NamedTuple):
+    """JSON for the flag."""
+
+    text: str
+    """Empty without a number of tokens."""
+    is_complete: bool
+    """True if it has every key that vLLM needs; otherwise it has the keys to change."""
+
+
+def speculative_config(setting: SpeculationSetting, speculation: Speculation) -> SpeculativeConfig:
+    """Return vLLM's JSON of a setting, of the keys that the exporter knows; nothing is guessed."""
+    if not setting.tokens:
+        return SpeculativeConfig("", is_complete=False)
+    named = _named(speculation)
+    keys: dict[str, object] = {**(named or {}), "num_speculative_tokens": setting.tokens}
+    if named is not None and speculation.rejection_method:
+        keys["rejection_sample_method"] = speculation.rejection_method
+    if setting.schedule:
+        keys[SCHEDULE_KEY] = ranges(setting)
+    return SpeculativeConfig(json.dumps(keys), named is not None)
+
+
+def ranges(setting: SpeculationSetting) -> list[tuple[int, int, int]]:
+    """Return the ranges of the schedule; the last one ends at the highest load with a known cost."""
+    found = list(setting.schedule.ranges)
+    if found:
+        first, _, tokens = found[-1]
+        found[-1] = (first, max(setting.bands[-1].last, first), tokens)
+    return found
+
+
+def _named(speculation: Speculation) -> dict[str, str] | None:
+    """Return the keys that name method and draft model; None if one is unknown or not a plain name."""
+    method, model = speculation.method, speculation.draft_model
+    if method in _WITHOUT_MODEL:
+        return {"method": method}
+    if method in _WITH_MODEL and _PLAIN_NAME.fullmatch(model):
+        return {"method": method, "model": model}
+    return None

@@ -59,15 +59,14 @@ async def metrics_page(engine):
 
 def observe_report(view):
     """Return the report of ``observe``."""
-    from spec_decode_exporter.reports.observe.observe_report import report
-    from spec_decode_exporter.reports.terminal import TerminalStyle
-    from spec_decode_exporter.reports.terminal_report import text_report
+    from spec_decode_exporter.reports.observation_report import report
+    from spec_decode_exporter.reports.text import TextStyle
     from spec_decode_exporter.views.fleet_view import ObservationView
 
     observation = ObservationView(
         time=WALL, version="1", engines=(view,), seconds=25.0, targets=(), events=()
     )
-    return text_report(report(observation), TerminalStyle(width=120))
+    return report(observation, TextStyle())
 
 
 def comparison_report(engine):
@@ -99,10 +98,11 @@ def comparison_report(engine):
 
 def outputs():
     """Return the outputs by name."""
+    from spec_decode_exporter.web.page.figure_table import figures
+
     from docs.generate.metrics import markdown
     from spec_decode_exporter.views.engine_view import EngineView
-    from spec_decode_exporter.views.group_view import group_view
-    from spec_decode_exporter.web.page.figure_table import figures
+    from spec_decode_exporter.views.fleet_view import group_view
 
     engine = snapshot()
     view = EngineView(labels=LABELS, snapshot=engine)

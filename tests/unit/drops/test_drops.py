@@ -71,8 +71,8 @@ def test_a_recorded_change_of_temperature_is_detected_within_5_seconds_and_its_e
     drop, status = found[0][1], drops.status()
     assert drop.baseline_length == pytest.approx(4.07, abs=0.01)
     assert drop.length == pytest.approx(1.73, abs=0.01)
-    assert (status.dropped, status.drops) == ({SUDDEN: False}, {SUDDEN: 1, SLOW: 0})
-    assert status.baseline_length == pytest.approx(4.07, abs=0.03)
+    assert (status.dropped, status.total) == ({SUDDEN: False}, {SUDDEN: 1, SLOW: 0})
+    assert status.baseline_acceptance_length_tokens == pytest.approx(4.07, abs=0.03)
     assert abs(status.sigma) < 2
 
 
@@ -80,7 +80,7 @@ def test_a_recorded_restart_with_another_number_of_tokens_is_no_drop():
     drops, found = replayed("restart_k3_k5", "tiny-llama")
     assert found == []
     # K = 5: 16 728 of 6561 drafts; what is newer than 20 s is not in the baseline, and older weighs a little less.
-    assert drops.status().baseline_length == pytest.approx(1 + 16_728 / 6561, abs=0.02)
+    assert drops.status().baseline_acceptance_length_tokens == pytest.approx(1 + 16_728 / 6561, abs=0.02)
 
 
 def test_sigma_counts_the_standard_errors_below_the_baseline(drops, fed):
@@ -89,9 +89,9 @@ def test_sigma_counts_the_standard_errors_below_the_baseline(drops, fed):
     recent, known = 1 + (10 * 11 + 10 * 10) / 200, drops.state.sudden.baseline.effective
     # Positions all at the first: E A² = E A = 1.1 is impossible, so the least variance holds, 0.25.
     status = drops.status()
-    assert status.baseline_length == pytest.approx(2.1)
+    assert status.baseline_acceptance_length_tokens == pytest.approx(2.1)
     assert status.sigma == pytest.approx((2.1 - recent) / sqrt(0.25 / 200 + 0.25 / known), rel=1e-3)
-    assert status.baseline_stddev == pytest.approx(sqrt(0.25 / 300 + 0.25 / known), rel=1e-3)
+    assert status.baseline_acceptance_length_tokens_stddev == pytest.approx(sqrt(0.25 / 300 + 0.25 / known), rel=1e-3)
     fed(drops, seconds(20, accepted=12))
     assert drops.status().sigma < -2
 
@@ -99,7 +99,7 @@ def test_sigma_counts_the_standard_errors_below_the_baseline(drops, fed):
 def test_sigma_has_no_value_in_silence_and_the_baseline_stays(drops, fed):
     fed(drops, seconds(40, drafts=0, accepted=0))
     assert drops.status().sigma is None
-    assert drops.status().baseline_length == pytest.approx(2.1)
+    assert drops.status().baseline_acceptance_length_tokens == pytest.approx(2.1)
 
 
 def test_both_kinds_are_detected_and_counted(fed):
@@ -110,18 +110,18 @@ def test_both_kinds_are_detected_and_counted(fed):
     assert drops.status().dropped == {SUDDEN: True, SLOW: True}
     assert kinds(fed(drops, seconds(10, accepted=4))) == [(SUDDEN, LEARNED_AGAIN)]
     status = drops.status()
-    assert (status.dropped, status.drops) == ({SLOW: True}, {SUDDEN: 1, SLOW: 1})
-    assert status.baseline_length is None
+    assert (status.dropped, status.total) == ({SLOW: True}, {SUDDEN: 1, SLOW: 1})
+    assert status.baseline_acceptance_length_tokens is None
 
 
 def test_starting_again_resets_the_baseline_and_the_drop_but_not_the_count(drops, fed):
     fed(drops, seconds(10, accepted=4))
     assert drops.status().dropped[SUDDEN]
     drops.start_again()
-    assert drops.status() == DropStatus(drops={SUDDEN: 1, SLOW: 0})
+    assert drops.status() == DropStatus(total={SUDDEN: 1, SLOW: 0})
     assert drops.state == DropState()
     assert fed(drops, seconds(61, accepted=4)) == []
-    assert drops.status().baseline_length == pytest.approx(1.4)
+    assert drops.status().baseline_acceptance_length_tokens == pytest.approx(1.4)
 
 
 def test_another_policy_applies_to_all_kinds():
@@ -145,7 +145,7 @@ def test_another_policy_applies_to_all_kinds():
 def test_a_restored_detector_continues_without_the_counts(drops, fed, restarted):
     fed(drops, seconds(10, accepted=4))
     other = restarted(drops)
-    assert other.status().drops == {SUDDEN: 0, SLOW: 0}
+    assert other.status().total == {SUDDEN: 0, SLOW: 0}
     assert other.state == drops.state
     assert other.status().dropped == drops.status().dropped == {SUDDEN: True}
     assert fed(other, seconds(100)) == fed(drops, seconds(100)) != []
@@ -216,7 +216,7 @@ def test_a_state_that_contradicts_itself_later_starts_again_then(fed):
     drops.state.sudden.time.held = [Sums(0.0, 1000.0, 1100.0, 1300.0, end=1.0)]
     drops.restore(drops.state)
     assert fed(drops, seconds(3600)) == []
-    assert drops.status().baseline_length == pytest.approx(2.1)
+    assert drops.status().baseline_acceptance_length_tokens == pytest.approx(2.1)
 
 
 @given(st.lists(st.integers(0, 5), max_size=50))
@@ -282,7 +282,7 @@ def test_any_valid_state_gives_finite_numbers_and_a_state_that_is_valid_again(sa
     for _ in range(8):
         fed(drops, seconds(60) + [Sums(600.0, 6000, 6600, 6600, wall=WALL)] * 2)
         status = drops.status()
-        figures = (status.baseline_length, status.baseline_stddev, status.sigma)
+        figures = (status.baseline_acceptance_length_tokens, status.baseline_acceptance_length_tokens_stddev, status.sigma)
         assert all(figure is None or isfinite(figure) for figure in figures)
         assert STATE.validate_json(STATE.dump_json(drops.state)) == drops.state
 

@@ -76,7 +76,7 @@ class Fed:
 
     @property
     def baseline(self):
-        return self.learned.drops.status().baseline_length
+        return self.learned.drops.status().baseline_acceptance_length_tokens
 
 
 @pytest.fixture(name="fed")
@@ -96,7 +96,7 @@ def test_a_sudden_drop_is_returned_at_its_begin_and_at_its_end(fed):
     assert [(change.kind, change.transition) for change in fed.changes[1:]] == [
         (DropKind.SUDDEN, Transition.ENDED)
     ]
-    assert fed.learned.drops.status().drops == {DropKind.SUDDEN: 1, DropKind.SLOW: 0}
+    assert fed.learned.drops.status().total == {DropKind.SUDDEN: 1, DropKind.SLOW: 0}
 
 
 def test_a_pause_of_drafting_under_load_yields_the_cost(fed):

@@ -274,9 +274,9 @@ class TestGone:
         )
         assert (gone.totals.counters.drafts, gone.tokens, gone.findings) == (980, 4, ())
         assert watched.watch.windows(watched.moment + 60.0) == ()
-        assert (gone.drops.baseline_length, gone.drops.drops["sudden"]) == (None, 0)
+        assert (gone.drops.baseline_acceptance_length_tokens, gone.drops.total["sudden"]) == (None, 0)
         watched.poll(good(100))
-        assert (watched.snapshot.drops.baseline_length is not None, watched.its.state) == (True, State.ACTIVE)
+        assert (watched.snapshot.drops.baseline_acceptance_length_tokens is not None, watched.its.state) == (True, State.ACTIVE)
 
     def test_it_has_one_event_and_none_before_it_is_gone(self, watched, good, make_sample):
         watched.polls([*[make_sample()] * 8, good(1), good(2)])
@@ -320,7 +320,7 @@ class TestInternalErrors:
         assert isinstance(its, PlainEvaluation)
         assert (its.state, its.verdict) == (State.ACTIVE, Verdict.INSUFFICIENT)
         assert watched.snapshot.totals.counters.drafts == its.longest.total.drafts == 980
-        assert (watched.snapshot.findings, watched.snapshot.drops.drops) == ((), {})
+        assert (watched.snapshot.findings, watched.snapshot.drops.total) == ((), {})
         assert its.known.wall == WALL + watched.moment  # of the times in its findings
 
     def test_an_evaluation_that_works_again_is_shown(self, watched, good, monkeypatch, broken):

@@ -16,10 +16,9 @@ from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.learned.baseline import PlainPeriod
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
-from spec_decode_exporter.views.engine_view import BaselineView, EngineView
+from spec_decode_exporter.views.engine_view import BaselineView, EndToEndView, EngineView
 from spec_decode_exporter.views.fleet_view import SnapshotView
 from spec_decode_exporter.views.request_view import RequestsView
-from spec_decode_exporter.views.window_view import EndToEndView
 from tests.fixtures.engines import WALL
 
 LABELS = {"target": "one", "model_name": "m", "engine": "0", "team": "a"}

@@ -10,7 +10,7 @@ from spec_decode_exporter.experiments.pace import ArmSpeedup
 from spec_decode_exporter.experiments.traffic import Traffic
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.monitor.snapshot import Snapshot
-from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of
+from spec_decode_exporter.views.fleet_view import experiment_view, experiments_of
 from tests.unit.metrics.written_page import families_of
 
 

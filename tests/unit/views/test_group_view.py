@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from spec_decode_exporter.analysis.evaluation import Evaluation
 from spec_decode_exporter.analysis.figure_table import FIGURES, Unit
 from spec_decode_exporter.analysis.knowledge import Knowledge
-from spec_decode_exporter.views.engine_view import EngineView, id_of
-from spec_decode_exporter.views.group_view import group_view, grouped
+from spec_decode_exporter.monitor.engine_snapshot import id_of
+from spec_decode_exporter.views.engine_view import EngineView
+from spec_decode_exporter.views.fleet_view import group_view, grouped
 from tests.fixtures.windows import window
 
 

@@ -18,7 +18,7 @@ from spec_decode_exporter.analysis.recommended_setting import (
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, Verdict
 from spec_decode_exporter.config.batch_schedule import MAX_BATCH, BatchSchedule, batch_schedule
-from spec_decode_exporter.views.setting_view import SettingView, setting_view
+from spec_decode_exporter.views.engine_view import SettingView, setting_view
 from tests.fixtures.evaluations import advised
 
 BANDS = (

@@ -75,7 +75,7 @@ def test_documented_limits_are_those_that_the_code_checks(described):
 def test_event_types_are_those_of_the_log(described):
     """Event types are those that the log documents as events of engines and targets."""
     asked = parameters_of(described, "events")["type"]["items"]["enum"]
-    assert asked == described["components"]["schemas"]["EventView"]["properties"]["type"]["enum"]
+    assert asked == described["components"]["schemas"]["RecordedEvent"]["properties"]["type"]["enum"]
     assert asked == list(EVENT_TYPES)
     assert {"acceptance_dropped", "target_failing"} <= set(asked)
     assert {"engine_summary", "poll_crashed", "reloaded"}.isdisjoint(asked)

@@ -218,7 +218,7 @@ async def test_an_incomplete_body_is_rejected_and_not_logged(error):
 
 async def test_a_body_above_the_concurrency_limit_is_counted(client, post, receiver, monkeypatch):
     """A client above its limit gets the response before its body is read."""
-    monkeypatch.setattr("spec_decode_exporter.web.server.concurrency_limit.WAIT_SECONDS", 0)
+    monkeypatch.setattr("spec_decode_exporter.web.limits.WAIT_SECONDS", 0)
     never, begun = asyncio.Event(), asyncio.Queue()
 
     async def parts():

@@ -5,8 +5,8 @@ from html import escape
 
 import pytest
 
+from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.events import EVENT_TYPES, EVENTS, event_text
-from spec_decode_exporter.views.fleet_view import EventView
 from spec_decode_exporter.web.page import event_list
 from spec_decode_exporter.web.page.page_data import PageData
 
@@ -14,7 +14,7 @@ _numbers = itertools.count(1)
 
 
 def event(type_="acceptance_dropped", time=100.0, engine_id="e", bad=True, **fields):
-    return EventView(
+    return RecordedEvent(
         id=f"1-{next(_numbers)}", time=time, type=type_, bad=bad, target="chat", model_name="llama", engine="0",
         engine_id=engine_id, fields=fields,
     )  # fmt: skip

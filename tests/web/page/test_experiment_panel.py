@@ -7,7 +7,7 @@ import pytest
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.traffic import Traffic
-from spec_decode_exporter.views.experiment_view import (
+from spec_decode_exporter.views.fleet_view import (
     ArmFirstTokenView,
     ArmSpeedupView,
     ArmView,

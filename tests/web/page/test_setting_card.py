@@ -8,7 +8,7 @@ from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING, O
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
-from spec_decode_exporter.views.setting_view import view_of_setting
+from spec_decode_exporter.views.engine_view import view_of_setting
 from spec_decode_exporter.web.page.setting_card import setting_content
 
 BANDS = (

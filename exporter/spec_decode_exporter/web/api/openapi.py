@@ -12,6 +12,7 @@ import msgspec
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from spec_decode_exporter.core.version import __version__
+from spec_decode_exporter.findings.findings import NAMES
 from spec_decode_exporter.requests.record import MAX_BATCH_REQUESTS
 from spec_decode_exporter.views.document import View
 from spec_decode_exporter.web.api.endpoint import Endpoint
@@ -70,6 +71,7 @@ def _document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     _, records = msgspec.json.schema_components(bodies, ref_template=_REFERENCE)
     schemas = {name: schema for name, schema in defined["$defs"].items() if not _is_query(name, queries)}
     schemas |= records
+    schemas["Finding"]["properties"]["name"]["enum"] = list(NAMES)
     return {
         "openapi": "3.1.0",
         "info": _INFO,

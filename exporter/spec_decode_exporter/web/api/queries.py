@@ -21,9 +21,8 @@ from pydantic import (
 
 from spec_decode_exporter.analysis.verdict import Verdict
 from spec_decode_exporter.config.types import DURATION_PATTERN, parse_duration
-from spec_decode_exporter.monitor.event_log import EVENT_ID, MAX_EVENTS
+from spec_decode_exporter.monitor.event_log import EVENT_ID, MAX_EVENTS, RecordedEvent
 from spec_decode_exporter.monitor.events import EVENT_TYPES
-from spec_decode_exporter.views.fleet_view import EventView
 from spec_decode_exporter.views.history import DEFAULT_STEPS, MAX_STEPS
 from spec_decode_exporter.web.api.problems import RequestError
 
@@ -178,7 +177,7 @@ class EventsQuery(ApiQuery):
         validate_default=False,
     )
 
-    def selects(self, event: EventView) -> bool:
+    def selects(self, event: RecordedEvent) -> bool:
         """Return whether an event is selected."""
         selected = ((self.type, event.type), (self.target, event.target), (self.engine_id, event.engine_id))
         return all(not values or value in values for values, value in selected)

@@ -9,16 +9,15 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from aiohttp import hdrs, web
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, to_json
 
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.metrics.negotiation import choose_gzip
-from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot, id_of
+from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.views.document import View
-from spec_decode_exporter.views.engine_view import EngineView, id_of
-from spec_decode_exporter.views.experiment_view import experiment_view, experiments_of
-from spec_decode_exporter.views.fleet_view import event_view
-from spec_decode_exporter.views.group_view import group_view, grouped
+from spec_decode_exporter.views.engine_view import EngineView
+from spec_decode_exporter.views.fleet_view import experiment_view, experiments_of, group_view, grouped
 from spec_decode_exporter.views.history import MAX_STEPS, default_step, history_view, min_step
 from spec_decode_exporter.web.api.problems import RequestError, wrong_parameter
 from spec_decode_exporter.web.api.queries import (
@@ -28,8 +27,8 @@ from spec_decode_exporter.web.api.queries import (
     HistoryQuery,
     SnapshotQuery,
 )
-from spec_decode_exporter.web.server.streaming import compressed, each, stream
 from spec_decode_exporter.web.state import STATE
+from spec_decode_exporter.web.streaming import compressed, each, stream
 
 ENGINE: Final = "engine_id"
 """Name of the path parameter."""
@@ -122,7 +121,7 @@ async def events(request: web.Request, query: EventsQuery) -> web.StreamResponse
     """Serve a page of the stored events."""
     state = request.app[STATE]
     since = state.events.since(query.since)
-    selected = tuple(filter(query.selects, map(event_view, since.events)))
+    selected = tuple(filter(query.selects, since.events))
     more = query.since is not None and len(selected) > query.limit
     shown = selected[: query.limit] if query.since is not None else selected[-query.limit :]
     last = shown[-1].id if more else since.last
@@ -148,8 +147,10 @@ def _check_labels(query: EngineQuery, known: Sequence[str], group_by: Iterable[s
             )
 
 
-def encoded(view: View) -> bytes:
-    """Return a view as JSON."""
+def encoded(view: View | RecordedEvent) -> bytes:
+    """Return a document as JSON."""
+    if not isinstance(view, View):
+        return to_json(view)
     try:
         return view.model_dump_json().encode()
     except PydanticSerializationError:

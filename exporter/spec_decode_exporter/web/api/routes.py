@@ -21,7 +21,7 @@ from spec_decode_exporter.web.api.queries import (
     RequestsQuery,
     SnapshotQuery,
 )
-from spec_decode_exporter.web.server.streaming import each
+from spec_decode_exporter.web.streaming import each
 
 
 async def openapi(request: web.Request, _query: ApiQuery) -> web.StreamResponse:

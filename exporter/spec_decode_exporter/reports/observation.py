@@ -7,15 +7,21 @@ that the evaluation covers all of it and nothing before it.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import structlog
 
+from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.config.types import parse_duration
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.log import configure_log
@@ -25,24 +31,31 @@ from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.history_baselines import HistoryBaselines
 from spec_decode_exporter.history.replay import RecordingClock, replay
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.monitor.event_log import EventLog, run_name
+from spec_decode_exporter.monitor.event_log import EventLog, RecordedEvent, run_name
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
-from spec_decode_exporter.reports.observe.observation_config import DEFAULT_SECONDS, observed_config
+from spec_decode_exporter.reports.reference_rates import read_rates
+from spec_decode_exporter.scrape.credentials import credential_mistakes
 from spec_decode_exporter.scrape.poll_record import RawPoll, Recorded
 from spec_decode_exporter.scrape.poller import Poller
 from spec_decode_exporter.views.engine_view import EngineView
-from spec_decode_exporter.views.fleet_view import (
-    EventView,
-    ObservationView,
-    TargetView,
-    event_view,
-    target_view,
-)
+from spec_decode_exporter.views.fleet_view import ObservationView, TargetView, target_view
 
+MAX_WINDOW: Final = 3600.0
+"""Longest window, in seconds, of an observation without an end."""
+DEFAULT_SECONDS: Final = 60.0
+"""Default length of an observation: in 30 s too few requests pass for bounds and advice on usual answers."""
+RECENT: Final = 30.0
+"""Length, in seconds, of the short second window of a longer observation."""
+MIN_POLLS: Final = 6
+"""Minimum number of polls of each server in an observation."""
 BASELINE_SECONDS: Final = 60.0
 """Seconds that an observation waits after its end for a baseline that is still being read."""
+HOPELESS_SECONDS: Final = 10.0
+"""Seconds after which an observation of servers that never answered ends."""
+
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 LabelledSnapshots = tuple[tuple[Mapping[str, str], EngineSnapshot], ...]
 """Labels and snapshot of each engine."""
@@ -60,14 +73,13 @@ class ObservedFleet:
     """Engines; the last window of each is the whole observation."""
     targets: tuple[TargetView, ...]
     """All servers, unreachable ones included."""
-    events: tuple[EventView, ...]
+    events: tuple[RecordedEvent, ...]
     """Events of the observation, oldest first."""
-
     errors: Isolation = field(default_factory=Isolation, repr=False, compare=False)
     """Omits engines that cannot be shown."""
 
     def view(self) -> ObservationView:
-        """Return the JSON models; an engine that cannot be shown has only its id, in ``targets``."""
+        """Return the JSON documents; an engine that cannot be shown has only its id, in ``targets``."""
         views = self.errors.each(
             "report", self.engines, lambda engine: engine[0], lambda engine: _engine_view(*engine)
         )
@@ -116,23 +128,37 @@ class Observation:
         self._baselines = HistoryBaselines(with_baselines, lambda: config, remembered, clock, errors=errors)
         self._began = clock.monotonic()
         self._ended: float | None = self._began
+        self.gave_up = False
+        """True if ``poll`` ended early, because no server answered."""
 
-    async def poll(self, end: Awaitable[object], *, stopped: Callable[[], bool] = lambda: False) -> None:
+    async def poll(
+        self,
+        end: Awaitable[object],
+        *,
+        stopped: Callable[[], bool] = lambda: False,
+        gives_up: bool = True,
+    ) -> None:
         """Poll every server until ``end`` is done, and once more to complete the window.
 
         Configured baselines are read at the same time. They are waited for after the end, unless the
-        observation was ``stopped`` before its time.
+        observation was ``stopped`` before its time. If it ``gives_up``, it ends early once every server has
+        failed for ``HOPELESS_SECONDS`` from the begin.
         """
         self._began = self._clock.monotonic()
         self._ended = None
         async with self._reading_baselines(stopped):
             pollers = [monitor.poller() for monitor in self._monitors]
             polling = [asyncio.ensure_future(_poll_on(poller)) for poller in pollers]
+            ends = [_awaited(end), *([self._hopeless(pollers)] if gives_up else [])]
+            ending = [asyncio.ensure_future(each) for each in ends]
             try:
-                await end
+                done, _ = await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
+                for each in done:
+                    each.result()
+                self.gave_up = ending[0] not in done
             finally:
                 self._ended = self._clock.monotonic()
-                await cancel(polling)
+                await cancel([*ending, *polling])
             # An unreachable server would delay the end by its timeout.
             await asyncio.gather(*(poller.poll() for poller in pollers if poller.record.up))
 
@@ -147,15 +173,20 @@ class Observation:
         """Return the result up to now, or up to the end."""
         present = self._clock.monotonic()
         now = present if self._ended is None else self._ended
-        seconds = self._length(now)
+        # As long as planned, or the whole seconds of an observation that ended early.
+        seconds = min(self._max_window, float(max(1, round(now - self._began))))
         return ObservedFleet(
             self._clock.wall() - (present - now),
             seconds,
             tuple(engine for monitor in self._monitors for engine in monitor.snapshots_over(seconds, now)),
-            tuple(self._errors.each("report", self._monitors, lambda monitor: monitor.item, _target_view)),
-            tuple(map(event_view, self.events.since().events)),
+            self.targets(),
+            self.events.since().events,
             self._errors,
         )
+
+    def targets(self) -> tuple[TargetView, ...]:
+        """Return every server and the result of its newest poll."""
+        return tuple(self._errors.each("report", self._monitors, lambda monitor: monitor.item, _target_view))
 
     async def close(self) -> None:
         """Close every connection."""
@@ -173,16 +204,31 @@ class Observation:
         finally:
             await cancel([reading])
 
-    def _length(self, now: float) -> float:
-        """Return the window's length: as planned, or the whole seconds of an observation that ended early."""
-        return min(self._max_window, float(max(1, round(now - self._began))))
+    async def _hopeless(self, pollers: Sequence[Poller]) -> None:
+        """Return when every server has failed since the begin; wait forever once one has answered."""
+        moment = self._began + HOPELESS_SECONDS
+        while True:
+            await self._clock.sleep_until(moment)
+            if any(poller.record.last_success is not None for poller in pollers):
+                await asyncio.Event().wait()
+            if all(poller.record.up is False for poller in pollers):
+                return
+            moment += 1.0
+
+
+async def _poll_on(poller: Poller) -> None:
+    """Poll immediately to begin the window, and then on schedule."""
+    await poller.poll()
+    await poller.run()
+
+
+async def _awaited(end: Awaitable[object]) -> None:
+    await end
 
 
 def _engine_view(labels: Mapping[str, str], snapshot: EngineSnapshot) -> EngineView:
     """Return the document of an engine. Compute all of it here, where an internal error is isolated."""
-    view = EngineView(labels=labels, snapshot=snapshot)
-    view.read_all()
-    return view
+    return EngineView(labels=labels, snapshot=snapshot).read_all()
 
 
 def _target_view(monitor: TargetMonitor) -> TargetView:
@@ -203,7 +249,7 @@ async def watch(config: Config, seconds: float, clock: Clock) -> ObservedFleet:
 
 
 def observe(*targets: str | Mapping[str, Any], seconds: float = DEFAULT_SECONDS) -> ObservationView:
-    """Observe servers for ``seconds`` and return the result.
+    """Observe servers for ``seconds`` and return the result; if none answers for 10 s, end early.
 
     Within a running event loop, as in a notebook, await ``observe_async`` instead.
 
@@ -229,7 +275,9 @@ async def observe_async(
     """Observe servers within a running event loop; see ``observe``."""
     if not targets or seconds <= 0:
         raise ValueError("give the address of a server at least, and more than 0 seconds")
-    _check_types(targets)
+    for target in targets:
+        if not isinstance(target, str | Mapping):
+            raise TypeError(f"a target is an address or a mapping with the keys of one, not {target!r}")
     if not structlog.is_configured():
         configure_log("critical", "logfmt")  # structlog would print every event
     try:
@@ -241,13 +289,81 @@ async def observe_async(
     return (await watch(config, seconds, SystemClock())).view()
 
 
-def _check_types(targets: Sequence[object]) -> None:
+def observed_config(
+    targets: Sequence[str | Mapping[str, Any]],
+    seconds: float,
+    *,
+    path: Path | None = None,
+    environ: Mapping[str, str] = _NOTHING,
+    overrides: Mapping[str, object] = _NOTHING,
+    as_exporter: bool = False,
+) -> Config:
+    """Return the configuration of an observation.
+
+    Args:
+        targets: Addresses, see ``completed_url``, or keys of ``targets`` in a configuration, ``url`` at
+            least; empty for the targets of the file.
+        seconds: Length of the observation; 0 if it is unknown.
+        path: A configuration file. Its windows and intervals are not used, unless ``as_exporter``.
+        environ: Values of ``${NAME}`` in the file.
+        overrides: Values by the dotted path of their key, as for ``load``.
+        as_exporter: Use the windows and intervals of an exporter with this file.
+
+    Raises:
+        ConfigError: The configuration has mistakes; all are listed.
+    """
+    values = dict(overrides) if as_exporter else {**_own_values(seconds, overrides), **overrides}
+    if targets:
+        values["targets"] = _named(
+            [{"url": each} if isinstance(each, str) else dict(each) for each in targets]
+        )
+    checks = (credential_mistakes,)
+    return load(path, environ=environ, overrides=values, checks=checks, read_rates=read_rates)
+
+
+def _own_values(seconds: float, overrides: Mapping[str, object]) -> dict[str, object]:
+    """Return windows and intervals that suit the length of an observation."""
+    longest = seconds or MAX_WINDOW
+    interval = seconds_of(overrides.get("poll.interval"))
+    recent = RECENT if MIN_POLLS * interval <= RECENT else longest
+    return {
+        "windows": sorted({min(recent, longest), longest}),
+        "poll.interval": min(1.0, longest / MIN_POLLS),
+        "poll.histogram_interval": max(min(10.0, longest / 3), interval),
+    }
+
+
+def seconds_of(interval: object) -> float:
+    """Return the seconds of a flag's duration; 0 for an absent or invalid one."""
+    try:
+        return parse_duration(str(interval))
+    except ValueError:
+        return 0.0
+
+
+def completed_url(text: str) -> str:
+    """Complete an address: ``localhost:8000`` and ``:8000`` become http URLs."""
+    if "://" in text or not text:
+        return text
+    return f"http://localhost{text}" if text.startswith(":") else f"http://{text}"
+
+
+def _named(targets: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Complete the addresses; add the path to the names of several pages on one host."""
     for target in targets:
-        if not isinstance(target, str | Mapping):
-            raise TypeError(f"a target is an address or a mapping with the keys of one, not {target!r}")
+        if isinstance(target.get("url"), str):
+            target["url"] = completed_url(target["url"])
+    places = [_host_and_path(str(target.get("url", ""))) for target in targets]
+    hosts = Counter(host for host, _ in places)
+    for target, (host, path) in zip(targets, places, strict=True):
+        if hosts[host] > 1 and path:
+            target.setdefault("name", f"{host}{path}")
+    return targets
 
 
-async def _poll_on(poller: Poller) -> None:
-    """Poll immediately to begin the window, and then on schedule."""
-    await poller.poll()
-    await poller.run()
+def _host_and_path(url: str) -> tuple[str, str]:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url, ""  # the configuration reports the invalid URL
+    return parts.netloc, parts.path
