@@ -39,7 +39,7 @@ SLOW = (
     "tests/story/test_silent_drafter.py",
     "tests/unit/monitor/test_simulated_truth.py",
     "tests/pins",
-    "tests/reports/observe/test_session.py",
+    "tests/unit/reports/test_observation.py",
     "tests/reports/reference/test_comparing.py",
     "tests/unit/simulator/test_ground_truth.py",
     "tests/unit/simulator/test_simulation.py",

@@ -12,10 +12,9 @@ from spec_decode_exporter.core.version import REVISION, __version__
 if TYPE_CHECKING:
     from spec_decode_exporter.config.mistakes import ConfigError
     from spec_decode_exporter.core.user_errors import ExporterError
-    from spec_decode_exporter.reports.observe.session import observe, observe_async
-    from spec_decode_exporter.views.engine_view import EngineView
+    from spec_decode_exporter.reports.observation import observe, observe_async
+    from spec_decode_exporter.views.engine_view import EngineView, WindowView
     from spec_decode_exporter.views.fleet_view import ObservationView, TargetView
-    from spec_decode_exporter.views.window_view import WindowView
 
 __all__ = [
     "REVISION",
@@ -36,9 +35,9 @@ _MODULES = {
     "ExporterError": "core.user_errors",
     "ObservationView": "views.fleet_view",
     "TargetView": "views.fleet_view",
-    "WindowView": "views.window_view",
-    "observe": "reports.observe.session",
-    "observe_async": "reports.observe.session",
+    "WindowView": "views.engine_view",
+    "observe": "reports.observation",
+    "observe_async": "reports.observation",
 }
 """Modules of the public names, imported on use: a command imports no more than it needs."""
 

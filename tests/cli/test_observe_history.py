@@ -12,7 +12,7 @@ from spec_decode_exporter.cli import observe_history
 from spec_decode_exporter.cli.observe import add_arguments
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.history.history_output import HistoryProgress
-from spec_decode_exporter.reports.observe.progress import Streams
+from spec_decode_exporter.reports.progress import Streams
 from spec_decode_exporter.simulator.scenario import Scenario
 from tests.conftest import FakeClock
 from tests.fixtures.simulated_history import StoredHistory

@@ -15,8 +15,7 @@ from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.history.recording import Recorder, RecordingError, read_recording
-from spec_decode_exporter.reports.observation import observed_config
-from spec_decode_exporter.reports.observation import Observation
+from spec_decode_exporter.reports.observation import Observation, observed_config
 from tests.conftest import CHECKOUT
 from tests.fixtures.replayed_metrics import replayed_metrics
 from tests.fixtures.simulated import Server

@@ -40,7 +40,7 @@ def run_fixture(monkeypatch, references, tmp_path):
                 def observed(self):
                     return _Observed(document)
 
-            progress = observe.FinalReport("text", streams)
+            progress = observe.ObservationOutput("text", 60, None, streams)
             progress.report = lambda _: None
             return await observe._result(arguments, Observation(), None, progress, None)
 

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
+import asyncio
 import json
 from types import SimpleNamespace
 
 import pytest
+from aiohttp import web
 
+from spec_decode_exporter.app.service import Options, Service
 from spec_decode_exporter.cli import recommend
-from spec_decode_exporter.cli.exporter_access import snapshot_url
 from spec_decode_exporter.cli.main import parse
-from spec_decode_exporter.cli.recommend import NoSnapshotError, handle, read_snapshot
+from spec_decode_exporter.cli.recommend import (
+    NoSnapshotError,
+    handle,
+    read_snapshot,
+    read_snapshot_of,
+    snapshot_url,
+)
+from spec_decode_exporter.config.load import load
 from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.reports.observe.observe_report import json_report
+from spec_decode_exporter.reports.observation_report import json_report
 from spec_decode_exporter.reports.saved_snapshot import SavedSnapshot
+from spec_decode_exporter.scrape.poller import Poller
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import ObservationView, SnapshotView
+from spec_decode_exporter.web.server import parse_listen_address
 from tests.web.api.conftest import target_view
 
 LABELS = {"target": "chat-0", "model_name": "org/target", "engine": "0"}
@@ -91,7 +101,7 @@ def test_what_others_evaluated_needs_no_baseline(source):
 
 def test_an_exporter_is_named_by_its_address():
     assert snapshot_url("localhost:7732") == "http://localhost:7732/api/v1/snapshot"
-    with pytest.raises(argparse.ArgumentTypeError, match="use --snapshot"):
+    with pytest.raises(ValueError, match="use --snapshot"):
         snapshot_url("http://me:secret@exporter")
 
 
@@ -117,3 +127,47 @@ def test_a_simulated_server_is_observed(monkeypatch, snapshot, capsys):
     assert [target.name for target in config.targets] == ["simulated-vllm"]
     assert seconds == 5.0
     assert json.loads(capsys.readouterr().out)["engines"]
+
+
+# A running exporter
+
+
+async def test_a_running_exporter_answers_its_own_command(clock, monkeypatch):
+    """It rejects polls of exporters, which have another User-Agent."""
+
+    async def no_poll(_):
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Poller, "run", no_poll)
+    service = Service(lambda: load(None, environ={}), Options([parse_listen_address("127.0.0.1:0")]), clock)
+    await service.start()
+    try:
+        url = snapshot_url(service.urls[0].removeprefix("http://").rstrip("/"))
+        assert (await read_snapshot_of(url)).engines == ()
+        with pytest.raises(NoSnapshotError, match="status 400 Bad Request: The parameter windows is unknown"):
+            await read_snapshot_of(f"{url}?windows=30s")
+    finally:
+        await service.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "shown"),
+    [
+        ("application/problem+json", '{"detail": "red \\u001b[31m"}', r": status 403 Forbidden: red \x1b[31m"),
+        ("application/problem+json", '{"detail": 7}', ": status 403 Forbidden"),
+        ("application/problem+json", "[" * 9_000, ": status 403 Forbidden"),
+        ("application/problem+json", "{}", ": status 403 Forbidden"),
+        ("application/problem+json", "7" * 20_000, ": the body has 20000 bytes, max_body is 16384"),
+        ("text/html", '{"detail": "no"}', ": status 403 Forbidden"),
+    ],
+)  # fmt: skip
+async def test_an_untrusted_explanation_is_bounded_and_escaped(aiohttp_server, kind, body, shown):
+    async def answer(_):
+        return web.Response(status=403, body=body.encode(), content_type=kind)
+
+    app = web.Application()
+    app.router.add_get("/api/v1/snapshot", answer)
+    server = await aiohttp_server(app)
+    with pytest.raises(NoSnapshotError) as caught:
+        await read_snapshot_of(str(server.make_url("/api/v1/snapshot")))
+    assert str(caught.value).endswith(shown)

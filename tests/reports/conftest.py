@@ -7,8 +7,7 @@ from functools import cache
 
 import pytest
 
-from spec_decode_exporter.reports.observe.observation_config import observed_config
-from spec_decode_exporter.reports.observe.session import Observation
+from spec_decode_exporter.reports.observation import Observation, observed_config
 from spec_decode_exporter.reports.reference.measure_servers import document_of, until_missing
 from tests.conftest import FakeClock, settle
 from tests.fixtures.scenarios import scenario as load_scenario

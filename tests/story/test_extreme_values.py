@@ -13,6 +13,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from pydantic_core import to_json
+from spec_decode_exporter.web.page.handlers import page_data
+from spec_decode_exporter.web.page.page_content import content
+from spec_decode_exporter.web.page.page_query import PageQuery
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.analysis.knowledge import Knowledge
@@ -30,10 +33,9 @@ from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.state import Remembered, line_of
 from spec_decode_exporter.monitor.summary_log import SummaryLog
 from spec_decode_exporter.reports.exit_status import observation_status
-from spec_decode_exporter.reports.observe.observe_report import json_report, report
+from spec_decode_exporter.reports.observation_report import json_report, report
 from spec_decode_exporter.reports.reference.measure import measure
-from spec_decode_exporter.reports.terminal import TerminalStyle
-from spec_decode_exporter.reports.terminal_report import text_report
+from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.engines import ENGINES, HISTOGRAMS, EngineMark, Gauge
 from spec_decode_exporter.scrape.errors import PollError
@@ -42,9 +44,6 @@ from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import ObservationView, group_view, grouped, target_view
 from spec_decode_exporter.views.history import history_view
 from spec_decode_exporter.views.request_view import lists
-from spec_decode_exporter.web.page.handlers import page_data
-from spec_decode_exporter.web.page.page_content import content
-from spec_decode_exporter.web.page.page_query import PageQuery
 from spec_decode_exporter.window.history import Window
 from tests.conftest import FakeClock
 from tests.fixtures.snapshot_view import snapshot_view
@@ -272,7 +271,7 @@ class Chain:
         _check_json(seen.model_dump_json())
         observation_status(seen)
         _check_json(json_report(seen))
-        text = text_report(report(seen), TerminalStyle())
+        text = report(seen, TextStyle())
         assert "internal error" not in text
 
 

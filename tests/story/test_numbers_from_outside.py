@@ -20,6 +20,9 @@ from msgspec import Struct
 from msgspec.structs import asdict
 from multidict import MultiDict
 from pydantic import BaseModel
+from spec_decode_exporter.reports.plan.model_config import ModelError
+from spec_decode_exporter.reports.plan.plan_json import as_json
+from tests.reports.plan.conftest import LLAMA_8B
 
 from spec_decode_exporter.app.reload import load_config
 from spec_decode_exporter.cli.main import parse
@@ -35,18 +38,16 @@ from spec_decode_exporter.learned.learned import LearnedState
 from spec_decode_exporter.monitor.state import EngineEntry, Remembered, entry_of, line_of
 from spec_decode_exporter.reports.observation_report import json_report
 from spec_decode_exporter.reports.plan.deployment_plan import plan
-from spec_decode_exporter.reports.plan.model_config import ModelError
-from spec_decode_exporter.reports.plan.plan_json import as_json
-from spec_decode_exporter.reports.recommend.recommend_report import written
+from spec_decode_exporter.reports.recommendation import written
 from spec_decode_exporter.reports.saved_snapshot import SavedEngine, SavedWindow
+from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.requests.record import NotJsonError
 from spec_decode_exporter.requests.record import read as read_requests
 from spec_decode_exporter.scrape.server_info import served_speculation
 from spec_decode_exporter.web.api.problems import RequestError
 from spec_decode_exporter.web.api.queries import EventsQuery, HistoryQuery, read
-from tests.history.test_query_api import Answer
+from tests.unit.history.test_query_api import Answer
 from tests.unit.reports.conftest import observed  # noqa: F401  a fixture
-from tests.reports.plan.conftest import LLAMA_8B
 
 NUMBERS = (
     "NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1.7976931348623157e308", "-1.7976931348623157e308",
@@ -194,7 +195,7 @@ async def test_an_observation_is_refused_or_gives_a_finite_plan_and_setting(obse
     for body in spoiled(document):
         file.write_bytes(body)
         with suppress(NoSnapshotError):
-            json.loads(written(read_snapshot(file).engines, "json"), parse_constant=refuse_constants)
+            json.loads(written(read_snapshot(file).engines, "json", TextStyle()), parse_constant=refuse_constants)
             settings += 1
         with suppress(ModelError):
             arguments = ["plan", "--target", "8B", "--draft", "1B", "--measured", str(file)]

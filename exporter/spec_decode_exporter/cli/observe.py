@@ -6,27 +6,18 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from io import StringIO
 from typing import Final
 
-from spec_decode_exporter.app.metrics_text import MetricsText
+from spec_decode_exporter.app.exporter_state import ExporterState, metrics_text
 from spec_decode_exporter.cli.embedded_simulation import simulated
 from spec_decode_exporter.cli.event_loop import DetachedThreadPool, run_loop, stop_on_signals
-from spec_decode_exporter.cli.flag_values import duration
-from spec_decode_exporter.cli.flags import Flags
-from spec_decode_exporter.cli.observe_config import PROMETHEUS, TOKEN, add_settings, read_config
-from spec_decode_exporter.cli.observe_history import (
-    add_history_flags,
-    check_history_flags,
-    observe_history,
-)
-from spec_decode_exporter.cli.observe_recording import (
-    add_recording_flags,
-    check_recording_flags,
-    replayed,
-)
+from spec_decode_exporter.cli.flags import PROFILE_FLAG, add_flags, duration
+from spec_decode_exporter.cli.observe_config import PROMETHEUS, TOKEN, add_server_arguments, read_config
+from spec_decode_exporter.cli.observe_history import HISTORY_FLAGS, check_history_flags, observe_history
+from spec_decode_exporter.cli.observe_recording import RECORDING_FLAGS, check_recording_flags, replayed
 from spec_decode_exporter.cli.observe_reference import (
     SECONDS,
     add_reference_flags,
@@ -36,27 +27,22 @@ from spec_decode_exporter.cli.observe_reference import (
     server_of,
 )
 from spec_decode_exporter.cli.output import require_stdout, write_stdout
-from spec_decode_exporter.cli.setting_flags import BASELINE_FLAGS, PROFILE_FLAG, add_setting_flags
 from spec_decode_exporter.config.environment import FromVariable
-from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.log import configure_log
+from spec_decode_exporter.core.tasks import cancel
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.recording import Recorder, RecordingError
 from spec_decode_exporter.reports.exit_status import ExitStatus, observation_status
-from spec_decode_exporter.reports.history.history_output import HISTORY_FORMATS
-from spec_decode_exporter.reports.observe.observation_config import DEFAULT_SECONDS
-from spec_decode_exporter.reports.observe.progress import (
-    FinalReport,
-    NotWrittenError,
-    Streams,
-    output_for,
-)
-from spec_decode_exporter.reports.observe.session import Observation
+from spec_decode_exporter.reports.history_report import HISTORY_FORMATS
+from spec_decode_exporter.reports.observation import DEFAULT_SECONDS, HOPELESS_SECONDS, Observation
+from spec_decode_exporter.reports.observation_report import failure, title
+from spec_decode_exporter.reports.progress import NotWrittenError, ObservationOutput, Streams
 from spec_decode_exporter.reports.reference.measure_servers import NotMeasuredError, until_missing
 from spec_decode_exporter.reports.reference_file import ReferenceFileError
 from spec_decode_exporter.reports.terminal import terminal_style
+from spec_decode_exporter.reports.text import printable
 
 _DESCRIPTION: Final = """\
 Monitor servers for a limited time, without serving anything, and report whether speculation pays, what to
@@ -78,32 +64,28 @@ to compare with. Both end with 1 and no result if a server does not answer.
 The environment variable {TOKEN} may hold a token for the servers.
 """
 _INTERRUPTED: Final = 130
-_MIN_SECONDS: Final = 1.0
+_WARNING_INTERVAL: Final = 0.1
+_MAX_WARNINGS: Final = 10
+"""Servers whose first failure is told at once; the report has all."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
     """Add the arguments of the command; ``environ`` has the values of flags that are not set."""
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.set_defaults(simulated=None)
-    parser.add_argument(
-        "urls",
-        metavar="URL",
-        nargs="*",
-        help="metrics pages (default: localhost:8000); the default path is /metrics",
-    )
+    add_server_arguments(parser, environ)
     parser.add_argument(
         "--for",
         dest="seconds",
         metavar="DURATION",
-        type=_length,
+        type=duration(1.0, or_zero=True),
         help="length of the observation (default: 1m; 5m with --save and --against; all of a recording); "
         "0: until interrupted, over the last hour at most",
     )
     parser.add_argument(
         "--every",
         metavar="DURATION",
-        type=_interval,
+        type=duration(0.1),
         help="time between two reports during the observation; a terminal shows the last one, other outputs "
         "all of them (default: 5s with --for 0, else one report at the end)",
     )
@@ -111,18 +93,13 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         "--format",
         choices=(*HISTORY_FORMATS, PROMETHEUS),
         default="text",
-        help="format of the report (default: text); html is for --prometheus.url alone; prometheus writes "
-        "what /metrics of an exporter would show at the end",
+        help="format of the report (default: text, also Markdown); html is for --prometheus.url alone; "
+        "prometheus writes what /metrics of an exporter would show at the end",
     )
-    parser.add_argument(
-        "--simulate", metavar="SCENARIO", help="monitor an embedded simulated vLLM instead of real servers"
-    )
-    flags = Flags(parser, environ)
-    add_history_flags(flags)
-    add_recording_flags(parser)
+    add_flags(parser, HISTORY_FLAGS, environ)
+    add_flags(parser, RECORDING_FLAGS)
     add_reference_flags(parser)
-    add_settings(flags)
-    add_setting_flags(flags, (*BASELINE_FLAGS, PROFILE_FLAG))
+    add_flags(parser, [PROFILE_FLAG], environ)
 
 
 def handle(arguments: argparse.Namespace) -> int:
@@ -154,114 +131,100 @@ def _check_format(arguments: argparse.Namespace) -> None:
 async def _observe(arguments: argparse.Namespace) -> int:
     asyncio.get_running_loop().set_default_executor(DetachedThreadPool())
     streams = Streams(sys.stdout, sys.stderr or StringIO(), os.environ)
-    if arguments.prometheus_url is not None:
-        arguments.seconds = DEFAULT_SECONDS
-        try:
+    try:
+        if arguments.prometheus_url is not None:
+            arguments.seconds = DEFAULT_SECONDS
             return await observe_history(arguments, os.environ, SystemClock())
-        except asyncio.CancelledError:
-            return _INTERRUPTED
-    if arguments.replay is not None:
-        observation, clock = replayed(arguments, os.environ)
-        form = "text" if arguments.format == PROMETHEUS else arguments.format
-        return await _result(arguments, observation, clock, FinalReport(form, streams), None)
-    async with AsyncExitStack() as stack:
-        return await _measure(arguments, stack, streams)
+        if arguments.replay is not None:
+            observation, clock = replayed(arguments, os.environ)
+            output = ObservationOutput(arguments.format, DEFAULT_SECONDS, None, streams)
+            return await _result(arguments, observation, clock, output, None)
+        async with AsyncExitStack() as stack:
+            return await _measure(arguments, stack, streams)
+    except asyncio.CancelledError:
+        return _INTERRUPTED
 
 
 async def _measure(arguments: argparse.Namespace, stack: AsyncExitStack, streams: Streams) -> int:
     """Poll servers, and write the result."""
+    compares, clock = arguments.save is not None or arguments.against is not None, SystemClock()
     if arguments.seconds is None:
-        arguments.seconds = SECONDS if arguments.save or arguments.against else DEFAULT_SECONDS
+        arguments.seconds = SECONDS if compares else DEFAULT_SECONDS
     if arguments.simulate:
-        embedded = await stack.enter_async_context(simulated(arguments.simulate))
-        arguments.simulated = embedded.target
+        arguments.simulated = (await stack.enter_async_context(simulated(arguments.simulate))).target
     recorder = stack.enter_context(Recorder(arguments.record)) if arguments.record else None
-    config, server, clock = (
-        read_config(arguments, os.environ),
-        server_of(arguments, os.environ),
-        SystemClock(),
-    )
+    config, server = read_config(arguments, os.environ), server_of(arguments, os.environ)
     targets = [*static_targets(config), *([server] if server else [])]
     observation = Observation(config, clock, targets, recorder.take if recorder else None)
     stack.push_async_callback(observation.close)
-    form = "text" if arguments.format == PROMETHEUS else arguments.format
-    progress = output_for(form, arguments.seconds, arguments.every, streams)
+    output = ObservationOutput(arguments.format, arguments.seconds, arguments.every, streams)
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    showing = [asyncio.ensure_future(work(observation, output, stop)) for work in (_show, _warn)]
+    end = _ended(arguments.seconds, stop)
     try:
-        await _poll(observation, arguments, progress)
-    except asyncio.CancelledError:
-        return _INTERRUPTED
+        await observation.poll(
+            until_missing(observation, end, clock) if compares else end,
+            stopped=stop.is_set,
+            gives_up=bool(arguments.seconds),
+        )
     finally:
-        progress.end()
-    return await _result(arguments, observation, clock, progress, server)
+        await cancel(showing)
+        output.end()
+    if observation.gave_up:
+        output.warn(f"no server answered for {HOPELESS_SECONDS:.0f} s: the observation ends early")
+    return await _result(arguments, observation, clock, output, server)
 
 
 async def _result(
     arguments: argparse.Namespace,
     observation: Observation,
     clock: Clock,
-    progress: FinalReport,
+    output: ObservationOutput,
     server: Target | None,
 ) -> int:
     """Write the result in the wanted form; return the exit status."""
     observed = observation.observed()
     if arguments.against is not None:
-        text, status = comparison(
-            observed,
-            arguments.before,
-            server,
-            form=arguments.format,
-            style=terminal_style(sys.stdout, os.environ),
-        )
+        style = terminal_style(sys.stdout, os.environ)
+        text, status = comparison(observed, arguments.before, server, form=arguments.format, style=style)
         write_stdout(text)
         return status
     view = observed.view()
     if arguments.format == PROMETHEUS:
-        write_stdout(await MetricsText(observation.fleet, observation.events, clock).text())
+        write_stdout(await metrics_text(ExporterState(observation.fleet, observation.events, clock)))
     else:
         with suppress(BrokenPipeError):
-            progress.report(view)
+            output.report(view)
     return observation_status(view) if arguments.save is None else save(arguments.save, observed)
 
 
-async def _poll(observation: Observation, arguments: argparse.Namespace, progress: FinalReport) -> None:
-    """Poll until the time is over, a signal arrives, or the output is closed."""
-    stop = asyncio.Event()
-    stop_on_signals(stop)
-    showing = asyncio.ensure_future(_show(observation, progress, stop))
-    end: Coroutine[None, None, None] = _ended(arguments.seconds, stop)
-    if arguments.save is not None or arguments.against is not None:
-        end = until_missing(observation, end, SystemClock())
-    try:
-        await observation.poll(end, stopped=stop.is_set)
-    finally:
-        showing.cancel()
-
-
 async def _ended(seconds: float, stop: asyncio.Event) -> None:
+    """Wait until the time is over, a signal arrives, or the output is closed."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds or None):
             await stop.wait()
 
 
-async def _show(observation: Observation, progress: FinalReport, stop: asyncio.Event) -> None:
+async def _show(observation: Observation, output: ObservationOutput, stop: asyncio.Event) -> None:
+    """Show the result again and again."""
     try:
-        await asyncio.sleep(progress.first)
+        await asyncio.sleep(output.first)
         while True:
-            progress.show(observation.observed().view())
-            await asyncio.sleep(progress.every)
+            output.show(observation.observed().view())
+            await asyncio.sleep(output.every)
     except (BrokenPipeError, NotWrittenError):
         stop.set()
 
 
-def _length(text: str) -> float:
-    seconds = duration(text)
-    if 0 < seconds < _MIN_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text!r} is shorter than {format_duration(_MIN_SECONDS)}")
-    return seconds
-
-
-def _interval(text: str) -> float:
-    seconds = duration(text)
-    if not seconds:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time between two reports")
-    return seconds
+async def _warn(observation: Observation, output: ObservationOutput, _: asyncio.Event) -> None:
+    """Write the failure of each server's first poll at once, with its remedy."""
+    told = set[str]()
+    while len(told) < min(len(observation.targets()), _MAX_WARNINGS):
+        await asyncio.sleep(_WARNING_INTERVAL)
+        for target in observation.targets():
+            if target.up is not None and target.target not in told:
+                told.add(target.target)
+                reason = failure(target) or "no engine on its page"
+                if target.remedy:
+                    output.warn(printable(f"{title(target)}: {reason}; {target.remedy}"))

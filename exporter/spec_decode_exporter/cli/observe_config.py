@@ -1,62 +1,54 @@
-"""Configuration of ``observe`` and ``recommend``, from their flags and a file."""
+"""Configuration of ``observe`` and ``recommend``: the servers of their flags and of a file."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from spec_decode_exporter.cli.flags import ENVIRONMENT_PREFIX, Flags
-from spec_decode_exporter.cli.setting_flags import (
-    OBSERVATION_FLAGS,
-    PROFILE_FLAG,
-    TARGET_FLAGS,
-    SettingFlag,
-    add_server_flags,
-    overrides,
-    sections,
+from spec_decode_exporter.cli.flags import (
+    ENVIRONMENT_PREFIX,
+    SERVER_FLAGS,
+    Flag,
+    add_flags,
+    general_keys,
+    target_keys,
     vllm_speculation,
 )
 from spec_decode_exporter.config.environment import Expanded
 from spec_decode_exporter.config.schema import DEFAULT_URL, Config
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.reports.observe.observation_config import (
-    MAX_WINDOW,
-    MIN_POLLS,
-    observed_config,
-    seconds_of,
-)
+from spec_decode_exporter.reports.observation import MAX_WINDOW, MIN_POLLS, observed_config, seconds_of
 
-OBSERVE_FLAGS: Final = (*OBSERVATION_FLAGS, PROFILE_FLAG)
-"""Flags of ``observe`` that set a general key."""
 PROMETHEUS: Final = "prometheus"
 """The value of ``--format`` for metrics, as an exporter would show them."""
 TOKEN: Final = f"{ENVIRONMENT_PREFIX}AUTHORIZATION_CREDENTIALS"
 """The environment variable of the servers' token: a flag would be visible to every user of the machine."""
+_CONFIG_FILE: Final = Flag(
+    "--config.file", "FILE", "a configuration with cost and policy, and with targets if no URL is given"
+)
 
 
-def add_settings(flags: Flags) -> None:
-    """Add the flags about the servers: addresses, speculation and cost."""
-    flags.one(
-        "--config.file",
-        "FILE",
-        "a configuration with cost and policy, and with targets if no URL is given",
+def add_server_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
+    """Add the arguments that name servers and say what is known about them."""
+    servers: dict[str, Any] = {"dest": "urls", "metavar": "URL", "action": "extend", "default": []}
+    parser.add_argument(
+        **servers, nargs="*", help="metrics pages (default: localhost:8000); the default path is /metrics"
     )
-    add_server_flags(flags)
+    parser.add_argument("--target", **servers, nargs=1, help="the same as URL")
+    parser.add_argument(
+        "--simulate", metavar="SCENARIO", help="observe an embedded simulated vLLM instead of real servers"
+    )
+    parser.set_defaults(simulated=None)
+    add_flags(parser, (_CONFIG_FILE, *SERVER_FLAGS), environ)
 
 
 def read_config(
-    arguments: argparse.Namespace,
-    environ: Mapping[str, str],
-    general: Sequence[SettingFlag] = OBSERVE_FLAGS,
-    *,
-    needs_targets: bool = True,
+    arguments: argparse.Namespace, environ: Mapping[str, str], *, needs_targets: bool = True
 ) -> Config:
-    """Load the configuration of an observation; ``general`` are the command's flags of general keys.
-
-    ``needs_targets`` rejects a configuration without targets.
+    """Load the configuration of an observation; ``needs_targets`` rejects one without targets.
 
     Raises:
         ConfigError: It has mistakes.
@@ -64,7 +56,7 @@ def read_config(
     """
     path = Path(arguments.config_file) if arguments.config_file else None
     targets = _targets(arguments, environ)
-    values = overrides(arguments, general)
+    values = general_keys(arguments)
     if getattr(arguments, "record", None) is not None:
         values["poll.filter"] = "off"  # recordings hold whole pages, so that every replay has histograms
     _check_interval(arguments)
@@ -93,26 +85,17 @@ def _check_interval(arguments: argparse.Namespace) -> None:
 
 
 def _targets(arguments: argparse.Namespace, environ: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the targets of the command line; empty for those of the file."""
+    """Return the targets of the command line, with the keys that flags set; empty for those of the file."""
     if arguments.simulate:
         if arguments.urls or arguments.config_file:
             raise UsageError("--simulate brings its own target; use it without URLs and --config.file")
         return [arguments.simulated]
-    settings = _settings(arguments, environ)
-    if arguments.config_file and not arguments.urls:
-        return []
-    return [{"url": url, **settings} for url in arguments.urls or [DEFAULT_URL]]
-
-
-def _settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Return the keys that the flags set for every server."""
-    settings: dict[str, dict[str, Any]] = {}
+    keys: dict[str, dict[str, Any]] = target_keys(arguments)
     speculation = vllm_speculation(arguments.speculative_config)
     if speculation:
-        settings["speculative"] = speculation
-    for section, keys in sections(arguments, TARGET_FLAGS).items():
-        settings.setdefault(section, {}).update(keys)
-    token = environ.get(TOKEN)
-    if token:
-        settings["authorization"] = {"credentials": Expanded.of(token, f"${{{TOKEN}}}")}
-    return settings
+        keys["speculative"] = {**speculation, **keys.get("speculative", {})}
+    if token := environ.get(TOKEN):
+        keys["authorization"] = {"credentials": Expanded.of(token, f"${{{TOKEN}}}")}
+    if arguments.config_file and not arguments.urls:
+        return []
+    return [{"url": url, **keys} for url in arguments.urls or [DEFAULT_URL]]

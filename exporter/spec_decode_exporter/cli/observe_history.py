@@ -1,38 +1,33 @@
-"""Flags and command of ``observe --prometheus.url``: report the history that a Prometheus has."""
+"""``observe --prometheus.url``: report the history that a Prometheus has."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from io import StringIO
 from typing import Final
 
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import resolve
 from spec_decode_exporter.cli.event_loop import stop_on_signals
-from spec_decode_exporter.cli.flags import Flags
+from spec_decode_exporter.cli.flags import Flag, reject_baseline
 from spec_decode_exporter.cli.observe_config import read_config
-from spec_decode_exporter.cli.setting_flags import reject_baseline
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.types import format_duration, parse_duration
 from spec_decode_exporter.core.clock import Clock
+from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.core.urls import api_address
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.discovery.target import Target, static_targets
-from spec_decode_exporter.history.history_reader import HistoryQuery, HistoryReader
-from spec_decode_exporter.history.history_result import HistoryResult
-from spec_decode_exporter.history.query_api import MAX_BODY, QueryApi
+from spec_decode_exporter.history.history_reader import HistoryQuery, read_history
+from spec_decode_exporter.history.query_api import MAX_BODY, TIMEOUT, QueryApi
 from spec_decode_exporter.history.selectors import checked_match
-from spec_decode_exporter.reports.exit_status import history_status
-from spec_decode_exporter.reports.history.history_output import HISTORY_FORMATS, HistoryProgress
-from spec_decode_exporter.reports.observe.observation_config import completed_url
-from spec_decode_exporter.reports.observe.progress import Streams, write_report
-from spec_decode_exporter.reports.terminal import terminal_style
+from spec_decode_exporter.reports.history_report import HISTORY_FORMATS, history_status
+from spec_decode_exporter.reports.observation import completed_url
+from spec_decode_exporter.reports.progress import ProgressBar, Streams, write_report
+from spec_decode_exporter.reports.text import text_style
 from spec_decode_exporter.scrape.client import Client
 
 DEFAULT_SINCE: Final = "7d"
@@ -42,25 +37,15 @@ MAX_CLOCK_DIFFERENCE: Final = 60.0
 """Difference of the server's clock to this machine's, in seconds, from which on the report says so.
 
 VictoriaMetrics answers as of 30 s ago."""
-_TIMEOUT: Final = 60.0
-"""Seconds of a request: servers end a query after 30 s to 2 min."""
+_EVERY: Final = 0.2
+"""Seconds between two drawings of the progress."""
 
-
-def add_history_flags(flags: Flags) -> None:
-    """Add the flags of a report about the past."""
-    flags.one(
-        "--prometheus.url",
-        "URL",
-        "report the past instead, from the server's metrics in this Prometheus, VictoriaMetrics, Thanos or "
-        "Mimir",
-    )
-    flags.one(
-        "--since",
-        "TIME",
-        f"begin of that report: how long ago, such as 12h, or a date in UTC (default: {DEFAULT_SINCE})",
-    )
-    flags.one("--until", "TIME", "end of that report (default: now)")
-    flags.one("--match", "MATCHERS", "labels of the series to report, such as 'job=\"vllm\"' (default: all)")
+HISTORY_FLAGS: Final = (
+    Flag("--prometheus.url", "URL", "report the past instead, from the server's metrics in this Prometheus, VictoriaMetrics, Thanos or Mimir"),
+    Flag("--since", "TIME", f"begin of that report: how long ago, such as 12h, or a date in UTC (default: {DEFAULT_SINCE})"),
+    Flag("--until", "TIME", "end of that report (default: now)"),
+    Flag("--match", "MATCHERS", "labels of the series to report, such as 'job=\"vllm\"' (default: all)"),
+)  # fmt: skip
 
 
 def check_history_flags(arguments: argparse.Namespace) -> None:
@@ -77,13 +62,12 @@ def check_history_flags(arguments: argparse.Namespace) -> None:
             raise UsageError("--format html needs --prometheus.url: it is the format of a history")
         return
     others = {"URL": arguments.urls, "--simulate": arguments.simulate}
-    for name, value in others.items():
-        if value:
-            raise UsageError(f"--prometheus.url reports the past, and {name} is of the present: use one")
+    for name in (name for name, value in others.items() if value):
+        raise UsageError(f"--prometheus.url reports the past, and {name} is of the present: use one")
     reject_baseline(arguments, "a history, which has its own")
 
 
-async def observe_history(arguments: argparse.Namespace, environ: Mapping[str, str], clock: Clock) -> int:
+async def observe_history(arguments: argparse.Namespace, streams: Streams, clock: Clock) -> int:
     """Read and report a history; return the exit status.
 
     Raises:
@@ -92,42 +76,46 @@ async def observe_history(arguments: argparse.Namespace, environ: Mapping[str, s
     """
     url = _address(arguments.prometheus_url)
     arguments.urls = [url]
-    config = read_config(arguments, environ)
+    config = read_config(arguments, streams.environ)
     (target,) = static_targets(config)
-    client = Client(target.http, timeout=_TIMEOUT, max_body=MAX_BODY)
-    streams = Streams(sys.stdout, sys.stderr or StringIO(), environ)
-    progress = HistoryProgress(streams, clock)
-    stop = asyncio.Event()
+    client = Client(target.http, timeout=TIMEOUT, max_body=MAX_BODY)
+    stop, bar = asyncio.Event(), ProgressBar(streams)
     stop_on_signals(stop)
     try:
         api = QueryApi(url, client)
         query, notes = await _query(arguments, api, clock.wall())
-        reader = HistoryReader(api, query, _assumptions(target, config), progress.show, notes)
-        result = await reader.read(stop)
+        progress = shown_progress(bar, clock)
+        result = await read_history(api, query, _assumptions(target, config), progress, notes, stop)
     finally:
-        progress.end()
+        bar.end()
         await client.close()
     with suppress(BrokenPipeError):
-        write_report(streams.out, _written(result, arguments.format, streams))
+        style = text_style(streams.out, streams.environ)
+        write_report(streams.out, HISTORY_FORMATS[arguments.format](result, style))
     return history_status(result)
 
 
-def _written(result: HistoryResult, form: str, streams: Streams) -> str:
-    return HISTORY_FORMATS[form](result, terminal_style(streams.out, os.environ))
+def shown_progress(bar: ProgressBar, clock: Clock) -> Callable[[float], None]:
+    """Return a function that draws the share of the work that is done, and the time left."""
+    begin, drawings = clock.monotonic(), TokenBucket(1, _EVERY, clock.monotonic)
+
+    def show(share: float) -> None:
+        if drawings.take():
+            left = (clock.monotonic() - begin) * (1 - share) / share if share else None
+            words = f"{100 * share:.0f} %" + (f", {left:.0f} s left" if left is not None else "")
+            bar.show(share, f"{words}  Ctrl-C ends it with what was read")
+
+    return show
 
 
 def _assumptions(target: Target, config: Config) -> Callable[[str], Assumptions]:
     """Return the knowledge of the engines of a model from the flags and the file."""
-
-    def of_model(model_name: str) -> Assumptions:
-        return Assumptions(
-            resolve(target.speculative, "", None, None, model_name),
-            target.cost or config.cost,
-            target.policy or config.policy,
-            target.reference or config.reference,
-        )
-
-    return of_model
+    return lambda model_name: Assumptions(
+        resolve(target.speculative, "", None, None, model_name),
+        target.cost or config.cost,
+        target.policy or config.policy,
+        target.reference or config.reference,
+    )
 
 
 async def _query(
@@ -142,8 +130,8 @@ async def _query(
         notes.append(
             f"The server's clock is {difference} {ahead} this machine's; the report uses the server's."
         )
-    begin = _moment(arguments.since or DEFAULT_SINCE, "--since", server_now)
-    end = min(_moment(arguments.until or "0", "--until", server_now), server_now)
+    begin = moment(arguments.since or DEFAULT_SINCE, "--since", server_now)
+    end = min(moment(arguments.until or "0", "--until", server_now), server_now)
     if not MIN_SECONDS <= end - begin <= MAX_SECONDS:
         raise UsageError(
             f"from --since to --until must be {format_duration(MIN_SECONDS)} to "
@@ -152,20 +140,22 @@ async def _query(
     return HistoryQuery(begin, end, checked_match(arguments.match or "")), notes
 
 
-def _moment(text: str, flag: str, now: float) -> float:
-    """Return the Unix time of a duration before ``now``, or of a date."""
-    try:
+def moment(text: str, flag: str, now: float) -> float:
+    """Return the Unix time of a duration before ``now``, or of a date.
+
+    Raises:
+        UsageError: The text is neither.
+    """
+    with suppress(ValueError):
         return now - parse_duration(text)
-    except ValueError:
-        pass
     try:
-        moment = datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
             f"{flag} {text!r} is no time; write how long ago, such as 7d or 12h, or a date such as "
             "2026-11-20 or 2026-11-20T14:00 (UTC)"
         ) from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
 def _address(url: str) -> str:

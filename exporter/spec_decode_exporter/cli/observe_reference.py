@@ -15,7 +15,7 @@ from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.reports.exit_status import COMPARISON, ExitStatus
 from spec_decode_exporter.reports.markdown import markdown_report
-from spec_decode_exporter.reports.observe.session import ObservedFleet
+from spec_decode_exporter.reports.observation import ObservedFleet
 from spec_decode_exporter.reports.reference.comparison_json import as_json
 from spec_decode_exporter.reports.reference.comparison_report import report
 from spec_decode_exporter.reports.reference.measure_servers import document_of

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import os
 import sys
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
-from spec_decode_exporter.cli.event_loop import run_loop
-from spec_decode_exporter.cli.exporter_access import read_snapshot_of, snapshot_url
-from spec_decode_exporter.cli.flags import Flags
-from spec_decode_exporter.cli.measurement import configured_servers, measurement_time
-from spec_decode_exporter.cli.observe_config import add_settings
+from yarl import URL
+
+from spec_decode_exporter.cli.embedded_simulation import simulated
+from spec_decode_exporter.cli.event_loop import DetachedThreadPool, run_loop
+from spec_decode_exporter.cli.flags import duration, reader, reject_baseline
+from spec_decode_exporter.cli.observe_config import add_server_arguments, read_config
 from spec_decode_exporter.cli.output import require_stdout, write_stdout
-from spec_decode_exporter.cli.setting_flags import BASELINE_FLAGS, add_setting_flags, reject_baseline
+from spec_decode_exporter.config.http_settings import HttpSettings
+from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.clock import SystemClock
 from spec_decode_exporter.core.files import read_bounded
 from spec_decode_exporter.core.log import configure_log
-from spec_decode_exporter.core.numbers import TooManyValuesError
+from spec_decode_exporter.core.number_formats import plural
+from spec_decode_exporter.core.numbers import TooManyValuesError, decode
 from spec_decode_exporter.core.user_errors import ExporterError, UsageError
 from spec_decode_exporter.reports.exit_status import ExitStatus
-from spec_decode_exporter.reports.observe.session import watch
-from spec_decode_exporter.reports.recommend.recommend_report import FORMATS, recommendation_status, written
+from spec_decode_exporter.reports.observation import watch
+from spec_decode_exporter.reports.recommendation import FORMATS, recommendation_status, written
 from spec_decode_exporter.reports.saved_snapshot import MAX_BYTES, SavedSnapshot, parsed
+from spec_decode_exporter.reports.text import printable, text_style
+from spec_decode_exporter.scrape.client import Client
+from spec_decode_exporter.scrape.errors import PollError, StatusError
 
 _DESCRIPTION: Final = """\
 Print the setting of speculation: the number of draft tokens, by load if the cost of drafting is known at
@@ -36,24 +45,43 @@ exit status:
   2  the command line is wrong
   3  the setting of an engine is unknown, or none speculates
 """
+_PATH: Final = "api/v1/snapshot"
+_TIMEOUT: Final = 10.0
+_MAX_PROBLEM_VALUES: Final = 1_000
 
 
 class NoSnapshotError(ExporterError):
-    """A file is no snapshot; the text is the reason."""
+    """A file or an exporter gives no snapshot; the text is the reason."""
+
+
+def snapshot_url(text: str) -> str:
+    """Return the URL of an exporter's snapshot; ``http://`` may be omitted.
+
+    Raises:
+        ValueError: It is not the URL of an exporter.
+    """
+    try:
+        url = URL(text if "://" in text else f"http://{text}")
+    except ValueError:
+        url = URL()
+    if url.user or url.password:
+        raise ValueError(
+            f"the URL holds a user or password; save its {_PATH} with another program and use --snapshot"
+        )
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise ValueError(f"{text!r} is not an exporter's URL: write one such as http://localhost:7732")
+    return str(url / _PATH)
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
     """Add the arguments of the command; ``environ`` has the values of flags that are not set."""
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.set_defaults(simulated=None)
-    parser.add_argument(
-        "urls", metavar="URL", nargs="*", help="metrics pages of servers (default: localhost:8000)"
-    )
+    add_server_arguments(parser, environ)
     parser.add_argument(
         "--exporter",
         metavar="URL",
-        type=snapshot_url,
+        type=reader(snapshot_url),
         help="instead of servers: a running exporter, such as localhost:7732",
     )
     parser.add_argument(
@@ -69,29 +97,34 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         "--for",
         dest="seconds",
         metavar="DURATION",
-        type=measurement_time,
+        type=duration(5.0, 86_400.0),
         default=60.0,
         help="time to observe servers (default: 1m)",
     )
-    parser.add_argument(
-        "--simulate", metavar="SCENARIO", help="observe an embedded simulated vLLM instead of real servers"
-    )
-    flags = Flags(parser, environ)
-    add_settings(flags)
-    add_setting_flags(flags, BASELINE_FLAGS)
 
 
 def handle(arguments: argparse.Namespace) -> int:
     """Print the settings; return the exit status."""
     require_stdout("setting")
     configure_log("critical", "logfmt")
-    view = _view(arguments)
-    write_stdout(written(view.engines, arguments.format))
-    status = recommendation_status(view.engines)
-    missing = [target for target in view.targets if not target.engines]
+    saved = _saved(arguments)
+    write_stdout(written(saved.engines, arguments.format, text_style(sys.stdout, os.environ)))
+    missing = [target for target in saved.targets if not target.engines]
     for target in missing:
-        print(f"spec-decode-exporter: {target.target}: {target.error or 'no engine'}", file=sys.stderr)  # noqa: T201
-    return ExitStatus.FAILED if missing else status
+        reason = printable(f"{target.target}: {target.error or 'no engine'}")
+        print(f"spec-decode-exporter: {reason}", file=sys.stderr)  # noqa: T201
+    return ExitStatus.FAILED if missing else recommendation_status(saved.engines)
+
+
+def _saved(arguments: argparse.Namespace) -> SavedSnapshot:
+    servers = [*arguments.urls, *filter(None, (arguments.simulate, arguments.config_file))]
+    if sum(map(bool, (servers, arguments.exporter, arguments.snapshot))) > 1:
+        raise UsageError("give servers, --exporter or --snapshot: one of the three")
+    if arguments.snapshot or arguments.exporter:
+        reject_baseline(arguments, "an exporter or a file")
+    if arguments.snapshot:
+        return read_snapshot(arguments.snapshot)
+    return run_loop(read_snapshot_of(arguments.exporter) if arguments.exporter else _observed(arguments))
 
 
 def read_snapshot(path: Path) -> SavedSnapshot:
@@ -113,20 +146,40 @@ def read_snapshot(path: Path) -> SavedSnapshot:
         ) from None
 
 
-def _view(arguments: argparse.Namespace) -> SavedSnapshot:
-    servers = [*arguments.urls, *filter(None, (arguments.simulate, arguments.config_file))]
-    if sum(map(bool, (servers, arguments.exporter, arguments.snapshot))) > 1:
-        raise UsageError("give servers, --exporter or --snapshot: one of the three")
-    if arguments.snapshot or arguments.exporter:
-        reject_baseline(arguments, "an exporter or a file")
-    if arguments.snapshot:
-        return read_snapshot(arguments.snapshot)
-    if arguments.exporter:
-        return run_loop(read_snapshot_of(arguments.exporter))
-    return run_loop(_observed(arguments))
+async def read_snapshot_of(url: str) -> SavedSnapshot:
+    """Request the snapshot of an exporter.
+
+    Raises:
+        NoSnapshotError: The exporter does not answer, or its format is that of another version.
+    """
+    client = Client(HttpSettings(), timeout=_TIMEOUT, max_body=MAX_BYTES, is_command=True)
+    try:
+        return parsed((await client.get(url)).body)
+    except PollError as error:
+        raise NoSnapshotError(f"{url}: {error}{_detail(error)}") from None
+    except ValueError:
+        raise NoSnapshotError(f"{url}: the response is not in the format of this version") from None
+    finally:
+        await client.close()
+
+
+def _detail(error: PollError) -> str:
+    """Return the exporter's own explanation of a rejected request."""
+    try:
+        problem = error.problem if isinstance(error, StatusError) else b""
+        detail = decode(problem, _MAX_PROBLEM_VALUES)["detail"]
+    except (ValueError, LookupError, TypeError):
+        return ""
+    return f": {printable(detail)}" if isinstance(detail, str) else ""
 
 
 async def _observed(arguments: argparse.Namespace) -> SavedSnapshot:
-    async with configured_servers(arguments, "observing") as config:
+    asyncio.get_running_loop().set_default_executor(DetachedThreadPool())
+    async with AsyncExitStack() as stack:
+        if arguments.simulate:
+            arguments.simulated = (await stack.enter_async_context(simulated(arguments.simulate))).target
+        config = read_config(arguments, os.environ)
+        servers, time = plural(len(config.targets), "server"), format_duration(arguments.seconds)
+        print(f"observing {servers} for {time} …", file=sys.stderr, flush=True)  # noqa: T201
         observed = await watch(config, arguments.seconds, SystemClock())
-        return SavedSnapshot.model_validate(observed.view())
+    return SavedSnapshot.model_validate(observed.view())

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import IntEnum
 from typing import Final
 
 from spec_decode_exporter.analysis.verdict import PAYING, State, Verdict
 from spec_decode_exporter.core.user_errors import USAGE_STATUS
-from spec_decode_exporter.history.history_result import HistoryResult
-from spec_decode_exporter.history.history_summary import summary
 from spec_decode_exporter.reports.plan.deployment_plan import PlanOutcome
 from spec_decode_exporter.reports.reference.comparison import Outcome
 from spec_decode_exporter.views.engine_view import EngineView
@@ -53,6 +51,12 @@ COMPARISON: Final[Mapping[Outcome, ExitStatus]] = {
 _WORST_FIRST: Final = (ExitStatus.BAD, ExitStatus.FAILED, ExitStatus.UNKNOWN)
 
 
+def worst(statuses: Collection[ExitStatus]) -> ExitStatus:
+    """Return the worst of several statuses; unknown without one."""
+    found = statuses or {ExitStatus.UNKNOWN}
+    return next((status for status in _WORST_FIRST if status in found), ExitStatus.GOOD)
+
+
 def observation_status(view: ObservationView) -> ExitStatus:
     """Return the worst status of all engines and servers.
 
@@ -62,22 +66,7 @@ def observation_status(view: ObservationView) -> ExitStatus:
     shown = {engine.id for engine in view.engines}
     if not all(target.engines and shown.issuperset(target.engines) for target in view.targets):
         statuses.add(ExitStatus.FAILED)
-    statuses = statuses or {ExitStatus.UNKNOWN}
-    return next((status for status in _WORST_FIRST if status in statuses), ExitStatus.GOOD)
-
-
-def history_status(result: HistoryResult) -> ExitStatus:
-    """Return the worst status of all engines that drafted, by the bounds of their mean speed-up."""
-    statuses = {ExitStatus.FAILED} if result.incomplete else set()
-    for engine in result.engines:
-        found = summary(engine.slots)
-        if found.drafting.seconds:
-            speedup = found.speedup
-            is_bad = speedup is not None and speedup.upper < 1
-            is_good = speedup is not None and speedup.lower >= 1
-            statuses.add(ExitStatus.BAD if is_bad else ExitStatus.GOOD if is_good else ExitStatus.UNKNOWN)
-    statuses = statuses or {ExitStatus.UNKNOWN}
-    return next((status for status in _WORST_FIRST if status in statuses), ExitStatus.GOOD)
+    return worst(statuses)
 
 
 def _engine_status(engine: EngineView) -> ExitStatus:

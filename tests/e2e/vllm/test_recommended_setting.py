@@ -16,7 +16,8 @@ from spec_decode_exporter.analysis.recommended_setting import SpeculationSetting
 from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.reports.recommend.recommend_report import written
+from spec_decode_exporter.reports.recommendation import written
+from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.views.engine_view import EngineView
 from tests.fixtures.evaluations import advised
 
@@ -63,7 +64,7 @@ def flag(busy: EngineSnapshot, bands: list[tuple[int, int, int]], speculation: S
         max(band.tokens for band in known), schedule_of(known), True, known, CostSource.MEASURED, (1.0, 64.0)
     )
     view = EngineView(labels=LABELS, snapshot=advised(busy, setting, speculation, Action.KEEP))
-    (line,) = [line for line in written([view], "vllm").splitlines() if not line.startswith("#")]
+    (line,) = [line for line in written([view], "vllm", TextStyle()).splitlines() if not line.startswith("#")]
     name, value = shlex.split(line)
     assert name == "--speculative-config"
     return value

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from spec_decode_exporter.reports.observe.observation_config import observed_config
+from spec_decode_exporter.reports.observation import observed_config
 from spec_decode_exporter.reports.reference.measure_servers import CHECKED_AFTER, NotMeasuredError
 from tests.conftest import settle
 from tests.fixtures.simulated import Server

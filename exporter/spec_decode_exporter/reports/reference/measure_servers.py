@@ -15,7 +15,7 @@ from spec_decode_exporter.core.user_errors import ExporterError
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.figures.quantile import sum_of_histograms
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot
-from spec_decode_exporter.reports.observe.session import Observation, ObservedFleet
+from spec_decode_exporter.reports.observation import Observation, ObservedFleet
 from spec_decode_exporter.reports.reference.measure import measure
 from spec_decode_exporter.reports.reference_document import (
     MeasuredEngine,

@@ -11,14 +11,9 @@ import spec_decode_exporter
 from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.verdict import Action, State, Verdict
 from spec_decode_exporter.config.mistakes import ConfigError
-from spec_decode_exporter.reports.exit_status import observation_status
-from spec_decode_exporter.reports.observe import observe_report
-from spec_decode_exporter.reports.observe import session as module
-from spec_decode_exporter.reports.observe.observation_config import observed_config
-from spec_decode_exporter.reports.observe.observe_report import report
-from spec_decode_exporter.reports.observe.session import Observation, watch
-from spec_decode_exporter.reports.terminal import TerminalStyle
-from spec_decode_exporter.reports.terminal_report import text_report
+from spec_decode_exporter.reports import observation as module
+from spec_decode_exporter.reports.exit_status import ExitStatus, observation_status
+from spec_decode_exporter.reports.observation import Observation, observed_config, watch
 from spec_decode_exporter.simulator.scenario import Scenario, load_scenario
 from spec_decode_exporter.views.fleet_view import SnapshotView
 from tests.conftest import FakeClock, settle
@@ -176,7 +171,7 @@ async def test_no_task_is_left_running(network, clock):
 
 
 async def test_observe_async_returns_the_observation_within_an_event_loop(network, clock, monkeypatch):
-    monkeypatch.setattr("spec_decode_exporter.reports.observe.session.SystemClock", lambda: clock)
+    monkeypatch.setattr("spec_decode_exporter.reports.observation.SystemClock", lambda: clock)
     network.servers["a:1"] = Server(clock, "steady", running=60)
     view = await finished(
         clock, 30, spec_decode_exporter.observe_async("a:1", described("steady", "b:1"), seconds=30)
@@ -196,7 +191,7 @@ def test_observe_needs_no_event_loop(monkeypatch):
     clock = HastyClock()
     network = Network()
     monkeypatch.setattr("spec_decode_exporter.monitor.target_monitor.Client", lambda *_, **__: network)
-    monkeypatch.setattr("spec_decode_exporter.reports.observe.session.SystemClock", lambda: clock)
+    monkeypatch.setattr("spec_decode_exporter.reports.observation.SystemClock", lambda: clock)
     network.servers["a:1"] = Server(clock, "steady", running=60)
     view = spec_decode_exporter.observe("a:1", seconds=30)
     assert view.engines[0].verdict is Verdict.UNCLEAR  # the cost of its draft model is unknown
@@ -238,40 +233,49 @@ async def test_observe_reports_an_invalid_target(target, error, message):
         await spec_decode_exporter.observe_async(target)
 
 
-class TestIsolation:
-    """A failing engine is omitted and reported; nothing raises."""
+async def test_an_engine_without_a_document_is_omitted(network, clock, monkeypatch):
+    for host in ("a:1", "b:1"):
+        network.servers[host] = Server(clock, "steady", running=60)
+    seen = await observed(clock, 30, described("steady"), described("steady", "b:1"))
+    original = module._engine_view
 
-    @pytest.fixture(name="seen")
-    async def seen_fixture(self, network, clock):
-        for host in ("a:1", "b:1"):
-            network.servers[host] = Server(clock, "steady", running=60)
-        return await observed(clock, 30, described("steady"), described("steady", "b:1"))
+    def fails(labels, snapshot):
+        if labels["target"] == "b:1":
+            raise RuntimeError("injected")
+        return original(labels, snapshot)
 
-    def fails(self, monkeypatch, place, is_bad):
-        original = getattr(*place)
+    monkeypatch.setattr(module, "_engine_view", fails)
+    view = seen.view()
+    assert [engine.target for engine in view.engines] == ["a:1"]
+    assert observation_status(view) is ExitStatus.FAILED
 
-        def fails(*args):
-            if is_bad(*args):
-                raise RuntimeError("injected")
-            return original(*args)
 
-        monkeypatch.setattr(*place, fails)
+# Servers that do not answer.
 
-    def check(self, view):
-        text = text_report(report(view), TerminalStyle())
-        assert "a:1" in text
-        assert "b:1: an engine is not in this report: an internal error of this program" in " ".join(
-            text.split()
-        )
-        assert "Llama-3.1-8B-Instruct, engine 0" in text
-        assert observation_status(view) == 1
 
-    async def test_in_the_models(self, seen, monkeypatch):
-        self.fails(monkeypatch, (module, "_engine_view"), lambda labels, _: labels["target"] == "b:1")
-        self.check(seen.view())
+@pytest.mark.parametrize(("seconds", "gives_up", "expected"), [(60, True, 10), (60, False, 60), (8, True, 8)])
+async def test_an_observation_of_servers_that_never_answer_ends_early(
+    network, clock, seconds, gives_up, expected
+):
+    observation = Observation(observed_config(["a:1", "b:1"], seconds), clock)
+    end = clock.sleep_until(clock.monotonic() + seconds)
+    await finished(clock, seconds, observation.poll(end, gives_up=gives_up))
+    assert observation.observed().seconds == expected
+    assert observation.gave_up is (expected == 10)
 
-    async def test_in_a_section_about_events_and_requests(self, seen, monkeypatch):
-        self.fails(monkeypatch, (observe_report, "_event_note"), lambda _: True)
-        view = seen.view()
-        assert len(report(view).engines) == 2
-        assert report(view).events == ()
+
+async def test_one_server_that_answers_is_observed_to_the_end(network, clock):
+    network.servers["a:1"] = Server(clock, "steady", running=60)
+    seen = await observed(clock, 30, described("steady"), "b:1")
+    assert seen.seconds == 30
+
+
+async def test_a_server_that_answers_after_some_seconds_is_observed_to_the_end(network, clock):
+    server = network.servers["a:1"] = Server(clock, "steady", running=60)
+    server.away = True
+    observation = Observation(observed_config(["a:1"], 30), clock)
+    task = asyncio.ensure_future(observation.poll(clock.sleep_until(clock.monotonic() + 30)))
+    await clock.advance(5)
+    server.away = False
+    await finished(clock, 25, task)
+    assert observation.observed().seconds == 30

@@ -14,8 +14,9 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.verdict import Action, Verdict
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.reports.exit_status import ExitStatus
-from spec_decode_exporter.reports.recommend.recommend_report import FORMATS, recommendation_status, written
+from spec_decode_exporter.reports.recommendation import FORMATS, recommendation_status, written
 from spec_decode_exporter.reports.saved_snapshot import SavedEngine
+from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.views.engine_view import EngineView
 from tests.fixtures.evaluations import advised
 
@@ -47,7 +48,7 @@ def fixture_engine(busy):
 
 def lines(engine, form):
     """Return the lines that are no comment."""
-    return [line for line in written([engine], form).splitlines() if not line.startswith("#")]
+    return [line for line in written([engine], form, TextStyle()).splitlines() if not line.startswith("#")]
 
 
 def test_vllm_gets_one_flag(engine):
@@ -58,28 +59,28 @@ def test_vllm_gets_one_flag(engine):
 
 
 def test_every_format_has_the_warning_about_the_model_runner(engine):
-    warned = [form for form in FORMATS if "Model Runner V1" in written([engine()], form)]
+    warned = [form for form in FORMATS if "Model Runner V1" in written([engine()], form, TextStyle())]
     assert warned == ["text", "json", "vllm"]
 
 
 def test_an_unknown_draft_model_leaves_only_a_comment(engine):
     unknown = engine(speculation=Speculation("eagle3"))
     assert lines(unknown, "vllm") == []
-    assert '# {"num_speculative_tokens": 4,' in written([unknown], "vllm")
+    assert '# {"num_speculative_tokens": 4,' in written([unknown], "vllm", TextStyle())
 
 
 @pytest.mark.parametrize("form", [form for form in FORMATS if form != "json"])
 def test_no_speculation_and_an_unknown_setting_print_no_flag(engine, form):
-    off = written([engine(SpeculationSetting(0, is_change=True))], form)
+    off = written([engine(SpeculationSetting(0, is_change=True))], form, TextStyle())
     assert "ithout" in off
-    unknown = written([engine(UNKNOWN_SETTING, action=Action.MEASURE_COST)], form)
+    unknown = written([engine(UNKNOWN_SETTING, action=Action.MEASURE_COST)], form, TextStyle())
     for text in (off, unknown):
         assert "--speculative-config '" not in text
-    assert "baseline.prometheus" in unknown.replace("\n# ", " ").replace("\n  ", " ")
+    assert "baseline.prometheus" in unknown
 
 
 def test_json_has_the_setting_of_each_engine(engine):
-    (shown,) = json.loads(written([engine()], "json"))["engines"]
+    (shown,) = json.loads(written([engine()], "json", TextStyle()))["engines"]
     assert shown["target"] == "chat-0"
     assert shown["setting"]["schedule"] == [[1, 15, 4], [16, 64, 2]]
 
@@ -87,7 +88,7 @@ def test_json_has_the_setting_of_each_engine(engine):
 def test_names_of_servers_cannot_control_the_terminal(busy):
     hostile = EngineView(labels={**LABELS, "model_name": "m\x1b[2J"}, snapshot=busy)
     for form in FORMATS:
-        assert "\x1b" not in written([hostile], form)
+        assert "\x1b" not in written([hostile], form, TextStyle())
 
 
 def test_the_status_is_good_only_if_every_setting_is_known(engine):

@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from spec_decode_exporter.reports.observe.observation_config import observed_config
-from spec_decode_exporter.reports.observe.session import watch
+from spec_decode_exporter.reports.observation import observed_config, watch
 from tests.conftest import settle
 from tests.fixtures.scenarios import scenario as load_scenario
 from tests.fixtures.simulated import Server

@@ -1,0 +1,35 @@
+"""Recommended settings, as text, as vLLM's flag, or as JSON."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Final
+
+from spec_decode_exporter.analysis.verdict import State
+from spec_decode_exporter.reports.exit_status import ExitStatus
+from spec_decode_exporter.reports.observation_report import BAND, bands
+from spec_decode_exporter.reports.saved_snapshot import SavedEngine
+from spec_decode_exporter.reports.text import TextStyle, json_text, render
+
+FORMATS: Final = ("text", "json", "vllm")
+"""Values of ``--format``."""
+_FIELDS: Final = {
+    *("id", "target", "model_name", "engine", "method", "draft_model", "configured_tokens", "verdict"),
+    "setting",
+}
+
+
+def written(engines: Sequence[SavedEngine], form: str, style: TextStyle) -> str:
+    """Return the settings of engines in a format, with a final newline. ``vllm`` has texts as comments."""
+    if form == "json":
+        return json_text({"engines": [each.model_dump(mode="json", include=_FIELDS) for each in engines]})
+    template = "recommendation.md" if form == "text" else "recommended_flag.txt"
+    return render(template, style, engines=engines, quote=shlex.quote, bands=bands, BAND=BAND)
+
+
+def recommendation_status(engines: Sequence[SavedEngine]) -> ExitStatus:
+    """Return GOOD if the setting of every engine that speculates is known, else UNKNOWN."""
+    speculating = [engine for engine in engines if engine.state is not State.DISABLED]
+    known = speculating and all(engine.setting.tokens is not None for engine in speculating)
+    return ExitStatus.GOOD if known else ExitStatus.UNKNOWN
