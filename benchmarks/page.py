@@ -20,7 +20,7 @@ from spec_decode_exporter.web.page.handlers import page_data
 from spec_decode_exporter.web.page.page_content import content
 from spec_decode_exporter.web.page.page_data import ShownEngine
 from spec_decode_exporter.web.page.page_query import PageQuery
-from spec_decode_exporter.web.server.streaming import compressed, each
+from spec_decode_exporter.web.streaming import compressed, each
 from tests.e2e.faster_clock import Server
 from tests.e2e.moved_fleet import MovedFleet, moved_fleet
 

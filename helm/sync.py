@@ -15,7 +15,7 @@ import yaml
 
 from helm.chart_files import CHART, write_copies
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.web.security.schema import WebSettings
+from spec_decode_exporter.web.security import WebSettings
 
 _BEGIN, _END = "<!-- values: python -m helm.sync -->", "<!-- end of values -->"
 

@@ -11,7 +11,7 @@ from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.config.mistakes import ConfigError, Problem
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.plan.model_config import ModelError
-from spec_decode_exporter.web.server.listen import ListenError
+from spec_decode_exporter.web.server import ListenError
 
 
 def run(*words):

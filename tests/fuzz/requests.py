@@ -24,7 +24,7 @@ from spec_decode_exporter.web.api.queries import (
     read,
 )
 from spec_decode_exporter.web.page.page_query import PageQuery
-from spec_decode_exporter.web.security.guard import _credentials
+from spec_decode_exporter.web.security import _credentials
 from tests.fuzz.harness import Harness, sane
 
 _MODELS = (ApiQuery, EngineQuery, SnapshotQuery, HistoryQuery, RequestsQuery, EventsQuery)

@@ -6,7 +6,7 @@ import pytest
 import trustme
 import yaml
 
-from spec_decode_exporter.web.security.load_web_config import read_web_config
+from spec_decode_exporter.web.security import read_web_config
 
 HASH = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
 TLS = {"tls_server_config": {"cert_file": "tls.crt", "key_file": "tls.key"}}

@@ -5,21 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from spec_decode_exporter.requests.record import MAX_BATCH_REQUESTS
-from spec_decode_exporter.web import application
+from spec_decode_exporter.web import application, server
 from spec_decode_exporter.web.api import queries, request_ingest
-from spec_decode_exporter.web.server import http_server
 from tests.hostile import clients_identity
 from tests.hostile.port import answered, array, header, metrics, padded, posted, request
 from tests.hostile.row import Row
 
-_LINE: Final = http_server.MAX_LINE_BYTES
+_LINE: Final = server.MAX_LINE_BYTES
 
 _HEAD: Final = Row(
     name="request line and headers",
     read=answered,
     worst={
         "as many headers as are read": lambda: request(
-            *[b"X-%d: a" % number for number in range(http_server.MAX_HEADERS - 2)]
+            *[b"X-%d: a" % number for number in range(server.MAX_HEADERS - 2)]
         ),
         "as many bytes as are read": lambda: request(*[header(b"X", 8000)] * 4),
         "a path of the longest line": lambda: request(path=b"/?q=" + b"%41" * 2600),
@@ -28,7 +27,7 @@ _HEAD: Final = Row(
         "bytes of a line": lambda: request(path=b"/?q=" + b"a" * _LINE),
         "bytes of a header": lambda: request(header(b"X", _LINE + 100)),
         "bytes in total": lambda: request(*[header(b"X", 8000)] * 5),
-        "headers": lambda: request(*[b"X: a"] * (http_server.MAX_HEADERS + 1)),
+        "headers": lambda: request(*[b"X: a"] * (server.MAX_HEADERS + 1)),
     },
 )
 
@@ -94,13 +93,13 @@ _OTHER_BODY: Final = Row(
     read=answered,
     worst={
         "as many bytes as are taken": lambda: request(
-            method=b"POST", path=b"/-/reload", body=b"a" * application._MAX_UNREAD_BODY
+            method=b"POST", path=b"/-/reload", body=b"a" * application.MAX_UNREAD_BODY
         ),
-        "a body of GET": lambda: request(body=b"a" * application._MAX_UNREAD_BODY),
+        "a body of GET": lambda: request(body=b"a" * application.MAX_UNREAD_BODY),
     },
     beyond={
         "bytes": lambda: request(
-            method=b"POST", path=b"/-/reload", body=b"a" * (application._MAX_UNREAD_BODY + 1)
+            method=b"POST", path=b"/-/reload", body=b"a" * (application.MAX_UNREAD_BODY + 1)
         ),
         "a length": lambda: request(b"Transfer-Encoding: chunked") + b"1\r\na\r\n" * 50_000 + b"0\r\n\r\n",
         "a number": lambda: request(b"Content-Length: " + b"9" * 5000),

@@ -15,13 +15,14 @@ from pydantic import SecretStr
 
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.web.security.check_queue import MAX_CHECKS
-from spec_decode_exporter.web.security.guard import _credentials
-from spec_decode_exporter.web.security.hosts import AllowedHosts
-from spec_decode_exporter.web.security.passwords import Passwords
-from spec_decode_exporter.web.server.connection_limiter import MAX_CONNECTIONS
-from spec_decode_exporter.web.server.fair_queue import QueueFullError
-from spec_decode_exporter.web.server.handshake import WithoutTls
+from spec_decode_exporter.web.hosts import AllowedHosts
+from spec_decode_exporter.web.security import (
+    MAX_CHECKS_PER_CLIENT,
+    Passwords,
+    TooManyChecksError,
+    _credentials,
+)
+from spec_decode_exporter.web.server import MAX_CONNECTIONS, Tls
 from tests.hostile.port import answered, exchange, header, request, served
 from tests.hostile.row import RejectedError, Row
 
@@ -42,7 +43,7 @@ async def _authorized(data: bytes) -> bool:
             raise RejectedError("Unauthorized")
         checks.append(asyncio.create_task(passwords.match(_users(), *given, "10.0.0.1")))
     *_, last = await asyncio.gather(*checks, return_exceptions=True)
-    if isinstance(last, QueueFullError):
+    if isinstance(last, TooManyChecksError):
         raise RejectedError("Too many passwords wait to be checked")
     if last is not True:
         raise RejectedError("Unauthorized")
@@ -59,12 +60,12 @@ _AUTHORIZATION: Final = Row(
     worst={
         "the longest password": lambda: _basic(b"r" * 6000),
         "a right password behind as many guesses as wait": lambda: (
-            b"".join(_basic(b"%d" % guess) for guess in range(MAX_CHECKS - 1)) + _basic(b"r" * 72)
+            b"".join(_basic(b"%d" % guess) for guess in range(MAX_CHECKS_PER_CLIENT - 1)) + _basic(b"r" * 72)
         ),
     },
     beyond={
         "passwords that wait": lambda: (
-            b"".join(_basic(b"%d" % guess) for guess in range(MAX_CHECKS)) + _basic(b"r" * 72)
+            b"".join(_basic(b"%d" % guess) for guess in range(MAX_CHECKS_PER_CLIENT)) + _basic(b"r" * 72)
         ),
         "another scheme": lambda: b"Bearer " + b"a" * 8000 + b"\n",
     },
@@ -120,14 +121,12 @@ _CONNECTIONS: Final = Row(
 )
 
 
-class _Tls(WithoutTls):
-    """TLS with a certificate of a temporary authority."""
-
-    @cache  # noqa: B019  one for the process
-    def context(self) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        trustme.CA().issue_cert("localhost").configure_cert(context)
-        return context
+@cache
+def _context() -> ssl.SSLContext:
+    """Return a context with a certificate of a temporary authority."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("localhost").configure_cert(context)
+    return context
 
 
 def _client_hello(names: int = 1) -> bytes:
@@ -143,7 +142,7 @@ def _client_hello(names: int = 1) -> bytes:
 
 
 async def _greeted(data: bytes) -> bytes:
-    async with served(_Tls()) as port:
+    async with served(Tls(_context)) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
             writer.write(data)

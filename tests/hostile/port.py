@@ -12,9 +12,7 @@ from spec_decode_exporter.requests.record import Batch
 from spec_decode_exporter.requests.record import read as read_body
 from spec_decode_exporter.web import application
 from spec_decode_exporter.web.api import request_ingest
-from spec_decode_exporter.web.server.handshake import Tls
-from spec_decode_exporter.web.server.http_server import serve
-from spec_decode_exporter.web.server.listen import parse_listen_address
+from spec_decode_exporter.web.server import NO_TLS, Tls, parse_listen_address, serve
 from spec_decode_exporter.web.state import AppState
 from tests.hostile.row import RejectedError
 from tests.web.conftest import plain_state
@@ -43,7 +41,7 @@ def _state(**given: Any) -> AppState:
 
 
 @asynccontextmanager
-async def served(tls: Tls | None = None, **given: Any) -> AsyncIterator[int]:
+async def served(tls: Tls = NO_TLS, **given: Any) -> AsyncIterator[int]:
     """Serve the application as the program does; yield the port."""
     server = await serve(application.create_app(_state(**given)), [parse_listen_address(_LOOPBACK)], tls)
     try:

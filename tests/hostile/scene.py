@@ -7,6 +7,7 @@ import json
 import math
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -36,6 +37,9 @@ POLLED_WITHIN = 60.0
 """Seconds within which the good targets get the polls that a caller waits for."""
 _PROBED_EVERY = 0.1
 _SCRAPED_EVERY = 1.0
+
+_TRUSTING = ssl._create_unverified_context()
+"""Client's context that accepts the certificate of any authority."""
 
 Routes = Mapping[str, Sequence[bytes]]
 
@@ -103,30 +107,48 @@ class Measured:
         return missed if self.answered else [*missed, "not answered"]
 
 
-def watched(attack: Attack, folder: Path, seconds: float, polls: int = 0) -> Measured:
-    """Run the exporter with the attack for some seconds, and until each good target has its polls; return the cost."""
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The started program, its port and the record of the good servers."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    asked: Path
+
+    def longest_gap(self, begin: float, end: float) -> float:
+        """Return the longest time between two polls of any good target, from ``begin`` to ``end`` (monotonic)."""
+        return _longest_gap(self.asked, begin, end)
+
+
+@contextlib.contextmanager
+def running(attack: Attack, folder: Path, *, tls: bool = False) -> Iterator[Running]:
+    """Start the servers and the exporter of an attack, and yield once the exporter is ready."""
     spec = {f"good{number}": {"/metrics": {"files": ["good"]}} for number in range(GOOD_TARGETS)}
     with contextlib.ExitStack() as stack:
         good = stack.enter_context(_served(folder / "good", spec, {}))
         hostile = stack.enter_context(_hostile(folder / "hostile", attack.server))
         port = free_port()
-        config = _config(attack, good, hostile)
-        files = _Files(folder, attack.files)
         log = stack.enter_context((folder / "exporter.log").open("wb"))
-        (folder / "exporter.yml").write_text(json.dumps(config))
+        (folder / "exporter.yml").write_text(json.dumps(_config(attack, good, hostile)))
         command = [PROGRAM, "run", "--config.file", folder / "exporter.yml", "--log.format=json"]
-        command += [f"--web.listen-address=127.0.0.1:{port}", *attack.flags]
+        command += [f"--web.listen-address=:{port}", *attack.flags]
         process = subprocess.Popen([*map(str, command)], stdout=log, stderr=log, cwd=folder)
         stack.callback(_end, process)
-        _started(process, port)
-        begin = time.monotonic()
-        if attack.requests:
-            stack.enter_context(_knocking(folder, attack, port))
-        asked = folder / "good" / "asked.txt"
-        probes = _probed(port, begin, seconds, files, lambda: _fewest_polls(asked, begin) >= polls)
-        end = time.monotonic()
-        resident = _most_resident(process.pid)
+        _started(process, port, "https" if tls else "http")
+        yield Running(process, port, folder / "good" / "asked.txt")
         assert process.poll() is None, "the exporter has ended"
+
+
+def watched(attack: Attack, folder: Path, seconds: float, polls: int = 0) -> Measured:
+    """Run the exporter with the attack for some seconds, and until each good target has its polls; return the cost."""
+    files = _Files(folder, attack.files)
+    with running(attack, folder) as program, contextlib.ExitStack() as stack:
+        begin, asked = time.monotonic(), program.asked
+        if attack.requests:
+            stack.enter_context(_knocking(folder, attack, program.port))
+        probes = _probed(program.port, begin, seconds, files, lambda: _fewest_polls(asked, begin) >= polls)
+        end = time.monotonic()
+        resident = _most_resident(program.process.pid)
     text = (folder / "exporter.log").read_text(errors="replace")
     return Measured(
         gap=_longest_gap(asked, begin, end),
@@ -221,12 +243,12 @@ class _Files:
             unfinished.replace(self._folder / name)
 
 
-def _started(process: subprocess.Popen[bytes], port: int) -> None:
+def _started(process: subprocess.Popen[bytes], port: int, scheme: str) -> None:
     deadline = time.monotonic() + STARTED_WITHIN
     while True:
         assert process.poll() is None, "the exporter has ended"
         with contextlib.suppress(OSError):
-            if _status(f"http://127.0.0.1:{port}/-/ready") == 200:
+            if _status(f"{scheme}://127.0.0.1:{port}/-/ready") in {200, 401}:
                 return
         assert time.monotonic() < deadline, "the exporter did not start"
         time.sleep(0.05)
@@ -292,7 +314,7 @@ class _Loop(threading.Thread):
 def _status(url: str) -> int:
     request = urllib.request.Request(url, headers={"Accept-Encoding": "gzip"})
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=30, context=_TRUSTING) as answer:
             answer.read()
             return answer.status
     except urllib.error.HTTPError as error:

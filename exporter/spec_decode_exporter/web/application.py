@@ -1,4 +1,4 @@
-"""The web application: its route table, its middlewares and its concurrency limits."""
+"""The web application: routes, middlewares, limits of concurrent requests, and management endpoints."""
 
 from __future__ import annotations
 
@@ -8,60 +8,71 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from aiohttp import hdrs, web
 
+from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.scrape.client import USER_AGENT_PREFIX
-from spec_decode_exporter.web import admin
+from spec_decode_exporter.web import page
 from spec_decode_exporter.web.api.problems import problems
 from spec_decode_exporter.web.api.request_ingest import MAX_BODIES, MAX_BODIES_PER_CLIENT, count_rejected
 from spec_decode_exporter.web.api.request_ingest import PATH as INGEST_PATH
 from spec_decode_exporter.web.api.routes import ENDPOINTS
 from spec_decode_exporter.web.documentation.handlers import ROOT, ROUTE, documentation, to_index
+from spec_decode_exporter.web.hosts import host_guard
+from spec_decode_exporter.web.limits import DEFAULT_HEADERS, INTERNAL_ERROR, Limit, error_response
 from spec_decode_exporter.web.metrics_page import METRICS, SharedPage, metrics
-from spec_decode_exporter.web.page import handlers as page
-from spec_decode_exporter.web.security.guard import Guard
-from spec_decode_exporter.web.security.hosts import host_guard
-from spec_decode_exporter.web.server.concurrency_limit import (
-    MAX_SCRAPES,
-    MAX_SCRAPES_PER_CLIENT,
-    ConcurrencyLimit,
-)
-from spec_decode_exporter.web.server.fair_scheduler import LARGE_SHARE, FairScheduler
-from spec_decode_exporter.web.server.plain_response import DEFAULT_HEADERS, INTERNAL_ERROR, error_response
 from spec_decode_exporter.web.state import STATE, AppState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
     from aiohttp.typedefs import Handler
 
-_GET: Final = (hdrs.METH_GET, hdrs.METH_HEAD)
-_ROUTES: Final[tuple[tuple[str, Sequence[str], Handler], ...]] = (
-    ("/", _GET, page.page),
-    ("/fragment", _GET, page.fragment),
-    *((f"/static/{name}", _GET, page.static) for name in page.STATIC),
-    *((endpoint.path, endpoint.methods, endpoint.handler) for endpoint in ENDPOINTS),
-    (ROUTE, _GET, documentation),
-    (ROOT.removesuffix("/"), _GET, to_index),
-    ("/config", _GET, admin.config),
-    ("/-/healthy", _GET, admin.healthy),
-    ("/-/ready", _GET, admin.ready),
-    ("/-/reload", admin.RELOAD_METHODS, admin.reload),
-)
+    from spec_decode_exporter.web.security import Guard
 
 METRICS_PATH: Final = "/metrics"
-_LARGE: Final = ("/", "/fragment", *(endpoint.path for endpoint in ENDPOINTS))
-"""Paths whose responses grow with the number of engines. Their limit is separate from that of the metrics."""
-
-_MAX_UNREAD_BODY: Final = 64 * 1024
+MAX_UNREAD_BODY: Final = 64 * 1024
 """Bytes of a request body that no handler reads."""
+
+_GET: Final = (hdrs.METH_GET, hdrs.METH_HEAD)
 
 _log = structlog.get_logger()
 
 
+async def healthy(_request: web.Request) -> web.Response:
+    """Return 200 while the process serves requests."""
+    return web.Response(text="spec-decode-exporter is healthy.\n")
+
+
+async def ready(_request: web.Request) -> web.Response:
+    """Return 200: the exporter listens only after it has loaded its configuration.
+
+    The answer is independent of all targets, so a vLLM that is down leaves the pod ready.
+    """
+    return web.Response(text="spec-decode-exporter is ready.\n")
+
+
+async def config(request: web.Request) -> web.Response:
+    """Return the active configuration without its secrets."""
+    return web.Response(text=request.app[STATE].config_text())
+
+
+async def reload(request: web.Request) -> web.Response:
+    """Reload the configuration; return 500 if it is invalid and keep the active one."""
+    reload_configuration = request.app[STATE].reload
+    if reload_configuration is None:
+        text = "Lifecycle API is not enabled. Enable it with --web.enable-lifecycle."
+        return error_response(HTTPStatus.FORBIDDEN, text)
+    try:
+        await reload_configuration()
+    except ConfigError as error:
+        text = f"The configuration was not reloaded; the previous one stays active:\n{error}"
+        return error_response(HTTPStatus.INTERNAL_SERVER_ERROR, text)
+    return web.Response(text="The configuration was reloaded.\n")
+
+
 def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
     """Return the application, with ``guard`` before every handler."""
-    hosts = host_guard(state.allowed_hosts)
-    guards = [guard.middleware] if guard else []
-    app = web.Application(middlewares=[problems, _hide_errors, _reject_polls, hosts, *guards, _reject_bodies])
+    guards = [host_guard(state.allowed_hosts), *([guard.middleware] if guard else [])]
+    app = web.Application(middlewares=[problems, _hide_errors, _reject_polls, *guards, _reject_bodies])
     app[STATE] = state
     app[METRICS] = SharedPage(state.metrics)
 
@@ -69,24 +80,35 @@ def create_app(state: AppState, guard: Guard | None = None) -> web.Application:
         response.headers.update(DEFAULT_HEADERS)
 
     app.on_response_prepare.append(add_headers)
-    _add_routes(app)
+    app.router.add_routes(_routes())
     return app
 
 
-def _add_routes(app: web.Application) -> None:
-    large_scheduler = FairScheduler(share=LARGE_SHARE)
-    scrapes = ConcurrencyLimit(MAX_SCRAPES, MAX_SCRAPES_PER_CLIENT, FairScheduler())
-    large = ConcurrencyLimit(scheduler=large_scheduler)
-    bodies = ConcurrencyLimit(MAX_BODIES, MAX_BODIES_PER_CLIENT, large_scheduler)
-    for path, methods, handler in (*_ROUTES, (METRICS_PATH, _GET, metrics)):
-        if path == INGEST_PATH and methods != _GET:
-            handler = count_rejected(bodies.limit(handler))  # noqa: PLW2901
-        elif path == METRICS_PATH:
-            handler = scrapes.limit(handler, until_stalled=True)  # noqa: PLW2901
-        elif path in _LARGE:
-            handler = large.limit(handler)  # noqa: PLW2901
-        for method in methods:
-            app.router.add_route(method, path, handler)
+def _routes() -> Iterator[web.RouteDef]:
+    """Yield every route. Large responses and bodies have limits; /metrics has none, as it is shared."""
+    large, bodies = Limit(), Limit(MAX_BODIES, MAX_BODIES_PER_CLIENT)
+    pages: dict[str, Handler] = {
+        "/": large.limit(page.page),
+        "/fragment": large.limit(page.fragment),
+        **{f"/static/{name}": page.static for name in page.STATIC},
+        ROUTE: documentation,
+        ROOT.removesuffix("/"): to_index,
+        METRICS_PATH: metrics,
+        "/config": config,
+        "/-/healthy": healthy,
+        "/-/ready": ready,
+    }
+    for path, handler in pages.items():
+        yield web.get(path, handler)
+    for endpoint in ENDPOINTS:
+        handler = endpoint.handler
+        is_ingest = endpoint.path == INGEST_PATH and endpoint.methods != _GET
+        limited = count_rejected(bodies.limit(handler)) if is_ingest else large.limit(handler)
+        for method in endpoint.methods:
+            if method != hdrs.METH_HEAD:  # aiohttp adds it to GET
+                yield web.route(method, endpoint.path, limited)
+    for method in (hdrs.METH_POST, hdrs.METH_PUT):
+        yield web.route(method, "/-/reload", reload)
 
 
 @web.middleware
@@ -118,7 +140,7 @@ async def _reject_bodies(request: web.Request, handler: Handler) -> web.StreamRe
     """Reject a body that is too long or of unknown length, and close the connection."""
     if request.method == hdrs.METH_POST and request.path == INGEST_PATH:
         return await handler(request)  # it reads the body, up to a limit of its own
-    if (request.content_length or 0) <= _MAX_UNREAD_BODY and hdrs.TRANSFER_ENCODING not in request.headers:
+    if (request.content_length or 0) <= MAX_UNREAD_BODY and hdrs.TRANSFER_ENCODING not in request.headers:
         return await handler(request)
-    text = f"The request body must have a Content-Length of at most {_MAX_UNREAD_BODY} bytes."
+    text = f"The request body must have a Content-Length of at most {MAX_UNREAD_BODY} bytes."
     return error_response(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text, close=True)

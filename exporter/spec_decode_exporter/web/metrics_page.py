@@ -16,8 +16,8 @@ from aiohttp import hdrs, web
 
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.metrics.negotiation import choose_format, choose_gzip
-from spec_decode_exporter.web.server.streaming import SEND_SECONDS, compressed, each, joined
 from spec_decode_exporter.web.state import STATE
+from spec_decode_exporter.web.streaming import SEND_SECONDS, compressed, each, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

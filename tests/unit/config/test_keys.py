@@ -10,7 +10,7 @@ import spec_decode_exporter
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.source import models_in
 from spec_decode_exporter.config.types import Section
-from spec_decode_exporter.web.security.schema import WebSettings
+from spec_decode_exporter.web.security import WebSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Protection against cross-site requests and DNS rebinding, by the ``Host`` and ``Origin`` headers.
+"""Names of the exporter's own site: its address, protection from cross-site requests and DNS rebinding.
 
 A page of another site can make a browser send requests here. ``Origin`` and ``Sec-Fetch-Site`` reveal them,
 and such requests must change nothing. With DNS rebinding, the other site resolves its own name to this
@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from aiohttp import hdrs, web
 
 from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.web.server.client_address import LOCAL, client_address
-from spec_decode_exporter.web.server.plain_response import error_response
+from spec_decode_exporter.web.limits import LOCAL, client_address, error_response
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,9 +28,12 @@ _AUTHORITY: Final = re.compile(
     r"(?:\[(?P<ipv6>[0-9a-f:.]{2,45})\]|(?P<name>[a-z0-9._-]{1,254}))(?::(?P<port>\d{0,5}))?", re.ASCII
 )
 _HOST_NAME: Final = re.compile(r"(?=.{1,253}\Z)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*", re.ASCII)
+_EXTERNAL_URL: Final = re.compile(
+    r"https?://(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:\d{1,5})?(/[A-Za-z0-9._~/-]{0,1000})?",
+    re.ASCII,
+)
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _SAFE: Final = frozenset({hdrs.METH_GET, hdrs.METH_HEAD})
-_SITE: Final = "Sec-Fetch-Site"
 _OWN_SITE: Final = frozenset({"same-origin", "none"})
 """Values of ``Sec-Fetch-Site``: the exporter's own page, and a user who typed the address."""
 
@@ -49,47 +51,9 @@ def parse_authority(text: str) -> Authority | None:
     match = _AUTHORITY.fullmatch(text.lower()) if text.isascii() else None
     if match is None:
         return None
-    port = int(match["port"]) if match["port"] else None
-    if match["ipv6"] is not None:
-        return Authority(match["ipv6"], port) if _is_address(match["ipv6"]) else None
-    name = match["name"].removesuffix(".")
-    return Authority(name, port) if _HOST_NAME.fullmatch(name) else None
-
-
-def is_foreign(headers: MultiMapping[str], allowed: AllowedHosts, *, secure: bool) -> bool:
-    """Return whether a page of another site made the browser send a request.
-
-    Args:
-        headers: The headers of the request.
-        allowed: Names of the exporter's own site, besides the ``Host`` header.
-        secure: True if the request came through TLS: then a page without TLS is another site.
-    """
-    if any(value not in _OWN_SITE for value in headers.getall(_SITE, ())):
-        return True
-    origins, host = headers.getall(hdrs.ORIGIN, ()), _host(headers)
-    return any(not _is_own(origin, host, allowed, secure=secure) for origin in origins)
-
-
-def _is_own(origin: str, host: Authority | None, allowed: AllowedHosts, *, secure: bool) -> bool:
-    scheme, separator, rest = origin.partition("://")
-    own = parse_authority(rest) if separator else None
-    default = _DEFAULT_PORTS.get(scheme)
-    if own is None or default is None or (secure and scheme == "http"):
-        return False
-    if allowed.names and allowed.by_name(own.host):
-        return True
-    return host is not None and (own.host, own.port or default) == (host.host, host.port or default)
-
-
-def _host(headers: MultiMapping[str]) -> Authority | None:
-    """Return the parsed ``Host`` header; None if it is absent, repeated or invalid."""
-    values = headers.getall(hdrs.HOST, ())
-    return parse_authority(values[0]) if len(values) == 1 else None
-
-
-def _target_host(target: str) -> Authority | None:
-    """Return the host of an absolute request target, such as ``http://host/path``; None if it is invalid."""
-    return parse_authority(re.split("[/?#]", target.partition("://")[2], maxsplit=1)[0])
+    host = match["ipv6"] or match["name"].removesuffix(".")
+    is_valid = _is_address(host) if match["ipv6"] else _HOST_NAME.fullmatch(host)
+    return Authority(host, int(match["port"]) if match["port"] else None) if is_valid else None
 
 
 def _is_address(host: str) -> bool:
@@ -133,13 +97,11 @@ class AllowedHosts:
 
         Addresses and ``localhost`` are always allowed: DNS rebinding cannot use them.
         """
-        if not self.names:
-            return True
-        is_path = target.startswith("/") or target == "*"
-        hosts = [_host(headers)] if is_path else [_host(headers), _target_host(target)]
-        return all(
-            host is not None
-            and (host.host == "localhost" or _is_address(host.host) or self.by_name(host.host))
+        hosts = [_host(headers)]
+        if not target.startswith("/") and target != "*":  # such as http://host/path
+            hosts.append(parse_authority(re.split("[/?#]", target.partition("://")[2], maxsplit=1)[0]))
+        return not self.names or all(
+            host and (host.host == "localhost" or _is_address(host.host) or self.by_name(host.host))
             for host in hosts
         )
 
@@ -147,15 +109,42 @@ class AllowedHosts:
 EVERY_HOST: Final = AllowedHosts()
 
 
+def is_foreign(headers: MultiMapping[str], allowed: AllowedHosts, *, secure: bool) -> bool:
+    """Return whether a page of another site made the browser send a request.
+
+    Args:
+        headers: The headers of the request.
+        allowed: Names of the exporter's own site, besides the ``Host`` header.
+        secure: True if the request came through TLS: then a page without TLS is another site.
+    """
+    if any(value not in _OWN_SITE for value in headers.getall("Sec-Fetch-Site", ())):
+        return True
+    origins, host = headers.getall(hdrs.ORIGIN, ()), _host(headers)
+    return any(not _is_own(origin, host, allowed, secure=secure) for origin in origins)
+
+
+def _is_own(origin: str, host: Authority | None, allowed: AllowedHosts, *, secure: bool) -> bool:
+    scheme, _, rest = origin.partition("://")
+    own, default = parse_authority(rest), _DEFAULT_PORTS.get(scheme)
+    if own is None or default is None or (secure and scheme == "http"):
+        return False
+    is_same = host is not None and (own.host, own.port or default) == (host.host, host.port or default)
+    return is_same or allowed.by_name(own.host)
+
+
+def _host(headers: MultiMapping[str]) -> Authority | None:
+    """Return the parsed ``Host`` header; None if it is absent, repeated or invalid."""
+    values = headers.getall(hdrs.HOST, ())
+    return parse_authority(values[0]) if len(values) == 1 else None
+
+
 def host_guard(allowed: AllowedHosts) -> Middleware:
     """Return the middleware that rejects requests for other hosts, and unsafe requests of other sites."""
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        # No browser can connect to a unix socket.
-        if client_address(request.transport) != LOCAL and not allowed.allow(
-            request.raw_path, request.headers
-        ):
+        is_local = client_address(request.transport) == LOCAL  # no browser can connect to a unix socket
+        if not is_local and not allowed.allow(request.raw_path, request.headers):
             text = "The Host header or the request line names no host of --web.allowed-hosts."
             return error_response(HTTPStatus.MISDIRECTED_REQUEST, text, close=True)
         if request.method not in _SAFE and is_foreign(request.headers, allowed, secure=request.secure):
@@ -168,3 +157,16 @@ def host_guard(allowed: AllowedHosts) -> Middleware:
         return await handler(request)
 
     return check
+
+
+def parse_external_url(text: str) -> str:
+    """Return the address at which browsers reach the exporter, without a slash at its end.
+
+    Raises:
+        UsageError: It is not an http address, or has a user, a query or a fragment.
+    """
+    if not _EXTERNAL_URL.fullmatch(text):
+        raise UsageError(
+            f"--web.external-url {text!r} is not an address such as https://monitoring.example.com/spec-decode"
+        )
+    return text.rstrip("/")

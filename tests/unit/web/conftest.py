@@ -1,5 +1,8 @@
+"""Fixtures of the web stage: a state without targets, certificates and folders with a web configuration."""
+
 from __future__ import annotations
 
+import asyncio
 import ssl
 from types import SimpleNamespace
 
@@ -7,9 +10,16 @@ import bcrypt
 import pytest
 import trustme
 
+from spec_decode_exporter.views.engine_view import EngineView
+from tests.unit.web.pages import watched
+from tests.web.conftest import make_state
 
-def hashed(password, cost=4):
-    return bcrypt.hashpw(password, bcrypt.gensalt(cost)).decode()
+__all__ = ["make_state"]
+
+
+@pytest.fixture(scope="session")
+def hashed():
+    return lambda password, cost=4: bcrypt.hashpw(password, bcrypt.gensalt(cost)).decode()
 
 
 @pytest.fixture(scope="session")
@@ -47,6 +57,13 @@ def trusting(authority):
     return make
 
 
-@pytest.fixture(scope="session", name="hashed")
-def hashed_fixture():
-    return hashed
+@pytest.fixture(scope="session")
+def watched_snapshot():
+    """Return the snapshot of an engine that drafts, and of one that does not."""
+    return asyncio.run(watched())
+
+
+@pytest.fixture
+def engines(watched_snapshot):
+    """Return both."""
+    return [EngineView(labels=labels, snapshot=engine) for labels, engine in watched_snapshot.engines]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from structlog.testing import capture_logs
 
+from spec_decode_exporter.config.mistakes import ConfigError, Problem
 from spec_decode_exporter.metrics.negotiation import Format
 from spec_decode_exporter.scrape.client import USER_AGENT_PREFIX
 from spec_decode_exporter.web.application import create_app
@@ -109,13 +110,13 @@ async def test_an_unexpected_error_stays_in_the_log(client_of, make_state):
     def fail():
         raise RuntimeError("password=secret")
 
-    client = await client_of(make_state(targets=fail))
+    client = await client_of(make_state(config_text=fail))
     with capture_logs() as logs:
-        answer = await client.get("/")
+        answer = await client.get("/config")
     assert answer.status == 500
     assert await answer.text() == "The exporter failed to answer; see its log.\n"
     assert answer.headers["X-Frame-Options"] == "DENY"
-    assert [(log["event"], log["path"]) for log in logs] == [("request_failed", "/")]
+    assert [(log["event"], log["path"]) for log in logs] == [("request_failed", "/config")]
 
 
 async def test_the_accept_header_selects_the_format(client_of, make_state):
@@ -124,3 +125,22 @@ async def test_the_accept_header_selects_the_format(client_of, make_state):
     assert answer.status == 200
     assert answer.headers["Content-Type"] == Format.OPENMETRICS_1_0_0.content_type
     assert [family.name for family in parse_openmetrics(await answer.text())] == ["spec_decode_gauge"]
+
+
+async def reload_badly():
+    raise ConfigError((Problem("exporter.yml:3", "targets[0].url", "is not a URL"),))
+
+
+async def test_a_failed_reload_reports_the_position_of_the_error(client_of, make_state):
+    client = await client_of(make_state(reload=reload_badly))
+    answer = await client.post("/-/reload")
+    assert answer.status == 500
+    assert "exporter.yml:3" in await answer.text()
+    assert "the previous one stays active" in await answer.text()
+
+
+async def test_without_the_lifecycle_api_reload_is_forbidden(client_of, make_state):
+    client = await client_of(make_state(reload=None))
+    answer = await client.post("/-/reload")
+    assert answer.status == 403
+    assert (await answer.text()).startswith("Lifecycle API is not enabled.")

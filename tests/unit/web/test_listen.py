@@ -12,15 +12,15 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_decode_exporter.web.server import http_server
-from spec_decode_exporter.web.server.handshake import WithoutTls
-from spec_decode_exporter.web.server.http_server import serve
-from spec_decode_exporter.web.server.listen import (
+from spec_decode_exporter.web import server as module
+from spec_decode_exporter.web.server import (
     ListenAddress,
     ListenError,
+    Tls,
     UnixAddress,
     parse_address,
     parse_listen_address,
+    serve,
 )
 
 
@@ -141,7 +141,7 @@ async def test_close_waits_for_active_requests(app):
 
 
 async def test_close_waits_for_a_limited_time(app, monkeypatch):
-    monkeypatch.setattr(http_server, "DRAIN_SECONDS", 0.01)
+    monkeypatch.setattr(module, "DRAIN_SECONDS", 0.01)
     started = asyncio.Event()
 
     async def hang(_request):
@@ -180,11 +180,7 @@ async def test_a_unix_socket_is_for_owner_and_group_and_is_removed_on_close(app,
 
 
 async def test_a_unix_socket_has_no_tls(app, address):
-    class Encrypted(WithoutTls):
-        def context(self):
-            return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-
-    server = await serve(app, [address], Encrypted())
+    server = await serve(app, [address], Tls(lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)))
     assert await text_at(address) == "here"
     await server.close()
 

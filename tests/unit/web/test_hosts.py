@@ -10,7 +10,13 @@ from multidict import CIMultiDict
 
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.web.application import create_app
-from spec_decode_exporter.web.security.hosts import AllowedHosts, Authority, is_foreign, parse_authority
+from spec_decode_exporter.web.hosts import (
+    AllowedHosts,
+    Authority,
+    is_foreign,
+    parse_authority,
+    parse_external_url,
+)
 
 NAMES = AllowedHosts.parse(["exporter.example.com", "*.svc.cluster.local"])
 
@@ -232,3 +238,33 @@ async def ask_raw(state, head):
 )
 async def test_no_other_form_of_a_request_bypasses_the_allowed_hosts(make_state, head, status):
     assert await ask_raw(make_state(allowed_hosts=NAMES), head) == status
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("http://gpu-1:7732", "http://gpu-1:7732"),
+        ("https://monitoring.example.com/spec-decode/", "https://monitoring.example.com/spec-decode"),
+        ("http://[::1]:7732/", "http://[::1]:7732"),
+    ],
+)
+def test_an_address_has_no_slash_at_its_end(text, url):
+    assert parse_external_url(text) == url
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gpu-1:7732",
+        "ftp://a",
+        "http://user:secret@a",
+        "http://a?b=c",
+        "http://a#b",
+        "http://a b",
+        'http://a/"',
+        "javascript:x",
+    ],
+)
+def test_anything_else_is_rejected(text):
+    with pytest.raises(UsageError, match=r"--web\.external-url"):
+        parse_external_url(text)

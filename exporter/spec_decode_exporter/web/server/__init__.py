@@ -1,1 +1,0 @@
-"""HTTP server: sockets, connections, and the limits of both."""

@@ -1,0 +1,49 @@
+"""Pages of watched engines, with other facts than theirs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from spec_decode_exporter.monitor.snapshot import Snapshot
+from spec_decode_exporter.web.page import content, page_facts
+from spec_decode_exporter.web.query import PageQuery
+from tests.e2e.faster_clock import Server
+from tests.e2e.moved_fleet import moved_fleet
+from tests.web.conftest import plain_state
+
+TOLD = {"cost": {"draft_cost_ratio": 0.08}, "speculative": {"method": "eagle3"}}
+
+
+async def watched():
+    """Return the snapshot of an engine that drafts, and of one that does not."""
+    servers = [Server("chat", told=TOLD), Server("off", changes={"speculation": {"tokens": 0}})]
+    async with moved_fleet(servers) as fleet:
+        await fleet.advance(310)
+        return await fleet.service.state.snapshot()
+
+
+def changed(view, **update):
+    """Return a document with other values."""
+    return view.model_copy(update=update)
+
+
+async def shown(snapshot=None, query=PageQuery(), views=None, **changes):  # noqa: B008  it is frozen
+    """Return the content of the page; ``views`` replace the engines, ``changes`` what the templates read."""
+
+    async def taken():
+        return snapshot or Snapshot(number=1)
+
+    state = plain_state(snapshot=taken)
+    facts = await page_facts(state, query)
+    if views is not None:
+        facts["fleet"].engines = facts["fleet"].shown = list(views)
+    return str(await content(state.errors, facts | changes))
+
+
+def statuses(snapshot, *records):
+    """Return target statuses, each a name and changes of the record of its polls."""
+    labels, status = snapshot.targets[0]
+    return [
+        ({**labels, "target": name}, replace(status, name=name, record=replace(status.record, **record)))
+        for name, record in records
+    ]

@@ -1,0 +1,93 @@
+"""Address of the page, and what its filter finds."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl
+
+import pytest
+from multidict import MultiDict
+
+from spec_decode_exporter.analysis.verdict import State, Verdict
+from spec_decode_exporter.views import verdict_text
+from spec_decode_exporter.web.query import MAX_FILTER, MAX_OPEN, STATES, VERDICTS, PageQuery, terms
+from tests.unit.web.pages import changed
+
+TERMS = [
+    ("target", "chat-1"),
+    ("model_name", "Llama 3"),
+    ("verdict", "poor"),
+    ("Team", "Search all"),
+    ("state", "disabled"),
+    ("state", "Off"),
+]
+
+
+def read(address):
+    return PageQuery.read(MultiDict(parse_qsl(address)))
+
+
+def test_an_address_is_read_and_written():
+    query = read("q=verdict%3Dpoor&engine=a&engine=b&engine=a&other=1")
+    assert query == PageQuery("verdict=poor", ("a", "b"))
+    assert query.href == "./?q=verdict%3Dpoor&engine=a&engine=b"
+    assert query.toggled("a").href == "./?q=verdict%3Dpoor&engine=b"
+    assert query.toggled("c").filtered("").href == "./?engine=a&engine=b&engine=c"
+    assert PageQuery().href == "./"
+
+
+def test_the_oldest_open_engine_closes_at_the_limit():
+    query = read("&".join(f"engine={number}" for number in range(20)))
+    assert query.opened == tuple(map(str, range(20 - MAX_OPEN, 20)))
+    assert len(read(f"q={'x' * 5000}").text) == MAX_FILTER
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("", True),
+        ("LLAMA", True),
+        ("chat poor", True),
+        ("chat harmful", False),
+        ("verdict=poor", True),
+        ("verdict=Poor TEAM=x", False),
+        ('Team="search all"', True),
+        ('verdict=poor "llama 3"', True),
+        ('"3 llama"', False),
+        ('team="search', False),
+        ('team="search ALL', True),
+        ("state=off", True),
+        ("state=disabled off", True),
+        ("verdict=po", False),
+        ("unknown=poor", False),
+    ],
+)
+def test_every_word_of_a_filter_must_be_found(text, matches):
+    assert PageQuery(text).matches(TERMS) is matches
+
+
+@pytest.mark.parametrize(
+    ("text", "update"),
+    [
+        ("verdict=unclear", {"verdict": Verdict.UNCLEAR}),
+        ("verdict=unclear Unclear", {"verdict": Verdict.UNCLEAR}),
+        ('state=idle "engine 0"', {"state": State.IDLE}),
+        ("method=mtp", {"method": "mtp"}),
+    ],
+)
+def test_a_filter_finds_the_words_of_page_and_api(engines, text, update):
+    assert PageQuery(text).matches(terms(changed(engines[0], **update)))
+    assert not PageQuery(text).matches(terms(engines[0]))
+
+
+def test_an_engine_that_does_not_draft_is_not_found_as_too_early(engines):
+    idle = changed(engines[0], state=State.IDLE, verdict=Verdict.INSUFFICIENT)
+    assert not PageQuery("verdict=too").matches(terms(idle))
+    assert not PageQuery('"too early"').matches(terms(idle))
+    assert PageQuery('verdict="too early"').matches(terms(changed(idle, state=State.ACTIVE)))
+
+
+def test_every_verdict_and_state_has_words():
+    assert VERDICTS.keys() == set(Verdict)
+    assert STATES.keys() == set(State)
+    for state, text in verdict_text.STATES.items():
+        assert STATES[state].meaning == text

@@ -1,0 +1,823 @@
+"""Web configuration: its file, its versions over time, TLS, passwords and the guard of requests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from base64 import b64encode
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+import trustme
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import SecretStr
+from structlog.testing import capture_logs
+
+from spec_decode_exporter.config.mistakes import ConfigError
+from spec_decode_exporter.web import security as module
+from spec_decode_exporter.web.application import create_app
+from spec_decode_exporter.web.security import (
+    IF_GIVEN,
+    MAX_CHECKS,
+    MAX_CHECKS_PER_CLIENT,
+    VERIFIED,
+    Guard,
+    LiveWebConfig,
+    Passwords,
+    RateLimit,
+    TlsServer,
+    TooManyChecksError,
+    WebSettings,
+    read_web_config,
+)
+
+HASH = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
+CERTIFICATE = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n"
+
+
+def problems(path):
+    with pytest.raises(ConfigError) as refused:
+        read_web_config(path)
+    return [
+        (problem.place.rpartition("/")[2], problem.path, problem.message)
+        for problem in refused.value.problems
+    ]
+
+
+GOOD = {
+    "empty": "",
+    "certificate": CERTIFICATE,
+    "users": f"basic_auth_users:\n  alice: {HASH}\n  bob: {HASH.replace('2y', '2b')}\n",
+    "rate": "rate_limit: {interval: 100ms, burst: 20}\n",
+    "no rate": "rate_limit: {interval: 0, burst: 0}\n",
+    "mutual": CERTIFICATE
+    + "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: authority.pem\n"
+    + "  client_allowed_sans: [prometheus.example]\n",
+    "optional": CERTIFICATE
+    + "  client_auth_type: VerifyClientCertIfGiven\n  client_ca_file: authority.pem\n",
+    "oldest version": CERTIFICATE + "  min_version: TLS13\n",
+}
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_configurations_of_exporter_toolkit_are_accepted(folder, name):
+    read_web_config(folder.write(GOOD[name]))
+
+
+# fmt: off
+BAD = {
+    "unknown section": ("tls: {}\n", "web.yml:1", "tls", "is not a known key here"),
+    "misspelt": (CERTIFICATE + "  cert_fil: x\n", "web.yml:4", "tls_server_config.cert_fil", "did you mean `cert_file`?"),
+    "twice": (CERTIFICATE + "  key_file: server.key\n", "web.yml:4", "tls_server_config.key_file", "is there twice, first in line 3"),
+    "no mapping": ("- basic_auth_users\n", "web.yml:1", "", "must be a mapping of keys to values"),
+    "empty section": ("tls_server_config: {}\n", "web.yml:1", "tls_server_config", "has no certificate; add `cert_file`"),
+    "certificate alone": ("tls_server_config:\n  cert_file: server.pem\n", "web.yml:1", "tls_server_config", "has no key; add `key_file`"),
+    "no such file": (CERTIFICATE.replace("server.pem", "none.pem"), "web.yml:2", "tls_server_config.cert_file", "names a file that cannot be read"),
+    "no PEM": (CERTIFICATE.replace("server.pem", "web.yml"), "web.yml:1", "tls_server_config", "not a certificate and its key in PEM"),
+    "another's key": (CERTIFICATE.replace("server.pem", "authority.pem"), "web.yml:1", "tls_server_config", "not a certificate and its key in PEM, without a password (KEY_VALUES_MISMATCH)"),
+    "authority that is none": (CERTIFICATE + "  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: server.key\n", "web.yml:1", "tls_server_config", "server.key: not a certificate in PEM"),
+    "authority without policy": (CERTIFICATE + "  client_ca_file: authority.pem\n", "web.yml:4", "tls_server_config.client_ca_file", "has no effect without `client_auth_type: RequireAndVerifyClientCert`"),
+    "policy without authority": (CERTIFICATE + "  client_auth_type: RequireAndVerifyClientCert\n", "web.yml:4", "tls_server_config.client_auth_type", "needs `client_ca_file`: without it, a certificate of any public authority would be accepted"),
+    "policy RequireClientCert": (CERTIFICATE + "  client_auth_type: RequireClientCert\n  client_ca_file: authority.pem\n", "web.yml:4", "tls_server_config.client_auth_type", "cannot be RequireClientCert: Python's TLS cannot ask for a certificate that it does not verify"),
+    "no such policy": (CERTIFICATE + "  client_auth_type: requireandverifyclientcert\n", "web.yml:4", "tls_server_config.client_auth_type", "must be 'NoClientCert', 'VerifyClientCertIfGiven' or 'RequireAndVerifyClientCert'"),
+    "names that no certificate has to have": (CERTIFICATE + "  client_auth_type: VerifyClientCertIfGiven\n  client_ca_file: authority.pem\n  client_allowed_sans: [a]\n", "web.yml:6", "tls_server_config.client_allowed_sans", "needs `client_auth_type: RequireAndVerifyClientCert`"),
+    "no names": (CERTIFICATE + "  client_allowed_sans: []\n", "web.yml:4", "tls_server_config.client_allowed_sans", "must not be empty"),
+    "old version": (CERTIFICATE + "  min_version: TLS10\n", "web.yml:4", "tls_server_config.min_version", "cannot be TLS10: OpenSSL no longer supports it; write TLS12 or TLS13"),
+    "no users": ("basic_auth_users: {}\n", "web.yml:1", "basic_auth_users", "is empty; add a user"),
+    "user without a hash": ("basic_auth_users:\n  alice:\n", "web.yml:2", "basic_auth_users.alice", "has no value; remove it, or give it one"),
+    "plain password": ("basic_auth_users:\n  alice: hunter2\n", "web.yml:2", "basic_auth_users.alice", "is not a bcrypt hash; make one with"),
+    "cost": (f"basic_auth_users: {{alice: {HASH.replace('$10$', '$31$')}}}\n", "web.yml:1", "basic_auth_users.alice", "has a cost of 31: it must be 4 to 16; 10 is usual"),
+    "colon": (f'basic_auth_users: {{"a:b": {HASH}}}\n', "web.yml:1", "basic_auth_users.a:b", "must not be empty or contain a colon"),
+    "rate without burst": ("rate_limit: {interval: 1s}\n", "web.yml:1", "rate_limit", "would reject every request"),
+    "rate without a unit": ("rate_limit: {interval: 1, burst: 1}\n", "web.yml:1", "rate_limit.interval", "is not a duration; write a number with its unit"),
+    "negative burst": ("rate_limit: {interval: 1s, burst: -1}\n", "web.yml:1", "rate_limit.burst", "must be at least 0"),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_an_error_is_reported_with_its_position_and_remedy(folder, name):
+    text, place, path, message = BAD[name]
+    found = problems(folder.write(text))
+    assert [entry[:2] for entry in found if message in entry[2]] == [(place, path)], found
+
+
+def test_all_errors_are_reported_at_once(folder):
+    text = CERTIFICATE + "  min_version: TLS11\nrate_limit: {interval: 1}\nbasic_auth_users: {a: b}\n"
+    assert [path for _, path, _ in problems(folder.write(text))] == [
+        "tls_server_config.min_version",
+        "rate_limit.interval",
+        "basic_auth_users.a",
+    ]
+
+
+def test_repeated_aliases_end_soon(folder):
+    many = [f"k{number}: " for number in range(100)]
+    lines = ["a: &a {" + ", ".join(f"{key}~" for key in many) + "}"]
+    lines += [
+        f"{one}: &{one} {{" + ", ".join(f"{key}*{before}" for key in many) + "}"
+        for before, one in ("ab", "bc", "cd")
+    ]
+    begun = time.process_time()
+    with pytest.raises(ConfigError, match="is repeated by aliases until"):
+        read_web_config(folder.write("\n".join(lines)))
+    assert time.process_time() - begun < 10
+
+
+def test_no_message_repeats_a_hash_or_a_key(folder):
+    secret = "$2y$10$secretsecretsecret"
+    text = f"tls_server_config: {{cert_file: server.pem, key_file: [{secret}]}}\nbasic_auth_users: {{alice: {secret}}}\n"
+    assert "secret" not in str(problems(folder.write(text))).replace("_secret", "")
+
+
+def test_users_without_bcrypt_are_reported_with_the_remedy(folder, monkeypatch):
+    monkeypatch.setattr(module, "find_spec", lambda _: None)
+    assert problems(folder.write(GOOD["users"])) == [
+        (
+            "web.yml:1",
+            "basic_auth_users",
+            "needs bcrypt; install it with `pip install 'spec-decode-exporter[auth]'`",
+        )
+    ]
+    read_web_config(folder.write(CERTIFICATE))
+
+
+def test_without_users_bcrypt_is_not_imported():
+    program = "import sys, spec_decode_exporter.app.service; sys.exit('bcrypt' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+KEYS = st.sampled_from(
+    [
+        "tls_server_config",
+        "basic_auth_users",
+        "rate_limit",
+        "cert_file",
+        "a",
+    ]
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.just(HASH),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(KEYS | st.text(max_size=5), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@given(st.dictionaries(KEYS, VALUES, max_size=4))
+def test_any_document_is_accepted_or_rejected_with_config_error(folder, data):
+    with contextlib.suppress(ConfigError):
+        read_web_config(folder.write(yaml.safe_dump(data, allow_unicode=False)))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@given(st.binary(max_size=60))
+def test_any_bytes_are_accepted_or_rejected_with_config_error(folder, data):
+    path = folder.write("")
+    path.write_bytes(b"basic_auth_users:\n  " + data)
+    with contextlib.suppress(ConfigError):
+        read_web_config(path)
+
+
+MUTUAL = CERTIFICATE + "  client_ca_file: authority.pem\n  client_auth_type: "
+
+
+def shaken(server, client):
+    """Do a handshake of two contexts in memory; return the server's side of the connection."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    asking = client.wrap_bio(to_client, to_server, server_hostname="localhost")
+    answering = server.wrap_bio(to_server, to_client, server_side=True)
+    done = set()
+    for side in [asking, answering] * 5:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+            done.add(side)
+    assert len(done) == 2
+    return answering
+
+
+@pytest.fixture
+def server(folder):
+    def make(text):
+        return read_web_config(folder.write(text)).context
+
+    return make
+
+
+def test_the_oldest_version_can_be_limited(server, trusting):
+    client = trusting()
+    client.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises(ssl.SSLError):
+        shaken(server(CERTIFICATE + "  min_version: TLS13\n"), client)
+
+
+@pytest.mark.parametrize("policy", ["VerifyClientCertIfGiven", "RequireAndVerifyClientCert"])
+def test_only_certificates_of_the_authority_are_accepted(server, trusting, policy):
+    context = server(MUTUAL + policy)
+    assert shaken(context, trusting("prometheus.example")).getpeercert()
+    with pytest.raises(ssl.SSLError):
+        shaken(context, trusting("prometheus.example", issuer=trustme.CA()))
+
+
+def test_a_client_without_a_certificate_is_rejected_only_if_one_is_required(server, trusting):
+    assert shaken(server(MUTUAL + "VerifyClientCertIfGiven"), trusting()).getpeercert() is None
+    with pytest.raises(ssl.SSLError):
+        shaken(server(MUTUAL + "RequireAndVerifyClientCert"), trusting())
+
+
+@pytest.mark.parametrize(
+    ("identities", "names", "allowed"),
+    [
+        (["prometheus.example"], "prometheus.example", True),
+        (["prometheus.example"], "example", False),
+        (["prometheus.example"], "PROMETHEUS.example", False),
+        (["other.example", "prometheus.example"], "none.example, prometheus.example", True),
+        (["*.example"], "prometheus.example", False),
+        (["192.0.2.1"], "192.0.2.1", True),
+        (["2001:db8::1"], "'2001:db8::1'", True),
+        (["who@example.org"], "who@example.org", True),
+    ],
+)
+def test_a_certificate_can_need_an_allowed_name(folder, trusting, identities, names, allowed):
+    text = MUTUAL + f"RequireAndVerifyClientCert\n  client_allowed_sans: [{names}]\n"
+    config = read_web_config(folder.write(text))
+    certificate = shaken(config.context, trusting(*identities)).getpeercert()
+    assert config.settings.tls_server_config.allows(certificate) is allowed
+
+
+def test_a_name_of_another_kind_is_not_allowed(folder):
+    text = MUTUAL + "RequireAndVerifyClientCert\n  client_allowed_sans: [prometheus.example]\n"
+    tls = read_web_config(folder.write(text)).settings.tls_server_config
+    for kind in ("othername", "DirName", "Registered ID"):
+        assert not tls.allows({"subjectAltName": ((kind, "prometheus.example"),)})
+    assert tls.allows({"subjectAltName": (("othername", "x"), ("DNS", "prometheus.example"))})
+
+
+TEXT = (Path(__file__).parents[3] / "docs" / "reference" / "web.md").read_text()
+BLOCKS = [dedent(block) for block in re.findall(r"^ *```yaml\n(.*?)^ *```", TEXT, re.MULTILINE | re.DOTALL)]
+
+
+@pytest.mark.parametrize("block", [one for one in BLOCKS if one.startswith("tls_server_config")])
+def test_the_files_of_the_document_are_valid(folder, block):
+    names = {"server.crt": "server.pem", "ca.crt": "authority.pem"}
+    for shown, there in names.items():
+        block = block.replace(shown, there)
+    assert read_web_config(folder.write(block)).context is not None
+
+
+def test_the_table_lists_every_key():
+    rows = [line.split("|")[1] for line in TEXT.splitlines() if line.startswith("| `")]
+    named = {word.split(".")[-1].strip("…") for row in rows for word in re.findall(r"`([^`]*)`", row)}
+    keys = {key for model in (TlsServer, RateLimit) for key in model.model_fields}
+    assert keys <= named
+    assert "basic_auth_users" in named
+    assert len(WebSettings.model_fields) == 3
+
+
+CA = "client_ca_file: authority.pem"
+USERS = f"basic_auth_users:\n  alice: {HASH}\n"
+
+
+def replace(path, content):
+    """Replace a file atomically, as a rotation of certificates does."""
+    fresh = path.with_suffix(".new")
+    fresh.write_bytes(content)
+    fresh.replace(path)
+
+
+async def settled(config):
+    """Check the files twice: a change is adopted once it has been quiet from one check to the next."""
+    await config.check()
+    await config.check()
+
+
+def rotate(folder, authority, *names):
+    issued = authority.issue_cert(*names)
+    replace(folder.path / "server.key", issued.private_key_pem.bytes())
+    replace(folder.path / "server.pem", issued.cert_chain_pems[0].bytes())
+
+
+@pytest.fixture
+def live(folder, clock):
+    def make(text):
+        return LiveWebConfig(folder.write(text), clock)
+
+    return make
+
+
+async def test_a_new_user_and_a_new_certificate_apply(live, folder, authority):
+    config = live(CERTIFICATE + USERS)
+    before = config.context()
+    with capture_logs() as logs:
+        replace(folder.path / "web.yml", (CERTIFICATE + USERS + f"  bob: {HASH}\n").encode())
+        await settled(config)
+        assert set(config.current.settings.basic_auth_users) == {"alice", "bob"}
+        first = config.context()
+        rotate(folder, authority, "other.example")
+        await settled(config)
+    assert len({before, first, config.context()}) == 3
+    assert [entry["event"] for entry in logs] == ["web_config_reloaded"] * 2
+
+
+async def test_a_changed_link_of_a_kubernetes_secret_is_noticed(tmp_path, clock):
+    for name, text in (("one", ""), ("two", USERS)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "web.yml").write_text(text)
+    (tmp_path / "data").symlink_to("one")
+    (tmp_path / "web.yml").symlink_to("data/web.yml")
+    config = LiveWebConfig(tmp_path / "web.yml", clock)
+    (tmp_path / "data.new").symlink_to("two")
+    (tmp_path / "data.new").replace(tmp_path / "data")
+    await settled(config)
+    assert config.current.settings.basic_auth_users
+
+
+@pytest.mark.parametrize("broken", [b"basic_auth_users: {}\n", b"\xff", b"nonsense: 1\n", None])
+async def test_an_invalid_file_is_logged_once_and_the_previous_version_stays_active(live, folder, broken):
+    config = live(USERS)
+    path = folder.path / "web.yml"
+    with capture_logs() as logs:
+        path.unlink() if broken is None else replace(path, broken)
+        for _ in range(3):
+            await settled(config)
+        assert not config.successful
+        assert set(config.current.settings.basic_auth_users) == {"alice"}
+        replace(path, USERS.encode())
+        await settled(config)
+    assert config.successful
+    assert [entry["event"] for entry in logs] == ["web_config_reload_failed", "web_config_reloaded"]
+    assert str(path) in logs[0]["problems"]
+
+
+async def test_a_certificate_without_its_key_is_not_adopted(live, folder, authority):
+    config = live(CERTIFICATE)
+    before, issued = config.context(), authority.issue_cert("localhost")
+    replace(folder.path / "server.pem", issued.cert_chain_pems[0].bytes())
+    with capture_logs():
+        await settled(config)
+        assert config.context() is before
+        assert not config.successful
+        replace(folder.path / "server.key", issued.private_key_pem.bytes())
+        await settled(config)
+    assert config.context() is not before
+    assert config.successful
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "gone"),
+    [
+        (USERS, "", "basic_auth_users was removed; restart"),
+        (CERTIFICATE + USERS, CERTIFICATE, "basic_auth_users was removed; restart"),
+        (CERTIFICATE, "", "tls_server_config was removed; restart"),
+        ("", CERTIFICATE, "tls_server_config was added; restart"),
+    ],
+)
+async def test_an_incomplete_file_removes_no_protection(live, folder, before, after, gone):
+    config = live(before)
+    replace(folder.path / "web.yml", after.encode())
+    settings = config.current.settings
+    with capture_logs() as logs:
+        await settled(config)
+    assert config.current.settings is settings
+    assert gone in logs[0]["problems"]
+
+
+DOCUMENTED = re.search(r"With client certificates.*?```yaml\n(.*?)```", TEXT, re.DOTALL)[1]
+
+
+@pytest.mark.parametrize("lines", range(len(DOCUMENTED.splitlines()) + 1))
+async def test_the_documented_file_truncated_at_any_point_removes_no_protection(live, folder, lines):
+    before, _, after = DOCUMENTED.partition("client_auth_type")
+    whole = f"{before}min_version: TLS13\n  client_auth_type{after}"
+    for name, documented in (("server.pem", "server.crt"), ("authority.pem", "ca.crt")):
+        (folder.path / name).rename(folder.path / documented)
+    config = live(whole)
+    settings = config.current.settings
+    replace(folder.path / "web.yml", "".join(whole.splitlines(keepends=True)[:lines]).encode())
+    with capture_logs():
+        await settled(config)
+    assert config.current.settings is settings
+    assert not config.successful
+
+
+@pytest.mark.parametrize(
+    ("strong", "weak", "key"),
+    [
+        (f"client_auth_type: {VERIFIED}\n  {CA}", f"client_auth_type: {IF_GIVEN}\n  {CA}", "client_auth_type"),
+        (f"client_auth_type: {VERIFIED}\n  {CA}", "", "client_auth_type"),
+        (f"client_auth_type: {IF_GIVEN}\n  {CA}", "", "client_auth_type"),
+        (f"client_auth_type: {VERIFIED}\n  {CA}\n  client_allowed_sans: [a, b]", f"client_auth_type: {VERIFIED}\n  {CA}", "client_allowed_sans"),
+        ("min_version: TLS13", "min_version: TLS12", "min_version"),
+        ("min_version: TLS13", "", "min_version"),
+    ],
+)  # fmt: skip
+async def test_weaker_client_certificates_need_a_restart_and_stronger_do_not(live, folder, strong, weak, key):
+    config = live(f"{CERTIFICATE}  {weak}\n")
+    for text in (strong, weak):
+        replace(folder.path / "web.yml", f"{CERTIFICATE}  {text}\n".encode())
+        with capture_logs() as logs:
+            await settled(config)
+    assert f"tls_server_config.{key} is weaker; restart" in logs[0]["problems"]
+
+
+async def test_other_client_names_and_authorities_apply_immediately(live, folder):
+    text = f"{CERTIFICATE}  client_auth_type: {VERIFIED}\n  {CA}\n  client_allowed_sans: [a]\n"
+    config = live(text)
+    replace(folder.path / "web.yml", text.replace("[a]", "[b]").encode())
+    with capture_logs():
+        await settled(config)
+    assert config.current.settings.tls_server_config.client_allowed_sans == ("b",)
+
+
+async def test_a_restored_file_is_successful_again(tmp_path, clock):
+    for name, text in (("good", USERS), ("bad", "nonsense: 1\n")):
+        (tmp_path / name).write_text(text)
+    link = tmp_path / "web.yml"
+    link.symlink_to("good")
+    config = LiveWebConfig(link, clock)
+    seen = []
+    for name in ("bad", "good"):
+        link.unlink()
+        link.symlink_to(name)
+        with capture_logs():
+            await settled(config)
+        seen.append(config.successful)
+    assert seen == [False, True]
+
+
+def basic(name, password):
+    return "Basic " + b64encode(f"{name}:{password}".encode()).decode()
+
+
+@pytest.fixture(scope="module")
+def users_text(hashed):
+    return f"basic_auth_users:\n  alice: {hashed(b'wonder:land')}\n  jürgen: {hashed('größe'.encode())}\n"
+
+
+@pytest.fixture
+def client_of(aiohttp_client, make_state, folder, clock):
+    """Return a function that returns a client of an application with a web configuration."""
+
+    async def make(text, **given):
+        live = LiveWebConfig(folder.write(text), clock)
+        client = await aiohttp_client(create_app(make_state(**given), Guard(live, clock)))
+        client.live = live
+        return client
+
+    return make
+
+
+EVERY_PAGE = [
+    ("GET", "/"),
+    ("GET", "/static/style.css"),
+    ("GET", "/metrics"),
+    ("GET", "/api/v1/snapshot"),
+    ("GET", "/config"),
+    ("GET", "/-/healthy"),
+    ("GET", "/-/ready"),
+    ("POST", "/-/reload"),
+    ("GET", "/api/v1/requests"),
+    ("POST", "/api/v1/requests"),
+    ("GET", "/no/such/page"),
+    ("DELETE", "/metrics"),
+    ("OPTIONS", "/"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), EVERY_PAGE)
+async def test_no_page_is_served_without_credentials(client_of, users_text, method, path):
+    client = await client_of(users_text, snapshot=lambda: pytest.fail("the page was made"))
+    answer = await client.request(method, path)
+    assert answer.status == 401
+    assert answer.headers["WWW-Authenticate"] == 'Basic realm="spec-decode-exporter", charset="UTF-8"'
+    assert answer.headers["X-Frame-Options"] == "DENY"
+    assert answer.headers["Connection"] == "close"
+    assert "Unauthorized" in await answer.text()
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "Basic",
+        "Basic ",
+        "Basic !!!!",
+        basic("alice", "wonder:land")[:-4] + "!" + basic("alice", "wonder:land")[-4:],
+        "Basic " + b64encode(b"alice").decode(),
+        "Bearer " + b64encode(b"alice:wonder:land").decode(),
+        basic("alice", "wonder"),
+        basic("alice", ""),
+        basic("", ""),
+        basic("bob", "wonder:land"),
+        basic("ALICE", "wonder:land"),
+        "Basic \udcff",
+    ],
+)
+async def test_invalid_credentials_are_rejected(client_of, users_text, header):
+    client = await client_of(users_text)
+    with capture_logs() as logs:
+        assert (await client.get("/metrics", headers={"Authorization": header})).status == 401
+    assert logs == []
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        basic("alice", "wonder:land"),
+        basic("jürgen", "größe"),
+        basic("alice", "wonder:land").replace("Basic", "basic"),
+    ],
+)
+async def test_a_user_can_read_every_page(client_of, users_text, header):
+    client = await client_of(users_text)
+    for path in ("/", "/metrics", "/-/healthy", "/config"):
+        assert (await client.get(path, headers={"Authorization": header})).status == 200
+
+
+async def test_a_user_removed_from_the_file_is_rejected_immediately(client_of, users_text, folder):
+    client = await client_of(users_text)
+    header = {"Authorization": basic("alice", "wonder:land")}
+    assert (await client.get("/", headers=header)).status == 200
+    folder.write(users_text.replace("alice", "alicia"))
+    with capture_logs():
+        await settled(client.live)
+    assert (await client.get("/", headers=header)).status == 401
+
+
+async def test_without_users_every_request_is_accepted(client_of):
+    client = await client_of("rate_limit: {interval: 0}\n")
+    assert (await client.get("/metrics")).status == 200
+
+
+async def test_a_full_check_queue_returns_503_with_retry_after(client_of, users_text, monkeypatch):
+    async def busy(*_, **__):
+        raise TooManyChecksError
+
+    client = await client_of(users_text)
+    monkeypatch.setattr(Passwords, "match", busy)
+    answer = await client.get("/metrics", headers={"Authorization": basic("alice", "x")})
+    assert answer.status == 503
+    assert answer.headers["Retry-After"] == "1"
+
+
+async def test_requests_above_the_rate_limit_are_rejected(client_of, users_text, clock):
+    client = await client_of("rate_limit: {interval: 1s, burst: 2}\n" + users_text)
+    header = {"Authorization": basic("alice", "wonder:land")}
+    assert [(await client.get("/", headers=header)).status for _ in range(3)] == [200, 200, 429]
+    answer = await client.get("/")
+    assert answer.status == 429
+    assert answer.headers["Retry-After"] == "1"
+    await clock.advance(1.0)
+    assert [(await client.get("/", headers=header)).status for _ in range(2)] == [200, 429]
+
+
+async def test_a_changed_rate_limit_applies(client_of, folder):
+    client = await client_of("rate_limit: {interval: 1s, burst: 1}\n")
+    assert [(await client.get("/")).status for _ in range(2)] == [200, 429]
+    folder.write("rate_limit: {interval: 1s, burst: 3}\n")
+    with capture_logs():
+        await settled(client.live)
+    assert [(await client.get("/")).status for _ in range(4)] == [200, 200, 200, 429]
+
+
+@given(st.text())
+def test_any_header_parses_to_credentials_or_none(header):
+    found = module._credentials(header)
+    assert found is None or isinstance(found[0], str)
+
+
+@given(st.text().filter(lambda name: ":" not in name and name.isprintable()), st.binary())
+def test_encoded_credentials_are_decoded(name, password):
+    written = b64encode(name.encode() + b":" + password).decode()
+    assert module._credentials(f"Basic {written}") == (name, password)
+
+
+@pytest.fixture(scope="module")
+def users(hashed):
+    return {"alice": SecretStr(hashed(b"wonderland")), "bob": SecretStr(hashed(b"builder"))}
+
+
+@pytest.fixture
+def compared(monkeypatch):
+    """Return the passwords that bcrypt compared."""
+    done, real = [], module._matches
+
+    def matches(password, written):
+        done.append((password, written))
+        return real(password, written)
+
+    monkeypatch.setattr(module, "_matches", matches)
+    return done
+
+
+@pytest.mark.parametrize(
+    ("name", "password", "right"),
+    [
+        ("alice", b"wonderland", True),
+        ("bob", b"builder", True),
+        ("alice", b"builder", False),
+        ("alice", b"", False),
+        ("alice", b"wonderland\0", False),
+        ("alice", b"wonderland" * 50, False),
+        ("carol", b"wonderland", False),
+        ("", b"wonderland", False),
+        ("al\udcffice", b"wonderland", False),
+    ],
+)
+async def test_only_the_users_own_password_matches(users, name, password, right):
+    passwords = Passwords()
+    assert await passwords.match(users, name, password) is right
+    assert await passwords.match(users, name, password) is right
+
+
+async def test_a_password_matches_by_its_first_72_bytes(hashed):
+    users = {"alice": SecretStr(hashed(b"x" * 72))}
+    assert await Passwords().match(users, "alice", b"x" * 80)
+
+
+async def test_results_are_cached(users, compared):
+    passwords = Passwords()
+    for _ in range(3):
+        assert await passwords.match(users, "alice", b"wonderland")
+        assert not await passwords.match(users, "alice", b"wrong")
+        assert not await passwords.match(users, "mallory", b"wrong")
+    assert len(compared) == 3
+
+
+async def test_concurrent_equal_requests_share_one_comparison(users, compared):
+    passwords = Passwords()
+    asked = [passwords.match(users, "alice", b"wonderland") for _ in range(MAX_CHECKS_PER_CLIENT)]
+    assert all(await asyncio.gather(*asked))
+    assert len(compared) == 1
+
+
+async def test_an_unknown_name_costs_one_comparison(users, compared):
+    assert not await Passwords().match(users, "mallory", b"wonderland")
+    ((_, written),) = compared
+    assert written[:7] == users["alice"].get_secret_value()[:7]
+    assert written not in {user.get_secret_value() for user in users.values()}
+
+
+async def test_an_unknown_name_never_matches(users, monkeypatch):
+    monkeypatch.setattr(module, "_matches", lambda *_: True)
+    assert not await Passwords().match(users, "mallory", b"wonderland")
+
+
+async def test_an_unknown_name_always_costs_the_same(hashed, compared):
+    users = {"cheap": SecretStr(hashed(b"a", 4)), "dear": SecretStr(hashed(b"b", 5))}
+    passwords = Passwords()
+    for attempt in range(5):
+        for name in ("one", "two", "three", "four", "five", "six"):
+            assert not await passwords.match(users, name, b"%d" % attempt)
+    costs = [written[4:6] for _, written in compared]
+    assert all(set(costs[first::6]) == {costs[first]} for first in range(6))
+
+
+async def test_a_comparison_does_not_block_the_event_loop(users, monkeypatch, until):
+    going, ended = threading.Event(), threading.Event()
+
+    def slow(_password, _written):
+        going.set()
+        return ended.wait(10)
+
+    monkeypatch.setattr(module, "_matches", slow)
+    asked = asyncio.create_task(Passwords().match(users, "alice", b"x"))
+    await until(going.is_set)
+    ended.set()
+    assert await asked
+
+
+async def test_a_full_queue_rejects_a_check_unless_its_result_is_cached(users, monkeypatch):
+    passwords = Passwords()
+    assert await passwords.match(users, "alice", b"wonderland")
+    ended = threading.Event()
+    monkeypatch.setattr(module, "_matches", lambda *_: not ended.wait(10))
+    asked = [
+        asyncio.create_task(passwords.match(users, "alice", b"%d" % each))
+        for each in range(MAX_CHECKS_PER_CLIENT)
+    ]
+    await asyncio.sleep(0)
+    with pytest.raises(TooManyChecksError):
+        await passwords.match(users, "alice", b"one more")
+    assert await passwords.match(users, "alice", b"wonderland")
+    ended.set()
+    assert not any(await asyncio.gather(*asked))
+    assert not await passwords.match(users, "alice", b"one more")
+
+
+async def test_wrong_passwords_do_not_evict_the_right_one(users, compared, monkeypatch):
+    monkeypatch.setattr(module, "_MAX_CACHED", 3)
+    passwords = Passwords()
+    assert await passwords.match(users, "alice", b"wonderland")
+    for attempt in range(10):
+        assert not await passwords.match(users, "alice", b"%d" % attempt)
+    known = len(compared)
+    assert await passwords.match(users, "alice", b"wonderland")
+    assert len(compared) == known
+    assert all(len(keys) <= 3 for keys in passwords._cache.values())
+
+
+TEXTS = st.sampled_from([b"", b"a", b"b", b"ab", b"aa"])
+
+
+@given(st.tuples(TEXTS, TEXTS, TEXTS), st.tuples(TEXTS, TEXTS, TEXTS))
+def test_different_checks_have_different_keys(one, other):
+    passwords = Passwords()
+    assert (passwords._digest(*one) == passwords._digest(*other)) is (one == other)
+
+
+async def test_the_cache_contains_no_password(users):
+    passwords = Passwords()
+    await passwords.match(users, "alice", b"wonderland")
+    assert b"wonderland" not in repr(vars(passwords)).encode()
+
+
+class Bcrypt:
+    """Comparisons that continue one by one."""
+
+    def __init__(self, monkeypatch):
+        self.done, self._going = [], threading.Semaphore(0)
+        real = module._matches
+
+        def matches(password, written):
+            self._going.acquire()
+            self.done.append(password)
+            return real(password, written)
+
+        monkeypatch.setattr(module, "_matches", matches)
+
+    def go_on(self, times=1):
+        self._going.release(times)
+
+
+@pytest.mark.parametrize("name", ["alice", "bob"])
+async def test_a_right_password_of_another_address_is_checked_during_an_attack(users, monkeypatch, name):
+    """It waits for at most as many comparisons as one address may have in the queue."""
+    bcrypt, passwords = Bcrypt(monkeypatch), Passwords()
+    guesses = [
+        asyncio.create_task(passwords.match(users, "alice", b"%d" % guess, "loopback")) for guess in range(40)
+    ]
+    await asyncio.sleep(0)
+    right = {"alice": b"wonderland", "bob": b"builder"}[name]
+    asked = [asyncio.create_task(passwords.match(users, name, right, "10.0.0.9")) for _ in range(3)]
+    bcrypt.go_on(MAX_CHECKS_PER_CLIENT + 1)
+    assert all(await asyncio.gather(*asked))
+    assert len(bcrypt.done) == MAX_CHECKS_PER_CLIENT + 1
+    rejected = [each for each in await asyncio.gather(*guesses, return_exceptions=True) if each is not False]
+    assert len(rejected) == 40 - MAX_CHECKS_PER_CLIENT
+    assert all(isinstance(each, TooManyChecksError) for each in rejected)
+    assert not passwords._waiting
+
+
+async def test_many_addresses_together_have_a_limit_of_checks(users, monkeypatch):
+    bcrypt, passwords = Bcrypt(monkeypatch), Passwords()
+    guesses = [
+        asyncio.create_task(passwords.match(users, "alice", b"%d" % guess, f"10.0.0.{guess}"))
+        for guess in range(40)
+    ]
+    await asyncio.sleep(0)
+    bcrypt.go_on(40)
+    answers = await asyncio.gather(*guesses, return_exceptions=True)
+    assert answers.count(False) == MAX_CHECKS == len(bcrypt.done)
+
+
+async def test_a_result_is_cached_until_the_hash_changes(users, hashed, compared):
+    passwords = Passwords()
+    assert await passwords.match(users, "alice", b"wonderland")
+    changed = {"carol": SecretStr(hashed(b"new")), **users, "bob": SecretStr(hashed(b"other"))}
+    assert await passwords.match(changed, "alice", b"wonderland")
+    assert len(compared) == 1
+
+
+async def test_a_failed_comparison_raises_and_the_next_is_done(users, monkeypatch):
+    real, failing = module._matches, [ValueError("a defect")]
+
+    def matches(password, written):
+        if failing:
+            raise failing.pop()
+        return real(password, written)
+
+    monkeypatch.setattr(module, "_matches", matches)
+    passwords = Passwords()
+    with pytest.raises(ValueError, match="a defect"):
+        await passwords.match(users, "alice", b"wonderland")
+    assert await passwords.match(users, "alice", b"wonderland")
+
+
+async def test_a_new_hash_applies_immediately(users, hashed):
+    passwords = Passwords()
+    assert await passwords.match(users, "alice", b"wonderland")
+    changed = {**users, "alice": SecretStr(hashed(b"looking glass"))}
+    assert not await passwords.match(changed, "alice", b"wonderland")
+    assert await passwords.match(changed, "alice", b"looking glass")
