@@ -11,21 +11,26 @@ from aiohttp import web
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.core.tasks import Pace
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.history.baseline_match import server_of
 from spec_decode_exporter.history.baseline_reader import (
     KEYS,
     MAX_BODY,
     MAX_VALUES,
+    PAGES,
     SCRAPES_SLICE,
     BaselineReader,
+    server_of,
 )
-from spec_decode_exporter.history.page_rows import MAX_LAYOUTS, RowReader
+from spec_decode_exporter.history.history_pages import MAX_LAYOUTS, TargetSamples
+from spec_decode_exporter.history.history_targets import HistoryTarget
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi
 from spec_decode_exporter.scrape.client import Client
+from spec_decode_exporter.scrape.engines import ENGINES
 from tests.hostile.making import filled, served
 from tests.hostile.row import Read, RejectedError, Row
 
 _NAME: Final = "vllm:generation_tokens_total"
+_SECONDS: Final = 1e5
+"""Seconds of the samples that are asked for."""
 _TARGET: Final = Target("http://10.0.0.1:8000/metrics", "chat")
 
 
@@ -53,7 +58,8 @@ async def _servers(api: QueryApi) -> object:
 
 async def _samples(api: QueryApi) -> object:
     pace, found = Pace(SCRAPES_SLICE), []
-    for _, samples in RowReader().read(await api.samples("{}", 0.0, 60)):
+    reader = TargetSamples(api, HistoryTarget(ENGINES[0], "vllm:", {}, created=True), PAGES)
+    for _, samples in reader.scrapes(await api.samples("{}", _SECONDS, int(_SECONDS))):
         found.append(samples)
         await pace.done()
     return found

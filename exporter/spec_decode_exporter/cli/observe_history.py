@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import resolve
-from spec_decode_exporter.cli.event_loop import stop_on_signals
 from spec_decode_exporter.cli.flags import Flag, reject_baseline
 from spec_decode_exporter.cli.observe_config import read_config
+from spec_decode_exporter.cli.process import stop_on_signals
 from spec_decode_exporter.config.schema import Config
 from spec_decode_exporter.config.types import format_duration, parse_duration
 from spec_decode_exporter.core.clock import Clock
@@ -84,8 +84,8 @@ async def observe_history(arguments: argparse.Namespace, streams: Streams, clock
     try:
         api = QueryApi(url, client)
         query, notes = await _query(arguments, api, clock.wall())
-        progress = shown_progress(bar, clock)
-        result = await read_history(api, query, _assumptions(target, config), progress, notes, stop)
+        known, progress = _assumptions(target, config), shown_progress(bar, clock)
+        result = await read_history(api, query, known, progress=progress, notes=notes, stop=stop)
     finally:
         bar.end()
         await client.close()

@@ -1,28 +1,42 @@
 """Reads baselines from a history: the newest period of a server without speculation, in small slices.
 
-The event loop polls servers at the same time. So a page of samples is small, and work on it yields after each
-few scrapes.
+Most of a history has drafts, and a baseline needs a day of samples at most. So the search reads two counters
+every few minutes; all samples of the period that it finds decide. The event loop polls servers at the same
+time: a page of samples is small, and work on it yields after each few scrapes.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, pairwise
 from math import ceil
 from typing import Final
 
 from spec_decode_exporter.core.tasks import Pace
+from spec_decode_exporter.core.urls import address
+from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.history import selectors
-from spec_decode_exporter.history.history_reader import DEFAULT_INTERVAL, has_rust_front_end, usual_interval
-from spec_decode_exporter.history.history_targets import HistoryTarget, targets_of, without_twins
-from spec_decode_exporter.history.page_rows import RowReader, Samples
-from spec_decode_exporter.history.plain_search import ActivityReadings, FoundPeriod, plain_periods
+from spec_decode_exporter.history.history_pages import (
+    DEFAULT_INTERVAL,
+    PageSize,
+    TargetSamples,
+    check_engines,
+    sample_pages,
+)
+from spec_decode_exporter.history.history_targets import (
+    HistoryTarget,
+    has_rust_front_end,
+    nothing_found,
+    targets_of,
+    without_twins,
+)
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi, Remedies, SampledSeries
-from spec_decode_exporter.history.sample_pages import PageSize, sample_pages
 from spec_decode_exporter.learned.baseline import Baseline
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
-from spec_decode_exporter.scrape.sample import EngineName
+from spec_decode_exporter.scrape.engines import MEANINGS, MODEL_LABEL, Counter
+from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_ENGINES, EngineName, Sample
 from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS
 
 KEYS: Final = Remedies("`baseline.prometheus.match`", "`baseline.prometheus.authorization`")
@@ -42,10 +56,16 @@ MAX_SAMPLES: Final = 4_000_000
 """Samples that are read of one period: a day of two engines at 1 s."""
 MAX_PERIODS: Final = 3
 """Periods that are read until one is a baseline."""
-_WINDOW_SECONDS: Final = 900.0
-"""Longest window of an engine's monitor: no evaluation is read, so it only bounds the memory."""
 SCRAPES_SLICE: Final = 20
 """Scrapes between two yields to the event loop: they take some 5 ms."""
+_WINDOW_SECONDS: Final = 900.0
+"""Longest window of an engine's monitor: no evaluation is read, so it only bounds the memory."""
+_NAMED: Final = 3
+"""Servers that an error names."""
+_NAME_LENGTH: Final = 60
+
+Reading = tuple[float, float | None, float | None]
+"""Unix time, generated tokens and drafts of a model; None where the target has no such counter."""
 
 
 class BaselineReader:
@@ -53,9 +73,7 @@ class BaselineReader:
 
     def __init__(self, api: QueryApi, match: str, begin: float, end: float) -> None:
         """Search between two Unix times in the series with these label matchers."""
-        self._api = api
-        self.name = api.name
-        """Name of the history."""
+        self.api = api
         self._match = match
         self._begin = begin
         self._end = end
@@ -66,14 +84,10 @@ class BaselineReader:
         Raises:
             HistoryError: There are none, or they cannot be read.
         """
-        series = await self._api.series(selectors.servers(self._match), self._begin, self._end)
-        found, _ = await without_twins(targets_of(series), self._identifying)
+        series = await self.api.series(selectors.servers(self._match), self._begin, self._end)
+        found = await without_twins(self.api, targets_of(series), self._begin, self._end)
         if not found:
-            where = f" with {self._match}" if self._match else ""
-            raise HistoryError(
-                f"{self._api.name} has no metrics of an engine that is known{where} in this time; check "
-                f"{KEYS.match} and `lookback`"
-            )
+            raise HistoryError(f"{nothing_found(self.api, self._match)}; check {KEYS.match} and `lookback`")
         return found
 
     async def read(self, server: HistoryTarget) -> Mapping[str, Baseline]:
@@ -83,17 +97,17 @@ class BaselineReader:
             HistoryError: There is no period without speculation, or it cannot be read.
         """
         periods = await self._search(server)
-        is_rust = await has_rust_front_end(self._api, server, self._begin, self._end)
+        is_rust = await has_rust_front_end(self.api, server, self._begin, self._end)
         baselines: dict[str, Baseline] = {}
-        for model, found in periods.items():
+        for model, found in islice(periods.items(), MAX_ENGINES):
             for period in found[:MAX_PERIODS]:
-                baseline = await _PeriodReading(self._api, server, model, is_rust=is_rust).read(period)
+                baseline = await _PeriodReading(self.api, server, model, is_rust=is_rust).read(period)
                 if baseline.end:
                     baselines[model] = baseline
                     break
         if not baselines:
             raise HistoryError(
-                f"{self._api.name} has no period of this server without speculation and with requests for a "
+                f"{self.api.name} has no period of this server without speculation and with requests for a "
                 "minute; a longer `lookback` may have one"
             )
         return baselines
@@ -106,7 +120,7 @@ class BaselineReader:
         async def values(end: float, seconds: int) -> Sequence[SampledSeries]:
             # Without the end itself: it is the next page's first reading.
             first = ceil((end - seconds) / step) * step
-            return await self._api.values_every(selector, first, max(first, end - 1), step)
+            return await self.api.values_every(selector, first, max(first, end - 1), step)
 
         pace = Pace(1)
         async for _, page in sample_pages(values, self._begin, self._end, SEARCH_PAGES):
@@ -114,56 +128,149 @@ class BaselineReader:
             await pace.done()
         return {model: plain_periods(each, self._end) for model, each in readings.by_model().items()}
 
-    async def _identifying(self, target: HistoryTarget) -> list[SampledSeries]:
-        selector = selectors.identifying(target.prefix, target.kind, target.labels)
-        return await self._api.samples(selector, self._end, int(min(900.0, self._end - self._begin)))
-
 
 class _PeriodReading:
     """Learns the baseline of one model from the samples of one period, by the live classes."""
 
     def __init__(self, api: QueryApi, server: HistoryTarget, model: str, *, is_rust: bool) -> None:
-        self._api = api
-        self._server = server
+        self._samples = TargetSamples(api, server, PAGES)
         self._model = model
         self._is_rust = is_rust
         self._baseline = Baseline()
         self._engines: dict[EngineName, EngineMonitor] = {}
-        self._interval = 0.0
 
     async def read(self, period: FoundPeriod) -> Baseline:
-        server, rows, pace = self._server, RowReader(), Pace(SCRAPES_SLICE)
-        fetch = partial(self._api.samples, selectors.of_target(server.kind, server.prefix, server.labels))
-        begin = max(period.begin, period.end - MAX_SECONDS)
-        last, samples = begin - 1.0, 0
-        async for _, page in sample_pages(fetch, begin, period.end, PAGES):
+        pace, begin = Pace(SCRAPES_SLICE), max(period.begin, period.end - MAX_SECONDS)
+        async for _, scrapes in self._samples.pages(begin, period.end):
             await pace.done(SCRAPES_SLICE)
-            for time, engines in rows.read(page):
-                if time > last:
-                    self._interval = self._interval or usual_interval(page[0].times)
-                    self._observe(time, engines)
-                    last = time
-                    await pace.done()
-            samples += sum(len(each.times) for each in page)
-            if samples > MAX_SAMPLES:
+            for time, samples in scrapes:
+                for name, sample in samples.items():
+                    if name.model_name == self._model:
+                        self._observe(name, sample, time)
+                await pace.done()
+            if self._samples.samples > MAX_SAMPLES:
                 break
         if period.ended:
             self._baseline.drafting()
         return self._baseline
 
-    def _observe(self, time: float, samples: Samples) -> None:
-        for name, sample in samples.items():
-            if name.model_name != self._model:
-                continue
-            engine = self._engines.get(name)
-            last = engine.history.last_seen if engine else 0.0
-            if engine is None or time - last > max(GONE_POLLS * self._interval, GONE_SECONDS):
-                # An increment over a gap has the load of its end alone.
-                engine = self._engines[name] = self._new_engine()
-            interval = self._interval or DEFAULT_INTERVAL
-            deque(engine.observe(sample, time, time, interval, interval), maxlen=0)
+    def _observe(self, name: EngineName, sample: Sample, time: float) -> None:
+        engine, interval = self._engines.get(name), self._samples.interval
+        last = engine.history.last_seen if engine else 0.0
+        if engine is None or time - last > max(GONE_POLLS * interval, GONE_SECONDS):
+            # An increment over a gap has the load of its end alone.
+            check_engines(len(self._engines | {name: engine}))
+            engine = self._engines[name] = EngineMonitor((_WINDOW_SECONDS,), baseline=self._baseline)
+            engine.history.always_counts_drafts = self._is_rust
+        interval = interval or DEFAULT_INTERVAL
+        deque(engine.observe(sample, time, time, interval, interval), maxlen=0)
 
-    def _new_engine(self) -> EngineMonitor:
-        engine = EngineMonitor((_WINDOW_SECONDS,), baseline=self._baseline)
-        engine.history.always_counts_drafts = self._is_rust
-        return engine
+
+@dataclass(frozen=True, slots=True)
+class FoundPeriod:
+    """Time in which a target may have served a model without speculation."""
+
+    begin: float
+    """Unix time."""
+    end: float
+    ended: bool
+    """Drafts ended it."""
+
+
+class ActivityReadings:
+    """Readings of the two counters of each model, summed over its engines."""
+
+    def __init__(self) -> None:
+        self._sums: defaultdict[str, dict[float, dict[Counter, float]]] = defaultdict(dict)
+
+    def add(self, series: Iterable[SampledSeries]) -> None:
+        """Add a page of readings; a value that no counter can have is left out."""
+        for each in series:
+            meaning = MEANINGS.get(each.labels.get("__name__", "").encode())
+            if meaning is None or not isinstance(meaning.quantity, Counter):
+                continue
+            times = self._sums[each.labels.get(MODEL_LABEL, "")]
+            for time, value in zip(each.times, each.values, strict=True):
+                if 0 <= value < MAX_COUNT:
+                    sums = times.setdefault(time, {})
+                    sums[meaning.quantity] = sums.get(meaning.quantity, 0.0) + value
+
+    def by_model(self) -> Mapping[str, Sequence[Reading]]:
+        """Return the readings of each model, oldest first."""
+        return {
+            model: [
+                (time, sums.get(Counter.GENERATION_TOKENS), sums.get(Counter.DRAFTS))
+                for time, sums in sorted(times.items())
+            ]
+            for model, times in self._sums.items()
+        }
+
+
+def plain_periods(readings: Sequence[Reading], now: float) -> list[FoundPeriod]:
+    """Return the periods without drafts, newest first, each rounded up to whole intervals of readings.
+
+    In an interval a model may have worked without speculation if its tokens changed, and if it had no drafts
+    yet at one end: a server without speculation has no such counter, or one at 0. Drafts end a period; idle
+    time does not. One that lasts ends ``now`` (Unix time).
+    """
+    periods: list[FoundPeriod] = []
+    begin: float | None = None
+    end = 0.0
+    for earlier, later in pairwise(readings):
+        has_worked = bool(later[1]) and later[1] != earlier[1]
+        if has_worked and not (earlier[2] and later[2]):
+            begin, end = earlier[0] if begin is None else begin, later[0]
+        if begin is not None and later[2] and later[2] != earlier[2]:
+            periods.append(FoundPeriod(begin, end, ended=True))
+            begin = None
+    if begin is not None:
+        periods.append(FoundPeriod(begin, now, ended=False))
+    return periods[::-1]
+
+
+def server_of(target: Target, servers: Sequence[HistoryTarget], *, is_only_target: bool) -> HistoryTarget:
+    """Return the server of a history that is a target.
+
+    It is that with the target's address or name as ``instance``; of several, or without one, that whose
+    labels agree with the target's. One server alone is that of one target alone.
+
+    Args:
+        target: Monitored target.
+        servers: Servers that match.
+        is_only_target: No other target uses these servers.
+
+    Raises:
+        HistoryError: None fits, or several do.
+    """
+    names = {address(target.url), target.name}
+    found = [server for server in servers if server.labels.get("instance") in names]
+    if len(found) != 1:
+        found = [server for server in found or servers if _agrees(target, server)] or found
+    if not found and is_only_target and len(servers) == 1:
+        found = list(servers)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise HistoryError(
+            f"{len(found)} servers there fit this target: {_listed(found)}; choose one by `match`"
+        )
+    raise HistoryError(
+        f"none of the {len(servers)} servers there is this target: {_listed(servers)}. None has the instance "
+        f"{address(target.url)} or its labels; choose its server by `match` in a `baseline` of this target"
+    )
+
+
+def _agrees(target: Target, server: HistoryTarget) -> bool:
+    """Return whether both have labels in common, all with equal values."""
+    common = [(value, server.labels[name]) for name, value in target.labels if name in server.labels]
+    return bool(common) and all(own == its for own, its in common)
+
+
+def _listed(servers: Sequence[HistoryTarget]) -> str:
+    names = [_shown(server.name) for server in servers[:_NAMED]]
+    return ", ".join(names) + (" and others" if len(servers) > _NAMED else "")
+
+
+def _shown(name: str) -> str:
+    text = "".join(each if each.isprintable() else "?" for each in name)
+    return text if len(text) <= _NAME_LENGTH else f"{text[: _NAME_LENGTH - 1]}…"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -17,10 +18,8 @@ from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.core.urls import without_query
-from spec_decode_exporter.history.baseline_match import server_of
-from spec_decode_exporter.history.baseline_reader import KEYS, MAX_BODY, MAX_VALUES, BaselineReader
-from spec_decode_exporter.history.history_targets import HistoryTarget
-from spec_decode_exporter.history.query_api import Getter, HistoryError, QueryApi
+from spec_decode_exporter.history.baseline_reader import KEYS, MAX_BODY, MAX_VALUES, BaselineReader, server_of
+from spec_decode_exporter.history.query_api import TIMEOUT, HistoryError, QueryApi
 from spec_decode_exporter.learned.baseline import Baseline
 from spec_decode_exporter.monitor.state import ModelKey, Remembered
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
@@ -32,16 +31,14 @@ READ_AGAIN_SECONDS: Final = 86_400.0
 TRY_AGAIN_SECONDS: Final = 3600.0
 """Seconds after a failure."""
 MAX_READING_SECONDS: Final = 600.0
-"""Maximum seconds of the reading of one target."""
-_TIMEOUT: Final = 60.0
-"""Seconds of a request: servers end a query after 30 s to 2 min."""
+"""Maximum seconds of the reading of one target, and of the search for the servers of a history."""
 
-Connect = Callable[[PrometheusSettings], Getter]
+Connect = Callable[[PrometheusSettings], Client]
 
 
 def open_client(settings: PrometheusSettings) -> Client:
     """Return a client for the queries of baselines, with their limits."""
-    return Client(settings.http, timeout=_TIMEOUT, max_body=MAX_BODY)
+    return Client(settings.http, timeout=TIMEOUT, max_body=MAX_BODY)
 
 
 @dataclass(slots=True)
@@ -104,21 +101,22 @@ class HistoryBaselines:
             if due:
                 read = partial(self._read, settings, due, is_only_target=len(monitors) == 1)
                 await self._errors.attempt_async("baselines", read, {"source": settings.url})
-                self._note_open(settings, due, "an internal error, which the log has")
+                self._note(settings, due, "an internal error, which the log has")
 
     def give_up(self) -> None:
         """Note each target whose reading has not ended, because there is no more time for it."""
         for settings, monitors in self._users().items():
-            self._note_open(settings, monitors, "there was no more time for it; shorten `lookback`")
+            self._note(settings, monitors, "there was no more time for it; shorten `lookback`")
 
-    def _note_open(
-        self, settings: PrometheusSettings, monitors: Iterable[TargetMonitor], reason: str
-    ) -> None:
-        """Note the targets whose reading has not ended, and why."""
+    def _note(self, settings: PrometheusSettings, monitors: Iterable[TargetMonitor], reason: str) -> None:
+        """Note why the targets have no baseline whose reading has not ended, once for each reason."""
+        source = without_query(settings.url.rstrip("/"))
+        reason = reason.removeprefix(f"{source}: ").removeprefix(f"{source} ")
         for monitor in monitors:
             plan = self._plan(monitor, settings)
-            if not plan.has_ended:
-                _note_failure(monitor, plan, without_query(settings.url), HistoryError(reason))
+            if not plan.has_ended and plan.failures.failed(reason):
+                monitor.record_event(Event("baseline_not_read", {"source": source, "reason": reason}))
+            plan.has_ended = True
 
     def _users(self) -> Mapping[PrometheusSettings, Sequence[TargetMonitor]]:
         """Return the targets by their history."""
@@ -140,45 +138,31 @@ class HistoryBaselines:
         self, settings: PrometheusSettings, monitors: Sequence[TargetMonitor], *, is_only_target: bool
     ) -> None:
         """Read the servers of one history, and the baseline of each target."""
-        plans = [(monitor, self._plan(monitor, settings)) for monitor in monitors]
-        for _, plan in plans:
+        for monitor in monitors:
+            plan = self._plan(monitor, settings)
             plan.moment, plan.has_ended = self._clock.monotonic() + TRY_AGAIN_SECONDS, False
         client = self._connect(settings)
         api = QueryApi(settings.url, client, remedies=KEYS, max_values=MAX_VALUES)
         try:
-            end = await api.time()
-            reader = BaselineReader(api, settings.match, end - settings.lookback, end)
-            servers = await reader.servers()
-            for monitor, plan in plans:
-                await self._read_one(reader, servers, monitor, plan, is_only_target=is_only_target)
+            async with _within_time():
+                end = await api.time()
+                reader = BaselineReader(api, settings.match, end - settings.lookback, end)
+                servers = await reader.servers()
+            for monitor in monitors:
+                try:
+                    async with _within_time():
+                        server = server_of(monitor.target, servers, is_only_target=is_only_target)
+                        self._adopt(monitor, await reader.read(server), api.name)
+                except HistoryError as error:
+                    self._note(settings, [monitor], str(error))
+                else:
+                    plan = self._plan(monitor, settings)
+                    plan.moment, plan.has_ended = self._clock.monotonic() + READ_AGAIN_SECONDS, True
+                    plan.failures.recovered()
         except HistoryError as error:
-            for monitor, plan in plans:
-                _note_failure(monitor, plan, api.name, error)
+            self._note(settings, monitors, str(error))
         finally:
             await client.close()
-
-    async def _read_one(
-        self,
-        reader: BaselineReader,
-        servers: Sequence[HistoryTarget],
-        monitor: TargetMonitor,
-        plan: _Plan,
-        *,
-        is_only_target: bool,
-    ) -> None:
-        try:
-            async with asyncio.timeout(MAX_READING_SECONDS):
-                found = await reader.read(server_of(monitor.target, servers, is_only_target=is_only_target))
-        except TimeoutError:
-            late = HistoryError(f"reading takes more than {MAX_READING_SECONDS:.0f} s; shorten `lookback`")
-            _note_failure(monitor, plan, reader.name, late)
-        except HistoryError as error:
-            _note_failure(monitor, plan, reader.name, error)
-        else:
-            plan.has_ended = True
-            plan.failures.recovered()
-            plan.moment = self._clock.monotonic() + READ_AGAIN_SECONDS
-            self._adopt(monitor, found, reader.name)
 
     def _adopt(self, monitor: TargetMonitor, found: Mapping[str, Baseline], source: str) -> None:
         for model, baseline in found.items():
@@ -190,8 +174,17 @@ class HistoryBaselines:
                 monitor.record_event(Event("baseline_read", fields))
 
 
-def _note_failure(monitor: TargetMonitor, plan: _Plan, source: str, error: HistoryError) -> None:
-    plan.has_ended = True
-    reason = str(error).removeprefix(f"{source}: ").removeprefix(f"{source} ")
-    if plan.failures.failed(reason):
-        monitor.record_event(Event("baseline_not_read", {"source": source, "reason": reason}))
+@asynccontextmanager
+async def _within_time() -> AsyncIterator[None]:
+    """Limit the time of a reading.
+
+    Raises:
+        HistoryError: It took longer.
+    """
+    try:
+        async with asyncio.timeout(MAX_READING_SECONDS):
+            yield
+    except TimeoutError:
+        raise HistoryError(
+            f"reading takes more than {MAX_READING_SECONDS:.0f} s; shorten `lookback`"
+        ) from None

@@ -3,40 +3,53 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise
-from statistics import median
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from spec_decode_exporter.analysis.knowledge import Assumptions
+from spec_decode_exporter.analysis.recommended_setting import setting_by_load
+from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.history import selectors
-from spec_decode_exporter.history.engine_slots import EngineSlots, PlainPeriods
-from spec_decode_exporter.history.history_result import EngineHistoryResult, HistoryResult
-from spec_decode_exporter.history.history_setting import best_setting
+from spec_decode_exporter.history.history_pages import (
+    DEFAULT_INTERVAL,
+    PageSize,
+    TargetSamples,
+    check_engines,
+)
+from spec_decode_exporter.history.history_result import (
+    EngineHistoryResult,
+    HistoryResult,
+    HistorySetting,
+    best_tokens,
+)
+from spec_decode_exporter.history.history_slots import EngineSlots, PlainPeriods, SlotResult
 from spec_decode_exporter.history.history_targets import (
-    MAX_TARGETS,
     HistoryTarget,
+    has_rust_front_end,
     nearest_names,
+    nothing_found,
     targets_of,
     without_twins,
 )
-from spec_decode_exporter.history.page_rows import RowReader, Samples
-from spec_decode_exporter.history.query_api import HistoryError, QueryApi, SampledSeries
-from spec_decode_exporter.history.sample_pages import REPORT_PAGES, sample_pages
-from spec_decode_exporter.history.slot_evaluation import evaluated
+from spec_decode_exporter.history.query_api import HistoryError, QueryApi
 from spec_decode_exporter.scrape.sample import EngineName
+from spec_decode_exporter.window.history import Window
 
 SHORT_SLOT: Final = 900.0
 LONG_SLOT: Final = 3600.0
 SHORT_SLOTS_UP_TO: Final = 8 * 86400.0
 """Length of a history up to which slots are short."""
-DEFAULT_INTERVAL: Final = 60.0
+MAX_TARGETS: Final = 256
+"""Maximum targets of a report."""
+PAGES: Final = PageSize(first=3600, largest=24 * 3600, samples=100_000)
+"""Pages of 10 to 20 MB of memory."""
 
 Progress = Callable[[float], None]
 """Called with the share of the work that is done, 0 to 1."""
+Knows = Callable[[str], Assumptions]
+"""Returns the knowledge of the engines of a model besides their counters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,207 +68,153 @@ class HistoryQuery:
         return SHORT_SLOT if self.end - self.begin <= SHORT_SLOTS_UP_TO else LONG_SLOT
 
 
-class HistoryReader:
-    """Reads the history of all engines of one server of metrics."""
+async def read_history(
+    api: QueryApi,
+    query: HistoryQuery,
+    assumptions: Knows,
+    *,
+    progress: Progress = lambda _: None,
+    notes: Sequence[str] = (),
+    stop: asyncio.Event | None = None,
+) -> HistoryResult:
+    """Return the history of all engines; incomplete if ``stop`` is set, or if the server fails meanwhile.
 
-    def __init__(
-        self,
-        api: QueryApi,
-        query: HistoryQuery,
-        assumptions: Callable[[str], Assumptions],
-        progress: Progress = lambda _: None,
-        notes: Sequence[str] = (),
-    ) -> None:
-        """Prepare to ``read``.
+    Args:
+        api: The server.
+        query: What to read.
+        assumptions: Returns the knowledge of the engines of a model besides their counters.
+        progress: Called with the share of the work that is done.
+        notes: Remarks that the result has.
+        stop: Ends the reading.
 
-        Args:
-            api: The server.
-            query: What to read.
-            assumptions: Returns the knowledge of the engines of a model besides their counters.
-            progress: Called with the share of the work that is done.
-            notes: Remarks that the result has.
-        """
-        self._api = api
-        self._query = query
-        self._assumptions = assumptions
-        self._progress = progress
-        self._notes = list(notes)
-
-    async def read(self, stop: asyncio.Event | None = None) -> HistoryResult:
-        """Return the history; incomplete if ``stop`` is set, or if the server fails after the beginning.
-
-        Raises:
-            HistoryError: Nothing can be read.
-        """
-        targets = await self._targets()
-        stop = stop or asyncio.Event()
-        engines: list[EngineHistoryResult] = []
-        incomplete = ""
-        for number, target in enumerate(targets):
-            reading = _TargetReading(self._api, self._query, target, self._assumptions)
-
-            def progress(share: float, before: int = number) -> None:
-                self._progress((before + share) / len(targets))
-
-            try:
-                await reading.read(progress, stop)
-            except HistoryError as error:
-                incomplete = f"{target.name}: {error}"
-            if stop.is_set():
-                incomplete = f"interrupted while reading {target.name}"
-            engines += reading.results()
-            self._notes += reading.notes()
-            if incomplete:
-                incomplete += f"; {number} of {len(targets)} targets were read completely"
-                break
-        if incomplete and not any(engine.slots for engine in engines):
-            raise HistoryError(incomplete)
-        query = self._query
-        return HistoryResult(
-            self._api.name,
-            query.begin,
-            query.end,
-            query.slot_seconds,
-            engines,
-            tuple(self._notes),
-            incomplete,
-        )
-
-    async def _targets(self) -> list[HistoryTarget]:
-        query = self._query
-        series = await self._api.series(selectors.every_engine(query.match), query.begin, query.end)
-        targets = targets_of(series)
-        if not targets:
-            raise HistoryError(await self._nothing_found())
-        if len(targets) > MAX_TARGETS:
-            raise HistoryError(
-                f"{len(targets)} targets match; a report has at most {MAX_TARGETS}: use --match"
-            )
-        unique, twins = await without_twins(targets, self._identifying)
-        if twins:
-            self._notes.append(f"Counted once: {twins} targets have the counters of another one (HA pairs).")
-        return unique
-
-    async def _identifying(self, target: HistoryTarget) -> list[SampledSeries]:
-        """Return the newest samples by which the process of a target is recognised."""
-        selector = selectors.identifying(target.prefix, target.kind, target.labels)
-        return await self._api.samples(selector, self._query.end, int(min(900, self._span())))
-
-    def _span(self) -> float:
-        return self._query.end - self._query.begin
-
-    async def _nothing_found(self) -> str:
-        query = self._query
-        where = f" with {query.match}" if query.match else ""
-        message = f"{self._api.name} has no metrics of an engine that is known{where} in this time"
+    Raises:
+        HistoryError: Nothing can be read.
+    """
+    targets, twins = await _targets(api, query)
+    stop = stop or asyncio.Event()
+    engines: list[EngineHistoryResult] = []
+    incomplete = ""
+    notes = [*notes, *_notes_of(twins)]
+    for number, target in enumerate(targets):
+        reading = _TargetReading(api, query, target, assumptions)
         try:
-            near = nearest_names(await self._api.metric_names(query.begin, query.end))
-        except HistoryError:
-            near = []
-        if any(map(selectors.is_known, near)):
-            return f"{message}. It has {', '.join(near)}: check --match, --since and --until"
-        return (
-            f"{message}. The nearest names are {', '.join(near)}" if near else f"{message}; it has no metrics"
-        )
+            async for share in reading.read():
+                progress((number + share) / len(targets))
+                if stop.is_set():
+                    break
+        except HistoryError as error:
+            incomplete = f"{target.name}: {error}"
+        if stop.is_set():
+            incomplete = f"interrupted while reading {target.name}"
+        engines += reading.results()
+        notes += reading.notes()
+        if incomplete:
+            incomplete += f"; {number} of {len(targets)} targets were read completely"
+            break
+    if incomplete and not any(engine.slots for engine in engines):
+        raise HistoryError(incomplete)
+    length = query.slot_seconds
+    return HistoryResult(api.name, query.begin, query.end, length, engines, tuple(notes), incomplete)
+
+
+async def _targets(api: QueryApi, query: HistoryQuery) -> tuple[list[HistoryTarget], int]:
+    """Return the targets, and the number of those that are left out as twins."""
+    targets = targets_of(await api.series(selectors.every_engine(query.match), query.begin, query.end))
+    if not targets:
+        near = await nearest_names(api, query.begin, query.end)
+        raise HistoryError(f"{nothing_found(api, query.match)}{near}")
+    if len(targets) > MAX_TARGETS:
+        raise HistoryError(f"{len(targets)} targets match; a report has at most {MAX_TARGETS}: use --match")
+    unique = await without_twins(api, targets, query.begin, query.end)
+    return unique, len(targets) - len(unique)
+
+
+def _notes_of(twins: int) -> Iterator[str]:
+    if twins:
+        yield f"Counted once: {twins} targets have the counters of another one (HA pairs)."
 
 
 class _TargetReading:
     """Reads one target from its first to its last sample."""
 
-    def __init__(
-        self,
-        api: QueryApi,
-        query: HistoryQuery,
-        target: HistoryTarget,
-        assumptions: Callable[[str], Assumptions],
-    ) -> None:
-        self._api = api
+    def __init__(self, api: QueryApi, query: HistoryQuery, target: HistoryTarget, assumptions: Knows) -> None:
         self._query = query
-        self._target = target
         self._assumptions = assumptions
-        self._rows = RowReader()
+        self._samples = TargetSamples(api, target, PAGES)
         self._engines: dict[EngineName, EngineSlots] = {}
         self._periods: dict[str, PlainPeriods] = {}
-        self._interval = 0.0
         self._is_rust = False
 
-    async def read(self, progress: Callable[[float], None], stop: asyncio.Event) -> None:
-        """Read all pages, until ``stop`` is set."""
-        query = self._query
-        self._is_rust = await has_rust_front_end(self._api, self._target, query.begin, query.end)
-        selector = selectors.of_target(self._target.kind, self._target.prefix, self._target.labels)
-        last = query.begin - 1.0
-        fetch = partial(self._api.samples, selector)
-        async for end, page in sample_pages(fetch, query.begin, query.end, REPORT_PAGES):
-            rows = list(self._rows.read(page))
-            self._interval = self._interval or usual_interval([time for time, _ in rows])
-            for time, samples in rows:
-                if time > last:
-                    self._observe(time, samples)
-                    last = time
+    async def read(self) -> AsyncIterator[float]:
+        """Read all pages; yield the share that is done after each."""
+        query, its = self._query, self._samples
+        self._is_rust = await has_rust_front_end(its.api, its.target, query.begin, query.end)
+        async for end, scrapes in its.pages(query.begin, query.end):
+            for time, samples in scrapes:
+                for name, sample in samples.items():
+                    self._engine(name).observe(sample, time)
             await yield_to_event_loop()
-            progress((end - query.begin) / (query.end - query.begin))
-            if stop.is_set():
-                return
+            yield (end - query.begin) / (query.end - query.begin)
 
-    def results(self) -> list[EngineHistoryResult]:
-        """Return the evaluated history of each engine."""
-        target = self._target
-        found = []
+    def _engine(self, name: EngineName) -> EngineSlots:
+        engine = self._engines.get(name)
+        if engine is None:
+            check_engines(len(self._engines) + 1)
+            periods = self._periods.setdefault(name.model_name, PlainPeriods())
+            engine = self._engines[name] = EngineSlots(
+                self._assumptions(name.model_name),
+                periods,
+                self._query.slot_seconds,
+                self._samples.interval or DEFAULT_INTERVAL,
+                always_counts_drafts=self._is_rust,
+            )
+        return engine
+
+    def results(self) -> Iterator[EngineHistoryResult]:
+        """Yield the evaluated history of each engine."""
+        target = self._samples.target
         for name, engine in sorted(self._engines.items()):
             engine.close()
-            periods, assumptions = self._periods[name.model_name], self._assumptions(name.model_name)
-            slots = tuple(evaluated(engine.slots, periods, assumptions))
-            data_parallel = len(self._engines) > 1
-            found.append(
-                EngineHistoryResult(
-                    target.name,
-                    target.labels,
-                    name.model_name,
-                    name.engine,
-                    self._interval or DEFAULT_INTERVAL,
-                    engine.scrapes,
-                    slots,
-                    tuple(engine.events),
-                    tuple(each.period for each in periods.all()),
-                    best_setting(engine.slots, slots, periods, assumptions, data_parallel=data_parallel),
-                )
+            slots = tuple(engine.evaluated())
+            yield EngineHistoryResult(
+                target.name,
+                target.labels,
+                name.model_name,
+                name.engine,
+                self._samples.interval or DEFAULT_INTERVAL,
+                engine.scrapes,
+                slots,
+                tuple(engine.events),
+                tuple(each.period for each in engine.periods.known),
+                best_setting(engine, slots, data_parallel=len(self._engines) > 1),
             )
-        return found
 
-    def notes(self) -> list[str]:
-        """Return remarks about the reading."""
-        if not self._rows.unreadable:
-            return []
-        return [f"{self._target.name}: {self._rows.unreadable} scrapes left out: {self._rows.reason}."]
-
-    def _observe(self, time: float, samples: Samples) -> None:
-        for name, sample in samples.items():
-            engine = self._engines.get(name)
-            if engine is None:
-                periods = self._periods.setdefault(name.model_name, PlainPeriods())
-                engine = self._engines[name] = EngineSlots(
-                    self._assumptions(name.model_name),
-                    periods,
-                    self._query.slot_seconds,
-                    self._interval or DEFAULT_INTERVAL,
-                    always_counts_drafts=self._is_rust,
-                )
-            engine.observe(sample, time)
+    def notes(self) -> Iterator[str]:
+        """Yield remarks about the reading."""
+        its = self._samples
+        if its.unreadable:
+            yield f"{its.target.name}: {its.unreadable} scrapes left out: {its.reason}."
 
 
-async def has_rust_front_end(api: QueryApi, target: HistoryTarget, begin: float, end: float) -> bool:
-    """Return whether the server is vLLM's Rust front end, which has none of Python's own series.
+def best_setting(
+    engine: EngineSlots, results: Sequence[SlotResult], *, data_parallel: bool
+) -> HistorySetting | None:
+    """Return the setting of ``recommend`` that would have been best; None without drafts.
 
-    Raises:
-        HistoryError: The history cannot be read.
+    Acceptance is that of all slots with the last K; the cost by load that at the end of the last of them.
+
+    Args:
+        engine: Its slots.
+        results: Their evaluations.
+        data_parallel: Its server has several engines.
     """
-    if target.created or target.kind.name != "vllm" or target.prefix.startswith("ray"):
-        return False
-    return not await api.series(selectors.python_marks(target.labels), begin, end)
-
-
-def usual_interval(times: Sequence[float]) -> float:
-    """Return the usual seconds between two scrapes; 0 with fewer than three."""
-    gaps = [later - earlier for earlier, later in pairwise(times)]
-    return median(gaps) if len(gaps) > 1 else 0.0
+    drafted = [slot for slot in engine.slots if slot.tokens and slot.window.total.drafts]
+    if not drafted:
+        return None
+    tokens = drafted[-1].tokens
+    best = best_tokens(result for result in results if result.tokens == tokens)
+    known = replace(engine.knowledge_at(drafted[-1]), data_parallel=data_parallel)
+    window = Window.over_time([slot.window for slot in drafted if slot.tokens == tokens])
+    loads = {point.running_requests for curve in known.cost.measured for point in curve.points}
+    setting = setting_by_load(WindowEvaluation(window, known), max(tokens, best.best if best else 0))
+    return HistorySetting(setting, known.speculation, tuple(sorted(loads)))

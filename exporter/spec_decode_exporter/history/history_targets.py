@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import pairwise
 from typing import Final
 
-from spec_decode_exporter.history.query_api import Labels, SampledSeries
+from spec_decode_exporter.history import selectors
+from spec_decode_exporter.history.query_api import HistoryError, Labels, QueryApi, SampledSeries
 from spec_decode_exporter.scrape.engines import (
     ENGINE_LABELS,
     MEANINGS,
@@ -18,23 +19,19 @@ from spec_decode_exporter.scrape.engines import (
     EngineKind,
 )
 
-MAX_TARGETS: Final = 256
-"""Maximum targets of a report."""
 MIN_TURNS: Final = 4
 """Samples of two scrapes of one counter, one after the other, by which it is recognised."""
+RECOGNISED_SECONDS: Final = 900.0
+"""Seconds of samples by which it is recognised, at most."""
 REPLICA_LABELS: Final = frozenset(
     {
-        "replica",
-        "__replica__",
-        "prometheus_replica",
-        "prometheus",
-        "receive_replica",
-        "thanos_replica",
-        "monitor_replica",
-        "rule_replica",
+        *("replica", "__replica__", "prometheus_replica", "prometheus"),
+        *("receive_replica", "thanos_replica", "monitor_replica", "rule_replica"),
     }
 )
 """Labels by which the servers of an HA pair differ; both scrape the same counters."""
+NAMED: Final = 5
+"""Names of metrics that an error has."""
 
 _PAGE_LABELS: Final = frozenset({"__name__", "le", "position", MODEL_LABEL, *ENGINE_LABELS, *RANK_LABELS})
 """Labels that a server itself gives its series."""
@@ -48,7 +45,7 @@ class HistoryTarget:
 
     kind: EngineKind
     prefix: str
-    labels: Mapping[str, str]
+    labels: Labels
     """Labels that identify the server, without those of replicas."""
     created: bool
     """It has creation times."""
@@ -69,50 +66,41 @@ def targets_of(series: Iterable[Labels]) -> list[HistoryTarget]:
         if meaning is None or meaning.kind is None:
             continue
         kinds[meaning.kind.name] = meaning.kind
-        groups[identity(labels), meaning.kind.name, meaning.prefix].append(labels["__name__"])
+        identity = tuple(
+            sorted(each for each in labels.items() if each[0] not in _PAGE_LABELS | REPLICA_LABELS)
+        )
+        groups[identity, meaning.kind.name, meaning.prefix].append(labels["__name__"])
     return [
         HistoryTarget(kinds[kind], prefix, dict(key), any(name.endswith("_created") for name in names))
         for (key, kind, prefix), names in sorted(groups.items())
     ]
 
 
-def identity(labels: Labels) -> Key:
-    """Return the labels that identify a series' server."""
-    return tuple(
-        sorted(
-            (name, value)
-            for name, value in labels.items()
-            if name not in _PAGE_LABELS and name not in REPLICA_LABELS
-        )
-    )
-
-
 async def without_twins(
-    targets: Sequence[HistoryTarget],
-    identifying: Callable[[HistoryTarget], Awaitable[Sequence[SampledSeries]]],
-) -> tuple[list[HistoryTarget], int]:
-    """Return the targets without those that are the same counters, scraped twice; and the number of these.
+    api: QueryApi, targets: Sequence[HistoryTarget], begin: float, end: float
+) -> list[HistoryTarget]:
+    """Return the targets without those that are the same counters, scraped twice.
 
     Candidates have one instance under otherwise different labels: see ``are_twins``.
 
-    Args:
-        targets: All targets.
-        identifying: Returns the newest samples by which the process of a target is recognised.
+    Raises:
+        HistoryError: Their newest samples before ``end`` cannot be read.
     """
+    seconds = int(min(RECOGNISED_SECONDS, end - begin))
     by_instance: defaultdict[tuple[str, str], list[HistoryTarget]] = defaultdict(list)
     for target in targets:
         by_instance[target.labels.get("instance", target.name), target.prefix].append(target)
     kept: list[HistoryTarget] = []
     for same in by_instance.values():
-        unique = same[:1]
-        known = [await identifying(same[0])] if len(same) > 1 else []
-        for other in same[1:]:
-            samples = await identifying(other)
+        known: list[Sequence[SampledSeries]] = []
+        for target in same if len(same) > 1 else ():
+            selector = selectors.identifying(target.kind, target.prefix, target.labels)
+            samples = await api.samples(selector, end, seconds)
             if not any(are_twins(each, samples) for each in known):
-                unique.append(other)
+                kept.append(target)
                 known.append(samples)
-        kept += unique
-    return kept, len(targets) - len(kept)
+        kept += same if len(same) == 1 else ()
+    return kept
 
 
 def are_twins(one: Sequence[SampledSeries], other: Sequence[SampledSeries]) -> bool:
@@ -125,16 +113,15 @@ def are_twins(one: Sequence[SampledSeries], other: Sequence[SampledSeries]) -> b
     pairs = [(by_series[key], each) for each in other if (key := _page_labels(each)) in by_series]
     if len(pairs) != len(one) or len(pairs) != len(other):
         return False
-    merged = [_merged(*pair) for pair in pairs]
+    merged = [_merged(pair) for pair in pairs]
     return all(map(_is_one_counter, merged)) and any(_turns(each) >= MIN_TURNS for each in merged)
 
 
-def _merged(one: SampledSeries, other: SampledSeries) -> list[tuple[float, int, float]]:
+def _merged(pair: Sequence[SampledSeries]) -> list[tuple[float, int, float]]:
     """Return the time, scrape and value of all samples, in the order of time."""
-    sides = enumerate((one, other))
     return sorted(
         (time, side, value)
-        for side, each in sides
+        for side, each in enumerate(pair)
         for time, value in zip(each.times, each.values, strict=True)
     )
 
@@ -151,12 +138,36 @@ def _turns(samples: Sequence[tuple[float, int, float]]) -> int:
 
 
 def _page_labels(series: SampledSeries) -> Key:
-    return tuple(sorted((name, value) for name, value in series.labels.items() if name in _PAGE_LABELS))
+    return tuple(sorted(each for each in series.labels.items() if each[0] in _PAGE_LABELS))
 
 
-def nearest_names(names: Sequence[str], limit: int = 5) -> list[str]:
-    """Return the names of metrics that look most like those of an engine."""
-    wanted = [name for name in names if any(word in name.lower() for word in ("vllm", "spec_dec", "sglang"))]
-    if wanted:
-        return sorted(wanted)[:limit]
-    return get_close_matches("vllm:generation_tokens_total", names, limit, 0.3)
+async def has_rust_front_end(api: QueryApi, target: HistoryTarget, begin: float, end: float) -> bool:
+    """Return whether the server is vLLM's Rust front end, which has none of Python's own series.
+
+    Raises:
+        HistoryError: The history cannot be read.
+    """
+    if target.created or target.kind.name != "vllm" or target.prefix.startswith("ray"):
+        return False
+    return not await api.series(selectors.python_marks(target.labels), begin, end)
+
+
+def nothing_found(api: QueryApi, match: str) -> HistoryError:
+    """Return the error that no engine has series in the time asked for."""
+    where = f" with {match}" if match else ""
+    return HistoryError(f"{api.name} has no metrics of an engine that is known{where} in this time")
+
+
+async def nearest_names(api: QueryApi, begin: float, end: float) -> str:
+    """Return the names of metrics that look most like those of an engine, and what to check."""
+    try:
+        names = await api.metric_names(begin, end)
+    except HistoryError:
+        return "; it has no metrics"
+    near = sorted(
+        name for name in names if any(word in name.lower() for word in ("vllm", "spec_dec", "sglang"))
+    )
+    near = near[:NAMED] or get_close_matches("vllm:generation_tokens_total", names, NAMED, 0.3)
+    if any(name.encode() in MEANINGS for name in near):
+        return f". It has {', '.join(near)}: check --match, --since and --until"
+    return f". The nearest names are {', '.join(near)}" if near else "; it has no metrics"

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple, Protocol
-from urllib.parse import quote, urlencode
+from math import nan
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeVar
+from urllib.parse import urlencode
 
-from spec_decode_exporter.core.numbers import MAX_UNIX, bounded, decode
+import msgspec
+from msgspec import Meta, Struct
+
+from spec_decode_exporter.core.numbers import MAX_NUMBER, MAX_UNIX, TooManyValuesError, check_values
 from spec_decode_exporter.core.urls import without_query
 from spec_decode_exporter.core.user_errors import ExporterError
-from spec_decode_exporter.scrape.client import HttpResponse
+from spec_decode_exporter.scrape.client import Client
 from spec_decode_exporter.scrape.errors import PollError, StatusError
 
+TIMEOUT: Final = 60.0
+"""Seconds of a request: servers end a query after 30 s to 2 min."""
 MAX_BODY: Final = 32 * 2**20
 """Maximum bytes of a response: some 800,000 samples."""
 MAX_VALUES: Final = 3_000_000
@@ -22,23 +29,18 @@ MAX_SERIES: Final = 50_000
 """Maximum series of a response."""
 MAX_QUERY: Final = 16 * 1024
 """Maximum characters of a query in a URL: many proxies refuse longer ones."""
+TIME_ERROR: Final = 1.0
+"""Seconds by which a sample may lie outside of the time asked for: servers round times."""
 
-_FEWER: Final = frozenset(
-    {
-        HTTPStatus.BAD_REQUEST,
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-        HTTPStatus.UNPROCESSABLE_ENTITY,
-        HTTPStatus.TOO_MANY_REQUESTS,
-        HTTPStatus.INTERNAL_SERVER_ERROR,
-        HTTPStatus.BAD_GATEWAY,
-        HTTPStatus.SERVICE_UNAVAILABLE,
-        HTTPStatus.GATEWAY_TIMEOUT,
-    }
-)
+_FEWER: Final = frozenset({400, 413, 422, 429, 500, 502, 503, 504})
 """Statuses by which servers refuse a query that is too expensive: limits of samples, time or memory."""
 _DENIED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 
 Labels = Mapping[str, str]
+Answer = TypeVar("Answer")
+_Time = Annotated[float, Meta(ge=0, le=MAX_UNIX)]
+_Number = Annotated[str, Meta(max_length=400)]
+"""Text of a number; the longest ones are the greatest and the least floats, written without an exponent."""
 
 
 class HistoryError(ExporterError):
@@ -59,18 +61,6 @@ class Remedies(NamedTuple):
 FLAGS: Final = Remedies("--match", "SPEC_DECODE_EXPORTER_AUTHORIZATION_CREDENTIALS")
 
 
-class Getter(Protocol):
-    """The part of the HTTP client that is used."""
-
-    async def get(self, address: str, *, max_body: int | None = None) -> HttpResponse:
-        """Return the page at an address."""
-        ...
-
-    async def close(self) -> None:
-        """Close the connection."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class SampledSeries:
     """Raw samples of one series."""
@@ -80,13 +70,35 @@ class SampledSeries:
     times: Sequence[float]
     """Unix times, ascending."""
     values: Sequence[float]
+    """NaN in place of an infinite number, and of one that nothing can count."""
+
+
+class _Scalar(Struct, tag_field="resultType", tag="scalar"):
+    result: tuple[_Time, _Number]
+
+
+class _Value(Struct):
+    value: tuple[_Time, _Number]
+
+
+class _Vector(Struct, tag_field="resultType", tag="vector"):
+    result: list[_Value]
+
+
+class _Range(Struct):
+    metric: dict[str, str]
+    values: list[tuple[_Time, _Number]]
+
+
+class _Matrix(Struct, tag_field="resultType", tag="matrix"):
+    result: list[_Range]
 
 
 class QueryApi:
     """Query API of one server."""
 
     def __init__(
-        self, url: str, client: Getter, *, remedies: Remedies = FLAGS, max_values: int = MAX_VALUES
+        self, url: str, client: Client, *, remedies: Remedies = FLAGS, max_values: int = MAX_VALUES
     ) -> None:
         """Query the server at ``url``, which may end with the prefix of a proxy.
 
@@ -96,7 +108,7 @@ class QueryApi:
             remedies: Names of settings in errors.
             max_values: Maximum JSON values of a response.
         """
-        self._remedies = remedies
+        self.remedies = remedies
         self._max_values = max_values
         self._url = url.rstrip("/")
         self.name = without_query(self._url)
@@ -108,31 +120,23 @@ class QueryApi:
         Raises:
             HistoryError: The address is not that of a query API, or the server refuses the request.
         """
-        try:
-            data = await self._data("query", {"query": "time()"})
-            result = data["result"]
-            # Prometheus answers with a scalar, VictoriaMetrics with a vector of one sample.
-            text = (result if data["resultType"] == "scalar" else result[0]["value"])[1]
-            return bounded(float(text), 0.0, MAX_UNIX)
-        except (KeyError, IndexError, TypeError, ValueError):
-            raise self._unusable("its answer to the query `time()` has no time") from None
+        # Prometheus answers with a scalar, VictoriaMetrics with a vector of one sample.
+        found = await self._answer(_Scalar | _Vector, "time", "query", {"query": "time()"})
+        pair = found.result if isinstance(found, _Scalar) else found.result[0].value if found.result else None
+        moment = _number(pair[1]) if pair else nan
+        if not 0 <= moment <= MAX_UNIX:
+            raise self._unusable("its answer to the query `time()` has no time")
+        return moment
 
-    async def series(self, selector: str, begin: float, end: float) -> list[Labels]:
+    async def series(self, selector: str, begin: float, end: float) -> list[dict[str, str]]:
         """Return the labels of the series that match and have samples between two Unix times.
 
         Raises:
             TooMuchError: There are too many.
             HistoryError: The server refuses the request.
         """
-        values = {"match[]": selector, "start": f"{begin:.3f}", "end": f"{end:.3f}"}
-        found = await self._data("series", values)
-        if not isinstance(found, list) or not all(map(_is_labels, found)):
-            raise self._unusable("its list of series has another format")
-        if len(found) > MAX_SERIES:
-            raise TooMuchError(
-                f"{self.name}: more than {MAX_SERIES} series match; narrow them by {self._remedies.match}"
-            )
-        return found
+        values = {"match[]": selector, **_span(begin, end)}
+        return self._few(await self._answer(list[dict[str, str]], "list of series", "series", values))
 
     async def metric_names(self, begin: float, end: float) -> list[str]:
         """Return the names of all metrics with samples between two Unix times.
@@ -140,9 +144,9 @@ class QueryApi:
         Raises:
             HistoryError: The server refuses the request.
         """
-        path = f"label/{quote('__name__')}/values"
-        found = await self._data(path, {"start": f"{begin:.3f}", "end": f"{end:.3f}"})
-        return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+        values = _span(begin, end)
+        names: list[str] = await self._answer(list[str], "list of names", "label/__name__/values", values)
+        return names
 
     async def samples(self, selector: str, end: float, seconds: int) -> list[SampledSeries]:
         """Return the raw samples of the last ``seconds`` before a Unix time.
@@ -152,7 +156,7 @@ class QueryApi:
             HistoryError: The server refuses the request for another reason.
         """
         query = {"query": f"{selector}[{seconds}s]", "time": f"{end:.3f}"}
-        return await self._matrix("query", query)
+        return await self._matrix("query", query, end - seconds, end)
 
     async def values_every(self, selector: str, begin: float, end: float, step: int) -> list[SampledSeries]:
         """Return the newest value of each series at every ``step`` seconds from one Unix time to another.
@@ -161,54 +165,72 @@ class QueryApi:
             TooMuchError: The server refuses the query, or the answer exceeds a limit.
             HistoryError: The server refuses the request for another reason.
         """
-        query = {"query": selector, "start": f"{begin:.3f}", "end": f"{end:.3f}", "step": str(step)}
-        return await self._matrix("query_range", query)
+        query = {"query": selector, **_span(begin, end), "step": str(step)}
+        return await self._matrix("query_range", query, begin, end)
 
-    async def _matrix(self, path: str, query: Mapping[str, str]) -> list[SampledSeries]:
-        data = await self._data(path, query, fewer=True)
+    async def _matrix(
+        self, path: str, query: Mapping[str, str], begin: float, end: float
+    ) -> list[SampledSeries]:
+        """Return the samples of a query; those outside of the time asked for are left out."""
+        first, last = begin - TIME_ERROR, end + TIME_ERROR
+        found = self._few((await self._answer(_Matrix, "matrix of samples", path, query, fewer=True)).result)
         try:
-            if data["resultType"] != "matrix":
-                raise self._unusable("it answers a range selector with something else than a matrix")
-            return [_sampled(each) for each in data["result"]]
-        except (KeyError, IndexError, TypeError, ValueError):
-            raise self._unusable("its samples have another format") from None
+            return [_sampled(each, first, last) for each in found]
+        except ValueError:
+            raise self._unusable("its matrix of samples has a value that is no number") from None
 
-    async def _data(self, path: str, values: Mapping[str, str], *, fewer: bool = False) -> Any:  # noqa: ANN401
+    def _few(self, series: list[Answer]) -> list[Answer]:
+        if len(series) > MAX_SERIES:
+            raise TooMuchError(
+                f"{self.name}: more than {MAX_SERIES} series match; narrow them by {self.remedies.match}"
+            )
+        return series
+
+    async def _answer(
+        self,
+        wanted: Any,  # noqa: ANN401  a type, also a union of types
+        what: str,
+        path: str,
+        values: Mapping[str, str],
+        *,
+        fewer: bool = False,
+    ) -> Any:  # noqa: ANN401  a value of that type
         """Return ``data`` of a response; ``fewer``: a refusal means that the query is too large."""
         query = urlencode(values)
         if len(query) > MAX_QUERY:
             raise HistoryError(
-                f"the query has more than {MAX_QUERY} characters; shorten {self._remedies.match}"
+                f"the query has more than {MAX_QUERY} characters; shorten {self.remedies.match}"
             )
         try:
-            response = await self._client.get(f"{self._url}/api/v1/{path}?{query}")
+            body = (await self._client.get(f"{self._url}/api/v1/{path}?{query}")).body
+            check_values(body, self._max_values)
+            return _decoder(wanted).decode(body).data
         except PollError as error:
             raise self._failure(error, fewer=fewer) from None
-        try:
-            answer = decode(response.body, self._max_values)
-        except ValueError as error:
-            if response.body[:1] == b"{":
+        except TooManyValuesError as error:
+            raise TooMuchError(f"{self.name}: its answer cannot be read: {error}") from None
+        except msgspec.ValidationError as error:
+            is_other = str(error).endswith(("`data`", "`$`", "`$.status`")) or "$" not in str(error)
+            other = "it is not that of Prometheus's HTTP API"
+            raise self._unusable(f"its {what} has another format: {other if is_other else error}") from None
+        except (ValueError, RecursionError) as error:
+            if body[:1] == b"{":
                 raise TooMuchError(f"{self.name}: its answer cannot be read: {error}") from None
             raise self._unusable("its answer is not JSON") from None
-        if not isinstance(answer, dict) or answer.get("status") != "success" or "data" not in answer:
-            raise self._unusable("its answer is not that of Prometheus's HTTP API")
-        return answer["data"]
 
     def _failure(self, error: PollError, *, fewer: bool) -> HistoryError:
-        status = error.status if isinstance(error, StatusError) else None
+        status, text = error.status if isinstance(error, StatusError) else None, f"{self.name}: {error}"
         if status in _DENIED:
             return HistoryError(
-                f"{self.name}: {error}: no permission to query; give a token by {self._remedies.credentials}"
+                f"{text}: no permission to query; give a token by {self.remedies.credentials}"
             )
         if status == HTTPStatus.NOT_FOUND:
             return self._unusable(str(error))
         if error.reason == "too_large" or (fewer and (status in _FEWER or error.reason == "timeout")):
-            return TooMuchError(f"{self.name}: {error}")
+            return TooMuchError(text)
         if status == HTTPStatus.BAD_REQUEST:
-            return HistoryError(
-                f"{self.name}: {error}: it cannot read the selector; check {self._remedies.match}"
-            )
-        return HistoryError(f"{self.name}: {error}")
+            return HistoryError(f"{text}: it cannot read the selector; check {self.remedies.match}")
+        return HistoryError(text)
 
     def _unusable(self, reason: str) -> HistoryError:
         return HistoryError(
@@ -217,14 +239,22 @@ class QueryApi:
         )
 
 
-def _is_labels(value: object) -> bool:
-    return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
+@cache
+def _decoder(wanted: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401
+    """Return the decoder of answers whose ``data`` is of a type; it holds the GIL for some 10 ms a MiB."""
+    fields = [("status", Literal["success"]), ("data", wanted)]
+    return msgspec.json.Decoder(msgspec.defstruct("Answer", fields))
 
 
-def _sampled(found: Any) -> SampledSeries:  # noqa: ANN401  any JSON
-    labels = found["metric"]
-    if not _is_labels(labels):
-        raise ValueError
-    pairs = found["values"]
-    times = [bounded(pair[0], 0.0, MAX_UNIX) for pair in pairs]
-    return SampledSeries(labels, times, [float(pair[1]) for pair in pairs])
+def _span(begin: float, end: float) -> dict[str, str]:
+    return {"start": f"{begin:.3f}", "end": f"{end:.3f}"}
+
+
+def _sampled(found: _Range, first: float, last: float) -> SampledSeries:
+    pairs = [pair for pair in found.values if first <= pair[0] <= last]
+    return SampledSeries(found.metric, [time for time, _ in pairs], [_number(text) for _, text in pairs])
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    return value if -MAX_NUMBER <= value <= MAX_NUMBER else nan

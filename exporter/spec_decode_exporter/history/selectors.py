@@ -11,7 +11,6 @@ from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.scrape.engines import (
     ENGINES,
     HISTOGRAMS,
-    MEANINGS,
     PROCESS_START,
     Counter,
     EngineKind,
@@ -21,6 +20,7 @@ from spec_decode_exporter.scrape.engines import (
 
 PYTHON_MARKS: Final = ("python_info", "http_request_duration_seconds_count")
 """Series that only a Python front end has: vLLM's Rust front end counts drafts at 0 without speculation."""
+_IDENTIFYING: Final = (Counter.GENERATION_TOKENS, EngineMark.CREATED)
 
 
 def checked_match(text: str) -> str:
@@ -37,33 +37,29 @@ def checked_match(text: str) -> str:
 
 def every_engine(match: str) -> str:
     """Return the selector of all counters and gauges of every known engine, with the user's matchers."""
-    parts = [_names(kind, _plain(kind)) for kind in ENGINES]
-    return _selector("|".join(parts), match)
+    return _of_all([_plain(kind) for kind in ENGINES], match)
 
 
 def servers(match: str) -> str:
     """Return the selector of the series by which the servers of all known engines are found: few of each."""
-    parts = [_names(kind, _identifying(kind)) for kind in ENGINES]
-    return _selector("|".join(parts), match)
+    return _of_all([_names(kind, _IDENTIFYING) for kind in ENGINES], match)
 
 
 def activity(kind: EngineKind, prefix: str, labels: Mapping[str, str]) -> str:
     """Return the selector of a target's counters of generated tokens and of drafts."""
-    names = _names_of(kind, (Counter.GENERATION_TOKENS, Counter.DRAFTS))
-    return _selector(f"{re.escape(prefix)}({'|'.join(names)})", _matchers(labels))
+    wanted = _names(kind, (Counter.GENERATION_TOKENS, Counter.DRAFTS))
+    return _selector(f"{re.escape(prefix)}({wanted})", _matchers(labels))
 
 
 def of_target(kind: EngineKind, prefix: str, labels: Mapping[str, str]) -> str:
     """Return the selector of the series of one target, with its process' start, without histograms."""
-    names = "|".join(_plain(kind))
-    every = f"{re.escape(prefix)}({names})|{PROCESS_START}"
-    return _selector(every, _matchers(labels))
+    return _selector(f"{re.escape(prefix)}({_plain(kind)})|{PROCESS_START}", _matchers(labels))
 
 
-def identifying(prefix: str, kind: EngineKind, labels: Mapping[str, str]) -> str:
+def identifying(kind: EngineKind, prefix: str, labels: Mapping[str, str]) -> str:
     """Return the selector of the counter and the start times by which a target's process is recognised."""
-    every = f"{re.escape(prefix)}({'|'.join(_identifying(kind))})|{PROCESS_START}"
-    return _selector(every, _matchers(labels))
+    names = _names(kind, _IDENTIFYING)
+    return _selector(f"{re.escape(prefix)}({names})|{PROCESS_START}", _matchers(labels))
 
 
 def python_marks(labels: Mapping[str, str]) -> str:
@@ -71,20 +67,18 @@ def python_marks(labels: Mapping[str, str]) -> str:
     return _selector("|".join(PYTHON_MARKS), _matchers(labels))
 
 
-def _identifying(kind: EngineKind) -> list[str]:
-    return _names_of(kind, (Counter.GENERATION_TOKENS, EngineMark.CREATED))
+def _plain(kind: EngineKind) -> str:
+    return _names(kind, (quantity for quantity in kind.names if quantity not in HISTOGRAMS))
 
 
-def _names_of(kind: EngineKind, wanted: Iterable[Quantity]) -> list[str]:
-    return [name for quantity in wanted for name in kind.names.get(quantity, ())]
+def _names(kind: EngineKind, wanted: Iterable[Quantity]) -> str:
+    return "|".join(name for quantity in wanted for name in kind.names.get(quantity, ()))
 
 
-def _plain(kind: EngineKind) -> list[str]:
-    return [name for quantity, names in kind.names.items() if quantity not in HISTOGRAMS for name in names]
-
-
-def _names(kind: EngineKind, names: Iterable[str]) -> str:
-    return f"({'|'.join(map(re.escape, kind.prefixes))})({'|'.join(names)})"
+def _of_all(names: Iterable[str], match: str) -> str:
+    prefixes = ("|".join(map(re.escape, kind.prefixes)) for kind in ENGINES)
+    parts = (f"({prefix})({each})" for prefix, each in zip(prefixes, names, strict=True))
+    return _selector("|".join(parts), match)
 
 
 def _matchers(labels: Mapping[str, str]) -> str:
@@ -98,8 +92,3 @@ def _escaped(value: str) -> str:
 def _selector(names: str, matchers: str) -> str:
     name = names.replace("\\", "\\\\")
     return f'{{__name__=~"{name}"{"," if matchers else ""}{matchers}}}'
-
-
-def is_known(name: str) -> bool:
-    """Return whether a sample name is one that the scraper reads."""
-    return name.encode() in MEANINGS

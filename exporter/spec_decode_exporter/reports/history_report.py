@@ -150,7 +150,12 @@ def _engine_document(engine: EngineHistoryResult) -> dict[str, Any]:
 def _context(result: HistoryResult) -> dict[str, Any]:
     """Return what both templates read."""
     chapters = [
-        Chapter(f"{engine.model_name or engine.target}, engine {engine.engine}", engine.totals, engine.slots, engine)
+        Chapter(
+            f"{engine.model_name or engine.target}, engine {engine.engine}",
+            engine.totals,
+            engine.slots,
+            engine,
+        )
         for engine in result.engines
     ]
     if len(chapters) > 1:
@@ -180,7 +185,12 @@ def overview(chapters: Sequence[Chapter], style: TextStyle) -> Iterator[Row]:
         word, speedup = word_of(totals.summary), totals.summary.speedup
         shown = code(name) if engine else name
         target = code(engine.target) if engine else ""
-        yield badge(word.upper(), _TONES[word], style), plain(speedup.value if speedup else None), shown, target
+        yield (
+            badge(word.upper(), _TONES[word], style),
+            plain(speedup.value if speedup else None),
+            shown,
+            target,
+        )
 
 
 def shares(found: SlotSummary) -> Iterator[Row]:

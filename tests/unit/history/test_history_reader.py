@@ -7,16 +7,15 @@ from functools import lru_cache
 
 import pytest
 
-from spec_decode_exporter.analysis.knowledge import Assumptions
-from spec_decode_exporter.history.history_reader import HistoryQuery, HistoryReader
-from spec_decode_exporter.history.history_summary import mean_speedup
+from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.history.history_result import mean_speedup
+from spec_decode_exporter.history.history_slots import SlotOutcome
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi
-from spec_decode_exporter.history.slot_evaluation import Outcome
 from spec_decode_exporter.scrape.errors import PollError, StatusError
 from spec_decode_exporter.simulator.scenario import Scenario
 from tests.fixtures.scenarios import speedup
 from tests.fixtures.simulated_history import START, StoredHistory
-from tests.history.conftest import ENABLED, read_history
+from tests.unit.history.conftest import ENABLED, history_of
 
 STEADY = {"speculation": {"tokens": 3, "method": "draft_model"}, "load": {"concurrency": 4}}
 
@@ -42,7 +41,7 @@ def counter(stored, name):
 
 
 async def only_engine(stored, **options):
-    (engine,) = (await read_history(stored, **options)).engines
+    (engine,) = (await history_of(stored, **options)).engines
     return engine
 
 
@@ -60,9 +59,9 @@ async def test_the_speed_up_contains_the_truth_of_the_simulator(enabled):
 
 async def test_time_before_speculation_was_enabled_is_its_baseline(enabled):
     engine = await only_engine(enabled)
-    assert {slot.outcome for slot in engine.slots if slot.end < START + 1790} == {Outcome.PLAIN}
+    assert {slot.outcome for slot in engine.slots if slot.end < START + 1790} == {SlotOutcome.PLAIN}
     assert {slot.cost_source for slot in engine.slots if slot.drafts} == {"baseline"}
-    (period,) = engine.plain_periods
+    (period,) = engine.baselines
     assert 1200 < period.seconds <= 1800
 
 
@@ -116,7 +115,7 @@ async def test_the_same_counter_under_unknown_labels_counts_once():
     stored = stored_steady(instance="a:8000", collector="one")
     scenario = Scenario.model_validate(STEADY)
     stored.simulate(scenario, 1800, 15, jitter=lambda _: 7.0, job="vllm", instance="a:8000", collector="two")
-    result = await read_history(stored)
+    result = await history_of(stored)
     assert len(result.engines) == 1
     assert "Counted once: 1 targets" in result.notes[0]
 
@@ -126,7 +125,7 @@ async def test_two_servers_with_one_address_in_two_clusters_are_two():
     stored.simulate(
         Scenario.model_validate(STEADY), 1800, 15, seed=9, job="vllm", instance="a:8000", cluster="two"
     )
-    assert len((await read_history(stored)).engines) == 2
+    assert len((await history_of(stored)).engines) == 2
 
 
 async def test_a_limit_of_samples_leads_to_smaller_pages():
@@ -142,13 +141,13 @@ async def test_a_server_that_refuses_every_page_is_an_error():
     stored = stored_steady(instance="a:8000")
     stored.max_samples = 10
     with pytest.raises(HistoryError, match=r"422 .* even for 60 s"):
-        await read_history(stored)
+        await history_of(stored)
 
 
 async def test_a_server_that_fails_later_leaves_an_incomplete_report():
     stored = stored_steady(instance="a:8000")
     stored.refuse = lambda _: PollError("refused", "connection refused") if len(stored.queries) > 2 else None
-    result = await read_history(stored, begin=START - 3000)
+    result = await history_of(stored, begin=START - 3000)
     assert "connection refused" in result.incomplete
     assert result.engines[0].slots
 
@@ -156,9 +155,7 @@ async def test_a_server_that_fails_later_leaves_an_incomplete_report():
 async def test_an_interrupted_run_has_what_was_read():
     stored = stored_steady(instance="a:8000")
     stop = asyncio.Event()
-    query = HistoryQuery(START - 3000, stored.now + 1)
-    api = QueryApi("http://p", stored)
-    result = await HistoryReader(api, query, lambda _: Assumptions(), lambda _: stop.set()).read(stop)
+    result = await history_of(stored, begin=START - 3000, progress=lambda _: stop.set(), stop=stop)
     assert result.incomplete.startswith("interrupted while reading a:8000")
     assert result.engines[0].slots
 
@@ -168,12 +165,12 @@ async def test_without_known_metrics_the_nearest_names_are_listed():
     stored.series[("__name__", "vllm:generated_tokens_total"),] = [(START, 1.0)]
     stored.series[("__name__", "go_goroutines"),] = [(START, 1.0)]
     with pytest.raises(HistoryError, match=r"nearest names are vllm:generated_tokens_total$"):
-        await read_history(stored)
+        await history_of(stored)
 
 
 async def test_metrics_that_the_matchers_exclude_are_named():
     with pytest.raises(HistoryError, match=r'with job="other".*check --match'):
-        await read_history(stored_steady(60, instance="a:8000"), match='job="other"')
+        await history_of(stored_steady(60, instance="a:8000"), match='job="other"')
 
 
 @pytest.mark.parametrize(
@@ -189,7 +186,7 @@ async def test_an_error_names_the_cause_and_the_remedy(error, text):
     stored = StoredHistory()
     stored.refuse = lambda _: error
     with pytest.raises(HistoryError, match=text):
-        await read_history(stored)
+        await history_of(stored)
 
 
 async def test_names_without_a_colon_are_read():
@@ -216,8 +213,8 @@ async def test_a_server_without_pythons_series_counts_drafts_at_0_without_specul
         kept[key] = [(time, 0.0) for time, _ in samples] if "spec_decode" in name else samples
     stored.series = kept
     engine = await only_engine(stored)
-    assert {slot.outcome for slot in engine.slots} == {Outcome.PLAIN}
-    assert len(engine.plain_periods) == periods
+    assert {slot.outcome for slot in engine.slots} == {SlotOutcome.PLAIN}
+    assert len(engine.baselines) == periods
 
 
 @pytest.mark.parametrize("is_victoria", [False, True])
@@ -225,3 +222,54 @@ async def test_the_servers_time_is_a_scalar_or_a_vector(is_victoria):
     stored = StoredHistory()
     stored.is_victoria = is_victoria
     assert await QueryApi("http://p:9090", stored).time() == START
+
+
+SATURATED = {"saturation": 100}
+"""A machine whose steps are longer from 100 tokens on: there drafts do not pay at a high load."""
+
+
+def saturated(tokens, load):
+    speculation = {"tokens": tokens, "method": "draft_model"}
+    return {"speculation": speculation, "load": {"concurrency": load}, "machine": SATURATED}
+
+
+async def setting_of(*phases, seconds=2400, load=4):
+    stored = StoredHistory()
+    scenario = Scenario.model_validate({**saturated(0, load), "phases": list(phases)})
+    stored.simulate(scenario, seconds, 15, job="vllm", instance="a:8000")
+    (engine,) = (await history_of(stored)).engines
+    return engine.setting
+
+
+def fewest(load):
+    """Return the fewest tokens within 3 % of the best by the simulator's truth, and the speed-up of four."""
+    exact = {
+        tokens: speedup(Scenario.model_validate(saturated(tokens, load)), 120, 500) for tokens in (1, 2, 3, 4)
+    }
+    enough = 0.97 * max(1.0, *exact.values())
+    return next(tokens for tokens, value in exact.items() if value >= enough), exact[4]
+
+
+@pytest.mark.slow
+async def test_the_tokens_by_load_are_those_of_the_simulators_truth():
+    found = await setting_of(
+        {"at": "10m", "load": {"concurrency": 64}},
+        {"at": "20m", "restart": {"down": "20s", "tokens": 4}, "load": {"concurrency": 4}},
+        {"at": "30m", "load": {"concurrency": 64}},
+    )
+    assert found.loads == pytest.approx((4, 64), abs=1)
+    assert found.setting.source is CostSource.BASELINE
+    for load, band in ((4, found.setting.bands[0]), (64, found.setting.bands[-1])):
+        tokens, exact = fewest(load)
+        assert band.tokens == tokens
+        assert band.present_speedup_ratio == pytest.approx(exact, rel=0.15)
+
+
+async def test_with_the_cost_at_one_load_it_is_unknown():
+    found = await setting_of({"at": "10m", "restart": {"down": "20s", "tokens": 3}}, seconds=1500)
+    assert found.setting is None
+    assert found.loads == (pytest.approx(4, abs=1),)
+
+
+async def test_without_drafts_there_is_none():
+    assert await setting_of(seconds=600) is None

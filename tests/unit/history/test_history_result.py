@@ -8,25 +8,23 @@ import pytest
 
 from spec_decode_exporter.core.event import Event
 from spec_decode_exporter.figures.estimate import Estimate
-from spec_decode_exporter.history.engine_slots import TimedEvent
-from spec_decode_exporter.history.history_changes import changes, drops
-from spec_decode_exporter.history.history_summary import (
-    band_name,
+from spec_decode_exporter.history.history_result import (
     best_tokens,
     by_day_and_hour,
-    by_hour,
-    by_load,
+    changes,
+    drops,
     mean_speedup,
     positions,
     summary,
+    totals,
 )
-from spec_decode_exporter.history.slot_evaluation import Outcome, SlotResult
+from spec_decode_exporter.history.history_slots import SlotOutcome, SlotResult, TimedEvent
 
 SLOT = SlotResult(
     begin=0.0,
     end=900.0,
     seconds=900.0,
-    outcome=Outcome.PAID,
+    outcome=SlotOutcome.PAID,
     tokens=2,
     era=0,
     process=0,
@@ -47,7 +45,7 @@ SLOT = SlotResult(
 
 
 def hurt(**values):
-    slower = {"outcome": Outcome.HURT, "speedup": Estimate(0.8, 0.7, 0.9, 0.1), "decode_seconds": 300.0}
+    slower = {"outcome": SlotOutcome.HURT, "speedup": Estimate(0.8, 0.7, 0.9, 0.1), "decode_seconds": 300.0}
     return replace(SLOT, **{**slower, "speedups": {0: 1.0, 1: 0.9, 2: 0.8}, **values})
 
 
@@ -57,27 +55,29 @@ def test_a_mean_speed_up_is_weighted_by_decode_time():
 
 
 def test_saved_time_is_that_beyond_the_time_it_took():
-    assert mean_speedup([SLOT]).saved_seconds == pytest.approx((100.0, 50.0, 150.0))
-    assert mean_speedup([hurt()]).saved_seconds == pytest.approx((-60.0, -90.0, -30.0))
+    for slot, saved in ((SLOT, (100.0, 50.0, 150.0)), (hurt(), (-60.0, -90.0, -30.0))):
+        its = summary([slot]).saved_decode_seconds
+        assert (its.value, its.lower, its.upper) == pytest.approx(saved)
 
 
 def test_shares_are_of_the_time_and_tokens_with_drafts():
-    plain = replace(SLOT, outcome=Outcome.PLAIN, speedup=None, drafts=0)
+    plain = replace(SLOT, outcome=SlotOutcome.PLAIN, speedup=None, drafts=0)
     found = summary([SLOT, hurt(seconds=300.0, generated=3000), plain])
-    assert found.share_of_time(Outcome.PAID) == pytest.approx(0.75)
-    assert found.share_of_tokens(Outcome.PAID) == pytest.approx(0.25)
-    assert found.share_of_time(Outcome.UNCLEAR) == 0
-    assert found.shares[Outcome.PLAIN].seconds == 900
+    assert found.share_of_time(SlotOutcome.PAID) == pytest.approx(0.75)
+    assert found.share_of_tokens(SlotOutcome.PAID) == pytest.approx(0.25)
+    assert found.share_of_time(SlotOutcome.UNCLEAR) == 0
+    assert found.shares[SlotOutcome.PLAIN].seconds == 900
 
 
 def test_without_drafts_there_are_no_shares():
-    assert summary([]).share_of_time(Outcome.PAID) is None
+    assert summary([]).share_of_time(SlotOutcome.PAID) is None
     assert summary([]).speedup is None
 
 
 def test_load_bands_double():
     slots = [replace(SLOT, running_requests=load) for load in (0.2, 1.0, 2.0, 3.9, 4.0, None)]
-    assert {band_name(band): len(members) for band, members in by_load(slots).items()} == {
+    bands = totals(slots).by_running_requests
+    assert {name: found.drafting.seconds / 900 for name, found in bands.items()} == {
         "1": 2,
         "2 to 3": 2,
         "4 to 7": 1,
@@ -86,7 +86,7 @@ def test_load_bands_double():
 
 def test_hours_are_those_of_the_middle_of_a_slot_in_utc():
     late = replace(SLOT, begin=3500.0, end=3800.0)
-    assert list(by_hour([SLOT, late])) == [0, 1]
+    assert list(totals([SLOT, late]).by_hour_utc) == [0, 1]
     assert list(by_day_and_hour([late])) == [("1970-01-01", 1)]
 
 
@@ -115,7 +115,7 @@ def test_a_change_compares_both_sides_by_their_bounds():
 
 
 def test_enabling_speculation_is_compared_with_a_speed_up_of_one():
-    plain = replace(SLOT, outcome=Outcome.PLAIN, tokens=0, speedup=None, drafts=0, accepted_tokens=0)
+    plain = replace(SLOT, outcome=SlotOutcome.PLAIN, tokens=0, speedup=None, drafts=0, accepted_tokens=0)
     (change,) = changes([plain, replace(SLOT, process=1)])
     assert change.name == "speculation enabled with 2 draft tokens"
     assert change.speedup_differs is True

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from spec_decode_exporter.analysis.knowledge import Assumptions
-from spec_decode_exporter.history.history_reader import HistoryQuery, HistoryReader
+from spec_decode_exporter.history.history_reader import HistoryQuery, read_history
 from spec_decode_exporter.history.query_api import QueryApi
 from spec_decode_exporter.simulator.scenario import Scenario
 from tests.fixtures.simulated_history import START, StoredHistory
@@ -17,13 +17,11 @@ ENABLED = {
 SECONDS = 75 * 60
 
 
-def read_history(stored, *, match="", begin=START - 60, end=None, progress=lambda _: None):
+def history_of(stored, *, match="", begin=START - 60, end=None, **options):
     """Return the coroutine that reads all of a stored history."""
     query = HistoryQuery(begin, stored.now + 1 if end is None else end, match)
-    reader = HistoryReader(
-        QueryApi("http://prometheus:9090", stored), query, lambda _: Assumptions(), progress
-    )
-    return reader.read()
+    api = QueryApi("http://prometheus:9090", stored)
+    return read_history(api, query, lambda _: Assumptions(), **options)
 
 
 @pytest.fixture(scope="session", params=[15, 60], ids="scraped every {} s".format)

@@ -1,0 +1,186 @@
+"""Samples of one target, read page by page like the metrics pages that were scraped.
+
+Time is read in pieces, which get smaller where the server demands it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from statistics import median
+from typing import Final, NamedTuple
+
+from spec_decode_exporter.history import selectors
+from spec_decode_exporter.history.history_targets import REPLICA_LABELS, HistoryTarget
+from spec_decode_exporter.history.query_api import HistoryError, QueryApi, SampledSeries, TooMuchError
+from spec_decode_exporter.scrape.engines import MEANINGS
+from spec_decode_exporter.scrape.errors import PageError
+from spec_decode_exporter.scrape.layout import Layout, ParsedSeries
+from spec_decode_exporter.scrape.sample import MAX_ENGINES, EngineName, PageMap, Sample
+
+DEFAULT_INTERVAL: Final = 60.0
+"""Seconds between two scrapes, where too few show it."""
+MIN_PAGE: Final = 60
+"""Seconds of the smallest page; a server that refuses even that refuses everything."""
+MAX_LAYOUTS: Final = 64
+"""Maximum combinations of series that scrapes of one page of samples lack."""
+
+Fetch = Callable[[float, int], Awaitable[Sequence[SampledSeries]]]
+"""Returns the samples of a number of seconds up to a Unix time."""
+Scrape = tuple[float, Mapping[EngineName, Sample]]
+"""Unix time and samples of a scrape."""
+_Row = tuple[float, Sequence[float]]
+
+
+class PageSize(NamedTuple):
+    """Size of pages."""
+
+    first: int
+    """Seconds of the first one."""
+    largest: int
+    """Seconds of the largest one."""
+    samples: int
+    """Samples of a page, about."""
+
+
+async def sample_pages(
+    fetch: Fetch, begin: float, end: float, size: PageSize
+) -> AsyncIterator[tuple[float, Sequence[SampledSeries]]]:
+    """Yield the end and the series of each page between two Unix times, oldest first.
+
+    Raises:
+        HistoryError: The server refuses even the smallest page, or answers no more.
+    """
+    seconds = size.first
+    while begin < end:
+        edge = min(begin + seconds, end)
+        try:
+            page = await fetch(edge, max(1, round(edge - begin)))
+        except TooMuchError as error:
+            if seconds <= MIN_PAGE:
+                raise HistoryError(f"{error}, even for {MIN_PAGE} s") from None
+            seconds = max(MIN_PAGE, seconds // 2)
+            continue
+        yield edge, page
+        begin = edge
+        samples = max(1, sum(len(each.times) for each in page))
+        seconds = int(min(max(MIN_PAGE, seconds * min(2.0, size.samples / samples)), size.largest))
+
+
+@dataclass(slots=True)
+class TargetSamples:
+    """Reads the samples of one target. It counts the scrapes that no page could have."""
+
+    api: QueryApi
+    target: HistoryTarget
+    size: PageSize
+    interval: float = 0.0
+    """Usual seconds between two scrapes; 0 with fewer than three."""
+    samples: int = 0
+    unreadable: int = 0
+    """Scrapes that were left out: a counter had a value that no counter can have."""
+    reason: str = ""
+    """Reason of the last one."""
+    _last: float = 0.0
+
+    async def pages(self, begin: float, end: float) -> AsyncIterator[tuple[float, Iterator[Scrape]]]:
+        """Yield the end and the scrapes of each page between two Unix times; each scrape is later.
+
+        Raises:
+            HistoryError: The server answers no more, or the series of the target cannot be engines.
+        """
+        target, self._last = self.target, begin - 1.0
+        fetch = partial(self.api.samples, selectors.of_target(target.kind, target.prefix, target.labels))
+        async for edge, page in sample_pages(fetch, begin, end, self.size):
+            series = _of_one_replica(page)
+            self.samples += sum(len(each.times) for each in page)
+            self.interval = self.interval or _usual_interval({time for each in series for time in each.times})
+            yield edge, self.scrapes(series)
+
+    def scrapes(self, series: Sequence[SampledSeries]) -> Iterator[Scrape]:
+        """Yield the Unix time and the samples of each scrape of one replica, if it is later than the last.
+
+        Raises:
+            HistoryError: The series of the target cannot be engines.
+        """
+        layouts: dict[tuple[int, ...], PageMap] = {}
+        for present, rows in _by_presence(series):
+            if present not in layouts:
+                if len(layouts) > MAX_LAYOUTS:
+                    raise HistoryError(
+                        "its series come and go with every scrape: they are of several servers"
+                    )
+                layouts[present] = _page_map([series[place] for place in present])
+            for time, values in rows:
+                if time > self._last:
+                    self._last = time
+                    try:
+                        yield time, layouts[present].reading(values, with_latencies=False).samples
+                    except PageError as error:
+                        self.unreadable += 1
+                        self.reason = str(error)
+
+
+def check_engines(engines: int) -> None:
+    """Check the number of engines that all scrapes of one target show.
+
+    Raises:
+        HistoryError: There are too many.
+    """
+    if engines > MAX_ENGINES:
+        raise HistoryError(f"it has more than {MAX_ENGINES} engines: its series are of several servers")
+
+
+def _usual_interval(times: set[float]) -> float:
+    gaps = [later - earlier for earlier, later in pairwise(sorted(times))]
+    return median(gaps) if len(gaps) > 1 else 0.0
+
+
+def _of_one_replica(series: Sequence[SampledSeries]) -> list[SampledSeries]:
+    """Return each series once: of HA pairs, those of the replica with the most samples."""
+    replicas: defaultdict[tuple[tuple[str, str], ...], list[SampledSeries]] = defaultdict(list)
+    for each in series:
+        if each.labels.get("__name__", "").encode() in MEANINGS and each.times:
+            key = tuple(sorted((name, each.labels[name]) for name in REPLICA_LABELS & each.labels.keys()))
+            replicas[key].append(each)
+    return max(replicas.values(), key=lambda found: sum(len(each.times) for each in found), default=[])
+
+
+def _by_presence(series: Sequence[SampledSeries]) -> Iterator[tuple[tuple[int, ...], list[_Row]]]:
+    """Yield runs of scrapes, oldest first, in which the same series have values."""
+    if not series:
+        return
+    first = series[0].times
+    if all(each.times == first for each in series):
+        rows = zip(*(each.values for each in series), strict=True)
+        yield tuple(range(len(series))), list(zip(first, rows, strict=True))
+        return
+    found: defaultdict[float, dict[int, float]] = defaultdict(dict)
+    for place, each in enumerate(series):
+        for time, value in zip(each.times, each.values, strict=True):
+            found[time][place] = value
+    present: tuple[int, ...] = ()
+    run: list[_Row] = []
+    for time in sorted(found):
+        places = tuple(found[time])
+        if places != present and run:
+            yield present, run
+            run = []
+        present = places
+        run.append((time, tuple(found[time].values())))
+    yield present, run
+
+
+def _page_map(series: Sequence[SampledSeries]) -> PageMap:
+    parsed = [ParsedSeries(each.labels["__name__"].encode(), _labels(each)) for each in series]
+    try:
+        return PageMap(Layout((), {each: (line, 0) for line, each in enumerate(parsed)}))
+    except PageError as error:
+        raise HistoryError(f"the series of a target cannot be those of a server: {error}") from None
+
+
+def _labels(series: SampledSeries) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(each for each in series.labels.items() if each[0] != "__name__"))
