@@ -84,17 +84,17 @@ def countdown(its: WindowEvaluation, longest: float) -> Countdown | None:
         its: Window without a verdict.
         longest: Length of the longest window in seconds.
     """
-    seconds, drafts = its.window.seconds, its.total.drafts or 0
-    if not its.is_partial or its.window.polls < MIN_INCREMENTS or not drafts:
+    seconds, drafts, least = its.window.seconds, its.total.drafts or 0, its.known.policy.min_drafts
+    if its.window.polls < MIN_INCREMENTS or not drafts or not (its.is_partial or drafts < least):
         return None
     requests, half = its.effective_requests or 0.0, longest / 2
 
-    def until(needed: float, seen: float, longest: float = inf) -> float:
+    def until(needed: float, seen: float) -> float:
         """Return the seconds until ``needed`` were seen; infinite if they do not fit into a window."""
         length = needed * seconds / seen if seen else inf
         return length - seconds if length <= longest else inf
 
-    bounds = max(min(MIN_SECONDS, half) - seconds, until(MIN_BOUND_REQUESTS, requests, longest))
-    without = max(half - seconds, until(MIN_VERDICT_REQUESTS, requests, longest))
-    verdict = max(min(bounds, without), until(its.known.policy.min_drafts, drafts))
+    bounds = max(min(MIN_SECONDS, half) - seconds, until(MIN_BOUND_REQUESTS, requests))
+    without = max(half - seconds, until(MIN_VERDICT_REQUESTS, requests))
+    verdict = max(min(bounds, without), until(least, drafts))
     return Countdown(max(bounds, 0.0), max(verdict, 0.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 
@@ -16,13 +17,13 @@ from tests.fixtures.evaluations import busy_window, knowledge
 UNKNOWN = object()
 
 
-def needed(seconds, requests=None, *, drafts=100, polls=None):
-    """What an engine needs after these seconds, in which that many requests passed one after the other."""
+def after(seconds, requests=None, *, drafts=100, polls=None):
+    """The evaluation after these seconds, in which that many requests passed one after the other."""
     its = busy_window(seconds=seconds, drafts=drafts)
     if requests is not None:
         first = None if requests is UNKNOWN else requests * 4  # four run at a time
         its = replace(its, total=its.total._replace(first_tokens=first))
-    return Evaluation([replace(its, polls=polls or its.polls)], knowledge()).missing
+    return Evaluation([replace(its, polls=polls or its.polls)], knowledge())
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ def needed(seconds, requests=None, *, drafts=100, polls=None):
     ],
 )
 def test_more_data_are_needed(seconds, more, needs):
-    assert needed(seconds, **more) == tuple(Need(*need) for need in needs)
+    assert after(seconds, **more).missing == tuple(Need(*need) for need in needs)
 
 
 @pytest.mark.parametrize(
@@ -56,3 +57,28 @@ def test_a_whole_window_needs_narrower_bounds(length, need):
     its.acceptance_length_bounds = length
     its.speedup_range = SpeedupRange(Estimate(1.59, 0.59, 3.76, 0.5), 1.54, 1.64)
     assert missing(its, 300.0) == (need,)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "more", "bounds", "verdict"),
+    [
+        (20, {"requests": 30}, 5.5, 5.5),
+        # 1 in 20 s counts as 0.71: 5 in 140 s
+        (20, {"requests": 1}, 120.0, 120.0),
+        # 0.4 count as 0.29: 5 in 350 s, 1.4 in 98 s
+        (20, {"requests": 0.4}, inf, 130.0),
+        (20, {"requests": 0}, inf, inf),
+        (34, {"requests": 30, "drafts": 2}, 0.0, 16.0),
+        (200, {"requests": 30, "drafts": 0.25}, 0.0, inf),
+    ],
+)
+def test_the_time_to_bounds_and_verdict_is_extrapolated_at_the_present_rate(seconds, more, bounds, verdict):
+    assert after(seconds, **more).countdown == pytest.approx((bounds, verdict))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "more"), [(300, {}), (20, {"drafts": 0}), (20, {"polls": 2}), (300, {"requests": 1})],
+    ids=["verdict", "no drafts", "two polls", "a whole window"],
+)  # fmt: skip
+def test_without_an_estimate_there_is_no_countdown(seconds, more):
+    assert after(seconds, **more).countdown is None

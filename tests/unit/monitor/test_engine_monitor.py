@@ -276,7 +276,10 @@ class TestGone:
         assert watched.watch.windows(watched.moment + 60.0) == ()
         assert (gone.drops.baseline_acceptance_length_tokens, gone.drops.total["sudden"]) == (None, 0)
         watched.poll(good(100))
-        assert (watched.snapshot.drops.baseline_acceptance_length_tokens is not None, watched.its.state) == (True, State.ACTIVE)
+        assert (watched.snapshot.drops.baseline_acceptance_length_tokens is not None, watched.its.state) == (
+            True,
+            State.ACTIVE,
+        )
 
     def test_it_has_one_event_and_none_before_it_is_gone(self, watched, good, make_sample):
         watched.polls([*[make_sample()] * 8, good(1), good(2)])
@@ -503,3 +506,71 @@ def test_what_readers_compute_is_what_an_evaluation_in_full_has_also_after_later
             read.request,
         )
     assert late.its.windows[0].draft_acceptance_bounds is not None
+
+
+class TestTimeSaved:
+    """Decode time of polls with bounds of the speed-up, beside that without speculation."""
+
+    @pytest.fixture(name="at_a_cost")
+    def at_a_cost_fixture(self):
+        def at_a_cost(cost=0.05):
+            settings = CostSettings(running_requests=20, draft_cost_ratio=cost)
+            return Watched((30.0, 300.0), Assumptions(Speculation("eagle3"), settings))
+
+        return at_a_cost
+
+    @pytest.mark.parametrize(("cost", "sign"), [(0.05, 1), (2.0, -1)])
+    def test_is_counted_from_the_first_bounds_on_and_negative_where_drafts_cost(
+        self, at_a_cost, busy_sample, cost, sign
+    ):
+        its = at_a_cost(cost)
+        its.polls(busy_sample(n, 4) for n in range(25))
+        assert its.snapshot.decode_time.actual == 0
+        its.polls(busy_sample(n, 4) for n in range(25, 100))
+        time = its.snapshot.decode_time
+        # 20 s of decoding a second, without the first 26 to 30 polls
+        assert 20 * 70 <= time.actual <= 20 * 75
+        value, lower, upper = time.saved
+        assert lower <= value <= upper
+        assert sign * lower > 0 < sign * upper
+        assert its.snapshot.today.time == time
+
+    def test_needs_a_cost(self, watched, good):
+        watched.polls(map(good, range(100)))
+        assert watched.snapshot.decode_time.actual == 0
+
+    def test_goes_on_over_a_restart_of_the_server(self, at_a_cost, busy_sample):
+        its = at_a_cost()
+        its.polls(busy_sample(n, 4) for n in range(60))
+        before = its.snapshot.decode_time
+        its.polls(replace(busy_sample(n, 4), created=WALL + 59) for n in range(1, 40))
+        assert its.snapshot.decode_time.actual > before.actual
+        assert its.snapshot.decode_time.actual <= 20 * 100
+
+    def test_is_not_counted_without_drafts_or_in_an_evaluation_that_fails(
+        self, at_a_cost, busy_sample, monkeypatch
+    ):
+        its = at_a_cost()
+        its.polls(busy_sample(n, 4) for n in range(60))
+        before = its.snapshot.decode_time.actual
+        with monkeypatch.context() as broken:
+            broken.setattr(Evaluation, "own", property(lambda _: 1 / 0))
+            with pytest.raises(ZeroDivisionError):
+                its.poll(busy_sample(60, 4))
+        its.poll(busy_sample(61, 4))
+        assert its.snapshot.decode_time.actual == pytest.approx(before + 20)
+        later = [silent(busy_sample(61, 4), n) for n in range(1, 60)]
+        its.polls(later[:35])
+        paused = its.snapshot.decode_time
+        its.polls(later[35:])
+        assert its.snapshot.decode_time == paused
+
+    def test_of_the_day_goes_on_after_a_restart_of_the_exporter(self, at_a_cost, busy_sample):
+        before, after = at_a_cost(), at_a_cost()
+        before.polls(busy_sample(n, 4) for n in range(60))
+        after.watch.learned.remember(before.watch.learned.state)
+        after.moment = 60.0
+        after.polls(busy_sample(n, 4) for n in range(60, 120))
+        days = [each.snapshot.today for each in (before, after)]
+        assert days[0].since == days[1].since
+        assert days[1].time.actual == pytest.approx(days[0].time.actual + after.snapshot.decode_time.actual)

@@ -263,14 +263,29 @@ async def test_failures_are_counted_by_reason_and_logged_when_they_begin_and_end
     assert len(received) == 5
 
 
-async def test_a_page_without_a_known_engine_is_one_warning_and_no_failure(make, server, received, clock):
-    server.page = b"node_load1 0.5\n"
+@pytest.mark.parametrize(
+    ("page", "remedy"),
+    [
+        (b"node_load1 0.5\n", "it is another program's: check port and path, for vLLM `http://HOST:8000/metrics`"),
+        (b"python_info 1\nhttp_request_duration_highr_seconds_sum 1\n", "vLLM's statistics are off: start it without `--disable-log-stats`"),
+        (b"# HELP a A\nray_node_cpu 1\n", "it is Ray's: set `log_engine_metrics` in the `LLMConfig`, and name the node that runs vLLM"),
+        (b"spec_decode_exporter_build_info 1\n", "it is an exporter's page: name the server's, for vLLM `http://HOST:8000/metrics`"),
+        (b"vllm:lora_requests_info 1\n", "it has none of the series that are read: update the exporter"),
+    ],
+)  # fmt: skip
+async def test_a_page_without_a_known_engine_is_one_warning_with_its_case_and_no_failure(
+    make, server, received, clock, page, remedy
+):
+    known, server.page = server.page, page
     poller = make()
     with capture_logs() as logs:
         await polls(poller, clock, 3)
-    assert [log["event"] for log in logs] == ["no_engine_on_page"]
-    assert poller.record.up
+    assert [(log["event"], log["remedy"]) for log in logs] == [("no_engine_on_page", remedy)]
+    assert (poller.record.up, poller.record.remedy) == (True, remedy)
     assert server.kinds() == ["whole", "whole", "whole"]
+    server.page = known
+    await polls(poller, clock, 1)
+    assert poller.record.remedy == ""
 
 
 # When.
@@ -322,8 +337,10 @@ async def test_a_failing_target_is_polled_with_exponential_back_off(
 ):
     noted = times(server, clock)
     server.failure = PollError(reason, "no")
-    running(make())
+    poller = make()
+    running(poller)
     await clock.advance(200)
+    assert (poller.record.pace, poller.record.interval) == (most, 1)
     gaps = [after - before for before, after in pairwise(noted)]
     doubling = [min(2**failures, most) for failures in range(len(gaps))]
     assert gaps == pytest.approx(doubling)
@@ -331,13 +348,15 @@ async def test_a_failing_target_is_polled_with_exponential_back_off(
 
 async def test_after_a_success_back_off_ends(make, server, clock, running):
     server.failure = PollError("refused", "no")
-    running(make(filter="off"))
+    poller = make(filter="off")
+    running(poller)
     await clock.advance(60)
     server.failure = None
     await clock.advance(5)
     server.asked.clear()
     await clock.advance(10)
     assert server.kinds() == ["whole"] * 10
+    assert poller.record.pace == 1
 
 
 # What the server is.
