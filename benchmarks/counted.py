@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from spec_decode_exporter.cli import main, run
-from spec_decode_exporter.cli.event_loop import Result, run_loop
+from spec_decode_exporter.cli.process import Result, run_loop
 
 
 async def _answering(work: Coroutine[Any, Any, Result]) -> Result:

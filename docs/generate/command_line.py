@@ -35,7 +35,7 @@ _SKIPPED: Final = frozenset({"--help", "--version"})
 
 def markdown() -> str:
     """Return docs/reference/command-line.md."""
-    rows = [f"| [`{name}`](#{name}) | {command.text} |\n" for name, command in COMMANDS.items()]
+    rows = [f"| [`{name}`](#{name}) | {text} |\n" for name, text in COMMANDS.items()]
     return _INTRODUCTION + "".join([*rows, *(part for name in COMMANDS for part in _section(name))])
 
 

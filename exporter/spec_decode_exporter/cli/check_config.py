@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from spec_decode_exporter.app.reload import config_warnings, load_config
+from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.web.security import read_web_config
 
 
@@ -26,9 +27,8 @@ def handle(arguments: argparse.Namespace) -> int:
         print(f"{arguments.file}: valid")  # noqa: T201
         return 0
     config = load_config(arguments.file, environ=os.environ)
-    targets = f"{len(config.targets)} target{'s' if len(config.targets) != 1 else ''}"
     discovered = " and those of discovery" if config.discovery.ways else ""
     for key, reason in config_warnings(config):
         print(f"{arguments.file}: warning: {key}: {reason}", file=sys.stderr)  # noqa: T201
-    print(f"{arguments.file}: valid, {targets}{discovered}")  # noqa: T201
+    print(f"{arguments.file}: valid, {plural(len(config.targets), 'target')}{discovered}")  # noqa: T201
     return 0

@@ -277,29 +277,3 @@ def number(upper: float = inf, *, above_zero: bool = False) -> Callable[[str], f
         return value
 
     return checked
-
-
-class Flags:
-    """Adds flags one by one."""
-
-    def __init__(self, parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
-        self._parser, self._environ = parser, environ
-
-    def one(
-        self,
-        name: str,
-        metavar: str,
-        text: str,
-        default: str | None = None,
-        read: Callable[[str], str] = unchanged,
-    ) -> None:
-        """Add a flag with one value."""
-        add_flags(self._parser, [Flag(name, metavar, text, default=default, read=read)], self._environ)
-
-    def several(self, name: str, metavar: str, text: str) -> None:
-        """Add a flag that may be repeated."""
-        add_flags(self._parser, [Flag(name, metavar, text, repeats=True)], self._environ)
-
-    def switch(self, name: str, text: str) -> None:
-        """Add a flag without a value."""
-        add_flags(self._parser, [Flag(name, "", text)], self._environ)

@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Final, Protocol, cast
+from typing import Final
 
 from spec_decode_exporter.cli.flags import ENVIRONMENT_PREFIX
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.core.user_errors import USAGE_STATUS, ExporterError, UsageError
 from spec_decode_exporter.core.version import REVISION, __version__
 
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command of the program."""
-
-    module: str
-    """In ``spec_decode_exporter.cli``; imported on use, so that a sidecar does not load a simulator."""
-    text: str
-    """Its purpose, for the list of the commands."""
-
-
 COMMANDS: Final = {
-    "run": Command("run", "monitor servers and serve their metrics"),
-    "check-config": Command("check_config", "check a configuration file and list every mistake"),
-    "observe": Command("observe", "monitor servers for a limited time and report whether speculation pays"),
-    "recommend": Command("recommend", "print the setting of speculation to paste, by load, and why"),
-    "simulate": Command("simulate", "serve a simulated vLLM, for demos, drills and tests"),
-    "plan": Command("plan", "calculate whether a draft fits beside its target, and when it pays"),
+    "run": "monitor servers and serve their metrics",
+    "check-config": "check a configuration file and list every mistake",
+    "observe": "monitor servers for a limited time and report whether speculation pays",
+    "recommend": "print the setting of speculation to paste, by load, and why",
+    "simulate": "serve a simulated vLLM, for demos, drills and tests",
+    "plan": "calculate whether a draft fits beside its target, and when it pays",
 }
+"""Each command, and its purpose. Its module in ``cli`` has the functions ``add_arguments`` and ``handle``."""
+_SYNONYMS: Final = {
+    "--duration": "--for",
+    "--interval": "--poll.interval",
+    "--period": "--for",
+    "--port": "--web.listen-address",
+    "--time": "--for",
+    "--url": "--target",
+}
+"""Flags of other programs, and those of this one."""
 
 
 def main() -> None:
@@ -56,12 +55,26 @@ def parse(words: Sequence[str], environ: Mapping[str, str]) -> argparse.Namespac
     first = words[0] if words else "run"
     if first in ("-h", "--help", "--version"):
         return build_parser(environ).parse_args(list(words))
-    if first.startswith("-"):
+    if first.startswith("-") or not words:
         words = ["run", *words]
     elif first not in COMMANDS:
         raise UsageError(f"unknown command {first!r}; the commands are {', '.join(COMMANDS)}")
-    words = words or ["run"]
-    return build_parser(environ, words[0]).parse_args(list(words))
+    parser = build_parser(environ, words[0])
+    arguments, unknown = parser.parse_known_args(list(words))
+    if unknown:
+        hints = "".join(f"; did you mean {flag}?" for flag in _similar(unknown, arguments.flags))
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hints}")
+    return arguments
+
+
+def _similar(unknown: Sequence[str], flags: Sequence[str]) -> Iterator[str]:
+    """Yield a flag that resembles each unknown one, as far as there is one."""
+    for word in unknown:
+        name = word.partition("=")[0]
+        if _SYNONYMS.get(name) in flags:
+            yield _SYNONYMS[name]
+        elif name.startswith("--"):
+            yield from difflib.get_close_matches(name, flags, 1)
 
 
 def build_parser(environ: Mapping[str, str], command: str | None = None) -> argparse.ArgumentParser:
@@ -75,30 +88,17 @@ def build_parser(environ: Mapping[str, str], command: str | None = None) -> argp
     version = f"%(prog)s {__version__} (revision {REVISION}, Python {sys.version.split()[0]})"
     parser.add_argument("--version", action="version", version=version)
     subparsers = parser.add_subparsers(required=True, metavar=f"{{{','.join(COMMANDS)}}}")
-    for name, entry in COMMANDS.items():
+    for name, text in COMMANDS.items():
         # Not capitalize(): names such as vLLM keep their letters.
-        sentence = f"{entry.text[0].upper()}{entry.text[1:]}."
-        subparser = subparsers.add_parser(name, help=entry.text, description=sentence)
+        subparser = subparsers.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         subparser.add_argument("--version", action="version", version=version)
         if name == command:
-            _fill(subparser, entry, environ)
+            # Imported on use, so that a sidecar does not load a simulator.
+            module = import_module(f"spec_decode_exporter.cli.{name.replace('-', '_')}")
+            module.add_arguments(subparser, environ)
+            known = [*subparser._option_string_actions]  # noqa: SLF001 - argparse has no public list
+            subparser.set_defaults(handle=module.handle, flags=known)
     return parser
-
-
-class CommandModule(Protocol):
-    """Interface of a command's module."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
-        """Add the command's arguments; ``environ`` has the values of flags that are not set."""
-
-    def handle(self, arguments: argparse.Namespace) -> int:
-        """Execute the command; return the exit status."""
-
-
-def _fill(parser: argparse.ArgumentParser, command: Command, environ: Mapping[str, str]) -> None:
-    module = cast("CommandModule", import_module(f"spec_decode_exporter.cli.{command.module}"))
-    module.add_arguments(parser, environ)
-    parser.set_defaults(handle=module.handle)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,6 @@ from io import StringIO
 from typing import Final
 
 from spec_decode_exporter.app.exporter_state import ExporterState, metrics_text
-from spec_decode_exporter.cli.embedded_simulation import simulated
-from spec_decode_exporter.cli.event_loop import DetachedThreadPool, run_loop, stop_on_signals
 from spec_decode_exporter.cli.flags import PROFILE_FLAG, add_flags, duration
 from spec_decode_exporter.cli.observe_config import PROMETHEUS, TOKEN, add_server_arguments, read_config
 from spec_decode_exporter.cli.observe_history import HISTORY_FLAGS, check_history_flags, observe_history
@@ -26,7 +24,14 @@ from spec_decode_exporter.cli.observe_reference import (
     save,
     server_of,
 )
-from spec_decode_exporter.cli.output import require_stdout, write_stdout
+from spec_decode_exporter.cli.process import (
+    DetachedThreadPool,
+    require_stdout,
+    run_loop,
+    stop_on_signals,
+    write_stdout,
+)
+from spec_decode_exporter.cli.simulate import simulated
 from spec_decode_exporter.config.environment import FromVariable
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.log import configure_log
@@ -134,7 +139,7 @@ async def _observe(arguments: argparse.Namespace) -> int:
     try:
         if arguments.prometheus_url is not None:
             arguments.seconds = DEFAULT_SECONDS
-            return await observe_history(arguments, os.environ, SystemClock())
+            return await observe_history(arguments, streams, SystemClock())
         if arguments.replay is not None:
             observation, clock = replayed(arguments, os.environ)
             output = ObservationOutput(arguments.format, DEFAULT_SECONDS, None, streams)
@@ -151,7 +156,7 @@ async def _measure(arguments: argparse.Namespace, stack: AsyncExitStack, streams
     if arguments.seconds is None:
         arguments.seconds = SECONDS if compares else DEFAULT_SECONDS
     if arguments.simulate:
-        arguments.simulated = (await stack.enter_async_context(simulated(arguments.simulate))).target
+        arguments.simulated, _ = await stack.enter_async_context(simulated(arguments.simulate))
     recorder = stack.enter_context(Recorder(arguments.record)) if arguments.record else None
     config, server = read_config(arguments, os.environ), server_of(arguments, os.environ)
     targets = [*static_targets(config), *([server] if server else [])]

@@ -13,11 +13,10 @@ from typing import Final
 
 from yarl import URL
 
-from spec_decode_exporter.cli.embedded_simulation import simulated
-from spec_decode_exporter.cli.event_loop import DetachedThreadPool, run_loop
 from spec_decode_exporter.cli.flags import duration, reader, reject_baseline
 from spec_decode_exporter.cli.observe_config import add_server_arguments, read_config
-from spec_decode_exporter.cli.output import require_stdout, write_stdout
+from spec_decode_exporter.cli.process import DetachedThreadPool, require_stdout, run_loop, write_stdout
+from spec_decode_exporter.cli.simulate import simulated
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core.clock import SystemClock
@@ -177,7 +176,7 @@ async def _observed(arguments: argparse.Namespace) -> SavedSnapshot:
     asyncio.get_running_loop().set_default_executor(DetachedThreadPool())
     async with AsyncExitStack() as stack:
         if arguments.simulate:
-            arguments.simulated = (await stack.enter_async_context(simulated(arguments.simulate))).target
+            arguments.simulated, _ = await stack.enter_async_context(simulated(arguments.simulate))
         config = read_config(arguments, os.environ)
         servers, time = plural(len(config.targets), "server"), format_duration(arguments.seconds)
         print(f"observing {servers} for {time} …", file=sys.stderr, flush=True)  # noqa: T201

@@ -5,169 +5,235 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import resource
-import sys
-import threading
-from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+from urllib.parse import urlsplit
 
-import structlog
-
+from spec_decode_exporter.app.reload import load_config
 from spec_decode_exporter.app.service import Options, Service
-from spec_decode_exporter.cli.background_output import BackgroundOutput
-from spec_decode_exporter.cli.embedded_simulation import EmbeddedServer, simulated
-from spec_decode_exporter.cli.event_loop import DetachedThreadPool, run_loop
-from spec_decode_exporter.cli.flags import Flags
-from spec_decode_exporter.cli.run_config import read_config
-from spec_decode_exporter.cli.setting_flags import (
-    BASELINE_FLAGS,
+from spec_decode_exporter.cli.flags import (
     RUN_FLAGS,
-    add_server_flags,
-    add_setting_flags,
+    SERVER_FLAGS,
+    Flag,
+    add_flags,
+    general_keys,
+    target_keys,
+    vllm_speculation,
+    with_speculation,
 )
-from spec_decode_exporter.cli.simulated_past import PAST_SECONDS, PastClock, live_through
-from spec_decode_exporter.cli.start_report import first_answers, start_report
-from spec_decode_exporter.config.schema import Config
+from spec_decode_exporter.cli.process import (
+    BackgroundOutput,
+    background_output,
+    end_soon,
+    raise_file_limit,
+    run_loop,
+)
+from spec_decode_exporter.config.environment import FromVariable
+from spec_decode_exporter.config.schema import DEFAULT_URL, Config
 from spec_decode_exporter.core.clock import SystemClock
-from spec_decode_exporter.core.log import configure_log
+from spec_decode_exporter.core.log import configure_log, escaped
+from spec_decode_exporter.core.number_formats import plural
 from spec_decode_exporter.core.tasks import Background
 from spec_decode_exporter.core.user_errors import UsageError
+from spec_decode_exporter.core.version import __version__
+from spec_decode_exporter.monitor.snapshot import TargetStatus
 from spec_decode_exporter.web.hosts import AllowedHosts, parse_external_url
 from spec_decode_exporter.web.server import parse_address
 
-if TYPE_CHECKING:
-    from spec_decode_exporter.simulator.request_sender import RequestSender
-
 DEFAULT_ADDRESS: Final = ":7732"
-STOP_SECONDS: Final = 10.0
-"""Seconds from a signal to the end: three for open requests, and some to save the state."""
-
-_log = structlog.get_logger()
+ANSWER_SECONDS: Final = 10.0
+"""Seconds to wait for the first answers; an unreachable target may take longer."""
+_STEP: Final = 0.1
+_MAX_SHOWN: Final = 10
+"""Targets whose answer is printed."""
+_FLAGS: Final = (
+    Flag("--config.file", "FILE", "the configuration; without one, flags and defaults"),
+    Flag("--config.auto-reload", "", "reload the configuration when its file changes"),
+    Flag("--target", "URL", "a metrics page to poll, without a configuration; repeatable", repeats=True),
+    *SERVER_FLAGS,
+    *RUN_FLAGS,
+    Flag("--web.listen-address", "ADDRESS", f"host:port or unix:/path to serve on; repeatable (default {DEFAULT_ADDRESS})", repeats=True),
+    Flag("--web.external-url", "URL", "the address of the pages in a browser; alerts link there"),
+    Flag("--web.enable-lifecycle", "", "let POST /-/reload reload the configuration"),
+    Flag("--web.allowed-hosts", "HOST", "host name that a request may have, such as *.example.com; repeatable (default all)", repeats=True),
+    Flag("--web.config.file", "FILE", "TLS and users of the pages, in the format of other exporters"),
+    Flag("--simulate", "SCENARIO", "monitor an embedded simulated vLLM instead of real servers"),
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
     """Add the flags of the command; ``environ`` has the values of those that are not set."""
     parser.set_defaults(simulated=None)
-    flags = Flags(parser, environ)
-    flags.one("--config.file", "FILE", "the configuration; without one, flags and defaults")
-    flags.switch("--config.auto-reload", "reload the configuration when its file changes")
-    flags.several("--target", "URL", "a metrics page to poll, without a configuration; repeatable")
-    add_server_flags(flags)
-    add_setting_flags(flags, (*BASELINE_FLAGS, *RUN_FLAGS))
-    _add_web_flags(flags)
-    flags.one("--simulate", "SCENARIO", "monitor an embedded simulated vLLM instead of real servers")
-
-
-def _add_web_flags(flags: Flags) -> None:
-    flags.several(
-        "--web.listen-address",
-        "ADDRESS",
-        f"host:port or unix:/path to serve on; repeatable (default {DEFAULT_ADDRESS})",
-    )
-    flags.one("--web.external-url", "URL", "the address of the pages in a browser; alerts link there")
-    flags.switch("--web.enable-lifecycle", "let POST /-/reload reload the configuration")
-    flags.several(
-        "--web.allowed-hosts",
-        "HOST",
-        "host name that a request may have, such as *.example.com; repeatable (default all)",
-    )
-    flags.one("--web.config.file", "FILE", "TLS and users of the pages, in the format of other exporters")
+    add_flags(parser, _FLAGS, environ)
 
 
 def handle(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT; then end the process with status 0."""
-    _raise_file_limit()
-    with BackgroundOutput() as output:
+    raise_file_limit()
+    with background_output() as output:
         run_loop(_serve(arguments, output))
     # The interpreter would wait for the thread of a DNS look-up that hangs.
     os._exit(0)
 
 
-def _end_soon(output: BackgroundOutput) -> None:
-    """End the process after ``STOP_SECONDS``, whatever it waits for then."""
-
-    def end() -> None:
-        _log.error("stopped_late", seconds=STOP_SECONDS)
-        output.flush()
-        os._exit(1)
-
-    timer = threading.Timer(STOP_SECONDS, end)
-    timer.daemon = True
-    timer.start()
-
-
-def _raise_file_limit() -> None:
-    """Raise the soft limit of open files to the hard limit, as programs in Go do.
-
-    The soft limit is often 1,024 for programs that use ``select``. This one does not, and a thousand targets
-    need more.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # The hard limit of macOS is higher than the system allows.
-    with suppress(OSError, ValueError):
-        if soft != hard:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 async def _serve(arguments: argparse.Namespace, output: BackgroundOutput) -> None:
-    asyncio.get_running_loop().set_default_executor(DetachedThreadPool())
+    options = _options(arguments, output)
     async with AsyncExitStack() as stack:
-        clock = SystemClock()
-        sender: RequestSender | None = None
-        embedded: EmbeddedServer | None = None
         if arguments.simulate:
-            clock, sender = PastClock(PAST_SECONDS), _request_sender()
-            embedded = await stack.enter_async_context(simulated(arguments.simulate, sender.take, clock))
-            arguments.simulated = embedded.target
-
-        def read() -> Config:
-            config = read_config(arguments, os.environ)
-            configure_log(config.log.level, config.log.format)
-            return config
-
-        options = _options(arguments, output)
+            await _serve_demo(arguments, options, stack)
+            return
+        service = Service(_reader(arguments), options, SystemClock())
         background = Background()
         stack.push_async_callback(background.cancel)
+        await service.run(lambda urls: background.start(_print_start(service, urls, options)))
 
-        service = Service(read, options, clock)
 
-        async def begin(urls: Sequence[str]) -> None:
-            if isinstance(clock, PastClock) and embedded is not None:
-                await live_through(
-                    clock, embedded.catch_up, lambda: [each.poller() for each in service.fleet]
-                )
-            targets = await first_answers(lambda: [each.status() for each in service.fleet], asyncio.sleep)
-            print(start_report(targets, urls, options), end="")  # noqa: T201
-            if sender is not None and options.web_config is None:  # the sender has no password
-                await sender.send_for_ever(urls[0])
+async def _serve_demo(arguments: argparse.Namespace, options: Options, stack: AsyncExitStack) -> None:
+    """Serve an exporter of a simulated vLLM, whose past it has lived through."""
+    from spec_decode_exporter.cli.simulate import PastClock, live_through, request_sender, simulated
 
-        await service.run(lambda urls: background.start(begin(urls)))
+    clock, sender, background = PastClock(), request_sender(), Background()
+    arguments.simulated, server = await stack.enter_async_context(
+        simulated(arguments.simulate, sender.take, clock)
+    )
+    service = Service(_reader(arguments), options, clock)
+    stack.push_async_callback(background.cancel)
+
+    async def begin(urls: Sequence[str]) -> None:
+        await live_through(clock, server.catch_up, lambda: [each.poller() for each in service.fleet])
+        await _print_start(service, urls, options)
+        if options.web_config is None:  # the sender has no password
+            await sender.send_for_ever(urls[0])
+
+    await service.run(lambda urls: background.start(begin(urls)))
+
+
+def _reader(arguments: argparse.Namespace) -> Callable[[], Config]:
+    """Return a function that reads the configuration and sets the log accordingly."""
+
+    def read() -> Config:
+        config = read_config(arguments, os.environ)
+        configure_log(config.log.level, config.log.format)
+        return config
+
+    return read
 
 
 def _options(arguments: argparse.Namespace, output: BackgroundOutput) -> Options:
+    if arguments.config_auto_reload and not arguments.config_file:
+        raise UsageError("--config.auto-reload needs --config.file; there is no file to watch")
     return Options(
         addresses=[parse_address(text) for text in arguments.web_listen_address or [DEFAULT_ADDRESS]],
         lifecycle=arguments.web_enable_lifecycle,
         external_url=parse_external_url(arguments.web_external_url) if arguments.web_external_url else "",
-        watched=_watched(arguments),
+        watched=Path(arguments.config_file) if arguments.config_auto_reload else None,
         allowed_hosts=AllowedHosts.parse(arguments.web_allowed_hosts or ()),
         web_config=Path(arguments.web_config_file) if arguments.web_config_file else None,
-        log_lines_dropped=lambda: output.dropped,
-        stopping=lambda: _end_soon(output),
+        log_lines_dropped=lambda: output.lines_dropped,
+        stopping=lambda: end_soon(output.flush),
     )
 
 
-def _request_sender() -> RequestSender:
-    from spec_decode_exporter.simulator.request_sender import RequestSender
+def read_config(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Config:
+    """Load the configuration that the flags of ``run`` ask for.
 
-    return RequestSender(lambda reason: print(reason, file=sys.stderr))  # noqa: T201
+    Raises:
+        ConfigError: It has mistakes.
+        UsageError: Targets come from more than one of a file, flags and the simulator.
+    """
+    values = general_keys(arguments)
+    if targets := _targets(arguments):
+        values["targets"] = targets
+    if arguments.simulated:
+        values["requests.ingest"] = True  # the simulator sends its requests
+    path = Path(arguments.config_file) if arguments.config_file else None
+    config = load_config(path, environ=environ, overrides=values)
+    return with_speculation(config, vllm_speculation(arguments.speculative_config))
 
 
-def _watched(arguments: argparse.Namespace) -> Path | None:
-    if not arguments.config_auto_reload:
-        return None
-    if not arguments.config_file:
-        raise UsageError("--config.auto-reload needs --config.file; there is no file to watch")
-    return Path(arguments.config_file)
+def _targets(arguments: argparse.Namespace) -> list[dict[str, object]]:
+    """Return the targets that the flags name; empty if no flag is about targets."""
+    if arguments.simulate and (arguments.target or arguments.config_file):
+        raise UsageError("--simulate brings its own target; use it without --target and --config.file")
+    if arguments.config_file:
+        _reject_beside_file(arguments)
+    settings = target_keys(arguments)
+    if arguments.simulated:
+        return [{**arguments.simulated, **settings}]
+    urls = arguments.target or ([DEFAULT_URL] if settings else [])
+    return [{"url": url, **settings} for url in urls]
+
+
+def _reject_beside_file(arguments: argparse.Namespace) -> None:
+    given = {
+        "--target": next(iter(arguments.target), None),
+        "--speculative.method": arguments.speculative_method,
+    }
+    for flag, value in given.items():
+        if value is not None:
+            name = value.origin if isinstance(value, FromVariable) else flag
+            raise UsageError(
+                f"{name} is for use without --config.file; put it into the file, under `targets`"
+            )
+
+
+async def _print_start(service: Service, urls: Sequence[str], options: Options) -> None:
+    targets = await first_answers(lambda: [each.status() for each in service.fleet], asyncio.sleep)
+    print(start_report(targets, urls, options), end="")  # noqa: T201
+
+
+async def first_answers(
+    statuses: Callable[[], Sequence[TargetStatus]], sleep: Callable[[float], Awaitable[None]]
+) -> Sequence[TargetStatus]:
+    """Return the targets once each was polled, or after ``ANSWER_SECONDS``."""
+    for _ in range(round(ANSWER_SECONDS / _STEP)):
+        found = statuses()
+        if found and all(status.record.polls for status in found):
+            return found
+        await sleep(_STEP)
+    return statuses()
+
+
+def start_report(targets: Sequence[TargetStatus], urls: Sequence[str], options: Options) -> str:
+    """Return first answers, a scrape job and, in the last line, the address of the page."""
+    page = f"{options.external_url}/" if options.external_url else urls[0]
+    lines = [f"spec-decode-exporter {__version__}", "", "First answers:", *_answers(targets), ""]
+    tcp = [url for url in urls if not url.startswith("unix:")]
+    if tcp:
+        lines += ["For scrape_configs in prometheus.yml:", *_scrape_job(tcp[0], options), ""]
+    return "\n".join([*lines, f"Page: {page}", ""])
+
+
+def _answers(targets: Sequence[TargetStatus]) -> Iterator[str]:
+    if not targets:
+        yield "  no target yet: discovery continues"
+    for target in targets[:_MAX_SHOWN]:
+        yield f"  {escaped(target.name)}: {escaped(_answer(target))}"
+    if len(targets) > _MAX_SHOWN:
+        yield f"  and {len(targets) - _MAX_SHOWN} more: /api/v1/targets lists them"
+
+
+def _answer(target: TargetStatus) -> str:
+    record = target.record
+    if record.up is None:
+        return f"no answer within {ANSWER_SECONDS:.0f} s"
+    if not record.up:
+        return record.failure_text
+    server = " ".join(word for word in (target.engine_kind, record.version) if word)
+    engines = plural(record.engines or 0, "engine")
+    return f"up, {server}, {engines}" if record.engines else "up, but its page is of no supported server"
+
+
+def _scrape_job(url: str, options: Options) -> Iterator[str]:
+    address = urlsplit(url)
+    yield "  - job_name: spec-decode"
+    yield "    scrape_interval: 15s"
+    if address.scheme == "https":
+        yield "    scheme: https"
+    if options.web_config:
+        yield f"    # basic_auth and tls_config as in {options.web_config}"
+    yield "    static_configs:"
+    hint = "  # or the name of this host" if address.hostname == "localhost" else ""
+    yield f'      - targets: ["{address.netloc}"]{hint}'

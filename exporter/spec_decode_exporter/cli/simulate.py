@@ -1,58 +1,51 @@
-"""Command ``spec-decode-exporter simulate``: serve a simulated vLLM, for demos, drills and tests."""
+"""Command ``spec-decode-exporter simulate``, and the simulated vLLM inside other commands' processes."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import math
 import signal
 import sys
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
 
 from yarl import URL
 
-from spec_decode_exporter.cli.event_loop import run_loop
+from spec_decode_exporter.cli.flags import Flag, add_flags, number
+from spec_decode_exporter.cli.process import run_loop
 from spec_decode_exporter.config.mistakes import ConfigError
+from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.tasks import cancel, spawn
+from spec_decode_exporter.scrape.poller import Poller
 from spec_decode_exporter.simulator.request_sender import RequestSender
 from spec_decode_exporter.simulator.scenario import load_scenario, scenario_names
+from spec_decode_exporter.simulator.simulated_request import Answer
 from spec_decode_exporter.simulator.simulated_server import PortError, SimulatedServer
 from spec_decode_exporter.simulator.simulation import Simulation
-from spec_decode_exporter.web.server.listen import ListenAddress, ListenError, parse_listen_address
+from spec_decode_exporter.web.server import ListenAddress, ListenError, parse_listen_address
 
 MAX_SPEED: Final = 1000.0
+PAST_SECONDS: Final = 330
+"""Seconds that a demo has behind it: the longest default window, and some."""
+_FOUND_WITHIN: Final = 5.0
+"""Real seconds in which the target of a demo is found, or the demo starts without a past."""
+_RETRY_SECONDS: Final = 0.02
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
-    """Add the flags of the command."""
-    del environ  # no flag of this command has a variable
-    parser.add_argument(
-        "--scenario",
-        default="steady",
-        metavar="NAME|FILE",
-        help=f"scenario: {', '.join(scenario_names())}, or a YAML file (default: steady)",
+    """Add the flags of the command; they have no environment variables."""
+    del environ
+    scenarios = f"scenario: {', '.join(scenario_names())}, or a YAML file (default: steady)"
+    speed = "factor by which simulated time is faster than real time (default: 1)"
+    exporter = "send the metrics of each request to this exporter, such as http://localhost:7732"
+    table = (
+        Flag("--scenario", "NAME|FILE", scenarios, default="steady"),
+        Flag("--listen-address", "HOST:PORT", "address of /metrics (default: :8000)", default=":8000"),
+        Flag("--speed", "FACTOR", speed, read=number(MAX_SPEED, above_zero=True), default=1.0),
+        Flag("--requests.url", "URL", exporter, read=_exporter),
     )
-    parser.add_argument(
-        "--listen-address",
-        default=":8000",
-        metavar="HOST:PORT",
-        help="address of /metrics (default: :8000)",
-    )
-    parser.add_argument(
-        "--speed",
-        type=_speed,
-        default=1.0,
-        metavar="FACTOR",
-        help="factor by which simulated time is faster than real time (default: 1)",
-    )
-    parser.add_argument(
-        "--requests.url",
-        dest="requests_url",
-        type=_exporter,
-        metavar="URL",
-        help="send the metrics of each request to this exporter, such as http://localhost:7732",
-    )
+    add_flags(parser, table)
 
 
 def handle(arguments: argparse.Namespace) -> int:
@@ -62,7 +55,7 @@ def handle(arguments: argparse.Namespace) -> int:
 
 async def run(arguments: argparse.Namespace) -> int:
     """Serve the scenario until SIGINT or SIGTERM; return the exit status."""
-    sender = RequestSender(_print_error) if arguments.requests_url else None
+    sender = request_sender() if arguments.requests_url else None
     try:
         scenario = load_scenario(arguments.scenario)
         simulation = Simulation(scenario, answered=sender.take if sender else None)
@@ -70,34 +63,28 @@ async def run(arguments: argparse.Namespace) -> int:
         server = SimulatedServer(simulation, speed=arguments.speed)
         await server.open(address.host, address.port)
     except (ConfigError, ListenError, PortError) as error:
-        sys.stderr.write(f"{error}\n")
+        _print_error(str(error))
         return 1
-    sys.stdout.write(_started(arguments, address, server))
+    # The host of this machine stands for all interfaces.
+    host = "localhost" if address.host in {"", "::", "0.0.0.0"} else address.host
+    url = f"http://{ListenAddress(host, server.port)}/metrics"
+    sys.stdout.write(
+        f"A simulated vLLM ({arguments.scenario}, speed {arguments.speed:g}) serves {url}; Ctrl-C ends it.\n"
+    )
     sys.stdout.flush()
     sending = spawn(sender.send_for_ever(arguments.requests_url)) if sender else None
-    await _until_stopped()
+    stopped = asyncio.Event()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(each, stopped.set)
+    await stopped.wait()
     await cancel([sending])
     await server.close()
     return 0
 
 
-def _started(arguments: argparse.Namespace, address: ListenAddress, server: SimulatedServer) -> str:
-    host = _host(address)
-    server_text = f"A simulated vLLM ({arguments.scenario}, speed {arguments.speed:g})"
-    return f"{server_text} serves http://{ListenAddress(host, server.port)}/metrics; Ctrl-C ends it.\n"
-
-
-def _host(address: ListenAddress) -> str:
-    """Return the host to print: that of this machine for all interfaces."""
-    return "localhost" if address.host in {"", "::", "0.0.0.0"} else address.host
-
-
-async def _until_stopped() -> None:
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopped.set)
-    await stopped.wait()
+def request_sender() -> RequestSender:
+    """Return a sender that prints its failures."""
+    return RequestSender(_print_error)
 
 
 def _print_error(reason: str) -> None:
@@ -117,13 +104,75 @@ def _exporter(text: str) -> str:
     return text
 
 
-def _speed(text: str) -> float:
+@asynccontextmanager
+async def simulated(
+    name: str, answered: Callable[[Answer], None] | None = None, clock: Clock | None = None
+) -> AsyncIterator[tuple[dict[str, Any], SimulatedServer]]:
+    """Serve a simulated vLLM; yield the server as a target of the configuration, with its cost, and itself.
+
+    ``answered`` receives the request metrics of each response; the simulation follows ``clock``.
+    """
+    scenario = load_scenario(name)
+    server = SimulatedServer(Simulation(scenario, 0, answered), clock=clock)
+    await server.open("127.0.0.1", 0)
     try:
-        speed = float(text)
-    except ValueError:
-        speed = math.nan
-    if not 0 < speed <= MAX_SPEED:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a speed: give a number above 0, at most {MAX_SPEED:g}"
-        )
-    return speed
+        url = f"http://127.0.0.1:{server.port}/metrics"
+        yield {"url": url, "name": "simulated-vllm", **scenario.target_settings()}, server
+    finally:
+        await server.close()
+
+
+class PastClock(SystemClock):
+    """A clock that is behind the real one until ``step`` has caught up; until then, all sleepers wait.
+
+    The windows of a demo are therefore full at the first look.
+    """
+
+    def __init__(self, seconds: int = PAST_SECONDS) -> None:
+        """Begin ``seconds`` ago."""
+        self._behind = float(seconds)
+        self._present = asyncio.Event()
+
+    def monotonic(self) -> float:
+        """Return the real time, less what is not lived through yet."""
+        return super().monotonic() - self._behind
+
+    def wall(self) -> float:
+        """Return the Unix time, less the same."""
+        return super().wall() - self._behind
+
+    async def sleep_until(self, moment: float) -> None:
+        """Sleep; in the past, until it is over."""
+        await self._present.wait()
+        await super().sleep_until(moment)
+
+    def step(self, seconds: float = 1.0) -> bool:
+        """Go on by some seconds; return whether it is still the past."""
+        self._behind = max(0.0, self._behind - seconds)
+        if not self._behind:
+            self._present.set()
+        return not self._present.is_set()
+
+
+async def live_through(
+    clock: PastClock, catch_up: Callable[[], None], pollers: Callable[[], Iterable[Poller]]
+) -> None:
+    """Poll all targets once for each second of the past.
+
+    Args:
+        clock: Clock of the targets and of their simulation.
+        catch_up: Advances the simulation, before the polls: they would count it as time of the server.
+        pollers: Returns a poller for each target found so far.
+    """
+    try:
+        async with asyncio.timeout(_FOUND_WITHIN):
+            while not (found := list(pollers())):  # noqa: ASYNC110 - discovery has no event for it
+                await asyncio.sleep(_RETRY_SECONDS)
+        while clock.step():
+            catch_up()
+            for poller in found:
+                await poller.poll()
+    except TimeoutError:
+        pass
+    finally:
+        clock.step(PAST_SECONDS)

@@ -6,11 +6,12 @@ import sys
 
 import pytest
 
+from docs.generate.command_line import command_parser
 from spec_decode_exporter.cli import main as cli
-from spec_decode_exporter.cli.main import parse
+from spec_decode_exporter.cli.main import COMMANDS, parse
+from spec_decode_exporter.cli.process import NoOutputError
 from spec_decode_exporter.config.mistakes import ConfigError, Problem
 from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.reports.plan.model_config import ModelError
 from spec_decode_exporter.web.server import ListenError
 
 
@@ -69,7 +70,7 @@ def run_with(failure, capsys, monkeypatch):
     return ended.value.code, capsys.readouterr().err
 
 
-@pytest.mark.parametrize("error", [ListenError, ModelError])
+@pytest.mark.parametrize("error", [ListenError, NoOutputError])
 def test_an_error_that_the_user_can_mend_is_one_line(error, capsys, monkeypatch):
     assert run_with(error("a cause"), capsys, monkeypatch) == (1, "spec-decode-exporter: a cause\n")
 
@@ -103,3 +104,38 @@ def test_the_version_is_printed_without_a_command():
     found = run("--version")
     assert found.returncode == 0
     assert found.stdout.startswith("spec-decode-exporter ")
+
+
+def test_a_switch_that_is_neither_true_nor_false_is_rejected():
+    with pytest.raises(UsageError, match="WEB_ENABLE_LIFECYCLE is 'maybe'"):
+        parse([], {"SPEC_DECODE_EXPORTER_WEB_ENABLE_LIFECYCLE": "maybe"})
+
+
+MAX_FLAGS = 55
+"""Limit of distinct flags. Before adding one, remove another: a key of the configuration needs no flag."""
+
+
+def test_all_commands_have_at_most_so_many_distinct_flags():
+    flags = {
+        action.option_strings[0]
+        for name in COMMANDS
+        for action in command_parser(name)._actions
+        if action.option_strings
+    } - {"-h", "--version"}
+    assert len(flags) <= MAX_FLAGS, f"{len(flags)} flags, {MAX_FLAGS} at most: remove one"
+
+
+@pytest.mark.parametrize(
+    ("words", "flag"),
+    [
+        (["observe", "--duration", "5m"], "--for"),
+        (["observe", "--foramt=json"], "--format"),
+        (["--web.listen-adress", ":1"], "--web.listen-address"),
+        (["run", "--interval=2s"], "--poll.interval"),
+    ],
+)
+def test_an_unknown_flag_is_reported_with_a_similar_one(words, flag, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parse(words, {})
+    assert ended.value.code == 2
+    assert f"; did you mean {flag}?" in capsys.readouterr().err

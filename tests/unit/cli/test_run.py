@@ -1,15 +1,24 @@
+"""Command ``run``: its configuration from flags, variables and a file, and the text at its start."""
+
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+import yaml
 from structlog.testing import capture_logs
 
+from spec_decode_exporter.app.service import Options
 from spec_decode_exporter.cli.main import parse
-from spec_decode_exporter.cli.run_config import read_config
+from spec_decode_exporter.cli.run import ANSWER_SECONDS, _options, first_answers, read_config, start_report
 from spec_decode_exporter.config.batch_schedule import MAX_BATCH
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.core.user_errors import UsageError
+from spec_decode_exporter.monitor.snapshot import TargetStatus
+from spec_decode_exporter.scrape.poll_record import PollRecord
+
+URL = "http://localhost:7732/"
+UP = TargetStatus(PollRecord(up=True, polls=1, version="0.32.0", engines=1), engine_kind="vllm", name="a")
 
 
 def config(*words, environ=None):
@@ -37,11 +46,6 @@ def test_flags_override_the_file(tmp_path):
     file.write_text("poll:\n  interval: 5s\nlog:\n  level: debug\n")
     found = config("--config.file", str(file), "--poll.interval", "2s")
     assert (found.poll.interval, found.log.level) == (2.0, "debug")
-
-
-def test_the_summary_interval_is_a_flag(tmp_path):
-    file = tmp_path / "exporter.yml"
-    file.write_text("log: {summary_interval: 1m}\n")
 
 
 def test_a_target_beside_a_file_is_rejected_with_the_remedy(tmp_path):
@@ -177,3 +181,80 @@ def test_vllms_own_argument_has_the_schedule_too():
     scheduled = f'{EAGLE[:-1]}, "num_speculative_tokens_per_batch_size": [[1, 7, 3], [8, 64, 0]]}}'
     (target,) = config("--speculative.config", scheduled).targets
     assert target.speculative.schedule == ((1, 7, 3), (8, MAX_BATCH, 0))
+
+
+def test_automatic_reload_needs_a_file():
+    watching = parse(["--config.auto-reload", "--config.file", "/x"], {})
+    assert _options(watching, None).watched == Path("/x")
+    assert _options(parse(["--config.file", "/x"], {}), None).watched is None
+    with pytest.raises(UsageError, match="there is no file to watch"):
+        _options(parse(["--config.auto-reload"], {}), None)
+
+
+def scrape_job(text):
+    """Return the scrape job of a text as YAML."""
+    (job,) = yaml.safe_load(text.partition("prometheus.yml:\n")[2].partition("\n\n")[0])
+    return job
+
+
+def test_the_address_of_the_page_is_the_last_line():
+    text = start_report([UP], [URL, "unix:/run/a"], Options([]))
+    assert text.endswith(f"\nPage: {URL}\n")
+    external = Options([], external_url="https://example.com/spec")
+    assert start_report([UP], [URL], external).endswith("\nPage: https://example.com/spec/\n")
+
+
+@pytest.mark.parametrize(
+    ("status", "line"),
+    [
+        (UP, "a: up, vllm 0.32.0, 1 engine"),
+        (
+            TargetStatus(PollRecord(up=True, engines=8), engine_kind="vllm", name="a"),
+            "a: up, vllm, 8 engines",
+        ),
+        (
+            TargetStatus(PollRecord(up=True, engines=0), name="a"),
+            "a: up, but its page is of no supported server",
+        ),
+        (
+            TargetStatus(PollRecord(up=False, error="refused", message="a:1: \x1b[2J"), name="a"),
+            r"a: refused: a:1: \x1b[2J",
+        ),
+        (TargetStatus(name="a"), "a: no answer within 10 s"),
+    ],
+)
+def test_each_target_has_its_first_answer(status, line):
+    assert f"\n  {line}\n" in start_report([status], [URL], Options([]))
+
+
+def test_the_scrape_job_is_that_of_the_page():
+    assert scrape_job(start_report([UP], [URL], Options([]))) == {
+        "job_name": "spec-decode",
+        "scrape_interval": "15s",
+        "static_configs": [{"targets": ["localhost:7732"]}],
+    }
+    options = Options([], web_config=Path("/etc/web.yml"))
+    job = scrape_job(start_report([UP], ["https://gpu-1:7732/"], options))
+    assert job["scheme"] == "https"
+    assert job["static_configs"] == [{"targets": ["gpu-1:7732"]}]
+
+
+def test_without_a_tcp_address_there_is_no_scrape_job():
+    text = start_report([UP], ["unix:/run/a"], Options([]))
+    assert "prometheus.yml" not in text
+    assert text.endswith("Page: unix:/run/a\n")
+
+
+async def test_it_waits_for_the_first_answer_of_every_target_but_not_for_ever():
+    slept = []
+
+    async def sleep(seconds):
+        slept.append(seconds)
+
+    late = TargetStatus(name="b")
+    known = [(), (UP, late), (UP, UP)]
+    assert await first_answers(lambda: known[min(len(slept), 2)], sleep) == (UP, UP)
+    assert len(slept) == 2
+    slept.clear()
+    assert await first_answers(lambda: (UP, late), sleep) == (UP, late)
+    assert sum(slept) == pytest.approx(ANSWER_SECONDS)

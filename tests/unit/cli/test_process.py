@@ -1,8 +1,9 @@
-"""A stream in the background: a reader that does not read delays nothing, and what is dropped is counted."""
+"""The process of a command: a reader that does not read delays nothing, and what is dropped is counted."""
 
 from __future__ import annotations
 
 import os
+import resource
 import sys
 import threading
 from pathlib import Path
@@ -10,9 +11,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.cli.background_output import (
-    BackgroundOutput,
+from spec_decode_exporter.cli.process import (
     BackgroundStream,
+    background_output,
+    raise_file_limit,
+    run_loop,
     to_descriptor,
 )
 
@@ -53,9 +56,9 @@ def test_lines_are_written_in_their_order(reader):
     stream = BackgroundStream(reader.read)
     for number in range(1000):
         print(number, file=stream)
-    stream.close(CEILING)
+    stream.drain(CEILING)
     assert reader.text == "".join(f"{number}\n" for number in range(1000))
-    assert stream.dropped == 0
+    assert stream.lines_dropped == 0
 
 
 def test_a_full_queue_drops_and_counts_until_the_reader_reads_and_then_one_line_says_how_many(reader):
@@ -63,21 +66,21 @@ def test_a_full_queue_drops_and_counts_until_the_reader_reads_and_then_one_line_
     stream.write("second\n")
     stream.write("third\n")  # too long for the queue
     stream.write("4\n")  # short enough, but later than a dropped one
-    assert stream.dropped == 2
+    assert stream.lines_dropped == 2
     with capture_logs() as logs:
         reader.may_read.set()
-        stream.close(CEILING)
+        stream.drain(CEILING)
         stream.write("fifth\n")
-        stream.close(CEILING)
+        stream.drain(CEILING)
     assert reader.text == "first\nsecond\nfifth\n"
     assert logs == [{"event": "log_lines_dropped", "lines": 2, "log_level": "warning"}]
-    assert stream.dropped == 2
+    assert stream.lines_dropped == 2
 
 
 def test_the_end_does_not_wait_for_a_reader_that_does_not_read(reader):
     stream = blocked(reader, limit=12)
     stream.write("second\n")
-    stream.close(0.0)
+    stream.drain(0.0)
     assert reader.text == ""
 
 
@@ -85,12 +88,12 @@ def test_standard_streams_are_replaced_and_come_back(monkeypatch, tmp_path):
     with (tmp_path / "out").open("w") as out, (tmp_path / "err").open("w") as err:
         monkeypatch.setattr("sys.stdout", out)
         monkeypatch.setattr("sys.stderr", err)
-        with BackgroundOutput() as output:
+        with background_output() as output:
             assert sys.stderr is not err
             sys.stdout.write("a\n")
             sys.stderr.write("b\ud800\n")
         assert (sys.stdout, sys.stderr) == (out, err)
-        assert output.dropped == 0
+        assert output.lines_dropped == 0
     assert (tmp_path / "out").read_text() == "a\n"
     assert (tmp_path / "err").read_text() == "b\\ud800\n"
 
@@ -115,3 +118,36 @@ def test_a_closed_pipe_and_a_full_disk_are_ignored():
     os.close(write)
     with Path("/dev/full").open("wb", buffering=0) as full:
         to_descriptor(full.fileno())("a\n")
+
+
+def test_the_program_does_not_run_inside_the_handling_of_a_missing_uvloop(monkeypatch):
+    monkeypatch.setattr("spec_decode_exporter.cli.process.find_spec", lambda name: None)
+
+    async def being_handled():
+        return sys.exc_info()[1]
+
+    assert run_loop(being_handled()) is None
+
+
+@pytest.fixture
+def limits(monkeypatch):
+    """The limits of descriptors, soft and hard, of a process that is none: ``limits.now`` is read and set."""
+
+    class Limits:
+        now = (1024, 524_288)
+        error = None
+
+        def set(self, _, limits):
+            if self.error:
+                raise self.error
+            self.now = limits
+
+    limits = Limits()
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits.now)
+    monkeypatch.setattr(resource, "setrlimit", limits.set)
+    return limits
+
+
+def test_the_soft_limit_becomes_the_hard_limit(limits):
+    raise_file_limit()
+    assert limits.now == (524_288, 524_288)

@@ -6,11 +6,14 @@ import os
 import re
 import signal
 import socket
+import time
+from itertools import pairwise
 
 import aiohttp
 import pytest
 
 from spec_decode_exporter.cli import simulate
+from spec_decode_exporter.cli.simulate import PastClock, live_through
 
 
 @pytest.fixture
@@ -57,7 +60,7 @@ async def test_a_port_in_use_is_reported(parse, capsys):
 def test_an_invalid_speed_is_rejected(parse, capsys, speed):
     with pytest.raises(SystemExit):
         parse("--speed", speed)
-    assert "is not a speed" in capsys.readouterr().err
+    assert "is not a number above 0, 1000 at most" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("url", ["", "localhost:7732", "ftp://localhost", "http://", "http://[::1"])
@@ -65,3 +68,33 @@ def test_an_invalid_exporter_url_is_rejected(parse, capsys, url):
     with pytest.raises(SystemExit):
         parse("--requests.url", url)
     assert "is not an exporter's URL" in capsys.readouterr().err
+
+
+class Target:
+    """Notes the time of each poll."""
+
+    def __init__(self, clock, events):
+        self._clock, self._events = clock, events
+
+    async def poll(self):
+        self._events.append(("poll", self._clock.wall()))
+
+
+async def test_each_second_of_the_past_is_simulated_and_then_polled():
+    clock, events = PastClock(30), []
+    began = time.time()
+    target = Target(clock, events)
+    await live_through(clock, lambda: events.append(("simulated", clock.wall())), lambda: [target])
+    assert [word for word, _ in events] == ["simulated", "poll"] * 29
+    polls = [moment for word, moment in events if word == "poll"]
+    assert polls[0] == pytest.approx(began - 29, abs=5)
+    assert all(1 <= later - earlier < 2 for earlier, later in pairwise(polls))
+    assert clock.wall() == pytest.approx(time.time(), abs=1)
+
+
+async def test_a_demo_without_a_target_starts_in_the_present(monkeypatch):
+    monkeypatch.setattr(simulate, "_FOUND_WITHIN", 0.0)
+    clock = PastClock(30)
+    await live_through(clock, lambda: None, list)
+    assert clock.wall() == pytest.approx(time.time(), abs=1)
+    assert not clock.step()
