@@ -44,6 +44,7 @@ _STATUS: Final = {"paid": ExitStatus.GOOD, "hurt": ExitStatus.BAD, "unclear": Ex
 _TONES: Final = {"paid": "good", "hurt": "bad", "unclear": "unsure", "no drafts": "off"}
 _KINDS: Final = {"paid": "healthy", "hurt": "harmful", "unclear": "unclear", "no drafts": "neutral"}
 """Classes of the style sheet."""
+_THIN_SPACE: Final = "\u202f"
 _HOUR: Final = 3600.0
 _MISSING: Final = (
     "A setting by load needs the cost at two loads at least, so steps with drafts and steps without at each. "
@@ -265,6 +266,13 @@ def setting_sentence(found: HistorySetting) -> str:
     return by_load_text(found.setting)
 
 
+def _printable(value: object) -> object:
+    """Return a text without control characters; the environment escapes it. Formats have thin spaces."""
+    if isinstance(value, Markup):
+        return value
+    return _THIN_SPACE.join(str(printable(part)) for part in str(value).split(_THIN_SPACE))
+
+
 _GIVEN: Final = {
     **{
         each.__name__: each
@@ -276,5 +284,5 @@ _GIVEN: Final = {
 }
 """What the templates use besides the result."""
 _html: Final = environment("spec_decode_exporter.reports", html=True)
-_html.finalize = lambda value: value if isinstance(value, Markup) else str(printable(value))
+_html.finalize = _printable
 _html.globals.update(history_charts.CHARTS, KINDS=_KINDS)

@@ -11,8 +11,7 @@ import pytest
 from spec_decode_exporter.cli import observe_history
 from spec_decode_exporter.cli.observe import add_arguments
 from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.reports.history.history_output import HistoryProgress
-from spec_decode_exporter.reports.progress import Streams
+from spec_decode_exporter.reports.progress import ProgressBar, Streams
 from spec_decode_exporter.simulator.scenario import Scenario
 from tests.conftest import FakeClock
 from tests.fixtures.simulated_history import StoredHistory
@@ -42,9 +41,8 @@ def history(stored, monkeypatch):
         observe_history.check_history_flags(arguments)
         monkeypatch.setattr(observe_history, "Client", lambda *_, **__: stored)
         out = io.StringIO()
-        monkeypatch.setattr("sys.stdout", out)
         clock = clock or FakeClock(wall=stored.now)
-        status = await observe_history.observe_history(arguments, {}, clock)
+        status = await observe_history.observe_history(arguments, Streams(out, io.StringIO(), {}), clock)
         return status, out.getvalue()
 
     return run
@@ -73,12 +71,12 @@ async def test_clocks_that_differ_are_named(history, stored):
     ],
 )
 def test_a_time_is_an_age_or_a_date(text, moment):
-    assert observe_history._moment(text, "--since", 1_790_000_000) == moment
+    assert observe_history.moment(text, "--since", 1_790_000_000) == moment
 
 
 def test_another_time_is_refused_with_an_example():
     with pytest.raises(UsageError, match="write how long ago, such as 7d"):
-        observe_history._moment("yesterday", "--since", 0.0)
+        observe_history.moment("yesterday", "--since", 0.0)
 
 
 @pytest.mark.parametrize(
@@ -125,8 +123,7 @@ class Terminal(io.StringIO):
 
 def test_the_bar_has_the_time_left():
     clock, out = FakeClock(), Terminal()
-    progress = HistoryProgress(Streams(out, out, {}), clock)
+    show = observe_history.shown_progress(ProgressBar(Streams(out, out, {})), clock)
     clock.now += 10
-    progress.show(0.25)
-    progress.end()
+    show(0.25)
     assert "25 %, 30 s left" in out.getvalue()
