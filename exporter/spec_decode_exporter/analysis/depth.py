@@ -45,6 +45,17 @@ class Depth(NamedTuple):
 NO_SPECULATION: Final = Depth(0, 1.0, "measured", None)
 
 
+def speedup(price: Price, coverage: float, accepted: float, drafted: float) -> float:
+    """Return S(k) with ``accepted`` of the ``drafted`` tokens of a draft in the mean; cov is ``coverage``."""
+    return (1 + coverage * accepted) / plain_steps(price, coverage, drafted)
+
+
+def plain_steps(price: Price, coverage: float, drafted: float) -> float:
+    """Return the plain decode steps that a step takes."""
+    fixed = price.step * (1.0 if price.every_step else coverage)
+    return 1 + fixed + price.token * coverage * drafted
+
+
 class Depths:
     """Numbers of draft tokens 1 … K of a window with drafts and positions, and up to two more."""
 
@@ -65,7 +76,7 @@ class Depths:
 
     def speedup(self, price: Price, tokens: int) -> float:
         """Return S(k)."""
-        return (1 + self._coverage * self._accepted[tokens]) / self._plain_steps(price, tokens)
+        return speedup(price, self._coverage, self._accepted[tokens], self._drafted[tokens])
 
     def pays(self, price: Price, tokens: int) -> bool:
         """Return whether k tokens are at least as fast as none, less the share of discarded tokens."""
@@ -177,12 +188,6 @@ class Depths:
             return 1.0
         return min(max(decoded, 0) / (steps + accepted), 1.0)
 
-    def _plain_steps(self, price: Price, tokens: int) -> float:
-        """Return the plain decode steps that a step takes."""
-        coverage = self._coverage
-        fixed = price.step * self._paying(price, coverage)
-        return 1 + fixed + price.token * coverage * self._drafted[tokens]
-
     @staticmethod
     def _paying(price: Price, coverage: float) -> float:
         """Return the share of steps that pay c0."""
@@ -215,7 +220,7 @@ class Depths:
     def _changes(self, price: Price, tokens: int) -> list[float]:
         """Return the contribution of each increment to S(k), with the decay taken as exact."""
         sums, last = self._residuals
-        gain = self._coverage / self._plain_steps(price, tokens)
+        gain = self._coverage / plain_steps(price, self._coverage, self._drafted[tokens])
         last_gain = gain * sum(self._decay**more for more in range(1, tokens - self.known + 1))
         own = sums[min(tokens, self.known)]
         return [gain * first + last_gain * end for first, end in zip(own, last, strict=True)]

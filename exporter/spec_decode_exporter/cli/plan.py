@@ -4,40 +4,28 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
-from spec_decode_exporter.cli.flag_values import above_zero, memory, ratio, reader, share, whole
-from spec_decode_exporter.cli.flags import destination
-from spec_decode_exporter.cli.output import require_stdout, write_stdout
+from spec_decode_exporter.cli.flags import Flag, add_flags, number, reader, whole
+from spec_decode_exporter.cli.process import require_stdout, write_stdout
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.reports.exit_status import PLAN
-from spec_decode_exporter.reports.markdown import markdown_report
-from spec_decode_exporter.reports.plan.checkpoint import model_of
-from spec_decode_exporter.reports.plan.deployment_plan import (
-    DEFAULT_ACCEPTANCE,
-    DEFAULT_TOKENS,
-    DeploymentPlan,
-    Wanted,
-    plan,
-)
-from spec_decode_exporter.reports.plan.draft_method import DRAFT_MODEL, METHODS, drafter_of
-from spec_decode_exporter.reports.plan.gpu_memory import Gpus, MemoryPart, parse_memory
-from spec_decode_exporter.reports.plan.model_config import ModelError
-from spec_decode_exporter.reports.plan.observed_models import read
-from spec_decode_exporter.reports.plan.plan_json import as_json
-from spec_decode_exporter.reports.plan.plan_report import report
-from spec_decode_exporter.reports.plan.planned_depths import MAX_TOKENS
-from spec_decode_exporter.reports.plan.quantization import DTYPES, dtype_of
-from spec_decode_exporter.reports.terminal import TerminalStyle, terminal_style
-from spec_decode_exporter.reports.terminal_report import text_report
+from spec_decode_exporter.reports.plan.checkpoint import DRAFT_MODEL, METHODS, drafter_of, model_of
+from spec_decode_exporter.reports.plan.deployment_plan import MAX_TOKENS, DeploymentPlan
+from spec_decode_exporter.reports.plan.model_sizes import DTYPES, ModelError, dtype_of
+from spec_decode_exporter.reports.plan.observed_model import read
+from spec_decode_exporter.reports.plan.plan_report import as_json, as_text
+from spec_decode_exporter.reports.text import TextStyle, text_style
 
-FORMATS: Final[Mapping[str, Callable[[DeploymentPlan, TerminalStyle], str]]] = {
-    "text": lambda plan, style: text_report(report(plan), style),
+FORMATS: Final[Mapping[str, Callable[[DeploymentPlan, TextStyle], str]]] = {
+    "text": as_text,
     "json": lambda plan, _: as_json(plan),
-    "markdown": lambda plan, style: markdown_report(report(plan), style),
+    "markdown": lambda plan, _: as_text(plan, TextStyle()),
 }
 _DESCRIPTION: Final = """\
 Calculate whether a draft fits beside its target, the memory left for the KV
@@ -55,16 +43,71 @@ exit status:
      sequence; or vLLM rejects the combination
 """
 _ELEMENT_BYTES: Final = {"auto": 2, "fp8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1}
+_MEMORY: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s?([KMGT]?)(i?)B", flags=re.ASCII)
+
+
+def memory(text: str) -> int:
+    """Return the bytes in ``text``: ``80GB`` is 80 · 10^9, ``143771MiB`` is 143771 · 2^20.
+
+    Raises:
+        ValueError: The text is no amount of memory; the message has examples.
+    """
+    match = _MEMORY.fullmatch(text.strip())
+    if text == "0":
+        return 0
+    if match is None or (match[3] and not match[2]):
+        raise ValueError(f"{text!r} is no amount of memory; write it as 80GB, 79.6GiB or 81559MiB")
+    return int(Fraction(match[1]) * (1024 if match[3] else 1000) ** " KMGT".index(match[2] or " "))
+
+
+def _gpu_memory(text: str) -> int:
+    size = memory(text)
+    if not size:
+        raise ValueError(f"a GPU has more memory than {text!r}")
+    return size
+
+
+_DTYPE: Final = f"data type of its weights: {', '.join(DTYPES)}"
+_KV_BYTES: Final = "KV cache of a token, over all GPUs; overrides config.json"
+_MODELS: Final = (
+    Flag("--draft", "MODEL", "the draft model"),
+    Flag("--method", "METHOD", f"method of the draft: {', '.join(METHODS)} (default: {DRAFT_MODEL})", choices=METHODS, default=DRAFT_MODEL),
+    Flag("--target.dtype", "DTYPE", _DTYPE, read=reader(dtype_of)),
+    Flag("--target.kv-bytes-per-token", "BYTES", _KV_BYTES, read=whole(1)),
+    Flag("--draft.dtype", "DTYPE", _DTYPE, read=reader(dtype_of)),
+    Flag("--draft.kv-bytes-per-token", "BYTES", _KV_BYTES, read=whole(1)),
+    Flag("--target.tensor-parallel", "NUMBER", "number of GPUs that share it, and the draft", read=whole(1)),
+)  # fmt: skip
+_GPUS: Final = (
+    Flag("--gpus", "NUMBER", "number of GPUs (default: 1)", read=whole(1), default=1),
+    Flag("--gpu-memory", "SIZE", "memory of one GPU as nvidia-smi shows it, such as 81559MiB or 79.6GiB; GB are 10^9 bytes, and an H100 of 80GB has 7 % more (default: 80GB)", read=reader(_gpu_memory), default=80 * 10**9),
+    Flag("--overhead", "SIZE", "memory of one GPU for activations and CUDA graphs (default: 2GB)", read=reader(memory), default=2 * 10**9),
+    Flag("--kv-cache-dtype", "DTYPE", "vLLM's --kv-cache-dtype (default: auto, 16 bits)", choices=_ELEMENT_BYTES, default="auto"),
+    Flag("--context", "TOKENS", "tokens of a sequence, prompt and output (default: 8192)", read=whole(1), default=8192),
+    Flag("--batch", "NUMBER", "concurrent sequences (default: 32)", read=whole(1), default=32),
+)  # fmt: skip
+_SPEEDUP: Final = (
+    Flag("--tokens", "NUMBER", "number of draft tokens (default: 4, or as measured)", read=whole(1, MAX_TOKENS)),
+    Flag("--acceptance", "SHARE", "acceptance of a draft token whose predecessors were accepted (default: 0.7, or as measured)", read=number(1.0)),
+    Flag("--throughput", "RATE", "tokens per second of an engine without speculation", read=number(above_zero=True)),
+    Flag("--measured", "FILE", "output of observe --format json for these models: acceptance, throughput, and the cost if known", read=Path),
+    Flag("--cost.draft-cost-ratio", "RATIO", "cost of a draft token without the fixed cost, relative to a decode step without speculation", read=number()),
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
-    """Add the arguments of the command."""
-    del environ  # no flag of this command has a variable
+    """Add the arguments of the command; none of them has a variable."""
+    del environ
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    _add_models(parser)
-    _add_gpus(parser)
-    _add_pay(parser)
+    models, gpus, speedup = map(parser.add_argument_group, ("models", "GPUs and load", "speed-up"))
+    models.add_argument("--target", metavar="MODEL", required=True, help="the served model")
+    gpus.add_argument(
+        "--utilisation", "--utilization", metavar="SHARE", type=number(1.0, above_zero=True), default=0.9,
+        help="vLLM's --gpu-memory-utilization (default: 0.9)",
+    )  # fmt: skip
+    for group, table in ((models, _MODELS), (gpus, _GPUS), (speedup, _SPEEDUP)):
+        add_flags(group, table)
     parser.add_argument(
         "--format", choices=FORMATS, default="text", help="format of the report (default: text)"
     )
@@ -74,173 +117,46 @@ def handle(arguments: argparse.Namespace) -> int:
     """Plan; return the exit status."""
     require_stdout("plan")
     try:
-        result = plan(wanted_of(arguments))
+        plan = plan_of(arguments)
     except ModelError as error:
         raise UsageError(str(error)) from None
-    write_stdout(FORMATS[arguments.format](result, terminal_style(sys.stdout, os.environ)))
-    return PLAN[result.outcome]
+    write_stdout(FORMATS[arguments.format](plan, text_style(sys.stdout, os.environ)))
+    return PLAN[plan.outcome]
 
 
-def wanted_of(arguments: argparse.Namespace) -> Wanted:
-    """Return the inputs of the plan.
+def plan_of(arguments: argparse.Namespace) -> DeploymentPlan:
+    """Return the plan of arguments.
 
     Raises:
         ModelError: A model is unusable.
         UsageError: The arguments contradict each other.
     """
-    target_ranks = arguments.target_tensor_parallel or arguments.gpus
-    if arguments.gpus % target_ranks:
-        raise UsageError(
-            f"--gpus {arguments.gpus} is not a multiple of --target.tensor-parallel {target_ranks}"
-        )
-    target = model_of(arguments.target, arguments.target_dtype, arguments.target_kv_bytes_per_token)
-    draft = drafter_of(
-        arguments.method, target, arguments.draft, arguments.draft_dtype, arguments.draft_kv_bytes_per_token
-    )
-    if arguments.measured is not None and (arguments.acceptance, arguments.throughput) != (None, None):
+    its = arguments
+    ranks = its.target_tensor_parallel or its.gpus
+    if its.gpus % ranks:
+        raise UsageError(f"--gpus {its.gpus} is not a multiple of --target.tensor-parallel {ranks}")
+    target = model_of(its.target, its.target_dtype, its.target_kv_bytes_per_token)
+    draft = drafter_of(its.method, target, its.draft, its.draft_dtype, its.draft_kv_bytes_per_token)
+    if its.measured is not None and (its.acceptance, its.throughput) != (None, None):
         raise UsageError("--measured holds acceptance and throughput: omit --acceptance and --throughput")
-    measured = None if arguments.measured is None else read(arguments.measured)
-    tokens = DEFAULT_TOKENS if measured is None else min(measured.tokens, MAX_TOKENS)
-    return Wanted(
-        target=MemoryPart(target, target_ranks),
-        draft=None if draft is None else MemoryPart(draft, target_ranks),
-        method=arguments.method,
-        gpus=Gpus(target_ranks, arguments.gpu_memory, arguments.utilisation, arguments.overhead),
-        engines=arguments.gpus // target_ranks,
-        context=arguments.context,
-        batch=arguments.batch,
-        tokens=arguments.tokens or tokens,
-        acceptance=DEFAULT_ACCEPTANCE if arguments.acceptance is None else arguments.acceptance,
-        element_bytes=_ELEMENT_BYTES[arguments.kv_cache_dtype],
-        throughput=arguments.throughput,
-        draft_cost_ratio=arguments.cost_draft_cost_ratio,
-        measured=measured,
-    )
-
-
-def _add_models(parser: argparse.ArgumentParser) -> None:
-    models = parser.add_argument_group("models")
-    models.add_argument("--target", metavar="MODEL", required=True, help="the served model")
-    models.add_argument("--draft", metavar="MODEL", help="the draft model")
-    models.add_argument(
-        "--method",
-        metavar="METHOD",
-        choices=METHODS,
-        default=DRAFT_MODEL,
-        help=f"method of the draft: {', '.join(METHODS)} (default: {DRAFT_MODEL})",
-    )
-    for which in ("target", "draft"):
-        _add(
-            models,
-            f"--{which}.dtype",
-            "DTYPE",
-            reader(dtype_of),
-            f"data type of its weights: {', '.join(DTYPES)}",
-        )
-        _add(
-            models,
-            f"--{which}.kv-bytes-per-token",
-            "BYTES",
-            whole(1),
-            "KV cache of a token, over all GPUs; overrides config.json",
-        )
-    _add(
-        models, "--target.tensor-parallel", "NUMBER", whole(1), "number of GPUs that share it, and the draft"
-    )
-
-
-def _add_gpus(parser: argparse.ArgumentParser) -> None:
-    gpus = parser.add_argument_group("GPUs and load")
-    _add(gpus, "--gpus", "NUMBER", whole(1), "number of GPUs (default: 1)", default=1)
-    _add(
-        gpus,
-        "--gpu-memory",
-        "SIZE",
-        memory,
-        "memory of one GPU as nvidia-smi shows it, such as 81559MiB or 79.6GiB; GB are 10^9 bytes, and an "
-        "H100 of 80GB has 7 % more (default: 80GB)",
-        default=80 * 10**9,
-    )
-    gpus.add_argument(
-        "--utilisation",
-        "--utilization",
-        metavar="SHARE",
-        type=share,
-        default=0.9,
-        help="vLLM's --gpu-memory-utilization (default: 0.9)",
-    )
-    _add(
-        gpus,
-        "--overhead",
-        "SIZE",
-        reader(parse_memory),
-        "memory of one GPU for activations and CUDA graphs (default: 2GB)",
-        default=2 * 10**9,
-    )
-    gpus.add_argument(
-        "--kv-cache-dtype",
-        choices=_ELEMENT_BYTES,
-        default="auto",
-        help="vLLM's --kv-cache-dtype (default: auto, 16 bits)",
-    )
-    _add(
-        gpus,
-        "--context",
-        "TOKENS",
-        whole(1),
-        "tokens of a sequence, prompt and output (default: 8192)",
-        default=8192,
-    )
-    _add(gpus, "--batch", "NUMBER", whole(1), "concurrent sequences (default: 32)", default=32)
-
-
-def _add_pay(parser: argparse.ArgumentParser) -> None:
-    pay = parser.add_argument_group("speed-up")
-    _add(
-        pay,
-        "--tokens",
-        "NUMBER",
-        whole(1, MAX_TOKENS),
-        "number of draft tokens (default: 4, or as measured)",
-    )
-    _add(
-        pay,
-        "--acceptance",
-        "SHARE",
-        ratio(1.0),
-        "acceptance of a draft token whose predecessors were accepted (default: 0.7, or as measured)",
-    )
-    _add(pay, "--throughput", "RATE", above_zero, "tokens per second of an engine without speculation")
-    _add(
-        pay,
-        "--measured",
-        "FILE",
-        Path,
-        "output of observe --format json for these models: acceptance, throughput, and the cost if known",
-    )
-    _add(
-        pay,
-        "--cost.draft-cost-ratio",
-        "RATIO",
-        ratio(),
-        "cost of a draft token without the fixed cost, relative to a decode step without speculation",
-    )
-
-
-def _add(
-    group: argparse._ArgumentGroup,
-    name: str,
-    metavar: str,
-    read_as: Callable[[str], object],
-    text: str,
-    *,
-    default: object = None,
-) -> None:
-    group.add_argument(
-        name,
-        dest=destination(name),
-        metavar=metavar,
-        type=read_as,
-        help=text.replace("%", "%%"),
-        default=default,
+    observed = None if its.measured is None else read(its.measured)
+    given = {"draft_tokens": its.tokens, "acceptance": its.acceptance}
+    if observed is not None and its.tokens is None:
+        given["draft_tokens"] = min(observed.draft_tokens, MAX_TOKENS)
+    return DeploymentPlan(
+        target_model=target,
+        draft_model=draft,
+        method=its.method,
+        gpus=ranks,
+        gpu_memory_bytes=its.gpu_memory,
+        gpu_memory_utilisation_ratio=its.utilisation,
+        overhead_bytes=its.overhead,
+        kv_cache_element_bytes=_ELEMENT_BYTES[its.kv_cache_dtype],
+        engines=its.gpus // ranks,
+        context_tokens=its.context,
+        wanted_sequences=its.batch,
+        throughput=its.throughput,
+        given_cost_ratio=its.cost_draft_cost_ratio,
+        observed=observed,
+        **{name: value for name, value in given.items() if value is not None},
     )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import Field
 
 from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.core.files import read_bounded
 from spec_decode_exporter.core.numbers import TooManyValuesError
-from spec_decode_exporter.reports.plan.model_config import ModelError
-from spec_decode_exporter.reports.plan.planned_depths import Drafts, continued
+from spec_decode_exporter.reports.plan.model_sizes import ModelError
 from spec_decode_exporter.reports.saved_snapshot import (
     MAX_BYTES,
     SavedEngine,
@@ -18,32 +18,37 @@ from spec_decode_exporter.reports.saved_snapshot import (
     SavedWindow,
     parsed,
 )
+from spec_decode_exporter.views.document import View, at
 from spec_decode_exporter.views.engine_view import CostView
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedModel:
+class ObservedModel(View):
     """Merged measurements of the engines that serve a model."""
 
     model_name: str
-    method: str
+    method: str = at("Empty if unknown.")
     engines: int
-    tokens: int
-    """K, the number of draft tokens."""
-    drafts: Drafts
-    acceptance: float
-    """Acceptance rate of the draft tokens."""
-    draft_length: float
-    """Mean number of tokens of a draft: below K if some are shorter."""
-    tokens_per_second: float
-    """Mean rate of generated tokens of one engine."""
-    cost: CostView | None
+    draft_tokens: int = at("Maximum in a draft.")
+    draft_length_tokens: float
+    draft_acceptance_ratio: float
+    generation_tokens_per_second: float = at("Mean of one engine.")
+    positions: tuple[float, ...] = Field(exclude=True)
+    """p_i, the share of drafts whose first i+1 tokens were accepted."""
+    decay: float = Field(exclude=True)
+    """Decay of p_i from position to position, as ``analysis.depth`` defines it."""
+    coverage: float = Field(exclude=True)
+    """Share of steps with a draft, above 0."""
+    cost: CostView | None = Field(exclude=True)
     """Cost of drafting; None if it was unknown or the method's typical cost."""
-    speedup: float | None = None
+    speedup: float | None = Field(exclude=True)
     """Speed-up by that cost; None without a cost."""
-    lower: float | None = None
-    upper: float | None = None
-    """95 % bounds of the speed-up; None if unknown, and for several engines."""
+    speedup_bounds: tuple[float, float] | None = Field(exclude=True)
+    """95 % bounds; None if unknown, and for several engines."""
+
+    def reached(self, number: int) -> Sequence[float]:
+        """Return p_i of ``number`` positions, extrapolated beyond the last one by the decay."""
+        known, decay = self.positions[:number], min(max(self.decay, 0.0), 1.0)
+        return [*known, *(known[-1] * decay**more for more in range(1, number - len(known) + 1))]
 
 
 def read(path: Path) -> ObservedModel:
@@ -68,62 +73,50 @@ def measured(observation: SavedSnapshot) -> ObservedModel:
     Raises:
         ModelError: No engine drafted, or models or numbers of draft tokens differ.
     """
-    drafting = [
-        (engine, window)
-        for engine in observation.engines
-        for window in engine.windows[-1:]
-        if window.counts.drafts and window.counts.position_accepted_tokens
-    ]
-    kinds = {
-        (engine.model_name, engine.method, len(window.counts.position_accepted_tokens))
-        for engine, window in drafting
-    }
+    engines = [its for its in observation.engines if its.windows and _drafted(its.windows[-1])]
+    windows = [its.windows[-1] for its in engines]
+    counts = [window.counts for window in windows]
+    kinds = {(its.model_name, its.method, _drafted(its.windows[-1])) for its in engines}
     if len(kinds) != 1:
         reason = "nothing was drafted in it" if not kinds else "it is of several models, methods or K"
         raise ModelError(f"{reason}; observe servers of one model while they speculate")
     ((name, method, tokens),) = kinds
-    return _merged(drafting, name, method, tokens)
-
-
-def _merged(
-    drafting: Sequence[tuple[SavedEngine, SavedWindow]], name: str, method: str, tokens: int
-) -> ObservedModel:
-    windows = [window for _, window in drafting]
-    drafts = _total(window.counts.drafts for window in windows)
-    accepted = [sum(window.counts.position_accepted_tokens[at] for window in windows) for at in range(tokens)]
-    drafted = _total(window.counts.draft_tokens for window in windows)
-    steps = _total(window.counts.decode_steps for window in windows)
+    drafts, drafted, steps = (
+        _total(getattr(each, key) for each in counts) for key in ("drafts", "draft_tokens", "decode_steps")
+    )
+    accepted = [
+        sum(column) for column in zip(*(each.position_accepted_tokens for each in counts), strict=True)
+    ]
+    before = sum(accepted[:-1])
     rates = [window.generation_tokens_per_second or 0.0 for window in windows]
-    cost, speedup = _cost([engine for engine, _ in drafting]), _speedup(windows, rates)
-    only = windows[0].estimated_speedup_ratio if len(windows) == 1 and cost is not None else None
+    cost, only = _cost(engines), windows[0].estimated_speedup_ratio
+    bounds = None
+    if cost is not None and len(windows) == 1 and only.lower is not None and only.upper is not None:
+        bounds = only.lower, only.upper
     return ObservedModel(
         model_name=name,
         method=method,
-        engines=len(drafting),
-        tokens=tokens,
-        drafts=continued(
-            [min(count / drafts, 1.0) for count in accepted],
-            _decay(accepted, drafts),
-            min(drafts / steps, 1.0) if steps else 1.0,
-        ),
-        acceptance=sum(accepted) / drafted if drafted else 0.0,
-        draft_length=drafted / drafts,
-        tokens_per_second=sum(rates) / len(drafting),
+        engines=len(engines),
+        draft_tokens=tokens,
+        draft_length_tokens=drafted / drafts,
+        draft_acceptance_ratio=sum(accepted) / drafted if drafted else 0.0,
+        generation_tokens_per_second=sum(rates) / len(rates),
+        positions=tuple(min(count / drafts, 1.0) for count in accepted),
+        decay=accepted[0] / drafts if tokens == 1 else sum(accepted[1:]) / before if before else 0.0,
+        coverage=min(drafts / steps, 1.0) if steps else 1.0,
         cost=cost,
-        speedup=speedup if cost is not None else None,
-        lower=only.lower if only else None,
-        upper=only.upper if only else None,
+        speedup=None if cost is None else _speedup(windows, rates),
+        speedup_bounds=bounds,
     )
+
+
+def _drafted(window: SavedWindow) -> int:
+    """Return K; 0 if nothing was drafted."""
+    return len(window.counts.position_accepted_tokens) if window.counts.drafts else 0
 
 
 def _total(counts: Iterable[int | None]) -> int:
     return sum(count or 0 for count in counts)
-
-
-def _decay(accepted: Sequence[int], drafts: int) -> float:
-    """Return the decay of the acceptance from position to position, as ``analysis.depth`` defines it."""
-    before = sum(accepted[:-1])
-    return accepted[0] / drafts if len(accepted) == 1 else (sum(accepted[1:]) / before if before else 0.0)
 
 
 def _cost(engines: Sequence[SavedEngine]) -> CostView | None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from spec_decode_exporter.reports.plan.checkpoint import model_of
-from spec_decode_exporter.reports.plan.model_config import ModelError
-from spec_decode_exporter.reports.plan.quantization import dtype_of
-from tests.reports.plan.conftest import LLAMA_8B
-from tests.reports.plan.test_parameter_count import CASES
+from spec_decode_exporter.reports.plan.model_sizes import ModelError, dtype_of
+from tests.unit.reports.plan.conftest import LLAMA_8B
+from tests.unit.reports.plan.test_model_sizes import CASES
 
 FP8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
 COMPRESSED = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int"}}}}  # fmt: skip
@@ -176,3 +176,66 @@ def test_a_file_that_is_no_config_is_named(tmp_path, content):
     (tmp_path / "config.json").write_text(content, encoding="utf-8")
     with pytest.raises(ModelError, match=r"config\.json"):
         model_of(str(tmp_path), None, None)
+
+
+UNKNOWN = {"model_type": "novel_moe", "num_experts": 8, "num_experts_per_tok": 2, "torch_dtype": "bfloat16"}
+TENSORS = {
+    "model.embed_tokens.weight": 2_000_000,
+    "model.layers.0.self_attn.q_proj.weight": 500_000,
+    "model.layers.0.mlp.experts.0.up_proj.weight": 4_000_000,
+    "model.layers.0.mlp.experts.1.up_proj.weight": 4_000_000,
+    "lm_head.weight": 2_000_000,
+}
+
+
+def checkpoint(path, tensors, name="model.safetensors"):
+    """Write a header of tensors, each with its bytes, and none of their values."""
+    header, begin = {"__metadata__": {"format": "pt"}}, 0
+    for tensor, size in tensors.items():
+        header[tensor] = {"dtype": "BF16", "shape": [size // 2], "data_offsets": [begin, begin + size]}
+        begin += size
+    safetensors(Path(path) / name, 0, json.dumps(header).encode())
+
+
+def test_the_headers_of_the_files_have_the_size_of_an_unknown_architecture(folder):
+    """Its KV cache stays unknown."""
+    path = folder("m", UNKNOWN)
+    checkpoint(path, TENSORS)
+    model = model_of(path, None, None)
+    own = model.parameters
+    assert (own.layers, own.experts, own.embedding, own.output) == (250_000, 4_000_000, 1_000_000, 1_000_000)
+    assert (own.total, own.active, own.tied) == (6_250_000, 3_250_000, False)
+    assert (model.weight_bytes, model.counted, model.sequence_bytes(100, 1, 2)) == (12_500_000, False, None)
+    assert model_of(path, None, 1000).sequence_bytes(100, 1, 2) == 100_000
+    half = model_of(path, dtype_of("int8"), None)
+    assert (half.weight_bytes, half.counted) == (4_250_000 + 2 * 2_000_000, True)
+
+
+def test_headers_count_all_files_and_a_tied_output(folder):
+    path = folder("m", UNKNOWN)
+    checkpoint(path, {"model.embed_tokens.weight": 2_000_000}, "model-00001-of-00002.safetensors")
+    checkpoint(path, {"model.norm.weight": 4_000}, "model-00002-of-00002.safetensors")
+    model = model_of(path, None, None)
+    assert (model.parameters.total, model.parameters.tied, model.weight_bytes) == (1_002_000, True, 2_004_000)
+
+
+def test_missing_files_of_an_unknown_architecture_are_an_error(folder):
+    files = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
+    path = folder("m", UNKNOWN, **{"model.safetensors.index.json": {"weight_map": files}})
+    with pytest.raises(
+        ModelError, match=r"'novel_moe' is not known here; .*or a folder with its safetensors"
+    ):
+        model_of(path, None, None)
+    checkpoint(path, TENSORS, files["a"])
+    with pytest.raises(ModelError, match="1 of its safetensors are missing, such as 'model-00002-of-00002"):
+        model_of(path, None, None)
+
+
+@pytest.mark.parametrize(
+    "header", [b"[]", b"{", b'{"a": {"data_offsets": [5, 1]}}', b'{"a": 7}', b'{"a": {}}']
+)
+def test_a_header_without_tensors_is_no_size(folder, header):
+    path = folder("m", UNKNOWN)
+    safetensors(Path(path) / "model.safetensors", 0, header)
+    with pytest.raises(ModelError):
+        model_of(path, None, None)

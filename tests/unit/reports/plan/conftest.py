@@ -7,8 +7,7 @@ import json
 import pytest
 
 from spec_decode_exporter.cli.main import parse
-from spec_decode_exporter.cli.plan import wanted_of
-from spec_decode_exporter.reports.plan.deployment_plan import plan
+from spec_decode_exporter.cli.plan import plan_of
 
 LLAMA_8B = {
     "model_type": "llama",
@@ -32,7 +31,7 @@ LLAMA_70B = {
 
 def planned(*words):
     """Return the plan of some arguments of the command."""
-    return plan(wanted_of(parse(["plan", *words], {})))
+    return plan_of(parse(["plan", *words], {}))
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def test_the_exit_status_depends_on_the_outcome(words, status, capsys):
 
 
 @pytest.mark.parametrize(
-    ("form", "begins"), [("text", "Speculative"), ("markdown", "# Speculative"), ("json", "{")]
+    ("form", "begins"), [("text", "# Speculative"), ("markdown", "# Speculative"), ("json", "{")]
 )
 def test_it_is_written_in_the_selected_format(form, begins, capsys):
     run(*PAIR, "--format", form)
@@ -53,12 +53,12 @@ def test_it_is_written_in_the_selected_format(form, begins, capsys):
         (("--gpus", "two"), "'two' is not a whole number"),
         (("--gpu-memory", "80"), "'80' is no amount of memory; write it as 80GB"),
         (("--gpu-memory", "0GB"), "a GPU has more memory than '0GB'"),
-        (("--utilisation", "90"), "'90' is not a number from 0 to 1"),
-        (("--utilisation", "0"), "'0' of a GPU is nothing"),
-        (("--utilisation", "nan"), "'nan' is not a number from 0 to 1"),
-        (("--acceptance", "1.1"), "'1.1' is not a number from 0 to 1"),
-        (("--throughput", "inf"), "'inf' is not a number of 0 or more"),
-        (("--throughput", "0"), "'0' is not more than 0"),
+        (("--utilisation", "90"), "'90' is not a number above 0, 1 at most"),
+        (("--utilisation", "0"), "'0' is not a number above 0, 1 at most"),
+        (("--utilisation", "nan"), "'nan' is not a number above 0, 1 at most"),
+        (("--acceptance", "1.1"), "'1.1' is not a number of 0 or more, 1 at most"),
+        (("--throughput", "inf"), "'inf' is not a number above 0"),
+        (("--throughput", "0"), "'0' is not a number above 0"),
         (("--tokens", "9"), "'9' is not a whole number from 1 to 8"),
         (("--target.dtype", "int3"), "'int3' is no dtype that is known; the dtypes are float32, bfloat16"),
         (("--cost.draft-cost-ratio", "-1"), "'-1' is not a number of 0 or more"),
@@ -104,7 +104,7 @@ def test_memory_is_written_in_the_units_of_vendors(size, expected):
 
 
 def test_a_reader_may_close_the_output_early():
-    code = "import sys; sys.stdin.read(); from spec_decode_exporter.cli.output import write_stdout; write_stdout('a' * 1_000_000)"
+    code = "import sys; sys.stdin.read(); from spec_decode_exporter.cli.process import write_stdout; write_stdout('a' * 1_000_000)"
     words = [sys.executable, "-c", code]
     with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -1,0 +1,534 @@
+"""Memory, cost, expected speed-up and return of plans: published figures, invariants, and the live exporter's formulas."""
+
+from __future__ import annotations
+
+import json
+from math import isfinite
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.analysis.knowledge import Knowledge
+from spec_decode_exporter.analysis.typical_costs import drafter_cost
+from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
+from spec_decode_exporter.figures.window_figures import Price
+from spec_decode_exporter.reports.observation_report import json_report
+from spec_decode_exporter.reports.plan.checkpoint import METHODS, SEARCHES
+from spec_decode_exporter.reports.plan.deployment_plan import (
+    MAX_TOKENS,
+    CostBasis,
+    DeploymentPlan,
+    PlanOutcome,
+    break_even_token_acceptance,
+)
+from spec_decode_exporter.reports.plan.model_sizes import (
+    DTYPES,
+    Attention,
+    Model,
+    ModelError,
+    Parameters,
+    cache_layers,
+    config_of,
+    dtype_of,
+)
+from spec_decode_exporter.reports.plan.observed_model import ObservedModel, measured, read
+from spec_decode_exporter.reports.plan.plan_report import as_json, as_text
+from spec_decode_exporter.reports.text import TextStyle
+from tests.fixtures.costs import make_cost
+from tests.fixtures.windows import window
+from tests.unit.reports.plan.conftest import LLAMA_8B, planned
+
+GB = 10**9
+
+
+@pytest.mark.parametrize(
+    ("target", "draft", "gpu", "weights", "left"),
+    [
+        ("bfloat16", "bfloat16", "80GB", 156, 4),
+        ("bfloat16", "bfloat16", "141GB", 156, 126),
+        ("int8", "bfloat16", "80GB", 86, 74),
+        ("int8", "int8", "80GB", 78, 82),
+        ("int4", "bfloat16", "80GB", 51, 109),
+        ("int4", "int4", "80GB", 39, 121),
+    ],
+)
+def test_a_70b_with_an_8b_takes_the_published_memory(target, draft, gpu, weights, left):
+    found = planned(
+        "--target", "70B", "--draft", "8B", "--target.dtype", target, "--draft.dtype", draft,
+        "--gpus", "2", "--gpu-memory", gpu, "--utilisation", "1", "--overhead", "0",
+    )  # fmt: skip
+    assert found.with_draft.weight_bytes == weights * GB
+    assert found.with_draft.left_after_weights_bytes == found.with_draft.kv_cache_bytes == left * GB
+    assert found.without_draft.kv_cache_bytes - found.with_draft.kv_cache_bytes == found.draft.weight_bytes
+
+
+def test_a_llama_takes_the_cache_that_its_heads_need(llamas):
+    """2 · 8 heads · 128 · 2 bytes in 80 and in 32 layers: 320 KiB and 128 KiB."""
+    found = planned(*llamas)
+    assert found.without_draft.kv_cache_bytes_per_token == 320 * 1024
+    assert found.with_draft.kv_cache_bytes_per_token == 448 * 1024
+    left = 4 * (72 - 2) * GB - found.with_draft.weight_bytes
+    assert found.with_draft.kv_cache_bytes == left
+    assert found.with_draft.kv_cache_tokens == left // (448 * 1024)
+    assert found.with_draft.concurrent_sequences == left // (448 * 1024 * 8192)
+
+
+def test_the_cache_holds_as_many_tokens_as_a_real_vllm(folder):
+    """vLLM 0.32 on the CPU, whose blocks have 128 tokens, with 1 GiB of KV cache, logged at its start:
+
+    "CPU KV cache size: 262,144 tokens" of the target, "174,720 tokens" with a draft of half its layers.
+    """
+    config = {**LLAMA_8B, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 64, "hidden_size": 256,
+              "intermediate_size": 512, "vocab_size": 512}  # fmt: skip
+    target, draft = (folder(f"{layers} layers", {**config, "num_hidden_layers": layers}) for layers in (4, 2))
+    found = planned("--target", target, "--draft", draft, "--overhead", "0", "--utilisation", "1",
+                    "--gpu-memory", "80GB", "--context", "1024")  # fmt: skip
+    for room, tokens in ((found.without_draft, 262_144), (found.with_draft, 174_720)):
+        assert 2**30 // room.kv_cache_bytes_per_token // 128 * 128 == tokens
+
+
+def test_a_cache_in_fp8_holds_twice_as_much(llamas):
+    found, half = planned(*llamas), planned(*llamas, "--kv-cache-dtype", "fp8")
+    assert half.with_draft.kv_cache_bytes_per_token == found.with_draft.kv_cache_bytes_per_token / 2
+    assert half.with_draft.kv_cache_bytes == found.with_draft.kv_cache_bytes
+
+
+def test_heads_are_not_divided_and_a_latent_vector_is_whole_on_every_gpu():
+    (few,) = cache_layers(config_of({**LLAMA_8B, "num_key_value_heads": 2}), 1)
+    assert [few.sequence(1, gpus) for gpus in (1, 2, 4)] == [512, 256, 256]
+    (latent,) = cache_layers(
+        config_of({**LLAMA_8B, "model_type": "deepseek_v3", "kv_lora_rank": 512, "qk_rope_head_dim": 64}), 1
+    )
+    assert [latent.sequence(1, gpus) for gpus in (1, 8)] == [576, 576]
+    assert Attention(2, 100, 4, window=10).sequence(50, 1) == 2 * 100 * 10
+
+
+def test_a_sliding_window_limits_the_cache(folder):
+    kinds = ["sliding_attention", "full_attention"]
+    config = {**LLAMA_8B, "num_hidden_layers": 2, "layer_types": kinds, "sliding_window": 1024}
+    found = planned("--target", folder("m", config), "--draft", "1M", "--context", "4096")
+    assert found.without_draft.sequence_bytes == 2 * 2048 * (1024 + 4096)
+
+
+def test_without_a_config_only_the_bytes_are_known():
+    found = planned("--target", "8B", "--draft", "1B")
+    room = found.with_draft
+    assert (room.kv_cache_tokens, room.concurrent_sequences, room.kv_cache_bytes_per_token) == (None,) * 3
+    assert found.with_draft.kv_cache_bytes == (72 - 2 - 18) * GB
+
+
+def test_the_bytes_of_a_token_can_be_given():
+    words = ("--target", "8B", "--draft", "1B", "--context", "1000", "--target.kv-bytes-per-token", "131072")
+    assert planned(*words).without_draft.kv_cache_tokens == (72 - 2 - 16) * GB // 131072
+    assert planned(*words).with_draft.kv_cache_tokens is None
+    both = planned(*words, "--draft.kv-bytes-per-token", "32768")
+    assert both.with_draft.kv_cache_tokens == (72 - 2 - 18) * GB // (131072 + 32768)
+
+
+def test_more_gpus_than_the_targets_hold_another_engine():
+    found = planned("--target", "8B", "--draft", "1B", "--gpus", "8", "--target.tensor-parallel", "2")
+    assert (found.engines, found.gpus) == (4, 2)
+    assert found.with_draft.weight_bytes == 18 * GB
+
+
+@pytest.mark.parametrize(
+    ("words", "outcome"),
+    [
+        (("--gpus", "4"), PlanOutcome.FITS),
+        (("--gpus", "4", "--batch", "400"), PlanOutcome.TIGHT),
+        (("--gpus", "2", "--gpu-memory", "80GB"), PlanOutcome.DOES_NOT_FIT),
+        (("--gpus", "2", "--gpu-memory", "92GB", "--utilisation", "0.9", "--context", "2000"), PlanOutcome.TIGHT),
+        (("--gpus", "2", "--gpu-memory", "92GB", "--utilisation", "0.9", "--context", "131072"), PlanOutcome.DOES_NOT_FIT),
+    ],
+)  # fmt: skip
+def test_models_fit_if_one_sequence_fits(llamas, words, outcome):
+    assert planned(*llamas, *words).outcome is outcome
+
+
+def test_without_a_config_the_size_of_a_sequence_is_unknown():
+    """Any free memory suffices, unless the known part of a sequence is larger."""
+    words = ("--target", "70B", "--draft", "8B", "--gpus", "2", "--utilisation", "1", "--overhead", "0")
+    assert planned(*words, "--gpu-memory", "78.000000001GB").outcome is PlanOutcome.WEIGHTS_FIT
+    assert planned(*words, "--gpu-memory", "78GB").outcome is PlanOutcome.DOES_NOT_FIT
+    one_known = (*words, "--gpu-memory", "80GB", "--target.kv-bytes-per-token", "327680")
+    assert planned(*one_known, "--context", "12207").outcome is PlanOutcome.WEIGHTS_FIT
+    assert planned(*one_known, "--context", "12208").outcome is PlanOutcome.DOES_NOT_FIT
+
+
+def test_models_that_vllm_refuses_are_refused_if_they_fit(llamas, folder):
+    odd = folder("odd", {**LLAMA_8B, "num_attention_heads": 30, "head_dim": 128})
+    assert planned("--target", odd, "--draft", "1B", "--gpus", "4").outcome is PlanOutcome.REFUSED
+    assert planned("--target", odd, "--draft", "1B", "--gpus", "2").outcome is PlanOutcome.WEIGHTS_FIT
+    other = folder("other", {**LLAMA_8B, "vocab_size": 128320})
+    assert planned("--target", llamas[1], "--draft", other, "--gpus", "4").outcome is PlanOutcome.REFUSED
+    assert planned("--target", llamas[1], "--draft", other, "--gpus", "1").outcome is PlanOutcome.DOES_NOT_FIT
+
+
+sizes = st.integers(10**6, 10**12)
+dtypes = st.sampled_from([*DTYPES])
+
+
+def of_size(size, dtype="bfloat16", per_token=None):
+    weights = Parameters(size)
+    return Model(
+        "m", weights, dtype_of(dtype), weights.weight_bytes(dtype_of(dtype)), kv_bytes_per_token=per_token
+    )
+
+
+def deployed(target, draft, **more):
+    """Return the plan of two models on GPUs of 80 GB with an overhead of 1 GB."""
+    given = {"gpus": 1, "gpu_memory_bytes": 80 * GB, "overhead_bytes": GB, "method": "draft_model"}
+    return DeploymentPlan(target_model=target, draft_model=draft, **given | more)
+
+
+@given(sizes, sizes, st.integers(1, 8), st.floats(0.05, 1), st.floats(0.05, 1), st.integers(1, 10**7))
+def test_more_utilization_is_never_less_cache(target, draft, gpus, one, other, per_token):
+    models = [of_size(size, per_token=per_token) for size in (target, draft)]
+    less, more = (
+        deployed(*models, gpus=gpus, gpu_memory_utilisation_ratio=share).with_draft
+        for share in sorted((one, other))
+    )
+    for key in ("kv_cache_bytes", "kv_cache_tokens", "concurrent_sequences", "fits"):
+        assert getattr(less, key) <= getattr(more, key)
+
+
+@given(st.integers(1, 10**9))
+def test_half_the_bits_are_half_the_weights(units):
+    sizes = {name: of_size(32 * units, name).weight_bytes for name in DTYPES}
+    assert sizes["float32"] == 2 * sizes["bfloat16"] == 4 * sizes["int8"] == 8 * sizes["int4"]
+    assert sizes["int8"] == sizes["fp8"]
+    assert sizes["int4"] < sizes["mxfp4"] < sizes["nvfp4"] < sizes["int8"]
+
+
+@given(sizes, sizes, st.integers(1, 8), dtypes, dtypes)
+def test_the_parts_sum_up_to_the_memory(target, draft, gpus, of_target, of_draft):
+    found = deployed(of_size(target, of_target), of_size(draft, of_draft), gpus=gpus)
+    room = found.with_draft
+    assert room.weight_bytes + room.kv_cache_bytes + gpus * GB == gpus * 72 * GB
+    assert (
+        room.weight_bytes
+        == found.target.weight_bytes + found.draft.weight_bytes
+        == found.lost.kv_cache_bytes + found.without_draft.weight_bytes
+    )
+
+
+# Cost
+
+MIXTRAL = {**LLAMA_8B, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
+
+
+def ratio(*words):
+    return planned(*words).cost.draft_cost_ratio
+
+
+def test_a_cost_by_weights_is_their_ratio_plus_verifying():
+    found = planned("--target", "70B", "--draft", "8B", "--draft.dtype", "int8")
+    assert found.cost.basis is CostBasis.ESTIMATED_BY_WEIGHTS
+    assert ratio("--target", "70B", "--draft", "8B") == pytest.approx(8 / 70 + 0.03)
+    assert ratio("--target", "70B", "--draft", "8B", "--draft.dtype", "int8") == pytest.approx(4 / 70 + 0.03)
+
+
+def test_the_cache_is_read_too(llamas):
+    """32 sequences of 8192 tokens: 448 KiB for the draft's 128; the output matrix instead of the embedding."""
+    found = planned(*llamas)
+    draft, target = (
+        2 * (model.parameters.total - model.parameters.embedding)
+        for model in (found.draft_model, found.target_model)
+    )
+    tokens = found.batch * 8192
+    expected = (draft + 128 * 1024 * tokens) / (target + 320 * 1024 * tokens) + 0.03
+    assert found.cost.basis is CostBasis.ESTIMATED
+    assert found.price(4).token == pytest.approx(expected)
+
+
+def test_a_step_reads_no_more_sequences_than_fit(llamas):
+    found = planned(*llamas, "--batch", "100000")
+    assert found.batch == found.with_draft.concurrent_sequences < 100_000
+
+
+def test_verifying_reads_more_experts_of_a_mixture(folder):
+    """One token uses 2 of 8 experts; the five tokens of a step use 1 - 0.75^5 of them."""
+    target = folder("m", MIXTRAL)
+    found = planned("--target", target, "--method", "ngram", "--batch", "1", "--context", "1")
+    own = found.target_model.parameters
+    more = own.experts * 2 * ((1 - 0.75**5) - 0.25)
+    assert found.expert_bytes(4) == pytest.approx(more)
+    assert found.price(4).token == pytest.approx(more / found.plain_bytes / 4 + 0.03)
+    assert found.price(1).token > found.price(8).token
+
+
+def test_a_given_cost_overrides_the_estimate():
+    words = ("--target", "70B", "--draft", "8B", "--cost.draft-cost-ratio", "0.2")
+    found = planned(*words)
+    assert (found.cost.basis, ratio(*words)) == (CostBasis.GIVEN, 0.2)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_draft_has_the_typical_fixed_cost_of_its_method(method):
+    usual = drafter_cost(method)
+    found = planned("--target", "70B", "--method", method, *(() if method in SEARCHES else ("--draft", "1B")))
+    assert found.cost.fixed_cost_ratio == (usual.step.guess if usual else 0.10)
+
+
+@pytest.mark.parametrize("method", SEARCHES)
+def test_a_search_has_the_typical_cost_and_takes_no_memory(method):
+    found = planned("--target", "8B", "--method", method)
+    assert found.price(4).token == 0.03
+    assert drafter_cost(method).token.guess == 0
+    assert found.with_draft == found.without_draft
+    assert found.draft_to_target_ratio is None
+
+
+@given(st.integers(10**6, 10**12), st.integers(10**6, 10**12), st.integers(1, 4096))
+def test_a_larger_draft_is_never_cheaper(one, other, batch):
+    less, more = (
+        ratio("--target", "1T", "--draft", str(size), "--batch", str(batch)) for size in sorted((one, other))
+    )
+    assert less <= more
+
+
+# Speed-up
+
+prices = st.builds(Price, st.floats(0, 1), st.floats(0, 1), st.booleans())
+
+
+def evaluated(its, price):
+    """Return the speed-ups of a window by number of tokens, and its acceptance rate at break-even."""
+    found = WindowEvaluation(its, Knowledge())
+    found.cost = make_cost(price.token, price.step, every_step=price.every_step)
+    return [depth.speedup for depth in found.depths.each(price)], found.break_even_acceptance_ratio
+
+
+def drafting(positions=(), decay=0.0, coverage=1.0, price=None, acceptance=0.7):
+    """Return a plan of measured positions, or of an acceptance of each token, at one cost."""
+    its = of_size(10**9)
+    seen = None
+    if positions:
+        figures = dict.fromkeys(
+            ("draft_length_tokens", "draft_acceptance_ratio", "generation_tokens_per_second"), 1.0
+        )
+        seen = ObservedModel(
+            model_name="m", method="", engines=1, draft_tokens=len(positions), **figures, positions=tuple(positions),
+            decay=decay, coverage=coverage, cost=None, speedup=None, speedup_bounds=None,
+        )  # fmt: skip
+    plan = deployed(its, its, acceptance=acceptance, observed=seen)
+    if price is not None:
+        object.__setattr__(plan, "price", lambda _: price)
+    return plan
+
+
+def test_the_worked_example_of_the_semantics():
+    found = drafting([0.8, 0.65, 0.5, 0.35], 1.5 / 1.95, price=Price(0.1, 0.0))
+    speedups = [round(depth.speedup_ratio, 3) for depth in found.depths[:6]]
+    assert speedups == [1.636, 2.042, 2.269, 2.357, 2.379, 2.360]
+    assert found.best_tokens == 4
+    assert [depth.measured for depth in found.depths] == [True] * 4 + [False] * 4
+
+
+def test_a_draft_that_never_pays_is_not_drafted():
+    assert drafting([0.4, 0.15], 0.375, price=Price(0.5, 0.0)).best_tokens == 0
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=8), prices)
+def test_a_window_gives_the_same_speedup(counts, price):
+    counts = sorted(counts, reverse=True)
+    speedups, rate = evaluated(window(1000, 1000 * len(counts), sum(counts), positions=counts), price)
+    found = drafting([count / 1000 for count in counts], 1.0, price=price).depths[: len(counts)]
+    assert [depth.speedup_ratio for depth in found] == speedups[: len(counts)]
+    assert found[-1].break_even_acceptance_ratio == pytest.approx(rate)
+
+
+@given(st.integers(1, 1000), prices)
+def test_rare_drafts_compensate_the_fixed_cost_of_the_steps_that_pay_it(drafted, price):
+    steps = {"decode_steps": 1000, "generation_tokens": 2000 + drafted, "first_tokens": 1000}
+    its = window(drafted, 2 * drafted, drafted, positions=[drafted, 0], **steps)
+    (_, found, *_) = drafting([1.0, 0.0], 0.0, drafted / 1000, price).depths
+    speedups, rate = evaluated(its, price)
+    assert (found.speedup_ratio, found.break_even_acceptance_ratio) == pytest.approx((speedups[1], rate))
+
+
+def planned_speedup(acceptance, price, tokens):
+    return drafting(acceptance=acceptance, price=price).depths[tokens - 1].speedup_ratio
+
+
+@given(prices, st.integers(1, MAX_TOKENS))
+def test_the_speedup_at_break_even_is_one(price, tokens):
+    least = break_even_token_acceptance(tokens, price)
+    if least is None:
+        assert planned_speedup(1.0, price, tokens) < 1
+    else:
+        assert planned_speedup(least, price, tokens) == pytest.approx(1, abs=1e-9)
+        rate = drafting(acceptance=least).depths[tokens - 1].acceptance_ratio
+        assert rate == pytest.approx(price.token + price.step / tokens, abs=1e-9)
+
+
+@given(st.floats(0, 1), st.floats(0, 1), prices, st.integers(1, MAX_TOKENS))
+def test_more_acceptance_is_never_slower(one, other, price, tokens):
+    less, more = (planned_speedup(acceptance, price, tokens) for acceptance in sorted((one, other)))
+    assert less <= more
+
+
+@given(st.floats(0, 1), prices)
+def test_the_best_is_nearly_as_fast_as_any_and_pays(acceptance, price):
+    plan = drafting(acceptance=acceptance, price=price)
+    speedups = [depth.speedup_ratio for depth in plan.depths]
+    enough = max(1, 0.97 * max(speedups))
+    if plan.best_tokens:
+        assert speedups[plan.best_tokens - 1] >= enough
+    else:
+        assert max(speedups) <= 1 or all(each < enough for each in speedups)
+
+
+@pytest.mark.parametrize("words", [
+    ("--draft", "8B"), ("--draft", "1B", "--method", "eagle3"), ("--method", "ngram"), ("--method", "suffix", "--batch", "1"),
+    ("--draft", "8B", "--cost.draft-cost-ratio", "0.2"), ("--draft", "8B", "--cost.draft-cost-ratio", "0"), ("--draft", "90B"),
+])  # fmt: skip
+def test_the_speedup_lies_between_those_at_the_possible_costs(words):
+    for depth in planned("--target", "70B", *words).depths:
+        assert 0 < depth.speedup_lower_ratio <= depth.speedup_ratio <= depth.speedup_upper_ratio
+        assert isfinite(depth.speedup_upper_ratio)
+
+
+@pytest.mark.parametrize(
+    ("words", "verdict"),
+    [
+        (("--draft", "8B", "--batch", "1"), Verdict.UNCLEAR),
+        (("--draft", "1B", "--batch", "1", "--acceptance", "0.95", "--cost.draft-cost-ratio", "0.02"), Verdict.OPTIMAL),
+        (("--draft", "8B", "--acceptance", "0.1"), Verdict.HARMFUL),
+        (("--draft", "8B", "--acceptance", "0.7", "--cost.draft-cost-ratio", "0.1"), Verdict.HEALTHY),
+    ],
+)  # fmt: skip
+def test_the_verdict_is_that_of_the_exporter_at_every_possible_cost(words, verdict):
+    assert planned("--target", "70B", *words).verdict is verdict
+
+
+def test_a_given_cost_has_the_margin_of_a_configured_one():
+    plan = planned("--target", "70B", "--draft", "8B", "--cost.draft-cost-ratio", "0.2")
+    assert [each.token for each in plan.possible_prices(4)] == pytest.approx([0.15, 0.25])
+
+
+# Observations
+
+PAIR = ("--target", "8B", "--draft", "1B")
+
+
+@pytest.fixture(name="seen")
+def seen_fixture(observed, tmp_path):
+    """Observe scenarios; return the observation and its file."""
+
+    async def write(*scenarios, **more):
+        view = await observed(*scenarios, seconds=60, **more)
+        file = tmp_path / "observation.json"
+        file.write_text(json_report(view), encoding="utf-8")
+        return view, str(file)
+
+    return write
+
+
+async def test_acceptance_and_cost_come_from_the_observation(seen):
+    view, file = await seen("harmful")
+    window = view.engines[0].windows[-1]
+    found = planned(*PAIR, "--measured", file)
+    assert found.cost.basis is CostBasis.MEASURED
+    assert found.price(4).token == view.engines[0].cost.draft_cost_ratio == 0.3
+    assert tuple(found.reached[:4]) == window.position_acceptance_ratio
+    assert [depth.measured for depth in found.depths] == [True] * 4 + [False] * 4
+    table = {depth.tokens: depth.speedup_ratio for depth in view.engines[0].depths}
+    assert [depth.speedup_ratio for depth in found.depths[:6]] == pytest.approx(
+        [table[tokens] for tokens in range(1, 7)]
+    )
+    assert found.best_tokens == view.engines[0].recommended_tokens == 1
+
+
+async def test_the_return_is_the_gain_per_memory(seen):
+    """(speed-up - 1) times the baseline, which is the throughput over the speed-up, for 2 GB."""
+    view, file = await seen("steady")
+    window = view.engines[0].windows[-1]
+    speedup, rate = window.estimated_speedup_ratio, window.generation_tokens_per_second
+    payoff = planned(*PAIR, "--measured", file).return_on_memory
+    assert payoff.measured
+    assert payoff.gained_tokens_per_second == pytest.approx(rate - rate / speedup.value)
+    each = (speedup.value - 1) * (rate / speedup.value) / 2
+    assert payoff.gained_tokens_per_second_per_gigabyte == pytest.approx(each)
+    low, high = payoff.lower, payoff.upper
+    assert low < each < high
+    assert low == pytest.approx(each * (speedup.lower - 1) / (speedup.value - 1))
+
+
+async def test_the_report_names_the_observation(seen):
+    view, file = await seen("harmful", "harmful")
+    window = view.engines[0].windows[-1]
+    found = planned(*PAIR, "--measured", file)
+    written = " ".join(as_text(found, TextStyle()).split())
+    assert f"observed: `{view.engines[0].model_name}, draft_model, 4 tokens at a time, 0." in written
+    assert "of them accepted, 2 engines with " in written
+    assert " tokens a second each" in written
+    observation = json.loads(as_json(found))["observation"]
+    assert observation["draft_acceptance_ratio"] == pytest.approx(
+        window.draft_acceptance_ratio.value, rel=0.1
+    )
+    assert (observation["engines"], observation["draft_length_tokens"]) == (2, 4)
+    assert json.loads(as_json(planned(*PAIR)))["observation"] is None
+
+
+async def test_the_estimate_replaces_an_unknown_cost(seen):
+    _, file = await seen("harmful", cost=False)
+    found = planned(*PAIR, "--measured", file)
+    assert found.cost.basis is CostBasis.ESTIMATED_BY_WEIGHTS
+    assert found.return_on_memory.speedup_ratio == found.depths[3].speedup_ratio
+    assert found.return_on_memory.lower is None
+    assert not found.return_on_memory.measured
+
+
+async def test_engines_of_one_model_are_merged(seen):
+    one, _ = await seen("harmful")
+    two, _ = await seen("harmful", "harmful")
+    alone, both = measured(one), measured(two)
+    assert (alone.engines, both.engines) == (1, 2)
+    assert both.generation_tokens_per_second == pytest.approx(alone.generation_tokens_per_second, rel=0.05)
+    assert both.speedup == pytest.approx(alone.speedup, rel=0.05)
+    assert both.speedup_bounds is None
+
+
+async def test_engines_that_draft_differently_are_rejected(seen):
+    view, _ = await seen("harmful", "ngram")
+    with pytest.raises(ModelError, match="several models, methods or K"):
+        measured(view)
+
+
+async def test_an_observation_without_drafts_is_rejected(seen):
+    _, file = await seen("idle", running=90)
+    with pytest.raises(ModelError, match=r"observation\.json: nothing was drafted in it"):
+        planned(*PAIR, "--measured", file)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", "{", json.dumps({"engines": []}), "\n\n"])
+def test_another_file_is_rejected(tmp_path, content):
+    file = tmp_path / "other.json"
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(ModelError, match=r"other\.json: it is nothing that spec-decode-exporter observe"):
+        read(file)
+
+
+def test_a_given_throughput_is_the_baseline():
+    """2 GB of weights and, with both caches known, the draft's share of the KV cache."""
+    words = (*PAIR, "--throughput", "1000")
+    found = planned(*words)
+    assert not found.return_on_memory.measured
+    assert found.return_on_memory.draft_weight_bytes == 2 * 10**9
+    assert found.return_on_memory.gained_tokens_per_second_per_gigabyte == pytest.approx(
+        (found.depth.speedup_ratio - 1) * 1000 / 2
+    )
+    cache = planned(*words, "--target.kv-bytes-per-token", "3000", "--draft.kv-bytes-per-token", "1000")
+    assert cache.return_on_memory.draft_kv_cache_bytes == pytest.approx(
+        cache.with_draft.kv_cache_bytes / 4, rel=1e-9
+    )
+
+
+def test_a_search_has_no_return_on_memory():
+    found = planned("--target", "8B", "--method", "ngram", "--throughput", "1000").return_on_memory
+    assert found.draft_weight_bytes == found.draft_kv_cache_bytes == 0
+    assert found.gained_tokens_per_second_per_gigabyte is None
+    assert found.gained_tokens_per_second > 0

@@ -1,0 +1,325 @@
+"""Reports of plans: warnings, each at its limit, the remedy, the text and the JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from spec_decode_exporter.reports.plan.checkpoint import METHODS
+from spec_decode_exporter.reports.plan.deployment_plan import PlanOutcome
+from spec_decode_exporter.reports.plan.model_sizes import DTYPES, FAMILIES
+from spec_decode_exporter.reports.plan.plan_report import RULES, as_json, as_text, parameters_text, warnings
+from spec_decode_exporter.reports.text import TextStyle, cells
+from tests.unit.reports.plan.conftest import LLAMA_8B, LLAMA_70B, planned
+from tests.unit.reports.plan.test_checkpoint import tokenizer
+
+GOLDEN = Path(__file__).parent / "golden"
+DOCUMENTATION = Path(__file__).parents[4] / "docs" / "guide" / "plan.md"
+
+
+def is_golden(name, found):
+    """Compare with a golden file; ``UPDATE_GOLDEN=1 pytest tests/unit/reports`` writes it."""
+    file = GOLDEN / name
+    if os.environ.get("UPDATE_GOLDEN"):
+        file.write_text(found, encoding="utf-8")
+    assert found == file.read_text(encoding="utf-8")
+
+
+def text(plan, **style):
+    return as_text(plan, TextStyle(**style))
+
+
+def prose(plan):
+    return " ".join(text(plan).split())
+
+
+def test_the_plan_of_a_pair_is_the_golden_one(llamas):
+    is_golden("llamas.md", text(planned(*llamas, "--batch", "16", "--throughput", "900")))
+
+
+def test_models_that_do_not_fit_have_a_remedy():
+    is_golden("too_large.md", text(planned("--target", "70B", "--draft", "8B", "--gpus", "2")))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_report_fits_a_terminal_and_has_colors_there_alone(llamas, width):
+    found = text(planned(*llamas), width=width, color=True)
+    assert max(map(cells, found.splitlines())) <= width
+    assert "\x1b" in found
+    assert "\x1b" not in text(planned(*llamas))
+
+
+def test_the_verdict_stands_beside_the_bounds_of_the_cost(llamas):
+    plan = planned(*llamas)
+    least, most = plan.depth.speedup_lower_ratio, plan.depth.speedup_upper_ratio
+    said = f"speed-up: {plan.speedup_ratio:.2f}, {least:.2f} to {most:.2f} by the possible costs, at the assumed acceptance of 0.7: **unclear**"
+    assert said in prose(plan)
+
+
+def test_each_line_of_the_sample_in_the_documentation_is_one_of_the_golden_report():
+    report_lines = (GOLDEN / "llamas.md").read_text(encoding="utf-8").splitlines()
+    _, sample = DOCUMENTATION.read_text(encoding="utf-8").split("```text\n")
+    shown = sample.split("\n```")[0].splitlines()
+    assert len(shown) > 10
+    assert set(shown) <= set(report_lines)
+
+
+def test_the_figures_in_the_documentation_are_those_of_the_plan():
+    rows = re.findall(r"^\| (?:BF16|INT\d) \|.*$", DOCUMENTATION.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(rows) == 5
+    for row in rows:
+        target, draft, *figures = (cell.strip() for cell in row.strip("| ").split("|"))
+        names = [{"BF16": "bfloat16"}.get(name, name.lower()) for name in (target, draft)]
+        words = ("--target", "70B", "--target.dtype", names[0], "--draft", "8B", "--draft.dtype", names[1],
+                 "--gpus", "2", "--utilisation", "1")  # fmt: skip
+        small, large = (planned(*words, "--gpu-memory", size).with_draft for size in ("80GB", "141GB"))
+        found = small.weight_bytes, small.left_after_weights_bytes, large.left_after_weights_bytes
+        assert figures == [f"{size // 10**9} GB" for size in found]
+
+
+@pytest.mark.parametrize("word", [*RULES, *PlanOutcome, *FAMILIES, *METHODS, *DTYPES])
+def test_every_outcome_is_documented(word):
+    assert re.search(rf"\b{word}\b", DOCUMENTATION.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "**FITS** 123 GB are left for the KV cache: 32 sequences"),
+        (("--batch", "33"), "**TIGHT** 123 GB"),
+        (("--context", "300000"), "**DOES NOT FIT** Not one sequence of 300,000 tokens fits beside the weights."),
+        (("--gpus", "2", "--overhead", "0", "--utilisation", "1"), "It would fit with the draft in 8 bits"),
+        (("--gpus", "2", "--overhead", "0"), "It would fit with the target in 8 bits."),
+        (("--gpus", "2", "--gpu-memory", "81559MiB"), "It would fit with the target in 8 bits. Without the draft it fits."),
+        (("--gpus", "2", "--gpu-memory", "141GB", "--context", "262144"), "**DOES NOT FIT** Not one sequence of 262,144 tokens fits beside the weights. **It would fit with the KV cache in 8 bits (--kv-cache-dtype fp8). Without the draft it fits."),
+        (("--gpus", "2", "--gpu-memory", "141GB", "--context", "290000", "--kv-cache-dtype", "fp8"), "**TIGHT**"),
+        (("--gpus", "1"), "It would fit with the target in 4 bits"),
+        (("--gpus", "1", "--gpu-memory", "57GB"), "It would fit with both in 4 bits."),
+        (("--gpus", "1", "--gpu-memory", "20GB"), "Take more or larger GPUs, or a shorter --context."),
+        (("--cost.draft-cost-ratio", "2"), "With 4 tokens it never pays."),
+        (("--acceptance", "0"), "**FITS** 123 GB are left for the KV cache: 32 sequences of 8,192 tokens. **At the assumed acceptance of 0 no number of tokens pays: 0.48 times as fast with 4. It pays where more than"),
+        (("--tokens", "8", "--acceptance", "0.5"), "At the assumed acceptance of 0.5, 8 tokens do not pay: 0.64 times as fast. It pays where more than"),
+    ],
+)  # fmt: skip
+def test_the_verdict_comes_first(llamas, words, says):
+    found = prose(planned(*llamas, *words))
+    assert says in found.split("target model")[0]
+
+
+def test_json_has_the_values_of_the_plan(llamas):
+    found = planned(*llamas, "--throughput", "900")
+    said = json.loads(as_json(found))
+    assert said["with_draft"]["kv_cache_bytes"] == found.with_draft.kv_cache_bytes
+    for key in ("kv_cache_bytes", "kv_cache_tokens", "concurrent_sequences"):
+        assert said["lost"][key] == said["without_draft"][key] - said["with_draft"][key]
+    assert [depth["tokens"] for depth in said["depths"]] == list(range(1, 9))
+    assert said["depths"][1]["acceptance_ratio"] == pytest.approx((0.7 + 0.49) / 2)
+    assert (
+        said["return_on_memory"]["gained_tokens_per_second"]
+        == found.return_on_memory.gained_tokens_per_second
+    )
+    assert (said["remedy"], said["verdict"], said["target"]["parameters"]) == (
+        None,
+        "unclear",
+        70_553_706_496,
+    )
+    assert (
+        json.loads(as_json(planned("--target", "70B", "--draft", "8B")))["remedy"]
+        == "The weights would fit with the target in 4 bits."
+    )
+    assert as_json(found).isascii()
+
+
+def test_json_keeps_the_names_of_its_fields(llamas):
+    """Scripts read them."""
+    said = json.loads(as_json(planned(*llamas, "--throughput", "900", "--batch", "500")))
+    assert set(said) == {
+            "outcome",
+            "remedy",
+            "method",
+            "engines",
+            "gpus",
+            "gpu_memory_bytes",
+            "gpu_memory_utilisation_ratio",
+            "overhead_bytes",
+            "kv_cache_element_bytes",
+            "context_tokens",
+            "wanted_sequences",
+            "draft_tokens",
+            "token_acceptance_ratio",
+            "target",
+            "draft",
+            "draft_to_target_ratio",
+            "without_draft",
+            "with_draft",
+            "lost",
+            "cost",
+            "speedup_ratio",
+            "verdict",
+            "depths",
+            "best_tokens",
+            "return_on_memory",
+            "observation",
+            "cautions",
+        }
+    parts = {
+        "target": "name parameters active_parameters dtype weight_bytes weights_counted guessed tensor_parallel kv_cache_bytes_per_token vocabulary_tokens",
+        "with_draft": "weight_bytes left_after_weights_bytes kv_cache_bytes kv_cache_bytes_per_token kv_cache_tokens concurrent_sequences",
+        "lost": "kv_cache_bytes kv_cache_tokens concurrent_sequences",
+        "cost": "draft_cost_ratio fixed_cost_ratio basis batch_sequences",
+        "return_on_memory": "draft_tokens speedup_ratio baseline_tokens_per_second gained_tokens_per_second draft_weight_bytes draft_kv_cache_bytes gained_tokens_per_second_per_gigabyte lower upper measured",
+    }
+    assert {name: set(said[name]) for name in parts} == {
+        name: set(keys.split()) for name, keys in parts.items()
+    }
+    assert set(said["depths"][0]) == {
+            "tokens",
+            "speedup_ratio",
+            "speedup_lower_ratio",
+            "speedup_upper_ratio",
+            "acceptance_ratio",
+            "draft_cost_ratio",
+            "break_even_acceptance_ratio",
+            "break_even_token_acceptance_ratio",
+            "measured",
+        }
+    assert [set(each) for each in said["cautions"]] == [{"name", "text"}] * len(said["cautions"])
+
+
+def test_an_untrusted_name_does_not_control_a_terminal(folder):
+    target = folder("\x1b[31m|red`", LLAMA_8B)
+    found = planned("--target", target, "--draft", "1B")
+    assert "\x1b" not in text(found) + as_json(found)
+
+
+def test_a_search_reports_that_it_takes_no_memory():
+    words = ("--target", "8B", "--method", "ngram", "--throughput", "100")
+    assert "It takes no memory of the GPUs" in prose(planned(*words))
+    assert "The weights would fit with the target in 8 bits." in prose(
+        planned(*words, "--gpu-memory", "19GB")
+    )
+
+
+def test_a_cost_names_its_origin():
+    pair = ("--target", "8B", "--draft", "1B")
+    assert "It is as it was given." in prose(planned(*pair, "--cost.draft-cost-ratio", "0.1"))
+    assert "An estimate by the weights alone." in prose(planned(*pair))
+    assert "The typical cost of searching and verifying" in prose(
+        planned("--target", "8B", "--method", "ngram")
+    )
+
+
+def test_missing_data_names_its_model(folder):
+    target = folder("t", LLAMA_8B)
+    found = prose(planned("--target", target, "--draft", "1B"))
+    assert "unknown for the draft: a number of parameters does not determine it" in found
+    assert "or --draft.kv-bytes-per-token." in found
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(70_600_000_000, "70.6B"), (999_900_000, "1B"), (596_000_000, "596M"), (10**12, "1T")],
+)
+def test_the_number_of_weights_has_three_digits(number, text):
+    assert parameters_text(number) == text
+
+
+# Warnings
+
+
+def warned(*words):
+    return set(warnings(planned(*words)))
+
+
+QUIET = ("--target", "70B", "--draft", "7B", "--gpus", "2", "--gpu-memory", "141GB", "--batch", "8")
+
+
+def test_a_typical_pair_with_enough_memory_has_no_warnings():
+    assert warned(*QUIET) == set()
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("--gpu-memory", "100GB"), None),
+        (("--gpu-memory", "99GB"), "target_share"),
+        (("--gpu-memory", "60GB"), "target_alone"),
+        (("--draft", "8.76B"), "large_draft"),
+        (("--draft", "8.75B"), None),
+        (("--draft", "5.8B"), "small_draft"),
+        (("--draft", "5.84B"), None),
+        (("--draft", "70B"), "draft_larger"),
+        (("--batch", "51"), None),
+        (("--batch", "52"), "compute_bound"),
+        (("--cost.draft-cost-ratio", "0.975", "--acceptance", "1"), None),
+        (("--cost.draft-cost-ratio", "0.976"), "never_pays"),
+        (("--acceptance", "0.35"), "loses"),
+        (("--acceptance", "0.42"), None),
+    ],
+)
+def test_each_warning_has_its_limit(words, name):
+    assert (name in warned(*QUIET, *words)) if name else not warned(*QUIET, *words)
+
+
+@pytest.mark.parametrize(("draft", "says"), [("21.1B", False), ("21.2B", True)])
+def test_a_draft_above_15_percent_of_the_memory_is_too_large(draft, says):
+    assert ("draft_share" in warned(*QUIET, "--draft", draft)) is says
+
+
+@pytest.mark.parametrize(("size", "says"), [("82.1GB", True), ("82.2GB", False)])
+def test_a_small_cache_of_unknown_use_has_a_warning(size, says):
+    words = ("--gpu-memory", size, "--utilisation", "1", "--overhead", "0")
+    assert ("little_cache" in warned(*QUIET, "--draft", "8B", *words, "--batch", "8")) is says
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--gpu-memory", "80GB"), "With that the target fits without a draft:"),
+        (("--gpu-memory", "81559MiB"), None),
+        (("--gpu-memory", "95GB"), None),
+        (("--gpu-memory", "87GB"), "With that the weights fit:"),
+        (("--gpu-memory", "60GB"), None),
+    ],
+)
+def test_gpus_have_more_memory_than_their_name_suggests(words, says):
+    """81559MiB are 85.5 GB: two such GPUs give a 70B 153.9 GB, of which 140 are weights and 4 overhead."""
+    found = warnings(planned(*QUIET, "--draft", "8B", *words))
+    assert (says in found["gpu_memory"]) if says else "gpu_memory" not in found
+
+
+def test_attention_heads_must_divide_over_the_gpus(folder):
+    odd = folder("odd", {**LLAMA_70B, "num_attention_heads": 60, "head_dim": 128})
+    assert "heads" in warned("--target", odd, "--draft", "8B", "--gpus", "8")
+    assert "heads" not in warned("--target", odd, "--draft", "8B", "--gpus", "4")
+
+
+def test_vocabulary_sizes_must_match(folder, llamas):
+    other = folder("other", {**LLAMA_8B, "vocab_size": 32000})
+    found = warnings(planned("--target", llamas[1], "--draft", other, "--gpus", "4"))
+    assert "The draft has 32,000 tokens and the target 128,256" in str(found)
+    assert "vocabulary" not in warned(*llamas)
+
+
+def test_tokens_of_the_vocabularies_must_match(folder):
+    target = folder("t", LLAMA_70B, **{"tokenizer.json": tokenizer({"a": 0, "b": 1})})
+    for tokens, says in (({"a": 1, "b": 0}, True), ({"b": 1, "a": 0}, False)):
+        draft = folder("d", LLAMA_8B, **{"tokenizer.json": tokenizer(tokens)})
+        assert ("vocabulary" in warned("--target", target, "--draft", draft, "--gpus", "4")) is says
+
+
+@pytest.mark.parametrize(("more", "says"), [({}, True), ({"target_hidden_size": 4096}, False)])
+def test_a_head_of_another_width_has_a_warning(folder, more, says):
+    head = folder("e", {**LLAMA_8B, "num_hidden_layers": 1, "hidden_size": 2048, **more})
+    target = folder("t", LLAMA_8B)
+    assert ("other_width" in warned("--target", target, "--draft", head, "--method", "eagle3")) is says
+
+
+def test_sequences_displaced_by_the_draft_have_a_warning(llamas):
+    found = warnings(planned(*llamas, "--batch", "40"))
+    assert "batch" in found
+    assert "Of 40 sequences of 8,192 tokens 32 fit at a time; without the draft 40 would" in found["batch"]
