@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from spec_decode_exporter.reports.plan.model_config import ModelError
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.app.reload import load_config
@@ -25,6 +24,7 @@ from spec_decode_exporter.monitor.state_file import MAX_BYTES as LARGEST_STATE
 from spec_decode_exporter.monitor.state_file import VERSION, StateFile
 from spec_decode_exporter.reports import reference_file as reference
 from spec_decode_exporter.reports.plan import checkpoint
+from spec_decode_exporter.reports.plan.model_sizes import ModelError
 from spec_decode_exporter.scrape.credentials import headers
 from spec_decode_exporter.scrape.errors import PollError
 from spec_decode_exporter.web.security import read_web_config

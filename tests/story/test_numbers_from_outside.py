@@ -20,13 +20,10 @@ from msgspec import Struct
 from msgspec.structs import asdict
 from multidict import MultiDict
 from pydantic import BaseModel
-from spec_decode_exporter.reports.plan.model_config import ModelError
-from spec_decode_exporter.reports.plan.plan_json import as_json
-from tests.reports.plan.conftest import LLAMA_8B
 
 from spec_decode_exporter.app.reload import load_config
 from spec_decode_exporter.cli.main import parse
-from spec_decode_exporter.cli.plan import wanted_of
+from spec_decode_exporter.cli.plan import plan_of
 from spec_decode_exporter.cli.recommend import NoSnapshotError, read_snapshot
 from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
 from spec_decode_exporter.config.mistakes import ConfigError
@@ -37,17 +34,19 @@ from spec_decode_exporter.history.recording import FORMAT, RecordingError, read_
 from spec_decode_exporter.learned.learned import LearnedState
 from spec_decode_exporter.monitor.state import EngineEntry, Remembered, entry_of, line_of
 from spec_decode_exporter.reports.observation_report import json_report
-from spec_decode_exporter.reports.plan.deployment_plan import plan
+from spec_decode_exporter.reports.plan.model_sizes import ModelError
+from spec_decode_exporter.reports.plan.plan_report import as_json
 from spec_decode_exporter.reports.recommendation import written
 from spec_decode_exporter.reports.saved_snapshot import SavedEngine, SavedWindow
 from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.requests.record import NotJsonError
 from spec_decode_exporter.requests.record import read as read_requests
 from spec_decode_exporter.scrape.server_info import served_speculation
-from spec_decode_exporter.web.api.problems import RequestError
-from spec_decode_exporter.web.api.queries import EventsQuery, HistoryQuery, read
+from spec_decode_exporter.web.api import EVENTS, HISTORY
+from spec_decode_exporter.web.endpoint import RequestError, read
 from tests.unit.history.test_query_api import Answer
 from tests.unit.reports.conftest import observed  # noqa: F401  a fixture
+from tests.unit.reports.plan.conftest import LLAMA_8B
 
 NUMBERS = (
     "NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1.7976931348623157e308", "-1.7976931348623157e308",
@@ -168,9 +167,7 @@ def test_a_model_of_a_plan_is_refused_by_the_name_of_its_key(tmp_path):
         for body in spoiled(document):
             file.write_bytes(body)
             with suppress(ModelError):
-                found = as_json(
-                    plan(wanted_of(parse(["plan", "--target", str(tmp_path), "--draft", "1B"], {})))
-                )
+                found = as_json(plan_of(parse(["plan", "--target", str(tmp_path), "--draft", "1B"], {})))
                 json.loads(found, parse_constant=refuse_constants)
                 plans += 1
     assert plans
@@ -179,7 +176,7 @@ def test_a_model_of_a_plan_is_refused_by_the_name_of_its_key(tmp_path):
 def test_a_model_may_have_infinite_values_that_no_plan_needs(tmp_path):
     text = json.dumps({**LLAMA_8B, "time_step_limit": [0.0, _PLACE]})
     (tmp_path / "config.json").write_text(text.replace(f'"{_PLACE}"', "Infinity"))
-    assert as_json(plan(wanted_of(parse(["plan", "--target", str(tmp_path), "--draft", "1B"], {}))))
+    assert as_json(plan_of(parse(["plan", "--target", str(tmp_path), "--draft", "1B"], {})))
 
 
 async def test_an_observation_is_refused_or_gives_a_finite_plan_and_setting(observed, tmp_path):  # noqa: F811
@@ -195,11 +192,13 @@ async def test_an_observation_is_refused_or_gives_a_finite_plan_and_setting(obse
     for body in spoiled(document):
         file.write_bytes(body)
         with suppress(NoSnapshotError):
-            json.loads(written(read_snapshot(file).engines, "json", TextStyle()), parse_constant=refuse_constants)
+            json.loads(
+                written(read_snapshot(file).engines, "json", TextStyle()), parse_constant=refuse_constants
+            )
             settings += 1
         with suppress(ModelError):
             arguments = ["plan", "--target", "8B", "--draft", "1B", "--measured", str(file)]
-            json.loads(as_json(plan(wanted_of(parse(arguments, {})))), parse_constant=refuse_constants)
+            json.loads(as_json(plan_of(parse(arguments, {}))), parse_constant=refuse_constants)
             plans += 1
     assert settings
     assert plans
@@ -210,7 +209,7 @@ async def test_an_observation_is_refused_or_gives_a_finite_plan_and_setting(obse
 
 
 @pytest.mark.parametrize(
-    ("model", "name"), [(EventsQuery, "limit"), (HistoryQuery, "step"), (EventsQuery, "since")]
+    ("model", "name"), [(EVENTS, "limit"), (HISTORY, "step"), (EVENTS, "since")]
 )
 def test_a_parameter_of_a_request_is_refused_or_finite(model, name):
     accepted = 0
