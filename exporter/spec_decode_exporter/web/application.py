@@ -11,11 +11,15 @@ from aiohttp import hdrs, web
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.scrape.client import USER_AGENT_PREFIX
 from spec_decode_exporter.web import page
-from spec_decode_exporter.web.api.problems import problems
-from spec_decode_exporter.web.api.request_ingest import MAX_BODIES, MAX_BODIES_PER_CLIENT, count_rejected
-from spec_decode_exporter.web.api.request_ingest import PATH as INGEST_PATH
-from spec_decode_exporter.web.api.routes import ENDPOINTS
-from spec_decode_exporter.web.documentation.handlers import ROOT, ROUTE, documentation, to_index
+from spec_decode_exporter.web.api import (
+    ENDPOINTS,
+    INGEST_PATH,
+    MAX_BODIES,
+    MAX_BODIES_PER_CLIENT,
+    count_rejected,
+)
+from spec_decode_exporter.web.documentation import ROOT, ROUTE, documentation, to_index
+from spec_decode_exporter.web.endpoint import problems
 from spec_decode_exporter.web.hosts import host_guard
 from spec_decode_exporter.web.limits import DEFAULT_HEADERS, INTERNAL_ERROR, Limit, error_response
 from spec_decode_exporter.web.metrics_page import METRICS, SharedPage, metrics
@@ -32,7 +36,6 @@ METRICS_PATH: Final = "/metrics"
 MAX_UNREAD_BODY: Final = 64 * 1024
 """Bytes of a request body that no handler reads."""
 
-_GET: Final = (hdrs.METH_GET, hdrs.METH_HEAD)
 
 _log = structlog.get_logger()
 
@@ -101,12 +104,9 @@ def _routes() -> Iterator[web.RouteDef]:
     for path, handler in pages.items():
         yield web.get(path, handler)
     for endpoint in ENDPOINTS:
-        handler = endpoint.handler
-        is_ingest = endpoint.path == INGEST_PATH and endpoint.methods != _GET
-        limited = count_rejected(bodies.limit(handler)) if is_ingest else large.limit(handler)
-        for method in endpoint.methods:
-            if method != hdrs.METH_HEAD:  # aiohttp adds it to GET
-                yield web.route(method, endpoint.path, limited)
+        is_ingest = endpoint.method == hdrs.METH_POST
+        limited = count_rejected(bodies.limit(endpoint.handle)) if is_ingest else large.limit(endpoint.handle)
+        yield web.route(endpoint.method, endpoint.path, limited)
     for method in (hdrs.METH_POST, hdrs.METH_PUT):
         yield web.route(method, "/-/reload", reload)
 

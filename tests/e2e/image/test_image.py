@@ -12,7 +12,7 @@ import pytest
 
 from image.assemble import STATE_DIRECTORY
 from spec_decode_exporter import __version__
-from spec_decode_exporter.web.documentation.documents import served
+from spec_decode_exporter.web.documentation import served
 
 CHECKOUT = Path(__file__).parents[3]
 STATE = f"/{STATE_DIRECTORY}"
@@ -31,11 +31,10 @@ print(json.dumps({found.name.lower().replace("_", "-"): found.version for found 
 
 DOCUMENTS = """
 import json
-from spec_decode_exporter.web.documentation.documents import PACKAGED, served
-from spec_decode_exporter.web.documentation.rendering import render
+from spec_decode_exporter.web.documentation import PACKAGED, rendered, served
 files = served()
 assert PACKAGED.is_dir()
-assert all(render(path.read_text(), name, files).html for name, path in files.items() if name.endswith(".md"))
+assert all(rendered(path.read_text(), name, files).html for name, path in files.items() if name.endswith(".md"))
 print(json.dumps({name: path.stat().st_size for name, path in files.items()}))
 """
 

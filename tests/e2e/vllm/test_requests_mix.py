@@ -31,7 +31,7 @@ from truth import Load, Truth, drive
 from vllm_server import MODEL, QUIET, draft_model, vllm
 from watch import Page, Watch, watch
 
-from spec_decode_exporter.web.documentation.documents import served
+from spec_decode_exporter.web.documentation import served
 
 ALERTS = Path(__file__).parents[3] / "config" / "prometheus" / "alerts" / "requests.yml"
 ALERT = "SpecDecodeMixedWorkload"

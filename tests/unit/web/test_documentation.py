@@ -1,4 +1,4 @@
-"""Documentation and files under ``/docs/``."""
+"""Documentation and files under ``/docs/``, their HTML, and the wheel that holds them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ import posixpath
 import re
 import subprocess
 import sys
+import tarfile
+import zipfile
+from pathlib import Path
 
 import pytest
 import yaml
 
 from spec_decode_exporter.vllm_middleware import spec_decode_requests
 from spec_decode_exporter.web.application import create_app
-from spec_decode_exporter.web.documentation.documents import served
+from spec_decode_exporter.web.documentation import rendered, served
 from spec_decode_exporter.web.hosts import AllowedHosts
 
+CHECKOUT = Path(__file__).parents[3]
+FOLDER = "spec_decode_exporter/web/packaged/"
 FILES = [path for path in served() if path.startswith("files/")]
 PAGES = ["/docs/", "/docs/files/", *(f"/docs/{path}" for path in served() if path not in FILES)]
 
@@ -136,3 +141,94 @@ def test_the_renderer_is_imported_at_the_first_request_as_a_sidecar_has_little_m
 async def test_the_path_without_its_last_slash_leads_to_the_index_behind_any_proxy(client):
     answer = await client.get("/docs", allow_redirects=False)
     assert (answer.status, answer.headers["Location"]) == (301, "docs/")
+
+
+SERVED = frozenset({"semantics.md", "runbooks/A.md", "files/rules/arms.yml", "files/dashboards/a.json"})
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("[a](../semantics.md#x)", '<p><a href="../semantics.md#x">a</a></p>\n'),
+        ("[a](../configuration.md)", "<p>a</p>\n"),
+        ("[a](../maintainers/x.md) and [b](A.md)", '<p>a and <a href="A.md">b</a></p>\n'),
+        (
+            "[a](../../config/prometheus/rules/arms.yml)",
+            '<p><a href="../files/rules/arms.yml">a</a></p>\n',
+        ),
+        (
+            "[a](../../grafana/dashboards/a.json)",
+            '<p><a href="../files/dashboards/a.json">a</a></p>\n',
+        ),
+        ("[a](https://docs.vllm.ai)", '<p><a href="https://docs.vllm.ai">a</a></p>\n'),
+        ("[a](//evil.example/semantics.md)", "<p>a</p>\n"),
+        ("[a](/etc/passwd)", "<p>a</p>\n"),
+        ("[a](#b)", '<p><a href="#b">a</a></p>\n'),
+        ("![a](x.png)", "<p></p>\n"),
+        ("<!-- a\n-->b", "<p>b</p>\n"),
+        ("<script>a</script>", "<p>&lt;script&gt;a&lt;/script&gt;</p>\n"),
+        ("[a](javascript:alert)", "<p>[a](javascript:alert)</p>\n"),
+        ('[a](A.md "x\\"><b>")', '<p><a href="A.md" title="x&quot;&gt;&lt;b&gt;">a</a></p>\n'),
+    ],
+)
+def test_links_to_served_files_are_kept_and_html_is_shown(text, html):
+    assert rendered(text, "runbooks/B.md", SERVED).html == html
+
+
+def test_an_aligned_table_has_no_inline_style_as_the_security_policy_forbids_it():
+    html = rendered("| a |\n|---:|\n| b |\n", "semantics.md", SERVED).html
+    assert "<td>b</td>" in html
+    assert "style" not in html
+
+
+def test_headings_have_the_anchors_of_github():
+    html = rendered("## Does it `pay`, really?\n\n## Same\n\n## Same\n", "semantics.md", SERVED).html
+    assert '<h2 id="does-it-pay-really">' in html
+    assert '<h2 id="same">' in html
+    assert '<h2 id="same-1">' in html
+
+
+def test_the_title_is_the_first_heading_or_the_path():
+    assert rendered("# A `b` <c>\n\n## D\n", "semantics.md", SERVED).title == "A b <c>"
+    assert rendered("a", "semantics.md", SERVED).title == "semantics.md"
+
+
+def build(folder, kind, source):
+    command = [sys.executable, "-m", "hatchling", "build", "--target", kind, "--directory", str(folder)]
+    subprocess.run(command, cwd=source, check=True, capture_output=True)
+    (built,) = folder.iterdir()
+    return built
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory):
+    """Return the folder of an unpacked source distribution."""
+    folder = tmp_path_factory.mktemp("source")
+    with tarfile.open(build(folder / "built", "sdist", CHECKOUT)) as archive:
+        archive.extractall(folder, filter="data")
+    (found,) = (path for path in folder.iterdir() if path.name != "built")
+    return found
+
+
+@pytest.mark.parametrize("source", ["checkout", "source distribution"])
+def test_a_wheel_holds_every_served_file_and_no_other(source, unpacked, tmp_path):
+    wheel = build(tmp_path, "wheel", CHECKOUT if source == "checkout" else unpacked)
+    with zipfile.ZipFile(wheel) as archive:
+        packaged = {name: archive.read(name) for name in archive.namelist() if name.startswith(FOLDER)}
+    paths = [path for path in served().values() if path.name != "spec_decode_requests.py"]
+    assert packaged == {
+        f"{FOLDER}{path.relative_to(CHECKOUT).as_posix()}": path.read_bytes() for path in paths
+    }
+    assert sum(map(len, packaged.values())) < 2_000_000
+
+
+def test_an_installed_wheel_serves_what_it_holds(tmp_path, monkeypatch):
+    for name in ("docs/guide/a.md", "config/prometheus/alerts/b.yml"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("# A\n")
+    monkeypatch.setattr("spec_decode_exporter.web.documentation.PACKAGED", tmp_path)
+    assert served.__wrapped__() == {
+        "guide/a.md": tmp_path / "docs/guide/a.md",
+        "files/alerts/b.yml": tmp_path / "config/prometheus/alerts/b.yml",
+        "files/spec_decode_requests.py": Path(spec_decode_requests.__file__),
+    }

@@ -1,1 +1,0 @@
-"""Documentation and files for Prometheus and Grafana, served under ``/docs/``."""
