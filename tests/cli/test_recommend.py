@@ -27,7 +27,7 @@ from spec_decode_exporter.scrape.poller import Poller
 from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import ObservationView, SnapshotView
 from spec_decode_exporter.web.server import parse_listen_address
-from tests.web.api.conftest import target_view
+from tests.unit.web.api.conftest import target_view
 
 LABELS = {"target": "chat-0", "model_name": "org/target", "engine": "0"}
 

@@ -13,21 +13,12 @@ from aiohttp.http_parser import HttpRequestParser
 from multidict import MultiDict
 
 from spec_decode_exporter.metrics.negotiation import Format, choose_format, choose_gzip
-from spec_decode_exporter.web.api.problems import RequestError
-from spec_decode_exporter.web.api.queries import (
-    ApiQuery,
-    EngineQuery,
-    EventsQuery,
-    HistoryQuery,
-    RequestsQuery,
-    SnapshotQuery,
-    read,
-)
-from spec_decode_exporter.web.page.page_query import PageQuery
+from spec_decode_exporter.web.api import ENDPOINTS
+from spec_decode_exporter.web.endpoint import RequestError, read
+from spec_decode_exporter.web.query import PageQuery
 from spec_decode_exporter.web.security import _credentials
 from tests.fuzz.harness import Harness, sane
 
-_MODELS = (ApiQuery, EngineQuery, SnapshotQuery, HistoryQuery, RequestsQuery, EventsQuery)
 _HEADERS = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.AUTHORIZATION)
 _LOOP = asyncio.new_event_loop()
 
@@ -52,9 +43,9 @@ def check_query(data: bytes) -> None:
     except ValueError:
         return
     _check_page(query)
-    for model in _MODELS:
+    for endpoint in ENDPOINTS:
         try:
-            read(model, query)
+            read(endpoint.parameters, query)
         except RequestError as error:
             sane(error, 2**17)
 
@@ -66,7 +57,7 @@ def _check_page(query: Mapping[str, str]) -> None:
     for shown in (asked, asked.toggled("a"), asked.filtered("b")):
         again = MultiDict(parse_qsl(shown.href.removeprefix("./").removeprefix("?"), keep_blank_values=True))
         assert PageQuery.read(again).href == shown.href or len(shown.opened) > 8
-    asked.matches({"target": ("a",), "model_name": ("ß",)})
+    asked.matches([("target", "a"), ("model_name", "ß")])
 
 
 def check_headers(data: bytes) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from spec_decode_exporter.requests.record import MAX_BATCH_REQUESTS
-from spec_decode_exporter.web import application, server
-from spec_decode_exporter.web.api import queries, request_ingest
+from spec_decode_exporter.web import api, application, endpoint, openapi, server
 from tests.hostile import clients_identity
 from tests.hostile.port import answered, array, header, metrics, padded, posted, request
 from tests.hostile.row import Row
@@ -49,14 +48,14 @@ _API_QUERY: Final = Row(
     read=answered,
     worst={
         "as many values as are read": lambda: request(
-            path=_SNAPSHOT + b"&".join(b"target=%d" % each for each in range(queries.MAX_PARAMETERS))
+            path=_SNAPSHOT + b"&".join(b"target=%d" % each for each in range(endpoint.MAX_PARAMETERS))
         ),
         "long values": lambda: request(path=_SNAPSHOT + b"&".join([b"model=" + b"a" * 500] * 15)),
         "every group": lambda: request(path=_SNAPSHOT + b"group_by=target&group_by=model_name"),
     },
     beyond={
         "parameters": lambda: request(
-            path=_SNAPSHOT + b"&".join(b"target=%d" % each for each in range(queries.MAX_PARAMETERS + 1))
+            path=_SNAPSHOT + b"&".join(b"target=%d" % each for each in range(endpoint.MAX_PARAMETERS + 1))
         ),
         "a parameter that is not known": lambda: request(path=_SNAPSHOT + b"a" * 7000),
         "a label that no target has": lambda: request(path=_SNAPSHOT + b"match=a%3Db"),
@@ -118,26 +117,26 @@ _REQUESTS: Final = Row(
         "long numbers": lambda: posted(array(b'{"n":1.' + b"1" * 60_000 + b"}", 16)),
         "escapes": lambda: posted(array(b'{"n":"' + rb"\u0041" * 10_000 + b'"}', 16)),
         "one long request": lambda: posted(_RECORD[:-1] + b',"a":"' + b"a" * 1_000_000 + b'"}'),
-        "space": lambda: posted(b"[" + b" " * (request_ingest.MAX_BODY_BYTES - 2) + b"]"),
+        "space": lambda: posted(b"[" + b" " * (openapi.MAX_BODY_BYTES - 2) + b"]"),
         "empty lines": lambda: posted(
-            _RECORD + b"\n" * (request_ingest.MAX_BODY_BYTES - 2 * len(_RECORD)) + _RECORD,
-            request_ingest.NDJSON,
+            _RECORD + b"\n" * (openapi.MAX_BODY_BYTES - 2 * len(_RECORD)) + _RECORD,
+            openapi.NDJSON,
         ),
         "lines that are no JSON": lambda: posted(
-            _RECORD + b"\n" + b"\n".join([b"{" * 200] * (MAX_BATCH_REQUESTS - 1)), request_ingest.NDJSON
+            _RECORD + b"\n" + b"\n".join([b"{" * 200] * (MAX_BATCH_REQUESTS - 1)), openapi.NDJSON
         ),
     },
     beyond={
-        "bytes": lambda: posted(padded(b"[]", request_ingest.MAX_BODY_BYTES + 1)),
+        "bytes": lambda: posted(padded(b"[]", openapi.MAX_BODY_BYTES + 1)),
         "requests": lambda: posted(array(b"{}", MAX_BATCH_REQUESTS + 1)),
         "numbers": lambda: posted(b"[" + b"1," * 500_000 + b"1]"),
-        "nesting": lambda: posted(b"[" * request_ingest.MAX_BODY_BYTES),
+        "nesting": lambda: posted(b"[" * openapi.MAX_BODY_BYTES),
         "type": lambda: posted(b"{}", "text/plain"),
         "packing": lambda: request(
             b"Content-Encoding: gzip",
             b"Content-Type: application/json",
             method=b"POST",
-            path=request_ingest.PATH.encode(),
+            path=api.INGEST_PATH.encode(),
             body=b"{}",
         ),
     },

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from spec_decode_exporter.requests.record import Batch
 from spec_decode_exporter.requests.record import read as read_body
-from spec_decode_exporter.web import application
-from spec_decode_exporter.web.api import request_ingest
+from spec_decode_exporter.web import api, application, openapi
 from spec_decode_exporter.web.server import NO_TLS, Tls, parse_listen_address, serve
 from spec_decode_exporter.web.state import AppState
 from tests.hostile.row import RejectedError
@@ -94,14 +93,14 @@ def header(name: bytes, size: int, fill: bytes = b"a") -> bytes:
     return name + b": " + (fill * (value // len(fill) + 1))[:value]
 
 
-def posted(body: bytes, content_type: str = request_ingest.JSON) -> bytes:
+def posted(body: bytes, content_type: str = api.JSON) -> bytes:
     kind = b"Content-Type: " + content_type.encode()
-    return request(kind, method=b"POST", path=request_ingest.PATH.encode(), body=body)
+    return request(kind, method=b"POST", path=api.INGEST_PATH.encode(), body=body)
 
 
 def array(record: bytes, count: int) -> bytes:
     return b"[" + b",".join([record] * count) + b"]"
 
 
-def padded(body: bytes, size: int = request_ingest.MAX_BODY_BYTES) -> bytes:
+def padded(body: bytes, size: int = openapi.MAX_BODY_BYTES) -> bytes:
     return body + b" " * (size - len(body))

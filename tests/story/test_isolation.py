@@ -15,7 +15,9 @@ from spec_decode_exporter.config.load import load
 from spec_decode_exporter.core.isolation import RECOVERED_AFTER
 from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
-from spec_decode_exporter.web.api.routes import ENDPOINTS
+from spec_decode_exporter.views.fleet_view import target_view
+from spec_decode_exporter.web.api import ENDPOINTS
+from spec_decode_exporter.web.page import _environment
 from spec_decode_exporter.web.server import parse_listen_address
 from tests.fixtures.simulated import Server
 from tests.unit.requests.test_record import RECORD
@@ -62,23 +64,45 @@ def reading(place, is_bad):
     def start(stack):
         patcher = patch(place)
         original, _ = patcher.get_original()
+        read = original.fget if isinstance(original, property) else original.func
 
         def fails(self):
             if is_bad(self):
                 raise RuntimeError("injected")
-            return original.fget(self)
+            return read(self)
 
         stack.enter_context(patch(place, property(fails)))
 
     return start
 
 
+def drawing(name, change):
+    """A function of the page's templates whose result is changed, so that drawing it raises."""
+
+    def start(stack):
+        functions = _environment().globals
+        original = functions[name]
+        stack.enter_context(patch.dict(functions, {name: lambda *args: change(original(*args))}))
+
+    return start
+
+
+def bad_target(status):
+    """A target that raises when it is drawn."""
+    view = target_view(status)
+    return view.model_copy(update={"engines": None}) if view.target == BAD else view
+
+
 def bad_labels(labels, *_, **__):
     return labels.get("target") == BAD
 
 
-def bad_shown(engine, *_):
-    return engine.view.target == BAD
+def bad_shown(engine):
+    return engine.target == BAD
+
+
+def bad_section(name):
+    return lambda template, **_: template == name
 
 
 def bad_watch(watch, *_):
@@ -125,26 +149,22 @@ INJECTIONS = {
     "engine: its cost": reading("spec_decode_exporter.monitor.engine_monitor.EngineMonitor.cost", bad_object),
     "engine: its learned state": reading("spec_decode_exporter.learned.learned.Learned.state", bad_object),
     "engine: its absence": failing("spec_decode_exporter.window.history.History.is_gone", bad_object),
-    "engine: its JSON": failing("spec_decode_exporter.web.api.responses.EngineView", bad_labels),
-    "engine: its history": failing("spec_decode_exporter.web.api.responses.history_view", bad_labels),
-    "engine: its line": failing("spec_decode_exporter.web.page.page_data.acceptance_trace", lambda *_: True),
-    "engine: what the page has of it": failing(
-        "spec_decode_exporter.web.page.page_data.EngineView", bad_labels
+    "engine: its JSON": failing("spec_decode_exporter.web.api.EngineView", bad_labels),
+    "engine: its history": failing("spec_decode_exporter.web.api.history_view", bad_labels),
+    "engine: its line": failing("spec_decode_exporter.web.page.acceptance_trace", lambda *_: True),
+    "engine: what the page has of it": failing("spec_decode_exporter.web.fleet.EngineView", bad_labels),
+    "engine: what it counts as": reading("spec_decode_exporter.web.fleet.EngineView.standing", bad_shown),
+    "engine: its row": failing(
+        "spec_decode_exporter.web.fleet.Events.of", lambda _, engine: bad_shown(engine)
     ),
-    "engine: what it counts as": failing(
-        "spec_decode_exporter.web.page.page_content.standing", lambda view: view.target == BAD
-    ),
-    "engine: its row": failing("spec_decode_exporter.web.page.fleet_table._cells", bad_shown),
-    "engine: its details": failing("spec_decode_exporter.web.page.fleet_table.detail", bad_shown),
-    "engine: its words": failing(
-        "spec_decode_exporter.web.page.page_query.PageQuery.matches",
-        lambda _, words: BAD.casefold() in words["target"],
-    ),
+    "engine: its details": reading("spec_decode_exporter.web.fleet.EngineView.totals", bad_shown),
+    "engine: its words": failing("spec_decode_exporter.web.fleet.terms", bad_shown),
+    "fleet: its headline": failing("spec_decode_exporter.web.page.headline", lambda *_: True),
     "engine: its summary": failing(
         "spec_decode_exporter.monitor.summary_log.SummaryLog.line", lambda _, labels, *__: bad_labels(labels)
     ),
     "engine: its lines": failing("spec_decode_exporter.metrics.page._View", bad_view),
-    "engine: its group": failing("spec_decode_exporter.web.api.responses.group_view", bad_labels),
+    "engine: its group": failing("spec_decode_exporter.web.api.group_view", bad_labels),
     "target: its status": failing(
         "spec_decode_exporter.monitor.target_monitor.TargetMonitor.status", bad_watch
     ),
@@ -154,18 +174,16 @@ INJECTIONS = {
     "target: its engines": failing(
         "spec_decode_exporter.monitor.target_monitor.TargetMonitor._labelled", bad_watch
     ),
-    "target: its row": failing(
-        "spec_decode_exporter.web.page.target_list._row", lambda target, *_: target.target == BAD
+    "target: its row": lambda stack: stack.enter_context(
+        patch("spec_decode_exporter.web.page.target_view", bad_target)
     ),
     "target: when to poll": failing(
         "spec_decode_exporter.scrape.poller.Poller._next_moment", lambda poller: "bad" in poller._url
     ),
-    "targets: a section": failing(
-        "spec_decode_exporter.web.page.page_content.target_list.targets", lambda *_: True
-    ),
-    "events: a section": failing("spec_decode_exporter.web.page.page_content.recent_events", lambda *_: True),
+    "targets: a section": failing("spec_decode_exporter.web.page.render", bad_section("targets.html")),
+    "events: a section": failing("spec_decode_exporter.web.page.render", bad_section("events.html")),
     "events: one in JSON": failing(
-        "spec_decode_exporter.web.api.responses.encoded",
+        "spec_decode_exporter.web.api.encoded",
         lambda view: isinstance(view, RecordedEvent) and view.target == BAD,
     ),
     "experiment: comparing": failing(
@@ -179,16 +197,18 @@ INJECTIONS = {
         "spec_decode_exporter.monitor.experiment_monitor.ExperimentMonitor.compare", lambda *_: True
     ),
     "experiment: its JSON": failing(
-        "spec_decode_exporter.web.api.responses.experiment_view", lambda name, *_: name == "bad"
+        "spec_decode_exporter.web.api.experiment_view", lambda name, *_: name == "bad"
     ),
     "requests: a model": failing(
         "spec_decode_exporter.requests.store._model_findings", lambda name, *_: name == "bad"
     ),
     "requests: a group's JSON": failing("spec_decode_exporter.views.request_view._document", bad_member),
-    "requests: a group's row": failing("spec_decode_exporter.web.page.request_panel._row", bad_key),
-    "requests: a model's section": failing(
-        "spec_decode_exporter.web.page.request_panel._distribution",
-        lambda model, _: model.model_name == "bad",
+    "requests: a group's row": drawing(
+        "in_order",
+        lambda rows: [(group, None if bad_key(group.key) else windows) for group, windows in rows],
+    ),
+    "requests: a model's section": reading(
+        "spec_decode_exporter.requests.cells.Sums.acceptance_counts", lambda _: True
     ),
     "requests: events": failing(
         "spec_decode_exporter.monitor.request_receiver.RequestChangeNotifier.emit", lambda *_: True

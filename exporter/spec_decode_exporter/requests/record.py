@@ -220,11 +220,12 @@ class RequestRecord(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """Reason why one request of a body is refused."""
+    """Reason for which one request was rejected."""
 
     index: int
-    """Position in the body, from 0; empty lines do not count."""
+    """Index in the body, from 0; empty lines do not count."""
     detail: str
+    """The mistake; it never repeats the request."""
 
 
 @dataclass(slots=True)

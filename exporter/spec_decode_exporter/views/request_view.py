@@ -9,7 +9,7 @@ from spec_decode_exporter.core.isolation import Isolation, Item
 from spec_decode_exporter.figures.estimate import ratio
 from spec_decode_exporter.requests.cells import ACCEPTANCE_BINS, Effect, Percentiles, RequestHistogram
 from spec_decode_exporter.requests.findings import ContextFall, RequestFindings
-from spec_decode_exporter.requests.record import Refusal, RequestSource
+from spec_decode_exporter.requests.record import Mistake, Refusal, RequestSource
 from spec_decode_exporter.views.document import Estimated, View, at, fact
 
 _Member = tuple[type[View], object, Mapping[str, object]]
@@ -111,6 +111,14 @@ class RequestWindowView(View):
     seconds: float
     partial: bool = at("True if requests of it are missing.")
     covered_seconds: float = at("Time of which every request is kept; less than `seconds` if it is partial.")
+
+
+class TakenView(View):
+    """Result of a body of requests."""
+
+    taken: int = at("Number of counted requests.")
+    refused: dict[Refusal, int] = at("Rejected requests by every reason. Senders count `dropped` and `too_costly`.")
+    mistakes: tuple[Mistake, ...] = at("The first ten mistakes.")
 
 
 class RequestsView(View):

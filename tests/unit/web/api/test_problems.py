@@ -8,17 +8,9 @@ from hypothesis import strategies as st
 from multidict import MultiDict
 from structlog.testing import capture_logs
 
-from spec_decode_exporter.web.api.problems import ProblemView, RequestError
-from spec_decode_exporter.web.api.queries import (
-    MAX_PARAMETERS,
-    ApiQuery,
-    EngineQuery,
-    EventsQuery,
-    HistoryQuery,
-    SnapshotQuery,
-    read,
-)
+from spec_decode_exporter.web.api import ENGINES, EVENTS, HISTORY, SNAPSHOT, selects
 from spec_decode_exporter.web.application import create_app
+from spec_decode_exporter.web.endpoint import MAX_PARAMETERS, ProblemView, RequestError, read
 
 
 async def problem_of(answer, status):
@@ -94,32 +86,32 @@ NO_TYPE = "is not an event type; there are engine_found, engine_reset, acceptanc
 
 
 @pytest.mark.parametrize(
-    ("model", "query", "problem"),
+    ("parameters", "query", "problem"),
     [
-        (EventsQuery, [("limit", "0")], NO_LIMIT),
-        (EventsQuery, [("limit", "1001")], NO_LIMIT),
-        (EventsQuery, [("limit", "1.0")], NO_LIMIT),
-        (EventsQuery, [("limit", "५")], NO_LIMIT),
-        (EventsQuery, [("limit", "9" * 5000)], NO_LIMIT),
-        (EventsQuery, [("limit", "1"), ("limit", "2")], "is repeated"),
-        (EventsQuery, [("since", "17")], "is not the id of an event"),
-        (EventsQuery, [("since", "a1-17\n")], "is not the id of an event"),
-        (EventsQuery, [("type", "acceptance_droped")], NO_TYPE),
-        (EventsQuery, [("type", "engine_summary")], NO_TYPE),
-        (EventsQuery, [("type", "acceptance_dropped"), ("type", "reloaded")], NO_TYPE),
-        (HistoryQuery, [("step", "5")], NO_STEP),
-        (HistoryQuery, [("step", "0")], NO_STEP),
-        (EngineQuery, [("match", "zone")], NO_MATCH),
-        (EngineQuery, [("match", "2=3")], NO_MATCH),
-        (EngineQuery, [("match", "zone=eu\n")], NO_MATCH),
-        (SnapshotQuery, [("verdict", "good")], "is not a verdict; there are optimal, healthy, "),
-        (SnapshotQuery, [("group_by", "a-b")], "is not a label name, such as model_name"),
-        (ApiQuery, [("x", "")], "is unknown; there are none"),
+        (EVENTS, [("limit", "0")], NO_LIMIT),
+        (EVENTS, [("limit", "1001")], NO_LIMIT),
+        (EVENTS, [("limit", "1.0")], NO_LIMIT),
+        (EVENTS, [("limit", "५")], NO_LIMIT),
+        (EVENTS, [("limit", "9" * 5000)], NO_LIMIT),
+        (EVENTS, [("limit", "1"), ("limit", "2")], "is repeated"),
+        (EVENTS, [("since", "17")], "is not the id of an event"),
+        (EVENTS, [("since", "a1-17\n")], "is not the id of an event"),
+        (EVENTS, [("type", "acceptance_droped")], NO_TYPE),
+        (EVENTS, [("type", "engine_summary")], NO_TYPE),
+        (EVENTS, [("type", "acceptance_dropped"), ("type", "reloaded")], NO_TYPE),
+        (HISTORY, [("step", "5")], NO_STEP),
+        (HISTORY, [("step", "0")], NO_STEP),
+        (ENGINES, [("match", "zone")], NO_MATCH),
+        (ENGINES, [("match", "2=3")], NO_MATCH),
+        (ENGINES, [("match", "zone=eu\n")], NO_MATCH),
+        (SNAPSHOT, [("verdict", "good")], "is not a verdict; there are optimal, healthy, "),
+        (SNAPSHOT, [("group_by", "a-b")], "is not a label name, such as model_name"),
+        ((), [("x", "")], "is unknown; there are none"),
     ],
 )
-def test_an_invalid_parameter_is_named_in_a_sentence(model, query, problem):
+def test_an_invalid_parameter_is_named_in_a_sentence(parameters, query, problem):
     with pytest.raises(RequestError) as rejected:
-        read(model, MultiDict(query))
+        read(parameters, MultiDict(query))
     ((wrong),) = rejected.value.parameters
     assert wrong.name == query[0][0]
     assert wrong.problem.startswith(problem)
@@ -131,19 +123,19 @@ def test_too_many_parameters_are_rejected_without_repeating_them():
     with pytest.raises(
         RequestError, match=f"has {MAX_PARAMETERS + 1} parameters; the maximum is {MAX_PARAMETERS}"
     ) as caught:
-        read(SnapshotQuery, parameters)
+        read(SNAPSHOT, parameters)
     assert caught.value.parameters == ()
 
 
 def test_a_long_parameter_name_is_truncated():
     with pytest.raises(RequestError) as caught:
-        read(SnapshotQuery, MultiDict([("x" * 8000, "")]))
+        read(SNAPSHOT, MultiDict([("x" * 8000, "")]))
     assert [wrong.name for wrong in caught.value.parameters] == ["x" * 100]
 
 
 def test_all_invalid_parameters_are_named_at_once():
     with pytest.raises(RequestError) as rejected:
-        read(EventsQuery, MultiDict([("limit", "x"), ("since", "x"), ("until", "x")]))
+        read(EVENTS, MultiDict([("limit", "x"), ("since", "x"), ("until", "x")]))
     assert sorted(each.name for each in rejected.value.parameters) == ["limit", "since", "until"]
 
 
@@ -157,18 +149,18 @@ LABELS = st.dictionaries(st.sampled_from(["zone", "team", "rack"]), st.sampled_f
 def test_an_engine_is_selected_if_all_parameters_match(labels, wanted, model, models):
     labels = {"target": "t", "model_name": model, "engine": "0", **labels}
     matches = [("match", f"{name}={value}") for name, value in wanted.items()]
-    query = read(EngineQuery, MultiDict([*matches, *(("model", each) for each in models)]))
+    query = read(ENGINES, MultiDict([*matches, *(("model", each) for each in models)]))
     expected = all(labels.get(name, "") == value for name, value in wanted.items())
-    assert query.selects(labels) == (expected and (not models or model in models))
+    assert selects(query, labels) == (expected and (not models or model in models))
 
 
 @given(
-    parameters=st.lists(st.tuples(st.one_of(st.sampled_from([*SnapshotQuery.model_fields]), TEXTS), TEXTS))
+    parameters=st.lists(st.tuples(st.one_of(st.sampled_from([each.name for each in SNAPSHOT]), TEXTS), TEXTS))
 )
 def test_any_query_is_parsed_or_rejected(parameters):
     named = {name for name, _ in parameters}
     try:
-        read(SnapshotQuery, MultiDict(parameters))
+        read(SNAPSHOT, MultiDict(parameters))
     except RequestError as rejected:
         named -= {each.name for each in rejected.parameters}
         assert named < {name for name, _ in parameters}, rejected  # noqa: PT017  either is right

@@ -18,9 +18,9 @@ from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.requests.record import Refusal
 from spec_decode_exporter.requests.request_types import RequestTypes
 from spec_decode_exporter.vllm_middleware import spec_decode_requests as inside
-from spec_decode_exporter.web.api import request_ingest
-from spec_decode_exporter.web.api.problems import RequestError
+from spec_decode_exporter.web import api
 from spec_decode_exporter.web.application import create_app
+from spec_decode_exporter.web.endpoint import RequestError
 from tests.unit.requests.test_record import RECORD, changed
 
 PATH = "/api/v1/requests"
@@ -149,7 +149,7 @@ async def test_refused_requests_are_reported_by_index_and_counted(post, client):
         (b"{}", "application/json; charset=latin-1", {}, 415),
         (b"{}", JSON, {"Content-Encoding": "gzip"}, 415),
         (b"[" + b"0," * 5000 + b"0]", JSON, {}, 413),
-        (b" " * (request_ingest.MAX_BODY_BYTES + 1), JSON, {}, 413),
+        (b" " * (api.MAX_BODY_BYTES + 1), JSON, {}, 413),
     ],
 )
 async def test_an_invalid_body_is_a_problem_and_counted(post, receiver, body, content_type, headers, status):
@@ -175,8 +175,8 @@ async def test_a_chunked_body_is_accepted_up_to_the_limit(client):
 
     for size, status in [
         (0, 200),
-        (request_ingest.MAX_BODY_BYTES - 65536, 200),
-        (request_ingest.MAX_BODY_BYTES + 65536, 413),
+        (api.MAX_BODY_BYTES - 65536, 200),
+        (api.MAX_BODY_BYTES + 65536, 413),
     ]:
         response = await client.post(PATH, data=parts(size), headers={"Content-Type": JSON})
         assert response.status == status
@@ -190,7 +190,7 @@ async def test_other_paths_reject_large_bodies(client):
 
 
 async def test_a_body_that_is_too_slow_is_rejected_and_counted(client, receiver, monkeypatch):
-    monkeypatch.setattr(request_ingest, "BODY_SECONDS", 0.01)
+    monkeypatch.setattr(api, "BODY_SECONDS", 0.01)
     never = asyncio.Event()
 
     async def parts():
@@ -212,7 +212,7 @@ async def test_an_incomplete_body_is_rejected_and_not_logged(error):
 
     cut = SimpleNamespace(content=SimpleNamespace(iter_any=parts))
     with pytest.raises(RequestError) as rejected:
-        await request_ingest._body(cut)
+        await api._body(cut)
     assert rejected.value.status == 400
 
 
@@ -228,7 +228,7 @@ async def test_a_body_above_the_concurrency_limit_is_counted(client, post, recei
 
     slow = [
         asyncio.create_task(client.post(PATH, data=parts(), headers={"Content-Type": JSON}))
-        for _ in range(request_ingest.MAX_BODIES_PER_CLIENT)
+        for _ in range(api.MAX_BODIES_PER_CLIENT)
     ]
     for _ in slow:
         await begun.get()
@@ -251,7 +251,7 @@ async def test_requests_above_the_rate_are_counted_and_dropped_unless_all_are(po
 
 async def test_the_number_of_dropped_requests_is_counted(post, client):
     for number in ("7", "0", "000000035"):
-        status, response = await post([RECORD], **{request_ingest.DROPPED: number})
+        status, response = await post([RECORD], **{api.DROPPED: number})
         assert (status, response["taken"]) == (200, 1)
         assert response["refused"] == {**NOTHING_REFUSED, "dropped": int(number)}
     report = await (await client.get(PATH)).json()
@@ -264,7 +264,7 @@ async def test_the_number_of_dropped_requests_is_counted(post, client):
 )
 async def test_the_number_of_too_costly_requests_is_counted(post, unsent, costly, counted):
     """Too costly requests are a part of the dropped ones."""
-    _, response = await post([RECORD], **{request_ingest.DROPPED: unsent, request_ingest.TOO_COSTLY: costly})
+    _, response = await post([RECORD], **{api.DROPPED: unsent, api.TOO_COSTLY: costly})
     assert response["refused"] == {**NOTHING_REFUSED, "dropped": counted[0], "too_costly": counted[1]}
 
 
@@ -272,7 +272,7 @@ async def test_the_number_of_too_costly_requests_is_counted(post, unsent, costly
     "number", ["", "-1", "+1", "1.0", "1e3", "0x1", "1_000", "1234567890", "٣", "3, 4", "3 4"]
 )
 async def test_an_invalid_number_of_dropped_requests_counts_as_0(post, number):
-    status, response = await post([RECORD], **{request_ingest.DROPPED: number})
+    status, response = await post([RECORD], **{api.DROPPED: number})
     assert (status, response["taken"], response["refused"]) == (200, 1, NOTHING_REFUSED)
 
 

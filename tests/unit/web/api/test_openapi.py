@@ -11,11 +11,9 @@ from spec_decode_exporter.monitor.event_log import MAX_EVENTS
 from spec_decode_exporter.monitor.events import EVENT_TYPES
 from spec_decode_exporter.requests.record import MAX_BATCH_REQUESTS
 from spec_decode_exporter.views.history import DEFAULT_STEPS, MAX_STEPS
-from spec_decode_exporter.web.api.openapi import document
-from spec_decode_exporter.web.api.problems import ProblemView
-from spec_decode_exporter.web.api.queries import MAX_PARAMETERS
-from spec_decode_exporter.web.api.request_ingest import BODY_SECONDS, MAX_BODY_BYTES
-from spec_decode_exporter.web.api.routes import ENDPOINTS
+from spec_decode_exporter.web.api import ENDPOINTS
+from spec_decode_exporter.web.endpoint import MAX_PARAMETERS, ProblemView
+from spec_decode_exporter.web.openapi import BODY_SECONDS, MAX_BODY_BYTES, document
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +23,7 @@ def described():
 
 def method_of(endpoint):
     """Return the HTTP method as OpenAPI writes it."""
-    return endpoint.methods[0].lower()
+    return endpoint.method.lower()
 
 
 async def test_the_document_is_served(get, described):
@@ -43,7 +41,9 @@ def test_the_document_has_exactly_the_served_paths(described):
 @pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)
 def test_an_endpoint_has_all_its_parameters_with_descriptions(described, endpoint):
     parameters = described["paths"][endpoint.path][method_of(endpoint)]["parameters"]
-    assert [each["name"] for each in parameters if each["in"] == "query"] == list(endpoint.query.model_fields)
+    assert [each["name"] for each in parameters if each["in"] == "query"] == [
+        each.name for each in endpoint.parameters
+    ]
     assert all(each["description"] for each in parameters if each["in"] == "query")
     assert "null" not in json.dumps(parameters), "a URL has no null"
     in_path = {each["name"] for each in parameters if each["in"] == "path"}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[3] / "docs" / "guide" / "questions.md"
+PAGE = Path(__file__).parents[4] / "docs" / "guide" / "questions.md"
 REQUESTS = re.findall(
     r"^curl -s '?localhost:7732([^' ]+)'? \| jq ((?:-\w+ )?)'([^']+)'$",
     PAGE.read_text(encoding="utf-8"),

@@ -1,0 +1,402 @@
+"""The JSON API under ``/api/v1``: its handlers, their parameters, and the table of its endpoints.
+
+JSON is built one engine at a time, so that polls run in between. Pages of other sites cannot send requests to
+the ingest: a browser sends a CORS preflight before JSON, and the exporter does not allow it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, partial
+from http import HTTPStatus
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from aiohttp import hdrs, web
+from pydantic_core import PydanticSerializationError, to_json
+
+from spec_decode_exporter.analysis.verdict import Verdict
+from spec_decode_exporter.config.types import DURATION_PATTERN, parse_duration
+from spec_decode_exporter.core.isolation import NO_ITEM
+from spec_decode_exporter.core.tasks import yield_to_event_loop
+from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot, id_of
+from spec_decode_exporter.monitor.event_log import EVENT_ID, MAX_EVENTS, RecordedEvent
+from spec_decode_exporter.monitor.events import EVENT_TYPES
+from spec_decode_exporter.requests.record import NotJsonError, Refusal, SentRequest, TooManyError
+from spec_decode_exporter.views.document import View
+from spec_decode_exporter.views.engine_view import EngineView
+from spec_decode_exporter.views.fleet_view import (
+    EventsView,
+    SnapshotView,
+    TargetsView,
+    experiment_view,
+    experiments_of,
+    group_view,
+    grouped,
+)
+from spec_decode_exporter.views.history import (
+    DEFAULT_STEPS,
+    MAX_STEPS,
+    HistoryView,
+    default_step,
+    history_view,
+    min_step,
+)
+from spec_decode_exporter.views.request_view import RequestsView, TakenView, head, lists, refused_view
+from spec_decode_exporter.web.endpoint import (
+    JSON,
+    Endpoint,
+    Parameter,
+    Query,
+    RequestError,
+    json_response,
+    wrong_parameters,
+)
+from spec_decode_exporter.web.openapi import BODY_SECONDS, MAX_BODY_BYTES, NDJSON, document
+from spec_decode_exporter.web.state import STATE
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler
+
+INGEST_PATH: Final = "/api/v1/requests"
+MAX_BODIES: Final = 8
+"""Concurrent bodies of requests: each may be in memory as a whole."""
+MAX_BODIES_PER_CLIENT: Final = 4
+"""Of these, bodies of one client address."""
+DROPPED: Final = "X-Spec-Decode-Dropped"
+"""Header: requests that the sender dropped since the last accepted body."""
+TOO_COSTLY: Final = "X-Spec-Decode-Too-Costly"
+"""Header: of these, requests that the middleware inside vLLM did not read because of its limits."""
+_NUMBER: Final = "[0-9]{1,9}"
+"""Regular expression of both values."""
+_REJECTED: Final = frozenset({400, 408, 413, 415, 503})
+"""Status codes that lose a body, unless its sender stores it. 429 is absent: the sender retries."""
+_LINES: Final = {JSON: False, NDJSON: True}
+_LABEL: Final = "[A-Za-z_][A-Za-z0-9_]*"
+_MIN_STEP: Final = 0.001
+"""Seconds."""
+
+
+def _step(text: str) -> float:
+    seconds = parse_duration(text)
+    if seconds < _MIN_STEP:
+        raise ValueError(text)
+    return seconds
+
+
+def _limit(text: str) -> int:
+    if not (
+        text.isascii()
+        and text.isdigit()
+        and len(text) <= len(str(MAX_EVENTS))
+        and 1 <= int(text) <= MAX_EVENTS
+    ):
+        raise ValueError(text)
+    return int(text)
+
+
+# fmt: off
+def _text(**more: object) -> Mapping[str, object]:
+    return {"type": "string", **more}
+
+
+_MATCH: Final = "Only engines with this value of a label, as `name=value`. If repeated, all must match. A label that an engine lacks is empty."
+_STEPS: Final = f"Duration of a step, at least {_MIN_STEP * 1000:.0f} ms. The default makes about {DEFAULT_STEPS} steps; the maximum is {MAX_STEPS} steps."
+_WINDOW: Final = Parameter("window", "Only these windows, such as `5m`.", example="5m")
+ENGINES: Final = (
+    Parameter("target", "Only engines of these targets.", example="chat-0"),
+    Parameter("model", "Only engines of these models, by the label `model_name`."),
+    Parameter("engine", "Only engines with these numbers, by the label `engine`."),
+    Parameter("match", _MATCH, "is not name=value, such as zone=eu", _text(pattern=f"^{_LABEL}=.*$"), example="zone=eu"),
+)
+SNAPSHOT: Final = (
+    *ENGINES,
+    Parameter("verdict", "Only engines with these verdicts.", f"is not a verdict; there are {', '.join(Verdict)}", {"$ref": "#/components/schemas/Verdict"}, Verdict),
+    _WINDOW,
+    Parameter("group_by", "Labels to group the engines by. The response has groups and engines.", "is not a label name, such as model_name", _text(pattern=f"^{_LABEL}$", maxLength=100), example="model_name"),
+)
+HISTORY: Final = (
+    *ENGINES,
+    Parameter("step", _STEPS, "is not a duration, such as 500ms, 5s or 1m", _text(pattern=DURATION_PATTERN), _step, repeats=False, example="5s"),
+)
+EVENTS: Final = (
+    Parameter("type", "Only these types.", f"is not an event type; there are {', '.join(EVENT_TYPES)}", _text(enum=list(EVENT_TYPES)), example="acceptance_dropped"),
+    Parameter("target", "Only events of these targets and their engines."),
+    Parameter("engine_id", "Only events of these engines, by their ids."),
+    Parameter("since", "Only events after the event with this id.", "is not the id of an event", _text(pattern=EVENT_ID), repeats=False, example="19af3c1d2e0-17"),
+    Parameter("limit", "Maximum number of events: the oldest after `since`, or the newest without `since`.", f"is not a whole number from 1 to {MAX_EVENTS}", {"type": "integer", "minimum": 1, "maximum": MAX_EVENTS, "default": 100}, _limit, repeats=False, default=100),
+)
+REQUESTS: Final = (
+    _WINDOW,
+    Parameter("model", "Only these models, by the label `model_name`."),
+    Parameter("request_type", "Only these request types.", example="chat"),
+    Parameter("temperature", "Only these temperatures, by bucket.", example="0.3-0.7"),
+)
+# fmt: on
+
+
+async def snapshot(request: web.Request, query: Query) -> web.StreamResponse:
+    """Serve the selected engines, and groups of them."""
+    state, shown = request.app[STATE], query["window"]
+    _check_windows(shown, state.windows())
+    _check_labels(query, state.labels(), group_by=query["group_by"])
+    taken, now = await state.snapshot(), state.clock.wall()
+    wanted = query["verdict"]
+    engines = [
+        (labels, engine)
+        for labels, engine in taken.engines
+        if selects(query, labels) and (not wanted or engine.evaluation.verdict in wanted)
+    ]
+    groups = grouped(engines, query["group_by"]) if query["group_by"] else []
+    errors, experiments = state.errors, experiments_of(taken.experiments)
+    members = {
+        "engines": errors.each("snapshot", engines, itemgetter(0), lambda each: _engine(*each, shown)),
+        "groups": errors.each(
+            "snapshot", groups, itemgetter(0), lambda each: encoded(group_view(*each, shown))
+        ),
+        "experiments": errors.each(
+            "snapshot",
+            experiments,
+            lambda each: {"experiment": each[0]},
+            lambda each: encoded(experiment_view(*each)),
+        ),
+    }
+    first = {"time": now, "version": state.version, "last_event": taken.last_event}
+    return await json_response(request, await joined(first, members))
+
+
+async def engine(request: web.Request, _query: Query) -> web.StreamResponse:
+    """Serve one engine."""
+    state = request.app[STATE]
+    for labels, its in (await state.snapshot()).engines:
+        if id_of(labels) == request.match_info["engine_id"]:
+            body = state.errors.attempt("snapshot", labels, partial(_engine, labels, its))
+            if body is None:
+                detail = "This engine cannot be shown because of an internal error; see the exporter's log."
+                raise RequestError(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
+            return await json_response(request, body)
+    raise RequestError(HTTPStatus.NOT_FOUND, "No engine has this id; /api/v1/snapshot lists all engines.")
+
+
+def _engine(labels: Mapping[str, str], its: EngineSnapshot, shown: tuple[str, ...] = ()) -> bytes:
+    return encoded(EngineView(labels=labels, snapshot=its, shown=shown))
+
+
+async def targets(request: web.Request, _query: Query) -> web.StreamResponse:
+    """Serve every target."""
+    state = request.app[STATE]
+    views = state.errors.each("targets", state.targets(), lambda target: {"target": target.target}, encoded)
+    return await json_response(request, await joined({"time": state.clock.wall()}, {"targets": views}))
+
+
+async def history(request: web.Request, query: Query) -> web.StreamResponse:
+    """Serve the history of the selected engines."""
+    state = request.app[STATE]
+    _check_labels(query, state.labels())
+    histories = state.histories()
+    step, least = query["step"] or default_step(histories.longest), min_step(histories.longest)
+    if step < least:
+        problem = f"makes more than {MAX_STEPS} steps; the shortest is {least:.3g} s"
+        raise wrong_parameters([("step", problem)])
+    views = state.errors.each(
+        "history",
+        (engine for engine in histories.engines if selects(query, engine[0])),
+        itemgetter(0),
+        lambda engine: encoded(history_view(*engine, histories.offset, step)),
+    )
+    first = {"time": state.clock.wall(), "step_seconds": step}
+    return await json_response(request, await joined(first, {"engines": views}))
+
+
+async def events(request: web.Request, query: Query) -> web.StreamResponse:
+    """Serve a page of the stored events."""
+    state, limit = request.app[STATE], query["limit"]
+    since = state.events.since(query["since"])
+    chosen = [event for event in since.events if _has(query, event, "type", "target", "engine_id")]
+    more = query["since"] is not None and len(chosen) > limit
+    shown = chosen[:limit] if query["since"] is not None else chosen[-limit:]
+    first = {"gap": since.gap, "last": shown[-1].id if more else since.last, "more": more}
+    views = state.errors.each("events", shown, lambda event: {"target": event.target}, encoded)
+    return await json_response(request, await joined(first, {"events": views}))
+
+
+async def requests(request: web.Request, query: Query) -> web.StreamResponse:
+    """Serve the findings of the selected requests."""
+    state = request.app[STATE]
+    _check_windows(query["window"], state.windows())
+    findings, errors = (await state.snapshot()).requests, state.errors
+    wanted = {"model_name" if name == "model" else name: values for name, values in query.items()}
+    views = {
+        name: errors.each(
+            "requests", (each for each in its if _has(wanted, each, *wanted)), lambda _: NO_ITEM, encoded
+        )
+        for name, its in lists(findings, errors).items()
+    }
+    return await json_response(request, await joined({"time": state.clock.wall(), **head(findings)}, views))
+
+
+async def take_requests(request: web.Request, _query: Query) -> web.StreamResponse:
+    """Accept the requests of a body."""
+    receiver = request.app[STATE].receiver()
+    if receiver is None:
+        detail = "The ingest of requests is disabled; set `requests.ingest: true` in the configuration."
+        raise RequestError(HTTPStatus.NOT_FOUND, detail)
+    lines = _is_lines(request)
+    body = await _body(request)
+    try:
+        batch = await receiver.take(body, lines=lines, unsent=_unsent(request))
+    except NotJsonError as error:
+        raise RequestError(HTTPStatus.BAD_REQUEST, str(error)) from None
+    except TooManyError as error:
+        raise RequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(error)) from None
+    if batch.above_the_rate:
+        detail = "The requests exceed the rate limit, `requests.rate` of the configuration."
+        raise RequestError(HTTPStatus.TOO_MANY_REQUESTS, detail, retry=1)
+    taken = TakenView.of(batch, taken=len(batch.requests), refused=refused_view(batch.refused))
+    return await json_response(request, encoded(taken))
+
+
+async def openapi(request: web.Request, _query: Query) -> web.StreamResponse:
+    """Serve the OpenAPI document."""
+    return await json_response(request, _described())
+
+
+# fmt: off
+_WITHOUT: Final = "An invalid number counts as 0."
+_HEADERS: Final = (
+    Parameter(DROPPED, f"Number of requests that the sender dropped since the last accepted body. They count as refused. {_WITHOUT}", schema=_text(pattern=f"^{_NUMBER}$")),
+    Parameter(TOO_COSTLY, f"Number of the requests in {DROPPED} that the middleware inside vLLM did not read, because they exceed its limits. {_WITHOUT}", schema=_text(pattern=f"^{_NUMBER}$")),
+)
+ENDPOINTS: Final = (
+    Endpoint("GET", "/api/v1/snapshot", "snapshot", "Current state of all engines with their figures and counts, and groups of engines", snapshot, SnapshotView, SNAPSHOT),
+    Endpoint("GET", "/api/v1/engines/{engine_id}", "engine", "Current state of one engine", engine, EngineView, problems=(404, 500)),
+    Endpoint("GET", "/api/v1/targets", "targets", "All targets, and the state of their polls", targets, TargetsView),
+    Endpoint("GET", "/api/v1/history", "history", "History of each engine's counter increments, in equal steps", history, HistoryView, HISTORY),
+    Endpoint("GET", "/api/v1/events", "events", "Events of engines and targets", events, EventsView, EVENTS),
+    Endpoint("GET", INGEST_PATH, "requests", "Findings of single requests by type and temperature, and of their mix", requests, RequestsView, REQUESTS),
+    Endpoint("POST", INGEST_PATH, "take_requests", "Send single requests, each with the metrics of its response", take_requests, TakenView, problems=(404, 408, 413, 415, 429, 503), body=SentRequest, headers=_HEADERS),
+    Endpoint("GET", "/api/v1/openapi.json", "openapi", "This document", openapi),
+)
+# fmt: on
+
+
+@cache
+def _described() -> bytes:
+    return document(ENDPOINTS)
+
+
+def selects(query: Query, labels: Mapping[str, str]) -> bool:
+    """Return whether a query selects an engine with these labels."""
+    named = {"target": query["target"], "model_name": query["model"], "engine": query["engine"]}
+    pairs = (pair.partition("=") for pair in query["match"])
+    return all(not values or labels[name] in values for name, values in named.items()) and all(
+        labels.get(name, "") == value for name, _, value in pairs
+    )
+
+
+def _has(query: Query, item: object, *names: str) -> bool:
+    """Return whether an item has one of the values of each parameter; an attribute that it lacks is any."""
+    return all(not query[name] or getattr(item, name, query[name][0]) in query[name] for name in names)
+
+
+def _check_windows(requested: Iterable[str], configured: Sequence[str]) -> None:
+    """Reject windows that are not configured."""
+    if not set(requested) <= set(configured):
+        problem = f"names a window that is not configured; there are {', '.join(configured)}"
+        raise wrong_parameters([("window", problem)])
+
+
+def _check_labels(query: Query, known: Sequence[str], group_by: Iterable[str] = ()) -> None:
+    """Reject labels that no target has: a misspelled one would select nothing, and look healthy."""
+    matched = (pair.partition("=")[0] for pair in query["match"])
+    for parameter, names in (("match", matched), ("group_by", group_by)):
+        if not set(names) <= set(known):
+            problem = f"names a label that no target has; there are {', '.join(known)}"
+            raise wrong_parameters([(parameter, problem)])
+
+
+def encoded(view: View | RecordedEvent) -> bytes:
+    """Return a document as JSON."""
+    if not isinstance(view, View):
+        return to_json(view)
+    try:
+        return view.model_dump_json().encode()
+    except PydanticSerializationError:
+        view.read_all()  # raises the error of the fact itself, with its traceback
+        raise
+
+
+async def joined(first: Mapping[str, Any], members: Mapping[str, Iterable[bytes]]) -> bytes:
+    """Return an object of single values and of lists; yield to the event loop after each member.
+
+    The members are encoded lazily: an engine takes about half a millisecond.
+    """
+    parts = [json.dumps(first, allow_nan=False).encode()[:-1]]
+    for name, each in members.items():
+        parts.append(b", %b: [" % json.dumps(name).encode())
+        begin = len(parts)
+        for member in each:
+            parts += (b",", member) if len(parts) > begin else (member,)
+            await yield_to_event_loop()
+        parts.append(b"]")
+    return b"".join([*parts, b"}"])
+
+
+def count_rejected(handler: Handler) -> Handler:
+    """Wrap the handler of bodies: count the bodies that it rejects."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = await handler(request)
+        receiver = request.app[STATE].receiver()
+        if receiver is not None and response.status in _REJECTED:
+            receiver.reject_body(response.status)
+        return response
+
+    return handle
+
+
+def _unsent(request: web.Request) -> dict[Refusal, int]:
+    """Return the number of requests that the sender dropped, by reason. Invalid numbers count as 0."""
+    values = (request.headers.get(header, "") for header in (DROPPED, TOO_COSTLY))
+    dropped, too_costly = (int(value) if re.fullmatch(_NUMBER, value) else 0 for value in values)
+    too_costly = min(dropped, too_costly)
+    return {Refusal.DROPPED: dropped - too_costly, Refusal.TOO_COSTLY: too_costly}
+
+
+def _is_lines(request: web.Request) -> bool:
+    """Return whether the body is NDJSON; reject other types, charsets and encodings."""
+    encoding, charset = request.headers.get(hdrs.CONTENT_ENCODING, "identity"), request.charset or "utf-8"
+    lines = _LINES.get(request.content_type) if hdrs.CONTENT_TYPE in request.headers else None
+    if encoding.lower() != "identity":
+        detail = "The body must not be compressed; send it without Content-Encoding."
+    elif lines is None:
+        detail = f"The Content-Type must be {JSON} or {NDJSON}."
+    elif charset.lower() not in {"utf-8", "utf8"}:
+        detail = "The charset must be UTF-8."
+    else:
+        return lines
+    raise RequestError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail)
+
+
+async def _body(request: web.Request) -> bytes:
+    """Return the body; reject one that is too slow or too long."""
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.content.iter_any():
+                parts.append(part)
+                size += len(part)
+                if size > MAX_BODY_BYTES:
+                    detail = (
+                        f"A body is limited to {MAX_BODY_BYTES} bytes; send the requests in several bodies."
+                    )
+                    raise RequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
+    except TimeoutError:
+        detail = f"The body did not arrive within {BODY_SECONDS:.0f} seconds."
+        raise RequestError(HTTPStatus.REQUEST_TIMEOUT, detail) from None
+    except (ConnectionError, web.RequestPayloadError):  # an error of the client, so it is not logged
+        raise RequestError(HTTPStatus.BAD_REQUEST, "The body is incomplete.") from None
+    return b"".join(parts)

@@ -1,0 +1,208 @@
+"""Endpoints of the API: parameters by rows of a table, JSON responses, RFC 9457 problems for all errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from aiohttp import hdrs, web
+
+from spec_decode_exporter.metrics.negotiation import choose_gzip
+from spec_decode_exporter.views.document import View, at
+from spec_decode_exporter.web.limits import packed
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler
+    from msgspec import Struct
+    from multidict import MultiMapping
+
+ROOT: Final = "/api"
+JSON: Final = "application/json"
+PROBLEM: Final = "application/problem+json"
+MAX_PARAMETERS: Final = 128
+"""Parameters of a request, including repeated ones: each value is compared with every engine."""
+_MAX_NAME_LENGTH: Final = 100
+"""Characters of a parameter's name that an error response repeats."""
+
+_FORWARDED: Final = (hdrs.ALLOW, hdrs.RETRY_AFTER, hdrs.WWW_AUTHENTICATE)
+_DETAILS: Final = {
+    HTTPStatus.NOT_FOUND: "The path does not exist; /api/v1/openapi.json lists all paths.",
+    HTTPStatus.METHOD_NOT_ALLOWED: "The API supports GET and HEAD; only /api/v1/requests also supports POST.",
+}
+
+Query = Mapping[str, Any]
+"""Parameters of a request by name: a tuple of one that may be repeated, else its value or its default."""
+
+
+class ParameterProblem(View):
+    """Error in one parameter of a request."""
+
+    name: str
+    problem: str = at("The error, and valid values.")
+
+
+# fmt: off
+class ProblemView(View):
+    """RFC 9457 problem: why a request was rejected or failed."""
+
+    type: str = at("Always `about:blank`: the status identifies the problem.", default="about:blank")
+    title: str = at("The reason phrase of the status.")
+    status: int
+    detail: str = at("The error of this request, in one sentence.")
+    parameters: tuple[ParameterProblem, ...] = at("Invalid parameters; empty for other errors.", default=())
+
+# fmt: on
+
+
+class RequestError(Exception):
+    """A request that is rejected; the text states the reason."""
+
+    def __init__(
+        self, status: HTTPStatus, detail: str, parameters: Sequence[tuple[str, str]] = (), retry: int = 0
+    ) -> None:
+        """Reject a request with a status.
+
+        Args:
+            status: 400 or more.
+            detail: The error.
+            parameters: Names of invalid parameters, each with its error.
+            retry: Seconds after which the client may repeat the request; 0 sends no ``Retry-After``.
+        """
+        super().__init__(detail)
+        self.status = status
+        self.parameters = tuple(ParameterProblem(name=name, problem=problem) for name, problem in parameters)
+        self._headers = {"Retry-After": str(retry)} if retry else {}
+
+    def response(self) -> web.Response:
+        """Return the problem as a response."""
+        return _problem(self.status, str(self), self._headers, self.parameters)
+
+
+def wrong_parameters(wrong: Sequence[tuple[str, str]]) -> RequestError:
+    """Return the rejection of a request for its parameters; each problem follows "The parameter …"."""
+    detail = " ".join(f"The parameter {name} {problem}." for name, problem in wrong)
+    return RequestError(HTTPStatus.BAD_REQUEST, detail, wrong)
+
+
+@web.middleware
+async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Convert every error response under the API's path to a problem."""
+    if request.path != ROOT and not request.path.startswith(f"{ROOT}/"):
+        return await handler(request)
+    try:
+        response = await handler(request)
+    except web.HTTPException as error:
+        status = HTTPStatus(error.status)
+        return _problem(status, _DETAILS.get(status, status.description), error.headers)
+    is_final = response.prepared or response.content_type == PROBLEM
+    if response.status < HTTPStatus.BAD_REQUEST or is_final or not isinstance(response, web.Response):
+        return response
+    problem = _problem(HTTPStatus(response.status), (response.text or "").strip(), response.headers)
+    if response.keep_alive is False:
+        problem.force_close()
+    return problem
+
+
+def _problem(
+    status: HTTPStatus, detail: str, headers: Mapping[str, str], parameters: tuple[ParameterProblem, ...] = ()
+) -> web.Response:
+    view = ProblemView(title=status.phrase, status=status, detail=detail, parameters=parameters)
+    forwarded = {str(name): headers[name] for name in _FORWARDED if name in headers}
+    return web.Response(
+        status=status, body=view.model_dump_json().encode(), headers={**forwarded, "Content-Type": PROBLEM}
+    )
+
+
+class Parameter(NamedTuple):
+    """A parameter of a query, or a header: any text, unless its schema or its reader allow less."""
+
+    name: str
+    description: str
+    problem: str = ""
+    """Error of an invalid value; it follows "The parameter …"."""
+    schema: Mapping[str, Any] = {"type": "string"}
+    """JSON Schema of a value. Its pattern, its enum and its maximum length are checked."""
+    read: Callable[[str], Any] = str
+    """Return the value of a valid text; raise ValueError of an invalid one."""
+    repeats: bool = True
+    """True if it selects any of several values."""
+    default: object = None
+    """Value without the parameter, if it does not repeat."""
+    example: str = ""
+
+    def value(self, text: str) -> Any:  # noqa: ANN401  any value
+        """Return the value of a text, or raise ValueError."""
+        pattern, choices = self.schema.get("pattern", "(?s:.*)"), self.schema.get("enum", (text,))
+        is_short = len(text) <= self.schema.get("maxLength", len(text))
+        if not (is_short and text in choices and re.fullmatch(pattern, text, re.ASCII)):
+            raise ValueError(self.problem)
+        return self.read(text)
+
+
+def read(parameters: Sequence[Parameter], query: MultiMapping[str]) -> Query:
+    """Return the validated parameters of a request.
+
+    Raises:
+        RequestError: A parameter is unknown, invalid, or repeated; the error names all of them.
+    """
+    if len(query) > MAX_PARAMETERS:
+        detail = f"The request has {len(query)} parameters; the maximum is {MAX_PARAMETERS}."
+        raise RequestError(HTTPStatus.BAD_REQUEST, detail)
+    known = {each.name: each for each in parameters}
+    found = {each.name: () if each.repeats else each.default for each in parameters}
+    wrong: list[tuple[str, str]] = []
+    for name in dict.fromkeys(query):
+        parameter, texts = known.get(name), query.getall(name)
+        if parameter is None:
+            wrong.append((name[:_MAX_NAME_LENGTH], f"is unknown; there are {', '.join(known) or 'none'}"))
+        elif len(texts) > 1 and not parameter.repeats:
+            wrong.append((name, "is repeated"))
+        else:
+            try:
+                values = tuple(map(parameter.value, dict.fromkeys(texts)))
+                found[name] = values if parameter.repeats else values[0]
+            except ValueError:
+                wrong.append((name, parameter.problem))
+    if wrong:
+        raise wrong_parameters(wrong)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One path and method of the API. The OpenAPI document is generated from it."""
+
+    method: str
+    """``GET``, which includes ``HEAD``, or ``POST``."""
+    path: str
+    name: str
+    """The ``operationId``."""
+    summary: str
+    respond: Callable[[web.Request, Query], Awaitable[web.StreamResponse]]
+    model: type[View] | None = None
+    """Model of the response."""
+    parameters: Sequence[Parameter] = ()
+    problems: Sequence[int] = ()
+    """Status codes of errors besides those of every endpoint."""
+    body: type[Struct] | None = None
+    """Record: one item of a ``POST`` body."""
+    headers: Sequence[Parameter] = ()
+    """Request headers that it reads."""
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Parse the query and respond; convert errors to problems."""
+        try:
+            return await self.respond(request, read(self.parameters, request.query))
+        except RequestError as error:
+            return error.response()
+
+
+async def json_response(request: web.Request, body: bytes) -> web.Response:
+    """Return JSON as a response, compressed if the client accepts it."""
+    headers = {"Content-Type": JSON, "Vary": "Accept-Encoding"}
+    if choose_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, []))):
+        body, headers["Content-Encoding"] = await packed(body), "gzip"
+    return web.Response(body=body, headers=headers)

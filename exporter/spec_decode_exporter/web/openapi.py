@@ -1,0 +1,123 @@
+"""OpenAPI 3.1 document, generated from the table of endpoints and the documents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+from pydantic.json_schema import models_json_schema
+
+from spec_decode_exporter.core.version import __version__
+from spec_decode_exporter.findings.findings import NAMES
+from spec_decode_exporter.requests.record import MAX_BATCH_REQUESTS
+from spec_decode_exporter.views.document import View
+from spec_decode_exporter.web.endpoint import JSON, MAX_PARAMETERS, PROBLEM, Endpoint, ProblemView
+
+MAX_BODY_BYTES: Final = 1024 * 1024
+"""Bytes of a body."""
+BODY_SECONDS: Final = 10.0
+"""Seconds for a client to send a body."""
+NDJSON: Final = "application/x-ndjson"
+
+_INFO: Final = {
+    "title": "spec-decode-exporter",
+    "version": __version__,
+    "summary": "Current state of vLLM's speculative decoding",
+    "description": "Everything under /api/v1/ is stable: fields and parameters may be added, and none is "
+    "renamed, removed or changed in meaning. Every path that supports GET supports HEAD. A web configuration "
+    "may require a password or a client certificate.",
+    "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+}
+_SCHEMAS: Final = "#/components/schemas/"
+# fmt: off
+_ERRORS: Final = {
+    400: f"A parameter is unknown or invalid, a request has more than {MAX_PARAMETERS} parameters, or a body is not JSON.",
+    404: "The engine does not exist, or the ingest of requests is disabled.",
+    408: f"The body did not arrive within {BODY_SECONDS:.0f} seconds.",
+    413: f"The body exceeds {MAX_BODY_BYTES} bytes or {MAX_BATCH_REQUESTS} requests.",
+    415: "The type, charset or encoding of the body is not supported.",
+    429: "All requests exceed the rate limit; retry after `Retry-After` seconds.",
+    500: "The engine cannot be shown because of an internal error; see the exporter's log.",
+    503: "Too many concurrent requests; retry after `Retry-After` seconds.",
+}
+# fmt: on
+
+
+def document(endpoints: tuple[Endpoint, ...]) -> bytes:
+    """Return the document as JSON."""
+    paths: dict[str, dict[str, Any]] = {}
+    for each in endpoints:
+        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each)
+    described = {
+        "openapi": "3.1.0",
+        "info": _INFO,
+        "security": [{}, {"password": []}],
+        "paths": paths,
+        "components": {
+            "schemas": _schemas(endpoints),
+            "securitySchemes": {"password": {"type": "http", "scheme": "basic"}},
+        },
+    }
+    return json.dumps(described, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _schemas(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
+    models: dict[type[View], None] = dict.fromkeys(
+        [ProblemView, *(each.model for each in endpoints if each.model)]
+    )
+    modes = [(model, "serialization") for model in models]
+    _, defined = models_json_schema(modes, ref_template=_SCHEMAS + "{model}")  # type: ignore[arg-type]
+    bodies = [each.body for each in endpoints if each.body]
+    _, records = msgspec.json.schema_components(bodies, ref_template=_SCHEMAS + "{name}")
+    schemas: dict[str, Any] = {**defined["$defs"], **records}
+    schemas["Finding"]["properties"]["name"]["enum"] = list(NAMES)
+    return schemas
+
+
+def _operation(endpoint: Endpoint) -> dict[str, Any]:
+    schema = {"$ref": _SCHEMAS + endpoint.model.__name__} if endpoint.model else {}
+    problem = {PROBLEM: {"schema": {"$ref": _SCHEMAS + ProblemView.__name__}}}
+    statuses = [HTTPStatus.BAD_REQUEST, *map(HTTPStatus, endpoint.problems), HTTPStatus.SERVICE_UNAVAILABLE]
+    return {
+        "operationId": endpoint.name,
+        "summary": endpoint.summary,
+        "parameters": list(_parameters(endpoint)),
+        **({"requestBody": _body(endpoint.body.__name__)} if endpoint.body else {}),
+        "responses": {
+            "200": {"description": endpoint.summary + ".", "content": {JSON: {"schema": schema}}},
+            **{
+                str(status.value): {"description": _ERRORS[status], "content": problem} for status in statuses
+            },
+            "default": {"description": "Any other error.", "content": problem},
+        },
+    }
+
+
+def _parameters(endpoint: Endpoint) -> Iterator[dict[str, Any]]:
+    for place in (part[1:-1] for part in endpoint.path.split("/") if part.startswith("{")):
+        yield {"name": place, "in": "path", "required": True, "schema": {"type": "string"}}
+    for name, description, _, value, _, repeats, _, example in endpoint.parameters:
+        examples = {"examples": [[example] if repeats else example]} if example else {}
+        schema = {"type": "array", "items": value} if repeats else value
+        yield {"name": name, "in": "query", "description": description, "schema": {**schema, **examples}}
+    for header in endpoint.headers:
+        yield {
+            "name": header.name,
+            "in": "header",
+            "description": header.description,
+            "schema": header.schema,
+        }
+
+
+def _body(record: str) -> dict[str, Any]:
+    """Describe a body of one request, an array, or lines of JSON, which are a string in OpenAPI."""
+    one = {"$ref": _SCHEMAS + record}
+    several = {"type": "array", "items": one, "maxItems": MAX_BATCH_REQUESTS}
+    lines = {"type": "string", "description": "One JSON object per line."}
+    return {
+        "required": True,
+        "content": {JSON: {"schema": {"anyOf": [one, several]}}, NDJSON: {"schema": lines}},
+    }
