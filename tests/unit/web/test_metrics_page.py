@@ -1,0 +1,91 @@
+"""Renderings of /metrics: shared while they are new, and bounded in memory while they are read."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from contextlib import ExitStack
+
+import pytest
+
+from spec_decode_exporter.metrics.negotiation import Format
+from spec_decode_exporter.monitor.snapshot import Snapshot
+from spec_decode_exporter.web import metrics_page as module
+from spec_decode_exporter.web.application import create_app
+from spec_decode_exporter.web.metrics_page import METRICS, SharedPage
+from tests.web.conftest import Gauges
+
+TEXT, OPEN = Format.TEXT_0_0_4, Format.OPENMETRICS_1_0_0
+
+
+class Counted(Gauges):
+    """A page that counts its renderings."""
+
+    def __init__(self, series=1):
+        super().__init__(series)
+        self.rendered = []
+
+    async def render(self, snapshot, format_):
+        self.rendered.append(format_)
+        async for piece in super().render(snapshot, format_):
+            yield piece
+
+
+class Transport:
+    aborted = False
+
+    def abort(self):
+        self.aborted = True
+
+
+async def test_requests_of_a_snapshot_share_one_rendering_of_each_format():
+    page = Counted(series=500)
+    shared = SharedPage(page)
+    snapshot = Snapshot(number=1)
+    wanted = [(TEXT, False), (TEXT, True), (Format.TEXT_1_0_0, False), (OPEN, False), (OPEN, True)] * 20
+    found = await asyncio.gather(*(shared.rendering(snapshot, each, gzip=small) for each, small in wanted))
+    assert page.rendered in ([TEXT, OPEN], [TEXT, TEXT, OPEN, OPEN])
+    assert len(set(found)) == 4
+    assert gzip.decompress(found[1].body) == found[0].body
+    await shared.rendering(Snapshot(number=2), TEXT, gzip=False)
+    assert page.rendered[-1] == TEXT
+
+
+async def test_a_request_that_waited_gets_the_newer_snapshot_that_was_rendered_meanwhile():
+    shared = SharedPage(Counted())
+    await shared.rendering(Snapshot(number=2), TEXT, gzip=False)
+    assert (await shared.rendering(Snapshot(number=1), TEXT, gzip=False)).snapshot == 2
+
+
+async def test_above_the_limit_the_oldest_unread_rendering_is_aborted():
+    """A slow client with a request every second takes at most the limit."""
+    size = len((await SharedPage(Counted()).rendering(Snapshot(number=1), TEXT, gzip=False)).body)
+    shared = SharedPage(Counted(), max_bytes=3 * size)
+    transports = []
+    with ExitStack() as reading:
+        for number in range(6):
+            rendering = await shared.rendering(Snapshot(number=number), TEXT, gzip=False)
+            transports.append(Transport())
+            reading.enter_context(shared.read(rendering, transports[-1]))
+            assert shared.size <= 3 * size
+    assert [each.aborted for each in transports] == [True, True, True, False, False, False]
+    assert shared.size == size
+
+
+async def test_a_rendering_is_freed_after_a_second_unless_it_is_read(monkeypatch):
+    monkeypatch.setattr(module, "SHARED_SECONDS", 0.0)
+    shared = SharedPage(Counted())
+    rendering = await shared.rendering(Snapshot(number=1), TEXT, gzip=False)
+    with shared.read(rendering, Transport()):
+        await asyncio.sleep(0.01)
+        assert shared.size == len(rendering.body)
+    assert shared.size == 0
+
+
+async def test_a_client_that_does_not_read_in_time_is_disconnected(aiohttp_client, make_state, monkeypatch):
+    monkeypatch.setattr(module, "SEND_SECONDS", 0)
+    app = create_app(make_state())
+    app[METRICS] = SharedPage(Counted(series=200_000))
+    client = await aiohttp_client(app)
+    with pytest.raises(Exception, match=r"(?i)disconnected|payload|reset"):
+        await (await client.get("/metrics")).read()
