@@ -16,11 +16,10 @@ import structlog
 from multidict import MultiDict
 
 from benchmarks.options import parsed, parser
-from spec_decode_exporter.web.page.handlers import page_data
-from spec_decode_exporter.web.page.page_content import content
-from spec_decode_exporter.web.page.page_data import ShownEngine
-from spec_decode_exporter.web.page.page_query import PageQuery
-from spec_decode_exporter.web.streaming import compressed, each
+from spec_decode_exporter.monitor.engine_snapshot import id_of
+from spec_decode_exporter.web.limits import packed
+from spec_decode_exporter.web.page import content, page_facts
+from spec_decode_exporter.web.query import PageQuery
 from tests.e2e.faster_clock import Server
 from tests.e2e.moved_fleet import MovedFleet, moved_fleet
 
@@ -32,21 +31,18 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 async def refreshes(fleet: MovedFleet, opened: int, rounds: int) -> None:
-    state = fleet.state
-    shown = page_data(state, await state.snapshot()).engines
-    ids = [one.view.id for one in shown if isinstance(one, ShownEngine)]
+    state = fleet.service.state
+    ids = [id_of(labels) for labels, _ in (await state.snapshot()).engines]
     query = PageQuery.read(MultiDict(("engine", one) for one in ids[:opened]))
     seconds = []
     for _ in range(rounds):
         await fleet.advance(1)
-        snapshot = await state.snapshot()
+        await state.snapshot()
         begin = time.perf_counter()
-        page = page_data(state, snapshot)
-        text = (await content(query, page)).encode()
+        text = (await content(state.errors, await page_facts(state, query))).encode()
         seconds.append(time.perf_counter() - begin)
-    packed = b"".join([piece async for piece in compressed(each([text]))])
     made = f"{1000 * percentile(seconds, 0.5):.0f} ms (p95 {1000 * percentile(seconds, 0.95):.0f})"
-    size = f"{len(text) / 1000:.0f} kB, {len(packed) / 1000:.0f} kB packed"
+    size = f"{len(text) / 1000:.0f} kB, {len(await packed(text)) / 1000:.0f} kB packed"
     print(f"{len(ids)} engines, {opened} open: made in {made}, {size}")
 
 

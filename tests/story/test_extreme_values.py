@@ -13,9 +13,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from pydantic_core import to_json
-from spec_decode_exporter.web.page.handlers import page_data
-from spec_decode_exporter.web.page.page_content import content
-from spec_decode_exporter.web.page.page_query import PageQuery
 from structlog.testing import capture_logs
 
 from spec_decode_exporter.analysis.knowledge import Knowledge
@@ -44,6 +41,8 @@ from spec_decode_exporter.views.engine_view import EngineView
 from spec_decode_exporter.views.fleet_view import ObservationView, group_view, grouped, target_view
 from spec_decode_exporter.views.history import history_view
 from spec_decode_exporter.views.request_view import lists
+from spec_decode_exporter.web.page import content, page_facts
+from spec_decode_exporter.web.query import PageQuery
 from spec_decode_exporter.window.history import Window
 from tests.conftest import FakeClock
 from tests.fixtures.snapshot_view import snapshot_view
@@ -243,13 +242,14 @@ class Chain:
 
     async def _check_page(self, taken):
         opened = tuple(id_of(labels) for labels, _ in taken.engines)
+
+        async def snapshot():
+            return taken
+
         state = SimpleNamespace(
-            clock=self.clock,
-            targets=self.overview.targets,
-            events=self.events,
-            errors=self.errors,
+            version="1", clock=self.clock, snapshot=snapshot, events=self.events, errors=self.errors
         )
-        html = str(await content(PageQuery("", opened), page_data(state, taken)))
+        html = str(await content(self.errors, await page_facts(state, PageQuery("", opened))))
         assert "Cannot be shown" not in html
         for word in ('"nan"', '"inf"', '"-inf"', ">nan", ">inf", "NaN", "Infinity"):
             assert word not in html, word

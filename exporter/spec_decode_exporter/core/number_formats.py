@@ -1,6 +1,6 @@
 """Number formats of reports and page: one function a kind of number.
 
-An absent value is a dash, never 0. ``web.page.page_numbers`` adds the thin spaces of the page.
+An absent value is a dash, never 0. ``views.templating`` adds the thin spaces of the page.
 """
 
 from __future__ import annotations

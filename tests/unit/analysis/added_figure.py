@@ -98,11 +98,12 @@ def comparison_report(engine):
 
 def outputs():
     """Return the outputs by name."""
-    from spec_decode_exporter.web.page.figure_table import figures
-
     from docs.generate.metrics import markdown
+    from spec_decode_exporter.monitor.snapshot import Snapshot
     from spec_decode_exporter.views.engine_view import EngineView
     from spec_decode_exporter.views.fleet_view import group_view
+    from spec_decode_exporter.web.query import PageQuery
+    from tests.unit.web.pages import shown
 
     engine = snapshot()
     view = EngineView(labels=LABELS, snapshot=engine)
@@ -110,7 +111,7 @@ def outputs():
         "metrics": asyncio.run(metrics_page(engine)),
         "snapshot": view.model_dump_json(),
         "group": group_view({}, [(LABELS, engine)]).model_dump_json(),
-        "page": str(figures(view)),
+        "page": asyncio.run(shown(Snapshot([(LABELS, engine)]), PageQuery("", (view.id,)))),
         "observe": observe_report(view),
         "compare": comparison_report(engine),
         "documentation": markdown(),

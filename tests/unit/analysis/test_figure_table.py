@@ -29,7 +29,7 @@ from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.reports import observation_report
 from spec_decode_exporter.reports.reference import comparison_tables
 from spec_decode_exporter.scrape.engines import Counter
-from spec_decode_exporter.web.page import figure_table as page_table
+from spec_decode_exporter.web import page
 from spec_decode_exporter.window.history import Window
 from tests.fixtures.windows import polled
 from tests.unit.analysis.added_figure import ROW
@@ -133,7 +133,7 @@ def test_every_row(check):
 
 
 @pytest.mark.parametrize(
-    "table", [page_table, observation_report, comparison_tables], ids=lambda table: table.__name__
+    "table", [page, observation_report, comparison_tables], ids=lambda table: table.__name__
 )
 def test_every_unit_has_a_format_in_every_table(table):
     assert set(table._FORMATS) == set(Unit)

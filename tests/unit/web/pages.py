@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from spec_decode_exporter.monitor.snapshot import Snapshot
@@ -36,7 +37,9 @@ async def shown(snapshot=None, query=PageQuery(), views=None, **changes):  # noq
     state = plain_state(snapshot=taken)
     facts = await page_facts(state, query)
     if views is not None:
-        facts["fleet"].engines = facts["fleet"].shown = list(views)
+        fleet = facts["fleet"]
+        fleet.engines = fleet.shown = list(views)
+        fleet.standings, fleet.unknown = Counter(view.standing for view in views), set()
     return str(await content(state.errors, facts | changes))
 
 

@@ -1,0 +1,368 @@
+"""The live page: complete without JavaScript; the script requests ``/fragment`` each second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+from importlib.resources import files
+from itertools import groupby
+from shlex import quote
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from aiohttp import hdrs, web
+
+from spec_decode_exporter.analysis.figure_table import FIGURES, Figure, Unit, term
+from spec_decode_exporter.config.schema import Group
+from spec_decode_exporter.core.isolation import NO_ITEM
+from spec_decode_exporter.core.tasks import DOCUMENTATION, yield_to_event_loop
+from spec_decode_exporter.metrics.negotiation import choose_gzip
+from spec_decode_exporter.monitor.engine_snapshot import id_of
+from spec_decode_exporter.monitor.event_log import RecordedEvent
+from spec_decode_exporter.monitor.events import EVENTS
+from spec_decode_exporter.monitor.snapshot import ExporterStatus
+from spec_decode_exporter.requests.advice import bucket_text
+from spec_decode_exporter.requests.cells import Effect, Percentiles, Sums
+from spec_decode_exporter.requests.findings import GroupFindings, WindowFindings
+from spec_decode_exporter.views.document import Estimated
+from spec_decode_exporter.views.engine_view import EngineView
+from spec_decode_exporter.views.fleet_view import (
+    ArmWindowView,
+    TargetView,
+    experiment_view,
+    experiments_of,
+    target_view,
+)
+from spec_decode_exporter.views.headline import (
+    engine_headline,
+    headline,
+    target_problem,
+    target_trouble,
+    time_saved,
+)
+from spec_decode_exporter.views.history import Trace, acceptance_trace
+from spec_decode_exporter.views.verdict_text import BASES
+from spec_decode_exporter.web.fleet import (
+    MAX_EVENTS,
+    MAX_ROWS,
+    Events,
+    Fleet,
+    event_sentence,
+    grouped,
+    selected,
+)
+from spec_decode_exporter.web.limits import packed
+from spec_decode_exporter.web.query import MAX_FILTER, MAX_ID, STATES, VERDICTS, PageQuery
+from spec_decode_exporter.web.state import STATE, AppState
+from spec_decode_exporter.window.history import Means, Window
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+    from spec_decode_exporter.core.isolation import Isolation, Item
+    from spec_decode_exporter.monitor.snapshot import Snapshot, TargetStatus
+
+Facts = dict[str, Any]
+"""What the templates read, by name."""
+
+STATIC: Final = {"style.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
+"""Files of the page, with their types."""
+SECTIONS: Final = ("summary", "fleet", "experiments", "requests", "targets", "events", "glossary")
+"""Templates of the content, in order."""
+
+_SLICE: Final = 0.004
+"""Seconds of rendering after which other tasks run."""
+_NOT_SHOWN: Final = '<p class="error">{{ not_shown() }}</p>'
+_GROUPS: Final = (Group.ACCEPTANCE, Group.PAY, Group.LATENCY, Group.RATES, Group.LOAD)
+"""Order of the groups of figures; other groups follow."""
+_FORMATS: Final = {
+    Unit.SHARE: "percent",
+    Unit.FACTOR: "times",
+    Unit.NUMBER: "plain",
+    Unit.TOKENS: "plain",
+    Unit.SECONDS: "steady_duration",
+    Unit.PER_SECOND: "steady_rate",
+    Unit.REQUESTS: "plain",
+}
+_NOT_COUNTED: Final = frozenset({*Means._fields, "seconds", "polls", "rejected_tokens"})
+"""Sums that no counter counts."""
+_EFFECTS: Final = (Effect.LOSES, Effect.GAINS, Effect.UNCLEAR)
+"""Order of the groups of requests."""
+
+
+async def page(request: web.Request) -> web.Response:
+    """Serve the whole page."""
+    facts = await _facts(request)
+    shown = await content(request.app[STATE].errors, facts)
+    return await html_response(request, await render("page.html", content=shown, root="./", **facts))
+
+
+async def fragment(request: web.Request) -> web.Response:
+    """Serve the current content of the page."""
+    return await html_response(request, await content(request.app[STATE].errors, await _facts(request)))
+
+
+async def _facts(request: web.Request) -> Facts:
+    return await page_facts(request.app[STATE], PageQuery.read(request.query))
+
+
+async def static(request: web.Request) -> web.Response:
+    """Serve a file of the page: its security policy allows no other styles and scripts."""
+    name = request.path.rpartition("/")[2]
+    return web.Response(body=_file(name), content_type=STATIC[name], charset="utf-8")
+
+
+@cache
+def _file(name: str) -> bytes:
+    return files("spec_decode_exporter.web").joinpath("static", name).read_bytes()
+
+
+async def html_response(request: web.Request, text: str) -> web.Response:
+    """Return a page, compressed if the client accepts that."""
+    body = text.encode(errors="replace")
+    headers = {"Content-Type": "text/html; charset=utf-8", "Vary": "Accept-Encoding"}
+    if choose_gzip(",".join(request.headers.getall(hdrs.ACCEPT_ENCODING, []))):
+        headers["Content-Encoding"] = "gzip"
+        body = await packed(body)
+    return web.Response(body=body, headers=headers)
+
+
+async def page_facts(state: AppState, query: PageQuery) -> Facts:
+    """Return what the templates read, at this moment."""
+    snapshot, monotonic, now, errors = (
+        await state.snapshot(),
+        state.clock.monotonic(),
+        state.clock.wall(),
+        state.errors,
+    )
+    fleet = await Fleet.of(snapshot.engines, query, errors)
+    targets = await _targets(errors, snapshot)
+    exporter = next((exporter for _, exporter in snapshot.exporter), ExporterStatus())
+    return {
+        "version": state.version,
+        "now": now,
+        "query": query,
+        "fleet": fleet,
+        "headline": errors.attempt("page", NO_ITEM, lambda: headline(fleet.engines, targets, now)),
+        "time_saved": errors.attempt("page", NO_ITEM, lambda: time_saved(fleet.engines, now)),
+        "events": Events(state.events.since().events),
+        "targets": targets,
+        "requests": snapshot.requests,
+        "experiments": list(_experiments(errors, snapshot)),
+        "exporter": exporter,
+        "trace": partial(trace, now=monotonic),
+        "attempt": lambda item, macro, *given: errors.attempt("page", item, partial(macro, *given)),
+    }
+
+
+async def content(errors: Isolation, facts: Facts) -> Markup:
+    """Return the content of the page. A section that fails does not affect the others."""
+    parts = [
+        await errors.attempt_async("page", partial(render, f"{section}.html", **facts))
+        or await render("not_shown.html")
+        for section in SECTIONS
+    ]
+    return parts[0][:0].join(parts)
+
+
+async def render(template: str, /, **context: object) -> Markup:
+    """Return a template of this package as HTML; other tasks run every few milliseconds."""
+    environment = await DOCUMENTATION.run(_environment)
+    pieces, begin = [], perf_counter()
+    for piece in environment.get_template(template).generate(context):
+        pieces.append(piece)
+        if perf_counter() - begin > _SLICE:
+            await yield_to_event_loop()
+            begin = perf_counter()
+    made: Markup = environment.filters["safe"]("".join(pieces))
+    return made
+
+
+@cache
+def _environment() -> Environment:
+    """Load and compile the templates; a thread does, as that takes some tenths of a second."""
+    from spec_decode_exporter.views import (
+        templating,  # megabytes that an exporter without readers does not need
+    )
+
+    environment = templating.environment("spec_decode_exporter.web", html=True)
+    environment.globals |= {each.__name__: each for each in _FUNCTIONS} | _VALUES | {"string": str}
+    environment.globals["FORMATS"] = {unit: environment.globals[name] for unit, name in _FORMATS.items()}
+    environment.tests |= {"bad": is_bad, "unknown": _is_unknown}
+    for template in environment.list_templates():
+        environment.get_template(template)
+    return environment
+
+
+async def _targets(errors: Isolation, snapshot: Snapshot) -> list[TargetView]:
+    """Return the targets, those with trouble first; yield to the event loop after each."""
+
+    def ranked(target: tuple[Item, TargetStatus]) -> tuple[tuple[float, ...], TargetView]:
+        view = target_view(target[1])
+        return target_trouble(view), view
+
+    views = []
+    for view in errors.each("page", snapshot.targets, lambda target: target[0], ranked):
+        views.append(view)
+        await yield_to_event_loop()
+    return [view for _, view in sorted(views, key=lambda view: view[0])]
+
+
+def _experiments(errors: Isolation, snapshot: Snapshot) -> Iterator[Any]:
+    return errors.each(
+        "page",
+        experiments_of(snapshot.experiments),
+        lambda experiment: {"experiment": experiment[0]},
+        lambda experiment: experiment_view(*experiment),
+    )
+
+
+def is_bad(target: TargetView) -> bool:
+    """Return whether a target gives no figures: it is down, or its page has no engine."""
+    return target.up is False or target.engines_on_page == 0
+
+
+def trace(engine: EngineView, now: float) -> Trace | None:
+    """Return the acceptance over time of an engine; None without a window. ``now`` is monotonic."""
+    windows = engine.snapshot.evaluation.windows
+    return acceptance_trace(windows[-1].window, now) if windows else None
+
+
+def paths(its: Trace) -> tuple[str, str]:
+    """Return the lines of a chart 600 wide and 100 high, and the area below; an unknown value is a gap."""
+    scale, lines, areas = 600 / its.seconds, [], []
+    for is_known, run in groupby(its.pieces, lambda piece: piece.acceptance_ratio is not None):
+        if is_known:
+            points = [f"{_x(age * scale)} {100 - 100 * min(ratio or 0.0, 1.0):.0f}" for age, ratio in run]
+            begin, end = points[0].split()[0], points[-1].split()[0]
+            line = "L".join(points)
+            lines.append(f"M{line}{'h0' if len(points) == 1 else ''}")  # a single point is a dot
+            areas += [f"M{begin} 100L{line}L{end} 100Z"] if len(points) > 1 else []
+    return "".join(lines), "".join(areas)
+
+
+def chart_title(its: Trace, write: Callable[[float], str]) -> str:
+    """Return a chart in words; ``write`` writes a ratio."""
+    known = [ratio for _, ratio in its.pieces if ratio is not None]
+    minutes = f"{its.seconds / 60:g} min"
+    if not known:
+        return f"Nothing was drafted in the last {minutes}."
+    when = "last" if its.pieces[-1].acceptance_ratio is None else "now"
+    now, low, high = map(write, (known[-1], min(known), max(known)))
+    return f"Acceptance rate over the last {minutes}: {now} {when}, between {low} and {high}."
+
+
+def marks(events: list[RecordedEvent], now: float, seconds: float) -> list[tuple[str, str, str]]:
+    """Return place, tone and text of the events of the last ``seconds``; ``now`` is Unix time."""
+    return [
+        (_x(max(now - event.time, 0.0) * 600 / seconds), EVENTS[event.type].tone, event_sentence(event))
+        for event in events
+        if now - event.time <= seconds
+    ]
+
+
+def _x(age: float) -> str:
+    """Return a place on the time axis; an age of 600 is at its begin."""
+    return f"{max(600 - age, 0.0):.0f}"
+
+
+def singly(events: list[RecordedEvent]) -> list[list[RecordedEvent]]:
+    """Return a row for each event, the newest first."""
+    return [[event] for event in reversed(events)]
+
+
+def counts(figure: Figure, window: Window) -> list[float | None]:
+    """Return the counts that a figure is computed from, such as 581 of 1,000; empty without counters."""
+    above, below = figure.over or ("polls", "polls")
+    if above in _NOT_COUNTED:
+        return []
+    return [term(window, name) for name in (above, below) if name not in _NOT_COUNTED]
+
+
+def _is_unknown(value: Estimated | float | None) -> bool:
+    return (value.value if isinstance(value, Estimated) else value) is None
+
+
+def in_order(
+    windows: Mapping[str, WindowFindings], model_name: str
+) -> list[tuple[GroupFindings, dict[str, Percentiles | None]]]:
+    """Return a model's groups in the longest window, losing ones first, then by size.
+
+    Beside each are the percentiles of its acceptance rate in each window; None without requests.
+    """
+    ratios = {
+        label: {group.key: group.summary.acceptance_ratio for group in window.groups}
+        for label, window in windows.items()
+    }
+    longest = list(windows.values())[-1]
+    own = (group for group in longest.groups if group.key.model_name == model_name)
+    ordered = sorted(own, key=lambda group: (_EFFECTS.index(group.summary.effect), -group.summary.requests))
+    return [(group, {label: its.get(group.key) for label, its in ratios.items()}) for group in ordered]
+
+
+def prompt_bucket(label: str) -> str:
+    """Return the text of a bucket's label: ``0-1000`` is "up to 1,000", ``>64000`` "above 64,000"."""
+    words, _, bound = bucket_text(label).rpartition(" ")
+    return f"{words} {int(bound):,}"
+
+
+def why_unclear(summary: Sums, lower: float | None, upper: float | None) -> str:
+    """Return why the effect on some requests is unclear; the bounds are those of the speed-up."""
+    if not summary.draft_tokens:
+        return "nothing was drafted"
+    if not summary.drafts:
+        return "the sender reports a rate only"
+    if not summary.evaluated:
+        return "the cost of drafting is unknown"
+    if lower is None or upper is None:
+        return "too few requests"
+    return "the bounds include 1" if lower <= 1 <= upper else "the cost of drafting is only a default"
+
+
+def no_winner(window: ArmWindowView) -> str:
+    """Return why an arm with comparable traffic does not win by its longest window, to follow its name."""
+    speedups = window.speedup_ratio.values()
+    bounds = [
+        (each.lower, each.upper) for each in speedups if each.lower is not None and each.upper is not None
+    ]
+    if not window.engines:
+        return "has no engine"
+    if not speedups:
+        return "has no speed-up yet: too little data in it or in the baseline"
+    if not bounds:
+        return "has no bounds yet: too few requests"
+    if all(lower <= 1 <= upper for lower, upper in bounds):
+        return "is neither faster nor slower, statistically significant (95 %)"
+    return "needs the same result for a whole longest window"
+
+
+_FUNCTIONS: Final[tuple[Callable[..., object], ...]] = (
+    *(
+        bucket_text,
+        chart_title,
+        counts,
+        engine_headline,
+        event_sentence,
+        grouped,
+        id_of,
+        in_order,
+        marks,
+        no_winner,
+    ),
+    *(prompt_bucket, quote, paths, selected, singly, target_problem, why_unclear),
+)
+_VALUES: Final[dict[str, object]] = {
+    "BASES": BASES,
+    "EVENTS": EVENTS,
+    "FIGURES": sorted(
+        (figure for figure in FIGURES if not figure.index),
+        key=lambda figure: _GROUPS.index(figure.group) if figure.group in _GROUPS else len(_GROUPS),
+    ),
+    "MAX_EVENTS": MAX_EVENTS,
+    "MAX_FILTER": MAX_FILTER,
+    "MAX_ID": MAX_ID,
+    "MAX_ROWS": MAX_ROWS,
+    "STATES": STATES,
+    "VERDICTS": VERDICTS,
+}

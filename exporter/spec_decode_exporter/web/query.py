@@ -1,0 +1,123 @@
+"""Address of the page: its filter and open engines, which are its only state; and the words to filter by."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, Self
+from urllib.parse import urlencode
+
+from multidict import MultiMapping
+
+from spec_decode_exporter.analysis.verdict import State, Verdict
+from spec_decode_exporter.views import verdict_text
+from spec_decode_exporter.views.engine_view import EngineView
+
+MAX_OPEN: Final = 8
+"""Maximum number of open engines: each is rendered each second."""
+MAX_FILTER: Final = 200
+"""Maximum characters of a filter."""
+MAX_ID: Final = 64
+"""Maximum characters of an id in every link; ids have 12."""
+_WORD: Final = re.compile(r'(?:[^\s"]|"[^"]*(?:"|$))+')
+
+
+class Word(NamedTuple):
+    """Word on the page, and its meaning."""
+
+    text: str
+    meaning: str
+
+
+_BASIS: Final = "by the lower bound of the speed-up, which allows for an uncertain cost of drafting."
+_DRAFTS: Final = "It drafts, or will as soon as it finds something to propose."
+
+VERDICTS: Final[Mapping[Verdict, Word]] = {
+    Verdict.OPTIMAL: Word("Optimal", f"Speculation pays very well, {_BASIS}"),
+    Verdict.HEALTHY: Word("Healthy", f"It pays, {_BASIS}"),
+    Verdict.MARGINAL: Word("Marginal", f"It pays a little, {_BASIS}"),
+    Verdict.POOR: Word("Poor", "It hardly pays, if at all, by the bounds of the speed-up."),
+    Verdict.HARMFUL: Word(
+        "Harmful", "Decoding is slower than without speculation, at every possible cost of drafting."
+    ),
+    Verdict.UNCLEAR: Word(
+        "Unclear", "Whether it pays depends on a cost of drafting that is not known well enough."
+    ),
+    Verdict.INSUFFICIENT: Word("Too early", "Too few drafts, or too uneven ones, for a verdict."),
+}
+STATES: Final[Mapping[State, Word]] = {
+    state: Word(text, verdict_text.STATES.get(state, _DRAFTS))
+    for state, text in (
+        (State.ACTIVE, "Active"),
+        (State.IDLE, "Idle"),
+        (State.STALLED, "Stalled"),
+        (State.DISABLED, "Off"),
+        (State.UNKNOWN, "Not known yet"),
+        (State.UNREACHABLE, "Unreachable"),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PageQuery:
+    """Filter and open engines, in the order of opening."""
+
+    text: str = ""
+    opened: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, parameters: MultiMapping[str]) -> Self:
+        """Read the parameters of an address, within the limits."""
+        ids = (engine[:MAX_ID] for engine in parameters.getall("engine", []))
+        return cls(parameters.get("q", "")[:MAX_FILTER].strip(), tuple(dict.fromkeys(ids))[-MAX_OPEN:])
+
+    def filtered(self, text: str) -> PageQuery:
+        """Return a query with another filter."""
+        return replace(self, text=text)
+
+    def toggled(self, engine: str) -> PageQuery:
+        """Return a query with the engine opened, or closed if it is open."""
+        others = tuple(other for other in self.opened if other != engine)
+        return replace(self, opened=others if engine in self.opened else (*others, engine))
+
+    @property
+    def href(self) -> str:
+        """Relative address: it works behind any prefix."""
+        pairs = [("q", self.text)] if self.text else []
+        pairs += [("engine", engine) for engine in self.opened]
+        return f"./?{urlencode(pairs)}" if pairs else "./"
+
+    def matches(self, terms: Iterable[tuple[str, str]]) -> bool:
+        """Return whether every word of the filter matches the pairs of key and value; case is ignored.
+
+        A word ``key=value`` matches a complete value of that key. Any other word matches a part of any value.
+        Quotes enclose spaces: ``verdict="too early"``. An open quote extends to the end.
+        """
+        words = [match.replace('"', "") for match in _WORD.findall(self.text.casefold())]
+        known = {(key.casefold(), value.casefold()) for key, value in terms} if words else set()
+        return all(_matches(word, known) for word in words)
+
+
+def _matches(word: str, terms: set[tuple[str, str]]) -> bool:
+    key, separator, value = word.partition("=")
+    if separator and any(key == each for each, _ in terms):
+        return (key, value) in terms
+    return any(word in text for _, text in terms)
+
+
+def terms(engine: EngineView) -> Iterator[tuple[str, str]]:
+    """Yield keys and values that a filter finds: labels, and the words of the page and the API."""
+    yield from engine.labels.items()
+    yield "engine", f"engine {engine.engine}"
+    yield "method", engine.method
+    yield "state", engine.state
+    yield "state", STATES[engine.state].text
+    yield "verdict", engine.verdict
+    if engine.standing is engine.verdict:
+        yield "verdict", VERDICTS[engine.verdict].text
+    yield "action", engine.recommendation
+    yield "action", engine.advice or ""
+    yield from (("dropped", kind) for kind, dropped in engine.drops.dropped.items() if dropped)
+    if engine.has_dropped:
+        yield "dropped", "dropped now"

@@ -1,0 +1,507 @@
+"""Content of the page: what it shows of engines, targets, events, experiments and requests."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from markupsafe import escape
+
+from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.analysis.load_bands import LoadBand
+from spec_decode_exporter.analysis.recommended_setting import UNKNOWN_SETTING, Obstacle, SpeculationSetting
+from spec_decode_exporter.analysis.speculation import Speculation
+from spec_decode_exporter.analysis.verdict import State, Verdict
+from spec_decode_exporter.config.batch_schedule import BatchSchedule
+from spec_decode_exporter.experiments.arm import SpeedupBasis
+from spec_decode_exporter.experiments.traffic import Traffic
+from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.monitor.event_log import RecordedEvent
+from spec_decode_exporter.monitor.events import EVENT_TYPES, EVENTS, event_text
+from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot
+from spec_decode_exporter.requests.cells import Effect, Percentiles, Sums
+from spec_decode_exporter.requests.findings import (
+    ContextFall,
+    GroupFindings,
+    GroupKey,
+    ModelFindings,
+    PromptBucket,
+    PromptFindings,
+    RequestFindings,
+    WindowFindings,
+)
+from spec_decode_exporter.requests.record import Refusal, RequestSource
+from spec_decode_exporter.views.engine_view import view_of_setting
+from spec_decode_exporter.views.fleet_view import (
+    ArmFirstTokenView,
+    ArmSpeedupView,
+    ArmView,
+    ArmWindowView,
+    ExperimentView,
+)
+from spec_decode_exporter.views.history import Piece, Trace
+from spec_decode_exporter.web import fleet
+from spec_decode_exporter.web.fleet import Events
+from spec_decode_exporter.web.page import chart_title, marks, paths, why_unclear
+from spec_decode_exporter.web.query import PageQuery
+from tests.fixtures.mixed_requests import mixed_requests
+from tests.unit.views.test_templating import Reading
+from tests.unit.web.pages import changed, shown, statuses
+
+
+def text_of(html):
+    """Return a page's text as a reader sees it, with single spaces."""
+    return " ".join(Reading(html).text.split())
+
+
+# Charts
+
+
+def trace(*ratios):
+    return Trace(300, tuple(Piece(300 - 50 * place, each) for place, each in enumerate(ratios)))
+
+
+def test_unknown_values_are_not_drawn():
+    line, area = paths(trace(0.5, 0.5, None, 0.5, 0.5, None, 0.5))
+    assert line == "M0 50L100 50M300 50L400 50M600 50h0"  # the last one alone is a dot
+    assert area == "M0 100L0 50L100 50L100 100ZM300 100L300 50L400 50L400 100Z"
+
+
+def test_a_chart_is_described_in_words():
+    text = chart_title(trace(0.25, None, 0.75, None), "{:.0%}".format)
+    assert text == "Acceptance rate over the last 5 min: 75% last, between 25% and 75%."
+    assert chart_title(trace(None), str) == "Nothing was drafted in the last 5 min."
+
+
+def test_events_are_marked_at_their_time():
+    events = (
+        [event(time=now - 75), event("engine_reset", time=now - 301, cause="restart")]
+        if (now := 900.0)
+        else []
+    )
+    assert [(x, tone) for x, tone, _ in marks(events, now, 300)] == [("450", "drop")]
+
+
+# Engines
+
+
+async def test_only_open_engines_have_a_panel(watched_snapshot, engines):
+    chat = engines[0].id
+    closed = await shown(watched_snapshot)
+    assert closed.count('class="panel"') == 0
+    assert f'href="./?engine={chat}#e-{chat}"' in closed
+    opened = await shown(watched_snapshot, PageQuery("", (chat,)))
+    assert opened.count('class="panel"') == 1
+    assert '<section class="card wide" data-key="Setting">' in opened
+    assert 'href="./" class="opener" aria-expanded="true"' in " ".join(opened.split())
+
+
+async def test_a_filter_keeps_the_counts_of_the_whole_fleet(watched_snapshot):
+    html = await shown(watched_snapshot, PageQuery("method=eagle3"))
+    assert html.count('class="engine"') == 1
+    assert "1 of 2</output>" in html
+    assert "Speculation pays" in html
+    assert "No engine matches" in await shown(watched_snapshot, PageQuery("nothing"))
+
+
+async def test_the_rows_of_a_large_fleet_are_limited_and_open_engines_stay(
+    watched_snapshot, engines, monkeypatch
+):
+    monkeypatch.setattr(fleet, "MAX_ROWS", 1)
+    html = await shown(watched_snapshot)
+    assert html.count('class="engine"') == 1
+    assert (await shown(watched_snapshot, PageQuery("", (engines[1].id,)))).count('class="engine"') == 2
+
+
+async def test_an_unknown_engine_in_the_address_has_a_notice(watched_snapshot, engines):
+    html = await shown(watched_snapshot, PageQuery("", (engines[0].id, "<gone>")))
+    assert "There is no engine <q><bdi>&lt;gone&gt;</bdi></q>" in html
+    assert html.count("There is no engine") == 1
+    assert f'<a href="./?engine={engines[0].id}" class="chip">Close' in html
+
+
+async def test_an_open_engine_names_its_baseline(engines):
+    drafting, plain = engines
+    assert plain.baseline.name.startswith("5 min without speculation")
+    for view, number in ((drafting, 0), (changed(drafting, baseline=plain.baseline), 1)):
+        html = await shown(query=PageQuery("", (view.id,)), views=[view])
+        assert html.count(f"Baseline: {plain.baseline.name}.") == number
+        assert ("Requests with and without speculation" in html) == bool(number)
+
+
+async def test_an_unreachable_engine_has_a_row_without_numbers(engines):
+    gone = changed(engines[0], windows=(), state=State.UNREACHABLE)
+    html = await shown(query=PageQuery("", (gone.id,)), views=[gone], trace=lambda _: None)
+    assert "Unreachable" in html
+    assert "Since the exporter first saw the engine" in html
+
+
+async def test_an_unclear_engine_shows_what_is_likely(engines):
+    text = "Probably pays: about 1.4 times as fast (0.9 to 2.1 by what drafting costs others)."
+    unclear = changed(engines[0], verdict=Verdict.UNCLEAR, verdict_text=text)
+    html = await shown(query=PageQuery("", (unclear.id,)), views=[unclear])
+    assert f"<span>{text}</span>" in html
+    assert f'class="verdict unclear" title="{text}"' in html
+
+
+async def test_a_row_tells_an_advice_to_change_from_one_to_keep(engines):
+    row = '<small class="advice change" title="'
+    assert row not in await shown(views=[engines[0]])
+    html = await shown(views=[changed(engines[0], recommended_tokens=2, recommendation="decrease")])
+    assert row in html
+    assert 'try <data value="2">2</data>' in html
+
+
+# Settings
+
+MTP = Speculation("mtp")
+BANDS = (
+    LoadBand(1, 7, 4, 2.3, 0.01, 4, 2.3, Verdict.OPTIMAL, is_improvable=False),
+    LoadBand(8, 8, 0, 1.0, 0.02, 4, 0.9, Verdict.HARMFUL, is_improvable=True),
+)
+BY_LOAD = SpeculationSetting(
+    4, BatchSchedule((1, 8), (4, 0)), True, BANDS, CostSource.MEASURED, (1.0, 8.0), (Obstacle.DATA_PARALLEL,)
+)
+
+
+async def panel(engine, setting, text="", measure="", **update):
+    view = changed(engine, setting=view_of_setting(setting, MTP, text, measure), **update)
+    return await shown(query=PageQuery("", (view.id,)), views=[view])
+
+
+async def test_a_setting_by_load_has_a_table_that_scrolls_on_a_narrow_screen(engines):
+    html = await panel(engines[0], BY_LOAD)
+    assert re.search(
+        r'<div class="scrolls" tabindex="0" role="group" aria-label="Speed by load">\s*<table', html
+    )
+    assert "--speculative-config &#39;{" in html
+    assert "Copy</button>" in html
+
+
+async def test_the_advice_above_the_card_is_not_repeated(engines):
+    off = SpeculationSetting(0, is_change=True)
+    html = await panel(engines[0], off, "Switch it off.")
+    assert "Switch it off." in html
+    html = await panel(engines[0], off, "Switch it off.", recommendation_text="Switch it off.")
+    assert html.count("Switch it off.") == 2  # the tooltip of K, and the advice
+
+
+async def test_an_unknown_setting_shows_what_to_measure_and_no_button(engines):
+    html = await panel(engines[0], UNKNOWN_SETTING, "Measure it.", "Run it without drafts for ten minutes.")
+    assert "Run it without drafts for ten minutes." in html
+    assert "Copy</button>" not in html
+    assert 'data-key="Setting"' not in await panel(engines[0], UNKNOWN_SETTING, "No advice yet.")
+
+
+# Targets and the exporter
+
+
+@pytest.mark.parametrize(
+    ("problems", "sentence"),
+    [
+        ({}, ""),
+        ({"problem": "The state file cannot be written: <disk>."}, "The state file cannot be written: &lt;disk&gt;."),
+        ({"reload_problem": "targets[0]: <bad>"}, "targets[0]: &lt;bad&gt;"),
+    ],
+    ids=["none", "state", "reload"],
+)  # fmt: skip
+async def test_a_problem_of_the_exporter_is_a_notice(problems, sentence):
+    html = await shown(Snapshot(number=1, exporter=[({}, ExporterStatus(**problems))]))
+    assert ('data-key="exporter"' in html) is bool(problems)
+    assert sentence in html
+
+
+async def test_targets_that_are_down_come_first_with_their_error(watched_snapshot):
+    bad = {"up": False, "engines": None, "error": "refused", "message": "Connection refused"}
+    listed = statuses(watched_snapshot, ("up", {}), *((f"down-{number}", bad) for number in range(4)))
+    html = await shown(replace(watched_snapshot, targets=listed))
+    assert "4 targets are down." in text_of(html)
+    assert "1 of 5 targets up" in text_of(html)
+    assert "… and 1 more, below" in html
+    table = html[html.index('class="targets') :]
+    assert table.index("down-0") < table.index("<bdi>up</bdi>")
+    assert "last answered" in table
+    assert "refused: Connection refused" in table
+
+
+async def test_without_targets_the_page_says_how_to_name_one():
+    html = await shown()
+    assert "spec-decode-exporter --target http://localhost:8000/metrics" in html
+    assert 'id="fleet"' not in html
+
+
+# Events
+
+_numbers = itertools.count(1)
+
+
+def event(type_="acceptance_dropped", time=100.0, engine_id="e", bad=True, **fields):
+    return RecordedEvent(
+        id=f"1-{next(_numbers)}", time=time, type=type_, bad=bad, target="chat", model_name="llama", engine="0",
+        engine_id=engine_id, fields=fields,
+    )  # fmt: skip
+
+
+def news(engine_id):
+    return event("engine_found", engine_id=engine_id, bad=False)
+
+
+async def listed(*events):
+    html = await shown(events=Events(events), now=260.0)
+    return html[html.index("events-title") : html.index("glossary")]
+
+
+def test_an_engine_has_its_own_events_and_those_of_its_target():
+    events = [event(), event(engine_id="other"), event("target_failing", 200.0, None, error="<refused>")]
+    own = Events(events).of(SimpleNamespace(id="e", target="chat"))
+    assert own == [events[0], events[2]]
+
+
+async def test_an_open_engine_lists_its_events_and_the_fleet_the_others(watched_snapshot, engines):
+    events = Events([event(engine_id=engines[0].id), news("other")])
+    html = await shown(watched_snapshot, PageQuery("", (engines[0].id,)), events=events)
+    assert f'href="./api/v1/events?engine_id={engines[0].id}"' in html
+    others = html[html.index("events-title") : html.index("glossary")]
+    assert others.count("<li") == 1
+    assert "Events of an open engine are in its panel." in others
+
+
+async def test_the_list_is_limited_and_links_all_events():
+    html = await listed(*(event() for _ in range(50)))
+    assert html.count("<li") == 12
+    assert 'href="./api/v1/events"' in html
+    assert "No events since the exporter started." in await listed()
+
+
+async def test_alarms_come_before_other_events_and_in_their_order():
+    html = await listed(
+        event(time=1.0), *(news(f"e{number}") for number in range(2)), *(event() for _ in range(11))
+    )
+    assert html.count("<li") == 12
+    assert "Seen for the first time" not in html
+
+
+async def test_equal_events_of_many_engines_share_one_row():
+    html = await listed(*(news(f"e{number}") for number in range(50)))
+    assert html.count("<li") == 1
+    assert "Seen for the first time" in html
+    assert "50 engines" in html
+
+
+@pytest.mark.parametrize("type_", EVENT_TYPES)
+async def test_every_event_has_a_row_with_its_sentence(type_):
+    fields = dict.fromkeys(EVENTS[type_].fields.split(), "<7>")
+    html = await listed(event(type_, **fields))
+    assert f'<span class="text">{escape(event_text(type_, fields))}</span>' in html
+    assert f'<li class="{EVENTS[type_].tone} bad"' in html
+
+
+# Experiments
+
+TIME = SpeedupBasis.TIME_PER_OUTPUT_TOKEN
+CLEAR = ArmSpeedupView(value=2.0, lower=1.8, upper=2.2)
+
+
+def arm(name, *, engines=2, traffic=None, speedup=None, wins=False):
+    window = ArmWindowView(
+        window="5m",
+        engines=engines,
+        requests=1300,
+        acceptance_length_tokens=2.5,
+        time_to_first_token_seconds=ArmFirstTokenView(mean=0.2, p50=None, p95=None),
+        prefix_cache_hit_ratio=None,
+        traffic_ratio=traffic or {},
+        speedup_ratio={} if speedup is None else {TIME: speedup},
+    )
+    return ArmView(arm=name, winner={TIME: wins}, windows=(window,))
+
+
+async def compared(*arms):
+    experiment = ExperimentView(experiment="drafter", baseline="off", arms=(arm("off"), *arms))
+    return await shown(experiments=[experiment])
+
+
+async def test_arms_are_side_by_side_with_bounds_and_the_winner():
+    html = await compared(arm("eagle", speedup=CLEAR, wins=True))
+    assert html.index("<bdi>off</bdi>") < html.index("<bdi>eagle</bdi>")
+    assert "baseline</small>" in html
+    assert "winner</span>" in html
+    assert "1.80" in html
+    assert "2.20" in html
+    assert "Winner: eagle is the fastest by time per output token." in text_of(html)
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        (arm("eagle", engines=0), "has no engine"),
+        (arm("eagle", traffic={Traffic.LOAD: 0.72}, speedup=ArmSpeedupView(value=1.2, lower=0.8, upper=1.3, reason=Traffic.LOAD)), "may owe its speed to its traffic: its load is 0.72\u00d7 the baseline's; balance the arms by round robin"),
+        (arm("eagle", traffic={Traffic.REQUEST_TYPES: None}, speedup=ArmSpeedupView(value=1.2, reason=Traffic.REQUEST_TYPES)), "may owe its speed to its traffic: its time by its mix of request types has an unknown ratio to the baseline's; balance the arms by round robin"),
+        (arm("eagle"), "has no speed-up yet: too little data in it or in the baseline"),
+        (arm("eagle", speedup=ArmSpeedupView(value=2.0, lower=None, upper=None)), "has no bounds yet: too few requests"),
+        (arm("eagle", speedup=ArmSpeedupView(value=1.1, lower=0.9, upper=1.3)), "is neither faster nor slower, statistically significant (95 %)"),
+        (arm("eagle", speedup=CLEAR), "needs the same result for a whole longest window"),
+    ],
+    ids=["engine", "load", "types", "data", "bounds", "equal", "time"],
+)  # fmt: skip
+async def test_without_a_winner_the_reason_is_named(other, reason):
+    html = await compared(other)
+    assert f"No winner: eagle {reason}." in text_of(html)
+    assert "winner</span>" not in html
+
+
+@pytest.mark.parametrize("part", [each for each in Traffic if each is not Traffic.COVERAGE])
+async def test_every_part_of_the_traffic_has_words(part):
+    speedup = ArmSpeedupView(value=1.2, reason=part)
+    assert "balance the arms by round robin" in await compared(arm("eagle", speedup=speedup))
+
+
+# Requests
+
+SPEEDS = {Effect.GAINS: (1.5, 1.4, 1.6), Effect.LOSES: (0.8, 0.7, 0.9), Effect.UNCLEAR: (1.0, 0.9, 1.1)}
+
+
+def summary(number=10, speed=None, **changes):
+    said = {
+        "requests": number,
+        "drafts": 20 * number,
+        "draft_tokens": 80 * number,
+        "accepted_tokens": 40 * number,
+        "acceptance_counts": [0] * 20,
+        "acceptance_length": None,
+        "cached_ratio": None,
+        "time_to_first_token_seconds": None,
+        "effect": Effect.UNCLEAR,
+        "acceptance_ratio": Percentiles(0.25, 0.5, 0.75),
+        "acceptance_length_tokens": Percentiles(2.0, 3.0, 4.0),
+        "time_per_output_token_seconds": Percentiles(0.01, 0.02, 0.03),
+        "speedup_ratio": Estimate(*speed, standard_error=0.1) if speed else None,
+        "below_break_even": 3,
+        "evaluated": number,
+        "rejected": 0,
+        "repetitive": 0,
+    }
+    return SimpleNamespace(**{**said, **changes})
+
+
+def group(kind="chat", effect=Effect.UNCLEAR, number=10, model="llama", temperature="0", **changes):
+    own = summary(number, SPEEDS[effect], effect=effect, **changes)
+    return GroupFindings(GroupKey(model, kind, temperature), own)
+
+
+def found(*groups, partial=False, **changes):
+    names = dict.fromkeys(each.key.model_name for each in groups)
+    number = sum(each.summary.requests for each in groups)
+    models = [ModelFindings(each, summary(number), None, False, ()) for each in names]
+    windows = {
+        label: WindowFindings(seconds, partial, groups, models)
+        for label, seconds in (("30s", 30), ("5m", 300))
+    }
+    return replace(
+        RequestFindings(enabled=True, windows=windows, sources={RequestSource.METRICS: number}), **changes
+    )
+
+
+async def requests(findings):
+    html = await shown(requests=findings)
+    return html[html.index("requests-title") : html.index("targets-title")]
+
+
+def rows(html):
+    return re.findall(r'<th scope="row" role="rowheader"><bdi>([^<]*)', html)
+
+
+async def test_requests_that_are_not_received_have_no_section():
+    assert "requests-title" not in await shown(requests=RequestFindings())
+
+
+async def test_before_the_first_request_the_section_names_the_endpoint():
+    text = text_of(await requests(RequestFindings(enabled=True)))
+    assert "No request was received yet. Send the metrics of vLLM's responses to /api/v1/requests." in text
+
+
+async def test_losing_groups_come_first_then_large_ones():
+    groups = [
+        group("small", Effect.GAINS, 5),
+        group("large", Effect.GAINS, 50),
+        group("slow", Effect.LOSES, 1),
+    ]
+    assert rows(await requests(found(*groups))) == ["slow", "large", "small"]
+
+
+async def test_rejected_and_merged_requests_are_counted():
+    refused = {Refusal.MALFORMED: 2, Refusal.RATE: 3000, Refusal.CONTRADICTORY: 0, Refusal.DROPPED: 7}
+    text = text_of(
+        await requests(found(group(), refused=refused, folded={"request_type": 7, "user": 0}, partial=True))
+    )
+    assert (
+        "Since the start 10 requests were received; rejected 2 malformed, 3 000 above the rate, "
+        "7 dropped by the sender; counted as other 7 by request_type."
+    ) in text
+    assert "Some requests of the last 5m are missing" in text
+
+
+@pytest.mark.parametrize("reason", Refusal)
+async def test_every_reason_to_reject_requests_has_words(reason):
+    assert "; rejected 2 " in text_of(await requests(found(group(), refused={reason: 2})))
+
+
+async def test_the_mixed_workload_of_the_simulator_is_shown():
+    html = await requests(await mixed_requests())
+    text = text_of(html)
+    assert rows(html)[0] == "creative"
+    assert "Mixed workload" in text
+    assert "Serve creative requests at temperature up to 1" in text
+    assert "with two modes: " in text
+
+
+async def test_requests_by_prompt_length_have_a_row_for_each_bucket():
+    known = {
+        "cached_ratio": 0.5,
+        "acceptance_length": Estimate(2.3, 2.2, 2.4, 0.05),
+        "time_to_first_token_seconds": Percentiles(0.1, 0.2, 0.4),
+    }
+    buckets = [
+        PromptBucket("1000-4000", summary(40, (1.5, 1.4, 1.6), **known)),
+        PromptBucket(">64000", summary(5)),
+    ]
+    prompts = PromptFindings("llama", buckets, ContextFall(2010.0, 2.3, 70_400.2, 1.08))
+    html = await requests(found(group(number=45), prompts=[prompts]))
+    table = html[html.index("by prompt length") :]
+    assert re.findall(r'role="rowheader">([^<]*)', table) == ["up to 4,000", "above 64,000"]
+    for text in ("2.30", "2.20", "2.40", "1.50", "50"):
+        assert text in table
+    falls = "a draft gives 2.30 tokens at 2,010 prompt tokens, and 1.08 at 70,400."
+    assert falls in text_of(html)
+
+
+async def test_pathological_requests_are_shown_in_their_row():
+    text = text_of(await requests(found(group(rejected=3, repetitive=1200))))
+    assert "3 had almost nothing accepted" in text
+    assert "1 200 had almost everything accepted" in text
+
+
+async def test_requests_that_report_a_rate_only_are_counted():
+    sources = {RequestSource.METRICS: 7, RequestSource.USAGE: 3}
+    text = text_of(await requests(found(group(), sources=sources)))
+    assert "Since the start 10 requests were received; 3 of them report a rate only." in text
+
+
+@pytest.mark.parametrize(
+    ("tokens", "drafts", "evaluated", "lower", "upper", "expected"),
+    [
+        (0, 0, 0, None, None, "nothing was drafted"),
+        (900, 0, 0, None, None, "the sender reports a rate only"),
+        (900, 900, 0, None, None, "the cost of drafting is unknown"),
+        (900, 900, 29, None, None, "too few requests"),
+        (900, 900, 40, 0.99, 1.01, "the bounds include 1"),
+        (900, 900, 40, 1.0, 1.01, "the bounds include 1"),
+        (900, 900, 40, 0.9, 0.92, "the cost of drafting is only a default"),
+    ],
+)
+def test_the_reason_for_an_unclear_effect(tokens, drafts, evaluated, lower, upper, expected):
+    summed = Sums(drafts=drafts, draft_tokens=tokens, evaluated=evaluated)
+    assert why_unclear(summed, lower, upper) == expected
