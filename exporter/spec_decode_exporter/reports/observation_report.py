@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from math import ceil, inf
-from typing import Final
+from typing import Final, TypeVar
 
 from markupsafe import Markup
 
@@ -30,12 +30,14 @@ from spec_decode_exporter.views.engine_view import (
     WindowView,
 )
 from spec_decode_exporter.views.fleet_view import ObservationView, TargetView
+from spec_decode_exporter.views.headline import Headline, countdown, headline, time_saved
 from spec_decode_exporter.views.verdict_text import BASES
 
 Row = tuple[str, ...]
 """Cells of a row; of a figure its name, value, bounds and meaning."""
 
 _Item = EngineView | RecordedEvent
+_Document = TypeVar("_Document", EngineView, TargetView)
 TONES: Final[Mapping[Standing, str]] = {
     Verdict.OPTIMAL: "good",
     Verdict.HEALTHY: "good",
@@ -96,7 +98,32 @@ def report(view: ObservationView, style: TextStyle) -> str:
     absent = {target.target for target in view.targets if not target.engines}
     events = [each for each in view.events if each.type not in _QUIET and each.target not in absent]
     context = {**{each.__name__: each for each in _FUNCTIONS}, **_WORDS}
-    return render("observation.md", style, view=view, events=events, written=written, **context)
+    context |= {"view": view, "events": events, "written": written, "headline": answer(view)}
+    return render("observation.md", style, **context)
+
+
+def answer(view: ObservationView) -> Headline:
+    """Return whether speculation pays and what to do, with untrusted names as code spans."""
+    engines = [_quoted(each, "target", "model_name", "engine") for each in view.engines]
+    found = headline(
+        engines, [_quoted(each, "target", "error", "version") for each in view.targets], view.time
+    )
+    waiting = [each for each in view.engines if found.remedy and found.remedy == countdown(each, view.time)]
+    return found._replace(remedy=_longest(waiting[0])) if waiting else found
+
+
+def _quoted(document: _Document, *names: str) -> _Document:
+    return document.model_copy(update={each: name(getattr(document, each)) for each in names})
+
+
+def _longest(engine: EngineView) -> str:
+    """Advise to observe an engine for longer: the observation has ended before its countdown."""
+    for _, values in doubts(engine):
+        if engine.longest is not None and "threshold" in values:
+            return longer(
+                values.get("counted", values.get("drafts", 0.0)), values["threshold"], engine.longest
+            )
+    return "Observe for longer."
 
 
 def json_report(view: ObservationView, *, indented: bool = True) -> str:
@@ -122,13 +149,12 @@ def gist(engine: EngineView) -> str:
 
 
 def overview(engines: Iterable[EngineView], style: TextStyle) -> list[Row]:
-    """Return verdict, figure, target and engine of several engines."""
+    """Return verdict, figure, target, model and engine of several engines."""
     return [
         (
             badge(standing(each).upper(), TONES.get(standing(each), ""), style),
             gist(each),
-            name(each.target),
-            name(f"{each.model_name}, engine {each.engine}"),
+            *map(name, (each.target, each.model_name, each.engine)),
         )
         for each in engines
     ]
@@ -341,7 +367,8 @@ def cost_source(engine: EngineView) -> str:
 
 _FUNCTIONS: Final = (
     bands, cost_source, costs, depths, doubts, event_text, failure, figures, format_duration, longer,
-    overview, positions, present_speedup, reported, speedups, standing, times, title, numbers.utc_time,
+    overview, positions, present_speedup, reported, speedups, standing, time_saved, times, title,
+    numbers.utc_time,
 )  # fmt: skip
 _WORDS: Final[Mapping[str, object]] = {
     "BAND": BAND,

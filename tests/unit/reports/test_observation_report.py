@@ -73,7 +73,7 @@ def test_the_sample_in_the_documentation_is_of_the_golden_report():
     page = (Path(__file__).parents[3] / "docs" / "guide" / "observe.md").read_text(encoding="utf-8")
     sample = page.partition("```text\n")[2].partition("```")[0].splitlines()
     golden = (GOLDEN / "harmful.md").read_text(encoding="utf-8")
-    assert len(sample) > 10
+    assert len(sample) > 5
     assert [line for line in sample if " ".join(line.split()) not in " ".join(golden.split())] == []
 
 
