@@ -38,6 +38,7 @@ AREAS = {
     "config": "tests/unit/config",
     "core": "tests/unit/core",
     "outside": "tests/story/test_numbers_from_outside.py",
+    "history": "tests/unit/history/test_query_api.py tests/unit/history/test_recording.py tests/unit/history/test_history_result.py tests/unit/history/test_history_reader.py tests/unit/history/test_baseline_reader.py",
     "events": "tests/unit/core/test_isolation.py tests/unit/monitor/test_event_log.py tests/unit/monitor/test_events.py tests/unit/monitor/test_summary_log.py tests/unit/monitor/test_request_receiver.py tests/unit/requests/test_change_notifier.py",
     "metrics": "tests/unit/metrics/test_page.py tests/unit/metrics/test_request_metrics.py tests/unit/analysis/test_figure_table.py",
     "middleware": "tests/unit/vllm_middleware",
@@ -672,18 +673,31 @@ MUTANTS = (
     Mutant("core", "core/recurring.py", "min(self._burst, self._left", "(self._left"),
     Mutant("core", "core/tasks.py", "copy_context().run, function", "function"),
     Mutant(
-        "outside",
+        "history",
         "history/query_api.py",
-        "[bounded(pair[0], 0.0, MAX_UNIX) for pair in pairs]",
-        "[float(pair[0]) for pair in pairs]",
+        "_Time = Annotated[float, Meta(ge=0, le=MAX_UNIX)]",
+        "_Time = float",
     ),
+    Mutant("history", "history/query_api.py", "if first <= pair[0] <= last", "if first <= pair[0]"),
+    Mutant(
+        "history", "history/query_api.py", "value if -MAX_NUMBER <= value <= MAX_NUMBER else nan", "value"
+    ),
+    Mutant("history", "history/history_slots.py", "if len(self.slots) > MAX_SLOTS:", "if False:"),
+    Mutant("history", "history/history_pages.py", "if engines > MAX_ENGINES:", "if False:"),
+    Mutant("history", "history/baseline_reader.py", "if 0 <= value < MAX_COUNT:", "if True:"),
+    Mutant("history", "history/baseline_reader.py", "if has_worked and not (", "if has_worked or not ("),
+    Mutant(
+        "history", "history/history_slots.py", "if is_next or is_gap or is_reset:", "if is_next or is_reset:"
+    ),
+    Mutant("history", "history/history_result.py", "speedup >= _ENOUGH * max(", "speedup >= max("),
+    Mutant("history", "history/history_result.py", "slot.begin < time + SIDE_SECONDS", "True"),
     Mutant("outside", "reports/saved_snapshot.py", "number is not None and number < 0", "False"),
     Mutant("outside", "reports/saved_snapshot.py", "Field(ge=1e-6, le=1e6)", "Field()"),
     Mutant(
-        "outside",
+        "history",
         "history/recording.py",
-        "bounded(value.get(key), least, most)",
-        "float(str(value.get(key)))",
+        "t: Annotated[float, Meta(ge=-MAX_MOMENT, le=MAX_MOMENT)]",
+        "t: float",
     ),
     # Events, isolation, summary lines, costs of requests.
     Mutant("events", "core/isolation.py", "> RECOVERED_AFTER", "> 0"),

@@ -17,9 +17,9 @@ from playwright.async_api import async_playwright
 
 from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.speculation import Speculation
-from spec_decode_exporter.history.history_reader import HistoryQuery, HistoryReader
+from spec_decode_exporter.history.history_reader import HistoryQuery, read_history
 from spec_decode_exporter.history.query_api import QueryApi
-from spec_decode_exporter.reports.history.history_html import history_html
+from spec_decode_exporter.reports.history_report import history_html
 from spec_decode_exporter.simulator.scenario import Scenario
 from tests.fixtures.simulated_history import StoredHistory
 
@@ -66,7 +66,7 @@ async def _report() -> str:
     query = HistoryQuery(MIDNIGHT, stored.now)
     known = Assumptions(Speculation("draft_model", "configured"))
     return history_html(
-        await HistoryReader(QueryApi("http://prometheus:9090", stored), query, lambda _: known).read()
+        await read_history(QueryApi("http://prometheus:9090", stored), query, lambda _: known)
     )
 
 

@@ -36,7 +36,7 @@ from spec_decode_exporter.history.query_api import HistoryError, QueryApi, Remed
 from spec_decode_exporter.learned.baseline import Baseline
 from spec_decode_exporter.monitor.engine_monitor import EngineMonitor
 from spec_decode_exporter.scrape.engines import MEANINGS, MODEL_LABEL, Counter
-from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_ENGINES, EngineName, Sample
+from spec_decode_exporter.scrape.sample import MAX_COUNT, MAX_ENGINES
 from spec_decode_exporter.window.history import GONE_POLLS, GONE_SECONDS
 
 KEYS: Final = Remedies("`baseline.prometheus.match`", "`baseline.prometheus.authorization`")
@@ -64,8 +64,8 @@ _NAMED: Final = 3
 """Servers that an error names."""
 _NAME_LENGTH: Final = 60
 
-Reading = tuple[float, float | None, float | None]
-"""Unix time, generated tokens and drafts of a model; None where the target has no such counter."""
+_Sums = defaultdict[str, dict[float, dict[Counter, float]]]
+"""Generated tokens and drafts, summed over engines, by model and Unix time."""
 
 
 class BaselineReader:
@@ -101,7 +101,8 @@ class BaselineReader:
         baselines: dict[str, Baseline] = {}
         for model, found in islice(periods.items(), MAX_ENGINES):
             for period in found[:MAX_PERIODS]:
-                baseline = await _PeriodReading(self.api, server, model, is_rust=is_rust).read(period)
+                samples = TargetSamples(self.api, server, PAGES)
+                baseline = await _learned(samples, model, period, always_counts_drafts=is_rust)
                 if baseline.end:
                     baselines[model] = baseline
                     break
@@ -115,7 +116,7 @@ class BaselineReader:
     async def _search(self, server: HistoryTarget) -> Mapping[str, Sequence[FoundPeriod]]:
         step = max(MIN_STEP, ceil((self._end - self._begin) / MAX_READINGS))
         selector = selectors.activity(server.kind, server.prefix, server.labels)
-        readings = ActivityReadings()
+        sums: _Sums = defaultdict(dict)
 
         async def values(end: float, seconds: int) -> Sequence[SampledSeries]:
             # Without the end itself: it is the next page's first reading.
@@ -124,46 +125,38 @@ class BaselineReader:
 
         pace = Pace(1)
         async for _, page in sample_pages(values, self._begin, self._end, SEARCH_PAGES):
-            readings.add(page)
+            add_readings(page, sums)
             await pace.done()
-        return {model: plain_periods(each, self._end) for model, each in readings.by_model().items()}
+        return {model: plain_periods(each, self._end) for model, each in sums.items()}
 
 
-class _PeriodReading:
-    """Learns the baseline of one model from the samples of one period, by the live classes."""
-
-    def __init__(self, api: QueryApi, server: HistoryTarget, model: str, *, is_rust: bool) -> None:
-        self._samples = TargetSamples(api, server, PAGES)
-        self._model = model
-        self._is_rust = is_rust
-        self._baseline = Baseline()
-        self._engines: dict[EngineName, EngineMonitor] = {}
-
-    async def read(self, period: FoundPeriod) -> Baseline:
-        pace, begin = Pace(SCRAPES_SLICE), max(period.begin, period.end - MAX_SECONDS)
-        async for _, scrapes in self._samples.pages(begin, period.end):
-            await pace.done(SCRAPES_SLICE)
-            for time, samples in scrapes:
-                for name, sample in samples.items():
-                    if name.model_name == self._model:
-                        self._observe(name, sample, time)
-                await pace.done()
-            if self._samples.samples > MAX_SAMPLES:
-                break
-        if period.ended:
-            self._baseline.drafting()
-        return self._baseline
-
-    def _observe(self, name: EngineName, sample: Sample, time: float) -> None:
-        engine, interval = self._engines.get(name), self._samples.interval
-        last = engine.history.last_seen if engine else 0.0
-        if engine is None or time - last > max(GONE_POLLS * interval, GONE_SECONDS):
-            # An increment over a gap has the load of its end alone.
-            check_engines(len(self._engines | {name: engine}))
-            engine = self._engines[name] = EngineMonitor((_WINDOW_SECONDS,), baseline=self._baseline)
-            engine.history.always_counts_drafts = self._is_rust
-        interval = interval or DEFAULT_INTERVAL
-        deque(engine.observe(sample, time, time, interval, interval), maxlen=0)
+async def _learned(
+    samples: TargetSamples, model: str, period: FoundPeriod, *, always_counts_drafts: bool
+) -> Baseline:
+    """Return the baseline of one model that the samples of one period have, by the live classes."""
+    baseline, pace, begin = Baseline(), Pace(SCRAPES_SLICE), max(period.begin, period.end - MAX_SECONDS)
+    engines: dict[str, EngineMonitor] = {}
+    async for _, scrapes in samples.pages(begin, period.end):
+        await pace.done(SCRAPES_SLICE)
+        for time, scrape in scrapes:
+            interval = samples.interval or DEFAULT_INTERVAL
+            gone = max(GONE_POLLS * samples.interval, GONE_SECONDS)
+            for name, sample in scrape.items():
+                engine = engines.get(name.engine)
+                if name.model_name != model:
+                    continue
+                if engine is None or time - engine.history.last_seen > gone:
+                    # An increment over a gap has the load of its end alone.
+                    engine = engines[name.engine] = EngineMonitor((_WINDOW_SECONDS,), baseline=baseline)
+                    engine.history.always_counts_drafts = always_counts_drafts
+                    check_engines(len(engines))
+                deque(engine.observe(sample, time, time, interval, interval), maxlen=0)
+            await pace.done()
+        if samples.samples > MAX_SAMPLES:
+            break
+    if period.ended:
+        baseline.drafting()
+    return baseline
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,37 +170,21 @@ class FoundPeriod:
     """Drafts ended it."""
 
 
-class ActivityReadings:
-    """Readings of the two counters of each model, summed over its engines."""
-
-    def __init__(self) -> None:
-        self._sums: defaultdict[str, dict[float, dict[Counter, float]]] = defaultdict(dict)
-
-    def add(self, series: Iterable[SampledSeries]) -> None:
-        """Add a page of readings; a value that no counter can have is left out."""
-        for each in series:
-            meaning = MEANINGS.get(each.labels.get("__name__", "").encode())
-            if meaning is None or not isinstance(meaning.quantity, Counter):
-                continue
-            times = self._sums[each.labels.get(MODEL_LABEL, "")]
-            for time, value in zip(each.times, each.values, strict=True):
-                if 0 <= value < MAX_COUNT:
-                    sums = times.setdefault(time, {})
-                    sums[meaning.quantity] = sums.get(meaning.quantity, 0.0) + value
-
-    def by_model(self) -> Mapping[str, Sequence[Reading]]:
-        """Return the readings of each model, oldest first."""
-        return {
-            model: [
-                (time, sums.get(Counter.GENERATION_TOKENS), sums.get(Counter.DRAFTS))
-                for time, sums in sorted(times.items())
-            ]
-            for model, times in self._sums.items()
-        }
+def add_readings(series: Iterable[SampledSeries], sums: _Sums) -> None:
+    """Add a page of readings to the sums by model and time; a value that no counter can have is left out."""
+    for each in series:
+        meaning = MEANINGS.get(each.labels.get("__name__", "").encode())
+        if meaning is None or not isinstance(meaning.quantity, Counter):
+            continue
+        times = sums[each.labels.get(MODEL_LABEL, "")]
+        for time, value in zip(each.times, each.values, strict=True):
+            if 0 <= value < MAX_COUNT:
+                counters = times.setdefault(time, {})
+                counters[meaning.quantity] = counters.get(meaning.quantity, 0.0) + value
 
 
-def plain_periods(readings: Sequence[Reading], now: float) -> list[FoundPeriod]:
-    """Return the periods without drafts, newest first, each rounded up to whole intervals of readings.
+def plain_periods(sums: Mapping[float, Mapping[Counter, float]], now: float) -> list[FoundPeriod]:
+    """Return the periods of a model without drafts, newest first, rounded up to whole intervals of readings.
 
     In an interval a model may have worked without speculation if its tokens changed, and if it had no drafts
     yet at one end: a server without speculation has no such counter, or one at 0. Drafts end a period; idle
@@ -216,11 +193,12 @@ def plain_periods(readings: Sequence[Reading], now: float) -> list[FoundPeriod]:
     periods: list[FoundPeriod] = []
     begin: float | None = None
     end = 0.0
-    for earlier, later in pairwise(readings):
-        has_worked = bool(later[1]) and later[1] != earlier[1]
-        if has_worked and not (earlier[2] and later[2]):
-            begin, end = earlier[0] if begin is None else begin, later[0]
-        if begin is not None and later[2] and later[2] != earlier[2]:
+    for (before, earlier), (time, later) in pairwise(sorted(sums.items(), key=lambda item: item[0])):
+        tokens, drafts = later.get(Counter.GENERATION_TOKENS), later.get(Counter.DRAFTS)
+        has_worked = bool(tokens) and tokens != earlier.get(Counter.GENERATION_TOKENS)
+        if has_worked and not (earlier.get(Counter.DRAFTS) and drafts):
+            begin, end = before if begin is None else begin, time
+        if begin is not None and drafts and drafts != earlier.get(Counter.DRAFTS):
             periods.append(FoundPeriod(begin, end, ended=True))
             begin = None
     if begin is not None:

@@ -363,15 +363,15 @@ def changes(slots: Slots) -> Iterator[HistoryChange]:
 def drops(events: Sequence[TimedEvent]) -> Iterator[HistoryDrop]:
     """Yield the drops, in the order of their ends."""
     open_drops: dict[str, tuple[float, float, float]] = {}
-    for timed in events:
-        name, fields = timed.event.name, timed.event.fields
+    for time, event in events:
+        name, fields = event.name, event.fields
         kind = str(fields.get("kind"))
         if name in _BEGINS:
-            began = timed.time - _number(fields["seconds"])
+            began = time - _number(fields["seconds"])
             open_drops[kind] = began, _number(fields["baseline_length"]), _number(fields["length"])
         elif name in _ENDS and kind in open_drops:
             began, before, after = open_drops.pop(kind)
-            yield HistoryDrop(kind, began, timed.time, _ENDS[name], before, after, 1 - after / before)
+            yield HistoryDrop(kind, began, time, _ENDS[name], before, after, 1 - after / before)
     for kind, (began, before, after) in open_drops.items():
         yield HistoryDrop(kind, began, None, False, before, after, 1 - after / before)
 

@@ -36,6 +36,10 @@ MAX_SLOTS: Final = 20_000
 """Maximum slots of an engine: twice those of 400 days. Each reset of a counter begins one."""
 
 
+TimedEvent = tuple[float, Event]
+"""Event, and the Unix time of the scrape that shows it."""
+
+
 class SlotOutcome(StrEnum):
     """Benefit of speculation in one slot."""
 
@@ -49,15 +53,6 @@ class SlotOutcome(StrEnum):
     """The engine decoded without speculation."""
     IDLE = "idle"
     """The engine decoded nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class TimedEvent:
-    """Event of an engine."""
-
-    time: float
-    """Unix time of the scrape that shows it."""
-    event: Event
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +205,7 @@ class EngineSlots:
                 raise HistoryError(f"its counters fell {self._process} times: they are of several servers")
         self.scrapes += 1
         events = self._monitor.observe(sample, wall, wall, self._interval, self._seconds)
-        self.events += [TimedEvent(wall, event) for event in events]
+        self.events += [(wall, event) for event in events]
 
     def close(self) -> None:
         """End the present slot, if it has begun."""

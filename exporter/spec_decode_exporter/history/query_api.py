@@ -139,13 +139,9 @@ class QueryApi:
         return self._few(await self._answer(list[dict[str, str]], "list of series", "series", values))
 
     async def metric_names(self, begin: float, end: float) -> list[str]:
-        """Return the names of all metrics with samples between two Unix times.
-
-        Raises:
-            HistoryError: The server refuses the request.
-        """
-        values = _span(begin, end)
-        names: list[str] = await self._answer(list[str], "list of names", "label/__name__/values", values)
+        """Return the names of all metrics with samples between two Unix times; raise like ``series``."""
+        path = "label/__name__/values"
+        names: list[str] = await self._answer(list[str], "list of names", path, _span(begin, end))
         return names
 
     async def samples(self, selector: str, end: float, seconds: int) -> list[SampledSeries]:
@@ -159,12 +155,7 @@ class QueryApi:
         return await self._matrix("query", query, end - seconds, end)
 
     async def values_every(self, selector: str, begin: float, end: float, step: int) -> list[SampledSeries]:
-        """Return the newest value of each series at every ``step`` seconds from one Unix time to another.
-
-        Raises:
-            TooMuchError: The server refuses the query, or the answer exceeds a limit.
-            HistoryError: The server refuses the request for another reason.
-        """
+        """Return the newest value of each series at every ``step`` seconds; raise like ``samples``."""
         query = {"query": selector, **_span(begin, end), "step": str(step)}
         return await self._matrix("query_range", query, begin, end)
 
@@ -210,9 +201,7 @@ class QueryApi:
         except TooManyValuesError as error:
             raise TooMuchError(f"{self.name}: its answer cannot be read: {error}") from None
         except msgspec.ValidationError as error:
-            is_other = str(error).endswith(("`data`", "`$`", "`$.status`")) or "$" not in str(error)
-            other = "it is not that of Prometheus's HTTP API"
-            raise self._unusable(f"its {what} has another format: {other if is_other else error}") from None
+            raise self._unusable(f"its {what} has another format: {error}") from None
         except (ValueError, RecursionError) as error:
             if body[:1] == b"{":
                 raise TooMuchError(f"{self.name}: its answer cannot be read: {error}") from None

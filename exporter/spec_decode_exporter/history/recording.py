@@ -10,13 +10,16 @@ import json
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Annotated, Any, Final, Self
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from spec_decode_exporter.config.batch_schedule import SCHEDULE_KEY
 from spec_decode_exporter.core.files import open_plain, size_text
-from spec_decode_exporter.core.numbers import MAX_UNIX, bounded, decode
+from spec_decode_exporter.core.numbers import MAX_UNIX, decode
 from spec_decode_exporter.core.user_errors import ExporterError
-from spec_decode_exporter.scrape.errors import REASONS, Reason
+from spec_decode_exporter.scrape.errors import Reason
 from spec_decode_exporter.scrape.poll_record import RawPoll
 from spec_decode_exporter.scrape.server_info import (
     ServedSpeculation,
@@ -40,6 +43,20 @@ MAX_MOMENT: Final = 1e12
 
 class RecordingError(ExporterError):
     """A recording cannot be read or written; the text names the file and the reason."""
+
+
+class _Line(Struct):
+    """A poll: its page, or the reason of its failure."""
+
+    target: Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
+    t: Annotated[float, Meta(ge=-MAX_MOMENT, le=MAX_MOMENT)]
+    """Monotonic time in seconds."""
+    time: Annotated[float, Meta(ge=0, le=MAX_UNIX)]
+    """Unix time."""
+    page: str | None = None
+    error: Reason | None = None
+    server_info: Any | UnsetType = UNSET
+    """Answer of vLLM's ``/server_info``, as JSON or text; it holds until the next one."""
 
 
 class Recorder:
@@ -114,99 +131,63 @@ def read_recording(path: Path) -> Iterator[RawPoll]:
 
 
 def _polls(path: Path, lines: gzip.GzipFile) -> Iterator[RawPoll]:
-    if _format(lines.readline(MAX_LINE)) != FORMAT:
+    if not _has_format(lines.readline(MAX_LINE)):
         raise RecordingError(f"{path} is no recording of `observe --record`, or of another version")
-    reader, size = _LineReader(), 0
+    reported: dict[str, ServedSpeculation | None] = {}
+    moment, size = -MAX_MOMENT, 0
     for number in range(2, MAX_LINES + 2):
         line = lines.readline(MAX_LINE)
         size += len(line)
         if not line:
             return
         try:
-            poll = reader.poll(line)
+            poll = _poll(line, reported, moment)
         except ValueError as error:
             raise RecordingError(f"{path}, line {number}: {error}") from None
+        moment = poll.moment
         yield poll
         if size > MAX_BYTES:
             raise RecordingError(f"{path} has more than {size_text(MAX_BYTES)}")
     raise RecordingError(f"{path} has more than {MAX_LINES} polls")
 
 
-def _format(line: bytes) -> object:
-    """Return the format that the first line names."""
+def _has_format(line: bytes) -> bool:
     try:
         first = _decoded(line)
     except ValueError:
-        return None
-    return first.get("format") if isinstance(first, dict) else None
-
-
-class _LineReader:
-    """Reads lines, and remembers what holds until a later line: time and reported speculation."""
-
-    def __init__(self) -> None:
-        self._moment = -MAX_MOMENT
-        self._reported: dict[str, ServedSpeculation | None] = {}
-
-    def poll(self, line: bytes) -> RawPoll:
-        """Return the poll of a line.
-
-        Raises:
-            ValueError: It is not one.
-        """
-        if len(line) == MAX_LINE and not line.endswith(b"\n"):
-            raise ValueError(f"it has more than {size_text(MAX_LINE)}")
-        value = _decoded(line)
-        if not isinstance(value, dict):
-            raise ValueError("it is not a JSON object")  # noqa: TRY004  a mistake of the file
-        target = self._target(value.get("target"))
-        moment = _number(value, "t", -MAX_MOMENT, MAX_MOMENT)
-        if moment < self._moment:
-            raise ValueError("t: it is earlier than in the line before")
-        self._moment = moment
-        if "server_info" in value:
-            answer = value["server_info"]
-            self._reported[target] = (
-                served_speculation(answer.encode()) if isinstance(answer, str) else speculation_in(answer)
-            )
-        return RawPoll(
-            target,
-            moment,
-            _number(value, "time", 0.0, MAX_UNIX),
-            *_page(value),
-            self._reported[target],
-        )
-
-    def _target(self, name: object) -> str:
-        if not (isinstance(name, str) and name.isprintable() and 0 < len(name) <= MAX_NAME):
-            raise ValueError(f"target: it is not a name of at most {MAX_NAME} characters")
-        self._reported.setdefault(name)
-        if len(self._reported) > MAX_TARGETS:
-            raise ValueError(f"target: the recording has more than {MAX_TARGETS} targets")
-        return name
+        return False
+    return isinstance(first, dict) and first.get("format") == FORMAT
 
 
 def _decoded(line: bytes) -> Any:  # noqa: ANN401  any JSON
+    if len(line) == MAX_LINE and not line.endswith(b"\n"):
+        raise ValueError(f"it has more than {size_text(MAX_LINE)}")
     return decode(line, len(line))  # the line is bounded in bytes: a page has many commas
 
 
-def _number(value: Mapping[str, object], key: str, least: float, most: float) -> float:
-    try:
-        return bounded(value.get(key), least, most)
-    except ValueError as error:
-        raise ValueError(f"{key}: {error}") from None
+def _poll(line: bytes, reported: dict[str, ServedSpeculation | None], earliest: float) -> RawPoll:
+    """Return the poll of a line; ``reported`` has the speculation of each target, and takes a new one.
 
-
-def _page(value: Mapping[str, object]) -> tuple[bytes | None, Reason | None]:
-    """Return the page, or the reason for a missing one."""
-    page, error = value.get("page"), value.get("error")
-    if isinstance(page, str) and error is None:
-        return page.encode(errors="surrogateescape"), None
-    if page is None:
-        for reason in REASONS:
-            if error == reason:
-                return None, reason
-    raise ValueError(f"it has neither a page nor an error, which is one of {', '.join(REASONS)}")
+    Raises:
+        ValueError: It is not one.
+    """
+    # msgspec itself reads no page with bytes that are not UTF-8.
+    its = msgspec.convert(_decoded(line), _Line)
+    if its.t < earliest:
+        raise ValueError("t: it is earlier than in the line before")
+    if not its.target.isprintable():
+        raise ValueError("target: it is not printable")
+    if (its.page is None) == (its.error is None):
+        raise ValueError("it has either a page or an error")
+    reported.setdefault(its.target)
+    if len(reported) > MAX_TARGETS:
+        raise ValueError(f"target: the recording has more than {MAX_TARGETS} targets")
+    if isinstance(its.server_info, str):
+        reported[its.target] = served_speculation(its.server_info.encode())
+    elif its.server_info is not UNSET:
+        reported[its.target] = speculation_in(its.server_info)
+    page = None if its.page is None else its.page.encode(errors="surrogateescape")
+    return RawPoll(its.target, its.t, its.time, page, its.error, reported[its.target])
 
 
 def _server_info(speculation: ServedSpeculation) -> Mapping[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 
 import pytest
 
@@ -10,16 +11,16 @@ from spec_decode_exporter.discovery.target import Target
 from spec_decode_exporter.history import baseline_reader
 from spec_decode_exporter.history.baseline_reader import (
     MAX_SECONDS,
-    ActivityReadings,
     BaselineReader,
     FoundPeriod,
+    add_readings,
     plain_periods,
     server_of,
 )
 from spec_decode_exporter.history.history_targets import HistoryTarget
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi, SampledSeries
 from spec_decode_exporter.learned.steps import PER_DOUBLING
-from spec_decode_exporter.scrape.engines import ENGINES
+from spec_decode_exporter.scrape.engines import ENGINES, Counter
 from spec_decode_exporter.simulator.scenario import Scenario
 from tests.fixtures.simulated_history import START, StoredHistory
 
@@ -143,9 +144,11 @@ async def test_the_event_loop_goes_on_meanwhile():
 def readings(tokens, drafts):
     """Return readings every 300 s; a dot is a counter that is absent."""
     rows = zip(tokens.split(), drafts.split(), strict=True)
-    return [
-        (300.0 * n, *(None if each == "." else float(each) for each in row)) for n, row in enumerate(rows)
-    ]
+    counters = Counter.GENERATION_TOKENS, Counter.DRAFTS
+    return {
+        300.0 * n: {name: float(each) for name, each in zip(counters, row, strict=True) if each != "."}
+        for n, row in enumerate(rows)
+    }
 
 
 def minutes(periods):
@@ -190,17 +193,13 @@ def test_the_engines_of_a_model_are_summed_and_models_are_apart():
         labels = {"__name__": name, "model_name": model, "engine": engine}
         return SampledSeries(labels, [0.0, 300.0][: len(values)], values)
 
-    found = ActivityReadings()
+    found = defaultdict(dict)
     tokens, drafts = "vllm:generation_tokens_total", "vllm:spec_decode_num_drafts_total"
-    found.add(
-        [series(tokens, "a", 1.0, 2.0), series(tokens, "a", 3.0, 4.0, engine="1"), series("up", "a", 1.0)]
-    )
-    found.add([series(tokens, "b", 1.0, 2.0), series(drafts, "b", 5.0, 6.0)])
-    assert found.by_model() == {
-        "a": [(0.0, 4.0, None), (300.0, 6.0, None)],
-        "b": [(0.0, 1.0, 5.0), (300.0, 2.0, 6.0)],
-    }
-    assert [plain_periods(each, 400.0) for each in found.by_model().values()] == [
+    first = (series(tokens, "a", 1.0, 2.0), series(tokens, "a", 3.0, 4.0, engine="1"), series("up", "a", 1.0))
+    add_readings(first, found)
+    add_readings([series(tokens, "b", 1.0, 2.0), series(drafts, "b", 5.0, 6.0)], found)
+    assert found == {"a": readings("4 6", ". ."), "b": readings("1 2", "5 6")}
+    assert [plain_periods(each, 400.0) for each in found.values()] == [
         [FoundPeriod(0.0, 400.0, ended=False)],
         [],
     ]
@@ -261,3 +260,11 @@ def test_a_hostile_name_is_short_and_printable():
         found(target(), *(server(instance=f"\x1b{n}" * 4000) for n in range(3)))
     assert str(error.value).isprintable()
     assert len(str(error.value)) < 500
+
+
+@pytest.mark.parametrize("value", [float("nan"), -1.0, 2.0**53])
+def test_a_reading_that_no_counter_can_have_is_left_out(value):
+    found = defaultdict(dict)
+    labels = {"__name__": "vllm:generation_tokens_total"}
+    add_readings([SampledSeries(labels, [0.0, 300.0], [1.0, value])], found)
+    assert found == {"": {0.0: {Counter.GENERATION_TOKENS: 1.0}}}

@@ -8,6 +8,7 @@ from functools import lru_cache
 import pytest
 
 from spec_decode_exporter.analysis.cost import CostSource
+from spec_decode_exporter.history import history_pages, history_slots
 from spec_decode_exporter.history.history_result import mean_speedup
 from spec_decode_exporter.history.history_slots import SlotOutcome
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi
@@ -273,3 +274,40 @@ async def test_with_the_cost_at_one_load_it_is_unknown():
 
 async def test_without_drafts_there_is_none():
     assert await setting_of(seconds=600) is None
+
+
+async def test_counters_that_fall_every_minute_are_of_several_servers(monkeypatch):
+    monkeypatch.setattr(history_slots, "MAX_SLOTS", 20)
+    stored = stored_steady(instance="a:8000")
+    for key, samples in stored.series.items():
+        if dict(key)["__name__"].endswith("_total"):
+            samples[:] = [(time, 1000.0 * (number % 4)) for number, (time, _) in enumerate(samples)]
+    assert "its counters fell 19 times" in (await history_of(stored)).incomplete
+
+
+async def test_engines_that_change_with_the_time_are_of_several_servers(monkeypatch):
+    monkeypatch.setattr(history_pages, "MAX_ENGINES", 3)
+    stored, whole = StoredHistory(), stored_steady(instance="a:8000")
+    stored.now = whole.now
+    for key, samples in whole.series.items():
+        for number in range(5):
+            name = tuple(sorted({**dict(key), "engine": str(number)}.items()))
+            stored.series[name] = samples[20 * number : 20 * number + 20]
+    result = await history_of(stored)
+    assert "more than 3 engines" in result.incomplete
+    assert len(result.engines) == 3
+
+
+async def test_a_scrape_with_a_number_that_no_counter_has_is_left_out_with_a_note():
+    stored = stored_steady(instance="a:8000")
+    whole = await only_engine(stored)
+    samples = counter(stored, "vllm:generation_tokens_total")
+    samples[30] = (samples[30][0], float("inf"))
+    result = await history_of(stored)
+    assert result.notes == (
+        "a:8000: 1 scrapes left out: a counter has the value nan, which no counter can have.",
+    )
+    assert result.engines[0].scrapes == whole.scrapes - 1
+    assert sum(slot.generated for slot in result.engines[0].slots) == sum(
+        each.generated for each in whole.slots
+    )

@@ -18,7 +18,7 @@ from spec_decode_exporter.history.history_result import (
     summary,
     totals,
 )
-from spec_decode_exporter.history.history_slots import SlotOutcome, SlotResult, TimedEvent
+from spec_decode_exporter.history.history_slots import SlotOutcome, SlotResult
 
 SLOT = SlotResult(
     begin=0.0,
@@ -124,9 +124,9 @@ def test_enabling_speculation_is_compared_with_a_speed_up_of_one():
 def test_a_drop_has_its_begin_end_and_depth():
     fields = {"kind": "sudden", "seconds": 30.0, "baseline_length": 3.0, "length": 1.5}
     events = [
-        TimedEvent(1000.0, Event("acceptance_dropped", fields)),
-        TimedEvent(1600.0, Event("acceptance_recovered", fields)),
-        TimedEvent(2000.0, Event("acceptance_dropped", fields)),
+        (1000.0, Event("acceptance_dropped", fields)),
+        (1600.0, Event("acceptance_recovered", fields)),
+        (2000.0, Event("acceptance_dropped", fields)),
     ]
     first, second = drops(events)
     assert (first.begin, first.end, first.recovered, first.depth) == (970.0, 1600.0, True, 0.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import isnan
 
 import pytest
 
@@ -100,6 +101,44 @@ async def test_a_long_query_is_refused_before_it_is_sent():
         await api(b"").series("x" * query_api.MAX_QUERY, 0.0, 1.0)
 
 
-async def test_names_that_are_no_text_are_left_out():
-    assert await data(["up", 1]).metric_names(0.0, 1.0) == ["up"]
-    assert await data({}).metric_names(0.0, 1.0) == []
+async def test_names_are_texts():
+    assert await data(["up"]).metric_names(0.0, 1.0) == ["up"]
+    for names in (["up", 1], {}):
+        with pytest.raises(HistoryError, match="list of names has another format"):
+            await data(names).metric_names(0.0, 1.0)
+
+
+def matrix(*series):
+    return {"resultType": "matrix", "result": [{"metric": {}, "values": list(each)} for each in series]}
+
+
+@pytest.mark.parametrize("text", ["NaN", "+Inf", "-Inf", "1e999", "1e101", "9" * 330])
+async def test_a_number_that_nothing_can_count_is_nan(text):
+    ((series,), number) = await data(matrix([[1, text], [2, "7"]])).samples("{}", 60.0, 60), 7.0
+    assert isnan(series.values[0])
+    assert series.values[1] == number
+
+
+@pytest.mark.parametrize("time", [-1, 253_402_300_800, 1e300, "1", None, True])
+async def test_a_time_that_no_date_can_have_is_refused(time):
+    with pytest.raises(HistoryError, match="matrix of samples has another format"):
+        await data(matrix([[time, "1"]])).samples("{}", 60.0, 60)
+
+
+async def test_samples_outside_of_the_time_asked_for_are_left_out():
+    series = matrix([[time, "1"] for time in (98.9, 99.0, 160.0, 161.0, 161.1)])
+    (found,) = await data(series).samples("{}", 160.0, 60)
+    assert found.times == [99.0, 160.0, 161.0]
+    (found,) = await data(series).values_every("{}", 100.0, 160.0, 60)
+    assert found.times == [99.0, 160.0, 161.0]
+
+
+async def test_a_number_of_thousands_of_digits_is_refused():
+    with pytest.raises(HistoryError, match="length <= 400"):
+        await data(matrix([[1, "9" * 401]])).samples("{}", 60.0, 60)
+
+
+async def test_too_many_series_of_samples_are_too_much(monkeypatch):
+    monkeypatch.setattr(query_api, "MAX_SERIES", 1)
+    with pytest.raises(TooMuchError, match="more than 1 series"):
+        await data(matrix([[1, "1"]], [[1, "1"]])).samples("{}", 60.0, 60)
