@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections import defaultdict
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -12,11 +13,11 @@ from aiohttp import hdrs, web
 
 from spec_decode_exporter.core.tasks import yield_to_event_loop
 from spec_decode_exporter.metrics.negotiation import choose_format, choose_gzip
-from spec_decode_exporter.web.limits import SEND_SECONDS, packed
+from spec_decode_exporter.web.limits import SEND_SECONDS
 from spec_decode_exporter.web.state import STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from spec_decode_exporter.metrics.negotiation import Format
     from spec_decode_exporter.metrics.page import MetricsPage
@@ -26,18 +27,22 @@ SHARED_SECONDS: Final = 1.0
 """Seconds for which requests share a snapshot and its renderings."""
 MAX_RENDERED_BYTES: Final = 64 * 2**20
 """Bytes of all renderings that are shared or being sent."""
-_PIECE: Final = 64 * 1024
-"""Bytes that are sent at once: a client that reads slowly takes no more memory."""
 
 
 @dataclass(slots=True, eq=False)
 class Rendering:
     """A rendered page, and the connections that read it."""
 
-    body: bytes
+    pieces: Sequence[bytes]
+    """Each as large as some milliseconds of rendering: a client that reads slowly takes no more memory."""
     snapshot: int
     """Number of the snapshot that it shows."""
     readers: set[asyncio.Transport] = field(default_factory=set)
+
+    @property
+    def size(self) -> int:
+        """Bytes of its body."""
+        return sum(map(len, self.pieces))
 
 
 class SharedPage:
@@ -53,7 +58,7 @@ class SharedPage:
     @property
     def size(self) -> int:
         """Bytes of all renderings in memory."""
-        return sum(len(rendering.body) for rendering in self._alive)
+        return sum(rendering.size for rendering in self._alive)
 
     async def rendering(self, snapshot: Snapshot, format_: Format, *, gzip: bool) -> Rendering:
         """Return the page of the snapshot, or of a newer one, which another request has waited for."""
@@ -61,7 +66,7 @@ class SharedPage:
         async with self._locks[wanted]:
             newest = self._newest.get(wanted)
             if newest is None or newest.snapshot < snapshot.number:
-                newest = Rendering(await self._body(snapshot, format_, gzip=gzip), snapshot.number)
+                newest = Rendering(await self._pieces(snapshot, format_, gzip=gzip), snapshot.number)
                 self._share(wanted, newest)
             return newest
 
@@ -75,18 +80,19 @@ class SharedPage:
             rendering.readers.discard(transport)
             self._free()
 
-    async def _body(self, snapshot: Snapshot, format_: Format, *, gzip: bool) -> bytes:
+    async def _pieces(self, snapshot: Snapshot, format_: Format, *, gzip: bool) -> list[bytes]:
         plain = self._newest.get((format_.is_open, False))
-        if plain is not None and plain.snapshot >= snapshot.number:
-            body = plain.body
-        else:
-            body = b"".join([piece async for piece in self._page.render(snapshot, format_)])
-        return await packed(body) if gzip else body
+        is_rendered = gzip and plain is not None and plain.snapshot >= snapshot.number
+        page = _each(plain.pieces) if plain and is_rendered else self._page.render(snapshot, format_)
+        if not gzip:
+            return [piece async for piece in page]
+        packer = zlib.compressobj(level=1, wbits=31)  # other levels cost more than they save
+        return [*[packed async for piece in page if (packed := packer.compress(piece))], packer.flush()]
 
     def _share(self, wanted: tuple[bool, bool], new: Rendering) -> None:
         """Share a rendering for ``SHARED_SECONDS``."""
         self._free(wanted)
-        while self._alive and self.size + len(new.body) > self._max_bytes:
+        while self._alive and self.size + new.size > self._max_bytes:
             oldest = self._alive.pop(0)
             for transport in tuple(oldest.readers):
                 transport.abort()
@@ -107,6 +113,12 @@ class SharedPage:
         self._alive = [each for each in self._alive if each.readers or each in shared]
 
 
+async def _each(pieces: Sequence[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+        await yield_to_event_loop()
+
+
 METRICS: Final = web.AppKey("metrics", SharedPage)
 
 
@@ -119,15 +131,15 @@ async def metrics(request: web.Request) -> web.StreamResponse:
     rendering = await shared.rendering(await request.app[STATE].snapshot(), format_, gzip=gzip)
     headers = {"Content-Type": format_.content_type, "Vary": "Accept, Accept-Encoding"}
     response = web.StreamResponse(headers={**headers, "Content-Encoding": "gzip"} if gzip else headers)
-    response.content_length = len(rendering.body)
+    response.content_length = rendering.size
     if transport is None:
         raise ConnectionResetError
     with suppress(ConnectionError), shared.read(rendering, transport):
         try:
             async with asyncio.timeout(SEND_SECONDS):
                 await response.prepare(request)
-                for begin in range(0, len(rendering.body) if request.method != hdrs.METH_HEAD else 0, _PIECE):
-                    await response.write(memoryview(rendering.body)[begin : begin + _PIECE])
+                for piece in rendering.pieces if request.method != hdrs.METH_HEAD else ():
+                    await response.write(piece)
                     await yield_to_event_loop()
                 await response.write_eof()
         except TimeoutError:

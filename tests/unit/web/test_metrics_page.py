@@ -46,7 +46,7 @@ async def test_requests_of_a_snapshot_share_one_rendering_of_each_format():
     found = await asyncio.gather(*(shared.rendering(snapshot, each, gzip=small) for each, small in wanted))
     assert page.rendered in ([TEXT, OPEN], [TEXT, TEXT, OPEN, OPEN])
     assert len(set(found)) == 4
-    assert gzip.decompress(found[1].body) == found[0].body
+    assert gzip.decompress(b"".join(found[1].pieces)) == b"".join(found[0].pieces)
     await shared.rendering(Snapshot(number=2), TEXT, gzip=False)
     assert page.rendered[-1] == TEXT
 
@@ -59,7 +59,7 @@ async def test_a_request_that_waited_gets_the_newer_snapshot_that_was_rendered_m
 
 async def test_above_the_limit_the_oldest_unread_rendering_is_aborted():
     """A slow client with a request every second takes at most the limit."""
-    size = len((await SharedPage(Counted()).rendering(Snapshot(number=1), TEXT, gzip=False)).body)
+    size = (await SharedPage(Counted()).rendering(Snapshot(number=1), TEXT, gzip=False)).size
     shared = SharedPage(Counted(), max_bytes=3 * size)
     transports = []
     with ExitStack() as reading:
@@ -78,7 +78,7 @@ async def test_a_rendering_is_freed_after_a_second_unless_it_is_read(monkeypatch
     rendering = await shared.rendering(Snapshot(number=1), TEXT, gzip=False)
     with shared.read(rendering, Transport()):
         await asyncio.sleep(0.01)
-        assert shared.size == len(rendering.body)
+        assert shared.size == rendering.size
     assert shared.size == 0
 
 
