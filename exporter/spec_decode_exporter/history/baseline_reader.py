@@ -79,11 +79,7 @@ class BaselineReader:
         self._end = end
 
     async def servers(self) -> list[HistoryTarget]:
-        """Return all servers that match.
-
-        Raises:
-            HistoryError: There are none, or they cannot be read.
-        """
+        """Return all servers that match; raise HistoryError without any, or if they cannot be read."""
         series = await self.api.series(selectors.servers(self._match), self._begin, self._end)
         found = await without_twins(self.api, targets_of(series), self._begin, self._end)
         if not found:
@@ -210,12 +206,7 @@ def server_of(target: Target, servers: Sequence[HistoryTarget], *, is_only_targe
     """Return the server of a history that is a target.
 
     It is that with the target's address or name as ``instance``; of several, or without one, that whose
-    labels agree with the target's. One server alone is that of one target alone.
-
-    Args:
-        target: Monitored target.
-        servers: Servers that match.
-        is_only_target: No other target uses these servers.
+    labels agree with the target's. One server alone is that of one target alone (``is_only_target``).
 
     Raises:
         HistoryError: None fits, or several do.

@@ -37,7 +37,7 @@ Connect = Callable[[PrometheusSettings], Client]
 
 
 def open_client(settings: PrometheusSettings) -> Client:
-    """Return a client for the queries of baselines, with their limits."""
+    """Return a client for queries, with their limits."""
     return Client(settings.http, timeout=TIMEOUT, max_body=MAX_BODY)
 
 
@@ -66,16 +66,7 @@ class HistoryBaselines:
         errors: Isolation,
         connect: Connect = open_client,
     ) -> None:
-        """Prepare to ``run``.
-
-        Args:
-            monitors: Monitored targets; those of each moment.
-            config: Returns the configuration in force.
-            remembered: Takes the baselines.
-            clock: Clock.
-            errors: Isolates internal errors.
-            connect: Returns a client for queries.
-        """
+        """Prepare to ``run``; ``monitors`` are those of each moment, ``remembered`` takes the baselines."""
         self._monitors = monitors
         self._config = config
         self._remembered = remembered

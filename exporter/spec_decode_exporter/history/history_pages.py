@@ -36,14 +36,11 @@ _Row = tuple[float, Sequence[float]]
 
 
 class PageSize(NamedTuple):
-    """Size of pages."""
+    """Seconds of the first and of the largest page, and about how many samples a page has."""
 
     first: int
-    """Seconds of the first one."""
     largest: int
-    """Seconds of the largest one."""
     samples: int
-    """Samples of a page, about."""
 
 
 async def sample_pages(
@@ -86,6 +83,11 @@ class TargetSamples:
     """Reason of the last one."""
     _last: float = 0.0
 
+    def notes(self) -> Iterator[str]:
+        """Yield remarks about the reading."""
+        if self.unreadable:
+            yield f"{self.target.name}: {self.unreadable} scrapes left out: {self.reason}."
+
     async def pages(self, begin: float, end: float) -> AsyncIterator[tuple[float, Iterator[Scrape]]]:
         """Yield the end and the scrapes of each page between two Unix times; each scrape is later.
 
@@ -125,11 +127,7 @@ class TargetSamples:
 
 
 def check_engines(engines: int) -> None:
-    """Check the number of engines that all scrapes of one target show.
-
-    Raises:
-        HistoryError: There are too many.
-    """
+    """Raise HistoryError if all scrapes of one target show too many engines."""
     if engines > MAX_ENGINES:
         raise HistoryError(f"it has more than {MAX_ENGINES} engines: its series are of several servers")
 

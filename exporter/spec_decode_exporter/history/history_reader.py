@@ -77,24 +77,16 @@ async def read_history(
     notes: Sequence[str] = (),
     stop: asyncio.Event | None = None,
 ) -> HistoryResult:
-    """Return the history of all engines; incomplete if ``stop`` is set, or if the server fails meanwhile.
+    """Return the history of all engines, with ``notes``; raise HistoryError if nothing can be read.
 
-    Args:
-        api: The server.
-        query: What to read.
-        assumptions: Returns the knowledge of the engines of a model besides their counters.
-        progress: Called with the share of the work that is done.
-        notes: Remarks that the result has.
-        stop: Ends the reading.
-
-    Raises:
-        HistoryError: Nothing can be read.
+    It is incomplete if ``stop`` is set, or if the server fails meanwhile.
     """
     targets, twins = await _targets(api, query)
     stop = stop or asyncio.Event()
     engines: list[EngineHistoryResult] = []
     incomplete = ""
-    notes = [*notes, *_notes_of(twins)]
+    if twins:
+        notes = [*notes, f"Counted once: {twins} targets have the counters of another one (HA pairs)."]
     for number, target in enumerate(targets):
         reading = _TargetReading(api, query, target, assumptions)
         try:
@@ -107,7 +99,7 @@ async def read_history(
         if stop.is_set():
             incomplete = f"interrupted while reading {target.name}"
         engines += reading.results()
-        notes += reading.notes()
+        notes = [*notes, *reading.samples.notes()]
         if incomplete:
             incomplete += f"; {number} of {len(targets)} targets were read completely"
             break
@@ -129,25 +121,20 @@ async def _targets(api: QueryApi, query: HistoryQuery) -> tuple[list[HistoryTarg
     return unique, len(targets) - len(unique)
 
 
-def _notes_of(twins: int) -> Iterator[str]:
-    if twins:
-        yield f"Counted once: {twins} targets have the counters of another one (HA pairs)."
-
-
 class _TargetReading:
     """Reads one target from its first to its last sample."""
 
     def __init__(self, api: QueryApi, query: HistoryQuery, target: HistoryTarget, assumptions: Knows) -> None:
         self._query = query
         self._assumptions = assumptions
-        self._samples = TargetSamples(api, target, PAGES)
+        self.samples = TargetSamples(api, target, PAGES)
         self._engines: dict[EngineName, EngineSlots] = {}
         self._periods: dict[str, PlainPeriods] = {}
         self._is_rust = False
 
     async def read(self) -> AsyncIterator[float]:
         """Read all pages; yield the share that is done after each."""
-        query, its = self._query, self._samples
+        query, its = self._query, self.samples
         self._is_rust = await has_rust_front_end(its.api, its.target, query.begin, query.end)
         async for end, scrapes in its.pages(query.begin, query.end):
             for time, samples in scrapes:
@@ -165,14 +152,14 @@ class _TargetReading:
                 self._assumptions(name.model_name),
                 periods,
                 self._query.slot_seconds,
-                self._samples.interval or DEFAULT_INTERVAL,
+                self.samples.interval or DEFAULT_INTERVAL,
                 always_counts_drafts=self._is_rust,
             )
         return engine
 
     def results(self) -> Iterator[EngineHistoryResult]:
         """Yield the evaluated history of each engine."""
-        target = self._samples.target
+        target = self.samples.target
         for name, engine in sorted(self._engines.items()):
             engine.close()
             slots = tuple(engine.evaluated())
@@ -181,19 +168,13 @@ class _TargetReading:
                 target.labels,
                 name.model_name,
                 name.engine,
-                self._samples.interval or DEFAULT_INTERVAL,
+                self.samples.interval or DEFAULT_INTERVAL,
                 engine.scrapes,
                 slots,
                 tuple(engine.events),
                 tuple(each.period for each in engine.periods.known),
                 best_setting(engine, slots, data_parallel=len(self._engines) > 1),
             )
-
-    def notes(self) -> Iterator[str]:
-        """Yield remarks about the reading."""
-        its = self._samples
-        if its.unreadable:
-            yield f"{its.target.name}: {its.unreadable} scrapes left out: {its.reason}."
 
 
 def best_setting(
@@ -202,11 +183,7 @@ def best_setting(
     """Return the setting of ``recommend`` that would have been best; None without drafts.
 
     Acceptance is that of all slots with the last K; the cost by load that at the end of the last of them.
-
-    Args:
-        engine: Its slots.
-        results: Their evaluations.
-        data_parallel: Its server has several engines.
+    ``results`` are the evaluated slots; with ``data_parallel`` the server has several engines.
     """
     drafted = [slot for slot in engine.slots if slot.tokens and slot.window.total.drafts]
     if not drafted:

@@ -94,13 +94,10 @@ class SlotSummary:
         found = [self.shares[outcome] for outcome in SPECULATING if outcome in self.shares]
         return Share(sum(each.seconds for each in found), sum(each.tokens for each in found))
 
-    def share_of_time(self, outcome: SlotOutcome) -> float | None:
-        """Return the share of the time with drafts that an outcome had; None without drafts."""
-        return ratio(self.shares[outcome].seconds if outcome in self.shares else 0.0, self.drafting.seconds)
-
-    def share_of_tokens(self, outcome: SlotOutcome) -> float | None:
-        """Return the share of the tokens with drafts that an outcome had; None without drafts."""
-        return ratio(self.shares[outcome].tokens if outcome in self.shares else 0, self.drafting.tokens)
+    def share_of(self, outcome: SlotOutcome, amount: str = "seconds") -> float | None:
+        """Return an outcome's share of the seconds or tokens with drafts; None without drafts."""
+        its = self.shares.get(outcome, Share(0.0, 0))
+        return ratio(getattr(its, amount), getattr(self.drafting, amount))
 
 
 @dataclass(frozen=True, slots=True)

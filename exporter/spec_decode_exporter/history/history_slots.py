@@ -167,12 +167,9 @@ class EngineSlots:
     ) -> None:
         """Begin before the first sample.
 
-        Args:
-            assumptions: Knowledge of the engine besides its counters.
-            periods: Periods without speculation of its model on its target.
-            slot_seconds: Length of a slot; slots begin at multiples of it in Unix time.
-            interval: Seconds between two scrapes.
-            always_counts_drafts: The server has counters of drafts without speculation too.
+        ``periods`` are those of its model on its target. Slots begin at multiples of ``slot_seconds`` in Unix
+        time. ``interval`` is the seconds between two scrapes. With ``always_counts_drafts`` the server has
+        counters of drafts without speculation too.
         """
         self.slots: list[Slot] = []
         self.events: list[TimedEvent] = []
@@ -187,11 +184,7 @@ class EngineSlots:
         self._process = 0
 
     def observe(self, sample: Sample, wall: float) -> None:
-        """Add the sample of a scrape at a Unix time, which is later than that of the last one.
-
-        Raises:
-            HistoryError: There are too many slots.
-        """
+        """Add the sample of a later scrape at a Unix time; raise HistoryError if there are too many slots."""
         history = self._monitor.history
         last = history.last_seen if self._since is not None else None
         is_gap = last is not None and wall - last > max(GONE_POLLS * self._interval, GONE_SECONDS)

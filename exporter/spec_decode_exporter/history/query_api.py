@@ -52,7 +52,7 @@ class TooMuchError(HistoryError):
 
 
 class Remedies(NamedTuple):
-    """Names under which the user sets what an error is about."""
+    """Names of settings that an error names as its remedy."""
 
     match: str
     credentials: str
@@ -102,11 +102,7 @@ class QueryApi:
     ) -> None:
         """Query the server at ``url``, which may end with the prefix of a proxy.
 
-        Args:
-            url: Its address.
-            client: Client of the server, which limits the bytes of a response.
-            remedies: Names of settings in errors.
-            max_values: Maximum JSON values of a response.
+        ``client`` limits the bytes of a response, and ``max_values`` its JSON values.
         """
         self.remedies = remedies
         self._max_values = max_values
@@ -178,14 +174,8 @@ class QueryApi:
         return series
 
     async def _answer(
-        self,
-        wanted: Any,  # noqa: ANN401  a type, also a union of types
-        what: str,
-        path: str,
-        values: Mapping[str, str],
-        *,
-        fewer: bool = False,
-    ) -> Any:  # noqa: ANN401  a value of that type
+        self, wanted: object, what: str, path: str, values: Mapping[str, str], *, fewer: bool = False
+    ) -> Any:  # noqa: ANN401  a value of the type ``wanted``, which may be a union
         """Return ``data`` of a response; ``fewer``: a refusal means that the query is too large."""
         query = urlencode(values)
         if len(query) > MAX_QUERY:
@@ -229,7 +219,7 @@ class QueryApi:
 
 
 @cache
-def _decoder(wanted: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401
+def _decoder(wanted: object) -> msgspec.json.Decoder[Any]:
     """Return the decoder of answers whose ``data`` is of a type; it holds the GIL for some 10 ms a MiB."""
     fields = [("status", Literal["success"]), ("data", wanted)]
     return msgspec.json.Decoder(msgspec.defstruct("Answer", fields))

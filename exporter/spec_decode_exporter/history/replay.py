@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
@@ -61,41 +62,42 @@ def replay(polls: Iterable[RawPoll], fleet: Fleet, clock: RecordingClock) -> Ite
         RecordingError: The recording has too many engines.
     """
     players = {monitor.target.name: _Player(monitor) for monitor in fleet}
-    engines = 0
+    poll_config, engines = fleet.config.poll, 0
     for poll in polls:
         clock.follow(poll)
         player = players[poll.target]
         engines -= len(player.names)
-        player.take(poll, fleet.config.poll.interval, fleet.config.poll.histogram_interval)
+        player.take(poll, poll_config.interval, poll_config.histogram_interval)
         engines += len(player.names)
         if engines > MAX_RECORDED_ENGINES:
             raise RecordingError(f"the recording has more than {MAX_RECORDED_ENGINES} engines")
         yield poll
 
 
+@dataclass(slots=True)
 class _Player:
     """Reads the recorded pages of one target for its monitor."""
 
-    def __init__(self, monitor: TargetMonitor) -> None:
-        self._monitor = monitor
-        self._reader = SampleReader()
-        self.names: set[EngineName] = set()
-        """Engines of all pages so far."""
-        self._histograms_at = -inf
-        """Moment of the last page that was read with histograms (monotonic)."""
+    monitor: TargetMonitor
+    reader: SampleReader = field(default_factory=SampleReader)
+    names: set[EngineName] = field(default_factory=set)
+    """Engines of all pages so far."""
+    histograms_at: float = -inf
+    """Moment of the last page that was read with histograms (monotonic)."""
 
     def take(self, poll: RawPoll, interval: float, histogram_interval: float) -> None:
+        """Read the page of a poll, if it has one."""
         if poll.page is None:
-            self._monitor.take_failure(poll.error or "malformed")
+            self.monitor.take_failure(poll.error or "malformed")
             return
-        with_latencies = poll.moment - self._histograms_at >= histogram_interval
+        with_latencies = poll.moment - self.histograms_at >= histogram_interval
         try:
-            reading = self._reader.read(poll.page, with_latencies=with_latencies)
+            reading = self.reader.read(poll.page, with_latencies=with_latencies)
         except PageError:
-            self._monitor.take_failure("malformed")
+            self.monitor.take_failure("malformed")
             return
         self.names.update(reading.samples)
         if with_latencies:
-            self._histograms_at = poll.moment
+            self.histograms_at = poll.moment
         polled = Polled(reading, poll.moment, poll.wall, interval)
-        self._monitor.take(polled, len(poll.page), poll.speculation)
+        self.monitor.take(polled, len(poll.page), poll.speculation)

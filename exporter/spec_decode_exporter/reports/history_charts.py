@@ -153,7 +153,7 @@ def _cell(slots: Slots) -> Cell | None:
     speedup = mean_speedup(slots)
     if speedup is None:
         return None
-    mostly_unclear = (summary(slots).share_of_time(SlotOutcome.UNCLEAR) or 0.0) > 1 / 2
+    mostly_unclear = (summary(slots).share_of(SlotOutcome.UNCLEAR) or 0.0) > 1 / 2
     is_unclear = mostly_unclear or speedup.lower < 1 <= speedup.upper
     text = f"{speedup.value:.2f} ({speedup.lower:.2f} to {speedup.upper:.2f})"
     return Cell(_color(speedup.value), text, is_unclear)

@@ -198,8 +198,8 @@ def shares(found: SlotSummary) -> Iterator[Row]:
     """Yield time and tokens of each outcome, and their shares of those with drafts."""
     for outcome, share in found.shares.items():
         drafted = outcome in SPECULATING
-        of_time = percent(found.share_of_time(outcome)) if drafted else ""
-        of_tokens = percent(found.share_of_tokens(outcome)) if drafted else ""
+        of_time = percent(found.share_of(outcome)) if drafted else ""
+        of_tokens = percent(found.share_of(outcome, "tokens")) if drafted else ""
         yield OUTCOMES[outcome], hours_text(share.seconds), of_time, count(share.tokens), of_tokens
 
 
@@ -210,8 +210,8 @@ def loads(totals: Totals) -> Iterator[Row]:
         yield (
             band,
             hours_text(found.drafting.seconds),
-            percent(found.share_of_time(SlotOutcome.PAID)),
-            percent(found.share_of_time(SlotOutcome.HURT)),
+            percent(found.share_of(SlotOutcome.PAID)),
+            percent(found.share_of(SlotOutcome.HURT)),
             plain(speedup.value if speedup else None),
             bounds(speedup.lower, speedup.upper) if speedup else "",
             "-" if best is None else best.best,
@@ -221,7 +221,7 @@ def loads(totals: Totals) -> Iterator[Row]:
 def hours(totals: Totals, draw: Draw) -> Iterator[Row]:
     """Yield speed-up and share of paid time of each hour of the day, with a bar."""
     known = {
-        hour: (each.speedup.value, each.share_of_time(SlotOutcome.PAID))
+        hour: (each.speedup.value, each.share_of(SlotOutcome.PAID))
         for hour, each in totals.by_hour_utc.items()
         if each.speedup
     }

@@ -63,14 +63,14 @@ def test_saved_time_is_that_beyond_the_time_it_took():
 def test_shares_are_of_the_time_and_tokens_with_drafts():
     plain = replace(SLOT, outcome=SlotOutcome.PLAIN, speedup=None, drafts=0)
     found = summary([SLOT, hurt(seconds=300.0, generated=3000), plain])
-    assert found.share_of_time(SlotOutcome.PAID) == pytest.approx(0.75)
-    assert found.share_of_tokens(SlotOutcome.PAID) == pytest.approx(0.25)
-    assert found.share_of_time(SlotOutcome.UNCLEAR) == 0
+    assert found.share_of(SlotOutcome.PAID) == pytest.approx(0.75)
+    assert found.share_of(SlotOutcome.PAID, "tokens") == pytest.approx(0.25)
+    assert found.share_of(SlotOutcome.UNCLEAR) == 0
     assert found.shares[SlotOutcome.PLAIN].seconds == 900
 
 
 def test_without_drafts_there_are_no_shares():
-    assert summary([]).share_of_time(SlotOutcome.PAID) is None
+    assert summary([]).share_of(SlotOutcome.PAID) is None
     assert summary([]).speedup is None
 
 
