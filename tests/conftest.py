@@ -29,7 +29,7 @@ CHECKOUT = Path(__file__).parents[1]
 SLOW = (
     "tests/unit/experiments/test_pace.py",
     "tests/benchmarks",
-    "tests/cli/test_observe_reference.py",
+    "tests/unit/cli/test_observe_reference.py",
     "tests/fuzz",
     "tests/hostile",
     "tests/unit/monitor/test_deep_pair_trace.py",
@@ -40,7 +40,7 @@ SLOW = (
     "tests/unit/monitor/test_simulated_truth.py",
     "tests/pins",
     "tests/unit/reports/test_observation.py",
-    "tests/reports/reference/test_comparing.py",
+    "tests/unit/reports/test_comparison.py",
     "tests/unit/simulator/test_ground_truth.py",
     "tests/unit/simulator/test_simulation.py",
     "tests/story",

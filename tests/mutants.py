@@ -26,7 +26,7 @@ AREAS = {
     "scrape": "tests/unit/scrape/test_sample.py tests/unit/scrape/test_layout.py tests/pins",
     "polls": "tests/unit/scrape/test_client.py tests/unit/scrape/test_credentials.py tests/unit/scrape/test_poller.py tests/unit/scrape/test_poll_schedule.py tests/unit/scrape/test_response.py",
     "findings": "tests/unit/findings tests/pins",
-    "experiments": "tests/unit/experiments tests/reports/reference tests/unit/figures/test_student_t.py",
+    "experiments": "tests/unit/experiments tests/unit/reports/test_comparison.py tests/unit/figures/test_student_t.py",
     "drops": "tests/unit/drops",
     "learned": "tests/unit/learned",
     "monitor": "tests/unit/monitor tests/unit/learned tests/pins",
@@ -629,7 +629,7 @@ MUTANTS = (
     # Experiments and references.
     Mutant(
         "experiments",
-        "reports/reference/comparison.py",
+        "reports/comparison.py",
         "hypot(after.value - after.lower, before.upper - before.value)",
         "after.value - after.lower",
     ),

@@ -22,7 +22,7 @@ from spec_decode_exporter.learned.learned import LearnedState
 from spec_decode_exporter.monitor.state import MAX_ENTRY_BYTES, MAX_STATES, EngineEntry, entry_of, line_of
 from spec_decode_exporter.monitor.state_file import MAX_BYTES as LARGEST_STATE
 from spec_decode_exporter.monitor.state_file import VERSION, StateFile
-from spec_decode_exporter.reports import reference_file as reference
+from spec_decode_exporter.reports import references as reference
 from spec_decode_exporter.reports.plan import checkpoint
 from spec_decode_exporter.reports.plan.model_sizes import ModelError
 from spec_decode_exporter.scrape.credentials import headers

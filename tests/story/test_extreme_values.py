@@ -31,7 +31,7 @@ from spec_decode_exporter.monitor.state import Remembered, line_of
 from spec_decode_exporter.monitor.summary_log import SummaryLog
 from spec_decode_exporter.reports.exit_status import observation_status
 from spec_decode_exporter.reports.observation_report import json_report, report
-from spec_decode_exporter.reports.reference.measure import measure
+from spec_decode_exporter.reports.reference_measurement import measure
 from spec_decode_exporter.reports.text import TextStyle
 from spec_decode_exporter.scrape.client import HttpResponse
 from spec_decode_exporter.scrape.engines import ENGINES, HISTOGRAMS, EngineMark, Gauge

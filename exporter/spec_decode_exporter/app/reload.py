@@ -23,7 +23,7 @@ from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.files import Stamp, stamps
 from spec_decode_exporter.core.recurring import OnceUntilRecovered
 from spec_decode_exporter.core.tasks import CONFIGURATION, Background
-from spec_decode_exporter.reports.reference_rates import read_rates
+from spec_decode_exporter.reports.references import read_rates
 from spec_decode_exporter.scrape.credentials import credential_mistakes
 
 FOLLOW_SECONDS: Final = 5.0

@@ -17,8 +17,8 @@ from spec_decode_exporter.cli.observe_config import PROMETHEUS, TOKEN, add_serve
 from spec_decode_exporter.cli.observe_history import HISTORY_FLAGS, check_history_flags, observe_history
 from spec_decode_exporter.cli.observe_recording import RECORDING_FLAGS, check_recording_flags, replayed
 from spec_decode_exporter.cli.observe_reference import (
+    REFERENCE_FLAGS,
     SECONDS,
-    add_reference_flags,
     check_reference_flags,
     comparison,
     save,
@@ -44,10 +44,9 @@ from spec_decode_exporter.reports.history_report import HISTORY_FORMATS
 from spec_decode_exporter.reports.observation import DEFAULT_SECONDS, HOPELESS_SECONDS, Observation
 from spec_decode_exporter.reports.observation_report import failure, title
 from spec_decode_exporter.reports.progress import NotWrittenError, ObservationOutput, Streams
-from spec_decode_exporter.reports.reference.measure_servers import NotMeasuredError, until_missing
-from spec_decode_exporter.reports.reference_file import ReferenceFileError
-from spec_decode_exporter.reports.terminal import terminal_style
-from spec_decode_exporter.reports.text import printable
+from spec_decode_exporter.reports.reference_measurement import NotMeasuredError, until_missing
+from spec_decode_exporter.reports.references import ReferenceFileError
+from spec_decode_exporter.reports.text import printable, text_style
 
 _DESCRIPTION: Final = """\
 Monitor servers for a limited time, without serving anything, and report whether speculation pays, what to
@@ -103,7 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     )
     add_flags(parser, HISTORY_FLAGS, environ)
     add_flags(parser, RECORDING_FLAGS)
-    add_reference_flags(parser)
+    add_flags(parser, REFERENCE_FLAGS)
     add_flags(parser, [PROFILE_FLAG], environ)
 
 
@@ -191,7 +190,7 @@ async def _result(
     """Write the result in the wanted form; return the exit status."""
     observed = observation.observed()
     if arguments.against is not None:
-        style = terminal_style(sys.stdout, os.environ)
+        style = text_style(sys.stdout, os.environ)
         text, status = comparison(observed, arguments.before, server, form=arguments.format, style=style)
         write_stdout(text)
         return status

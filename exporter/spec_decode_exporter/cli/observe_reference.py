@@ -10,41 +10,31 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from spec_decode_exporter.cli.flags import Flag
 from spec_decode_exporter.cli.observe_config import read_config
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.discovery.target import Target, static_targets
+from spec_decode_exporter.reports.comparison import ReferenceComparison, as_json, as_text, compared
 from spec_decode_exporter.reports.exit_status import COMPARISON, ExitStatus
-from spec_decode_exporter.reports.markdown import markdown_report
 from spec_decode_exporter.reports.observation import ObservedFleet
-from spec_decode_exporter.reports.reference.comparison_json import as_json
-from spec_decode_exporter.reports.reference.comparison_report import report
-from spec_decode_exporter.reports.reference.measure_servers import document_of
-from spec_decode_exporter.reports.reference.pairing import Compared, compared
-from spec_decode_exporter.reports.reference_document import ReferenceDocument
-from spec_decode_exporter.reports.reference_file import check_free, read, write
-from spec_decode_exporter.reports.terminal import TerminalStyle
-from spec_decode_exporter.reports.terminal_report import text_report
+from spec_decode_exporter.reports.reference_measurement import document_of
+from spec_decode_exporter.reports.references import MeasuredModel, ReferenceDocument, check_free, read, write
+from spec_decode_exporter.reports.text import TextStyle
 
 SECONDS: Final = 300.0
 """Default length of a measurement that is saved or compared."""
-_ADDRESS: Final = re.compile(r"[^/]*:\d+(/.*)?")
 MAX_FALL: Final = 0.05
 """Fall of the acceptance rate that ``--against`` accepts."""
-_FORMATS: Final[Mapping[str, Callable[[Compared, TerminalStyle], str]]] = {
-    "text": lambda comparison, style: text_report(report(comparison), style),
-    "json": lambda comparison, _: as_json(comparison),
-    "markdown": lambda comparison, style: markdown_report(report(comparison), style),
+REFERENCE_FLAGS: Final = (
+    Flag("--save", "FILE", "keep the measurement in a new file", read=Path),
+    Flag("--against", "FILE|URL", "compare the servers with a file of --save, or with a server that is measured at the same time"),
+)  # fmt: skip
+_ADDRESS: Final = re.compile(r"[^/]*:\d+(/.*)?")
+_FORMATS: Final[Mapping[str, Callable[[ReferenceComparison, TextStyle], str]]] = {
+    "text": as_text,
+    "json": lambda found, _: as_json(found),
+    "markdown": lambda found, _: as_text(found, TextStyle()),
 }
-
-
-def add_reference_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that keep and compare measurements."""
-    parser.add_argument("--save", metavar="FILE", type=Path, help="keep the measurement in a new file")
-    parser.add_argument(
-        "--against",
-        metavar="FILE|URL",
-        help="compare the servers with a file of --save, or with a server that is measured at the same time",
-    )
 
 
 def check_reference_flags(arguments: argparse.Namespace) -> None:
@@ -54,25 +44,24 @@ def check_reference_flags(arguments: argparse.Namespace) -> None:
         UsageError: Flags contradict each other.
         ReferenceFileError: A file cannot be written or read.
     """
-    measures = {"--save": arguments.save, "--against": arguments.against}
-    for name in (name for name, value in measures.items() if value is not None):
-        if arguments.prometheus_url is not None:
-            raise UsageError(f"{name} needs a measurement, and --prometheus.url reports the past: use one")
-    arguments.before = None
-    if arguments.save is not None:
-        check_free(arguments.save)
-    if arguments.against is None:
+    save, against, arguments.before = arguments.save, arguments.against, None
+    if arguments.prometheus_url is not None and (save is not None or against is not None):
+        name = "--against" if save is None else "--save"
+        raise UsageError(f"{name} needs a measurement, and --prometheus.url reports the past: use one")
+    if save is not None:
+        check_free(save)
+    if against is None:
         return
-    if arguments.save is not None:
+    if save is not None:
         raise UsageError("--save keeps a measurement, and --against compares one: use one")
     if arguments.format not in _FORMATS:
         raise UsageError(f"--format {arguments.format} is not for --against: use {', '.join(_FORMATS)}")
     if arguments.every is not None:
         raise UsageError("--every is not for --against: a comparison is written at the end")
-    if arguments.replay is not None and _is_address(arguments.against):
+    if not _is_address(against):
+        arguments.before = read(Path(against))
+    elif arguments.replay is not None:
         raise UsageError("--against a server needs servers, and --replay reports a recording: give a file")
-    if not _is_address(arguments.against):
-        arguments.before = read(Path(arguments.against))
 
 
 def server_of(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Target | None:
@@ -93,8 +82,9 @@ def save(path: Path, observed: ObservedFleet) -> ExitStatus:
     """
     document = document_of(observed)
     write(path, document)
-    _say(f"{path}: saved, {_summary(document)}")
-    unbounded = [model.model_name for model in document.models if not model.has_bounds]
+    _say(f"{path}: saved, {', '.join(map(_accepted, document.models))}")
+    rates = ((model.model_name, model.acceptance) for model in document.models)
+    unbounded = [name for name, rate in rates if rate is None or rate.lower is None]
     for name in unbounded:
         _say(
             f"{name!r} had too few requests for bounds of its acceptance rate, so nothing can be compared "
@@ -109,7 +99,7 @@ def comparison(
     server: Target | None,
     *,
     form: str,
-    style: TerminalStyle,
+    style: TextStyle,
 ) -> tuple[str, ExitStatus]:
     """Compare the servers with a document, or with one of them; return the report and the exit status.
 
@@ -121,7 +111,7 @@ def comparison(
         observed = _part(observed, lambda target: target != server.name)
     assert before is not None  # noqa: S101  --against is a file or a server
     found = compared(before, document_of(observed), MAX_FALL)
-    return _FORMATS[form](found, style).removesuffix("\n") + "\n", COMPARISON[found.outcome]
+    return _FORMATS[form](found, style), COMPARISON[found.outcome]
 
 
 def _part(observed: ObservedFleet, wanted: Callable[[str], bool]) -> ObservedFleet:
@@ -138,12 +128,9 @@ def _is_address(text: str) -> bool:
     return "://" in text or (_ADDRESS.fullmatch(text) is not None and not Path(text).exists())
 
 
-def _summary(document: ReferenceDocument) -> str:
-    return ", ".join(
-        f"{model.model_name!r} accepts "
-        + ("nothing" if model.acceptance_ratio is None else f"{model.acceptance_ratio * 100:.1f} %")
-        for model in document.models
-    )
+def _accepted(model: MeasuredModel) -> str:
+    rate = model.acceptance
+    return f"{model.model_name!r} accepts {'nothing' if rate is None else f'{rate.value * 100:.1f} %'}"
 
 
 def _say(text: str) -> None:

@@ -35,7 +35,7 @@ from spec_decode_exporter.monitor.event_log import EventLog, RecordedEvent, run_
 from spec_decode_exporter.monitor.fleet import Fleet
 from spec_decode_exporter.monitor.state import Remembered
 from spec_decode_exporter.monitor.target_monitor import TargetMonitor
-from spec_decode_exporter.reports.reference_rates import read_rates
+from spec_decode_exporter.reports.references import read_rates
 from spec_decode_exporter.scrape.credentials import credential_mistakes
 from spec_decode_exporter.scrape.poll_record import RawPoll, Recorded
 from spec_decode_exporter.scrape.poller import Poller

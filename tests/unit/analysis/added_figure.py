@@ -71,12 +71,10 @@ def observe_report(view):
 
 def comparison_report(engine):
     """Return the report of ``observe --against``, of an engine with itself."""
-    from spec_decode_exporter.reports.reference.comparison_report import report
-    from spec_decode_exporter.reports.reference.measure import measure
-    from spec_decode_exporter.reports.reference.pairing import compared
-    from spec_decode_exporter.reports.reference_document import MeasuredModel, ReferenceDocument
-    from spec_decode_exporter.reports.terminal import TerminalStyle
-    from spec_decode_exporter.reports.terminal_report import text_report
+    from spec_decode_exporter.reports.comparison import as_text, compared
+    from spec_decode_exporter.reports.reference_measurement import measure
+    from spec_decode_exporter.reports.references import MeasuredModel, ReferenceDocument
+    from spec_decode_exporter.reports.text import TextStyle
 
     model = MeasuredModel(
         model_name="m",
@@ -93,7 +91,7 @@ def comparison_report(engine):
         engines=(),
         models=(model,),
     )
-    return text_report(report(compared(document, document, 0.05)), TerminalStyle(width=120))
+    return as_text(compared(document, document, 0.05), TextStyle())
 
 
 def outputs():

@@ -26,8 +26,7 @@ from spec_decode_exporter.analysis.figure_table import (
 )
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
-from spec_decode_exporter.reports import observation_report
-from spec_decode_exporter.reports.reference import comparison_tables
+from spec_decode_exporter.reports import comparison, observation_report
 from spec_decode_exporter.scrape.engines import Counter
 from spec_decode_exporter.web import page
 from spec_decode_exporter.window.history import Window
@@ -75,7 +74,7 @@ class TestOneRowMore:
 
     def test_is_a_row_of_the_comparison_with_a_reference(self, outputs):
         value = f"{json.loads(outputs['snapshot'])['windows'][-1][ROW.key]:.2f}"
-        assert re.search(rf"{ROW.compared.name} +{value} +{value} +\+0\.00", outputs["compare"])
+        assert re.search(rf"{ROW.compared.name} +\| +{value} +\| +{value} +\| +\+0\.00", outputs["compare"])
 
     def test_is_a_row_of_the_documentation_with_its_sources(self, outputs):
         (row,) = [
@@ -132,9 +131,7 @@ def test_every_row(check):
     assert violations(CHECKS[check], FIGURE.values()) == []
 
 
-@pytest.mark.parametrize(
-    "table", [page, observation_report, comparison_tables], ids=lambda table: table.__name__
-)
+@pytest.mark.parametrize("table", [page, observation_report, comparison], ids=lambda table: table.__name__)
 def test_every_unit_has_a_format_in_every_table(table):
     assert set(table._FORMATS) == set(Unit)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spec_decode_exporter.app.reload import load_config
-from spec_decode_exporter.reports.reference_file import write as write_reference
-from tests.reports.conftest import references
+from spec_decode_exporter.reports.references import write as write_reference
+from tests.fixtures.references import references
 from tests.unit.config.conftest import mistakes, read, write
 
 __all__ = ("mistakes", "read", "references", "write")

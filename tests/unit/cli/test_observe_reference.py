@@ -1,4 +1,4 @@
-"""``--save`` and ``--against`` of observe. Their measurements are those of tests/reports/conftest.py."""
+"""``--save`` and ``--against`` of observe. Their measurements are those of tests/fixtures/references.py."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from spec_decode_exporter.cli import observe, observe_reference
 from spec_decode_exporter.cli.main import parse
 from spec_decode_exporter.core.user_errors import UsageError
-from spec_decode_exporter.reports.reference_file import ReferenceFileError, read
-from tests.reports.conftest import references
+from spec_decode_exporter.reports.references import ReferenceFileError, read
+from tests.fixtures.references import references
 
 __all__ = ("references",)
 

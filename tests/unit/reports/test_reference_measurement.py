@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from math import inf, sqrt
@@ -13,13 +14,17 @@ from spec_decode_exporter.analysis.figure_table import COMPARED
 from spec_decode_exporter.analysis.knowledge import Knowledge
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.figures.quantile import quantile, sum_of_histograms
-from spec_decode_exporter.reports.reference.measure import measure
-from spec_decode_exporter.reports.reference_document import MeasuredFigure, MeasuredHistogram, Measurement
+from spec_decode_exporter.reports.observation import observed_config
+from spec_decode_exporter.reports.reference_measurement import CHECKED_AFTER, NotMeasuredError, measure
+from spec_decode_exporter.reports.references import MeasuredFigure, MeasuredHistogram, Measurement
 from spec_decode_exporter.scrape.engines import Latency
 from spec_decode_exporter.scrape.sample import Buckets
 from spec_decode_exporter.window.history import Window, row_of
 from spec_decode_exporter.window.ring import Increments
+from tests.conftest import settle
 from tests.fixtures.arms import window_over
+from tests.fixtures.references import changed, take, taken
+from tests.fixtures.simulated import Server
 from tests.fixtures.windows import increment, increments, window
 
 
@@ -231,3 +236,57 @@ def test_positions_of_different_lengths_are_rejected(busy_server):
     written = json.loads(of(busy_server).model_dump_json())
     with pytest.raises(ValidationError, match="positions"):
         Measurement.model_validate({**written, "position_accepted_tokens": [1]})
+
+
+# Servers
+
+
+async def failed(clock, seconds, *urls):
+    """Measure, advance the clock by ``seconds``, and return the error."""
+    work = asyncio.ensure_future(take(observed_config([{"url": url} for url in urls], 300), 300, clock))
+    await clock.advance(seconds)
+    await settle(100)
+    assert work.done()
+    with pytest.raises(NotMeasuredError) as caught:
+        await work
+    return str(caught.value)
+
+
+async def test_an_unreachable_server_ends_the_measurement_early(network, clock):
+    network.servers["a:1"] = Server(clock, "steady", running=60)
+    message = await failed(clock, CHECKED_AFTER + 1, "http://a:1", "http://b:1")
+    assert message.startswith("b:1 does not answer: ")
+    assert "Connection refused" in message
+    assert "a:1 does not" not in message
+
+
+async def test_a_server_that_goes_away_leaves_no_reference(network, clock):
+    network.servers["a:1"] = server = Server(clock, "steady", running=60)
+    work = asyncio.ensure_future(take(observed_config([{"url": "http://a:1"}], 60), 60, clock))
+    await clock.advance(40)
+    server.away = True
+    await clock.advance(20)
+    await settle(100)
+    with pytest.raises(NotMeasuredError, match="a:1 does not answer"):
+        await work
+
+
+async def test_a_page_without_engines_is_an_error(network, clock, monkeypatch):
+    network.servers["a:1"] = server = Server(clock, "steady", running=60)
+    monkeypatch.setattr(server, "answer", lambda _: b"up 1\n")
+    message = await failed(clock, CHECKED_AFTER + 1, "http://a:1")
+    assert message == "a:1 shows no engine: is a:1/metrics the metrics page of a server?"
+
+
+async def test_an_idle_server_has_no_bounds(network, clock):
+    document = await taken(network, clock, 60, a=("idle", 1))
+    assert not any(
+        model.acceptance is not None and model.acceptance.lower is not None for model in document.models
+    )
+
+
+async def test_a_server_without_speculation_is_measured_too(network, clock):
+    document = await taken(network, clock, 60, a=(changed(speculation={"tokens": 0}), 1))
+    (model,) = document.models
+    assert (model.acceptance, model.measurement.tokens) == (None, 0)
+    assert model.measurement.quantities["time_per_output_token_seconds"].lower is not None

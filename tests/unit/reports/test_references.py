@@ -1,11 +1,27 @@
+"""Reference files: written atomically, read back, and rejected with a reason."""
+
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
-from spec_decode_exporter.reports import reference_file
-from spec_decode_exporter.reports.reference_file import ReferenceFileError, check_free, read, sealed, write
+from spec_decode_exporter.reports import references as references_module
+from spec_decode_exporter.reports.references import (
+    ReferenceFileError,
+    check_free,
+    read,
+    read_rates,
+    sealed,
+    write,
+)
+from tests.fixtures.references import references
+
+__all__ = ("references",)
+
+
+DATA = Path(__file__).parent / "data"
 
 
 @pytest.fixture(name="document")
@@ -49,7 +65,7 @@ def test_a_failure_leaves_no_file(path, document, monkeypatch):
     def full(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(reference_file.os, "fsync", full)
+    monkeypatch.setattr(references_module.os, "fsync", full)
     with pytest.raises(ReferenceFileError, match="cannot be written: No space left on device"):
         write(path, document)
     assert not list(path.parent.iterdir())
@@ -126,7 +142,7 @@ def test_a_pipe_does_not_block(tmp_path):
 
 
 def test_an_endless_file_is_read_to_the_limit(path, monkeypatch):
-    monkeypatch.setattr(reference_file, "MAX_BYTES", 10)
+    monkeypatch.setattr(references_module, "MAX_BYTES", 10)
     path.write_bytes(b" " * 11)
     with pytest.raises(ReferenceFileError, match="it is larger than"):
         read(path)
@@ -141,3 +157,26 @@ def test_without_links_a_file_is_not_replaced_either(path, document, monkeypatch
     assert read(path) == document
     with pytest.raises(ReferenceFileError, match="is there already"):
         write(path, document)
+
+
+def test_rates_are_those_of_the_selected_model(path, document):
+    other = document.models[0].model_copy(update={"model_name": "other"})
+    write(path, document.model_copy(update={"models": (*document.models, other)}))
+    rate = document.models[0].acceptance.value
+    assert read_rates(path, "other") == {4: rate}
+    with pytest.raises(ValueError, match="holds several models; select one by `model_name`: meta-llama"):
+        read_rates(path, None)
+    with pytest.raises(ValueError, match="holds no acceptance of third; there is meta-llama"):
+        read_rates(path, "third")
+    path.write_text("x")
+    with pytest.raises(ValueError, match="cannot be used"):
+        read_rates(path, None)
+
+
+def test_a_file_of_an_earlier_release_is_read():
+    """Written before its models and engines had their present order of fields."""
+    document = read(DATA / "reference_v1.json")
+    assert [(model.model_name, model.engines, model.measurement.tokens) for model in document.models] == [
+        ("meta-llama/Llama-3.1-8B-Instruct", 2, 4)
+    ]
+    assert document.models[0].acceptance.lower < document.models[0].acceptance.value

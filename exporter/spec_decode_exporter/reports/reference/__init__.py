@@ -1,1 +1,0 @@
-"""References: measurements of servers in a file, to compare with later ones."""

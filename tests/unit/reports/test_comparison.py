@@ -1,0 +1,511 @@
+"""Comparison of two measurements: bounds of differences, outcomes, cautions, pairs of models, text and JSON."""
+
+from __future__ import annotations
+
+import json
+import random
+from math import sqrt
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spec_decode_exporter.experiments.traffic import Traffic
+from spec_decode_exporter.figures.student_t import t_quantile
+from spec_decode_exporter.reports.comparison import (
+    DRAFT_TOKENS,
+    Comparison,
+    Outcome,
+    ReferenceComparison,
+    as_json,
+    as_text,
+    compared,
+    difference,
+)
+from spec_decode_exporter.reports.references import (
+    MeasuredFigure,
+    MeasuredHistogram,
+    MeasuredModel,
+    Measurement,
+)
+from spec_decode_exporter.reports.text import TextStyle
+from spec_decode_exporter.scrape.engines import Latency
+from tests.fixtures.references import references
+
+__all__ = ("references",)
+
+
+def exactly(value, half=0.0):
+    return MeasuredFigure(value=value, lower=value - half, upper=value + half)
+
+
+def measurement(rate=None, half=0.0, tokens=4, **more):
+    """Return a measurement by the keys of figures; each is a value, or a value and its half-width."""
+    quantities = {
+        name: exactly(*(value if isinstance(value, tuple) else (value,))) for name, value in more.items()
+    }
+    if rate is not None:
+        found = MeasuredFigure(value=rate) if half is None else exactly(rate, half)
+        quantities["draft_acceptance_ratio"] = found
+    shares = tuple(exactly(0.8 - 0.1 * place) for place in range(tokens))
+    return Measurement(
+        seconds=300.0, polls=300, counts={}, position_accepted_tokens=(1,) * tokens, quantities=quantities,
+        position_acceptance_ratio=shares, position_conditional_acceptance_ratio=shares, latency_seconds={},
+    )  # fmt: skip
+
+
+def comparison(before, after, threshold=0.05, engines=(1, 1)):
+    """Return the comparison of two measurements of a model."""
+    sides = [
+        MeasuredModel(
+            model_name="m", engines=number, method="", draft_model="", server_version="", measurement=its
+        )
+        for number, its in zip(engines, (before, after), strict=True)
+    ]
+    return Comparison(before=sides[0], after=sides[1], threshold=threshold)
+
+
+def reasons(found):
+    return [(caution.reason, caution.before, caution.after) for caution in found.cautions]
+
+
+def outcome(after, half, threshold=0.05, before=0.7):
+    """Return the outcome if only the later rate has an error."""
+    return comparison(measurement(before), measurement(after, half), threshold).outcome
+
+
+@pytest.mark.parametrize(
+    ("after", "half", "expected"),
+    [
+        (0.60, 0.04, Outcome.FELL),
+        (0.60, 0.06, Outcome.UNCERTAIN),
+        (0.63, 0.04, Outcome.UNCERTAIN),
+        (0.66, 0.005, Outcome.LOWER),
+        (0.66, 0.02, Outcome.UNCERTAIN),
+        (0.69, 0.02, Outcome.SAME),
+        (0.70, 0.06, Outcome.UNCERTAIN),
+        (0.71, 0.02, Outcome.SAME),
+        (0.75, 0.02, Outcome.BETTER),
+        (0.75, None, Outcome.UNCERTAIN),
+        (None, None, Outcome.UNCERTAIN),
+    ],
+)
+def test_only_a_certain_fall_counts(after, half, expected):
+    assert outcome(after, half) is expected
+
+
+def test_the_threshold_may_be_0():
+    assert outcome(0.69, 0.001, threshold=0.0) is Outcome.FELL
+    assert outcome(0.70, 0.001, threshold=0.0) is Outcome.UNCERTAIN
+
+
+def test_another_number_of_draft_tokens_is_not_comparable():
+    found = comparison(measurement(0.7, tokens=4), measurement(0.5, tokens=6), 0.05)
+    assert found.outcome is Outcome.NOT_COMPARABLE
+    assert found.cautions[0].reason == DRAFT_TOKENS
+    assert len(found.position_acceptance_ratio) == 4
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.3), st.floats(0, 0.5))
+def test_an_outcome_follows_from_the_bounds(before, after, half, threshold):
+    found = comparison(measurement(before), measurement(after, half), threshold)
+    change = found.acceptance
+    assert (found.outcome is Outcome.FELL) is (change.upper < -threshold)
+    if found.outcome in (Outcome.SAME, Outcome.LOWER, Outcome.BETTER):
+        assert change.lower >= -threshold
+    if found.outcome is Outcome.BETTER:
+        assert change.lower > 0
+    if found.outcome is Outcome.LOWER:
+        assert change.upper < 0
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.3), st.floats(0, 0.5), st.floats(0, 0.5))
+def test_a_higher_threshold_never_makes_a_fall(before, after, half, threshold, more):
+    results = [
+        comparison(measurement(before), measurement(after, half), limit).outcome
+        for limit in (threshold, threshold + more)
+    ]
+    assert results[0] is Outcome.FELL or results[1] is not Outcome.FELL
+
+
+@pytest.mark.parametrize(
+    ("reason", "quantity", "before", "alike", "other"),
+    [
+        (Traffic.LOAD, "running_requests", 10.0, 14.9, 15.1),
+        (Traffic.LOAD, "running_requests", 10.0, 6.7, 6.6),
+        (Traffic.OUTPUT_TOKENS, "output_tokens_per_request", 200.0, 249.0, 251.0),
+        (Traffic.PROMPT_TOKENS, "prompt_tokens_per_request", 400.0, 321.0, 319.0),
+        (Traffic.COVERAGE, "coverage_ratio", 0.5, 0.41, 0.39),
+    ],
+)
+def test_unlike_measurements_have_a_caution(reason, quantity, before, alike, other):
+    def cautions(after):
+        found = comparison(
+            measurement(0.7, **{quantity: before}), measurement(0.7, **{quantity: after}), 0.05
+        )
+        return reasons(found)
+
+    assert cautions(alike) == []
+    assert cautions(other) == [(reason, before, other)]
+
+
+@pytest.mark.parametrize(("hits", "cautions"), [(0.29, 0), (0.31, 1)])
+def test_prefix_cache_hits_count_by_the_tokens_that_are_computed_of_a_request(hits, cautions):
+    lengths = {"prompt_tokens_per_request": 400.0, "output_tokens_per_request": 100.0}
+    before, after = (measurement(0.7, **lengths, prefix_cache_hit_ratio=each) for each in (0.2, hits))
+    assert reasons(comparison(before, after)) == [(Traffic.PREFIX_CACHE, 0.2, hits)] * cautions
+
+
+def test_a_slower_server_under_equal_arrivals_has_no_caution_about_its_load():
+    before, after = (measurement(0.7, requests_per_second=2.0, running_requests=each) for each in (8.0, 16.0))
+    assert comparison(before, after, 0.05).cautions == ()
+
+
+def test_load_is_compared_per_engine():
+    busy = measurement(0.7, running_requests=32.0)
+    assert reasons(comparison(busy, busy, engines=(2, 1))) == [(Traffic.LOAD, 16.0, 32.0)]
+
+
+def test_a_server_without_drafts_has_no_other_number_of_draft_tokens():
+    found = comparison(measurement(tokens=0), measurement(0.7), 0.05)
+    assert (found.outcome, found.cautions) == (Outcome.UNCERTAIN, ())
+
+
+def test_differences_by_chance_are_no_caution():
+    found = comparison(
+        measurement(0.7, output_tokens_per_request=(200.0, 40.0)),
+        measurement(0.7, output_tokens_per_request=(260.0, 50.0)),
+        0.05,
+    )
+    assert found.cautions == ()
+
+
+def test_figures_of_one_side_only_are_omitted():
+    quiet = measurement(0.7)
+    busy = measurement(0.7, running_requests=4.0)
+    assert "running_requests" not in comparison(quiet, busy, 0.05).quantities
+    assert "running_requests" not in comparison(busy, quiet, 0.05).quantities
+
+
+def test_quantiles_of_both_sides_are_compared():
+    def with_queue(latency, p50):
+        histogram = MeasuredHistogram(bounds=(0.5,), counts=(3, 3), p50=p50, p95=exactly(0.4), p99=None)
+        return measurement(0.7).model_copy(update={"latency_seconds": {latency: histogram}})
+
+    before = with_queue(Latency.QUEUE, None)
+    found = comparison(before, with_queue(Latency.QUEUE, exactly(0.1)), 0.05).latency_seconds
+    assert {latency: list(each) for latency, each in found.items()} == {Latency.QUEUE: ["p95"]}
+    assert comparison(before, with_queue(Latency.END_TO_END, None), 0.05).latency_seconds == {}
+
+
+def test_a_load_whose_running_requests_only_one_side_knows_has_no_caution():
+    before = measurement(0.7, requests_per_second=2.0)
+    after = measurement(0.7, requests_per_second=20.0, running_requests=8.0)
+    assert comparison(before, after, 0.05).cautions == ()
+
+
+# Differences
+
+VALUES = st.floats(-1e4, 1e4)
+WIDTHS = st.floats(0, 1e3)
+DEGREES = st.integers(2, 12)
+
+
+def sure(value, error, degrees=12):
+    """Return a figure with an error and its bounds."""
+    half = t_quantile(degrees) * error
+    return MeasuredFigure(
+        value=value, lower=value - half, upper=value + half, standard_error=error, degrees=degrees
+    )
+
+
+def between(value, below, above):
+    """Return a figure with bounds and without an error."""
+    return MeasuredFigure(value=value, lower=value - below, upper=value + above)
+
+
+FIGURES = st.builds(sure, VALUES, WIDTHS, DEGREES) | st.builds(between, VALUES, WIDTHS, WIDTHS)
+FIGURES_OF_MANY_DEGREES = st.builds(sure, VALUES, WIDTHS) | st.builds(between, VALUES, WIDTHS, WIDTHS)
+
+
+def test_variances_add_up_by_hand():
+    """0.3² + 0.4² = 0.5², and 2.064 of Student's with the 24 degrees that two of 12 have, near enough."""
+    found = difference(sure(10.0, 0.3), sure(8.0, 0.4))
+    degrees = 0.25**2 / (0.09**2 / 12 + 0.16**2 / 12)
+    assert (found.change, degrees) == (-2.0, pytest.approx(22.26, abs=0.01))
+    assert found.upper - found.change == found.change - found.lower == pytest.approx(2.074 * 0.5)
+
+
+def test_equal_errors_of_few_degrees_have_twice_as_many():
+    found = difference(sure(0.0, 1.0, 3), sure(0.0, 1.0, 3))
+    assert found.upper == pytest.approx(2.447 * sqrt(2))
+
+
+def test_distances_of_two_quantiles_add_up_each_in_its_own_direction():
+    """A rise is largest from the lower bound before to the upper bound after."""
+    found = difference(between(10.0, 3.0, 1.0), between(20.0, 2.0, 4.0))
+    assert (found.change, found.lower, found.upper) == (10.0, 10 - sqrt(4 + 1), 10 + 5.0)
+
+
+@pytest.mark.parametrize("one", [sure(1.0, 0.1), between(1.0, 0.1, 0.1), MeasuredFigure(value=1.0)])
+def test_without_bounds_on_one_side_there_are_none_of_the_difference(one):
+    other = MeasuredFigure(value=2.0)
+    for found in (difference(one, other), difference(other, one)):
+        assert (abs(found.change), found.lower, found.upper) == (1.0, None, None)
+        assert not found.beyond_chance
+
+
+def test_two_certain_figures_differ_certainly():
+    found = difference(sure(4.0, 0.0), sure(4.0, 0.0))
+    assert (found.lower, found.change, found.upper) == (0, 0, 0)
+    assert not found.beyond_chance
+    assert difference(sure(4.0, 0.0), sure(5.0, 0.0)).beyond_chance
+
+
+@given(FIGURES, FIGURES)
+def test_bounds_contain_the_change(before, after):
+    found = difference(before, after)
+    assert found.lower <= found.change <= found.upper
+
+
+@given(FIGURES, FIGURES)
+def test_swapped_measurements_have_the_opposite_difference(before, after):
+    one, two = difference(before, after), difference(after, before)
+    assert one.change == -two.change
+    assert one.lower == pytest.approx(-two.upper, abs=1e-6)
+
+
+@given(FIGURES_OF_MANY_DEGREES, FIGURES_OF_MANY_DEGREES)
+def test_the_error_of_a_difference_is_between_the_larger_error_and_the_sum(before, after):
+    found = difference(before, after)
+    widths = [each.upper - each.lower for each in (before, after)]
+    assert max(widths) * 0.94 - 1e-6 <= found.upper - found.lower <= sum(widths) + 1e-6
+
+
+@given(FIGURES, FIGURES, st.floats(0.01, 100))
+def test_it_has_the_figures_unit(before, after, factor):
+    scaled = [
+        MeasuredFigure(
+            **{name: value and (value if name == "degrees" else value * factor) for name, value in each}
+        )
+        for each in (before, after)
+    ]
+    found, other = difference(before, after), difference(*scaled)
+    assert other.lower == pytest.approx(found.lower * factor, rel=1e-6, abs=1e-3)
+
+
+@pytest.mark.parametrize("degrees", [(3, 3), (3, 12), (12, 12)])
+@pytest.mark.parametrize("ratio", [1.0, 3.0])
+def test_bounds_hold_in_95_of_100_differences(degrees, ratio):
+    """Means of B independent normal figures have errors of B degrees, as those of B cosines have.
+
+    Of 4000 differences a share of 95 % is known to 0.7 points. Welch's degrees are an approximation, and are
+    rounded down: with few and unequal ones it is a little more.
+    """
+    dice, held = random.Random(f"{degrees}{ratio}"), 0
+    for _ in range(4000):
+        figures = []
+        for spread, number in zip((1.0, ratio), degrees, strict=True):
+            waves = [dice.gauss(0, spread) for _ in range(number)]
+            error = sqrt(sum(wave**2 for wave in waves) / number)
+            figures.append(sure(dice.gauss(0, spread), error, number))
+        found = difference(*figures)
+        held += found.lower <= 0 <= found.upper
+    assert 0.94 <= held / 4000 <= 0.985
+
+
+# Models and engines
+
+
+def worst(*models, gone=()):
+    """Return the outcome of a comparison of models, each with its outcome and those of its engines."""
+
+    def fixed(outcome, engines=()):
+        return SimpleNamespace(outcome=outcome, engines=[fixed(each) for each in engines])
+
+    its = ReferenceComparison.model_construct(
+        models=tuple(fixed(*model) for model in models), only_before=tuple(gone)
+    )
+    return its.outcome
+
+
+@pytest.mark.parametrize("model", Outcome)
+def test_an_engine_that_fell_counts_whatever_its_model_did(model):
+    assert worst((model, [Outcome.SAME, Outcome.FELL])) is Outcome.FELL
+
+
+@pytest.mark.parametrize("engine", [outcome for outcome in Outcome if outcome is not Outcome.FELL])
+def test_other_outcomes_of_an_engine_do_not_count(engine):
+    assert worst((Outcome.SAME, [engine])) is Outcome.SAME
+
+
+def test_the_worst_of_the_models_counts():
+    order = [
+        Outcome.FELL, Outcome.NOT_COMPARABLE, Outcome.UNCERTAIN, Outcome.LOWER, Outcome.SAME, Outcome.BETTER
+    ]  # fmt: skip
+    for place, each in enumerate(order):
+        assert all(worst((other, []), (each, [])) is each for other in order[place:])
+
+
+def test_a_missing_model_makes_the_outcome_uncertain_at_best():
+    assert worst((Outcome.BETTER, []), gone=["model"]) is Outcome.UNCERTAIN
+    assert worst((Outcome.FELL, []), gone=["model"]) is Outcome.FELL
+
+
+def text(found):
+    return as_text(found, TextStyle())
+
+
+def prose(found):
+    return " ".join(text(found).split())
+
+
+@pytest.fixture(name="against")
+def against_fixture(references):
+    def against(before, after, threshold=0.05):
+        return compared(references[before], references[after], threshold)
+
+    return against
+
+
+def renamed(document, name):
+    """Return a reference with another model name."""
+    return document.model_copy(
+        update={
+            key: tuple(each.model_copy(update={"model_name": name}) for each in getattr(document, key))
+            for key in ("engines", "models")
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "outcome"),
+    [
+        ("steady", "again", Outcome.SAME),
+        ("steady", "worse", Outcome.FELL),
+        ("worse", "steady", Outcome.BETTER),
+        ("steady", "a little worse", Outcome.LOWER),
+        ("steady", "longer", Outcome.NOT_COMPARABLE),
+        ("two", "one of two", Outcome.FELL),
+        ("one of two", "two", Outcome.BETTER),
+    ],
+)
+def test_what_changed_is_found(against, before, after, outcome):
+    assert against(before, after).outcome is outcome
+
+
+def test_a_model_is_the_sum_of_its_engines(references):
+    document = references["two"]
+    (model,), engines = document.models, document.engines
+    for counter, count in model.measurement.counts.items():
+        assert count == sum(engine.measurement.counts[counter] for engine in engines)
+    figures = [each.measurement.quantities for each in (model, *engines)]
+    assert figures[0]["running_requests"].value == pytest.approx(32)
+    assert figures[0]["generation_tokens_per_second"].value == pytest.approx(
+        sum(figure["generation_tokens_per_second"].value for figure in figures[1:]), rel=0.01
+    )
+    whole, *parts = (figure["draft_acceptance_ratio"].standard_error for figure in figures)
+    assert whole < max(parts)
+
+
+def test_engines_of_a_model_are_also_compared_individually(against):
+    (model,) = against("two", "one of two").models
+    outcomes = {pair.after.target: pair.outcome for pair in model.engines}
+    assert outcomes == {"a": Outcome.SAME, "b": Outcome.FELL}
+
+
+@pytest.mark.parametrize(
+    ("after", "reasons"),
+    [
+        ("again", []),
+        ("longer", [DRAFT_TOKENS]),
+        ("busier", [Traffic.LOAD]),
+        ("two", []),
+        ("other work", [Traffic.OUTPUT_TOKENS]),
+    ],
+)
+def test_different_conditions_are_reported(against, after, reasons):
+    (model,) = against("steady", after).models
+    assert [caution.reason for caution in model.cautions] == reasons
+
+
+def test_the_load_is_compared_per_engine(against):
+    """Two engines with 16 requests each become one with 32: each step has twice as many."""
+    (model,) = against("two", "busier").models
+    (load,) = model.cautions
+    assert load.reason == Traffic.LOAD
+    assert (load.before, load.after) == (pytest.approx(16, abs=0.1), pytest.approx(32, abs=0.1))
+    assert "16.0 requests ran on an engine in the mean, and 32.0 do now" in prose(against("two", "busier"))
+
+
+def test_a_single_renamed_model_is_matched(references):
+    found = compared(references["steady"], renamed(references["worse"], "llama-awq"), 0.05)
+    assert (len(found.models), found.only_before, found.only_after) == (1, (), ())
+    assert "Changed: model, from `meta-llama/Llama-3.1-8B-Instruct` to `llama-awq`" in prose(found)
+
+
+def test_unmatched_models_are_named(references):
+    def models(*names):
+        documents = [renamed(references["steady"], name) for name in names]
+        return documents[0].model_copy(
+            update={"models": sum((each.models for each in documents), ()), "engines": ()}
+        )
+
+    found = compared(models("a", "b", "c"), models("b", "d", "e"), 0.05)
+    assert [pair.after.model_name for pair in found.models] == ["b"]
+    assert [model.model_name for model in found.only_before] == ["a", "c"]
+    assert [model.model_name for model in found.only_after] == ["d", "e"]
+    written = text(found)
+    assert "Not there now: `a with 4 draft tokens`" in written
+    assert "Not in the reference: `e with 4 draft tokens`" in written
+
+
+VERDICTS = {
+    "again": "is the same within chance",
+    "worse": "more than 5, and beyond chance.",
+    "a little worse": "beyond chance, but certainly by no more than 5.",
+    "longer": "the number of draft tokens differs",
+}
+
+
+@pytest.mark.parametrize(("after", "verdict"), VERDICTS.items())
+@pytest.mark.parametrize("write", [prose, as_json])
+def test_the_verdict_is_a_plain_sentence(against, write, after, verdict):
+    assert verdict in write(against("steady", after))
+
+
+def test_a_threshold_is_written_as_given(against):
+    assert "certainly no fall of more than 7.5." in prose(against("steady", "again", 0.075))
+    assert against("steady", "worse", 0.3).outcome is Outcome.LOWER
+
+
+def test_json_has_every_figure(against):
+    found = json.loads(as_json(against("two", "one of two")))
+    assert (found["outcome"], found["threshold"]) == ("fell", 0.05)
+    (model,) = found["models"]
+    rate = model["quantities"]["draft_acceptance_ratio"]
+    assert rate["change"] == pytest.approx(rate["after"]["value"] - rate["before"]["value"])
+    assert rate["beyond_chance"] is True
+    assert [engine["outcome"] for engine in model["engines"]] == ["same", "fell"]
+    assert model["before"]["counts"]["drafts"] > 100_000
+    assert model["latency_seconds"]["time_to_first_token"]["p50"]["before"]["value"] > 0
+
+
+HOSTILE = "a|b`<script>*\x1b[31m\n# c\u202e"
+
+
+@pytest.mark.parametrize("write", [text, as_json])
+def test_untrusted_names_stay_text(references, write):
+    after = renamed(references["two"], HOSTILE)
+    after = after.model_copy(
+        update={"engines": tuple(each.model_copy(update={"restarts": 1}) for each in after.engines)}
+    )
+    written = write(compared(references["two"], after, 0.05))
+    assert "\x1b" not in written
+    assert "\u202e" not in written
+    assert not any(line.startswith("# c") for line in written.splitlines())
+    if write is text:
+        assert "``a|b`<script>*\\x1b[31m\\n# c\\u202e``" in written.replace("`` ", "``").replace(
+            " ``", "``"
+        )
