@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import floor
 from operator import sub, truediv
 from typing import Final, NamedTuple
@@ -145,9 +146,15 @@ def acceptance_trace(window: Window, now: float) -> Trace:
     the piece in which it begins.
     """
     seconds = min(TRACE_SECONDS, window.length)
-    step = seconds / TRACE_PIECES
-    begins = [(now // step - TRACE_PIECES + piece) * step for piece in range(TRACE_PIECES + 1)]
+    begins, ages = _pieces(seconds, now)
     places = [*window.increments.places(begins), len(window.increments)]
     ratios = map(ratio, *columns(window.increments.between(places), "accepted_tokens", "draft_tokens"))
-    ages = (now - (begin + min(begin + step, now)) / 2 for begin in begins)
     return Trace(seconds, tuple(map(Piece, ages, ratios)))
+
+
+@lru_cache(maxsize=8)  # the lines of a page have the same pieces
+def _pieces(seconds: float, now: float) -> tuple[list[float], list[float]]:
+    """Return begin and age of each piece of the last ``seconds``; the last ends ``now``."""
+    step = seconds / TRACE_PIECES
+    begins = [(now // step - TRACE_PIECES + piece) * step for piece in range(TRACE_PIECES + 1)]
+    return begins, [now - (begin + min(begin + step, now)) / 2 for begin in begins]

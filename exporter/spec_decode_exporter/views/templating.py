@@ -1,7 +1,7 @@
 """Templates of the page, the documentation and the reports: one Jinja2 environment with formats of numbers.
 
-A format is a filter and a function: ``{{ ratio | percent }}``, ``{{ number(ratio, percent) }}``. In HTML every
-text is escaped, and numbers have thin spaces. ``parts.html`` has the macros that pages share.
+A format is a filter and a function: ``{{ ratio | percent }}``, ``{{ number(ratio, percent) }}``. In HTML
+every text is escaped, and numbers have thin spaces. ``parts.html`` has the macros that pages share.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ DASH: Final = "\u2013"
 NOTHING: Final = Markup('<span class="none" title="no value">\u2013</span>')
 """Shown in place of an absent value."""
 
-_NUMBER: Final = Markup('<data value="%s">%s</data>')
-_BOUNDS: Final = Markup('<small class="bounds" title="95 %% bounds">%s\u2013%s</small>')
 _MOMENT: Final = Markup('<time datetime="%s" title="%s">%s</time>')
 _CODE: Final = Markup("<code>%s</code>")
 _AGE_UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
@@ -95,14 +93,17 @@ def steady_duration(seconds: float) -> str:
 
 def number(value: float | None, write: Format) -> Markup:
     """Return a number with its exact value, or a dash if it is absent."""
-    return NOTHING if value is None else _NUMBER % (repr(value), write(value))
+    if value is None:
+        return NOTHING
+    return Markup(f'<data value="{value!r}">{write(value)}</data>')  # noqa: S704  digits and units
 
 
 def between(lower: float | None, upper: float | None, write: Format) -> Markup:
     """Return the 95 % bounds of a number; empty if they are unknown."""
     if lower is None or upper is None:
         return Markup()
-    return _BOUNDS % (number(lower, write), number(upper, write))
+    span = f"{number(lower, write)}{DASH}{number(upper, write)}"
+    return Markup(f'<small class="bounds" title="95 % bounds">{span}</small>')  # noqa: S704  as above
 
 
 def moment(unix: float, now: float) -> Markup:

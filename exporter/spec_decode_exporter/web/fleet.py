@@ -10,7 +10,7 @@ from typing import Final
 
 from spec_decode_exporter.analysis.verdict import State
 from spec_decode_exporter.core.isolation import Isolation
-from spec_decode_exporter.core.tasks import yield_to_event_loop
+from spec_decode_exporter.core.tasks import Pace
 from spec_decode_exporter.monitor.engine_snapshot import EngineSnapshot, id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.events import EVENTS, event_text
@@ -18,7 +18,9 @@ from spec_decode_exporter.views.engine_view import EngineView, Standing
 from spec_decode_exporter.web.query import PageQuery, terms
 
 MAX_ROWS: Final = 200
-"""Maximum number of engines on the page; the filter finds the others."""
+"""Maximum number of engines, and of targets, on the page; the filter finds other engines."""
+SLICE: Final = 8
+"""Engines or targets after which other tasks run: less than a millisecond of work."""
 MAX_EVENTS: Final = 12
 """Maximum rows of a list of events."""
 
@@ -51,13 +53,13 @@ class Fleet:
         query: PageQuery,
         errors: Isolation,
     ) -> Fleet:
-        """Select the rows; yield to the event loop after each engine."""
-        fleet = cls(query, unknown=set(query.opened))
+        """Select the rows; yield to the event loop after each ``SLICE`` of engines."""
+        fleet, pace = cls(query, unknown=set(query.opened)), Pace(SLICE)
         for labels, snapshot in engines:
             fleet.unknown.discard(id_of(labels))
             if errors.attempt("page", labels, partial(fleet._add, labels, snapshot)) is None:
                 fleet.omitted = [*fleet.omitted, labels][:MAX_ROWS]
-            await yield_to_event_loop()
+            await pace.done()
         fleet.shown.sort(key=lambda engine: not engine.is_alarming)
         beyond = [engine for engine in fleet.shown[MAX_ROWS:] if engine.id in query.opened]
         fleet.shown = [*fleet.shown[:MAX_ROWS], *beyond]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from importlib.resources import files
 from itertools import groupby
 from shlex import quote
@@ -15,7 +15,7 @@ from aiohttp import hdrs, web
 from spec_decode_exporter.analysis.figure_table import FIGURES, Figure, Unit, term
 from spec_decode_exporter.config.schema import Group
 from spec_decode_exporter.core.isolation import NO_ITEM
-from spec_decode_exporter.core.tasks import DOCUMENTATION, yield_to_event_loop
+from spec_decode_exporter.core.tasks import DOCUMENTATION, Pace, yield_to_event_loop
 from spec_decode_exporter.metrics.negotiation import choose_gzip
 from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
@@ -45,6 +45,7 @@ from spec_decode_exporter.views.verdict_text import BASES
 from spec_decode_exporter.web.fleet import (
     MAX_EVENTS,
     MAX_ROWS,
+    SLICE,
     Events,
     Fleet,
     event_sentence,
@@ -196,16 +197,16 @@ def _environment() -> Environment:
 
 
 async def _targets(errors: Isolation, snapshot: Snapshot) -> list[TargetView]:
-    """Return the targets, those with trouble first; yield to the event loop after each."""
+    """Return the targets, those with trouble first; yield to the event loop after each ``SLICE``."""
 
     def ranked(target: tuple[Item, TargetStatus]) -> tuple[tuple[float, ...], TargetView]:
         view = target_view(target[1])
         return target_trouble(view), view
 
-    views = []
+    views, pace = [], Pace(SLICE)
     for view in errors.each("page", snapshot.targets, lambda target: target[0], ranked):
         views.append(view)
-        await yield_to_event_loop()
+        await pace.done()
     return [view for _, view in sorted(views, key=lambda view: view[0])]
 
 
@@ -262,6 +263,7 @@ def marks(events: list[RecordedEvent], now: float, seconds: float) -> list[tuple
     ]
 
 
+@lru_cache(maxsize=256)  # the charts of a page have the same places
 def _x(age: float) -> str:
     """Return a place on the time axis; an age of 600 is at its begin."""
     return f"{max(600 - age, 0.0):.0f}"
