@@ -294,6 +294,6 @@ async def _scrape(
     recording.add(scrape, "up", {}, int(minute) not in run.down)
     if int(minute) in run.down:
         return
-    for family in text_string_to_metric_families(page.text(await service.snapshot())):
+    for family in text_string_to_metric_families(page.text(await service.state.snapshot())):
         for sample in family.samples:
             recording.add(scrape, sample.name, sample.labels, sample.value)

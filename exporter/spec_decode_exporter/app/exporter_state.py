@@ -54,13 +54,7 @@ class ExporterState:
     ) -> None:
         """Adopt the configuration of ``fleet``.
 
-        Args:
-            fleet: The monitored targets.
-            events: Log of the events of the fleet.
-            clock: Clock of the fleet.
-            errors: Isolates an item that raises.
-            status: Returns the status of the exporter; without it there is a plain one.
-            collectors: Further metrics, such as those of the process.
+        ``status`` returns the status of the exporter; ``collectors`` have further metrics, as of the process.
         """
         self.fleet, self.events, self.clock = fleet, events, clock
         self.errors = errors = errors or Isolation(clock.monotonic)

@@ -7,6 +7,7 @@ import gc
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from itertools import chain, repeat
 from pathlib import Path
@@ -25,7 +26,7 @@ from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.discovery.discoverer import Discoverer
 from spec_decode_exporter.monitor.event_log import EventLog, run_name
 from spec_decode_exporter.monitor.fleet import Fleet
-from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot
+from spec_decode_exporter.monitor.snapshot import ExporterStatus
 from spec_decode_exporter.monitor.state import Remembered, StateSaver
 from spec_decode_exporter.monitor.summary_log import SummaryLog
 from spec_decode_exporter.web.application import create_app
@@ -121,7 +122,9 @@ class Service:
         guard = Guard(self._web, self._clock) if self._web else None
         tls = Tls(self._web.context, self._web.admits) if self._web else NO_TLS
         self._server = await serve(create_app(self.state, guard), self._options.addresses, tls)
-        self._keep_running("saving", self._save)
+        self._keep_running(
+            "saving", partial(self._saver.save_for_ever, lambda: self.fleet.config.state.interval)
+        )
         self._keep_running("comparison", self._compare)
         self._keep_running("baselines", self._read_baselines)
         if self._web:
@@ -160,10 +163,6 @@ class Service:
         await self._saver.save()
         await self.fleet.close()
 
-    async def snapshot(self) -> Snapshot:
-        """Take the snapshot that the pages show, once for all requests of a second."""
-        return await self.state.snapshot()
-
     def _stop(self, stop: asyncio.Event) -> None:
         self._options.stopping()
         stop.set()
@@ -199,9 +198,6 @@ class Service:
 
     async def _cancel(self, part: str) -> None:
         await cancel([self._tasks.pop(part, None)])
-
-    async def _save(self) -> None:
-        await self._saver.save_for_ever(lambda: self.fleet.config.state.interval)
 
     async def _compare(self) -> None:
         """Compare experiments and requests every few seconds: verdicts and events depend on it."""

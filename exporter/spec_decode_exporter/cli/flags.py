@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -22,7 +24,6 @@ _SWITCH: Final = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("", "0", "false", "no", "off"), False),
 }
-_MAX_DIGITS: Final = 10
 
 T = TypeVar("T")
 
@@ -164,20 +165,14 @@ def _keys(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 def reject_baseline(arguments: argparse.Namespace, instead: str) -> None:
-    """Reject ``--baseline.prometheus.url``; its environment variable is ignored.
+    """Raise UsageError if ``--baseline.prometheus.url`` is set; ``instead`` is reported instead of servers.
 
-    Args:
-        arguments: Arguments of a command with this flag.
-        instead: What the command reports without servers.
-
-    Raises:
-        UsageError: It is set.
+    Its environment variable is ignored.
     """
     value = arguments.baseline_prometheus_url
     if value is not None and not isinstance(value, FromVariable):
-        raise UsageError(
-            f"--baseline.prometheus.url is for servers that are observed now, and not for {instead}"
-        )
+        text = f"--baseline.prometheus.url is for servers that are observed now, and not for {instead}"
+        raise UsageError(text)
 
 
 def vllm_speculation(text: str | None) -> dict[str, object]:
@@ -199,12 +194,9 @@ def vllm_speculation(text: str | None) -> dict[str, object]:
         _log.warning("variable_not_understood", variable=text.origin, reason=str(error))
         return {}
     keys = {
-        "method": speculation.method,
-        "tokens": speculation.tokens,
-        "draft_model": speculation.draft_model,
-        "rejection_method": speculation.rejection_method,
-        "schedule": speculation.schedule.ranges,
+        name: getattr(speculation, name) for name in ("method", "tokens", "draft_model", "rejection_method")
     }
+    keys["schedule"] = speculation.schedule.ranges
     return {key: value for key, value in keys.items() if value}
 
 
@@ -238,42 +230,40 @@ def duration(lower: float = 0.0, upper: float = inf, *, or_zero: bool = False) -
     if isfinite(upper):
         limits = f"between {format_duration(lower)} and {format_duration(upper)}"
 
-    def checked(text: str) -> float:
+    def parse(text: str) -> float:
         try:
             seconds = parse_duration(text)
         except ValueError as error:
-            raise argparse.ArgumentTypeError(f"{text!r} {error}") from None
+            raise ValueError(f"{text!r} {error}") from None
         if not (lower <= seconds <= upper or (or_zero and not seconds)):
-            raise argparse.ArgumentTypeError(f"{text!r} is not {limits}")
+            raise ValueError(f"{text!r} is not {limits}")
         return seconds
 
-    return checked
+    return reader(parse)
 
 
 def whole(lower: int, upper: int = 10**9) -> Callable[[str], int]:
     """Return a reader of whole numbers between two, both included."""
 
-    def checked(text: str) -> int:
-        number = int(text) if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS else -1
-        if not lower <= number <= upper:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {lower} to {upper}")
-        return number
+    def parse(text: str) -> int:
+        if not re.fullmatch("[0-9]{1,10}", text, re.ASCII) or not lower <= int(text) <= upper:
+            raise ValueError(f"{text!r} is not a whole number from {lower} to {upper}")
+        return int(text)
 
-    return checked
+    return reader(parse)
 
 
 def number(upper: float = inf, *, above_zero: bool = False) -> Callable[[str], float]:
     """Return a reader of finite numbers from 0, or above 0, up to ``upper``, included."""
-    begin = "above 0" if above_zero else "of 0 or more"
-    limits = f"{begin}, {upper:g} at most" if isfinite(upper) else begin
+    limits = ("above 0" if above_zero else "of 0 or more") + (
+        f", {upper:g} at most" if isfinite(upper) else ""
+    )
 
-    def checked(text: str) -> float:
-        try:
+    def parse(text: str) -> float:
+        with suppress(ValueError):
             value = float(text)
-        except ValueError:
-            value = -1.0
-        if not (isfinite(value) and 0 <= value <= upper) or (above_zero and not value):
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number {limits}")
-        return value
+            if isfinite(value) and 0 <= value <= upper and (value or not above_zero):
+                return value
+        raise ValueError(f"{text!r} is not a number {limits}")
 
-    return checked
+    return reader(parse)

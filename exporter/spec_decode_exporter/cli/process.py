@@ -10,7 +10,7 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
@@ -84,12 +84,12 @@ def stop_on_signals(stop: asyncio.Event) -> None:
         loop.add_signal_handler(number, interrupt)
 
 
-def end_soon(flush: Callable[[], None]) -> None:
+def end_soon(streams: Iterable[BackgroundStream]) -> None:
     """End the process after ``STOP_SECONDS``, whatever it waits for then."""
 
     def end() -> None:
         _log.error("stopped_late", seconds=STOP_SECONDS)
-        flush()
+        drain(streams)
         os._exit(1)
 
     timer = threading.Timer(STOP_SECONDS, end)
@@ -186,41 +186,31 @@ class BackgroundStream(io.TextIOBase):
         return text, dropped
 
 
-class BackgroundOutput:
-    """Standard output and standard error as streams in the background."""
-
-    def __init__(self) -> None:
-        self._streams: list[BackgroundStream] = []
-
-    @property
-    def lines_dropped(self) -> int:
-        """Lines dropped so far."""
-        return sum(stream.lines_dropped for stream in self._streams)
-
-    def flush(self) -> None:
-        """Wait until all text is written, at most ``FLUSH_SECONDS`` for each stream."""
-        for stream in self._streams:
-            stream.drain(FLUSH_SECONDS)
-
-    def open(self, stream: TextIO) -> TextIO | BackgroundStream:
-        """Return a stream in the background; one that is closed or is no file stays."""
-        with suppress(OSError, ValueError, AttributeError):  # Python has None for a closed one
-            background = BackgroundStream(to_descriptor(stream.fileno()))
-            self._streams.append(background)
-            return background
-        return stream
-
-
 @contextmanager
-def background_output() -> Iterator[BackgroundOutput]:
+def background_output() -> Iterator[Sequence[BackgroundStream]]:
     """Replace standard output and standard error within the context; all text is written at its end."""
-    output, former = BackgroundOutput(), (sys.stdout, sys.stderr)
-    sys.stdout, sys.stderr = map(output.open, former)
+    former = sys.stdout, sys.stderr
+    opened = [_in_background(stream) for stream in former]
+    streams = [stream for stream in opened if isinstance(stream, BackgroundStream)]
+    sys.stdout, sys.stderr = opened
     try:
-        yield output
+        yield streams
     finally:
-        output.flush()
+        drain(streams)
         sys.stdout, sys.stderr = former
+
+
+def drain(streams: Iterable[BackgroundStream]) -> None:
+    """Wait until all text is written, at most ``FLUSH_SECONDS`` for each stream."""
+    for stream in streams:
+        stream.drain(FLUSH_SECONDS)
+
+
+def _in_background(stream: TextIO) -> TextIO | BackgroundStream:
+    """Return a stream in the background; one that is closed or is no file stays."""
+    with suppress(OSError, ValueError, AttributeError):  # Python has None for a closed one
+        return BackgroundStream(to_descriptor(stream.fileno()))
+    return stream
 
 
 def to_descriptor(descriptor: int) -> Callable[[str], None]:

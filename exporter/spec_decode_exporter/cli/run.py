@@ -24,7 +24,7 @@ from spec_decode_exporter.cli.flags import (
     with_speculation,
 )
 from spec_decode_exporter.cli.process import (
-    BackgroundOutput,
+    BackgroundStream,
     background_output,
     end_soon,
     raise_file_limit,
@@ -78,7 +78,7 @@ def handle(arguments: argparse.Namespace) -> int:
     os._exit(0)
 
 
-async def _serve(arguments: argparse.Namespace, output: BackgroundOutput) -> None:
+async def _serve(arguments: argparse.Namespace, output: Sequence[BackgroundStream]) -> None:
     options = _options(arguments, output)
     async with AsyncExitStack() as stack:
         if arguments.simulate:
@@ -121,7 +121,7 @@ def _reader(arguments: argparse.Namespace) -> Callable[[], Config]:
     return read
 
 
-def _options(arguments: argparse.Namespace, output: BackgroundOutput) -> Options:
+def _options(arguments: argparse.Namespace, output: Sequence[BackgroundStream]) -> Options:
     if arguments.config_auto_reload and not arguments.config_file:
         raise UsageError("--config.auto-reload needs --config.file; there is no file to watch")
     return Options(
@@ -131,8 +131,8 @@ def _options(arguments: argparse.Namespace, output: BackgroundOutput) -> Options
         watched=Path(arguments.config_file) if arguments.config_auto_reload else None,
         allowed_hosts=AllowedHosts.parse(arguments.web_allowed_hosts or ()),
         web_config=Path(arguments.web_config_file) if arguments.web_config_file else None,
-        log_lines_dropped=lambda: output.lines_dropped,
-        stopping=lambda: end_soon(output.flush),
+        log_lines_dropped=lambda: sum(stream.lines_dropped for stream in output),
+        stopping=lambda: end_soon(output),
     )
 
 

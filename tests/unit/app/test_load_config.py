@@ -61,12 +61,12 @@ def called(document, name):
 def test_the_rate_may_come_from_a_file(read, saved, references):
     (model,) = saved(references["steady"])
     reference = read("reference: {file: before.json}").reference
-    assert (reference.at(4), reference.at(0), reference.at(5)) == (model.acceptance_ratio,) * 2 + (None,)
+    assert (reference.at(4), reference.at(0), reference.at(5)) == (model.acceptance.value,) * 2 + (None,)
 
 
 def test_a_file_of_several_models_needs_a_name(read, mistakes, saved, references):
     _, other = saved(called(references["steady"], "a"), called(references["worse"], "b"))
-    assert read("reference: {file: before.json, model_name: b}").reference.at(4) == other.acceptance_ratio
+    assert read("reference: {file: before.json, model_name: b}").reference.at(4) == other.acceptance.value
     expected = "reference.file holds several models; select one by `model_name`: a, b"
     assert mistakes("reference: {file: before.json}") == [f"1: {expected}"]
     expected = "reference.file holds no acceptance of c; there is a, b"

@@ -88,12 +88,12 @@ def test_standard_streams_are_replaced_and_come_back(monkeypatch, tmp_path):
     with (tmp_path / "out").open("w") as out, (tmp_path / "err").open("w") as err:
         monkeypatch.setattr("sys.stdout", out)
         monkeypatch.setattr("sys.stderr", err)
-        with background_output() as output:
+        with background_output() as streams:
             assert sys.stderr is not err
             sys.stdout.write("a\n")
             sys.stderr.write("b\ud800\n")
         assert (sys.stdout, sys.stderr) == (out, err)
-        assert output.lines_dropped == 0
+        assert [stream.lines_dropped for stream in streams] == [0, 0]
     assert (tmp_path / "out").read_text() == "a\n"
     assert (tmp_path / "err").read_text() == "b\\ud800\n"
 
