@@ -5,36 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from math import ceil, inf
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from markupsafe import Markup
 
-from spec_decode_exporter.analysis.cost import CostSource
 from spec_decode_exporter.analysis.figure_table import FIGURES, Unit
-from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, Action, State, Verdict
+from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, State, Verdict
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core import number_formats as numbers
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.figures.quantile import Edges
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.events import event_text
-from spec_decode_exporter.reports.text import TextStyle, badge, bar, json_text, name, render
-from spec_decode_exporter.scrape.engines import Latency
+from spec_decode_exporter.reports.text import TextStyle, json_text, name, render
 from spec_decode_exporter.views.document import Estimated
 from spec_decode_exporter.views.engine_view import (
     BucketView,
-    DepthView,
     EngineView,
-    SettingView,
+    QuantilesView,
     Standing,
     WindowView,
 )
 from spec_decode_exporter.views.fleet_view import ObservationView, TargetView
 from spec_decode_exporter.views.headline import Headline, countdown, headline, time_saved
 from spec_decode_exporter.views.verdict_text import BASES
-
-Row = tuple[str, ...]
-"""Cells of a row; of a figure its name, value, bounds and meaning."""
 
 _Item = EngineView | RecordedEvent
 _Document = TypeVar("_Document", EngineView, TargetView)
@@ -50,26 +44,10 @@ TONES: Final[Mapping[Standing, str]] = {
 }
 """Tone of a verdict or a state; others are neutral."""
 
-BAND: Final = ("running requests", "now", "speed", "verdict", "try", "speed")
-"""Titles of the columns of ``bands``."""
 _DOUBTS: Final = ("few_drafts", "few_requests", "wide_bounds")
 """Findings that explain why there is no verdict or advice: the report has them as missing data."""
 _QUIET: Final = {"engine_found", "filtered_page_not_used", "verdict_changed", "recommendation_changed"}
 """Events of every observation, and events about another window: not shown."""
-_LATENCIES: Final = {
-    Latency.TIME_PER_OUTPUT_TOKEN: "the same, by request",
-    Latency.TIME_TO_FIRST_TOKEN: "time to first token",
-    Latency.DECODE_STEP: "decode step",
-    Latency.END_TO_END: "end to end",
-}
-_SOURCES: Final = {
-    CostSource.EXPERIMENT: "as measured against the baseline of its experiment",
-    CostSource.MEASURED: "as measured on this engine, with drafts and without",
-    CostSource.BASELINE: "as measured against an earlier time without speculation",
-    CostSource.CONFIGURED: "as it was given",
-    CostSource.SIZES: "estimated from the sizes of both models",
-    CostSource.TYPICAL: "the method's typical cost",
-}
 _FORMATS: Final[Mapping[Unit, Callable[[float | None], str]]] = {
     Unit.SHARE: numbers.share,
     Unit.FACTOR: numbers.plain,
@@ -97,9 +75,10 @@ def report(view: ObservationView, style: TextStyle) -> str:
 
     absent = {target.target for target in view.targets if not target.engines}
     events = [each for each in view.events if each.type not in _QUIET and each.target not in absent]
-    context = {**{each.__name__: each for each in _FUNCTIONS}, **_WORDS}
-    context |= {"view": view, "events": events, "written": written, "headline": answer(view)}
-    return render("observation.md", style, **context)
+    return render(
+        *("observation.md", style),
+        **{**_CONTEXT, "view": view, "events": events, "written": written, "headline": answer(view)},
+    )
 
 
 def answer(view: ObservationView) -> Headline:
@@ -148,18 +127,6 @@ def gist(engine: EngineView) -> str:
     return f"speed-up {speedup:.2f}"
 
 
-def overview(engines: Iterable[EngineView], style: TextStyle) -> list[Row]:
-    """Return verdict, figure, target, model and engine of several engines."""
-    return [
-        (
-            badge(standing(each).upper(), TONES.get(standing(each), ""), style),
-            gist(each),
-            *map(name, (each.target, each.model_name, each.engine)),
-        )
-        for each in engines
-    ]
-
-
 def title(target: TargetView) -> str:
     """Return the name of a target, with its address if that differs."""
     return target.target if target.target in target.address else f"{target.target} ({target.address})"
@@ -184,105 +151,21 @@ def longer(present: float, enough: float, window: WindowView) -> str:
     return f"At this rate that takes --for {format_duration(ceil(seconds / _ROUND) * _ROUND)}."
 
 
-def figures(engine: EngineView, window: WindowView, section: str) -> list[Row]:
-    """Return the known figures of a section of the figure table."""
-    meanings, rows = _meanings(engine, window), list[Row]()
+def figures(window: WindowView, section: str, **meanings: str) -> list[tuple[str, ...]]:
+    """Return name, value, bounds and meaning of the known figures of a section of the figure table.
+
+    ``meanings`` replace those of the table, by the keys of figures, unless they are empty.
+    """
+    rows = list[tuple[str, ...]]()
     lines = [(each.report, each) for each in FIGURES if each.report and each.report.section == section]
     for line, figure in sorted(lines, key=lambda each: each[0].place):
-        value = getattr(window, figure.key)
+        value, write = getattr(window, figure.key), _FORMATS[figure.unit]
         meaning = meanings.get(figure.key) or line.meaning
         if isinstance(value, Estimated):
             span = numbers.bounds(value.lower, value.upper, 3 if figure.unit is Unit.SHARE else 2)
-            rows.append((line.name, _FORMATS[figure.unit](value.value), span, meaning))
+            rows.append((line.name, write(value.value), span, meaning))
         elif value is not None:
-            rows.append((line.name, _FORMATS[figure.unit](value), "", meaning))
-    return rows
-
-
-def _meanings(engine: EngineView, window: WindowView) -> Mapping[str, str]:
-    """Return meanings that replace those of the figure table, by the keys of figures."""
-    coverage, rate, baseline = window.coverage_ratio, window.draft_acceptance_ratio.value, engine.baseline
-    before = None if baseline is None else baseline.time_to_first_token_seconds
-    return {
-        "effective_tokens_per_step": "" if coverage is None else f"{coverage:.3f} of steps drafted",
-        "rejected_tokens_per_second": ""
-        if rate is None
-        else f"tokens a second, {max(1 - rate, 0.0):.3f} of the drafted",
-        "time_to_first_token_seconds": ""
-        if before is None
-        else f"mean, by request; {numbers.duration(before)} without speculation",
-    }
-
-
-def speedups(engine: EngineView, window: WindowView) -> list[Row]:
-    """Return the speed-up of a request and that of decoding; without the former, decode only."""
-    request, decoding = window.end_to_end_speedup_ratio, window.estimated_speedup_ratio
-    ceiling, rows = window.speedup_ceiling_ratio, list[Row]()
-    at_most = "" if ceiling is None else f"{ceiling:.2f} if drafts were free"
-    if request is not None:
-        rows.append(("speed-up, request", *_estimate(request), BASES[request.basis]))
-    if engine.cost is not None and decoding.value is not None:
-        what = "speed-up, decode only" if request is None else "speed-up, decoding"
-        rows.append((what, *_estimate(decoding), at_most))
-    elif ceiling is not None:
-        rows.append(("speed-up", "unknown", "", at_most))
-    return rows
-
-
-def _estimate(its: Estimated) -> tuple[str, str]:
-    return numbers.plain(its.value), numbers.bounds(its.lower, its.upper)
-
-
-def reported(engine: EngineView) -> list[Row]:
-    """Return the figures that an engine without counters reports itself."""
-    rate, length = engine.engine_reported_acceptance_ratio, engine.engine_reported_acceptance_length_tokens
-    rows = ("acceptance rate", rate, numbers.share), ("acceptance length", length, numbers.plain)
-    return [
-        (what, write(value), "", "as the engine itself reports it")
-        for what, value, write in rows
-        if value is not None
-    ]
-
-
-def positions(window: WindowView, style: TextStyle) -> list[Row]:
-    """Return number, share and conditional share of each draft position, and a bar."""
-    pairs = zip(window.position_acceptance_ratio, window.position_conditional_acceptance_ratio, strict=True)
-    return [
-        (str(place), numbers.share(accepted), numbers.share(given), bar(accepted, style))
-        for place, (accepted, given) in enumerate(pairs)
-    ]
-
-
-def depths(engine: EngineView, style: TextStyle) -> list[Row]:
-    """Return a row for each number of draft tokens: speed-up, change, bar and remark."""
-    present, keep = present_speedup(engine), engine.recommendation is Action.KEEP
-    plain = DepthView(
-        tokens=0,
-        speedup_ratio=1.0,
-        extrapolated=False,
-        recommended=engine.recommended_tokens == 0,
-        position_marginal_benefit_ratio=None,
-    )
-    shown, rows = (plain, *engine.depths), list[Row]()
-    largest = max(depth.speedup_ratio for depth in shown)
-    for each in shown:
-        is_present = each.tokens == engine.configured_tokens
-        remarks = {
-            "no speculation": not each.tokens,
-            "now": is_present,
-            "recommended": each.recommended and not keep,
-            "nearly as fast": each.recommended and keep and not is_present,
-            "extrapolated": each.extrapolated,
-        }
-        rows.append(
-            (
-                f"**{each.tokens}**" if (is_present if keep else each.recommended) else str(each.tokens),
-                numbers.plain(each.speedup_ratio),
-                "" if is_present or present is None else numbers.change(each.speedup_ratio / present),
-                bar(each.speedup_ratio / largest, style, guessed=each.extrapolated),
-                ", ".join(remark for remark, holds in remarks.items() if holds),
-            )
-        )
+            rows.append((line.name, write(value), "", meaning))
     return rows
 
 
@@ -292,37 +175,10 @@ def present_speedup(engine: EngineView) -> float | None:
     return next((each.speedup_ratio for each in engine.depths if each.tokens == tokens), None)
 
 
-def bands(setting: SettingView) -> list[Row]:
-    """Return a row for each band of load; speeds are relative to no speculation."""
-    return [
-        (
-            numbers.number_range(each.first, each.last),
-            str(each.present_tokens),
-            numbers.plain(each.present_speedup_ratio),
-            numbers.ABSENT if each.verdict is None else str(each.verdict),
-            str(each.tokens),
-            numbers.plain(each.speedup_ratio),
-        )
-        for each in setting.bands
-    ]
-
-
-def times(engine: EngineView, window: WindowView) -> list[Row]:
-    """Return times, the quantiles of the server's own histograms, and hits of the prefix cache."""
-    rows = figures(engine, window, "Time")
-    for latency, what in _LATENCIES.items():
-        its = engine.latency_seconds.get(latency)
-        if its is not None and its.p50 is not None:
-            values = (("p50", its.p50), ("p95", its.p95), ("p99", its.p99))
-            median, p95, p99 = (quantile(value, its.buckets.get(percentile)) for percentile, value in values)
-            tail = f"p95 and p99 {p95}" if p95 == p99 else f"p95 {p95}, p99 {p99}"
-            rows.append((what, median, "", f"p50; {tail}"))
-    hits = window.prefix_cache_hit_ratio
-    if hits is not None:
-        before = None if engine.baseline is None else engine.baseline.prefix_cache_hit_ratio
-        without = "" if before is None else f"; {numbers.share(before)} without speculation"
-        rows.append(("prefix cache", numbers.share(hits), "", f"of the prompt tokens{without}"))
-    return rows
+def percentiles(quantiles: QuantilesView) -> tuple[str, ...]:
+    """Return p50, p95 and p99 of one of the server's own histograms."""
+    values = (("p50", quantiles.p50), ("p95", quantiles.p95), ("p99", quantiles.p99))
+    return tuple(quantile(value, quantiles.buckets.get(which)) for which, value in values)
 
 
 def quantile(value: float | None, bucket: BucketView | None) -> str:
@@ -336,47 +192,16 @@ def quantile(value: float | None, bucket: BucketView | None) -> str:
     return numbers.within(*edges, *((1.0, "s") if in_seconds else (1e-3, "ms")))
 
 
-def costs(engine: EngineView, window: WindowView) -> list[Row]:
-    """Return the cost of drafting, and the acceptance and the load at which it stops paying."""
-    cost, threshold, crossover = (
-        engine.cost,
-        window.break_even_acceptance_ratio,
-        engine.crossover_running_requests,
+_CONTEXT: Final[dict[str, Any]] = {
+    each.__name__: each
+    for each in (
+        doubts, event_text, failure, figures, format_duration, gist, longer, percentiles, present_speedup,
+        standing, time_saved, title, numbers.utc_time,
     )
-    if cost is None:
-        return []
-    at = "" if cost.running_requests is None else f", at {cost.running_requests:.1f} running requests"
-    rows: list[Row] = [("a draft token", f"{cost.draft_cost_ratio:.3g}", "", f"plain decode steps{at}")]
-    if cost.fixed_cost_ratio:
-        rows.append(("a draft", f"{cost.fixed_cost_ratio:.3g}", "", "besides, however many tokens it has"))
-    if threshold is not None:
-        rows.append(("break-even rate", numbers.share(threshold), "", "of the draft tokens must be accepted"))
-    if crossover is not None:
-        rows.append(("stops paying at", f"{crossover:.0f}", "", "running requests"))
-    return rows
-
-
-def cost_source(engine: EngineView) -> str:
-    """Return the source of the cost, to follow "It is"."""
-    if engine.cost is None:
-        return "unknown"
-    if engine.cost.source is CostSource.BASELINE and engine.baseline is not None:
-        return f"as measured against {engine.baseline.name}"
-    return _SOURCES[engine.cost.source]
-
-
-_FUNCTIONS: Final = (
-    bands, cost_source, costs, depths, doubts, event_text, failure, figures, format_duration, longer,
-    overview, positions, present_speedup, reported, speedups, standing, time_saved, times, title,
-    numbers.utc_time,
-)  # fmt: skip
-_WORDS: Final[Mapping[str, object]] = {
-    "BAND": BAND,
+} | {
+    "BASES": BASES,
     "DOUBTS": _DOUBTS,
-    "FIGURE": ("figure", "value", "95 % bounds", "meaning"),
-    "GIVE_COST": "Give what it costs, and the concurrent requests of the measurement: "
-    "--cost.draft-cost-ratio 0.05 --cost.running-requests 8.",
     "TONES": TONES,
     "WHOLE_WINDOW": WHOLE_WINDOW,
-}
+}  # fmt: skip
 """Functions and texts of the template."""

@@ -8,7 +8,6 @@ from typing import Final
 
 from spec_decode_exporter.analysis.verdict import State
 from spec_decode_exporter.reports.exit_status import ExitStatus
-from spec_decode_exporter.reports.observation_report import BAND, bands
 from spec_decode_exporter.reports.saved_snapshot import SavedEngine
 from spec_decode_exporter.reports.text import TextStyle, json_text, render
 
@@ -25,7 +24,7 @@ def written(engines: Sequence[SavedEngine], form: str, style: TextStyle) -> str:
     if form == "json":
         return json_text({"engines": [each.model_dump(mode="json", include=_FIELDS) for each in engines]})
     template = "recommendation.md" if form == "text" else "recommended_flag.txt"
-    return render(template, style, engines=engines, quote=shlex.quote, bands=bands, BAND=BAND)
+    return render(template, style, engines=engines, quote=shlex.quote)
 
 
 def recommendation_status(engines: Sequence[SavedEngine]) -> ExitStatus:

@@ -9,7 +9,7 @@ import json
 import re
 import shutil
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TextIO
 
@@ -132,6 +132,14 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]], width: int | N
     return Markup("\n".join(drawn))  # noqa: S704
 
 
+def aligned(text: str, width: int | None = None) -> Markup:
+    """Return a table that a template writes row by row, the head first; see ``table``."""
+    rows = [
+        [cell.strip() for cell in row.split("|")[1:-1]] for row in _joined(text).splitlines() if row.strip()
+    ]
+    return table(rows[0], rows[1:], width)
+
+
 def cells(text: str) -> int:
     """Return the number of terminal columns of a text."""
     return sum(map(_columns, _COLOR.sub("", text)))
@@ -144,8 +152,7 @@ def render(template: str, style: TextStyle, /, **context: object) -> str:
     terminal, prose is broken at its width.
     """
     text = _environment.get_template(template).render(context, style=style)
-    joined = re.sub(r"\n +(?=\S)", " ", text)
-    return fitted(re.sub(r"\s*\n\s*\n", "\n\n", joined).strip() + "\n", style.width)
+    return fitted(re.sub(r"\s*\n\s*\n", "\n\n", _joined(text)).strip() + "\n", style.width)
 
 
 def fitted(text: str, width: int | None) -> str:
@@ -157,6 +164,11 @@ def json_text(document: object, *, indented: bool = True) -> str:
     """Return a document as ASCII JSON, on one line or indented, with a final newline."""
     written = json.dumps(document, indent=2 if indented else None)
     return written.replace(_DELETE, "\\u007f") + "\n"
+
+
+def _joined(text: str) -> str:
+    """Append each indented line to the line above."""
+    return re.sub(r"\n +(?=\S)", " ", text)
 
 
 def _can_draw(encoding: str | None) -> bool:
@@ -172,8 +184,9 @@ def _cell(value: object) -> str:
 
 
 def _is_numeric(column: Iterable[str]) -> bool:
-    """Return whether every cell is a number, with a unit or without, a dash or empty."""
-    return all(not text or text.strip("*")[:1] in "-+<>0123456789" for text in column)
+    """Return whether most cells are numbers, with a unit or without, or dashes."""
+    found = [cell.strip("*")[:1] in "-+<>0123456789" for cell in column if cell]
+    return 2 * sum(found) > len(found)
 
 
 def _padded(text: str, width: int, at_right: bool) -> str:  # noqa: FBT001
@@ -227,6 +240,11 @@ def _table(context: Context, heads: Sequence[str], rows: Iterable[Sequence[objec
 
 
 @pass_context
+def _aligned(context: Context, caller: Callable[[], str]) -> Markup:
+    return Markup("%s\n") % aligned(caller(), context["style"].width)
+
+
+@pass_context
 def _badge(context: Context, word: str, tone: str) -> Markup:
     return badge(word, tone, context["style"])
 
@@ -239,4 +257,4 @@ def _bar(context: Context, share: float | None, *, guessed: bool = False) -> Mar
 _environment: Final = environment("spec_decode_exporter.reports", html=False)
 _environment.autoescape = True  # ``printable`` returns ``Markup``, so that nothing is escaped as HTML
 _environment.finalize = printable
-_environment.globals.update(name=name, table=_table, badge=_badge, bar=_bar)
+_environment.globals.update(name=name, table=_table, aligned=_aligned, badge=_badge, bar=_bar)

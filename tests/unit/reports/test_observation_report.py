@@ -165,11 +165,12 @@ async def test_a_partial_observation_advises_to_repeat_it(observed):
 
 async def test_an_engine_that_cannot_be_shown_is_counted_by_its_target(observed, monkeypatch):
     view = await observed("steady", "steady")
-    original = module.costs
-    bad = view.engines[1].id
-    costs = lambda engine, window: 1 / 0 if engine.id == bad else original(engine, window)  # noqa: E731
-    monkeypatch.setattr(module, "_FUNCTIONS", [*(f for f in module._FUNCTIONS if f is not original), costs])
-    costs.__name__ = "costs"
+    original, bad = module.doubts, view.engines[1].id
+
+    def doubts(engine):
+        return original(engine) if engine.id != bad else 1 / 0
+
+    monkeypatch.setitem(module._CONTEXT, "doubts", doubts)
     text = report(view, PLAIN)
     assert "- `vllm-1:8000`: an engine is not in this report: an internal error of this program" in text
     assert "`vllm-0:8000`" in text
