@@ -24,6 +24,8 @@ MIDNIGHT_SECONDS: Final = 900.0
 """Seconds after midnight until which the sums of a day begin if they are those of the whole day."""
 SAME_SECONDS: Final = 5.0
 """Distance of two moments that are shown as one."""
+MAX_GROUPS: Final = 3
+"""Maximum groups of engines in the sentence about a fleet; the counts below it have them all."""
 
 
 class Headline(NamedTuple):
@@ -195,7 +197,7 @@ def headline(engines: Sequence[EngineView], targets: Sequence[TargetView], now: 
     standings = Counter(engine.standing for engine in engines)
     matter = " ".join(filter(None, (_troubles(engines, standings), _sentence(engines, standings))))
     short = matter.partition(". ")[0].partition(",")[0].removesuffix(".")
-    remedy = f"{worst.name}: {own.remedy}" if _trouble(worst) < len(_TROUBLES) else ""
+    remedy = f"{worst.name}: {own.matter} {own.remedy}" if _trouble(worst) < len(_TROUBLES) else ""
     tone = own.tone if remedy else _tone(standings)
     return Headline(tone, short, matter, remedy or _fleet_remedy(engines, own))
 
@@ -213,8 +215,8 @@ def _without_engines(targets: Sequence[TargetView]) -> Headline:
     number = len(targets)
     bad = "is down" if worst.up is False else "has no engine"
     matter = f"{worst.target} {bad}." if number == 1 else f"None of the {number} targets gives figures."
-    name = "" if number == 1 else f"{worst.target}: "
-    return Headline("bad", matter.removesuffix("."), matter, f"{name}{target_problem(worst)}")
+    remedy = target_problem(worst) if number == 1 else "What to do about each of them stands below."
+    return Headline("bad", matter.removesuffix("."), matter, remedy)
 
 
 _TROUBLES: Final = ("dropped", Verdict.HARMFUL, State.STALLED, State.UNREACHABLE)
@@ -249,16 +251,16 @@ def _sentence(engines: Iterable[EngineView], standings: Counter[Standing]) -> st
     number = "all" if len(groups) == 1 else f"{groups[0][1]} of the"
     where = f"{number} {drafting} engines that draft" if drafting > 1 else "the only engine that drafts"
     first = f"{groups[0][0]} on {where}"
-    return f"{', '.join([first, *(f'{_later(what)} on {count}' for what, count in groups[1:])])}."
+    return f"{', '.join([first, *(f'{_later(what)} on {count}' for what, count in groups[1:MAX_GROUPS])])}."
 
 
 def _groups(engines: Iterable[EngineView], standings: Counter[Standing]) -> Iterator[tuple[str, int]]:
-    """Yield what is said of the engines that draft, and on how many, with the good news first."""
+    """Yield what is said of the engines that draft, and on how many."""
     likely = Counter(_likely(engine) for engine in engines if engine.standing is Verdict.UNCLEAR)
     counts = {
         "Speculation pays": sum(standings[each] for each in PAYING),
-        "Speculation probably pays": likely["Speculation probably pays"],
         "Speculation makes decoding slower": standings[Verdict.HARMFUL],
+        "Speculation probably pays": likely["Speculation probably pays"],
         "Speculation hardly pays": standings[Verdict.POOR],
         "Speculation probably does not pay": likely["Speculation probably does not pay"],
         "Unclear whether speculation pays": likely["Unclear whether speculation pays"],

@@ -185,7 +185,7 @@ def test_targets_are_listed_by_trouble_with_its_remedy():
         ([target(None, engines=None)], "waiting", "The first poll has no answer yet.", ""),
         ([target()], "waiting", "The first poll is being evaluated.", ""),
         ([DOWN], "bad", "chat is down.", "refused: no answer: start the server."),
-        ([DOWN, DOWN], "bad", "None of the 2 targets gives figures.", "chat: refused: no answer: start the server."),
+        ([DOWN, DOWN], "bad", "None of the 2 targets gives figures.", "What to do about each of them stands below."),
         ([target(engines=0, remedy="it is Ray's")], "bad", "chat has no engine.", "Its page has no engine: it is Ray's."),
     ],
 )
@@ -204,15 +204,15 @@ EARLY, UNCLEAR = engine(Verdict.INSUFFICIENT), engine(Verdict.UNCLEAR, share=0.5
     [
         ([engine()] * 3, "good", "Speculation pays on all 3 engines that draft.", ""),
         ([engine(), engine(action=Action.INCREASE)], "good", "Speculation pays on all 2 engines that draft.", "Another number of draft tokens is faster on 1 engine: see the table."),
-        ([engine(), engine(), engine(Verdict.HARMFUL, name="code")], "bad", "Speculation pays on 2 of the 3 engines that draft, makes decoding slower on 1.", "llama on code, engine 0: Advice of harmful."),
-        ([engine(), PROBABLY, UNCLEAR, EARLY], "unsure", "Speculation pays on 1 of the 4 engines that draft, probably pays on 1, unclear on 1, too early to say on 1.", "Advice of unclear."),
+        ([engine(), engine(), engine(Verdict.HARMFUL, name="code")], "bad", "Speculation pays on 2 of the 3 engines that draft, makes decoding slower on 1.", "llama on code, engine 0: Text of harmful. Advice of harmful."),
+        ([engine(), PROBABLY, UNCLEAR, EARLY], "unsure", "Speculation pays on 1 of the 4 engines that draft, probably pays on 1, unclear on 1.", "Advice of unclear."),
         ([UNCLEAR, UNCLEAR], "unsure", "Unclear whether speculation pays on all 2 engines that draft.", "Advice of unclear."),
         ([EARLY, EARLY], "waiting", "Too early to say on all 2 engines that draft.", "Advice of insufficient."),
         ([engine(State.IDLE), engine()], "good", "Speculation pays on the only engine that drafts.", ""),
         ([engine(State.IDLE), engine(State.DISABLED)], "waiting", "No engine drafts now.", "Send requests: the first bounds take half a minute of traffic."),
         ([engine(State.DISABLED)] * 2, "off", "No engine speculates.", "Its page has no counters of drafts, so speculation is off: start vLLM with `--speculative-config`."),
-        ([engine(), engine(findings=(SUDDEN,), name="code")], "bad", "Acceptance dropped on 1 engine. Speculation pays on all 2 engines that draft.", "llama on code, engine 0: Look for a change."),
-        ([engine(), engine(State.STALLED, findings=(STALLED,)), engine(State.UNREACHABLE)], "bad", "Drafting stalled on 1 engine, 1 engine is out of reach. Speculation pays on the only engine that drafts.", "llama on chat, engine 0: Read the server's log."),
+        ([engine(), engine(findings=(SUDDEN,), name="code")], "bad", "Acceptance dropped on 1 engine. Speculation pays on all 2 engines that draft.", "llama on code, engine 0: Acceptance dropped at 14:03:00 UTC: it was 2.50 tokens. Speculation pays now. Look for a change."),
+        ([engine(), engine(State.STALLED, findings=(STALLED,)), engine(State.UNREACHABLE)], "bad", "Drafting stalled on 1 engine, 1 engine is out of reach. Speculation pays on the only engine that drafts.", "llama on chat, engine 0: The engine drafted before. Read the server's log."),
     ],
 )  # fmt: skip
 def test_a_fleet_says_what_is_the_matter_and_what_to_do_about_the_worst(engines, tone, matter, remedy):

@@ -11,6 +11,7 @@ const live = document.getElementById("live");
 const news = document.getElementById("news");
 
 let failures = 0;
+let retryAfter = 0; // milliseconds, by the last response
 let timer = 0;
 let turn = null; // AbortController of the request in flight
 
@@ -80,10 +81,17 @@ function announce(before) {
   }
 }
 
+// Returns the first line of a plain-text response: a proxy may send an HTML page.
+async function reason(answer) {
+  const isPlain = answer.headers.get("Content-Type")?.startsWith("text/plain");
+  return (isPlain ? await answer.text() : answer.statusText).trim().split("\n")[0].slice(0, 120);
+}
+
 async function fetchContent(signal) {
   const limit = AbortSignal.any([signal, AbortSignal.timeout(10000)]);
   const answer = await fetch(`./fragment${location.search}`, { signal: limit, cache: "no-store" });
-  if (!answer.ok) throw new Error(`it answered ${answer.status} ${answer.statusText}`);
+  retryAfter = answer.ok ? 0 : 1000 * Math.min(Number(answer.headers.get("Retry-After")) || 0, 3600);
+  if (!answer.ok) throw new Error(`it answered ${answer.status}: ${await reason(answer)}`);
   const fresh = content.cloneNode(false);
   fresh.append(...new DOMParser().parseFromString(await answer.text(), "text/html").body.childNodes);
   return fresh;
@@ -94,6 +102,7 @@ async function refresh() {
   turn?.abort();
   const mine = (turn = new AbortController());
   const begin = performance.now();
+  retryAfter = 0;
   try {
     const fresh = await fetchContent(mine.signal);
     const before = verdicts();
@@ -111,10 +120,12 @@ async function refresh() {
   plan(performance.now() - begin);
 }
 
+const backOff = () => Math.min(INTERVAL * 2 ** failures, MAX_INTERVAL);
+
 function plan(responseTime = 0) {
   clearTimeout(timer);
   if (document.hidden) setStatus("paused", "Paused");
-  else timer = setTimeout(refresh, Math.max(Math.min(INTERVAL * 2 ** failures, MAX_INTERVAL), PAUSE_FACTOR * responseTime));
+  else timer = setTimeout(refresh, Math.max(backOff(), PAUSE_FACTOR * responseTime, retryAfter));
 }
 
 document.addEventListener("visibilitychange", () => (document.hidden ? plan() : refresh()));
@@ -185,12 +196,18 @@ document.addEventListener("keydown", (event) => {
   const target = event.target;
   const isTyping = target.matches("input");
   if (event.key === "Escape" && isTyping) filter((target.value = ""));
-  else if (event.key === "Escape") target.closest("tbody.open")?.querySelector("a.opener").click();
+  else if (event.key === "Escape") close(target.closest("tbody.open")?.querySelector("a.opener"));
   else if (event.key === "/" && !isTyping) document.getElementById("filter")?.focus();
   else if (event.key in STEPS && target.matches("a.opener")) step(target, STEPS[event.key]);
+  else if (event.key === "ArrowDown" && isTyping) step(null, 1);
   else return;
   event.preventDefault();
 });
+
+function close(opener) {
+  opener?.focus();
+  opener?.click();
+}
 
 function step(from, by) {
   const openers = [...content.querySelectorAll("a.opener")];
