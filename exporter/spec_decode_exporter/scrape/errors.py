@@ -46,9 +46,6 @@ _REMEDIES: Final = {
 _PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 
 
-NO_ENGINE_REMEDY: Final = _ANOTHER_PAGE
-
-
 def no_engine_remedy(page: bytes) -> str:
     """Return why a page that was read has no engine, and the remedy."""
     return next((remedy for mark, remedy in _PAGES if mark in page), _ANOTHER_PAGE)
