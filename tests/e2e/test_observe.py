@@ -169,7 +169,7 @@ def test_a_server_that_is_harmed(simulated, observe):
     load = ("--cost.running-requests", "16")
     found = observe(simulated("harmful"), "--for", "20s", *COST, "0.3", *load)
     assert found.returncode == 4, found.stdout + found.stderr
-    assert "[harmful]" in found.stdout
+    assert "**HARMFUL**" in found.stdout
     assert "Try 1 token instead of 4" in found.stdout
 
 
@@ -187,7 +187,8 @@ def test_a_server_that_is_not_there(e2e, simulated, observe):
     absent = f"127.0.0.1:{e2e.free_port()}"
     found = observe(simulated("steady"), absent, "--for", "3s")
     assert found.returncode == 1
-    assert f"{absent}: refused" in found.stdout
+    assert f"{absent}: refused: Connection refused; start the server, or correct the port" in found.stderr
+    assert f"- `{absent}`: `refused: Connection refused`; start the server" in found.stdout
     assert "acceptance rate" in found.stdout
 
 
@@ -201,10 +202,13 @@ def test_json_for_a_script(simulated, observe):
     assert drafts[0] < drafts[-1]
 
 
-def test_markdown_for_an_issue(simulated, observe):
-    found = observe(simulated("steady"), "--for", "3s", "--format", "markdown")
-    assert found.stdout.startswith("# Speculative decoding, 3s")
-    assert "| acceptance rate |" in found.stdout
+def test_servers_that_never_answer_end_the_observation(e2e, observe):
+    begun = time.monotonic()
+    found = observe("--target", f"127.0.0.1:{e2e.free_port()}", "--for", "2m")
+    assert found.returncode == 1
+    assert found.stdout.splitlines()[0].startswith("**`127.0.0.1:")
+    assert "no server answered for 10 s" in found.stderr
+    assert time.monotonic() - begun < 60
 
 
 def test_the_embedded_simulator(observe):
@@ -216,7 +220,7 @@ def test_the_embedded_simulator(observe):
 def test_an_encoding_without_drawings(simulated, observe):
     found = observe(simulated("steady"), "--for", "2s", PYTHONIOENCODING="latin-1")
     assert found.stdout.isascii()
-    assert "###" in found.stdout
+    assert "#####" in found.stdout
 
 
 def test_a_reader_that_goes_away(e2e, simulated):
