@@ -39,7 +39,7 @@ class Bound(NamedTuple):
 CONFIG: Final = Bound(4 * 2**20, 100_000)
 """Limits of config.json."""
 INDEX: Final = Bound(16 * 2**20, 500_000)
-"""Limits of model.safetensors.index.json, which names every tensor, and of the header of a safetensors file."""
+"""Limits of model.safetensors.index.json and of the header of a safetensors file: they name every tensor."""
 TOKENIZER: Final = Bound(64 * 2**20, 4_000_000)
 """Limits of tokenizer.json: that of Gemma 3 has 33 MB and two million values."""
 MAX_FILES: Final = 1000

@@ -37,7 +37,7 @@ from spec_decode_exporter.figures.window_figures import Price
 from spec_decode_exporter.reports.plan.checkpoint import DRAFT_MODEL
 from spec_decode_exporter.reports.plan.model_sizes import Model
 from spec_decode_exporter.reports.plan.observed_model import ObservedModel
-from spec_decode_exporter.views.document import View, at
+from spec_decode_exporter.views.document import View, at, fact
 
 MAX_TOKENS: Final = 8
 """Largest number of draft tokens in the table."""
@@ -49,6 +49,8 @@ _HALVINGS: Final = 60
 _SPEEDUPS, _TOLERANCE = SpeedupPolicy(), DepthPolicy().tolerance
 """Thresholds of the exporter by default."""
 GIGABYTE: Final = 10**9
+CAPACITY: Final = ("kv_cache_bytes", "kv_cache_tokens", "concurrent_sequences")
+"""Fields of ``Room`` that say what fits."""
 
 
 class PlanOutcome(StrEnum):
@@ -92,11 +94,11 @@ class PlannedModel(View):
     """Target or draft."""
 
     name: str
-    parameters: int
-    active_parameters: int = at("Parameters that one token uses: all of a dense model.")
-    dtype: str
+    parameters: int = at("All parameters.", "parameters.total")
+    active_parameters: int = at("Parameters that one token uses: all of a dense model.", "parameters.active")
+    dtype: str = at("Format of the weights.", "dtype.name")
     weight_bytes: int = at("Over all GPUs, copies included.")
-    weights_counted: bool = at("Whether weight_bytes is computed; otherwise it is the size of the files.")
+    weights_counted: bool = at("Whether weight_bytes is computed; otherwise it is the size of the files.", "counted")
     guessed: bool = at("Whether the size is only typical for such models.")
     tensor_parallel: int
     kv_cache_bytes_per_token: float | None = at("Over all GPUs, mean over a sequence.")
@@ -114,14 +116,6 @@ class Room(View):
     concurrent_sequences: int | None = at("Sequences that fit.")
     sequence_bytes: int | None = Field(exclude=True)
     fits: bool = at("Whether the KV cache holds a sequence, as far as its size is known.", exclude=True)
-
-
-class LostCapacity(View):
-    """Capacity lost to the draft."""
-
-    kv_cache_bytes: int
-    kv_cache_tokens: int | None
-    concurrent_sequences: int | None
 
 
 class PlannedCost(View):
@@ -186,6 +180,13 @@ class DeploymentPlan(View):
     given_cost_ratio: float | None = Field(default=None, exclude=True)
     observed: Annotated[InstanceOf[ObservedModel] | None, Field(exclude=True)] = None
 
+    # fmt: off
+    draft_to_target_ratio = fact("Ratio of the active parameters.", float | None, lambda its: its.draft and its.draft.active_parameters / its.target.active_parameters)
+    token_acceptance_ratio = fact("Assumed acceptance; null if measured.", float | None, lambda its: None if its.observed else its.acceptance)
+    speedup_ratio = fact("At this number of draft tokens and this acceptance.", float, lambda its: its.depth.speedup_ratio)
+    observation = fact("Observation behind this plan; null without one.", ObservedModel | None, lambda its: its.observed)
+    # fmt: on
+
     def changed(self, **values: object) -> DeploymentPlan:
         """Return the plan of another input."""
         return DeploymentPlan(**{name: getattr(self, name) for name in type(self).model_fields} | values)
@@ -244,11 +245,6 @@ class DeploymentPlan(View):
         return None if self.draft_model is None else self._described(self.draft_model)
 
     @computed
-    def draft_to_target_ratio(self) -> float | None:
-        """Ratio of the active parameters."""
-        return None if self.draft is None else self.draft.active_parameters / self.target.active_parameters
-
-    @computed
     def without_draft(self) -> Room:
         """Memory beside the target alone."""
         return self.room(self.target_model)
@@ -259,13 +255,10 @@ class DeploymentPlan(View):
         return self.room(*self.models)
 
     @computed
-    def lost(self) -> LostCapacity:
+    def lost(self) -> dict[str, int | None]:
         """Capacity lost to the draft."""
-        names, sides = LostCapacity.model_fields, (self.without_draft, self.with_draft)
-        pairs = {name: [getattr(side, name) for side in sides] for name in names}
-        return LostCapacity(
-            **{name: None if None in pair else pair[0] - pair[1] for name, pair in pairs.items()}
-        )
+        pairs = {key: (getattr(self.without_draft, key), getattr(self.with_draft, key)) for key in CAPACITY}
+        return {key: None if None in pair else pair[0] - pair[1] for key, pair in pairs.items()}
 
     @computed
     def outcome(self) -> PlanOutcome:
@@ -290,22 +283,15 @@ class DeploymentPlan(View):
     @computed
     def cost(self) -> PlannedCost:
         """Cost at this number of draft tokens."""
-        price = self.price(self.draft_tokens)
-        return PlannedCost(
-            draft_cost_ratio=price.token,
-            fixed_cost_ratio=price.step,
-            basis=self.basis,
-            batch_sequences=self.batch,
-        )
-
-    @property
-    def basis(self) -> CostBasis:
-        """Origin of the cost."""
+        token, step, _ = self.price(self.draft_tokens)
+        basis = CostBasis.ESTIMATED if self._knows_cache else CostBasis.ESTIMATED_BY_WEIGHTS
         if self.given_cost_ratio is not None:
-            return CostBasis.GIVEN
-        if self.observed is not None and self.observed.cost is not None:
-            return CostBasis.MEASURED
-        return CostBasis.ESTIMATED if self._knows_cache else CostBasis.ESTIMATED_BY_WEIGHTS
+            basis = CostBasis.GIVEN
+        elif self.observed is not None and self.observed.cost is not None:
+            basis = CostBasis.MEASURED
+        return PlannedCost(
+            draft_cost_ratio=token, fixed_cost_ratio=step, basis=basis, batch_sequences=self.batch
+        )
 
     def price(self, tokens: int) -> Price:
         """Return the cost of drafts of ``tokens``."""
@@ -325,7 +311,7 @@ class DeploymentPlan(View):
         if observed is not None and self.given_cost_ratio is None:
             low, high = max(observed.draft_cost_ratio_lower, 0.0), observed.draft_cost_ratio_upper
             return price._replace(token=min(price.token, low)), price._replace(token=max(price.token, high))
-        settings = None
+        settings, its = None, self.target_model
         if self.given_cost_ratio is not None:
             settings = CostSettings(
                 draft_cost_ratio=price.token, fixed_cost_ratio=price.step, running_requests=self.batch
@@ -333,23 +319,17 @@ class DeploymentPlan(View):
         elif self.draft is not None and drafter_cost(self.method) is None:
             sizes = self.draft.active_parameters, self.target.active_parameters
             settings = CostSettings(draft_parameters=min(sizes), target_parameters=sizes[1])
-        its = self.target_model.parameters
-        architecture = (
-            Architecture.MIXTURE_OF_EXPERTS
-            if its.experts
-            else Architecture.DENSE
-            if self.target_model.config
-            else None
-        )
-        model = CostModel(
-            settings, (), self.method, architecture, 1 / its.expert_share if its.experts else None
-        )
+        architecture, ratio = Architecture.DENSE if its.config else None, None
+        if its.parameters.experts:
+            architecture, ratio = Architecture.MIXTURE_OF_EXPERTS, 1 / its.parameters.expert_share
+        model = CostModel(settings, (), self.method, architecture, ratio)
         cost = model.at(self.batch, tokens) or model.typical(self.batch, tokens)
-        least, most = cost.low, cost.high
-        return (
-            price._replace(token=min(price.token, least.token), step=min(price.step, least.step)),
-            price._replace(token=max(price.token, most.token), step=max(price.step, most.step)),
+        ends = zip((min, max), (cost.low, cost.high), strict=True)
+        least, most = (
+            Price(pick(price.token, end.token), pick(price.step, end.step), price.every_step)
+            for pick, end in ends
         )
+        return least, most
 
     @property
     def plain_bytes(self) -> float:
@@ -371,11 +351,6 @@ class DeploymentPlan(View):
         return [self.acceptance ** (position + 1) for position in range(MAX_TOKENS)]
 
     @computed
-    def token_acceptance_ratio(self) -> float | None:
-        """Assumed acceptance; null if measured."""
-        return self.acceptance if self.observed is None else None
-
-    @computed
     def depths(self) -> tuple[PlannedDepth, ...]:
         """Each number of draft tokens."""
         return tuple(map(self._depth, range(1, MAX_TOKENS + 1)))
@@ -384,11 +359,6 @@ class DeploymentPlan(View):
     def depth(self) -> PlannedDepth:
         """The wanted number of draft tokens."""
         return self.depths[self.draft_tokens - 1]
-
-    @computed
-    def speedup_ratio(self) -> float:
-        """At this number of draft tokens and this acceptance."""
-        return self.depth.speedup_ratio
 
     @computed
     def verdict(self) -> Verdict:
@@ -460,23 +430,14 @@ class DeploymentPlan(View):
             speedup_bounds=bounds,
         )
 
-    @computed
-    def observation(self) -> ObservedModel | None:
-        """Observation behind this plan; null without one."""
-        return self.observed
-
     # Parts
 
     @property
     def odd_heads(self) -> str:
         """Reason why vLLM would not start if attention heads do not divide evenly over the GPUs, or empty."""
         heads = [model.config.num_attention_heads for model in self.models if model.config is not None]
-        odd = next((number for number in heads if number % self.gpus), 0)
-        return (
-            f"{odd} attention heads cannot be divided over {self.gpus} GPUs: vLLM refuses that."
-            if odd
-            else ""
-        )
+        odd = next((str(number) for number in heads if number % self.gpus), "")
+        return odd and f"{odd} attention heads cannot be divided over {self.gpus} GPUs: vLLM refuses that."
 
     @property
     def other_vocabulary(self) -> str:
@@ -487,19 +448,10 @@ class DeploymentPlan(View):
         return f"The draft has {draft:,} tokens and the target {target:,}: vLLM refuses a draft model with another vocab_size. Models of one family may differ in it, padded by their size."
 
     def _described(self, model: Model) -> PlannedModel:
-        size = self.sequence_bytes(model)
-        return PlannedModel(
-            name=model.name,
-            parameters=model.parameters.total,
-            active_parameters=model.parameters.active,
-            dtype=model.dtype.name,
-            weight_bytes=model.weight_bytes,
-            weights_counted=model.counted,
-            guessed=model.guessed,
-            tensor_parallel=self.gpus,
-            kv_cache_bytes_per_token=None if size is None else size / self.context_tokens,
-            vocabulary_tokens=None if model.config is None else model.config.vocab_size,
-        )
+        size, vocabulary = self.sequence_bytes(model), model.config and model.config.vocab_size
+        each = None if size is None else size / self.context_tokens
+        known = {"kv_cache_bytes_per_token": each, "vocabulary_tokens": vocabulary}
+        return PlannedModel.of(model, tensor_parallel=self.gpus, **known)
 
     @cached_property
     def _knows_cache(self) -> bool:
@@ -507,12 +459,8 @@ class DeploymentPlan(View):
 
     def _read(self, model: Model) -> float:
         """Return the bytes that a step of a model reads on each GPU."""
-        cache = (
-            model.sequence_bytes(self.context_tokens, self.gpus, self.kv_cache_element_bytes)
-            if self._knows_cache
-            else 0
-        )
-        return self._weights(model, self.batch) + self.batch * (cache or 0)
+        size = (self.sequence_bytes(model) or 0) // self.gpus if self._knows_cache else 0
+        return self._weights(model, self.batch) + self.batch * size
 
     def _weights(self, model: Model, tokens: int) -> float:
         return model.parameters.read_bytes(model.dtype, tokens) / self.gpus

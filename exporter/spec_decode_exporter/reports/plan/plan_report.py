@@ -225,26 +225,15 @@ def _capacity(plan: DeploymentPlan) -> Iterator[tuple[str, ...]]:
     """Yield the capacity of the KV cache with the draft and without it, and the difference."""
     rooms, lost = (plan.with_draft, plan.without_draft), plan.lost
     sizes = [max(room.kv_cache_bytes, 0) for room in rooms]
-    lacking = max(-plan.with_draft.kv_cache_bytes, 0)
-    less = (
-        f"{gigabytes(lacking)} lacking"
-        if lacking
-        else gigabytes(lost.kv_cache_bytes)
-        if lost.kv_cache_bytes
-        else ""
-    )
-    yield "size", *(gigabytes(size) if size else "none" for size in sizes), less
+    lacking, less = max(-plan.with_draft.kv_cache_bytes, 0), lost["kv_cache_bytes"]
+    moved = f"{gigabytes(lacking)} lacking" if lacking else less and gigabytes(less)
+    yield "size", *(gigabytes(size) if size else "none" for size in sizes), moved or ""
     if sizes[0]:
         yield "GiB on a GPU", *(f"{size / plan.gpus / 2**30:.1f}" for size in sizes), ""
-    if plan.with_draft.kv_cache_bytes_per_token is None:
-        return
-    yield "a token", *(f"{(room.kv_cache_bytes_per_token or 0) / 1000:,.1f} kB" for room in rooms), ""
-    for title, key in (("tokens", "kv_cache_tokens"), ("sequences at a time", "concurrent_sequences")):
-        yield (
-            title,
-            *(count(getattr(room, key)) for room in rooms),
-            count(getattr(lost, key)) if getattr(lost, key) else "",
-        )
+    if plan.with_draft.kv_cache_bytes_per_token is not None:
+        yield "a token", *(f"{(room.kv_cache_bytes_per_token or 0) / 1000:,.1f} kB" for room in rooms), ""
+        for title, key in (("tokens", "kv_cache_tokens"), ("sequences at a time", "concurrent_sequences")):
+            yield title, *(count(getattr(room, key)) for room in rooms), count(lost[key]) if lost[key] else ""
 
 
 def _chart(plan: DeploymentPlan, style: TextStyle) -> Iterator[tuple[str, ...]]:
@@ -253,7 +242,11 @@ def _chart(plan: DeploymentPlan, style: TextStyle) -> Iterator[tuple[str, ...]]:
     yield _marked(plan, 0), "1.00", "", "", f"{bar(1 / largest, style)} no speculation"
     for its in plan.depths:
         guessed = plan.observed is not None and not its.measured
-        remarks = {"planned": its.tokens == plan.draft_tokens, "best": its.tokens == plan.best_tokens, "extrapolated": guessed}
+        remarks = {
+            "planned": its.tokens == plan.draft_tokens,
+            "best": its.tokens == plan.best_tokens,
+            "extrapolated": guessed,
+        }
         drawn = bar(its.speedup_ratio / largest, style, guessed=guessed)
         yield (
             _marked(plan, its.tokens),

@@ -210,7 +210,7 @@ def test_the_parts_sum_up_to_the_memory(target, draft, gpus, of_target, of_draft
     assert (
         room.weight_bytes
         == found.target.weight_bytes + found.draft.weight_bytes
-        == found.lost.kv_cache_bytes + found.without_draft.weight_bytes
+        == found.lost["kv_cache_bytes"] + found.without_draft.weight_bytes
     )
 
 
