@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.verdict import NOT_PAYING, PAYING, WHOLE_WINDOW, Action, State, Verdict
 from spec_decode_exporter.analysis.window_evaluation import PROBABLY_NOT, PROBABLY_PAYS
-from spec_decode_exporter.core.number_formats import plural, utc_clock
+from spec_decode_exporter.core.number_formats import plural, three_digits, utc_clock
 from spec_decode_exporter.figures.estimate import SHORT_SECONDS
 from spec_decode_exporter.learned.time_saved import DAY_SECONDS, DecodeTime
 from spec_decode_exporter.scrape.errors import METRICS_URL
@@ -249,7 +249,7 @@ def _sentence(engines: Iterable[EngineView], standings: Counter[Standing]) -> st
         return "No engine speculates." if standings.keys() == {State.DISABLED} else "No engine drafts now."
     groups = list(_groups(engines, standings))
     number = "all" if len(groups) == 1 else f"{groups[0][1]} of the"
-    where = f"{number} {drafting} engines that draft" if drafting > 1 else "the only engine that drafts"
+    where = f"{number} {drafting:,} engines that draft" if drafting > 1 else "the only engine that drafts"
     first = f"{groups[0][0]} on {where}"
     return f"{', '.join([first, *(f'{_later(what)} on {count}' for what, count in groups[1:MAX_GROUPS])])}."
 
@@ -308,11 +308,11 @@ def time_saved(engines: Iterable[EngineView], now: float) -> str:
     today = "today" if since % DAY_SECONDS <= MIDNIGHT_SECONDS else f"since {utc_clock(since)[:5]} UTC"
 
     def written(seconds: float) -> str:
-        return f"{abs(seconds) / unit:.{int(unit > 1)}f}"
+        return three_digits(abs(seconds) / unit, int(unit > 1))
 
     between = f"{written(lower)} {name} {_than(lower)} to {written(upper)} {name} {_than(upper)}"
     if lower >= 0 or upper <= 0:
-        between = f"{' to '.join(sorted(map(written, (lower, upper)), key=float))} {name}"
+        between = f"{' to '.join(map(written, sorted((lower, upper), key=abs)))} {name}"
     times = f"{written(value)} {name} {_than(value)} {today}"
     return f"Users waited {times} than without speculation ({between})."
 
