@@ -113,11 +113,11 @@ def matrix(sample):
     }
 
 
-async def test_the_answer_of_a_history_has_times_that_are_dates():
+async def test_the_answer_of_a_history_has_times_that_were_asked_for():
     for body in spoiled(matrix([1.7e9, "1"])):
         with suppress(HistoryError):
             (series,) = await QueryApi("http://p", Answer(body)).samples("a", 1.7e9, 60)
-            assert [datetime.fromtimestamp(time, UTC) for time in series.times]
+            assert all(1.7e9 - 61 <= time <= 1.7e9 + 1 for time in series.times)
     for number in NUMBERS:
         scalar = {"status": "success", "data": {"resultType": "scalar", "result": [1.7e9, number]}}
         with suppress(HistoryError):
