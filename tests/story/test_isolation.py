@@ -15,6 +15,7 @@ from spec_decode_exporter.config.load import load
 from spec_decode_exporter.core.isolation import RECOVERED_AFTER
 from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
+from spec_decode_exporter.requests.store import _model_findings
 from spec_decode_exporter.views.fleet_view import target_view
 from spec_decode_exporter.web.api import ENDPOINTS
 from spec_decode_exporter.web.page import _environment
@@ -91,6 +92,12 @@ def bad_target(status):
     """A target that raises when it is drawn."""
     view = target_view(status)
     return view.model_copy(update={"engines": None}) if view.target == BAD else view
+
+
+def bad_modes(name, *more):
+    """A model whose modes raise when they are drawn."""
+    found = _model_findings(name, *more)
+    return found._replace(modes=0) if name == "bad" else found
 
 
 def bad_labels(labels, *_, **__):
@@ -207,8 +214,8 @@ INJECTIONS = {
         "in_order",
         lambda rows: [(group, None if bad_key(group.key) else windows) for group, windows in rows],
     ),
-    "requests: a model's section": reading(
-        "spec_decode_exporter.requests.cells.Sums.acceptance_counts", lambda _: True
+    "requests: a model's section": lambda stack: stack.enter_context(
+        patch("spec_decode_exporter.requests.store._model_findings", bad_modes)
     ),
     "requests: events": failing(
         "spec_decode_exporter.monitor.request_receiver.RequestChangeNotifier.emit", lambda *_: True
@@ -276,13 +283,12 @@ async def look(running):
     assert status == 200, text
     shown = {}
     for endpoint in ENDPOINTS:
-        if "GET" not in endpoint.methods:
+        if endpoint.method != "GET":
             continue
         path = endpoint.path.replace("{engine_id}", running.ids[GOOD])
-        method = "HEAD" if endpoint.path.endswith("/stream") else "GET"
-        status, text = await running.ask(path, method)
+        status, text = await running.ask(path)
         assert status == 200, (path, text)
-        shown[endpoint.path] = json.loads(text) if text else {}
+        shown[endpoint.path] = json.loads(text)
     for path in ("/", "/fragment", f"/?engine={running.ids[BAD]}&engine={running.ids[GOOD]}", "/metrics"):
         status, text = await running.ask(path)
         assert status == 200, (path, text)
