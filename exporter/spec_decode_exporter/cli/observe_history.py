@@ -15,7 +15,7 @@ from spec_decode_exporter.cli.flags import Flag, reject_baseline
 from spec_decode_exporter.cli.observe_config import read_config
 from spec_decode_exporter.cli.process import stop_on_signals
 from spec_decode_exporter.config.schema import Config
-from spec_decode_exporter.config.types import format_duration, parse_duration
+from spec_decode_exporter.config.types import format_duration, label_matchers, parse_duration
 from spec_decode_exporter.core.clock import Clock
 from spec_decode_exporter.core.recurring import TokenBucket
 from spec_decode_exporter.core.urls import api_address
@@ -23,7 +23,6 @@ from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.discovery.target import Target, static_targets
 from spec_decode_exporter.history.history_reader import HistoryQuery, read_history
 from spec_decode_exporter.history.query_api import MAX_BODY, TIMEOUT, QueryApi
-from spec_decode_exporter.history.selectors import checked_match
 from spec_decode_exporter.reports.history_report import HISTORY_FORMATS, history_status
 from spec_decode_exporter.reports.observation import completed_url
 from spec_decode_exporter.reports.progress import ProgressBar, Streams, write_report
@@ -138,6 +137,18 @@ async def _query(
             f"{format_duration(MAX_SECONDS)}; it is {format_duration(max(end - begin, 0.0))}"
         )
     return HistoryQuery(begin, end, checked_match(arguments.match or "")), notes
+
+
+def checked_match(text: str) -> str:
+    """Return matchers such as ``job="vllm"``, without braces.
+
+    Raises:
+        UsageError: It is something else.
+    """
+    try:
+        return label_matchers(text)
+    except ValueError as error:
+        raise UsageError(f"--match {text[:80]!r} {error}") from None
 
 
 def moment(text: str, flag: str, now: float) -> float:

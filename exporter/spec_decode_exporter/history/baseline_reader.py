@@ -17,7 +17,6 @@ from typing import Final
 from spec_decode_exporter.core.tasks import Pace
 from spec_decode_exporter.core.urls import address
 from spec_decode_exporter.discovery.target import Target
-from spec_decode_exporter.history import selectors
 from spec_decode_exporter.history.history_pages import (
     DEFAULT_INTERVAL,
     PageSize,
@@ -27,8 +26,8 @@ from spec_decode_exporter.history.history_pages import (
 )
 from spec_decode_exporter.history.history_targets import (
     HistoryTarget,
-    has_rust_front_end,
     nothing_found,
+    servers_of,
     targets_of,
     without_twins,
 )
@@ -80,7 +79,7 @@ class BaselineReader:
 
     async def servers(self) -> list[HistoryTarget]:
         """Return all servers that match; raise HistoryError without any, or if they cannot be read."""
-        series = await self.api.series(selectors.servers(self._match), self._begin, self._end)
+        series = await self.api.series(servers_of(self._match), self._begin, self._end)
         found = await without_twins(self.api, targets_of(series), self._begin, self._end)
         if not found:
             raise HistoryError(f"{nothing_found(self.api, self._match)}; check {KEYS.match} and `lookback`")
@@ -93,7 +92,7 @@ class BaselineReader:
             HistoryError: There is no period without speculation, or it cannot be read.
         """
         periods = await self._search(server)
-        is_rust = await has_rust_front_end(self.api, server, self._begin, self._end)
+        is_rust = await server.has_rust_front_end(self.api, self._begin, self._end)
         baselines: dict[str, Baseline] = {}
         for model, found in islice(periods.items(), MAX_ENGINES):
             for period in found[:MAX_PERIODS]:
@@ -111,13 +110,12 @@ class BaselineReader:
 
     async def _search(self, server: HistoryTarget) -> Mapping[str, Sequence[FoundPeriod]]:
         step = max(MIN_STEP, ceil((self._end - self._begin) / MAX_READINGS))
-        selector = selectors.activity(server.kind, server.prefix, server.labels)
         sums: _Sums = defaultdict(dict)
 
         async def values(end: float, seconds: int) -> Sequence[SampledSeries]:
             # Without the end itself: it is the next page's first reading.
             first = ceil((end - seconds) / step) * step
-            return await self.api.values_every(selector, first, max(first, end - 1), step)
+            return await self.api.values_every(server.activity, first, max(first, end - 1), step)
 
         pace = Pace(1)
         async for _, page in sample_pages(values, self._begin, self._end, SEARCH_PAGES):

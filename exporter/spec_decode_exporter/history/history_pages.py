@@ -13,7 +13,6 @@ from itertools import pairwise
 from statistics import median
 from typing import Final, NamedTuple
 
-from spec_decode_exporter.history import selectors
 from spec_decode_exporter.history.history_targets import REPLICA_LABELS, HistoryTarget
 from spec_decode_exporter.history.query_api import HistoryError, QueryApi, SampledSeries, TooMuchError
 from spec_decode_exporter.scrape.engines import MEANINGS
@@ -94,8 +93,7 @@ class TargetSamples:
         Raises:
             HistoryError: The server answers no more, or the series of the target cannot be engines.
         """
-        target, self._last = self.target, begin - 1.0
-        fetch = partial(self.api.samples, selectors.of_target(target.kind, target.prefix, target.labels))
+        self._last, fetch = begin - 1.0, partial(self.api.samples, self.target.selector)
         async for edge, page in sample_pages(fetch, begin, end, self.size):
             series = _of_one_replica(page)
             self.samples += sum(len(each.times) for each in page)

@@ -11,7 +11,6 @@ from spec_decode_exporter.analysis.knowledge import Assumptions
 from spec_decode_exporter.analysis.recommended_setting import setting_by_load
 from spec_decode_exporter.analysis.window_evaluation import WindowEvaluation
 from spec_decode_exporter.core.tasks import yield_to_event_loop
-from spec_decode_exporter.history import selectors
 from spec_decode_exporter.history.history_pages import (
     DEFAULT_INTERVAL,
     PageSize,
@@ -27,7 +26,7 @@ from spec_decode_exporter.history.history_result import (
 from spec_decode_exporter.history.history_slots import EngineSlots, PlainPeriods, SlotResult
 from spec_decode_exporter.history.history_targets import (
     HistoryTarget,
-    has_rust_front_end,
+    every_engine,
     nearest_names,
     nothing_found,
     targets_of,
@@ -111,7 +110,7 @@ async def read_history(
 
 async def _targets(api: QueryApi, query: HistoryQuery) -> tuple[list[HistoryTarget], int]:
     """Return the targets, and the number of those that are left out as twins."""
-    targets = targets_of(await api.series(selectors.every_engine(query.match), query.begin, query.end))
+    targets = targets_of(await api.series(every_engine(query.match), query.begin, query.end))
     if not targets:
         near = await nearest_names(api, query.begin, query.end)
         raise HistoryError(f"{nothing_found(api, query.match)}{near}")
@@ -135,7 +134,7 @@ class _TargetReading:
     async def read(self) -> AsyncIterator[float]:
         """Read all pages; yield the share that is done after each."""
         query, its = self._query, self.samples
-        self._is_rust = await has_rust_front_end(its.api, its.target, query.begin, query.end)
+        self._is_rust = await its.target.has_rust_front_end(its.api, query.begin, query.end)
         async for end, scrapes in its.pages(query.begin, query.end):
             for time, samples in scrapes:
                 for name, sample in samples.items():

@@ -1,7 +1,8 @@
-"""Targets of a history: series grouped by the labels that the scraping server added."""
+"""Targets of a history: series grouped by the labels that the scraping server added, and their selectors."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,14 +10,19 @@ from difflib import get_close_matches
 from itertools import pairwise
 from typing import Final
 
-from spec_decode_exporter.history import selectors
 from spec_decode_exporter.history.query_api import HistoryError, Labels, QueryApi, SampledSeries
 from spec_decode_exporter.scrape.engines import (
     ENGINE_LABELS,
+    ENGINES,
+    HISTOGRAMS,
     MEANINGS,
     MODEL_LABEL,
+    PROCESS_START,
     RANK_LABELS,
+    Counter,
     EngineKind,
+    EngineMark,
+    Quantity,
 )
 
 MIN_TURNS: Final = 4
@@ -33,6 +39,10 @@ REPLICA_LABELS: Final = frozenset(
 NAMED: Final = 5
 """Names of metrics that an error has."""
 
+_IDENTIFYING: Final = (Counter.GENERATION_TOKENS, EngineMark.CREATED)
+"""Counter and start times by which a server's process is recognised."""
+_PYTHON_MARKS: Final = "python_info|http_request_duration_seconds_count"
+"""Series that only a Python front end has: vLLM's Rust front end counts drafts at 0 without speculation."""
 _PAGE_LABELS: Final = frozenset({"__name__", "le", "position", MODEL_LABEL, *ENGINE_LABELS, *RANK_LABELS})
 """Labels that a server itself gives its series."""
 
@@ -55,6 +65,72 @@ class HistoryTarget:
         """Name of the target: its instance, else all of its labels."""
         instance = self.labels.get("instance")
         return instance or ",".join(f"{name}={value}" for name, value in sorted(self.labels.items())) or "all"
+
+    @property
+    def selector(self) -> str:
+        """Selector of its series, with its process' start, without histograms."""
+        return self._selector(f"{self._named(_plain(self.kind))}|{PROCESS_START}")
+
+    @property
+    def identifying(self) -> str:
+        """Selector of the counter and the start times by which its process is recognised."""
+        return self._selector(f"{self._named(_names(self.kind, _IDENTIFYING))}|{PROCESS_START}")
+
+    @property
+    def activity(self) -> str:
+        """Selector of its counters of generated tokens and of drafts."""
+        return self._selector(self._named(_names(self.kind, (Counter.GENERATION_TOKENS, Counter.DRAFTS))))
+
+    async def has_rust_front_end(self, api: QueryApi, begin: float, end: float) -> bool:
+        """Return whether it is vLLM's Rust front end, which has none of Python's own series.
+
+        Raises:
+            HistoryError: The history cannot be read.
+        """
+        if self.created or self.kind.name != "vllm" or self.prefix.startswith("ray"):
+            return False
+        return not await api.series(self._selector(_PYTHON_MARKS), begin, end)
+
+    def _named(self, names: str) -> str:
+        return f"{re.escape(self.prefix)}({names})"
+
+    def _selector(self, names: str) -> str:
+        return _selector(
+            names, ",".join(f'{name}="{_escaped(value)}"' for name, value in sorted(self.labels.items()))
+        )
+
+
+def every_engine(match: str) -> str:
+    """Return the selector of all counters and gauges of every known engine, with the user's matchers."""
+    return _of_all([_plain(kind) for kind in ENGINES], match)
+
+
+def servers_of(match: str) -> str:
+    """Return the selector of the series by which the servers of all known engines are found: few of each."""
+    return _of_all([_names(kind, _IDENTIFYING) for kind in ENGINES], match)
+
+
+def _plain(kind: EngineKind) -> str:
+    return _names(kind, (quantity for quantity in kind.names if quantity not in HISTOGRAMS))
+
+
+def _names(kind: EngineKind, wanted: Iterable[Quantity]) -> str:
+    return "|".join(name for quantity in wanted for name in kind.names.get(quantity, ()))
+
+
+def _of_all(names: Iterable[str], match: str) -> str:
+    prefixes = ("|".join(map(re.escape, kind.prefixes)) for kind in ENGINES)
+    parts = (f"({prefix})({each})" for prefix, each in zip(prefixes, names, strict=True))
+    return _selector("|".join(parts), match)
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _selector(names: str, matchers: str) -> str:
+    name = names.replace("\\", "\\\\")
+    return f'{{__name__=~"{name}"{"," if matchers else ""}{matchers}}}'
 
 
 def targets_of(series: Iterable[Labels]) -> list[HistoryTarget]:
@@ -94,8 +170,7 @@ async def without_twins(
     for same in by_instance.values():
         known: list[Sequence[SampledSeries]] = []
         for target in same if len(same) > 1 else ():
-            selector = selectors.identifying(target.kind, target.prefix, target.labels)
-            samples = await api.samples(selector, end, seconds)
+            samples = await api.samples(target.identifying, end, seconds)
             if not any(are_twins(each, samples) for each in known):
                 kept.append(target)
                 known.append(samples)
@@ -139,17 +214,6 @@ def _turns(samples: Sequence[tuple[float, int, float]]) -> int:
 
 def _page_labels(series: SampledSeries) -> Key:
     return tuple(sorted(each for each in series.labels.items() if each[0] in _PAGE_LABELS))
-
-
-async def has_rust_front_end(api: QueryApi, target: HistoryTarget, begin: float, end: float) -> bool:
-    """Return whether the server is vLLM's Rust front end, which has none of Python's own series.
-
-    Raises:
-        HistoryError: The history cannot be read.
-    """
-    if target.created or target.kind.name != "vllm" or target.prefix.startswith("ray"):
-        return False
-    return not await api.series(selectors.python_marks(target.labels), begin, end)
 
 
 def nothing_found(api: QueryApi, match: str) -> HistoryError:

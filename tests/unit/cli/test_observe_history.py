@@ -127,3 +127,22 @@ def test_the_bar_has_the_time_left():
     clock.now += 10
     show(0.25)
     assert "25 %, 30 s left" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ('job="vllm"', 'job="vllm"'),
+        ('{job="vllm", namespace=~"prod-.*",}', 'job="vllm", namespace=~"prod-.*"'),
+        ("", ""),
+        ("{}", ""),
+    ],
+)
+def test_matchers_are_taken_with_or_without_braces(text, match):
+    assert observe_history.checked_match(text) == match
+
+
+@pytest.mark.parametrize("text", ["job=vllm", 'job="a"} or up{', "vllm:x", 'job="' + "a" * 5000 + '"'])
+def test_anything_else_is_refused_with_an_example(text):
+    with pytest.raises(UsageError, match="write for example"):
+        observe_history.checked_match(text)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spec_decode_exporter.history import selectors
+from spec_decode_exporter.history.history_targets import HistoryTarget, every_engine
 from spec_decode_exporter.scrape.engines import (
     ENGINES,
     HISTOGRAMS,
@@ -67,8 +67,8 @@ def test_a_recorded_page_is_read_as_its_kind_and_found_by_the_selectors_of_histo
             continue
         found += 1
         for selector, wanted in (
-            (selectors.every_engine(""), {b"process_start_time_seconds"}),
-            (selectors.of_target(kind, prefix_of(reader), {}), set()),
+            (every_engine(""), {b"process_start_time_seconds"}),
+            (HistoryTarget(kind, prefix_of(reader), {}, created=True).selector, set()),
         ):
             names = re.compile(re.search(r'__name__=~"([^"]*)"', selector)[1].replace("\\\\", "\\"))
             assert {n for n in reader.shown.names if not names.fullmatch(n.decode())} <= wanted, path.name
