@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -44,9 +44,15 @@ def _secret(path: Path) -> object:
     return headers(HttpSettings(authorization=Authorization(credentials_file=path)))
 
 
-def _safetensors(path: Path) -> object:
-    (path.parent / "config.json").write_text(json.dumps(_MODEL))
+def _safetensors(path: Path, model: Mapping[str, object]) -> object:
+    (path.parent / "config.json").write_text(json.dumps(model))
     return checkpoint.model_of(str(path.parent), None, None)
+
+
+def _header(tensors: int) -> bytes:
+    names = (f'"model.layers.{number}.weight":{{"data_offsets":[0,2]}}' for number in range(tensors))
+    content = f"{{{','.join(names)}}}".encode()
+    return len(content).to_bytes(8, "little") + content
 
 
 _MODEL: Final = {
@@ -185,11 +191,25 @@ def _rows_of_documents() -> Iterator[Row]:
     )
     yield Row(
         name="safetensors header of a model",
-        read=in_file(_safetensors, ModelError, name="model.safetensors"),
+        read=in_file(lambda path: _safetensors(path, _MODEL), ModelError, name="model.safetensors"),
         worst={
             "a length beyond the file": lambda: b"\xff" * 8,
             "no length": lambda: b"\x01",
             "a long header": filled((2**16).to_bytes(8, "little"), b"[", b"", 2**20),
+        },
+    )
+    yield Row(
+        name="safetensors header of an unknown architecture",
+        read=in_file(
+            lambda path: _safetensors(path, {**_MODEL, "model_type": "x"}),
+            ModelError,
+            name="model.safetensors",
+        ),
+        worst={"tensors": lambda: _header(checkpoint.INDEX.values // 4)},
+        beyond={
+            "values": lambda: _header(checkpoint.INDEX.values),
+            "a length beyond the limit": filled(b"\xff" * 8, b"[", b"", 2**20),
+            "nesting": filled((2**20).to_bytes(8, "little"), b"[", b"", 2**20),
         },
     )
 
