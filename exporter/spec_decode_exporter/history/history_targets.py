@@ -45,6 +45,7 @@ _PYTHON_MARKS: Final = "python_info|http_request_duration_seconds_count"
 """Series that only a Python front end has: vLLM's Rust front end counts drafts at 0 without speculation."""
 _PAGE_LABELS: Final = frozenset({"__name__", "le", "position", MODEL_LABEL, *ENGINE_LABELS, *RANK_LABELS})
 """Labels that a server itself gives its series."""
+_OTHER_LABELS: Final = _PAGE_LABELS | REPLICA_LABELS
 
 Key = tuple[tuple[str, str], ...]
 
@@ -142,9 +143,7 @@ def targets_of(series: Iterable[Labels]) -> list[HistoryTarget]:
         if meaning is None or meaning.kind is None:
             continue
         kinds[meaning.kind.name] = meaning.kind
-        identity = tuple(
-            sorted(each for each in labels.items() if each[0] not in _PAGE_LABELS | REPLICA_LABELS)
-        )
+        identity = tuple(sorted(each for each in labels.items() if each[0] not in _OTHER_LABELS))
         groups[identity, meaning.kind.name, meaning.prefix].append(labels["__name__"])
     return [
         HistoryTarget(kinds[kind], prefix, dict(key), any(name.endswith("_created") for name in names))

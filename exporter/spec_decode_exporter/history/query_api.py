@@ -138,7 +138,7 @@ class QueryApi:
         """Return the names of all metrics with samples between two Unix times; raise like ``series``."""
         path = "label/__name__/values"
         names: list[str] = await self._answer(list[str], "list of names", path, _span(begin, end))
-        return names
+        return names[:MAX_SERIES]
 
     async def samples(self, selector: str, end: float, seconds: int) -> list[SampledSeries]:
         """Return the raw samples of the last ``seconds`` before a Unix time.
