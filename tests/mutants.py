@@ -34,10 +34,19 @@ AREAS = {
     "targets": "tests/unit/monitor/test_target_monitor.py tests/unit/monitor/test_fleet.py",
     "state": "tests/unit/monitor/test_state_file.py tests/unit/monitor/test_state.py",
     "restarts": "tests/story/test_restart.py tests/story/test_rust_schedule.py tests/story/test_reload_story.py",
+    "headline": "tests/unit/views/test_headline.py tests/unit/analysis/test_missing_evidence.py",
     "requests": "tests/unit/requests tests/unit/metrics/test_request_metrics.py",
     "config": "tests/unit/config",
     "core": "tests/unit/core",
+    "page": "tests/unit/web/test_page.py tests/unit/web/test_query.py tests/unit/views/test_templating.py",
+    "app": "tests/unit/app/test_reload.py tests/unit/app/test_exporter_state.py tests/unit/app/test_service.py",
+    "cli": "tests/unit/cli/test_main.py tests/unit/cli/test_run.py tests/unit/cli/test_process.py",
+    "api": "tests/unit/web/api tests/unit/views/test_engine_view.py tests/unit/views/test_group_view.py",
+    "pages": "tests/unit/web/test_metrics_page.py tests/unit/web/test_documentation.py",
+    "reports": "tests/unit/reports/test_text.py tests/unit/reports/test_exit_status.py tests/unit/reports/test_observation.py tests/unit/reports/test_observation_report.py",
     "outside": "tests/story/test_numbers_from_outside.py",
+    "plan": "tests/unit/reports/plan",
+    "references": "tests/unit/reports/test_references.py tests/unit/reports/test_comparison.py",
     "history": "tests/unit/history/test_query_api.py tests/unit/history/test_recording.py tests/unit/history/test_history_result.py tests/unit/history/test_history_reader.py tests/unit/history/test_baseline_reader.py",
     "events": "tests/unit/core/test_isolation.py tests/unit/monitor/test_event_log.py tests/unit/monitor/test_events.py tests/unit/monitor/test_summary_log.py tests/unit/monitor/test_request_receiver.py tests/unit/requests/test_change_notifier.py",
     "metrics": "tests/unit/metrics/test_page.py tests/unit/metrics/test_request_metrics.py tests/unit/analysis/test_figure_table.py",
@@ -57,6 +66,24 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = (
+    # Application: reloads of clients, shared snapshots. Command line: variables, keys, hints. Pages: what is shared and served.
+    Mutant("app", "app/reload.py", "if number == self._for_clients:", "if True:"),
+    Mutant("app", "app/reload.py", "number = self._for_clients", "number = self._for_clients - 1"),
+    Mutant("app", "app/reload.py", "            elif self._error is not None:", "            elif False:"),
+    Mutant("app", "app/exporter_state.py", "changes == self._changes", "True"),
+    Mutant("app", "app/exporter_state.py", "max(SHARED_SECONDS, 2 * duration)", "SHARED_SECONDS"),
+    Mutant("cli", "cli/flags.py", "[*([] if is_default else collected), values]", "[*collected, values]"),
+    Mutant("cli", "cli/flags.py", "{**speculation, **own}", "{**own, **speculation}"),
+    Mutant("cli", "cli/main.py", "yield _SYNONYMS[name]", "yield from ()"),
+    Mutant("cli", "cli/process.py", "if self._unreported or self._size", "if self._size"),
+    Mutant("pages", "web/metrics_page.py", "if each.readers or each in shared", "if each in shared"),
+    Mutant(
+        "pages",
+        "web/metrics_page.py",
+        "newest.snapshot < snapshot.number",
+        "newest.snapshot != snapshot.number",
+    ),
+    Mutant("pages", "web/documentation.py", "if goal not in known:", "if False:"),
     # Simulator: what a page of each front end shows, restarts, acceptance by position.
     Mutant("simulator", "simulator/vllm_page.py", 'if family.name.endswith("_per_pos"):', "if False:"),
     Mutant("simulator", "simulator/vllm_page.py", "if names and is_merged:", "if False:"),
@@ -622,9 +649,37 @@ MUTANTS = (
     Mutant("learned", "learned/step_cost.py", "found.coefficients[-1] >= 0", "found.coefficients[-1] >= -1"),
     Mutant("learned", "learned/steps.py", "uncached=(before + rate) / 2", "uncached=rate"),
     Mutant("learned", "learned/steps.py", "its.preemptions + self._preemptions", "its.preemptions"),
+    # API: parameters, pages of events, dropped requests, groups of engines.
+    Mutant("api", "web/endpoint.py", "if len(query) > MAX_PARAMETERS:", "if False:"),
+    Mutant("api", "web/endpoint.py", "elif len(texts) > 1 and not parameter.repeats:", "elif False:"),
+    Mutant("api", "web/endpoint.py", "        problem.force_close()", "        pass"),
+    Mutant("api", "web/api.py", "too_costly = min(dropped, too_costly)", "pass"),
+    Mutant("api", "web/api.py", "else chosen[-limit:]", "else chosen[:limit]"),
+    Mutant("api", "views/engine_view.py", "recommended=each == best", "recommended=False"),
+    Mutant("api", "views/fleet_view.py", "if len({len(its.positions) for its in counted}) == 1", "if counted"),
     Mutant("learned", "learned/baseline.py", "self.ended or other.ended", "self.ended"),
     Mutant("learned", "learned/learned.py", "in saved.plain.places.items()", "in ()"),
     Mutant("learned", "learned/learned.py", "in saved.depths.items()", "in ()"),
+    Mutant("learned", "learned/time_saved.py", "if not self.today.includes(wall):", "if False:"),
+    Mutant("learned", "learned/time_saved.py", "elif today.includes(self.today.since):", "else:"),
+    Mutant("learned", "learned/time_saved.py", "if speedup is None or seconds <= 0:", "if speedup is None:"),
+    Mutant("decision", "monitor/engine_monitor.py", "if is_drafting else None", "if windows else None"),
+    Mutant("decision", "monitor/engine_monitor.py", "            self._count_time(None)\n", ""),
+    Mutant("decision", "learned/learned.py", "self.saved.restore(state.today)", "pass"),
+    Mutant(
+        "headline",
+        "views/headline.py",
+        "is_excluded = its.verdict in PAYING and its.is_excluded",
+        "is_excluded = False",
+    ),
+    Mutant(
+        "headline",
+        "views/headline.py",
+        "(day := engine.snapshot.today).includes(now)",
+        "(day := engine.snapshot.today)",
+    ),
+    Mutant("headline", "views/headline.py", "if bounds == inf and verdict == inf:", "if False:"),
+    Mutant("headline", "analysis/missing_evidence.py", "if length <= longest else inf", ""),
     Mutant("learned", "learned/step_cost.py", "except ArithmeticError:", "except KeyError:"),
     # Experiments and references.
     Mutant(
@@ -633,6 +688,23 @@ MUTANTS = (
         "hypot(after.value - after.lower, before.upper - before.value)",
         "after.value - after.lower",
     ),
+    Mutant("references", "reports/comparison.py", "beyond_chance is not False", "beyond_chance is True"),
+    Mutant(
+        "references", "reports/comparison.py", "figure.divided(number) if key in LOADS else figure", "figure"
+    ),
+    Mutant("references", "reports/references.py", 'document.get("checksum") != _checksum(data)', "False"),
+    Mutant("plan", "reports/plan/deployment_plan.py", "fits=0 < cache >= known", "fits=0 < cache"),
+    Mutant(
+        "plan",
+        "reports/plan/deployment_plan.py",
+        "zip((min, max), (cost.low, cost.high)",
+        "zip((min, max), (cost.guess, cost.guess)",
+    ),
+    Mutant("plan", "reports/plan/deployment_plan.py", "(1 - _TOLERANCE) * largest", "largest"),
+    Mutant(
+        "plan", "reports/plan/model_sizes.py", "1 - (1 - self.expert_share) ** tokens", "self.expert_share"
+    ),
+    Mutant("plan", "reports/plan/checkpoint.py", "files >= counted + modules // 2", "False"),
     Mutant("experiments", "experiments/arm.py", "passing * equal, passing * life", "passing, passing"),
     Mutant("experiments", "figures/student_t.py", "sqrt(sum(variances))", "sqrt(max(variances))"),
     Mutant("experiments", "experiments/experiment.py", "and whole[faster].lower > 1.0\n", "\n"),
@@ -691,6 +763,19 @@ MUTANTS = (
     ),
     Mutant("history", "history/history_result.py", "speedup >= _ENOUGH * max(", "speedup >= max("),
     Mutant("history", "history/history_result.py", "slot.begin < time + SIDE_SECONDS", "True"),
+    # Reports: escaping, what a terminal gets, the end of a hopeless observation, exit status.
+    Mutant("reports", "reports/text.py", "each if each.isprintable() else", "each if True else"),
+    Mutant("reports", "reports/text.py", "max(map(len, _TICKS.findall(text)), default=0) + 1", "1"),
+    Mutant("reports", "reports/text.py", 'not environ.get("NO_COLOR")', "True"),
+    Mutant("reports", "reports/text.py", "(?!\\d+[.)](?: |$))[^\\W_]", "\\S"),
+    Mutant(
+        "reports", "reports/templates/observation.md", "name(event_text(event.type", "(event_text(event.type"
+    ),
+    Mutant(
+        "reports", "reports/observation.py", "if all(poller.record.up is False", "if any(not poller.record.up"
+    ),
+    Mutant("reports", "reports/observation.py", "poller.record.last_success is not None", "False"),
+    Mutant("reports", "reports/exit_status.py", "if not _has_bounds(engine):", "if False:"),
     Mutant("outside", "reports/saved_snapshot.py", "number is not None and number < 0", "False"),
     Mutant("outside", "reports/saved_snapshot.py", "Field(ge=1e-6, le=1e6)", "Field()"),
     Mutant(
@@ -716,6 +801,17 @@ MUTANTS = (
     Mutant(
         "events", "requests/change_notifier.py", "conditions ^ self._emitted", "conditions - self._emitted"
     ),
+    Mutant("page", "web/fleet.py", "key=lambda engine: not engine.is_alarming", "key=lambda _: 0"),
+    Mutant("page", "web/fleet.py", "            fleet.unknown.discard(id_of(labels))\n", ""),
+    Mutant("page", "web/fleet.py", "event.id if is_important(event) else group", "event.id"),
+    Mutant("page", "web/fleet.py", "key=lambda place: not is_important(rows[place][-1])", "key=int"),
+    Mutant("page", "web/query.py", "return (key, value) in terms", "return any(value in each for _, each in terms)"),
+    Mutant("page", "web/query.py", "if engine.standing is engine.verdict:", "if True:"),
+    Mutant("page", "web/page.py", "key=lambda view: view[0]", "key=lambda _: 0"),
+    Mutant("page", "web/templates/fleet.html", "engine.standing is not sameas engine.verdict", "false"),
+    Mutant("page", "web/templates/summary.html", "exporter.problem or exporter.reload_problem", "exporter.problem"),
+    Mutant("page", "views/templating.py", "autoescape=html,", "autoescape=False,"),
+    Mutant("page", "views/templating.py", "undefined=StrictUndefined,", ""),
 )
 
 

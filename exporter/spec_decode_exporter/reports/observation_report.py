@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from markupsafe import Markup
 
 from spec_decode_exporter.analysis.figure_table import FIGURES, Unit
-from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, State, Verdict
+from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, State
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core import number_formats as numbers
 from spec_decode_exporter.core.isolation import Isolation
@@ -27,22 +27,11 @@ from spec_decode_exporter.views.engine_view import (
     WindowView,
 )
 from spec_decode_exporter.views.fleet_view import ObservationView, TargetView
-from spec_decode_exporter.views.headline import Headline, countdown, headline, time_saved
+from spec_decode_exporter.views.headline import WORDS, Headline, countdown, headline, time_saved
 from spec_decode_exporter.views.verdict_text import BASES
 
 _Item = EngineView | RecordedEvent
 _Document = TypeVar("_Document", EngineView, TargetView)
-TONES: Final[Mapping[Standing, str]] = {
-    Verdict.OPTIMAL: "good",
-    Verdict.HEALTHY: "good",
-    Verdict.MARGINAL: "unsure",
-    Verdict.POOR: "unsure",
-    Verdict.UNCLEAR: "unsure",
-    Verdict.HARMFUL: "bad",
-    State.STALLED: "bad",
-    State.UNREACHABLE: "bad",
-}
-"""Tone of a verdict or a state; others are neutral."""
 
 _DOUBTS: Final = ("few_drafts", "few_requests", "wide_bounds")
 """Findings that explain why there is no verdict or advice: the report has them as missing data."""
@@ -75,18 +64,15 @@ def report(view: ObservationView, style: TextStyle) -> str:
 
     absent = {target.target for target in view.targets if not target.engines}
     events = [each for each in view.events if each.type not in _QUIET and each.target not in absent]
-    return render(
-        *("observation.md", style),
-        **{**_CONTEXT, "view": view, "events": events, "written": written, "headline": answer(view)},
-    )
+    context = {**_CONTEXT, "view": view, "events": events, "written": written, "headline": answer(view)}
+    return render("observation.md", style, **context)
 
 
 def answer(view: ObservationView) -> Headline:
     """Return whether speculation pays and what to do, with untrusted names as code spans."""
     engines = [_quoted(each, "target", "model_name", "engine") for each in view.engines]
-    found = headline(
-        engines, [_quoted(each, "target", "error", "version") for each in view.targets], view.time
-    )
+    targets = [_quoted(each, "target", "error", "version") for each in view.targets]
+    found = headline(engines, targets, view.time)
     waiting = [each for each in view.engines if found.remedy and found.remedy == countdown(each, view.time)]
     return found._replace(remedy=_longest(waiting[0])) if waiting else found
 
@@ -97,12 +83,10 @@ def _quoted(document: _Document, *names: str) -> _Document:
 
 def _longest(engine: EngineView) -> str:
     """Advise to observe an engine for longer: the observation has ended before its countdown."""
-    for _, values in doubts(engine):
-        if engine.longest is not None and "threshold" in values:
-            return longer(
-                values.get("counted", values.get("drafts", 0.0)), values["threshold"], engine.longest
-            )
-    return "Observe for longer."
+    values = {name: number for _, found in doubts(engine) for name, number in found.items()}
+    if engine.longest is None or "threshold" not in values:
+        return "Observe for longer."
+    return longer(values.get("counted", values.get("drafts", 0.0)), values["threshold"], engine.longest)
 
 
 def json_report(view: ObservationView, *, indented: bool = True) -> str:
@@ -193,15 +177,16 @@ def quantile(value: float | None, bucket: BucketView | None) -> str:
 
 
 _CONTEXT: Final[dict[str, Any]] = {
-    each.__name__: each
-    for each in (
-        doubts, event_text, failure, figures, format_duration, gist, longer, percentiles, present_speedup,
-        standing, time_saved, title, numbers.utc_time,
-    )
-} | {
+    **{
+        each.__name__: each
+        for each in (
+            *(doubts, event_text, failure, figures, format_duration, gist, longer, percentiles),
+            *(present_speedup, standing, time_saved, title, numbers.utc_time),
+        )
+    },
     "BASES": BASES,
     "DOUBTS": _DOUBTS,
-    "TONES": TONES,
+    "TONES": WORDS,
     "WHOLE_WINDOW": WHOLE_WINDOW,
-}  # fmt: skip
+}
 """Functions and texts of the template."""

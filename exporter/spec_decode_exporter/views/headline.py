@@ -41,7 +41,7 @@ class Headline(NamedTuple):
     """What to do; empty if nothing needs to be done."""
 
 
-_WORDS: Final[Mapping[Standing, tuple[str, str]]] = {
+WORDS: Final[Mapping[Standing, tuple[str, str]]] = {
     Verdict.OPTIMAL: ("good", "Speculation pays very well"),
     Verdict.HEALTHY: ("good", "Speculation pays"),
     Verdict.MARGINAL: ("good", "Speculation pays a little"),
@@ -71,7 +71,7 @@ _FAULTS: Final = ("sudden_drop", "drafting_drop", "slow_drop", "stalled")
 def engine_headline(engine: EngineView, now: float, target: TargetView | None = None) -> Headline:
     """Return the headline of an engine at ``now`` (Unix time); ``target`` says why it has no drafts."""
     standing, its = engine.standing, engine.snapshot.evaluation
-    tone, short = _WORDS[standing]
+    tone, short = WORDS[standing]
     if engine.has_dropped or standing is State.STALLED:
         matter, _, remedy = _fault(engine).partition(". ")
         if not engine.has_dropped:
