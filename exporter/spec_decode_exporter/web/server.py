@@ -60,6 +60,8 @@ SLOW_SECONDS: Final = 2.0
 """With an active request, after which a new connection of the same address may replace this one."""
 IDLE_SECONDS: Final = 180.0
 """Between two requests: longer than usual scrape intervals, so that Prometheus keeps its connection."""
+RECEIVE_BYTES: Final = 16 * 1024
+"""Bytes per read from a connection: asyncio's 256 KiB would hold many requests ahead of the first."""
 DRAIN_SECONDS: Final = 3.0
 """For active requests to finish after the server stops listening."""
 PAUSE: Final = 0.1
@@ -75,7 +77,7 @@ _OPTIONS: Final[dict[str, Any]] = {
     "max_field_size": MAX_LINE_BYTES,
     "max_headers": MAX_HEADERS,
     "max_line_size": MAX_LINE_BYTES,
-    "read_bufsize": 16 * 1024,
+    "read_bufsize": RECEIVE_BYTES,
 }
 _BACKLOG: Final = 100
 _ADDRESS: Final = re.compile(
@@ -229,7 +231,17 @@ NO_TLS: Final = Tls()
 class Connection(web.RequestHandler):
     """aiohttp's connection with limits of its bytes, and timers of its head and of unread responses."""
 
-    __slots__ = ("_ahead", "_begun", "_head_bytes", "_pool", "_request", "_timers", "_transport", "handshake")
+    __slots__ = (
+        "_ahead",
+        "_begun",
+        "_head_bytes",
+        "_pool",
+        "_request",
+        "_socket_transport",
+        "_timers",
+        "_transport",
+        "handshake",
+    )
 
     def __init__(self, pool: Connections, server: web.Server) -> None:
         super().__init__(server, loop=asyncio.get_running_loop(), logger=_logger(), **_OPTIONS)
@@ -237,6 +249,8 @@ class Connection(web.RequestHandler):
         """The task that opens the connection; None once it is open."""
         self._pool = pool
         self._transport: asyncio.Transport | None = None
+        self._socket_transport: asyncio.Transport | None = None
+        """Of the socket itself: without TLS, the same."""
         self._timers: dict[float, asyncio.TimerHandle] = {}
         """By their seconds."""
         self._request: web.BaseRequest | None = None
@@ -261,8 +275,15 @@ class Connection(web.RequestHandler):
         super().connection_made(transport)
         if not self._pool.tls.admits(transport):
             self.abort()
-        transport.set_write_buffer_limits(0)  # any unsent byte counts as unread
-        self._start(HEAD_SECONDS)
+        # Any unsent byte counts as unread. With TLS, asyncio counts only bytes that are not yet encrypted, so
+        # the socket's own transport has the limit too. A limit of 0 would pause TLS without any byte.
+        tls = getattr(transport, "_ssl_protocol", None)
+        self._socket_transport = tls._transport if tls else transport  # noqa: SLF001
+        self._socket_transport.set_write_buffer_limits(0)
+        self._socket_transport.max_size = RECEIVE_BYTES
+        if tls:
+            transport.set_write_buffer_limits(1)
+        self._start(HEAD_SECONDS, self.abort)
 
     def data_received(self, data: bytes) -> None:
         """Pass data to aiohttp; close the connection if a head, or what was sent ahead, is too long."""
@@ -275,7 +296,7 @@ class Connection(web.RequestHandler):
         self._pool.touch(self)
         self._head_bytes = self._head_bytes + len(data) if self.is_idle else 0
         if self._head_bytes:
-            self._start(HEAD_SECONDS)
+            self._start(HEAD_SECONDS, self.abort)
         else:
             self._stop(HEAD_SECONDS)
         if self._head_bytes > MAX_HEAD_BYTES:
@@ -284,12 +305,13 @@ class Connection(web.RequestHandler):
     def pause_writing(self) -> None:
         """Start the timer of unread data."""
         super().pause_writing()
-        self._start(STALLED_SECONDS)
+        self._start(STALLED_SECONDS, self._abort_unread)
 
     def resume_writing(self) -> None:
         """Stop the timer: the client has read all data."""
         super().resume_writing()
-        self._stop(STALLED_SECONDS)
+        if not self._unread_bytes:
+            self._stop(STALLED_SECONDS)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Stop the timers and free the connection's place."""
@@ -313,6 +335,8 @@ class Connection(web.RequestHandler):
         The connection ends after it if the client has sent requests ahead: they have no limit of time.
         """
         self._request, self._begun, self._ahead = request, self._loop.time(), 0
+        if not self._unread_bytes:
+            self._stop(STALLED_SECONDS)
         try:
             wrong = _mistake(request)
             response: web.StreamResponse = _error(wrong) if wrong else await handler(request)
@@ -320,7 +344,9 @@ class Connection(web.RequestHandler):
             response = error
         finally:
             self._request = None
-        if self._ahead or not request.content.is_eof() or not self._pool.has_spare:
+            self._start(STALLED_SECONDS, self._abort_unread)
+        is_ahead = self._ahead or self._messages
+        if is_ahead or not request.content.is_eof() or not self._pool.has_spare:
             response.force_close()
         if isinstance(response, web.HTTPException):
             raise response
@@ -351,10 +377,20 @@ class Connection(web.RequestHandler):
         elif not isinstance(error, HttpProcessingError):
             super().log_exception(*args, **kw)
 
-    def _start(self, seconds: float) -> None:
-        """Abort the connection after ``seconds``, unless that timer runs already."""
+    def _abort_unread(self) -> None:
+        """Close the connection if its client has not read everything that was sent."""
+        self._stop(STALLED_SECONDS)
+        if self._unread_bytes:
+            self.abort()
+
+    @property
+    def _unread_bytes(self) -> int:
+        return self._socket_transport.get_write_buffer_size() if self._socket_transport else 0
+
+    def _start(self, seconds: float, action: Callable[[], None]) -> None:
+        """Do the action after ``seconds``, unless that timer runs already."""
         if seconds not in self._timers:
-            self._timers[seconds] = self._loop.call_later(seconds, self.abort)
+            self._timers[seconds] = self._loop.call_later(seconds, action)
 
     def _stop(self, seconds: float) -> None:
         if timer := self._timers.pop(seconds, None):
@@ -418,6 +454,7 @@ class Connections:
         while True:
             try:
                 accepted, peer = await asyncio.get_running_loop().sock_accept(listening)
+                self._take_spare()
                 self._admit(accepted, counted_address(peer))
             except OSError as error:
                 if error.errno in _EXHAUSTED:
@@ -427,7 +464,6 @@ class Connections:
             except Exception as error:  # noqa: BLE001  it is logged with its traceback
                 await self._pause("connection_failed", exc_info=error)
             await yield_to_event_loop()  # a flood of connections must not block other tasks
-            self._take_spare()
 
     async def close(self) -> None:
         """Cancel handshakes."""
@@ -451,15 +487,16 @@ class Connections:
         connection.handshake.add_done_callback(partial(self._connected, connection, accepted))
 
     async def _connect(self, connection: Connection, accepted: socket.socket) -> None:
-        context = self.tls.context()
-        seconds = HANDSHAKE_SECONDS if context else None
-        await asyncio.get_running_loop().connect_accepted_socket(
-            lambda: connection,
-            accepted,
-            ssl=context,
-            ssl_handshake_timeout=seconds,
-            ssl_shutdown_timeout=seconds,
-        )
+        context, loop = self.tls.context(), asyncio.get_running_loop()
+        if context is None:
+            await loop.connect_accepted_socket(lambda: connection, accepted)
+            return
+        async with asyncio.timeout(HANDSHAKE_SECONDS):
+            await _readable(accepted)  # so that silent clients take no memory for TLS
+            self.touch(connection)
+            await loop.connect_accepted_socket(
+                lambda: connection, accepted, ssl=context, ssl_shutdown_timeout=HANDSHAKE_SECONDS
+            )
 
     def _connected(
         self, connection: Connection, accepted: socket.socket, handshake: asyncio.Task[None]
@@ -530,6 +567,16 @@ class Connections:
         self._logged[event] = (now, 0) if is_due else (logged_at, count + 1)
         if is_due:
             _log.log(level, event, count=count + 1, **fields)
+
+
+async def _readable(accepted: socket.socket) -> None:
+    """Wait until a client has sent a byte or closed the connection."""
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(accepted, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(accepted)
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from base64 import b64encode
 from pathlib import Path
 from textwrap import dedent
 
+import aiohttp
 import pytest
 import trustme
 import yaml
@@ -22,10 +23,13 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
+from spec_decode_exporter.app.service import Options, Service
+from spec_decode_exporter.config.load import load
 from spec_decode_exporter.config.mistakes import ConfigError
 from spec_decode_exporter.web import security as module
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.security import (
+    CHECK_INTERVAL,
     IF_GIVEN,
     MAX_CHECKS,
     MAX_CHECKS_PER_CLIENT,
@@ -39,6 +43,7 @@ from spec_decode_exporter.web.security import (
     WebSettings,
     read_web_config,
 )
+from spec_decode_exporter.web.server import parse_listen_address
 
 HASH = "$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
 CERTIFICATE = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n"
@@ -821,3 +826,57 @@ async def test_a_new_hash_applies_immediately(users, hashed):
     changed = {**users, "alice": SecretStr(hashed(b"looking glass"))}
     assert not await passwords.match(changed, "alice", b"wonderland")
     assert await passwords.match(changed, "alice", b"looking glass")
+
+
+METRIC = "spec_decode_exporter_web_config_last_reload_successful"
+
+
+@pytest.fixture
+async def start(tmp_path, clock):
+    """Return a function that starts the whole exporter; the fixture closes it."""
+    running = []
+
+    async def start(web_config):
+        config = tmp_path / "exporter.yml"
+        config.write_text("discovery: {dns: []}\ntargets: []\n")
+        options = Options([parse_listen_address("127.0.0.1:0")], web_config=web_config)
+        running.append(Service(lambda: load(config, environ={}), options, clock))
+        await running[-1].start()
+        return running[-1]
+
+    yield start
+    for service in running:
+        await service.close()
+
+
+async def page(service, **options):
+    url = f"{service.urls[0]}metrics"
+    async with aiohttp.ClientSession() as session, session.get(url, **options) as answer:
+        return answer.status, await answer.text()
+
+
+async def test_it_serves_users_over_tls_and_exports_the_result_of_the_last_reload(
+    start, folder, trusting, hashed, clock, until
+):
+    service = await start(
+        folder.write(
+            "tls_server_config: {cert_file: server.pem, key_file: server.key}\n"
+            f"basic_auth_users: {{alice: {hashed(b'wonderland')}}}\n"
+        )
+    )
+    own = {"ssl": trusting(), "headers": {"Authorization": aiohttp.encode_basic_auth("alice", "wonderland")}}
+    assert (await page(service, ssl=trusting()))[0] == 401
+    status, text = await page(service, **own)
+    assert status == 200
+    assert f"{METRIC} 1.0" in text
+    with capture_logs() as logs:
+        folder.write("basic_auth_users: {}\n")
+        while not any(log["event"] == "web_config_reload_failed" for log in logs):
+            await clock.advance(CHECK_INTERVAL)
+            await until(lambda: clock.asleep)
+    assert f"{METRIC} 0.0" in (await page(service, **own))[1]
+
+
+async def test_an_invalid_web_configuration_prevents_the_start(start, folder):
+    with pytest.raises(ConfigError, match=r"web\.yml:1: basic_auth_users"):
+        await start(folder.write("basic_auth_users: {}\n"))

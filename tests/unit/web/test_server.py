@@ -27,7 +27,7 @@ from spec_decode_exporter.web.server import (
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 WAIT = b"GET /wait HTTP/1.1\r\nHost: x\r\n\r\n"
-LARGE = b"x" * 8_000_000
+LARGE = b"x" * 32_000_000
 HEADER = b"X: " + b"a" * 8000 + b"\r\n"
 
 
@@ -44,15 +44,15 @@ def pass_time(monkeypatch):
     """Return a function that runs the timers of ``seconds`` seconds, and returns their number."""
     timers = []
 
-    def start(connection, seconds):
+    def start(connection, seconds, action):
         if seconds not in connection._timers:
-            timers.append(Timer(seconds, connection.abort))
+            timers.append(Timer(seconds, action))
             connection._timers[seconds] = timers[-1]
 
     def over(seconds):
-        due = [timer for timer in timers if timer.seconds == seconds and timer.action]
-        for timer in due:
-            timer.action()
+        due = [timer.action for timer in timers if timer.seconds == seconds and timer.action]
+        for action in due:
+            action()
         return len(due)
 
     monkeypatch.setattr(Connection, "_start", start)
@@ -183,6 +183,7 @@ async def test_a_body_is_no_head(serving, pass_time, until):
 async def test_a_client_that_does_not_read_is_disconnected(serving, pass_time, until):
     await serving.start()
     await serving.connect(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n", limit=1)
+    await until(lambda: serving.begun == 1)
     await until(lambda: pass_time(STALLED_SECONDS) == 1)
     await until(lambda: serving.connections == 0)
 
@@ -193,6 +194,7 @@ async def test_a_client_that_does_not_read_before_the_end_is_disconnected(servin
     _, writer = await serving.connect(limit=1)
     writer.transport.pause_reading()
     writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    await until(lambda: serving.begun == 1)
     await until(lambda: pass_time(STALLED_SECONDS) == 1)
     await until(lambda: serving.connections == 0)
 
@@ -431,6 +433,14 @@ async def test_a_connection_with_requests_ahead_is_closed_after_the_response(ser
     assert await hung_up(reader)
 
 
+async def test_of_requests_that_arrive_together_the_first_is_answered(serving):
+    await serving.start()
+    reader, _ = await serving.connect(REQUEST * 80)
+    assert await answered(reader) == "here"
+    assert await hung_up(reader)
+    assert serving.begun == 1
+
+
 async def test_bodies_that_end_in_the_middle_are_logged_once_without_a_traceback(serving, until, caplog):
     async def read(request):
         try:
@@ -501,6 +511,35 @@ async def test_handshakes_count_as_connections_and_can_be_replaced(serving, cont
         assert await answered(reader) == "here"
     assert await hung_up(readers[0])
     assert serving.connections == 2
+
+
+async def test_a_request_that_arrives_with_the_end_of_the_handshake_is_answered(serving, context, encrypted):
+    await serving.start(Tls(lambda: context))
+    for _ in range(5):
+        reader, _ = await serving.connect(REQUEST, **encrypted)
+        async with asyncio.timeout(20):
+            assert await answered(reader) == "here"
+
+
+async def test_a_client_that_does_not_read_over_tls_is_disconnected(
+    serving, context, encrypted, pass_time, until
+):
+    await serving.start(Tls(lambda: context))
+    _, writer = await serving.connect(limit=1, **encrypted)
+    writer.transport.pause_reading()
+    writer.write(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+    await until(lambda: serving.begun == 1)
+    await until(lambda: pass_time(STALLED_SECONDS) == 1)
+    await until(lambda: serving.connections == 0)
+
+
+async def test_a_client_that_has_read_everything_stays_connected(serving, pass_time, until):
+    await serving.start()
+    reader, writer = await serving.connect(REQUEST)
+    assert await answered(reader) == "here"
+    assert pass_time(STALLED_SECONDS) == 1
+    writer.write(REQUEST)
+    assert await answered(reader) == "here"
 
 
 async def test_a_rotated_certificate_is_that_of_new_connections(serving, context, encrypted, authority):
