@@ -656,7 +656,9 @@ MUTANTS = (
     Mutant("api", "web/api.py", "too_costly = min(dropped, too_costly)", "pass"),
     Mutant("api", "web/api.py", "else chosen[-limit:]", "else chosen[:limit]"),
     Mutant("api", "views/engine_view.py", "recommended=each == best", "recommended=False"),
-    Mutant("api", "views/fleet_view.py", "if len({len(its.positions) for its in counted}) == 1", "if counted"),
+    Mutant(
+        "api", "views/fleet_view.py", "if len({len(its.positions) for its in counted}) == 1", "if counted"
+    ),
     Mutant("learned", "learned/baseline.py", "self.ended or other.ended", "self.ended"),
     Mutant("learned", "learned/learned.py", "in saved.plain.places.items()", "in ()"),
     Mutant("learned", "learned/learned.py", "in saved.depths.items()", "in ()"),
@@ -805,11 +807,21 @@ MUTANTS = (
     Mutant("page", "web/fleet.py", "            fleet.unknown.discard(id_of(labels))\n", ""),
     Mutant("page", "web/fleet.py", "event.id if is_important(event) else group", "event.id"),
     Mutant("page", "web/fleet.py", "key=lambda place: not is_important(rows[place][-1])", "key=int"),
-    Mutant("page", "web/query.py", "return (key, value) in terms", "return any(value in each for _, each in terms)"),
+    Mutant(
+        "page",
+        "web/query.py",
+        "return (key, value) in terms",
+        "return any(value in each for _, each in terms)",
+    ),
     Mutant("page", "web/query.py", "if engine.standing is engine.verdict:", "if True:"),
     Mutant("page", "web/page.py", "key=lambda view: view[0]", "key=lambda _: 0"),
     Mutant("page", "web/templates/fleet.html", "engine.standing is not sameas engine.verdict", "false"),
-    Mutant("page", "web/templates/summary.html", "exporter.problem or exporter.reload_problem", "exporter.problem"),
+    Mutant(
+        "page",
+        "web/templates/summary.html",
+        "exporter.problem or exporter.reload_problem",
+        "exporter.problem",
+    ),
     Mutant("page", "views/templating.py", "autoescape=html,", "autoescape=False,"),
     Mutant("page", "views/templating.py", "undefined=StrictUndefined,", ""),
 )

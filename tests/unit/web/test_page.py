@@ -6,6 +6,7 @@ import itertools
 import re
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 from markupsafe import escape
@@ -19,6 +20,7 @@ from spec_decode_exporter.config.batch_schedule import BatchSchedule
 from spec_decode_exporter.experiments.arm import SpeedupBasis
 from spec_decode_exporter.experiments.traffic import Traffic
 from spec_decode_exporter.figures.estimate import Estimate
+from spec_decode_exporter.monitor.engine_snapshot import id_of
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.events import EVENT_TYPES, EVENTS, event_text
 from spec_decode_exporter.monitor.snapshot import ExporterStatus, Snapshot
@@ -34,7 +36,7 @@ from spec_decode_exporter.requests.findings import (
     WindowFindings,
 )
 from spec_decode_exporter.requests.record import Refusal, RequestSource
-from spec_decode_exporter.views.engine_view import view_of_setting
+from spec_decode_exporter.views.engine_view import EngineView, view_of_setting
 from spec_decode_exporter.views.fleet_view import (
     ArmFirstTokenView,
     ArmSpeedupView,
@@ -97,6 +99,44 @@ async def test_only_open_engines_have_a_panel(watched_snapshot, engines):
     assert opened.count('class="panel"') == 1
     assert '<section class="card wide" data-key="Setting">' in opened
     assert 'href="./" class="opener" aria-expanded="true"' in " ".join(opened.split())
+
+
+async def test_engines_that_need_attention_come_first(watched_snapshot, engines):
+    snapshot = replace(watched_snapshot, engines=watched_snapshot.engines[::-1])
+    html = await shown(snapshot)
+    assert html.index(f'id="e-{engines[1].id}"') < html.index(f'id="e-{engines[0].id}"')
+    with patch.object(EngineView, "is_alarming", property(lambda engine: engine.target == "chat")):
+        html = await shown(snapshot)
+    assert html.index(f'id="e-{engines[0].id}"') < html.index(f'id="e-{engines[1].id}"')
+
+
+async def test_an_engine_that_does_not_draft_has_no_verdict(engines):
+    drafting, plain = [await shown(views=[engine]) for engine in engines]
+    rows = [html[: html.index('id="glossary"')] for html in (drafting, plain)]
+    assert ['class="verdict ' in row for row in rows] == [True, False]
+
+
+async def test_no_name_breaks_the_page(watched_snapshot):
+    evil = "\"><script>alert(1)</script><img src=x onerror=alert(1)>'{{7*7}}{% raw %}"
+    labels, engine = watched_snapshot.engines[0]
+    named = dict.fromkeys((*labels, "zone"), evil)
+    snapshot = replace(
+        watched_snapshot,
+        engines=[(named, engine)],
+        targets=statuses(
+            watched_snapshot, (evil, {"up": False, "engines": None, "error": evil, "version": evil})
+        ),
+        exporter=[({}, ExporterStatus(problem=evil, reload_problem=evil))],
+    )
+    events = Events(
+        [replace(event("target_failing", error=evil), target=evil, model_name=evil, engine_id=evil)]
+    )
+    html = await shown(snapshot, PageQuery(evil[:5], (id_of(named), evil)), events=events)
+    reading = Reading(html)
+    assert reading.text.count(evil) > 10
+    assert not {"script", "img"} & set(reading.elements)
+    assert "onerror" not in dict(reading.attributes)
+    assert "Cannot be shown" not in html
 
 
 async def test_a_filter_keeps_the_counts_of_the_whole_fleet(watched_snapshot):
