@@ -44,7 +44,7 @@ class Finding:
     """One finding, for programs and for people."""
 
     name: str
-    """Name of its function."""
+    """Name, that of its function."""
     severity: Severity
     values: Values
     """Numbers of the finding; each finding has its own names."""
