@@ -25,7 +25,6 @@ from spec_decode_exporter.cli.observe_reference import (
     server_of,
 )
 from spec_decode_exporter.cli.process import (
-    DetachedThreadPool,
     require_stdout,
     run_loop,
     stop_on_signals,
@@ -133,7 +132,6 @@ def _check_format(arguments: argparse.Namespace) -> None:
 
 
 async def _observe(arguments: argparse.Namespace) -> int:
-    asyncio.get_running_loop().set_default_executor(DetachedThreadPool())
     streams = Streams(sys.stdout, sys.stderr or StringIO(), os.environ)
     try:
         if arguments.prometheus_url is not None:
@@ -224,11 +222,11 @@ async def _show(observation: Observation, output: ObservationOutput, stop: async
 async def _warn(observation: Observation, output: ObservationOutput, _: asyncio.Event) -> None:
     """Write the failure of each server's first poll at once, with its remedy."""
     told = set[str]()
-    while len(told) < min(len(observation.targets()), _MAX_WARNINGS):
-        await asyncio.sleep(_WARNING_INTERVAL)
-        for target in observation.targets():
-            if target.up is not None and target.target not in told:
-                told.add(target.target)
+    with suppress(BrokenPipeError, NotWrittenError):
+        while len(told) < min(len(observation.targets()), _MAX_WARNINGS):
+            await asyncio.sleep(_WARNING_INTERVAL)
+            new = [each for each in observation.targets() if each.up is not None and each.target not in told]
+            told.update(each.target for each in new)
+            for target in (each for each in new if each.remedy):
                 reason = failure(target) or "no engine on its page"
-                if target.remedy:
-                    output.warn(printable(f"{title(target)}: {reason}; {target.remedy}"))
+                output.warn(printable(f"{title(target)}: {reason}; {target.remedy}"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import sys
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ from yarl import URL
 
 from spec_decode_exporter.cli.flags import duration, reader, reject_baseline
 from spec_decode_exporter.cli.observe_config import add_server_arguments, read_config
-from spec_decode_exporter.cli.process import DetachedThreadPool, require_stdout, run_loop, write_stdout
+from spec_decode_exporter.cli.process import require_stdout, run_loop, write_stdout
 from spec_decode_exporter.cli.simulate import simulated
 from spec_decode_exporter.config.http_settings import HttpSettings
 from spec_decode_exporter.config.types import format_duration
@@ -173,7 +172,6 @@ def _detail(error: PollError) -> str:
 
 
 async def _observed(arguments: argparse.Namespace) -> SavedSnapshot:
-    asyncio.get_running_loop().set_default_executor(DetachedThreadPool())
     async with AsyncExitStack() as stack:
         if arguments.simulate:
             arguments.simulated, _ = await stack.enter_async_context(simulated(arguments.simulate))

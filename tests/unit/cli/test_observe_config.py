@@ -32,6 +32,16 @@ def test_a_url_may_be_abbreviated(given, asked):
     assert [target.url for target in configured(given).targets] == [asked]
 
 
+@pytest.mark.parametrize(
+    "words", [("a:1", "b:1"), ("--target", "a:1", "--target", "b:1"), ("--target", "a:1", "b:1")]
+)
+def test_a_target_is_as_good_as_an_argument(words):
+    assert [target.url for target in configured(*words).targets] == [
+        "http://a:1/metrics",
+        "http://b:1/metrics",
+    ]
+
+
 @pytest.mark.parametrize("given", ["ftp://vllm", "http://", "http://[", "http://user:secret@vllm", "a b"])
 def test_an_invalid_url_is_rejected_and_not_repeated(given):
     with pytest.raises(ConfigError, match=r"targets\[0\]") as refused:
