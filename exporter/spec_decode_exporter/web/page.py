@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache, partial
 from importlib.resources import files
 from itertools import groupby
@@ -72,20 +72,18 @@ STATIC: Final = {"style.css": "text/css", "page.js": "text/javascript", "icon.sv
 SECTIONS: Final = ("summary", "fleet", "experiments", "requests", "targets", "events", "glossary")
 """Templates of the content, in order."""
 
-_SLICE: Final = 0.004
-"""Seconds of rendering after which other tasks run."""
-_NOT_SHOWN: Final = '<p class="error">{{ not_shown() }}</p>'
+SLICE_SECONDS: Final = 0.004
+"""Time of rendering after which other tasks run."""
 _GROUPS: Final = (Group.ACCEPTANCE, Group.PAY, Group.LATENCY, Group.RATES, Group.LOAD)
 """Order of the groups of figures; other groups follow."""
 _FORMATS: Final = {
+    **dict.fromkeys((Unit.NUMBER, Unit.TOKENS, Unit.REQUESTS), "plain"),
     Unit.SHARE: "percent",
     Unit.FACTOR: "times",
-    Unit.NUMBER: "plain",
-    Unit.TOKENS: "plain",
     Unit.SECONDS: "steady_duration",
     Unit.PER_SECOND: "steady_rate",
-    Unit.REQUESTS: "plain",
 }
+"""Functions of the templates by unit."""
 _NOT_COUNTED: Final = frozenset({*Means._fields, "seconds", "polls", "rejected_tokens"})
 """Sums that no counter counts."""
 _EFFECTS: Final = (Effect.LOSES, Effect.GAINS, Effect.UNCLEAR)
@@ -131,15 +129,16 @@ async def html_response(request: web.Request, text: str) -> web.Response:
 
 async def page_facts(state: AppState, query: PageQuery) -> Facts:
     """Return what the templates read, at this moment."""
-    snapshot, monotonic, now, errors = (
-        await state.snapshot(),
-        state.clock.monotonic(),
-        state.clock.wall(),
-        state.errors,
-    )
+    snapshot, errors = await state.snapshot(), state.errors
+    monotonic, now = state.clock.monotonic(), state.clock.wall()
     fleet = await Fleet.of(snapshot.engines, query, errors)
     targets = await _targets(errors, snapshot)
-    exporter = next((exporter for _, exporter in snapshot.exporter), ExporterStatus())
+    experiments = errors.each(
+        "page",
+        experiments_of(snapshot.experiments),
+        lambda experiment: {"experiment": experiment[0]},
+        lambda experiment: experiment_view(*experiment),
+    )
     return {
         "version": state.version,
         "now": now,
@@ -150,8 +149,8 @@ async def page_facts(state: AppState, query: PageQuery) -> Facts:
         "events": Events(state.events.since().events),
         "targets": targets,
         "requests": snapshot.requests,
-        "experiments": list(_experiments(errors, snapshot)),
-        "exporter": exporter,
+        "experiments": list(experiments),
+        "exporter": next((exporter for _, exporter in snapshot.exporter), ExporterStatus()),
         "trace": partial(trace, now=monotonic),
         "attempt": lambda item, macro, *given: errors.attempt("page", item, partial(macro, *given)),
     }
@@ -173,7 +172,7 @@ async def render(template: str, /, **context: object) -> Markup:
     pieces, begin = [], perf_counter()
     for piece in environment.get_template(template).generate(context):
         pieces.append(piece)
-        if perf_counter() - begin > _SLICE:
+        if perf_counter() - begin > SLICE_SECONDS:
             await yield_to_event_loop()
             begin = perf_counter()
     made: Markup = environment.filters["safe"]("".join(pieces))
@@ -183,14 +182,13 @@ async def render(template: str, /, **context: object) -> Markup:
 @cache
 def _environment() -> Environment:
     """Load and compile the templates; a thread does, as that takes some tenths of a second."""
-    from spec_decode_exporter.views import (
-        templating,  # megabytes that an exporter without readers does not need
-    )
+    # Imported here: megabytes that an exporter without readers does not need.
+    from spec_decode_exporter.views import templating
 
     environment = templating.environment("spec_decode_exporter.web", html=True)
     environment.globals |= {each.__name__: each for each in _FUNCTIONS} | _VALUES | {"string": str}
     environment.globals["FORMATS"] = {unit: environment.globals[name] for unit, name in _FORMATS.items()}
-    environment.tests |= {"bad": is_bad, "unknown": _is_unknown}
+    environment.tests |= {"bad": target_problem, "unknown": _is_unknown}
     for template in environment.list_templates():
         environment.get_template(template)
     return environment
@@ -208,20 +206,6 @@ async def _targets(errors: Isolation, snapshot: Snapshot) -> list[TargetView]:
         views.append(view)
         await pace.done()
     return [view for _, view in sorted(views, key=lambda view: view[0])]
-
-
-def _experiments(errors: Isolation, snapshot: Snapshot) -> Iterator[Any]:
-    return errors.each(
-        "page",
-        experiments_of(snapshot.experiments),
-        lambda experiment: {"experiment": experiment[0]},
-        lambda experiment: experiment_view(*experiment),
-    )
-
-
-def is_bad(target: TargetView) -> bool:
-    """Return whether a target gives no figures: it is down, or its page has no engine."""
-    return target.up is False or target.engines_on_page == 0
 
 
 def trace(engine: EngineView, now: float) -> Trace | None:
@@ -267,11 +251,6 @@ def marks(events: list[RecordedEvent], now: float, seconds: float) -> list[tuple
 def _x(age: float) -> str:
     """Return a place on the time axis; an age of 600 is at its begin."""
     return f"{max(600 - age, 0.0):.0f}"
-
-
-def singly(events: list[RecordedEvent]) -> list[list[RecordedEvent]]:
-    """Return a row for each event, the newest first."""
-    return [[event] for event in reversed(events)]
 
 
 def counts(figure: Figure, window: Window) -> list[float | None]:
@@ -339,32 +318,23 @@ def no_winner(window: ArmWindowView) -> str:
     return "needs the same result for a whole longest window"
 
 
+# fmt: off
 _FUNCTIONS: Final[tuple[Callable[..., object], ...]] = (
-    *(
-        bucket_text,
-        chart_title,
-        counts,
-        engine_headline,
-        event_sentence,
-        grouped,
-        id_of,
-        in_order,
-        marks,
-        no_winner,
-    ),
-    *(prompt_bucket, quote, paths, selected, singly, target_problem, why_unclear),
+    bucket_text, chart_title, counts, engine_headline, event_sentence, grouped, id_of, in_order, marks,
+    no_winner, paths, prompt_bucket, quote, selected, target_problem, why_unclear,
 )
+# fmt: on
 _VALUES: Final[dict[str, object]] = {
-    "BASES": BASES,
-    "EVENTS": EVENTS,
-    "FIGURES": sorted(
-        (figure for figure in FIGURES if not figure.index),
-        key=lambda figure: _GROUPS.index(figure.group) if figure.group in _GROUPS else len(_GROUPS),
-    ),
     "MAX_EVENTS": MAX_EVENTS,
     "MAX_FILTER": MAX_FILTER,
     "MAX_ID": MAX_ID,
     "MAX_ROWS": MAX_ROWS,
+    "BASES": BASES,
+    "EVENTS": EVENTS,
     "STATES": STATES,
     "VERDICTS": VERDICTS,
+    "FIGURES": sorted(
+        (figure for figure in FIGURES if not figure.index),
+        key=lambda figure: _GROUPS.index(figure.group) if figure.group in _GROUPS else len(_GROUPS),
+    ),
 }
