@@ -280,6 +280,9 @@ _GIVEN: Final = {
     },
     "word_of": word_of,
     "TONES": _TONES,
+    "SHARES": ("", "time", "of drafting", "tokens", "of drafting"),
+    "HOURS": ("hour", "speed-up", "paid", ""),
+    "BANDS": ("running requests", "as it ran", "speed", "best", "speed"),
     "LOAD": ("running requests", "time", "paid", "hurt", "speed-up", "95 % bounds", "best tokens"),
 }
 """What the templates use besides the result."""
