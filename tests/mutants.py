@@ -39,7 +39,7 @@ AREAS = {
     "config": "tests/unit/config",
     "core": "tests/unit/core",
     "page": "tests/unit/web/test_page.py tests/unit/web/test_query.py tests/unit/views/test_templating.py",
-    "app": "tests/unit/app/test_reload.py tests/unit/app/test_exporter_state.py tests/unit/app/test_service.py",
+    "app": "tests/unit/app/test_reload.py tests/unit/app/test_exporter_state.py",
     "cli": "tests/unit/cli/test_main.py tests/unit/cli/test_run.py tests/unit/cli/test_process.py",
     "api": "tests/unit/web/api tests/unit/views/test_engine_view.py tests/unit/views/test_group_view.py",
     "pages": "tests/unit/web/test_metrics_page.py tests/unit/web/test_documentation.py",
