@@ -16,7 +16,7 @@ import tempfile
 import time
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -26,6 +26,8 @@ import trustme
 
 from tests.hostile.scene import Attack, running
 
+ROW: Final = "connections"
+"""Name of these attacks for ``benchmarks.hostile --row``."""
 MAX_GAP: Final = 1.6
 """Seconds between two polls of a good target, with an interval of 1 s."""
 _HEAD: Final = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
@@ -49,13 +51,17 @@ class Port:
     async def connect_tls(self, data: bytes) -> asyncio.Transport:
         """Connect with TLS and send bytes; nothing is read of the response."""
         client = await self.connect(receive=4096)
-        reader, writer = await asyncio.open_connection(sock=client, ssl=self._tls, server_hostname="localhost")
+        reader, writer = await asyncio.open_connection(
+            sock=client, ssl=self._tls, server_hostname="localhost"
+        )
         writer.transport.pause_reading()
         writer.write(data)
         self.tls_readers.append(reader)
         return writer.transport
 
-    async def connect(self, data: bytes = b"", *, receive: int = 0, address: str = "127.0.0.1") -> socket.socket:
+    async def connect(
+        self, data: bytes = b"", *, receive: int = 0, address: str = "127.0.0.1"
+    ) -> socket.socket:
         """Connect, and send as many bytes as the program takes in 5 s; ``receive`` is the receive buffer in bytes."""
         client = socket.socket()
         client.setblocking(False)
@@ -147,7 +153,6 @@ class ConnectionAttack:
     web_config: str = ""
     healthy: float = 1.0
     """Seconds for /-/healthy meanwhile."""
-    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def _closed(data: bytes, drip: bytes = b"", first: bytes = b"") -> Callable[[Port], Awaitable[Seen]]:
@@ -211,13 +216,17 @@ async def _pipelined(port: Port) -> Seen:
 async def _pipelined_heads(port: Port) -> Seen:
     """Send large requests ahead while the first is answered slowly, because its answer is not read."""
     before = port.memory()
-    head = b"GET /docs/reference/metrics.md HTTP/1.1\r\nHost: a\r\n" + b"".join(b"X-%d: " % n + b"a" * 8000 + b"\r\n" for n in range(3))
+    head = b"GET /docs/reference/metrics.md HTTP/1.1\r\nHost: a\r\n" + b"".join(
+        b"X-%d: " % n + b"a" * 8000 + b"\r\n" for n in range(3)
+    )
     await asyncio.gather(*(port.connect((head + b"\r\n") * 200, receive=4096) for _ in range(60)))
     await asyncio.sleep(1)
     return {"memory, MB": port.memory() - before}
 
 
-def _many(count: int, seconds: float, data: bytes = b"", honest_at: str = "127.0.0.1") -> Callable[[Port], Awaitable[Seen]]:
+def _many(
+    count: int, seconds: float, data: bytes = b"", honest_at: str = "127.0.0.1"
+) -> Callable[[Port], Awaitable[Seen]]:
     async def run(port: Port) -> Seen:
         before, memory = port.descriptors(), port.memory()
         await asyncio.gather(*(port.connect(data) for _ in range(count)))
@@ -380,7 +389,9 @@ async def _attacked(attack: ConnectionAttack, port: Port) -> dict[str, float]:
 
 
 @contextlib.contextmanager
-def _web_config(attack: ConnectionAttack, folder: Path) -> Iterator[tuple[tuple[str, ...], ssl.SSLContext | None]]:
+def _web_config(
+    attack: ConnectionAttack, folder: Path
+) -> Iterator[tuple[tuple[str, ...], ssl.SSLContext | None]]:
     """Write the web configuration of an attack; yield the flags for it and the context of a client."""
     if not attack.web_config:
         yield (), None
@@ -398,7 +409,9 @@ def _web_config(attack: ConnectionAttack, folder: Path) -> Iterator[tuple[tuple[
 def misses(attack: ConnectionAttack, seen: Mapping[str, float]) -> list[str]:
     """Return the figures beyond their bounds."""
     bounds = {**attack.bounds, "gap, s": MAX_GAP, "/-/healthy meanwhile, s": attack.healthy}
-    return [f"{name} {value:.2f} > {bounds[name]}" for name, value in seen.items() if not value <= bounds[name]]
+    return [
+        f"{name} {value:.2f} > {bounds[name]}" for name, value in seen.items() if not value <= bounds[name]
+    ]
 
 
 def described(attack: ConnectionAttack, seen: Mapping[str, float]) -> str:

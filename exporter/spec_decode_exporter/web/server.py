@@ -254,8 +254,8 @@ class Connection(web.RequestHandler):
         self._timers: dict[float, asyncio.TimerHandle] = {}
         """By their seconds."""
         self._request: web.BaseRequest | None = None
-        self._begun = -math.inf
-        """Time of the event loop at which the last request began."""
+        self._begun = self._loop.time()
+        """Time at which the last request began, or else the connection."""
         self._head_bytes = self._ahead = 0
 
     @property
@@ -264,9 +264,9 @@ class Connection(web.RequestHandler):
         return self.handshake is not None or (self._waiter is not None and not self._waiter.done())
 
     @property
-    def is_slow(self) -> bool:
-        """True if the last request is long ago, and still active."""
-        return self._loop.time() - self._begun >= SLOW_SECONDS
+    def age(self) -> float:
+        """Seconds since the last request began, or else the connection."""
+        return self._loop.time() - self._begun
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the timer of the first head, unless the TLS settings reject the client."""
@@ -431,6 +431,7 @@ class Connections:
         """By event of the log: the time of its last line, and the number of times since then."""
         self._spare = os.open(os.devnull, os.O_RDONLY)
         """Descriptor that is closed to accept a connection when no other is free; -1 meanwhile."""
+        self._is_closed = False
 
     def __len__(self) -> int:
         return len(self._open)
@@ -446,8 +447,10 @@ class Connections:
             self._open[connection] = self._open.pop(connection)
 
     def discard(self, connection: Connection) -> None:
-        """Remove a closed connection."""
+        """Remove a closed connection. Its descriptor is free in the next round, and may be the spare one."""
         self._open.pop(connection, None)
+        if not self.has_spare:
+            asyncio.get_running_loop().call_soon(self._take_spare)
 
     async def accept(self, listening: socket.socket) -> None:
         """Accept connections for ever. No error of one connection, and no internal error, ends this."""
@@ -469,6 +472,7 @@ class Connections:
         """Cancel handshakes."""
         await cancel([each.handshake for each in self._open])
         self._give_spare()
+        self._is_closed = True
 
     def _admit(self, accepted: socket.socket, address: str) -> None:
         if len(self._open) >= self._limit:
@@ -523,7 +527,7 @@ class Connections:
             if count > counts[address] or other == address:
                 yield from (each for each in theirs if each.is_idle)
             if count > counts[address] + 1 or other == address:
-                yield from (each for each in theirs if each.is_slow)
+                yield from (each for each in theirs if each.age >= SLOW_SECONDS)
             if count > counts[address] + 1:
                 yield from theirs
 
@@ -541,7 +545,9 @@ class Connections:
         self.log("connections_not_taken", connections=len(self._open), reason=error.strerror)
         if self.has_spare:
             self._give_spare()
-        elif self._replace(iter(sorted(self._open, key=lambda each: not each.is_idle))):
+        elif self._replace(
+            each for each in self._open if each.age >= (PAUSE if each.is_idle else SLOW_SECONDS)
+        ):
             await yield_to_event_loop()  # the transport closes its socket in the next round
         else:
             await asyncio.sleep(PAUSE)
@@ -552,7 +558,7 @@ class Connections:
             self._spare = -1
 
     def _take_spare(self) -> None:
-        if not self.has_spare:
+        if not self.has_spare and not self._is_closed:
             with suppress(OSError):
                 self._spare = os.open(os.devnull, os.O_RDONLY)
 
