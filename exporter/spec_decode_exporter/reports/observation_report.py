@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from markupsafe import Markup
 
 from spec_decode_exporter.analysis.figure_table import FIGURES, Unit
-from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, State
+from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, Action, State
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core import number_formats as numbers
 from spec_decode_exporter.core.isolation import Isolation
@@ -73,20 +73,26 @@ def answer(view: ObservationView) -> Headline:
     engines = [_quoted(each, "target", "model_name", "engine") for each in view.engines]
     targets = [_quoted(each, "target", "error", "version") for each in view.targets]
     found = headline(engines, targets, view.time)
-    waiting = [each for each in view.engines if found.remedy and found.remedy == countdown(each, view.time)]
-    return found._replace(remedy=_longest(waiting[0])) if waiting else found
+    early = (each for each in view.engines if found.remedy in {countdown(each, view.time), _no_advice(each)})
+    waiting = next(early, None) if found.remedy else None
+    return found if waiting is None else found._replace(remedy=_again(waiting))
 
 
 def _quoted(document: _Document, *names: str) -> _Document:
     return document.model_copy(update={each: name(getattr(document, each)) for each in names})
 
 
-def _longest(engine: EngineView) -> str:
-    """Advise to observe an engine for longer: the observation has ended before its countdown."""
-    values = {name: number for _, found in doubts(engine) for name, number in found.items()}
+def _no_advice(engine: EngineView) -> str:
+    return engine.recommendation_text if engine.recommendation is Action.COLLECT else ""
+
+
+def _again(engine: EngineView) -> str:
+    """Advise how long to observe an engine: this observation has ended before its countdown."""
+    values = {key: number for _, found in doubts(engine) for key, number in found.items()}
     if engine.longest is None or "threshold" not in values:
-        return "Observe for longer."
-    return longer(values.get("counted", values.get("drafts", 0.0)), values["threshold"], engine.longest)
+        return "Observe it again, for longer."
+    present = values.get("counted", values.get("drafts", 0.0))
+    return longer(present, values["threshold"], engine.longest, "Observe it again with")
 
 
 def json_report(view: ObservationView, *, indented: bool = True) -> str:
@@ -127,12 +133,12 @@ def doubts(engine: EngineView) -> list[tuple[str, Mapping[str, float]]]:
     return [(each, found[each]) for each in _DOUBTS if each in found]
 
 
-def longer(present: float, enough: float, window: WindowView) -> str:
+def longer(present: float, enough: float, window: WindowView, begin: str = "At this rate that takes") -> str:
     """Advise a length of the observation, extrapolated at the present rate."""
     seconds = window.seconds * enough / present * _SPARE if present else _MAX_SECONDS
     if seconds >= _MAX_SECONDS:
         return "Observe while there is more traffic."
-    return f"At this rate that takes --for {format_duration(ceil(seconds / _ROUND) * _ROUND)}."
+    return f"{begin} --for {format_duration(ceil(seconds / _ROUND) * _ROUND)}."
 
 
 def figures(window: WindowView, section: str, **meanings: str) -> list[tuple[str, ...]]:
