@@ -171,7 +171,9 @@ def _figure(figure: Figure) -> Any:  # noqa: ANN401  a field
         return fact(figure.help + note, type_, lambda view: _listed(each, view.members))
     if figure.groups is GroupSum.SUM:
         note = " Sum over the engines."
-        return fact(figure.help + note, float | None, lambda view: _sum_of_known(map(figure.of, view.members)))
+        return fact(
+            figure.help + note, float | None, lambda view: _sum_of_known(map(figure.of, view.members))
+        )
     return fact(figure.help, float | None, lambda view: _ratio(figure, view.members))
 
 

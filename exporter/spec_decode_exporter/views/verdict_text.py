@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from spec_decode_exporter.analysis.cost import Cost, CostSource
@@ -235,17 +236,8 @@ def recommendation_text(snapshot: EngineSnapshot) -> str:
 
 
 def _keep(snapshot: EngineSnapshot) -> str:
-    if not snapshot.tokens:
-        return "Keep it as it is."
-    return f"Keep drafting {plural(snapshot.tokens, 'token')} at a time."
-
-
-def _increase(snapshot: EngineSnapshot) -> str:
-    return _change(snapshot, "more")
-
-
-def _decrease(snapshot: EngineSnapshot) -> str:
-    return _change(snapshot, "fewer")
+    tokens = snapshot.tokens
+    return f"Keep drafting {plural(tokens, 'token')} at a time." if tokens else "Keep it as it is."
 
 
 def _change(snapshot: EngineSnapshot, direction: str) -> str:
@@ -291,8 +283,8 @@ def _switch_method(snapshot: EngineSnapshot) -> str:
 
 _RECOMMENDATIONS: Final[Mapping[Action, Callable[[EngineSnapshot], str]]] = {
     Action.KEEP: _keep,
-    Action.INCREASE: _increase,
-    Action.DECREASE: _decrease,
+    Action.INCREASE: partial(_change, direction="more"),
+    Action.DECREASE: partial(_change, direction="fewer"),
     Action.DISABLE: _disable,
     Action.LIMIT_BATCH: _limit_batch,
     Action.SWITCH_METHOD: _switch_method,

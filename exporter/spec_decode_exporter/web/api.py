@@ -91,12 +91,7 @@ def _step(text: str) -> float:
 
 
 def _limit(text: str) -> int:
-    if not (
-        text.isascii()
-        and text.isdigit()
-        and len(text) <= len(str(MAX_EVENTS))
-        and 1 <= int(text) <= MAX_EVENTS
-    ):
+    if not re.fullmatch("[0-9]{1,4}", text) or not 1 <= int(text) <= MAX_EVENTS:
         raise ValueError(text)
     return int(text)
 
