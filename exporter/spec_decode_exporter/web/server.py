@@ -280,7 +280,7 @@ class Connection(web.RequestHandler):
         tls = getattr(transport, "_ssl_protocol", None)
         self._socket_transport = tls._transport if tls else transport  # noqa: SLF001
         self._socket_transport.set_write_buffer_limits(0)
-        self._socket_transport.max_size = RECEIVE_BYTES
+        self._socket_transport.max_size = RECEIVE_BYTES  # type: ignore[union-attr]
         if tls:
             transport.set_write_buffer_limits(1)
         self._start(HEAD_SECONDS, self.abort)
