@@ -692,7 +692,7 @@ MUTANTS = (
     Mutant("learned", "learned/learned.py", "in saved.depths.items()", "in ()"),
     Mutant("learned", "learned/time_saved.py", "if not self.today.includes(wall):", "if False:"),
     Mutant("learned", "learned/time_saved.py", "elif today.includes(self.today.since):", "else:"),
-    Mutant("learned", "learned/time_saved.py", "if speedup is None or seconds <= 0:", "if speedup is None:"),
+    Mutant("learned", "learned/time_saved.py", "if speedup is None or seconds <= 0:", "if seconds <= 0:"),
     Mutant("decision", "monitor/engine_monitor.py", "if is_drafting else None", "if windows else None"),
     Mutant("decision", "monitor/engine_monitor.py", "            self._count_time(None)\n", ""),
     Mutant("decision", "learned/learned.py", "self.saved.restore(state.today)", "pass"),

@@ -399,7 +399,11 @@ async def test_a_target_that_is_down_says_why(open_page):
         await fleet.advance(90)
         page = await open_page(fleet.url)
         said = await page.locator(".notice").inner_text()
-        assert said.split("\n") == ["1 target is down.", "", "gone refused: Connection refused"]
+        assert said.split("\n") == [
+            "1 target is down.",
+            "",
+            "gone refused: Connection refused: start the server, or correct the port.",
+        ]
         assert await page.locator(".state.unreachable").count() > 0
 
 

@@ -97,6 +97,13 @@ def _with_accepted(sample, accepted):
     return replace(sample, counters=tuple(counters))
 
 
+def _decoding(sample, n):
+    """The page after ``n`` more seconds of decode time."""
+    counters = list(sample.counters)
+    counters[Counter.DECODE_NANOSECONDS] += n * 10**9
+    return replace(sample, counters=tuple(counters))
+
+
 def silent(sample, n):
     """The page after ``n`` more seconds of decode steps without a draft."""
     steps = {Counter.DECODE_STEPS: 400 * n, Counter.GENERATION_TOKENS: 400 * n}
@@ -547,9 +554,7 @@ class TestTimeSaved:
         assert its.snapshot.decode_time.actual > before.actual
         assert its.snapshot.decode_time.actual <= 20 * 100
 
-    def test_is_not_counted_without_drafts_or_in_an_evaluation_that_fails(
-        self, at_a_cost, busy_sample, monkeypatch
-    ):
+    def test_is_not_counted_in_an_evaluation_that_fails(self, at_a_cost, busy_sample, monkeypatch):
         its = at_a_cost()
         its.polls(busy_sample(n, 4) for n in range(60))
         before = its.snapshot.decode_time.actual
@@ -559,10 +564,15 @@ class TestTimeSaved:
                 its.poll(busy_sample(60, 4))
         its.poll(busy_sample(61, 4))
         assert its.snapshot.decode_time.actual == pytest.approx(before + 20)
-        later = [silent(busy_sample(61, 4), n) for n in range(1, 60)]
-        its.polls(later[:35])
+
+    def test_is_not_counted_once_the_shortest_window_has_no_draft(self, busy_sample):
+        settings = CostSettings(running_requests=20, draft_cost_ratio=0.05)
+        its = Watched((10.0, 100.0), Assumptions(Speculation("eagle3"), settings))
+        its.polls(busy_sample(n, 4) for n in range(90))
+        its.polls(silent(busy_sample(89, 4), n) for n in range(1, 12))
         paused = its.snapshot.decode_time
-        its.polls(later[35:])
+        its.polls(_decoding(silent(busy_sample(89, 4), n), n) for n in range(12, 30))
+        assert its.its.evaluated.speedup_bounds is not None
         assert its.snapshot.decode_time == paused
 
     def test_of_the_day_goes_on_after_a_restart_of_the_exporter(self, at_a_cost, busy_sample):

@@ -16,7 +16,6 @@ let timer = 0;
 let turn = null; // AbortController of the request in flight
 
 // --- Morphing the document.
-
 const keyOf = (node) => node.id || node.dataset?.key || "";
 
 function morphAttributes(old, fresh) {
@@ -56,6 +55,17 @@ function morph(old, fresh) {
   while (place) place = remove(place);
 }
 
+// Morphs the content. A row that moves keeps the focus and, at the center of the screen, its position.
+function show(fresh) {
+  const focused = document.activeElement;
+  const central = document.elementFromPoint(innerWidth / 2, innerHeight / 2)?.closest("tbody.open");
+  const [place, top] = [central?.previousElementSibling, central?.getBoundingClientRect().top];
+  morph(content, fresh);
+  if (document.activeElement === document.body && focused.isConnected) focused.focus({ preventScroll: true });
+  const hasMoved = central?.isConnected && central.previousElementSibling !== place;
+  if (hasMoved) scrollBy({ top: central.getBoundingClientRect().top - top, behavior: "instant" });
+}
+
 function remove(node) {
   const after = node.nextSibling;
   node.remove();
@@ -81,17 +91,15 @@ function announce(before) {
   }
 }
 
-// Returns the first line of a plain-text response: a proxy may send an HTML page.
-async function reason(answer) {
-  const isPlain = answer.headers.get("Content-Type")?.startsWith("text/plain");
-  return (isPlain ? await answer.text() : answer.statusText).trim().split("\n")[0].slice(0, 120);
-}
-
 async function fetchContent(signal) {
   const limit = AbortSignal.any([signal, AbortSignal.timeout(10000)]);
   const answer = await fetch(`./fragment${location.search}`, { signal: limit, cache: "no-store" });
   retryAfter = answer.ok ? 0 : 1000 * Math.min(Number(answer.headers.get("Retry-After")) || 0, 3600);
-  if (!answer.ok) throw new Error(`it answered ${answer.status}: ${await reason(answer)}`);
+  if (!answer.ok) {
+    const isPlain = answer.headers.get("Content-Type")?.startsWith("text/plain"); // a proxy may send an HTML page
+    const reason = isPlain ? await answer.text() : answer.statusText;
+    throw new Error(`it answered ${answer.status}: ${reason.trim().split("\n")[0].slice(0, 120)}`);
+  }
   const fresh = content.cloneNode(false);
   fresh.append(...new DOMParser().parseFromString(await answer.text(), "text/html").body.childNodes);
   return fresh;
@@ -106,7 +114,7 @@ async function refresh() {
   try {
     const fresh = await fetchContent(mine.signal);
     const before = verdicts();
-    morph(content, fresh);
+    show(fresh);
     announce(before);
     document.title = document.title.replace(/^.*(?= · )/, () => content.querySelector(".summary").dataset.title);
     failures = 0;
@@ -120,12 +128,11 @@ async function refresh() {
   plan(performance.now() - begin);
 }
 
-const backOff = () => Math.min(INTERVAL * 2 ** failures, MAX_INTERVAL);
-
 function plan(responseTime = 0) {
   clearTimeout(timer);
   if (document.hidden) setStatus("paused", "Paused");
-  else timer = setTimeout(refresh, Math.max(backOff(), PAUSE_FACTOR * responseTime, retryAfter));
+  const wait = Math.min(INTERVAL * 2 ** failures, MAX_INTERVAL);
+  if (!document.hidden) timer = setTimeout(refresh, Math.max(wait, PAUSE_FACTOR * responseTime, retryAfter));
 }
 
 document.addEventListener("visibilitychange", () => (document.hidden ? plan() : refresh()));
@@ -138,7 +145,6 @@ function go(href, { replace = false } = {}) {
 }
 
 addEventListener("popstate", refresh);
-
 document.addEventListener("click", (event) => {
   if (event.target.closest('a[href="#glossary"]')) document.getElementById("glossary").open = true;
   const isPlain = event.button === 0 && !(event.metaKey || event.ctrlKey || event.shiftKey || event.altKey);
@@ -190,6 +196,7 @@ document.addEventListener("click", async (event) => {
 // --- Keys: / focuses the filter, arrows move between rows, Escape closes.
 
 const STEPS = { ArrowDown: 1, ArrowUp: -1, j: 1, k: -1 };
+const close = (opener) => (opener?.focus(), opener?.click());
 
 document.addEventListener("keydown", (event) => {
   if (event.metaKey || event.ctrlKey || event.altKey) return;
@@ -204,15 +211,10 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-function close(opener) {
-  opener?.focus();
-  opener?.click();
-}
-
 function step(from, by) {
   const openers = [...content.querySelectorAll("a.opener")];
   openers[openers.indexOf(from) + by]?.focus();
 }
 
-plan();
 setStatus("live", "Live");
+plan();
