@@ -506,6 +506,4 @@ def test_untrusted_names_stay_text(references, write):
     assert "\u202e" not in written
     assert not any(line.startswith("# c") for line in written.splitlines())
     if write is text:
-        assert "``a|b`<script>*\\x1b[31m\\n# c\\u202e``" in written.replace("`` ", "``").replace(
-            " ``", "``"
-        )
+        assert "``a|b`<script>*\\x1b[31m\\n# c\\u202e``" in written.replace("`` ", "``").replace(" ``", "``")
