@@ -20,6 +20,7 @@ class File:
 
     def __init__(self, clock):
         self.error, self.adopted, self.going = None, 0, asyncio.Semaphore(0)
+        self.clock = clock
         self.reloader = ConfigReloader(self.read, self.adopt, lambda: None, clock)
 
     def read(self):
@@ -41,6 +42,16 @@ async def file(clock, monkeypatch):
     return File(clock)
 
 
+async def ended(file, tasks):
+    """Let all reloads go on, and time pass; return the errors of tasks that have ended by then."""
+    for _ in range(100):
+        file.going.release()
+    for _ in range(4):
+        await file.clock.advance(PAUSE_SECONDS / 2)
+    assert all(task.done() for task in tasks)
+    return [task.exception() for task in tasks]
+
+
 async def clients(file, number):
     tasks = [asyncio.create_task(file.reloader.reload_for_clients()) for _ in range(number)]
     await settle()
@@ -53,50 +64,40 @@ async def test_a_client_that_calls_during_a_reload_gets_one_that_begins_later(fi
     file.going.release()
     await first
     assert not any(task.done() for task in later)
-    file.going.release()
-    await clock.advance(PAUSE_SECONDS)
-    await asyncio.gather(*later)
+    assert await ended(file, later) == [None] * 3
     assert file.adopted == 2
 
 
 async def test_any_number_of_clients_causes_one_reload_a_second(file, clock):
-    for _ in range(100):
-        file.going.release()
+    await ended(file, [])
     tasks = []
     for _ in range(30):
         tasks += await clients(file, 10)
         await clock.advance(0.1)
-    await clock.advance(PAUSE_SECONDS)
-    await asyncio.gather(*tasks)
+    assert await ended(file, tasks) == [None] * 300
     assert file.adopted <= 1 + 4 / PAUSE_SECONDS
 
 
-async def test_every_client_of_a_failed_reload_is_told_and_the_next_one_clears_the_problem(file, clock):
+async def test_every_client_of_a_failed_reload_is_told_and_the_next_one_clears_the_problem(file):
     [first] = await clients(file, 1)
     file.error = MISTAKE
     others = await clients(file, 2)
     file.going.release()
     await first
-    await clock.advance(PAUSE_SECONDS)
-    answers = await asyncio.gather(*others, return_exceptions=True)
-    assert list(map(str, answers)) == ["exporter.yml:1: tagrets is not a key"] * 2
+    assert list(map(str, await ended(file, others))) == ["exporter.yml:1: tagrets is not a key"] * 2
     assert file.reloader.problem == "exporter.yml:1: tagrets is not a key"
     file.error = None
-    [again] = await clients(file, 1)
-    file.going.release()
-    await clock.advance(PAUSE_SECONDS)
-    await again
+    assert await ended(file, await clients(file, 1)) == [None]
     assert file.reloader.problem == ""
 
 
-async def test_a_client_that_goes_away_before_the_reload_leaves_it_to_the_others(file, clock):
+async def test_a_client_that_goes_away_before_the_reload_leaves_it_to_the_others(file):
+    [earlier] = await clients(file, 1)
     file.going.release()
-    await asyncio.gather(*await clients(file, 1))
-    first, second = await clients(file, 2)
+    await earlier
+    first, second = await clients(file, 2)  # the first waits for the pause
     first.cancel()
-    file.going.release()
-    await clock.advance(PAUSE_SECONDS)
-    await second
+    assert await ended(file, [second]) == [None]
     assert file.adopted == 2
 
 
