@@ -172,6 +172,15 @@ def test_a_server_without_drafts_has_no_other_number_of_draft_tokens():
     assert (found.outcome, found.cautions) == (Outcome.UNCERTAIN, ())
 
 
+def test_unlike_measurements_without_bounds_have_a_caution():
+    """Chance cannot be excluded, nor shown."""
+    sides = [
+        measurement(0.7).model_copy(update={"quantities": {"running_requests": MeasuredFigure(value=value)}})
+        for value in (10.0, 20.0)
+    ]
+    assert reasons(comparison(*sides)) == [(Traffic.LOAD, 10.0, 20.0)]
+
+
 def test_differences_by_chance_are_no_caution():
     found = comparison(
         measurement(0.7, output_tokens_per_request=(200.0, 40.0)),
