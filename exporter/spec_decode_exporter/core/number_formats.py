@@ -103,11 +103,6 @@ def utc_clock(unix: float) -> str:
     return f"{datetime.fromtimestamp(unix, UTC):%H:%M:%S} UTC"
 
 
-def utc_time(unix: float) -> str:
-    """Write a Unix time as date and time of day: ``2026-09-21 14:03:05 UTC``."""
-    return f"{datetime.fromtimestamp(unix, UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
 def ago(seconds: float) -> str:
     """Write an age in its two largest units: ``34 s ago``, ``2 min 5 s ago``, ``1 h 3 min ago``."""
     minutes, rest = divmod(round(max(seconds, 0.0)), 60)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from math import ceil, inf
 from typing import Any, Final, TypeVar
@@ -13,7 +14,7 @@ from spec_decode_exporter.analysis.figure_table import FIGURES, Unit
 from spec_decode_exporter.analysis.verdict import WHOLE_WINDOW, Action, State
 from spec_decode_exporter.config.types import format_duration
 from spec_decode_exporter.core import number_formats as numbers
-from spec_decode_exporter.core.isolation import Isolation
+from spec_decode_exporter.core.isolation import NO_ITEM, Isolation
 from spec_decode_exporter.figures.quantile import Edges
 from spec_decode_exporter.monitor.event_log import RecordedEvent
 from spec_decode_exporter.monitor.events import event_text
@@ -46,6 +47,7 @@ _FORMATS: Final[Mapping[Unit, Callable[[float | None], str]]] = {
     Unit.PER_SECOND: numbers.rate,
     Unit.REQUESTS: numbers.plain,
 }
+_NO_ANSWER: Final = Headline("bad", "Internal error", "An internal error of this program: it has no answer.")
 _ROUND: Final = 10
 """Estimated times are rounded up to a multiple, in seconds."""
 _SPARE: Final = 1.1
@@ -64,8 +66,15 @@ def report(view: ObservationView, style: TextStyle) -> str:
 
     absent = {target.target for target in view.targets if not target.engines}
     events = [each for each in view.events if each.type not in _QUIET and each.target not in absent]
-    context = {**_CONTEXT, "view": view, "events": events, "written": written, "headline": answer(view)}
-    return render("observation.md", style, **context)
+    context = {
+        "view": view,
+        "moment": datetime.fromtimestamp(view.time, UTC),
+        "events": events,
+        "written": written,
+        "headline": errors.attempt("report", NO_ITEM, partial(answer, view)) or _NO_ANSWER,
+        "saved": errors.attempt("report", NO_ITEM, partial(time_saved, view.engines, view.time)) or "",
+    }
+    return render("observation.md", style, **_CONTEXT, **context)
 
 
 def answer(view: ObservationView) -> Headline:
@@ -187,7 +196,7 @@ _CONTEXT: Final[dict[str, Any]] = {
         each.__name__: each
         for each in (
             *(doubts, event_text, failure, figures, format_duration, gist, longer, percentiles),
-            *(present_speedup, standing, time_saved, title, numbers.utc_time),
+            *(present_speedup, standing, title),
         )
     },
     "BASES": BASES,

@@ -176,6 +176,13 @@ async def test_an_engine_that_cannot_be_shown_is_counted_by_its_target(observed,
     assert "`vllm-0:8000`" in text
 
 
+async def test_a_report_without_an_answer_has_its_figures(observed, monkeypatch):
+    monkeypatch.setattr(module, "headline", lambda *_: 1 / 0)
+    text = report(await observed("steady"), PLAIN)
+    assert text.startswith("**An internal error of this program")
+    assert "| acceptance rate " in text
+
+
 async def test_an_engine_without_a_document_fails_the_observation(observed):
     view = await observed("steady")
     assert observation_status(view.model_copy(update={"engines": ()})) is ExitStatus.FAILED
