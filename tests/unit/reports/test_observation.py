@@ -279,3 +279,16 @@ async def test_a_server_that_answers_after_some_seconds_is_observed_to_the_end(n
     server.away = False
     await finished(clock, 25, task)
     assert observation.observed().seconds == 30
+
+
+async def test_a_server_whose_first_poll_has_no_answer_yet_is_waited_for(network, clock, monkeypatch):
+    original = Network.get
+
+    async def get(self, url, **options):
+        if "silent" in url:
+            await asyncio.Event().wait()
+        return await original(self, url, **options)
+
+    monkeypatch.setattr(Network, "get", get)
+    seen = await observed(clock, 30, "silent:1", "b:1")
+    assert seen.seconds == 30
