@@ -49,7 +49,7 @@ AREAS = {
     "outside": "tests/story/test_numbers_from_outside.py",
     "plan": "tests/unit/reports/plan",
     "references": "tests/unit/reports/test_references.py tests/unit/reports/test_comparison.py",
-    "history": "tests/unit/history/test_query_api.py tests/unit/history/test_recording.py tests/unit/history/test_history_result.py tests/unit/history/test_history_reader.py tests/unit/history/test_baseline_reader.py",
+    "history": "tests/unit/history/test_query_api.py tests/unit/history/test_recording.py tests/unit/history/test_history_result.py tests/unit/history/test_baseline_reader.py tests/unit/history/test_history_reader.py",
     "events": "tests/unit/core/test_isolation.py tests/unit/monitor/test_event_log.py tests/unit/monitor/test_events.py tests/unit/monitor/test_summary_log.py tests/unit/monitor/test_request_receiver.py tests/unit/requests/test_change_notifier.py",
     "metrics": "tests/unit/metrics/test_page.py tests/unit/metrics/test_request_metrics.py tests/unit/analysis/test_figure_table.py",
     "middleware": "tests/unit/vllm_middleware",
