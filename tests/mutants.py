@@ -87,12 +87,7 @@ MUTANTS = (
     ),
     Mutant("pages", "web/documentation.py", "if goal not in known:", "if False:"),
     # Server: heads, unread answers, requests ahead, replaced connections. Security: what is adopted, compared and limited.
-    Mutant(
-        "server",
-        "web/server.py",
-        "transport.set_write_buffer_limits(1)",
-        "transport.set_write_buffer_limits(0)",
-    ),
+    Mutant("server", "web/server.py", "        if self._unread_bytes:", "        if True:"),
     Mutant("server", "web/server.py", "tls._transport if tls else transport", "transport"),
     Mutant("server", "web/server.py", "is_ahead = self._ahead or self._messages", "is_ahead = self._ahead"),
     Mutant("server", "web/server.py", "if count > counts[address] + 1:", "if count > counts[address]:"),

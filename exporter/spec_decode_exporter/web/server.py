@@ -73,6 +73,7 @@ _OPTIONS: Final[dict[str, Any]] = {
     "access_log": None,
     "auto_decompress": False,
     "keepalive_timeout": IDLE_SECONDS,
+    "logger": logging.getLogger("spec_decode_exporter.web"),
     "lingering_time": 1.0,  # for the rest of a body that no handler reads
     "max_field_size": MAX_LINE_BYTES,
     "max_headers": MAX_HEADERS,
@@ -231,20 +232,8 @@ NO_TLS: Final = Tls()
 class Connection(web.RequestHandler):
     """aiohttp's connection with limits of its bytes, and timers of its head and of unread responses."""
 
-    __slots__ = (
-        "_ahead",
-        "_begun",
-        "_head_bytes",
-        "_pool",
-        "_request",
-        "_socket_transport",
-        "_timers",
-        "_transport",
-        "handshake",
-    )
-
     def __init__(self, pool: Connections, server: web.Server) -> None:
-        super().__init__(server, loop=asyncio.get_running_loop(), logger=_logger(), **_OPTIONS)
+        super().__init__(server, loop=asyncio.get_running_loop(), **_OPTIONS)
         self.handshake: asyncio.Task[None] | None = None
         """The task that opens the connection; None once it is open."""
         self._pool = pool
@@ -276,13 +265,12 @@ class Connection(web.RequestHandler):
         if not self._pool.tls.admits(transport):
             self.abort()
         # Any unsent byte counts as unread. With TLS, asyncio counts only bytes that are not yet encrypted, so
-        # the socket's own transport has the limit too. A limit of 0 would pause TLS without any byte.
+        # the socket's own transport has the limit too; with a limit of 0, TLS pauses without any byte.
         tls = getattr(transport, "_ssl_protocol", None)
         self._socket_transport = tls._transport if tls else transport  # noqa: SLF001
+        transport.set_write_buffer_limits(1)
         self._socket_transport.set_write_buffer_limits(0)
         self._socket_transport.max_size = RECEIVE_BYTES  # type: ignore[union-attr]
-        if tls:
-            transport.set_write_buffer_limits(1)
         self._start(HEAD_SECONDS, self.abort)
 
     def data_received(self, data: bytes) -> None:
@@ -388,8 +376,8 @@ class Connection(web.RequestHandler):
         return self._socket_transport.get_write_buffer_size() if self._socket_transport else 0
 
     def _start(self, seconds: float, action: Callable[[], None]) -> None:
-        """Do the action after ``seconds``, unless that timer runs already."""
-        if seconds not in self._timers:
+        """Do the action after ``seconds``, unless that timer runs already or the connection is closed."""
+        if seconds not in self._timers and self.transport is not None:
             self._timers[seconds] = self._loop.call_later(seconds, action)
 
     def _stop(self, seconds: float) -> None:
@@ -411,10 +399,6 @@ def _mistake(request: web.BaseRequest) -> HTTPStatus | None:
 
 def _error(status: HTTPStatus) -> web.Response:
     return error_response(status, _TEXTS.get(status, status.phrase), headers=DEFAULT_HEADERS, close=True)
-
-
-def _logger() -> logging.Logger:
-    return logging.getLogger("spec_decode_exporter.web")
 
 
 class Connections:
