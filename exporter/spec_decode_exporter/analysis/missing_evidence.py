@@ -20,7 +20,7 @@ class Evidence(StrEnum):
 
     DRAFTS = "drafts"
     REQUESTS = "requests"
-    """Requests that pass one after the other."""
+    """Requests that pass one after the other, as of equal length."""
     SECONDS = "seconds"
     POLLS = "polls"
     HALF_WIDTH = "half_width"
@@ -55,13 +55,13 @@ def missing(its: WindowEvaluation, longest: float) -> tuple[Need, ...]:
         return (Need(Evidence.LOWEST_SPEEDUP, policy.speedup.harmful, its.speedup_range.estimate.lower),)
     length = its.acceptance_length_bounds
     if length is None:
-        return (Need(Evidence.REQUESTS, MIN_VERDICT_REQUESTS, its.passing_requests or 0.0),)
+        return (Need(Evidence.REQUESTS, MIN_VERDICT_REQUESTS, its.effective_requests or 0.0),)
     return (Need(Evidence.HALF_WIDTH, policy.max_half_width, length.half_width / length.value),)
 
 
 def _until_enough(its: WindowEvaluation, half: float) -> tuple[Need, ...]:
     """Return the ends of a wait for bounds, or for ``half`` of the longest window."""
-    seconds, requests = its.window.seconds, its.passing_requests
+    seconds, requests = its.window.seconds, its.effective_requests
     if requests is not None and requests < MIN_BOUND_REQUESTS:
         return Need(Evidence.REQUESTS, MIN_BOUND_REQUESTS, requests), Need(Evidence.SECONDS, half, seconds)
     is_early = requests is not None and seconds < MIN_SECONDS

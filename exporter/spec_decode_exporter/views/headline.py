@@ -17,6 +17,7 @@ from spec_decode_exporter.learned.time_saved import DAY_SECONDS, DecodeTime
 from spec_decode_exporter.scrape.errors import METRICS_URL
 from spec_decode_exporter.views.engine_view import EngineView, Standing
 from spec_decode_exporter.views.fleet_view import TargetView
+from spec_decode_exporter.views.verdict_text import statement
 
 FIRST_VERSION: Final = (0, 8, 5)
 """First version of vLLM with the counters that are read."""
@@ -85,7 +86,10 @@ def engine_headline(engine: EngineView, now: float, target: TargetView | None = 
         return Headline(tone, f"{target.target} is down", f"{target.target} is down.", target_problem(target))
     if waiting := countdown(engine, now):
         return Headline(tone, short, "Too early to say whether speculation pays.", waiting)
-    short = _likely(engine) if standing is Verdict.UNCLEAR else short
+    if standing is Verdict.UNCLEAR:
+        short = _likely(engine)
+    elif standing is Verdict.MARGINAL:
+        short = statement(Verdict.MARGINAL, its)
     return Headline(tone, short, engine.verdict_text, _REMEDIES.get(standing) or _advice(engine))
 
 
@@ -248,8 +252,9 @@ def _sentence(engines: Iterable[EngineView], standings: Counter[Standing]) -> st
     if not drafting:
         return "No engine speculates." if standings.keys() == {State.DISABLED} else "No engine drafts now."
     groups = list(_groups(engines, standings))
-    number = "all" if len(groups) == 1 else f"{groups[0][1]} of the"
-    where = f"{number} {drafting:,} engines that draft" if drafting > 1 else "the only engine that drafts"
+    number = f"all {drafting:,}" if len(groups) == 1 else f"{groups[0][1]:,} of the {drafting:,}"
+    number = "both" if number == "all 2" else number
+    where = f"{number} engines that draft" if drafting > 1 else "the only engine that drafts"
     first = f"{groups[0][0]} on {where}"
     return f"{', '.join([first, *(f'{_later(what)} on {count}' for what, count in groups[1:MAX_GROUPS])])}."
 

@@ -69,7 +69,7 @@ def verdict_text(snapshot: EngineSnapshot) -> str:
     shown, newest = evaluation.verdict, evaluation.evaluated.verdict
     if shown in {newest, Verdict.INSUFFICIENT}:
         return _text_of(shown, snapshot)
-    return f"{_statement(shown, evaluation)}, {_KEPT} {_text_of(newest, snapshot)}"
+    return f"{statement(shown, evaluation)}, {_KEPT} {_text_of(newest, snapshot)}"
 
 
 _KEPT: Final = f"until newer data last for {STAYED_SECONDS / 60:.0f} minutes. They say:"
@@ -81,7 +81,7 @@ def _text_of(verdict: Verdict, snapshot: EngineSnapshot) -> str:
         return _scheduled_off(evaluation) or f"{_drop(snapshot)}{_missing(evaluation)}"
     if verdict is Verdict.UNCLEAR:
         return unclear_text(evaluation.evaluated)
-    return f"{_statement(verdict, evaluation)}: {_figure(evaluation.evaluated)}{_basis(evaluation)}."
+    return f"{statement(verdict, evaluation)}: {_figure(evaluation.evaluated)}{_basis(evaluation)}."
 
 
 def unclear_text(its: WindowEvaluation) -> str:
@@ -166,7 +166,7 @@ def _missing(evaluation: Evaluation) -> str:
 
 _NEEDS: Final = {
     Evidence.DRAFTS: ("{:,.0f} drafts", "{:,.0f}"),
-    Evidence.REQUESTS: ("{:.0f} requests one after the other", "{:.1f}"),
+    Evidence.REQUESTS: ("{:g} requests of equal length one after the other", "{:.1f}"),
     Evidence.SECONDS: ("{:.0f} s", "{:.0f} s"),
     Evidence.POLLS: ("{:.0f} polls", "{:.0f}"),
 }
@@ -183,10 +183,15 @@ def _basis(evaluation: Evaluation) -> str:
     return f" (early, from {seconds})" if evaluation.is_early else ""
 
 
-def _statement(verdict: Verdict, evaluation: Evaluation) -> str:
-    request = evaluation.evaluated.request
-    is_slower = request is not None and request.is_slower
-    return _SLOWER_REQUESTS if verdict is Verdict.POOR and is_slower else _VERDICTS[verdict]
+def statement(verdict: Verdict, evaluation: Evaluation) -> str:
+    """Return a verdict in words; ``marginal`` by the lower bound alone does not call a large gain little."""
+    its, policy = evaluation.evaluated, evaluation.known.policy.speedup
+    if verdict is Verdict.POOR and its.request is not None and its.request.is_slower:
+        return _SLOWER_REQUESTS
+    value = its.estimated_speedup_ratio if its.request is None else its.request.value
+    if verdict is Verdict.MARGINAL and value is not None and value >= policy.marginal:
+        return "Speculation pays, by how much is unsure"
+    return _VERDICTS[verdict]
 
 
 def _figure(its: WindowEvaluation) -> str:

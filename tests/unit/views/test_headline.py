@@ -10,6 +10,7 @@ import pytest
 from spec_decode_exporter.analysis.evaluation import Basis
 from spec_decode_exporter.analysis.missing_evidence import Countdown
 from spec_decode_exporter.analysis.verdict import PAYING, Action, State, Verdict
+from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.learned.time_saved import DAY_SECONDS, DayTime, DecodeTime
 from spec_decode_exporter.views.headline import (
     countdown,
@@ -40,10 +41,12 @@ def engine(
     excluded=False,
     seconds=300.0,
     name="chat",
+    speedup=1.1,
 ):
     """An engine that counts as ``standing``; its texts name it."""
     is_verdict = isinstance(standing, Verdict)
-    covered = SimpleNamespace(window=SimpleNamespace(seconds=seconds, length=300.0))
+    window = SimpleNamespace(seconds=seconds, length=300.0)
+    covered = SimpleNamespace(window=window, request=None, estimated_speedup_ratio=speedup)
     verdict = standing if is_verdict else Verdict.INSUFFICIENT
     evaluation = SimpleNamespace(
         verdict=verdict,
@@ -53,7 +56,7 @@ def engine(
         basis=Basis.LONGEST,
         evaluated=covered,
         longest=covered,
-        known=SimpleNamespace(wall=NOW),
+        known=SimpleNamespace(wall=NOW, policy=Policy()),
     )
     return SimpleNamespace(
         standing=standing,
@@ -86,20 +89,106 @@ DOWN = target(False, error="refused: no answer", remedy="start the server", engi
     ("engine", "tone", "short", "matter", "remedy"),
     [
         (engine(), "good", "Speculation pays", "Text of healthy.", "Advice of healthy."),
-        (engine(Verdict.HARMFUL), "bad", "Speculation makes decoding slower", "Text of harmful.", "Advice of harmful."),
+        (
+            engine(Verdict.HARMFUL),
+            "bad",
+            "Speculation makes decoding slower",
+            "Text of harmful.",
+            "Advice of harmful.",
+        ),
+        (
+            engine(Verdict.MARGINAL),
+            "good",
+            "Speculation pays a little",
+            "Text of marginal.",
+            "Advice of marginal.",
+        ),
+        (
+            engine(Verdict.MARGINAL, speedup=2.1),
+            "good",
+            "Speculation pays, by how much is unsure",
+            "Text of marginal.",
+            "Advice of marginal.",
+        ),
         (engine(Verdict.POOR), "unsure", "Speculation hardly pays", "Text of poor.", "Advice of poor."),
-        (engine(Verdict.UNCLEAR, share=0.8), "unsure", "Speculation probably pays", "Text of unclear.", "Advice of unclear."),
-        (engine(Verdict.UNCLEAR, share=0.2), "unsure", "Speculation probably does not pay", "Text of unclear.", "Advice of unclear."),
-        (engine(Verdict.UNCLEAR, share=0.5), "unsure", "Unclear whether speculation pays", "Text of unclear.", "Advice of unclear."),
-        (engine(Verdict.UNCLEAR), "unsure", "Unclear whether speculation pays", "Text of unclear.", "Advice of unclear."),
-        (engine(action=Action.COLLECT, seconds=100.0), "good", "Speculation pays", "Text of healthy.", "Advice about 14:32 UTC."),
-        (engine(Verdict.INSUFFICIENT, waits=Countdown(12.0, 12.0)), "waiting", "Too early to say", "Too early to say whether speculation pays.", "Bounds and verdict in 12 s."),
-        (engine(Verdict.INSUFFICIENT), "waiting", "Too early to say", "Text of insufficient.", "Advice of insufficient."),
-        (engine(State.STALLED, findings=(STALLED,)), "bad", "Drafting stalled", "The engine drafted before.", "Read the server's log."),
-        (engine(State.IDLE), "waiting", "Waiting for requests", "Text of idle.", "Send requests: the first bounds take half a minute of traffic."),
+        (
+            engine(Verdict.UNCLEAR, share=0.8),
+            "unsure",
+            "Speculation probably pays",
+            "Text of unclear.",
+            "Advice of unclear.",
+        ),
+        (
+            engine(Verdict.UNCLEAR, share=0.2),
+            "unsure",
+            "Speculation probably does not pay",
+            "Text of unclear.",
+            "Advice of unclear.",
+        ),
+        (
+            engine(Verdict.UNCLEAR, share=0.5),
+            "unsure",
+            "Unclear whether speculation pays",
+            "Text of unclear.",
+            "Advice of unclear.",
+        ),
+        (
+            engine(Verdict.UNCLEAR),
+            "unsure",
+            "Unclear whether speculation pays",
+            "Text of unclear.",
+            "Advice of unclear.",
+        ),
+        (
+            engine(action=Action.COLLECT, seconds=100.0),
+            "good",
+            "Speculation pays",
+            "Text of healthy.",
+            "Advice about 14:32 UTC.",
+        ),
+        (
+            engine(Verdict.INSUFFICIENT, waits=Countdown(12.0, 12.0)),
+            "waiting",
+            "Too early to say",
+            "Too early to say whether speculation pays.",
+            "Bounds and verdict in 12 s.",
+        ),
+        (
+            engine(Verdict.INSUFFICIENT),
+            "waiting",
+            "Too early to say",
+            "Text of insufficient.",
+            "Advice of insufficient.",
+        ),
+        (
+            engine(State.STALLED, findings=(STALLED,)),
+            "bad",
+            "Drafting stalled",
+            "The engine drafted before.",
+            "Read the server's log.",
+        ),
+        (
+            engine(State.IDLE),
+            "waiting",
+            "Waiting for requests",
+            "Text of idle.",
+            "Send requests: the first bounds take half a minute of traffic.",
+        ),
         (engine(State.UNKNOWN), "waiting", "First seconds", "Text of unknown.", "Send a few requests."),
-        (engine(State.UNREACHABLE), "bad", "Out of reach", "Text of unreachable.", "Look whether the server runs, and whether its page still names this model."),
-        (engine(State.DISABLED), "off", "No speculation here", "No speculation here.", "Its page has no counters of drafts, so speculation is off: start vLLM with `--speculative-config`."),
+        (
+            engine(State.UNREACHABLE),
+            "bad",
+            "Out of reach",
+            "Text of unreachable.",
+            "Look whether the server runs, and whether its page still names this model.",
+        ),
+        (
+            engine(State.DISABLED),
+            "off",
+            "No speculation here",
+            "No speculation here.",
+            "Its page has no counters of drafts, so speculation is off: start vLLM with `--speculative-config`.",
+        ),
     ],
 )
 def test_an_engine_says_what_is_the_matter_and_what_to_do(engine, tone, short, matter, remedy):
@@ -168,7 +257,13 @@ def test_no_speculation_names_its_case_and_the_flag(server, part):
 
 def test_targets_are_listed_by_trouble_with_its_remedy():
     empty = target(name="b", engines=0, remedy="it is Ray's")
-    targets = [target(name="e"), target(name="d", failed=3), target(None, name="c", engines=None), empty, DOWN]
+    targets = [
+        target(name="e"),
+        target(name="d", failed=3),
+        target(None, name="c", engines=None),
+        empty,
+        DOWN,
+    ]
     ordered = sorted(targets, key=target_trouble)
     assert [its.target for its in ordered] == ["chat", "b", "c", "d", "e"]
     assert [target_problem(its) for its in ordered] == [
@@ -181,12 +276,27 @@ def test_targets_are_listed_by_trouble_with_its_remedy():
 @pytest.mark.parametrize(
     ("targets", "tone", "matter", "remedy"),
     [
-        ([], "off", "No target is known yet.", "Name a server: `spec-decode-exporter --target http://HOST:8000/metrics`."),
+        (
+            [],
+            "off",
+            "No target is known yet.",
+            "Name a server: `spec-decode-exporter --target http://HOST:8000/metrics`.",
+        ),
         ([target(None, engines=None)], "waiting", "The first poll has no answer yet.", ""),
         ([target()], "waiting", "The first poll is being evaluated.", ""),
         ([DOWN], "bad", "chat is down.", "refused: no answer: start the server."),
-        ([DOWN, DOWN], "bad", "None of the 2 targets gives figures.", "What to do about each of them stands below."),
-        ([target(engines=0, remedy="it is Ray's")], "bad", "chat has no engine.", "Its page has no engine: it is Ray's."),
+        (
+            [DOWN, DOWN],
+            "bad",
+            "None of the 2 targets gives figures.",
+            "What to do about each of them stands below.",
+        ),
+        (
+            [target(engines=0, remedy="it is Ray's")],
+            "bad",
+            "chat has no engine.",
+            "Its page has no engine: it is Ray's.",
+        ),
     ],
 )
 def test_a_fleet_without_an_engine_says_why(targets, tone, matter, remedy):
@@ -203,15 +313,15 @@ EARLY, UNCLEAR = engine(Verdict.INSUFFICIENT), engine(Verdict.UNCLEAR, share=0.5
     ("engines", "tone", "matter", "remedy"),
     [
         ([engine()] * 3, "good", "Speculation pays on all 3 engines that draft.", ""),
-        ([engine(), engine(action=Action.INCREASE)], "good", "Speculation pays on all 2 engines that draft.", "Another number of draft tokens is faster on 1 engine: see the table."),
+        ([engine(), engine(action=Action.INCREASE)], "good", "Speculation pays on both engines that draft.", "Another number of draft tokens is faster on 1 engine: see the table."),
         ([engine(), engine(), engine(Verdict.HARMFUL, name="code")], "bad", "Speculation pays on 2 of the 3 engines that draft, makes decoding slower on 1.", "llama on code, engine 0: Text of harmful. Advice of harmful."),
         ([engine(), PROBABLY, UNCLEAR, EARLY], "unsure", "Speculation pays on 1 of the 4 engines that draft, probably pays on 1, unclear on 1.", "Advice of unclear."),
-        ([UNCLEAR, UNCLEAR], "unsure", "Unclear whether speculation pays on all 2 engines that draft.", "Advice of unclear."),
-        ([EARLY, EARLY], "waiting", "Too early to say on all 2 engines that draft.", "Advice of insufficient."),
+        ([UNCLEAR, UNCLEAR], "unsure", "Unclear whether speculation pays on both engines that draft.", "Advice of unclear."),
+        ([EARLY, EARLY], "waiting", "Too early to say on both engines that draft.", "Advice of insufficient."),
         ([engine(State.IDLE), engine()], "good", "Speculation pays on the only engine that drafts.", ""),
         ([engine(State.IDLE), engine(State.DISABLED)], "waiting", "No engine drafts now.", "Send requests: the first bounds take half a minute of traffic."),
         ([engine(State.DISABLED)] * 2, "off", "No engine speculates.", "Its page has no counters of drafts, so speculation is off: start vLLM with `--speculative-config`."),
-        ([engine(), engine(findings=(SUDDEN,), name="code")], "bad", "Acceptance dropped on 1 engine. Speculation pays on all 2 engines that draft.", "llama on code, engine 0: Acceptance dropped at 14:03:00 UTC: it was 2.50 tokens. Speculation pays now. Look for a change."),
+        ([engine(), engine(findings=(SUDDEN,), name="code")], "bad", "Acceptance dropped on 1 engine. Speculation pays on both engines that draft.", "llama on code, engine 0: Acceptance dropped at 14:03:00 UTC: it was 2.50 tokens. Speculation pays now. Look for a change."),
         ([engine(), engine(State.STALLED, findings=(STALLED,)), engine(State.UNREACHABLE)], "bad", "Drafting stalled on 1 engine, 1 engine is out of reach. Speculation pays on the only engine that drafts.", "llama on chat, engine 0: The engine drafted before. Read the server's log."),
     ],
 )  # fmt: skip
@@ -227,11 +337,23 @@ def day(actual, plain, lower, upper, since=MIDNIGHT):
 @pytest.mark.parametrize(
     ("engines", "text"),
     [
-        ([day(3600, 14_760, 12_960, 16_200)], "waited 3.1 h less today than without speculation (2.6 to 3.5 h)."),
-        ([day(3600, 14_760, 12_960, 16_200)] * 2, "waited 6.2 h less today than without speculation (5.2 to 7.0 h)."),
-        ([day(3600, 2160, 1800, 2880)], "waited 24.0 min more today than without speculation (12.0 to 30.0 min)."),
+        (
+            [day(3600, 14_760, 12_960, 16_200)],
+            "waited 3.1 h less today than without speculation (2.6 to 3.5 h).",
+        ),
+        (
+            [day(3600, 14_760, 12_960, 16_200)] * 2,
+            "waited 6.2 h less today than without speculation (5.2 to 7.0 h).",
+        ),
+        (
+            [day(3600, 2160, 1800, 2880)],
+            "waited 24.0 min more today than without speculation (12.0 to 30.0 min).",
+        ),
         ([day(60, 70, 50, 90)], "waited 10 s less today than without speculation (10 s more to 30 s less)."),
-        ([day(60, 70, 65, 90, NOW - 3600)], "waited 10 s less since 13:30 UTC than without speculation (5 to 30 s)."),
+        (
+            [day(60, 70, 65, 90, NOW - 3600)],
+            "waited 10 s less since 13:30 UTC than without speculation (5 to 30 s).",
+        ),
         ([day(60, 70, 65, 90, MIDNIGHT - 60)], ""),
         ([engine()], ""),
         ([], ""),

@@ -16,6 +16,7 @@ from spec_decode_exporter.analysis.speculation import Speculation
 from spec_decode_exporter.analysis.typical_costs import Range
 from spec_decode_exporter.analysis.verdict import Action, SpeedupRange, State, Verdict
 from spec_decode_exporter.config.batch_schedule import BatchSchedule
+from spec_decode_exporter.config.policy import Policy
 from spec_decode_exporter.drops.sums import DropKind, DropStatus, LiveDrop
 from spec_decode_exporter.figures.estimate import Estimate
 from spec_decode_exporter.views.verdict_text import recommendation_text, verdict_text
@@ -64,7 +65,7 @@ def engine(verdict=Verdict.HEALTHY, *, newest=None, live=None, findings=(), know
         "recommended": None,
     }
     known = SimpleNamespace(
-        **{"speculation": Speculation(), "wall": AT, "faster_method": None} | (known or {})
+        **{"speculation": Speculation(), "wall": AT, "faster_method": None, "policy": Policy()} | (known or {})
     )
     evaluation = SimpleNamespace(verdict=verdict, known=known, **concluded | facts)
     evaluation.evaluated.verdict = newest or verdict
@@ -83,6 +84,8 @@ def engine(verdict=Verdict.HEALTHY, *, newest=None, live=None, findings=(), know
         (Verdict.HEALTHY, {"request": None}, "Speculation pays: 2.00 times as fast as without it (1.80 to 2.20), decode only."),
         (Verdict.HEALTHY, {"request": None, "speedup_bounds": None, "effective_requests": 4.9}, "Speculation pays: 2.00 times as fast as without it (too few requests passed for bounds), decode only."),
         (Verdict.HEALTHY, {"request": None, "speedup_bounds": None}, "Speculation pays: 2.00 times as fast as without it (its bounds are unknown), decode only."),
+        (Verdict.MARGINAL, {}, "Speculation pays, by how much is unsure: a request is 1.50 times as fast as without it (1.25 to 1.75); decoding 2.00 times."),
+        (Verdict.MARGINAL, {"request": None, "estimated_speedup_ratio": 1.29}, "Speculation pays a little: 1.29 times as fast as without it (1.80 to 2.20), decode only."),
         (Verdict.HEALTHY, {"estimated_speedup_ratio": None}, "Speculation pays: a decode step gives 3.00 tokens, at an unknown cost of drafting."),
         (Verdict.POOR, {"request": REQUEST._replace(value=0.8, basis=EndToEndBasis.BASELINE, bounds=Estimate(0.8, 0.7, 0.9, 0.1))}, "Speculation makes requests slower: a request is 0.80 times as fast as without it (0.70 to 0.90); decoding 2.00 times."),
     ],
@@ -214,7 +217,7 @@ def test_a_verdict_of_a_shorter_window_says_that_the_longer_one_is_contradicted(
         ([Need(Evidence.SECONDS, 100.0, 84.0)], "Too early to say whether speculation pays: a verdict needs 100 s; 84 s seen."),
         ([Need(Evidence.DRAFTS, 100, 37)], "Too early to say whether speculation pays: a verdict needs 100 drafts; 37 seen."),
         ([Need(Evidence.POLLS, 3, 2)], "Too early to say whether speculation pays: a verdict needs 3 polls; 2 seen."),
-        ([Need(Evidence.REQUESTS, 7, 3.2), Need(Evidence.SECONDS, 150.0, 34.0)], "Too early to say whether speculation pays: a verdict needs 7 requests one after the other, or 150 s; 3.2 and 34 s seen."),
+        ([Need(Evidence.REQUESTS, 7, 3.2), Need(Evidence.SECONDS, 150.0, 34.0)], "Too early to say whether speculation pays: a verdict needs 7 requests of equal length one after the other, or 150 s; 3.2 and 34 s seen."),
         ([Need(Evidence.HALF_WIDTH, 0.25, 0.31)], "Too early to say whether speculation pays: the acceptance length is known to ±31.0 %, and a verdict needs ±25.0 %."),
         ([Need(Evidence.LOWEST_SPEEDUP, 1.0, 0.594)], "Too early to say whether speculation pays: the lower bound of the speed-up is 0.59, and a verdict needs 1.00."),
     ],
@@ -235,7 +238,7 @@ def test_a_present_drop_without_enough_data_since_comes_first(kind, text):
     since = engine(Verdict.INSUFFICIENT, missing=needs, live=live, basis=Basis.CHANGE, since=AT - 34)
     assert verdict_text(since) == (
         f"{text}1.40. Too early to say whether speculation pays since 14:12:46 UTC: a verdict needs 7 requests "
-        "one after the other; 3.2 seen."
+        "of equal length one after the other; 3.2 seen."
     )
 
 
