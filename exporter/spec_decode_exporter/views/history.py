@@ -123,20 +123,14 @@ def _ratios(found: Mapping[str, Column], steps: int) -> dict[str, list[float | N
     }
 
 
-class Piece(NamedTuple):
-    """Sum of some increments."""
-
-    age: float
-    """Seconds since its middle."""
-    acceptance_ratio: float | None
-    """None without draft tokens."""
-
-
 class Trace(NamedTuple):
-    """Acceptance rate in the pieces of the last ``seconds``, the oldest first, for a line on the page."""
+    """Acceptance rate in pieces of the last ``seconds``, the oldest first, for a line on the page."""
 
     seconds: float
-    pieces: tuple[Piece, ...]
+    ages: tuple[float, ...]
+    """Seconds since the middle of each piece."""
+    ratios: tuple[float | None, ...]
+    """None without draft tokens."""
 
 
 def acceptance_trace(window: Window, now: float) -> Trace:
@@ -149,12 +143,12 @@ def acceptance_trace(window: Window, now: float) -> Trace:
     begins, ages = _pieces(seconds, now)
     places = [*window.increments.places(begins), len(window.increments)]
     ratios = map(ratio, *columns(window.increments.between(places), "accepted_tokens", "draft_tokens"))
-    return Trace(seconds, tuple(map(Piece, ages, ratios)))
+    return Trace(seconds, ages, tuple(ratios))
 
 
 @lru_cache(maxsize=8)  # the lines of a page have the same pieces
-def _pieces(seconds: float, now: float) -> tuple[list[float], list[float]]:
+def _pieces(seconds: float, now: float) -> tuple[list[float], tuple[float, ...]]:
     """Return begin and age of each piece of the last ``seconds``; the last ends ``now``."""
     step = seconds / TRACE_PIECES
     begins = [(now // step - TRACE_PIECES + piece) * step for piece in range(TRACE_PIECES + 1)]
-    return begins, [now - (begin + min(begin + step, now)) / 2 for begin in begins]
+    return begins, tuple(now - (begin + min(begin + step, now)) / 2 for begin in begins)

@@ -72,7 +72,7 @@ STATIC: Final = {"style.css": "text/css", "page.js": "text/javascript", "icon.sv
 SECTIONS: Final = ("summary", "fleet", "experiments", "requests", "targets", "events", "glossary")
 """Templates of the content, in order."""
 
-SLICE_SECONDS: Final = 0.004
+SLICE_SECONDS: Final = 0.002
 """Time of rendering after which other tasks run."""
 _GROUPS: Final = (Group.ACCEPTANCE, Group.PAY, Group.LATENCY, Group.RATES, Group.LOAD)
 """Order of the groups of figures; other groups follow."""
@@ -216,24 +216,35 @@ def trace(engine: EngineView, now: float) -> Trace | None:
 
 def paths(its: Trace) -> tuple[str, str]:
     """Return the lines of a chart 600 wide and 100 high, and the area below; an unknown value is a gap."""
-    scale, lines, areas = 600 / its.seconds, [], []
-    for is_known, run in groupby(its.pieces, lambda piece: piece.acceptance_ratio is not None):
-        if is_known:
-            points = [f"{_x(age * scale)} {100 - 100 * min(ratio or 0.0, 1.0):.0f}" for age, ratio in run]
-            begin, end = points[0].split()[0], points[-1].split()[0]
-            line = "L".join(points)
-            lines.append(f"M{line}{'h0' if len(points) == 1 else ''}")  # a single point is a dot
-            areas += [f"M{begin} 100L{line}L{end} 100Z"] if len(points) > 1 else []
+    lines, areas = [], []
+    points = [
+        "" if ratio is None else f"{x} {max(100 - 100 * ratio, 0.0):.0f}"
+        for x, ratio in zip(_places(its.ages, its.seconds), its.ratios, strict=True)
+    ]
+    for run in (list(run) for is_known, run in groupby(points, bool) if is_known):
+        begin, end, line = run[0].split()[0], run[-1].split()[0], "L".join(run)
+        lines.append(f"M{line}{'h0' if len(run) == 1 else ''}")  # a single point is a dot
+        areas += [f"M{begin} 100L{line}L{end} 100Z"] if len(run) > 1 else []
     return "".join(lines), "".join(areas)
+
+
+@lru_cache(maxsize=8)  # the charts of a page have the same places
+def _places(ages: tuple[float, ...], seconds: float) -> tuple[str, ...]:
+    """Return the places of ages on the time axis, which is ``seconds`` long."""
+    return tuple(_place(age, seconds) for age in ages)
+
+
+def _place(age: float, seconds: float) -> str:
+    return f"{600 * (1 - min(age / seconds, 1.0)):.0f}"
 
 
 def chart_title(its: Trace, write: Callable[[float], str]) -> str:
     """Return a chart in words; ``write`` writes a ratio."""
-    known = [ratio for _, ratio in its.pieces if ratio is not None]
+    known = [ratio for ratio in its.ratios if ratio is not None]
     minutes = f"{its.seconds / 60:g} min"
     if not known:
         return f"Nothing was drafted in the last {minutes}."
-    when = "last" if its.pieces[-1].acceptance_ratio is None else "now"
+    when = "last" if its.ratios[-1] is None else "now"
     now, low, high = map(write, (known[-1], min(known), max(known)))
     return f"Acceptance rate over the last {minutes}: {now} {when}, between {low} and {high}."
 
@@ -241,16 +252,10 @@ def chart_title(its: Trace, write: Callable[[float], str]) -> str:
 def marks(events: list[RecordedEvent], now: float, seconds: float) -> list[tuple[str, str, str]]:
     """Return place, tone and text of the events of the last ``seconds``; ``now`` is Unix time."""
     return [
-        (_x(max(now - event.time, 0.0) * 600 / seconds), EVENTS[event.type].tone, event_sentence(event))
+        (_place(max(now - event.time, 0.0), seconds), EVENTS[event.type].tone, event_sentence(event))
         for event in events
         if now - event.time <= seconds
     ]
-
-
-@lru_cache(maxsize=256)  # the charts of a page have the same places
-def _x(age: float) -> str:
-    """Return a place on the time axis; an age of 600 is at its begin."""
-    return f"{max(600 - age, 0.0):.0f}"
 
 
 def counts(figure: Figure, window: Window) -> list[float | None]:

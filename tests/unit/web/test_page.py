@@ -44,7 +44,7 @@ from spec_decode_exporter.views.fleet_view import (
     ArmWindowView,
     ExperimentView,
 )
-from spec_decode_exporter.views.history import Piece, Trace
+from spec_decode_exporter.views.history import Trace
 from spec_decode_exporter.web import fleet
 from spec_decode_exporter.web.fleet import Events
 from spec_decode_exporter.web.page import chart_title, marks, paths, why_unclear
@@ -63,7 +63,7 @@ def text_of(html):
 
 
 def trace(*ratios):
-    return Trace(300, tuple(Piece(300 - 50 * place, each) for place, each in enumerate(ratios)))
+    return Trace(300, tuple(300 - 50 * place for place in range(len(ratios))), ratios)
 
 
 def test_unknown_values_are_not_drawn():
