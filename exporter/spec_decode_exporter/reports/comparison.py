@@ -96,7 +96,7 @@ class Difference(View):
 
 def difference(before: MeasuredFigure, after: MeasuredFigure) -> Difference:
     """Return the difference of a figure."""
-    change, distances = after.value - before.value, _by_errors(before, after) or _by_bounds(before, after)
+    change, distances = after.value - before.value, _distances(before, after)
     lower = upper = beyond = None
     if distances is not None:
         lower, upper = change - distances[0], change + distances[1]
@@ -106,14 +106,12 @@ def difference(before: MeasuredFigure, after: MeasuredFigure) -> Difference:
     )
 
 
-def _by_errors(before: MeasuredFigure, after: MeasuredFigure) -> tuple[float, float] | None:
-    if before.standard_error is None or after.standard_error is None:
-        return None
-    _, half = welch([before.standard_error, after.standard_error], [before.degrees or 1, after.degrees or 1])
-    return half, half
-
-
-def _by_bounds(before: MeasuredFigure, after: MeasuredFigure) -> tuple[float, float] | None:
+def _distances(before: MeasuredFigure, after: MeasuredFigure) -> tuple[float, float] | None:
+    """Return the distances of the bounds of a difference; None if a side has no bounds."""
+    if before.standard_error is not None and after.standard_error is not None:
+        errors = [before.standard_error, after.standard_error]
+        _, half = welch(errors, [before.degrees or 1, after.degrees or 1])
+        return half, half
     if before.lower is None or before.upper is None or after.lower is None or after.upper is None:
         return None
     return (

@@ -86,19 +86,9 @@ class ModelFamily(NamedTuple):
     """Values of keys that the file may omit."""
 
 
-_GEMMA3: Final = ModelFamily(
-    norms=4,
-    head_norm=True,
-    tied=True,
-    full_every=6,
-    defaults={
-        "num_attention_heads": 8,
-        "num_key_value_heads": 4,
-        "head_dim": 256,
-        "vocab_size": 262_208,
-        "sliding_window": 4096,
-    },
-)
+_GEMMA3_HEADS: Final = {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256}
+_GEMMA3_DEFAULTS: Final = {**_GEMMA3_HEADS, "vocab_size": 262_208, "sliding_window": 4096}
+_GEMMA3: Final = ModelFamily(norms=4, head_norm=True, tied=True, full_every=6, defaults=_GEMMA3_DEFAULTS)
 FAMILIES: Final[Mapping[str, ModelFamily]] = {
     "llama": ModelFamily(),
     "mistral": ModelFamily(windowed=True),
@@ -207,28 +197,23 @@ def config_of(values: Mapping[str, Any]) -> ModelConfig:
     Raises:
         ModelError: The architecture is not in ``FAMILIES``, or a value is missing or invalid.
     """
-    kind, instead = (
-        str(values.get("model_type") or ""),
-        "give the model's number of parameters instead, such as 8B",
-    )
+    kind, instead = str(values.get("model_type") or ""), "give the model's number of parameters instead"
     if kind not in FAMILIES:
         reason = f"the architecture {kind[:60]!r} is not known here" if kind else "it has no model_type"
+        known = ", ".join(FAMILIES)
         raise ModelError(
-            f"{reason}; {instead}, or a folder with its safetensors (known: {', '.join(FAMILIES)})"
+            f"{reason}; {instead}, such as 8B, or a folder with its safetensors (known: {known})"
         )
     try:
         config = ModelConfig.model_validate({**FAMILIES[kind].defaults, **values})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        shown = (
-            "is missing"
-            if first["type"] == "missing"
-            else f"is {str(first['input'])[:40]!r}, no value that a model has"
-        )
-        raise ModelError(f"{first['loc'][0]} {shown}; {instead}") from None
+        shown = f"is {str(first['input'])[:40]!r}, no value that a model has"
+        shown = "is missing" if first["type"] == "missing" else shown
+        raise ModelError(f"{first['loc'][0]} {shown}; {instead}, such as 8B") from None
     needed = {"num_experts_per_tok": config.num_experts_per_tok, "moe_intermediate_size": config.expert_width}
     for key in (key for key, value in needed.items() if config.experts and not value):
-        raise ModelError(f"{key} is missing; {instead}")
+        raise ModelError(f"{key} is missing; {instead}, such as 8B")
     if not config.head_width:
         raise ModelError(
             f"hidden_size is {config.hidden_size}, less than a number for each of {config.num_attention_heads} heads"
@@ -257,12 +242,10 @@ def _quantized(config: Mapping[str, Any]) -> str:
     if method in {"fp8", "mxfp4"}:
         return method
     if method == "compressed-tensors":
-        each = (
-            group.get("weights")
-            for group in (groups.values() if isinstance(groups, dict) else ())
-            if isinstance(group, dict)
-        )
-        weights = next((its for its in each if isinstance(its, dict)), None)
+        known = [
+            its for its in (groups.values() if isinstance(groups, dict) else ()) if isinstance(its, dict)
+        ]
+        weights = next((its["weights"] for its in known if isinstance(its.get("weights"), dict)), None)
         kind = method if weights is None else f"{weights.get('type', 'int')}{weights.get('num_bits')}"
         return {"float8": "fp8", "float4": "nvfp4"}.get(kind, kind)
     if config.get("quant_algo"):  # ModelOpt
@@ -362,11 +345,8 @@ class Model:
         """Return the bytes of a sequence in the KV cache of each of ``gpus``; None if unknown."""
         if self.kv_bytes_per_token is not None:
             return -(-self.kv_bytes_per_token * context // gpus)
-        return (
-            element_bytes * sum(its.sequence(context, gpus) for its in self.attention)
-            if self.attention
-            else None
-        )
+        elements = sum(its.sequence(context, gpus) for its in self.attention)
+        return element_bytes * elements if self.attention else None
 
 
 def parameters(config: ModelConfig, layers: int) -> Parameters:
@@ -395,13 +375,8 @@ def parameters(config: ModelConfig, layers: int) -> Parameters:
 
 def attention_parameters(config: ModelConfig) -> int:
     """Return the weights of one layer's attention."""
-    family, hidden, own, shared, width = (
-        config.family,
-        config.hidden_size,
-        config.num_attention_heads,
-        config.kv_heads,
-        config.head_width,
-    )
+    family, hidden, own = config.family, config.hidden_size, config.num_attention_heads
+    shared, width = config.kv_heads, config.head_width
     if config.kv_lora_rank:
         return _latent(config, hidden, own, config.kv_lora_rank)
     biased = family.qkv_bias if config.attention_bias is None else config.attention_bias
