@@ -65,13 +65,9 @@ class RequestError(Exception):
     def __init__(
         self, status: HTTPStatus, detail: str, parameters: Sequence[tuple[str, str]] = (), retry: int = 0
     ) -> None:
-        """Reject a request with a status.
+        """Reject a request with a status of 400 or more, for parameters with these names and errors.
 
-        Args:
-            status: 400 or more.
-            detail: The error.
-            parameters: Names of invalid parameters, each with its error.
-            retry: Seconds after which the client may repeat the request; 0 sends no ``Retry-After``.
+        ``retry``, in seconds, is sent as ``Retry-After`` unless it is 0.
         """
         super().__init__(detail)
         self.status = status

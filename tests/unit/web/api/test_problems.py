@@ -32,6 +32,13 @@ async def test_an_unsupported_method_is_a_problem(client):
     assert answer.headers["Allow"] == "GET,HEAD"
 
 
+async def test_a_body_that_nobody_reads_is_a_problem_and_closes_the_connection(client):
+    answer = await client.post("/api/v1/snapshot", data=b"x" * 70_000)
+    problem = await problem_of(answer, 413)
+    assert problem.detail == "The request body must have a Content-Length of at most 65536 bytes."
+    assert answer.headers["Connection"] == "close"
+
+
 async def test_an_unknown_parameter_is_named(client):
     problem = await problem_of(await client.get("/api/v1/snapshot?tagret=x&target=y"), 400)
     ((wrong),) = problem.parameters

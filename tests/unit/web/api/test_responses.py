@@ -12,6 +12,7 @@ from spec_decode_exporter.monitor.engine_snapshot import engine_id
 from spec_decode_exporter.monitor.event_log import EventSubject
 from spec_decode_exporter.views.fleet_view import EventsView, SnapshotView
 from spec_decode_exporter.views.history import HistoryView
+from spec_decode_exporter.web import endpoint
 from spec_decode_exporter.web.application import create_app
 
 CHAT = engine_id("chat", "llama", "0")
@@ -49,6 +50,18 @@ async def test_a_snapshot_has_every_engine(get):
 )
 async def test_engines_are_filtered(get, query, targets):
     assert await targets_of(get, query) == targets
+
+
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+async def test_a_large_response_is_sent_in_pieces_and_has_a_length(client, get, monkeypatch, encoding):
+    whole = await get("/api/v1/snapshot?group_by=zone")
+    monkeypatch.setattr(endpoint, "_PIECE", 1000)
+    headers = {"Accept-Encoding": encoding}
+    for method in ("GET", "HEAD"):
+        answer = await client.request(method, "/api/v1/snapshot?group_by=zone", headers=headers)
+        assert int(answer.headers["Content-Length"]) > 1000
+        assert "Transfer-Encoding" not in answer.headers
+        assert method == "HEAD" or await answer.json() == whole
 
 
 async def test_events_after_a_snapshot_are_complete(get, events):
