@@ -30,16 +30,6 @@ T = TypeVar("T")
 _log = structlog.get_logger()
 
 
-def unchanged(text: str) -> str:
-    """Return the text of a flag as it is."""
-    return text
-
-
-def destination(name: str) -> str:
-    """Return the name under which the arguments hold the value of a flag."""
-    return name.removeprefix("--").replace(".", "_").replace("-", "_")
-
-
 def absolute(path: str) -> str:
     """Return a path of the working directory as an absolute one; a path in a file is relative to that file."""
     found = str(Path(path).absolute())
@@ -55,8 +45,8 @@ class Flag(NamedTuple):
     text: str
     key: str = ""
     """Configuration key that it sets, with dots; below ``targets.``, of each server of the command line."""
-    read: Callable[[str], Any] = unchanged
-    """Returns the value of a text, or raises ArgumentTypeError."""
+    read: Callable[[str], Any] | None = None
+    """Returns the value of a text, or raises ArgumentTypeError; None for the text itself."""
     default: Any = None
     choices: Collection[str] | None = None
     repeats: bool = False
@@ -65,7 +55,7 @@ class Flag(NamedTuple):
     @property
     def destination(self) -> str:
         """The name under which the arguments hold the value."""
-        return destination(self.name)
+        return self.name.removeprefix("--").replace(".", "_").replace("-", "_")
 
     @property
     def variable(self) -> str:
