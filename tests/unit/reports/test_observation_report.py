@@ -6,6 +6,7 @@ import json
 import os
 import re
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -217,7 +218,11 @@ def named(view, names):
         for place in range(2)
     )
     targets = tuple(each.model_copy(update={"target": target, "error": error}) for each in view.targets)
-    return view.model_copy(update={"engines": engines, "targets": targets})
+    events = tuple(
+        replace(each, target=f"of {model}", model_name=target, engine=engine, fields={"error": error})
+        for each in view.events
+    )
+    return view.model_copy(update={"engines": engines, "targets": targets, "events": events})
 
 
 def has_controls(text: str) -> bool:
