@@ -16,7 +16,7 @@ from spec_decode_exporter.discovery.lists import FileDiscovery
 from spec_decode_exporter.monitor import state
 from spec_decode_exporter.monitor.state import Remembered, StateSaver
 from spec_decode_exporter.scrape.sample import SampleReader
-from spec_decode_exporter.web.security import passwords
+from spec_decode_exporter.web import security
 from tests.conftest import CHECKOUT
 
 PAGE = (CHECKOUT / "tests/pages/vllm-0.32.0-python-ngram-k4.prom").read_bytes()
@@ -33,10 +33,10 @@ async def test_blocking_work_that_hangs_delays_no_page_and_no_list(monkeypatch, 
         raise OSError("the disk is gone")
 
     monkeypatch.setattr(FileDiscovery, "_check", hang)
-    monkeypatch.setattr(passwords, "_matches", hang)
+    monkeypatch.setattr(security, "_matches", hang)
     monkeypatch.setattr(state, "_loaded", hang)
     users = {"ann": SecretStr("$2b$04$" + "a" * 53)}
-    checked = passwords.Passwords()
+    checked = security.Passwords()
     work = {
         "files of lists": lambda: FileDiscovery(Path("targets.json"), Scrape()).targets(),
         "passwords": lambda: checked.match(users, "ann", b"secret"),

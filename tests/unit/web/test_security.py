@@ -335,6 +335,18 @@ async def test_a_new_user_and_a_new_certificate_apply(live, folder, authority):
     assert [entry["event"] for entry in logs] == ["web_config_reloaded"] * 2
 
 
+async def test_a_file_that_still_changes_is_not_read(live, folder):
+    config = live(USERS)
+    for text in (USERS + "  b", USERS + f"  bob: {HASH}\n"):
+        replace(folder.path / "web.yml", text.encode())
+        await config.check()
+        assert set(config.current.settings.basic_auth_users) == {"alice"}
+        assert config.successful
+    with capture_logs():
+        await config.check()
+    assert set(config.current.settings.basic_auth_users) == {"alice", "bob"}
+
+
 async def test_a_changed_link_of_a_kubernetes_secret_is_noticed(tmp_path, clock):
     for name, text in (("one", ""), ("two", USERS)):
         (tmp_path / name).mkdir()

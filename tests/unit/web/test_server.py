@@ -354,6 +354,7 @@ async def test_close_leaves_no_connection_and_no_task(serving, until):
     await serving.close()
     await until(lambda: serving.connections == 0)
     assert len(asyncio.all_tasks()) == 1
+    assert not serving.server.connections.has_spare
 
 
 async def test_expect_100_continue_is_supported(serving):
