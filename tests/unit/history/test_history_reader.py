@@ -94,12 +94,14 @@ async def test_a_restart_with_another_k_divides_a_slot():
     assert drafts == counted[-1] - counted[0]
 
 
-async def test_a_gap_belongs_to_no_slot():
+@pytest.mark.parametrize(("begin", "end"), [(300, 1200), (200, 800)], ids=["over two slots", "in one slot"])
+async def test_a_gap_belongs_to_no_slot(begin, end):
     stored = stored_steady(instance="a:8000")
     for samples in stored.series.values():
-        samples[:] = [pair for pair in samples if not START + 300 < pair[0] < START + 1200]
+        samples[:] = [pair for pair in samples if not START + begin < pair[0] < START + end]
     engine = await only_engine(stored)
-    assert sum(slot.seconds for slot in engine.slots) == pytest.approx(900, abs=15)
+    assert sum(slot.seconds for slot in engine.slots) == pytest.approx(1800 - (end - begin), abs=15)
+    assert not any(slot.begin < START + (begin + end) / 2 < slot.end for slot in engine.slots)
 
 
 async def test_both_replicas_of_a_pair_count_once():

@@ -101,6 +101,12 @@ def test_no_speculation_is_best_where_every_depth_is_slower():
     assert best_tokens([hurt()]).best == 0
 
 
+@pytest.mark.parametrize(("two", "best"), [(1.94, 2), (1.93, 4)])
+def test_fewer_tokens_are_best_if_they_lose_3_percent_at_most(two, best):
+    slot = replace(SLOT, tokens=4, speedups={0: 1.0, 2: two, 4: 2.0})
+    assert best_tokens([slot]).best == best
+
+
 def test_positions_are_shares_of_all_drafts():
     assert positions([SLOT, SLOT]) == pytest.approx([0.875, 0.625])
 
