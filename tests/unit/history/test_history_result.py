@@ -120,6 +120,12 @@ def test_a_change_compares_both_sides_by_their_bounds():
     assert change.speedup_differs is False
 
 
+def test_a_change_compares_a_day_on_each_side():
+    days = [replace(SLOT, begin=86400.0 * day, end=86400.0 * day + 900, process=day // 3) for day in range(6)]
+    (change,) = changes(days)
+    assert (change.before.seconds, change.after.seconds) == (900, 900)
+
+
 def test_enabling_speculation_is_compared_with_a_speed_up_of_one():
     plain = replace(SLOT, outcome=SlotOutcome.PLAIN, tokens=0, speedup=None, drafts=0, accepted_tokens=0)
     (change,) = changes([plain, replace(SLOT, process=1)])
