@@ -797,7 +797,10 @@ MUTANTS = (
         "reports", "reports/templates/observation.md", "name(event_text(event.type", "(event_text(event.type"
     ),
     Mutant(
-        "reports", "reports/observation.py", "if all(poller.record.up is False", "if any(poller.record.up is False"
+        "reports",
+        "reports/observation.py",
+        "if all(poller.record.up is False",
+        "if any(poller.record.up is False",
     ),
     Mutant("reports", "reports/observation.py", "poller.record.last_success is not None", "False"),
     Mutant("reports", "reports/exit_status.py", "if not _has_bounds(engine):", "if False:"),

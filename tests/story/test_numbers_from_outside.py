@@ -208,9 +208,7 @@ async def test_an_observation_is_refused_or_gives_a_finite_plan_and_setting(obse
         read_snapshot(file)
 
 
-@pytest.mark.parametrize(
-    ("model", "name"), [(EVENTS, "limit"), (HISTORY, "step"), (EVENTS, "since")]
-)
+@pytest.mark.parametrize(("model", "name"), [(EVENTS, "limit"), (HISTORY, "step"), (EVENTS, "since")])
 def test_a_parameter_of_a_request_is_refused_or_finite(model, name):
     accepted = 0
     for number in (*NUMBERS, "60"):

@@ -32,7 +32,11 @@ def after(seconds, requests=None, *, drafts=100, polls=None):
         (34, {"drafts": 2}, [(Evidence.DRAFTS, 100, 68)]),
         (40, {"polls": 2}, [(Evidence.POLLS, 3, 2)]),
         # Few requests: more of them, or half of the longest window
-        (34, {"requests": 3}, [(Evidence.REQUESTS, MIN_BOUND_REQUESTS, 3 / 1.4), (Evidence.SECONDS, 150.0, 34)]),
+        (
+            34,
+            {"requests": 3},
+            [(Evidence.REQUESTS, MIN_BOUND_REQUESTS, 3 / 1.4), (Evidence.SECONDS, 150.0, 34)],
+        ),
         (20, {"requests": 30}, [(Evidence.SECONDS, 25.5, 20)]),
         (84, {"requests": UNKNOWN}, [(Evidence.SECONDS, 150.0, 84)]),
         (300, {"requests": 1}, [(Evidence.REQUESTS, MIN_VERDICT_REQUESTS, 1 / 1.4)]),

@@ -91,7 +91,9 @@ def test_sigma_counts_the_standard_errors_below_the_baseline(drops, fed):
     status = drops.status()
     assert status.baseline_acceptance_length_tokens == pytest.approx(2.1)
     assert status.sigma == pytest.approx((2.1 - recent) / sqrt(0.25 / 200 + 0.25 / known), rel=1e-3)
-    assert status.baseline_acceptance_length_tokens_stddev == pytest.approx(sqrt(0.25 / 300 + 0.25 / known), rel=1e-3)
+    assert status.baseline_acceptance_length_tokens_stddev == pytest.approx(
+        sqrt(0.25 / 300 + 0.25 / known), rel=1e-3
+    )
     fed(drops, seconds(20, accepted=12))
     assert drops.status().sigma < -2
 
@@ -282,7 +284,11 @@ def test_any_valid_state_gives_finite_numbers_and_a_state_that_is_valid_again(sa
     for _ in range(8):
         fed(drops, seconds(60) + [Sums(600.0, 6000, 6600, 6600, wall=WALL)] * 2)
         status = drops.status()
-        figures = (status.baseline_acceptance_length_tokens, status.baseline_acceptance_length_tokens_stddev, status.sigma)
+        figures = (
+            status.baseline_acceptance_length_tokens,
+            status.baseline_acceptance_length_tokens_stddev,
+            status.sigma,
+        )
         assert all(figure is None or isfinite(figure) for figure in figures)
         assert STATE.validate_json(STATE.dump_json(drops.state)) == drops.state
 

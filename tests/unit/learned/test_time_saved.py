@@ -18,7 +18,9 @@ def estimate(value, lower=None, upper=None):
     return Estimate(value, value if lower is None else lower, value if upper is None else upper, 0.0)
 
 
-speedups = st.tuples(*[st.floats(0.01, 20.0)] * 3).map(sorted).map(lambda its: estimate(its[1], its[0], its[2]))
+speedups = (
+    st.tuples(*[st.floats(0.01, 20.0)] * 3).map(sorted).map(lambda its: estimate(its[1], its[0], its[2]))
+)
 polls = st.lists(st.tuples(st.integers(0, 10**15), st.none() | speedups), max_size=20)
 
 
@@ -94,7 +96,9 @@ def test_a_new_day_begins_at_midnight_and_the_sums_of_the_process_continue():
     ],
     ids=["same day", "the day before", "nothing saved"],
 )
-def test_the_day_continues_after_a_restart_of_the_exporter_and_the_counters_begin_at_0(restored, first, today):
+def test_the_day_continues_after_a_restart_of_the_exporter_and_the_counters_begin_at_0(
+    restored, first, today
+):
     saved = TimeSaved()
     saved.restore(DayTime(restored, DecodeTime(2.0, 4.0, 4.0, 4.0)) if restored else DayTime())
     assert saved.total == DecodeTime()

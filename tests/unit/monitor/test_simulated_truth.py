@@ -133,7 +133,10 @@ class TestPausedByLoad:
         fixed = scenario.speculation.model_copy(update={"tokens_per_batch_size": ()})
         always = scenario.model_copy(update={"speculation": fixed})
         drafting = self.at_20(watched(always, 700, cost=cost).snapshot.evaluation)
-        assert (band.tokens, band.speedup_ratio) == (drafting.tokens, pytest.approx(drafting.speedup, rel=0.05))
+        assert (band.tokens, band.speedup_ratio) == (
+            drafting.tokens,
+            pytest.approx(drafting.speedup, rel=0.05),
+        )
         assert speedup(always, 400, 700, seed=3) > 1.03
 
     @staticmethod

@@ -65,7 +65,8 @@ def engine(verdict=Verdict.HEALTHY, *, newest=None, live=None, findings=(), know
         "recommended": None,
     }
     known = SimpleNamespace(
-        **{"speculation": Speculation(), "wall": AT, "faster_method": None, "policy": Policy()} | (known or {})
+        **{"speculation": Speculation(), "wall": AT, "faster_method": None, "policy": Policy()}
+        | (known or {})
     )
     evaluation = SimpleNamespace(verdict=verdict, known=known, **concluded | facts)
     evaluation.evaluated.verdict = newest or verdict
