@@ -14,7 +14,7 @@ from spec_decode_exporter.web import api, application, openapi
 from spec_decode_exporter.web.server import NO_TLS, Tls, parse_listen_address, serve
 from spec_decode_exporter.web.state import AppState
 from tests.hostile.row import RejectedError
-from tests.web.conftest import plain_state
+from tests.unit.web.plain_state import plain_state
 
 _LOOPBACK: Final = "127.0.0.1:0"
 

@@ -12,9 +12,12 @@ import trustme
 
 from spec_decode_exporter.views.engine_view import EngineView
 from tests.unit.web.pages import watched
-from tests.web.conftest import make_state
+from tests.unit.web.plain_state import plain_state
 
-__all__ = ["make_state"]
+
+@pytest.fixture
+def make_state():
+    return plain_state
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from spec_decode_exporter.monitor.snapshot import Snapshot
 from spec_decode_exporter.web import metrics_page as module
 from spec_decode_exporter.web.application import create_app
 from spec_decode_exporter.web.metrics_page import METRICS, SharedPage
-from tests.web.conftest import Gauges
+from tests.unit.web.plain_state import Gauges
 
 TEXT, OPEN = Format.TEXT_0_0_4, Format.OPENMETRICS_1_0_0
 

@@ -1,9 +1,9 @@
+"""State of an exporter without targets, for handlers, and its page of one gauge."""
+
 from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-
-import pytest
 
 from spec_decode_exporter.core.isolation import Isolation
 from spec_decode_exporter.monitor.event_log import EventLog
@@ -53,8 +53,3 @@ def plain_state(series=1, **overrides):
         "errors": Isolation(),
     }
     return SimpleNamespace(**{**defaults, **overrides})
-
-
-@pytest.fixture
-def make_state():
-    return plain_state
