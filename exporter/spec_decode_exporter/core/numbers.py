@@ -59,19 +59,6 @@ def decode(content: bytes, max_values: int) -> Any:  # noqa: ANN401  any JSON
         raise ValueError("it is nested too deeply") from None
 
 
-def bounded(value: object, least: float, most: float) -> float:
-    """Return a number of a JSON document between two bounds, both included.
-
-    Raises:
-        ValueError: It is none, or beyond the bounds.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124  NaN
-        raise ValueError("it is not a number")
-    if not least <= value <= most:
-        raise ValueError("it is out of range")
-    return float(value)
-
-
 def _float(text: str) -> float | None:
     value = float(text)
     return value if abs(value) <= MAX_NUMBER else None

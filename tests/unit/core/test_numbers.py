@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf, nan
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +13,6 @@ from spec_decode_exporter.core.numbers import (
     Seconds,
     TooManyValuesError,
     UnixTime,
-    bounded,
     decode,
 )
 
@@ -58,19 +55,6 @@ def test_any_content_is_decoded_or_refused(content):
         return
     if isinstance(value, int | float):
         assert -1e100 <= value <= 1e100
-
-
-@pytest.mark.parametrize("value", [None, True, "1", [1], nan])
-def test_what_is_no_number_is_refused(value):
-    with pytest.raises(ValueError, match="it is not a number"):
-        bounded(value, 0.0, 1.0)
-
-
-@pytest.mark.parametrize("value", [-0.001, 1.001, inf, -inf, 10**400])
-def test_a_number_out_of_range_is_refused(value):
-    with pytest.raises(ValueError, match="it is out of range"):
-        bounded(value, 0.0, 1.0)
-    assert (bounded(0, 0.0, 1.0), bounded(1.0, 0.0, 1.0)) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(("type_", "most"), [(UnixTime, MAX_UNIX), (Seconds, 1e10)])
