@@ -118,7 +118,7 @@ class GroupSummary(SlotSummary):
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class HistoryTotals:
     """Summaries of the slots of one or more engines; those of groups have only slots with drafts."""
 
     summary: SlotSummary
@@ -215,7 +215,7 @@ class EngineHistoryResult:
     """Draft tokens by load that would have been best; None without drafts."""
 
     @cached_property
-    def totals(self) -> Totals:
+    def totals(self) -> HistoryTotals:
         """Summaries of all slots."""
         return totals(self.slots)
 
@@ -251,14 +251,14 @@ class HistoryResult:
         return [slot for engine in self.engines for slot in engine.slots]
 
     @cached_property
-    def fleet(self) -> Totals:
+    def fleet(self) -> HistoryTotals:
         """Summaries of all engines together."""
         return totals(self.slots)
 
 
-def totals(slots: Slots) -> Totals:
+def totals(slots: Slots) -> HistoryTotals:
     """Return the summaries of slots of one or more engines."""
-    return Totals(
+    return HistoryTotals(
         summary(slots),
         {_band_name(band): _group(members) for band, members in _grouped(slots, _band).items()},
         {

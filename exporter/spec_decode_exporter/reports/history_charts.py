@@ -51,7 +51,7 @@ class TimeSpan(NamedTuple):
         return [f"{datetime.fromtimestamp(time, UTC):{form}}" for time in times]
 
 
-class Point(NamedTuple):
+class ChartPoint(NamedTuple):
     """Speed-up with its bounds, from one horizontal place to another."""
 
     x: float
@@ -75,7 +75,7 @@ def y(value: float, top: float) -> str:
     return f"{HEIGHT * (1 - min(max(value, 0.0), top) / top):.1f}"
 
 
-def top_of(points: Iterable[Point]) -> float:
+def top_of(points: Iterable[ChartPoint]) -> float:
     """Return the top of the scale: above the highest bound, at most ``MAX_TOP``."""
     return min(max(2.0, ceil(2 * max(point.upper for point in points)) / 2), MAX_TOP)
 
@@ -85,7 +85,7 @@ def scale(top: float) -> list[str]:
     return [f"{top * share:.2f}" for share in (1.0, 0.5, 0.0)]
 
 
-def over_time(slots: Slots, span: TimeSpan) -> list[Point]:
+def over_time(slots: Slots, span: TimeSpan) -> list[ChartPoint]:
     """Return the mean speed-up with its bounds at ``MAX_POINTS`` times at most, over all engines."""
     known = sorted((slot for slot in slots if slot.outcome in SPECULATING), key=lambda slot: slot.begin)
     if not known:
@@ -97,13 +97,13 @@ def over_time(slots: Slots, span: TimeSpan) -> list[Point]:
         groups.setdefault(int((slot.begin + slot.end) / 2 // width), []).append(slot)
     found = ((each[0].begin, max(slot.end for slot in each), mean_speedup(each)) for each in groups.values())
     return [
-        Point(span.x(begin), max(span.x(end), span.x(begin) + 1), its.value, its.lower, its.upper)
+        ChartPoint(span.x(begin), max(span.x(end), span.x(begin) + 1), its.value, its.lower, its.upper)
         for begin, end, its in found
         if its is not None
     ]
 
 
-def by_load(slots: Slots) -> tuple[list[Point], list[str]]:
+def by_load(slots: Slots) -> tuple[list[ChartPoint], list[str]]:
     """Return the speed-up of each slot by the logarithm of its load, and the labels of the axis."""
     known = [
         (log2(max(slot.running_requests, 1.0)), slot.speedup)
@@ -117,7 +117,7 @@ def by_load(slots: Slots) -> tuple[list[Point], list[str]]:
     places = (
         (WIDTH * (load - low) / (high - low), its) for load, its in known[:: ceil(len(known) / MAX_POINTS)]
     )
-    points = [Point(x, x, its.value, its.lower, its.upper) for x, its in places]
+    points = [ChartPoint(x, x, its.value, its.lower, its.upper) for x, its in places]
     return points, [f"{2.0**each:,.3g}" for each in range(low, high + 1)]
 
 

@@ -21,8 +21,8 @@ from spec_decode_exporter.history.history_result import (
     EngineHistoryResult,
     HistoryResult,
     HistorySetting,
+    HistoryTotals,
     SlotSummary,
-    Totals,
 )
 from spec_decode_exporter.history.history_slots import SlotOutcome, SlotResult
 from spec_decode_exporter.reports import history_charts
@@ -60,7 +60,7 @@ class Chapter(NamedTuple):
     """Part of the report: an engine, or all engines together."""
 
     name: str
-    totals: Totals
+    totals: HistoryTotals
     slots: Sequence[SlotResult]
     engine: EngineHistoryResult | None
 
@@ -203,7 +203,7 @@ def shares(found: SlotSummary) -> Iterator[Row]:
         yield OUTCOMES[outcome], hours_text(share.seconds), of_time, count(share.tokens), of_tokens
 
 
-def loads(totals: Totals) -> Iterator[Row]:
+def loads(totals: HistoryTotals) -> Iterator[Row]:
     """Yield time, shares, speed-up with bounds and best tokens of each load band."""
     for band, found in totals.by_running_requests.items():
         speedup, best = found.speedup, found.best_tokens
@@ -218,7 +218,7 @@ def loads(totals: Totals) -> Iterator[Row]:
         )
 
 
-def hours(totals: Totals, draw: Draw) -> Iterator[Row]:
+def hours(totals: HistoryTotals, draw: Draw) -> Iterator[Row]:
     """Yield speed-up and share of paid time of each hour of the day, with a bar."""
     known = {
         hour: (each.speedup.value, each.share_of(SlotOutcome.PAID))

@@ -17,7 +17,7 @@ from spec_decode_exporter.core import number_formats
 
 Format = Callable[[float], str]
 
-DASH: Final = "\u2013"
+_DASH: Final = "\u2013"
 NOTHING: Final = Markup('<span class="none" title="no value">\u2013</span>')
 """Shown in place of an absent value."""
 
@@ -45,11 +45,9 @@ _FORMATS: Final[dict[str, Callable[..., str]]] = {
 _WORDS: Final[dict[str, Callable[..., str]]] = {
     each.__name__: each
     for each in (
-        number_formats.ago,
         number_formats.number_range,
         number_formats.plural,
         number_formats.utc_clock,
-        number_formats.within,
     )
 }
 
@@ -102,7 +100,7 @@ def between(lower: float | None, upper: float | None, write: Format) -> Markup:
     """Return the 95 % bounds of a number; empty if they are unknown."""
     if lower is None or upper is None:
         return Markup()
-    span = f"{number(lower, write)}{DASH}{number(upper, write)}"
+    span = f"{number(lower, write)}{_DASH}{number(upper, write)}"
     return Markup(f'<small class="bounds" title="95 % bounds">{span}</small>')  # noqa: S704  as above
 
 
@@ -122,7 +120,6 @@ def sentences(text: str) -> Markup:
 
 
 _HTML: Final[dict[str, Any]] = {
-    "DASH": DASH,
     "NOTHING": NOTHING,
     **{each.__name__: each for each in (between, moment, number, sentences, steady_duration, steady_rate)},
 }

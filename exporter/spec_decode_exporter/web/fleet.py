@@ -26,7 +26,7 @@ MAX_EVENTS: Final = 12
 
 
 @dataclass(slots=True)
-class Fleet:
+class ShownFleet:
     """Engines that match the query, and counts of all."""
 
     query: PageQuery
@@ -52,7 +52,7 @@ class Fleet:
         engines: Iterable[tuple[Mapping[str, str], EngineSnapshot]],
         query: PageQuery,
         errors: Isolation,
-    ) -> Fleet:
+    ) -> ShownFleet:
         """Select the rows; yield to the event loop after each ``SLICE`` of engines."""
         fleet, pace = cls(query, unknown=set(query.opened)), Pace(SLICE)
         for labels, snapshot in engines:

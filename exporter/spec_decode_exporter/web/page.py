@@ -47,7 +47,7 @@ from spec_decode_exporter.web.fleet import (
     MAX_ROWS,
     SLICE,
     Events,
-    Fleet,
+    ShownFleet,
     event_sentence,
     grouped,
     selected,
@@ -131,7 +131,7 @@ async def page_facts(state: AppState, query: PageQuery) -> Facts:
     """Return what the templates read, at this moment."""
     snapshot, errors = await state.snapshot(), state.errors
     monotonic, now = state.clock.monotonic(), state.clock.wall()
-    fleet = await Fleet.of(snapshot.engines, query, errors)
+    fleet = await ShownFleet.of(snapshot.engines, query, errors)
     targets = await _targets(errors, snapshot)
     experiments = errors.each(
         "page",
