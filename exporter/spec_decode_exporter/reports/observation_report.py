@@ -28,7 +28,7 @@ from spec_decode_exporter.views.engine_view import (
     WindowView,
 )
 from spec_decode_exporter.views.fleet_view import ObservationView, TargetView
-from spec_decode_exporter.views.headline import WORDS, Headline, countdown, headline, time_saved
+from spec_decode_exporter.views.headline import WORDS, Headline, advice, countdown, headline, time_saved
 from spec_decode_exporter.views.verdict_text import BASES
 
 _Item = EngineView | RecordedEvent
@@ -92,7 +92,7 @@ def _quoted(document: _Document, *names: str) -> _Document:
 
 
 def _no_advice(engine: EngineView) -> str:
-    return engine.recommendation_text if engine.recommendation is Action.COLLECT else ""
+    return advice(engine) if engine.recommendation is Action.COLLECT else ""
 
 
 def _again(engine: EngineView) -> str:

@@ -90,10 +90,10 @@ def engine_headline(engine: EngineView, now: float, target: TargetView | None = 
         short = _likely(engine)
     elif standing is Verdict.MARGINAL:
         short = statement(Verdict.MARGINAL, its)
-    return Headline(tone, short, engine.verdict_text, _REMEDIES.get(standing) or _advice(engine))
+    return Headline(tone, short, engine.verdict_text, _REMEDIES.get(standing) or advice(engine))
 
 
-def _advice(engine: EngineView) -> str:
+def advice(engine: EngineView) -> str:
     """Return the recommendation, or the time of the first one."""
     its = engine.snapshot.evaluation
     late = WHOLE_WINDOW * its.longest.window.length - its.evaluated.window.seconds

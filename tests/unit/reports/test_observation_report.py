@@ -19,7 +19,7 @@ from spec_decode_exporter.core.number_formats import ABSENT
 from spec_decode_exporter.findings.finding import Finding, Severity
 from spec_decode_exporter.reports import observation_report as module
 from spec_decode_exporter.reports.exit_status import ExitStatus, observation_status
-from spec_decode_exporter.reports.observation_report import json_report, quantile, report
+from spec_decode_exporter.reports.observation_report import answer, json_report, quantile, report
 from spec_decode_exporter.reports.text import TextStyle, cells
 from spec_decode_exporter.views.engine_view import BucketView
 from tests.conftest import FakeClock
@@ -79,6 +79,11 @@ def test_the_sample_in_the_documentation_is_of_the_golden_report():
 
 
 # Sentences
+
+
+async def test_the_answer_after_a_restart_names_no_moment_after_the_end(observed):
+    view = await observed("restart", running=100)
+    assert answer(view).remedy == "Observe it again, for longer."
 
 
 @pytest.mark.parametrize(
