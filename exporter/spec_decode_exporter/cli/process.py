@@ -36,7 +36,7 @@ _log = structlog.get_logger()
 
 
 class NoOutputError(ExporterError):
-    """There is no standard output."""
+    """There is no standard output, or it cannot be written."""
 
 
 class DetachedThreadPool(ThreadPoolExecutor):
@@ -123,13 +123,19 @@ def require_stdout(noun: str) -> None:
 
 
 def write_stdout(text: str) -> None:
-    """Write a text; return normally if the reader has gone."""
+    """Write a text; return normally if the reader has gone.
+
+    Raises:
+        NoOutputError: It cannot be written, as to a full disk.
+    """
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # Otherwise the interpreter reports the closed pipe at its end.
+    except OSError as error:
+        # Otherwise the interpreter writes the rest at its end, and reports the failure again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise NoOutputError(f"standard output cannot be written: {error.strerror or error}") from None
 
 
 class BackgroundStream(io.TextIOBase):

@@ -12,7 +12,7 @@ from typing import Final
 
 from yarl import URL
 
-from spec_decode_exporter.cli.flags import duration, reader, reject_baseline
+from spec_decode_exporter.cli.flags import Flag, add_flags, duration, reader, reject_baseline
 from spec_decode_exporter.cli.observe_config import add_server_arguments, read_config
 from spec_decode_exporter.cli.process import require_stdout, run_loop, write_stdout
 from spec_decode_exporter.cli.simulate import simulated
@@ -76,18 +76,11 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_server_arguments(parser, environ)
-    parser.add_argument(
-        "--exporter",
-        metavar="URL",
-        type=reader(snapshot_url),
-        help="instead of servers: a running exporter, such as localhost:7732",
-    )
-    parser.add_argument(
-        "--snapshot",
-        metavar="FILE",
-        type=Path,
-        help="or a file: a response of /api/v1/snapshot, or the output of observe --format json",
-    )
+    sources = (
+        Flag("--exporter", "URL", "instead of servers: a running exporter, such as localhost:7732", read=reader(snapshot_url)),
+        Flag("--snapshot", "FILE", "or a file: a response of /api/v1/snapshot, or the output of observe --format json", read=Path),
+    )  # fmt: skip
+    add_flags(parser, sources)
     parser.add_argument(
         "--format", choices=FORMATS, default="text", help="format of the setting (default: text)"
     )

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 
-def run(*words):
+def run(*words, stdout=subprocess.PIPE):
     return subprocess.run(
         [sys.executable, "-m", "spec_decode_exporter.cli.main", *words],
-        capture_output=True,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
         text=True,
         timeout=30,
         check=False,
@@ -21,6 +23,15 @@ def test_check_config_prints_that_a_file_is_valid(tmp_path):
     assert (found.returncode, found.stderr) == (0, "")
     assert "1 targets" not in found.stdout
     assert found.stdout == f"{file}: valid, 1 target\n"
+
+
+def test_a_full_disk_is_an_error_and_not_a_traceback(tmp_path):
+    file = tmp_path / "exporter.yml"
+    file.write_text("targets:\n  - url: http://a:1\n")
+    with Path("/dev/full").open("w") as full:
+        found = run("check-config", str(file), stdout=full)
+    reason = "standard output cannot be written: No space left on device"
+    assert (found.returncode, found.stderr) == (1, f"spec-decode-exporter: {reason}\n")
 
 
 def test_check_config_warns_of_an_unknown_method_and_succeeds(tmp_path):
