@@ -33,7 +33,6 @@ _ADDRESS: Final = re.compile(r"[^/]*:\d+(/.*)?")
 _FORMATS: Final[Mapping[str, Callable[[ReferenceComparison, TextStyle], str]]] = {
     "text": as_text,
     "json": lambda found, _: as_json(found),
-    "markdown": lambda found, _: as_text(found, TextStyle()),
 }
 
 
