@@ -36,8 +36,8 @@ local config.json in the format of Hugging Face, or the folder with it.
 _EPILOG: Final = """\
 exit status:
   0  it fits, perhaps with fewer sequences than --batch
-  1  a file is wrong
-  2  the command line is wrong
+  1  the plan cannot be written
+  2  the command line is wrong, or a file that it names
   3  the weights fit; the memory of a sequence is unknown
   4  it does not fit: no memory is left for the KV cache, or not enough for one
      sequence; or vLLM rejects the combination
