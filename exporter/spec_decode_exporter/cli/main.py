@@ -12,6 +12,7 @@ from typing import Final
 
 from spec_decode_exporter.cli.flags import ENVIRONMENT_PREFIX
 from spec_decode_exporter.config.mistakes import ConfigError
+from spec_decode_exporter.core.log import escaped
 from spec_decode_exporter.core.user_errors import USAGE_STATUS, ExporterError, UsageError
 from spec_decode_exporter.core.version import REVISION, __version__
 
@@ -41,10 +42,10 @@ def main() -> None:
         arguments = parse(sys.argv[1:], os.environ)
         sys.exit(arguments.handle(arguments))
     except ConfigError as error:
-        print(error, file=sys.stderr)  # noqa: T201 - one mistake a line, each with its place
+        print(escaped(str(error)), file=sys.stderr)  # noqa: T201 - one mistake a line, each with its place
         sys.exit(1)
     except ExporterError as error:
-        print(f"spec-decode-exporter: {error}", file=sys.stderr)  # noqa: T201
+        print(f"spec-decode-exporter: {escaped(str(error))}", file=sys.stderr)  # noqa: T201
         sys.exit(USAGE_STATUS if isinstance(error, UsageError) else 1)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -12,7 +12,7 @@ from io import StringIO
 from typing import Final
 
 from spec_decode_exporter.app.exporter_state import ExporterState, metrics_text
-from spec_decode_exporter.cli.flags import PROFILE_FLAG, add_flags, duration
+from spec_decode_exporter.cli.flags import PROFILE_FLAG, Flag, add_flags, duration
 from spec_decode_exporter.cli.observe_config import PROMETHEUS, TOKEN, add_server_arguments, read_config
 from spec_decode_exporter.cli.observe_history import HISTORY_FLAGS, check_history_flags, observe_history
 from spec_decode_exporter.cli.observe_recording import RECORDING_FLAGS, check_recording_flags, replayed
@@ -33,7 +33,7 @@ from spec_decode_exporter.cli.process import (
 from spec_decode_exporter.cli.simulate import simulated
 from spec_decode_exporter.config.environment import FromVariable
 from spec_decode_exporter.core.clock import Clock, SystemClock
-from spec_decode_exporter.core.log import configure_log
+from spec_decode_exporter.core.log import configure_log, escaped
 from spec_decode_exporter.core.tasks import cancel
 from spec_decode_exporter.core.user_errors import UsageError
 from spec_decode_exporter.discovery.target import Target, static_targets
@@ -66,6 +66,7 @@ to compare with. Both end with 1 and no result if a server does not answer.
 
 The environment variable {TOKEN} may hold a token for the servers.
 """
+_EVERY: Final = Flag("--every", "DURATION", "time between two reports during the observation; a terminal shows the last one, other outputs all of them (default: 5s with --for 0, else one report at the end)", read=duration(0.1))  # fmt: skip
 _INTERRUPTED: Final = 130
 _WARNING_INTERVAL: Final = 0.1
 _MAX_WARNINGS: Final = 10
@@ -85,13 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -
         help="length of the observation (default: 1m; 5m with --save and --against; all of a recording); "
         "0: until interrupted, over the last hour at most",
     )
-    parser.add_argument(
-        "--every",
-        metavar="DURATION",
-        type=duration(0.1),
-        help="time between two reports during the observation; a terminal shows the last one, other outputs "
-        "all of them (default: 5s with --for 0, else one report at the end)",
-    )
+    add_flags(parser, [_EVERY])
     parser.add_argument(
         "--format",
         choices=(*HISTORY_FORMATS, PROMETHEUS),
@@ -116,7 +111,7 @@ def handle(arguments: argparse.Namespace) -> int:
     try:
         status = run_loop(_observe(arguments))
     except (NotWrittenError, NotMeasuredError, ReferenceFileError, RecordingError) as error:
-        print(f"spec-decode-exporter: {error}", file=sys.stderr)  # noqa: T201
+        print(f"spec-decode-exporter: {escaped(str(error))}", file=sys.stderr)  # noqa: T201
         status = ExitStatus.FAILED
     # The interpreter would wait for the thread of a DNS look-up that hangs.
     os._exit(status)
@@ -174,7 +169,8 @@ async def _measure(arguments: argparse.Namespace, stack: AsyncExitStack, streams
         await cancel(showing)
         output.end()
     if observation.gave_up:
-        output.warn(f"no server answered for {HOPELESS_SECONDS:.0f} s: the observation ends early")
+        ended = f"no server answered for {HOPELESS_SECONDS:.0f} s: the observation ends early"
+        output.warn(f"{ended}; start it again once one answers")
     return await _result(arguments, observation, clock, output, server)
 
 

@@ -75,6 +75,13 @@ def test_an_error_that_the_user_can_mend_is_one_line(error, capsys, monkeypatch)
     assert run_with(error("a cause"), capsys, monkeypatch) == (1, "spec-decode-exporter: a cause\n")
 
 
+def test_untrusted_text_in_an_error_is_escaped(capsys, monkeypatch):
+    found = run_with(ListenError("a\x1b[2Jb"), capsys, monkeypatch)
+    assert found == (1, "spec-decode-exporter: a\\x1b[2Jb\n")
+    error = ConfigError([Problem("a.yml:1", "x\x1b[2J", "is wrong")])
+    assert run_with(error, capsys, monkeypatch) == (1, "a.yml:1: x\\x1b[2J is wrong\n")
+
+
 def test_the_mistakes_of_a_configuration_are_a_line_each(capsys, monkeypatch):
     error = ConfigError([Problem("a.yml:1", "x", "is wrong"), Problem("a.yml:2", "y", "is missing")])
     assert run_with(error, capsys, monkeypatch) == (1, "a.yml:1: x is wrong\na.yml:2: y is missing\n")
