@@ -688,6 +688,7 @@ MUTANTS = (
     Mutant("learned", "learned/time_saved.py", "elif today.includes(self.today.since):", "else:"),
     Mutant("learned", "learned/time_saved.py", "if speedup is None or seconds <= 0:", "if seconds <= 0:"),
     Mutant("decision", "monitor/engine_monitor.py", "if is_drafting else None", "if windows else None"),
+    Mutant("decision", "monitor/engine_monitor.py", " and not is_overloaded", ""),
     Mutant("decision", "monitor/engine_monitor.py", "            self._count_time(None)\n", ""),
     Mutant("decision", "learned/learned.py", "self.saved.restore(state.today)", "pass"),
     Mutant(

@@ -32,6 +32,8 @@ COSTS_SECONDS: Final = 30.0
 
 _GUESSED: Final = {CostSource.SIZES, CostSource.TYPICAL}
 """Sources of a cost that are not about the server itself."""
+MAX_PREEMPTIONS: Final = 0.05
+"""Most preemptions a request with which decode time is counted: it contains the absence of those requests."""
 
 
 class EngineMonitor:
@@ -159,7 +161,9 @@ class EngineMonitor:
             if in_full:
                 evaluation.settle()
             # Later than its last draft, the windows still hold drafts that these polls did not profit from.
-            is_drafting = bool(windows[0].total.drafts)
+            recent = windows[0].total
+            is_overloaded = (recent.preemptions or 0) > MAX_PREEMPTIONS * (recent.first_tokens or 0)
+            is_drafting = bool(recent.drafts) and not is_overloaded
             self._count_time(evaluation.evaluated.speedup_bounds if is_drafting else None)
             self._last = self._present(evaluation, drops)
         except Exception:

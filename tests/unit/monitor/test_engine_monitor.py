@@ -104,6 +104,12 @@ def _decoding(sample, n):
     return replace(sample, counters=tuple(counters))
 
 
+def _preempted(sample, preemptions):
+    counters = list(sample.counters)
+    counters[Counter.PREEMPTIONS] = preemptions
+    return replace(sample, counters=tuple(counters))
+
+
 def silent(sample, n):
     """The page after ``n`` more seconds of decode steps without a draft."""
     steps = {Counter.DECODE_STEPS: 400 * n, Counter.GENERATION_TOKENS: 400 * n}
@@ -574,6 +580,18 @@ class TestTimeSaved:
         its.polls(_decoding(silent(busy_sample(89, 4), n), n) for n in range(12, 30))
         assert its.its.evaluated.speedup_bounds is not None
         assert its.snapshot.decode_time == paused
+
+    @pytest.mark.parametrize(("tenths", "is_counted"), [(2, True), (3, False)])
+    def test_is_not_counted_while_more_than_one_request_in_20_is_preempted(
+        self, at_a_cost, busy_sample, tenths, is_counted
+    ):
+        its = at_a_cost()  # five requests a second
+        samples = [_preempted(busy_sample(n, 4), n * tenths // 10) for n in range(90)]
+        its.polls(samples[:60])
+        before = its.snapshot.decode_time.actual
+        its.polls(samples[60:])
+        assert its.its.evaluated.speedup_bounds is not None
+        assert its.snapshot.decode_time.actual == before + 20 * 30 * is_counted
 
     def test_of_the_day_goes_on_after_a_restart_of_the_exporter(self, at_a_cost, busy_sample):
         before, after = at_a_cost(), at_a_cost()
