@@ -154,13 +154,14 @@ def _keys(arguments: argparse.Namespace) -> dict[str, object]:
     return {key: given[name] for name, key in _KEYS.items() if given.get(name) is not None}
 
 
-def reject_baseline(arguments: argparse.Namespace, instead: str) -> None:
-    """Raise UsageError if ``--baseline.prometheus.url`` is set; ``instead`` is reported instead of servers.
+def is_given(value: str | None) -> bool:
+    """Return whether a flag is on the command line; its variable, often that of ``run``, does not count."""
+    return value is not None and not isinstance(value, FromVariable)
 
-    Its environment variable is ignored.
-    """
-    value = arguments.baseline_prometheus_url
-    if value is not None and not isinstance(value, FromVariable):
+
+def reject_baseline(arguments: argparse.Namespace, instead: str) -> None:
+    """Raise UsageError if ``--baseline.prometheus.url`` is given; ``instead`` is reported instead of servers."""
+    if is_given(arguments.baseline_prometheus_url):
         text = f"--baseline.prometheus.url is for servers that are observed now, and not for {instead}"
         raise UsageError(text)
 

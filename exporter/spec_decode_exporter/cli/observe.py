@@ -12,7 +12,7 @@ from io import StringIO
 from typing import Final
 
 from spec_decode_exporter.app.exporter_state import ExporterState, metrics_text
-from spec_decode_exporter.cli.flags import PROFILE_FLAG, Flag, add_flags, duration
+from spec_decode_exporter.cli.flags import PROFILE_FLAG, Flag, add_flags, duration, is_given
 from spec_decode_exporter.cli.observe_config import PROMETHEUS, TOKEN, add_server_arguments, read_config
 from spec_decode_exporter.cli.observe_history import HISTORY_FLAGS, check_history_flags, observe_history
 from spec_decode_exporter.cli.observe_recording import RECORDING_FLAGS, check_recording_flags, replayed
@@ -31,7 +31,6 @@ from spec_decode_exporter.cli.process import (
     write_stdout,
 )
 from spec_decode_exporter.cli.simulate import simulated
-from spec_decode_exporter.config.environment import FromVariable
 from spec_decode_exporter.core.clock import Clock, SystemClock
 from spec_decode_exporter.core.log import configure_log, escaped
 from spec_decode_exporter.core.tasks import cancel
@@ -119,7 +118,7 @@ def handle(arguments: argparse.Namespace) -> int:
 
 def _check_format(arguments: argparse.Namespace) -> None:
     if arguments.format != PROMETHEUS:
-        if arguments.metrics_profile is not None and not isinstance(arguments.metrics_profile, FromVariable):
+        if is_given(arguments.metrics_profile):
             raise UsageError("--metrics.profile needs --format prometheus")
         return
     if arguments.prometheus_url is not None or arguments.every is not None:

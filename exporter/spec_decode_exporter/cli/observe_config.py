@@ -13,6 +13,7 @@ from spec_decode_exporter.cli.flags import (
     Flag,
     add_flags,
     general_keys,
+    is_given,
     target_keys,
     vllm_speculation,
 )
@@ -54,7 +55,7 @@ def read_config(
         ConfigError: It has mistakes.
         UsageError: Flags contradict each other.
     """
-    path = Path(arguments.config_file) if arguments.config_file else None
+    path = Path(arguments.config_file) if arguments.config_file and not arguments.simulate else None
     targets = _targets(arguments, environ)
     values = general_keys(arguments)
     if getattr(arguments, "record", None) is not None:
@@ -87,7 +88,7 @@ def _check_interval(arguments: argparse.Namespace) -> None:
 def _targets(arguments: argparse.Namespace, environ: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return the targets of the command line, with the keys that flags set; empty for those of the file."""
     if arguments.simulate:
-        if arguments.urls or arguments.config_file:
+        if arguments.urls or is_given(arguments.config_file):
             raise UsageError("--simulate brings its own target; use it without URLs and --config.file")
         return [arguments.simulated]
     keys: dict[str, dict[str, Any]] = target_keys(arguments)

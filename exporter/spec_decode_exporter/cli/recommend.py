@@ -12,7 +12,7 @@ from typing import Final
 
 from yarl import URL
 
-from spec_decode_exporter.cli.flags import Flag, add_flags, duration, reader, reject_baseline
+from spec_decode_exporter.cli.flags import Flag, add_flags, duration, is_given, reader, reject_baseline
 from spec_decode_exporter.cli.observe_config import add_server_arguments, read_config
 from spec_decode_exporter.cli.process import require_stdout, run_loop, write_stdout
 from spec_decode_exporter.cli.simulate import simulated
@@ -108,7 +108,7 @@ def handle(arguments: argparse.Namespace) -> int:
 
 
 def _saved(arguments: argparse.Namespace) -> SavedSnapshot:
-    servers = [*arguments.urls, *filter(None, (arguments.simulate, arguments.config_file))]
+    servers = arguments.urls or arguments.simulate or is_given(arguments.config_file)
     if sum(map(bool, (servers, arguments.exporter, arguments.snapshot))) > 1:
         raise UsageError("give servers, --exporter or --snapshot: one of the three")
     if arguments.snapshot or arguments.exporter:

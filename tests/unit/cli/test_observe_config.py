@@ -60,6 +60,17 @@ def test_a_token_comes_from_the_environment():
     assert by_variable.authorization.credentials.get_secret_value() == "secret"
 
 
+def test_the_file_of_a_running_exporter_is_not_read_beside_a_simulated_server():
+    """Its container has the variable."""
+    environ = {"SPEC_DECODE_EXPORTER_CONFIG_FILE": "/etc/exporter.yml"}
+    arguments = parse(["observe", "--simulate", "steady"], environ)
+    arguments.simulated = {"url": "http://simulated:1"}
+    assert [target.called for target in read_config(arguments, environ).targets] == ["simulated:1"]
+    arguments = parse(["observe", "--simulate", "steady", "--config.file", "a.yml"], environ)
+    with pytest.raises(UsageError, match="use it without URLs and"):
+        read_config(arguments, environ)
+
+
 @pytest.fixture
 def file(tmp_path):
     file = tmp_path / "exporter.yml"

@@ -113,7 +113,10 @@ def test_an_invalid_flag_does_not_exit_like_a_fall(words, message, capsys):
     [
         (("--against", "a", "--save", "b"), "use one"),
         (("--against", "a", "--format", "html"), "--format html needs --prometheus.url"),
-        (("--against", "a", "--format", "prometheus"), "--format prometheus is not for --against: use text, json$"),
+        (
+            ("--against", "a", "--format", "prometheus"),
+            "--format prometheus is not for --against: use text, json$",
+        ),
         (("--against", "a", "--every", "5s"), "--every is not for --against"),
         (("--against", "b:8000", "--replay", "x"), "give a file"),
         (("--save", "a", "--prometheus.url", "p:9090"), "--prometheus.url reports the past"),

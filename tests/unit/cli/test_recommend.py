@@ -92,6 +92,17 @@ def test_only_one_input_is_taken(words):
         handle(parse(["recommend", *words], {}))
 
 
+def test_the_file_of_a_running_exporter_is_no_input(tmp_path, snapshot, capsys):
+    """Its container has the variable."""
+    file = tmp_path / "snapshot.json"
+    file.write_text(snapshot.model_dump_json())
+    environ = {"SPEC_DECODE_EXPORTER_CONFIG_FILE": "/etc/exporter.yml"}
+    assert handle(parse(["recommend", "--snapshot", str(file)], environ)) in {0, 3}
+    assert capsys.readouterr().out
+    with pytest.raises(UsageError, match="one of the three"):
+        handle(parse(["recommend", "--snapshot", str(file), "--config.file", "a.yml"], environ))
+
+
 @pytest.mark.parametrize("source", ["--exporter", "--snapshot"])
 def test_what_others_evaluated_needs_no_baseline(source):
     words = (source, "localhost:7732", "--baseline.prometheus.url", "http://a")
