@@ -103,11 +103,6 @@ class Target:
     tensor_parallel: int
     drafters: tuple[Drafter, ...]
 
-    @property
-    def is_dense(self) -> bool:
-        """Return whether every token uses all parameters."""
-        return self.shape.experts is None
-
 
 def _layer(
     name: str, method: Method, parameters: float, of: Shape, *, layers: int = 1, vocabulary: int

@@ -15,7 +15,6 @@ PARTS = ("guide", "reference", "explanation", "maintainers")
 PAGES = {path.relative_to(CHECKOUT).as_posix(): path for path in sorted(DOCS.rglob("*.md"))}
 OTHERS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "grafana/README.md")
 INDEX = (DOCS / "README.md").read_text(encoding="utf-8")
-README = (CHECKOUT / "README.md").read_text(encoding="utf-8")
 
 
 @every([*PAGES, *OTHERS])

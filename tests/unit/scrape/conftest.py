@@ -46,11 +46,6 @@ class FaultServer:
         with suppress(OSError):
             await writer.wait_closed()
 
-    def hang_up(self) -> None:
-        """Close all open connections."""
-        for writer in self.open:
-            writer.close()
-
 
 @asynccontextmanager
 async def _started(server: FaultServer, ssl):
