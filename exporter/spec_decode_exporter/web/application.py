@@ -36,7 +36,6 @@ METRICS_PATH: Final = "/metrics"
 MAX_UNREAD_BODY: Final = 64 * 1024
 """Bytes of a request body that no handler reads."""
 
-
 _log = structlog.get_logger()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
@@ -80,7 +79,7 @@ def _schemas(endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
     schema = {"$ref": _SCHEMAS + endpoint.model.__name__} if endpoint.model else {}
     problem = {PROBLEM: {"schema": {"$ref": _SCHEMAS + ProblemView.__name__}}}
-    statuses = [HTTPStatus.BAD_REQUEST, *map(HTTPStatus, endpoint.problems), HTTPStatus.SERVICE_UNAVAILABLE]
+    statuses = [400, *endpoint.problems, 503]
     return {
         "operationId": endpoint.name,
         "summary": endpoint.summary,
@@ -88,9 +87,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         **({"requestBody": _body(endpoint.body.__name__)} if endpoint.body else {}),
         "responses": {
             "200": {"description": endpoint.summary + ".", "content": {JSON: {"schema": schema}}},
-            **{
-                str(status.value): {"description": _ERRORS[status], "content": problem} for status in statuses
-            },
+            **{str(each): {"description": _ERRORS[each], "content": problem} for each in statuses},
             "default": {"description": "Any other error.", "content": problem},
         },
     }
@@ -103,13 +100,8 @@ def _parameters(endpoint: Endpoint) -> Iterator[dict[str, Any]]:
         examples = {"examples": [[example] if repeats else example]} if example else {}
         schema = {"type": "array", "items": value} if repeats else value
         yield {"name": name, "in": "query", "description": description, "schema": {**schema, **examples}}
-    for header in endpoint.headers:
-        yield {
-            "name": header.name,
-            "in": "header",
-            "description": header.description,
-            "schema": header.schema,
-        }
+    for name, description, _, schema, *_ in endpoint.headers:
+        yield {"name": name, "in": "header", "description": description, "schema": schema}
 
 
 def _body(record: str) -> dict[str, Any]:
