@@ -13,6 +13,7 @@ import logging
 import math
 import os
 import re
+import resource
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -45,6 +46,10 @@ UNIX_MODE: Final = 0o660
 """Permissions of a unix socket's file. It belongs to the exporter's user and group."""
 MAX_CONNECTIONS: Final = 128
 """With TLS, each connection takes a third of a megabyte."""
+RESERVED: Final = 16
+"""Descriptors of the process for polls and files. With fewer free ones, the limit is lower."""
+SCARCE_CONNECTIONS: Final = 3
+"""The lower limit."""
 MAX_LINE_BYTES: Final = 8190
 """Of a request line, and of a header with its name."""
 MAX_HEADERS: Final = 64
@@ -459,8 +464,11 @@ class Connections:
         self._is_closed = True
 
     def _admit(self, accepted: socket.socket, address: str) -> None:
-        if len(self._open) >= self._limit:
-            self.log("connections_full", connections=len(self._open))
+        # The system assigns the lowest free number: a high one shows that few are free.
+        is_scarce = 0 < resource.getrlimit(resource.RLIMIT_NOFILE)[0] <= accepted.fileno() + RESERVED
+        if len(self._open) >= (SCARCE_CONNECTIONS if is_scarce else self._limit):
+            why = {"event": "connections_not_taken", "reason": os.strerror(errno.EMFILE)}
+            self.log(**(why if is_scarce else {"event": "connections_full"}), connections=len(self._open))
             if not self._replace(self._candidates(address)):
                 accepted.close()
                 return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import re
 import ssl
 
@@ -18,6 +19,8 @@ from spec_decode_exporter.web.server import (
     HEAD_SECONDS,
     MAX_HEAD_BYTES,
     NO_TLS,
+    RESERVED,
+    SCARCE_CONNECTIONS,
     STALLED_SECONDS,
     Connection,
     Tls,
@@ -214,6 +217,22 @@ async def test_at_the_limit_the_longest_idle_connection_is_replaced(serving, unt
         assert await hung_up(readers[1])
     assert serving.connections == 3
     assert [entry["event"] for entry in logs] == ["connections_full"]
+
+
+async def test_with_few_free_descriptors_few_connections_are_open(serving, until, monkeypatch):
+    """The other descriptors are for the polls."""
+    monkeypatch.setattr(module.resource, "getrlimit", lambda _: (RESERVED, RESERVED))
+    await serving.start()
+    with capture_logs() as logs:
+        readers = [(await serving.connect())[0] for _ in range(SCARCE_CONNECTIONS)]
+        await until(lambda: serving.connections == SCARCE_CONNECTIONS)
+        reader, _ = await serving.connect(REQUEST)
+        assert await answered(reader) == "here"
+        assert await hung_up(readers[0])
+    assert serving.connections == SCARCE_CONNECTIONS
+    assert [(entry["event"], entry["reason"]) for entry in logs] == [
+        ("connections_not_taken", os.strerror(errno.EMFILE))
+    ]
 
 
 async def test_a_connection_with_an_active_request_is_not_replaced_by_its_own_address(serving, until):
