@@ -132,8 +132,8 @@ async def metrics(request: web.Request) -> web.StreamResponse:
     headers = {"Content-Type": format_.content_type, "Vary": "Accept, Accept-Encoding"}
     response = web.StreamResponse(headers={**headers, "Content-Encoding": "gzip"} if gzip else headers)
     response.content_length = rendering.size
-    if transport is None:
-        raise ConnectionResetError
+    if transport is None:  # the client has gone
+        return response
     with suppress(ConnectionError), shared.read(rendering, transport):
         try:
             async with asyncio.timeout(SEND_SECONDS):

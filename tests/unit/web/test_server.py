@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import ssl
+from types import SimpleNamespace
 
 import pytest
 import trustme
@@ -479,6 +480,29 @@ async def test_bodies_that_end_in_the_middle_are_logged_once_without_a_traceback
             await until(lambda number=number: len(ended) == number + 1 and not serving.connections)
     assert [entry["event"] for entry in logs] in ([], ["requests_incomplete"])
     assert not caplog.records
+
+
+async def test_a_client_that_leaves_while_its_password_is_checked_logs_nothing(serving, make_state, until):
+    @web.middleware
+    async def check(request, handler):
+        waiting.set()
+        await serving.go_on.wait()
+        try:
+            return await handler(request)
+        finally:
+            ended.set()
+
+    waiting, ended = asyncio.Event(), asyncio.Event()
+    await serving.start(app=create_app(make_state(), SimpleNamespace(middleware=check)))
+    with capture_logs() as logs:
+        _, writer = await serving.connect(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        await waiting.wait()
+        writer.transport.abort()
+        await until(lambda: not serving.connections)
+        serving.go_on.set()
+        await ended.wait()
+        await until(lambda: len(asyncio.all_tasks()) == 2)  # the test and the accept loop
+    assert logs == []
 
 
 @pytest.mark.parametrize(
