@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from spec_decode_exporter.core.tasks import ThreadPool
+from spec_decode_exporter.core.tasks import ThreadPool, yield_to_event_loop
 from spec_decode_exporter.core.urls import Url
 from spec_decode_exporter.core.version import __version__
 from spec_decode_exporter.scrape import credentials
@@ -421,6 +421,7 @@ class Client:
             with contextlib.suppress(UnansweredError):
                 return await connection.get(head, self._response(max_body))
         self._drop()
+        await yield_to_event_loop()  # closes the previous socket: its descriptor may be the only free one
         self._connection, self._origin = await self._connect(url), url[:3]
         return await self._connection.get(head, self._response(max_body))
 

@@ -169,6 +169,24 @@ async def test_a_connection_is_not_used_again_after(client, fault_server, data):
     assert server.connections == 2
 
 
+async def test_a_new_connection_is_opened_after_the_old_one_is_closed(client, fault_server, monkeypatch):
+    """Its descriptor may be the only free one."""
+
+    async def connecting(*arguments, **more):
+        closed.append(connections[-1].lost.done() if connections else None)
+        transport, connection = await connect(*arguments, **more)
+        connections.append(connection)
+        return transport, connection
+
+    connections, closed, loop = [], [], asyncio.get_running_loop()
+    connect = loop.create_connection
+    monkeypatch.setattr(loop, "create_connection", connecting)
+    server = await fault_server(answer(length=MAX_BODY + 1))
+    for _ in range(3):
+        await failure(client, server.url())
+    assert closed == [None, True, True]
+
+
 async def test_a_connection_is_used_for_its_own_server_only(client, fault_server):
     first, second = await fault_server(answer(b"first")), await fault_server(answer(b"second"))
     bodies = [(await client.get(server.url())).body for server in (first, second, first)]
