@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import os
 import resource
 import socket
 import ssl
@@ -46,17 +47,16 @@ class Port:
         self.begin = time.monotonic()
         self.open: list[socket.socket] = []
         """Connections of the attacker, which the end of the attack closes."""
-        self.tls_readers: list[asyncio.StreamReader] = []
+        self.tls_writers: list[asyncio.StreamWriter] = []
+        """Of these, with TLS; a writer that is freed closes its connection."""
 
     async def connect_tls(self, data: bytes) -> asyncio.Transport:
         """Connect with TLS and send bytes; nothing is read of the response."""
         client = await self.connect(receive=4096)
-        reader, writer = await asyncio.open_connection(
-            sock=client, ssl=self._tls, server_hostname="localhost"
-        )
+        _, writer = await asyncio.open_connection(sock=client, ssl=self._tls, server_hostname="localhost")
         writer.transport.pause_reading()
         writer.write(data)
-        self.tls_readers.append(reader)
+        self.tls_writers.append(writer)
         return writer.transport
 
     async def connect(
@@ -196,6 +196,22 @@ async def _slow_bodies_of_408(port: Port) -> Seen:
 
     await asyncio.gather(*(send() for _ in range(16)))
     await asyncio.sleep(2)
+    return {"log, kB": (port.log_bytes() - before) / 1000}
+
+
+async def _broken_tls(port: Port) -> Seen:
+    """Send bytes that are not TLS in the middle of a body, on 20 connections, for 8 s."""
+    before, end = port.log_bytes(), time.monotonic() + 8
+
+    async def send() -> None:
+        while time.monotonic() < end:
+            transport = await port.connect_tls(_BODY)
+            await asyncio.sleep(0.2)
+            os.write(transport.get_extra_info("socket").fileno(), b"no record of TLS")
+            await asyncio.sleep(0.2)
+            transport.abort()
+
+    await asyncio.gather(*(send() for _ in range(20)))
     return {"log, kB": (port.log_bytes() - before) / 1000}
 
 
@@ -340,6 +356,7 @@ ATTACKS: Final[Sequence[ConnectionAttack]] = (
     ConnectionAttack("body that nobody reads and nobody sends", _closed(b"POST /-/reload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n"), {"closed after, s": 2.5}),
     ConnectionAttack("bodies that end in the middle, 20 clients", _slow_bodies, {"log, kB": 2}),
     ConnectionAttack("bodies that are reset after 408, 16 clients", _slow_bodies_of_408, {"log, kB": 2}),
+    ConnectionAttack("bodies that end TLS in the middle, 20 clients", _broken_tls, {"log, kB": 2}, _TLS, healthy=2.0),
     ConnectionAttack("120 half heads of 480 kB", _half_heads, {"memory, MB": 12}),
     ConnectionAttack("50,000 requests sent ahead, unread", _pipelined, {"memory, MB": 8}),
     ConnectionAttack("60 x 200 requests of 24 kB sent ahead, unread", _pipelined_heads, {"memory, MB": 24}),

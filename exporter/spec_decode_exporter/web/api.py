@@ -407,6 +407,6 @@ async def _body(request: web.Request) -> bytes:
     except TimeoutError:
         detail = f"The body did not arrive within {BODY_SECONDS:.0f} seconds."
         raise RequestError(HTTPStatus.REQUEST_TIMEOUT, detail) from None
-    except (ConnectionError, web.RequestPayloadError):  # an error of the client, so it is not logged
+    except (OSError, web.RequestPayloadError):  # of the client or its TLS, so it is not logged
         raise RequestError(HTTPStatus.BAD_REQUEST, "The body is incomplete.") from None
     return b"".join(parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from io import BytesIO
+from ssl import SSLError
 from types import SimpleNamespace
 
 import pytest
@@ -202,7 +203,10 @@ async def test_a_body_that_is_too_slow_is_rejected_and_counted(client, receiver,
     assert (await receiver.findings()).refused == {Refusal.BODY: 1}
 
 
-@pytest.mark.parametrize("error", [ConnectionResetError("Connection lost"), web.RequestPayloadError("zz")])
+@pytest.mark.parametrize(
+    "error",
+    [ConnectionResetError("Connection lost"), web.RequestPayloadError("zz"), SSLError(1, "WRONG_VERSION")],
+)
 async def test_an_incomplete_body_is_rejected_and_not_logged(error):
     """Otherwise a client could fill the log with tracebacks."""
 
