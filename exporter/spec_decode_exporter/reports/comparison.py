@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from functools import cached_property
 from math import hypot
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
-from pydantic import Field, PlainSerializer, computed_field
+from pydantic import Field, PlainSerializer
 
 from spec_decode_exporter.analysis.figure_table import COMPARED, Unit
 from spec_decode_exporter.config.types import format_duration
@@ -34,14 +33,13 @@ from spec_decode_exporter.reports.references import (
 )
 from spec_decode_exporter.reports.text import TextStyle, json_text, render
 from spec_decode_exporter.scrape.engines import Latency
-from spec_decode_exporter.views.document import View
+from spec_decode_exporter.views.document import View, computed
 
 DRAFT_TOKENS: Final = "draft_tokens"
 """Reason of the caution about another number of draft tokens; the others are parts of the traffic."""
 _ABSENT: Final = "-"
 Row = tuple[str, ...]
 """Cells of a row: name, value before and after, change with a star if it is significant, and bounds of it."""
-T = TypeVar("T")
 Either = TypeVar("Either", MeasuredModel, MeasuredEngine)
 
 
@@ -120,21 +118,9 @@ def _distances(before: MeasuredFigure, after: MeasuredFigure) -> tuple[float, fl
     )
 
 
-def _differences(
-    before: Sequence[MeasuredFigure | None], after: Sequence[MeasuredFigure | None]
-) -> tuple[Difference | None, ...]:
-    pairs = zip(before, after, strict=False)
-    return tuple(None if then is None or now is None else difference(then, now) for then, now in pairs)
-
-
 def _described(its: Measured) -> dict[str, Any]:
     labels = its.model_dump(exclude={"measurement", "restarts", "broken_checks"})
     return {**labels, "draft_tokens": its.measurement.tokens, "counts": dict(its.measurement.counts)}
-
-
-def _computed(compute: Callable[[Any], T]) -> cached_property[T]:
-    """Make a method a field of the JSON, computed once."""
-    return computed_field(cached_property(compute))
 
 
 class Comparison(View):
@@ -145,25 +131,23 @@ class Comparison(View):
     threshold: float = Field(exclude=True)
     """Tolerated fall of the acceptance rate, between 0 and 1."""
 
-    @_computed
+    @computed
     def quantities(self) -> dict[str, Difference]:
         """Figures that both have, by key."""
         before, after = (side.measurement.quantities for side in (self.before, self.after))
         return {key: difference(one, after[key]) for key, one in before.items() if key in after}
 
-    @_computed
+    @computed
     def position_acceptance_ratio(self) -> tuple[Difference | None, ...]:
         """Acceptance up to each position that both have."""
-        sides = (self.before, self.after)
-        return _differences(*(side.measurement.position_acceptance_ratio for side in sides))
+        return self._at_positions("position_acceptance_ratio")
 
-    @_computed
+    @computed
     def position_conditional_acceptance_ratio(self) -> tuple[Difference | None, ...]:
         """Conditional acceptance at each position that both have."""
-        sides = (self.before, self.after)
-        return _differences(*(side.measurement.position_conditional_acceptance_ratio for side in sides))
+        return self._at_positions("position_conditional_acceptance_ratio")
 
-    @_computed
+    @computed
     def latency_seconds(self) -> dict[Latency, dict[str, Difference]]:
         """Quantiles that both have, by latency and name."""
         before, after = (side.measurement.latency_seconds for side in (self.before, self.after))
@@ -176,7 +160,7 @@ class Comparison(View):
                     found.setdefault(latency, {})[quantile.name] = difference(one, other)
         return found
 
-    @_computed
+    @computed
     def outcome(self) -> Outcome:
         """Change of the acceptance rate in a word."""
         change = self.acceptance
@@ -192,7 +176,7 @@ class Comparison(View):
             return Outcome.SAME
         return Outcome.BETTER if change.change > 0 else Outcome.LOWER
 
-    @_computed
+    @computed
     def text(self) -> str:
         """Change of the acceptance rate in a sentence."""
         change = self.acceptance
@@ -213,7 +197,7 @@ class Comparison(View):
         )
         return f"Acceptance {moved} by {abs(points):.1f} points ({low:.1f} to {high:.1f}), {levels}: {found}."
 
-    @_computed
+    @computed
     def cautions(self) -> tuple[Caution, ...]:
         """Conditions that differ by more than their limit, and by more than chance."""
         return tuple(self._cautions())
@@ -228,6 +212,10 @@ class Comparison(View):
         """Each changed property: its name and both values, empty if unknown."""
         pairs = ((key, getattr(self.before, key), getattr(self.after, key)) for key in _SETUP)
         return [(key, old, new) for key, old, new in pairs if old != new]
+
+    def _at_positions(self, key: str) -> tuple[Difference | None, ...]:
+        pairs = zip(*(getattr(side.measurement, key) for side in (self.before, self.after)), strict=False)
+        return tuple(None if then is None or now is None else difference(then, now) for then, now in pairs)
 
     @property
     def _have_other_depths(self) -> bool:
@@ -302,7 +290,7 @@ class ReferenceComparison(View):
     only_after: Models
     """Models that the reference lacks."""
 
-    @_computed
+    @computed
     def outcome(self) -> Outcome:
         """Worst outcome of a model; uncertain for one that is gone. An engine's counts if it fell."""
         found = {model.outcome for model in self.models}
@@ -312,7 +300,7 @@ class ReferenceComparison(View):
             found.add(Outcome.UNCERTAIN)
         return next((outcome for outcome in _WORST_FIRST if outcome in found), Outcome.UNCERTAIN)
 
-    @_computed
+    @computed
     def doubts(self) -> tuple[str, ...]:
         """Counter resets and contradictions, which make the figures of an engine doubtful."""
         times = ("while the reference was measured", "during this measurement")

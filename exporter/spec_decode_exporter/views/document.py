@@ -70,6 +70,11 @@ def fact(description: str, type_: Any, read: Callable[[Any], T]) -> cached_prope
     return computed_field(return_type=type_, description=description)(cached_property(read))
 
 
+def computed(compute: Callable[[Any], T]) -> cached_property[T]:
+    """Make a method with a docstring such a field; it is computed once."""
+    return computed_field(cached_property(compute))
+
+
 class Estimated(View):
     """A value with its 95 % bounds."""
 

@@ -19,12 +19,12 @@ Without a measurement p_i = a^(i+1), with the same acceptance a of every token (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final
 
-from pydantic import Field, InstanceOf, computed_field
+from pydantic import Field, InstanceOf
 
 from spec_decode_exporter.analysis.cost import CostModel
 from spec_decode_exporter.analysis.depth import speedup
@@ -37,7 +37,7 @@ from spec_decode_exporter.figures.window_figures import Price
 from spec_decode_exporter.reports.plan.checkpoint import DRAFT_MODEL
 from spec_decode_exporter.reports.plan.model_sizes import Model
 from spec_decode_exporter.reports.plan.observed_model import ObservedModel
-from spec_decode_exporter.views.document import View, at, fact
+from spec_decode_exporter.views.document import View, at, computed, fact
 
 MAX_TOKENS: Final = 8
 """Largest number of draft tokens in the table."""
@@ -79,14 +79,6 @@ class CostBasis(StrEnum):
     """Estimated by the bytes read, KV cache included."""
     ESTIMATED_BY_WEIGHTS = "estimated_by_weights"
     """Estimated by the weights alone: the KV cache of a model is unknown."""
-
-
-T = TypeVar("T")
-
-
-def computed(compute: Callable[[Any], T]) -> cached_property[T]:
-    """Make a method a field of the JSON, computed once."""
-    return computed_field(cached_property(compute))
 
 
 # fmt: off
