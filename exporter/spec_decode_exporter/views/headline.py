@@ -165,6 +165,8 @@ def no_speculation(engine: EngineView, target: TargetView | None = None) -> str:
         )
     if front_end == "rust":
         return f"It decoded without a single draft, so speculation is off: {flag}."
+    if kind in _FLAGS and kind != "vllm":  # their older versions speculate without counters
+        return f"Its page has no counters of drafts: {flag}, or update it."
     return f"Its page has no counters of drafts, so speculation is off: {flag}."
 
 
@@ -226,11 +228,12 @@ def _without_engines(targets: Sequence[TargetView]) -> Headline:
 _TROUBLES: Final = ("dropped", Verdict.HARMFUL, State.STALLED, State.UNREACHABLE)
 _VERDICTS: Final = (Verdict.POOR, Verdict.UNCLEAR, *PAYING, Verdict.INSUFFICIENT)
 _ORDER: Final = (*_TROUBLES, *_VERDICTS, State.IDLE, State.UNKNOWN, State.DISABLED)
+_PLACES: Final = {standing: place for place, standing in enumerate(_ORDER)}
 
 
 def _trouble(engine: EngineView) -> int:
     """Return the place of an engine, the worst first."""
-    return 0 if engine.has_dropped else _ORDER.index(engine.standing)
+    return 0 if engine.has_dropped else _PLACES[engine.standing]
 
 
 def _troubles(engines: Iterable[EngineView], standings: Counter[Standing]) -> str:
@@ -305,10 +308,8 @@ def time_saved(engines: Iterable[EngineView], now: float) -> str:
     days = [day for engine in engines if (day := engine.snapshot.today).includes(now) and day.time.actual]
     if not days:
         return ""
-    total, since = DecodeTime(), min(day.since for day in days)
-    for day in days:
-        total = total.plus(day.time)
-    value, lower, upper = total.saved
+    total, since = map(sum, zip(*(day.time for day in days), strict=True)), min(day.since for day in days)
+    value, lower, upper = DecodeTime(*total).saved
     unit, name = next(one for one in _UNITS if max(abs(lower), abs(upper)) >= one[0] or one[0] == 1)
     today = "today" if since % DAY_SECONDS <= MIDNIGHT_SECONDS else f"since {utc_clock(since)[:5]} UTC"
 

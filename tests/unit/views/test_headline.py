@@ -247,7 +247,7 @@ def test_a_first_estimate_of_too_few_requests_is_none():
         ({"front_end": "ray"}, "`speculative_config` in `engine_kwargs` of the `LLMConfig`"),
         ({"front_end": "rust"}, "decoded without a single draft"),
         ({"engine_kind": "llamacpp", "version": "1"}, "`--model-draft`"),
-        ({"engine_kind": "sglang"}, "`--speculative-algorithm`"),
+        ({"engine_kind": "sglang"}, "start SGLang with `--speculative-algorithm`, or update it."),
     ],
 )
 def test_no_speculation_names_its_case_and_the_flag(server, part):
