@@ -109,7 +109,5 @@ def _body(record: str) -> dict[str, Any]:
     one = {"$ref": _SCHEMAS + record}
     several = {"type": "array", "items": one, "maxItems": MAX_BATCH_REQUESTS}
     lines = {"type": "string", "description": "One JSON object per line."}
-    return {
-        "required": True,
-        "content": {JSON: {"schema": {"anyOf": [one, several]}}, NDJSON: {"schema": lines}},
-    }
+    content = {JSON: {"schema": {"anyOf": [one, several]}}, NDJSON: {"schema": lines}}
+    return {"required": True, "content": content}
