@@ -467,8 +467,10 @@ class Connections:
         # The system assigns the lowest free number: a high one shows that few are free.
         is_scarce = 0 < resource.getrlimit(resource.RLIMIT_NOFILE)[0] <= accepted.fileno() + RESERVED
         if len(self._open) >= (SCARCE_CONNECTIONS if is_scarce else self._limit):
-            why = {"event": "connections_not_taken", "reason": os.strerror(errno.EMFILE)}
-            self.log(**(why if is_scarce else {"event": "connections_full"}), connections=len(self._open))
+            if is_scarce:
+                self.log("connections_not_taken", connections=len(self), reason=os.strerror(errno.EMFILE))
+            else:
+                self.log("connections_full", connections=len(self))
             if not self._replace(self._candidates(address)):
                 accepted.close()
                 return
