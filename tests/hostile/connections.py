@@ -356,7 +356,7 @@ ATTACKS: Final[Sequence[ConnectionAttack]] = (
     ConnectionAttack("body that nobody reads and nobody sends", _closed(b"POST /-/reload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n"), {"closed after, s": 2.5}),
     ConnectionAttack("bodies that end in the middle, 20 clients", _slow_bodies, {"log, kB": 2}),
     ConnectionAttack("bodies that are reset after 408, 16 clients", _slow_bodies_of_408, {"log, kB": 2}),
-    ConnectionAttack("bodies that end TLS in the middle, 20 clients", _broken_tls, {"log, kB": 2}, _TLS, healthy=2.0),
+    ConnectionAttack("bodies that end TLS in the middle, 20 clients", _broken_tls, {"log, kB": 4}, _TLS, healthy=2.0),
     ConnectionAttack("120 half heads of 480 kB", _half_heads, {"memory, MB": 12}),
     ConnectionAttack("50,000 requests sent ahead, unread", _pipelined, {"memory, MB": 8}),
     ConnectionAttack("60 x 200 requests of 24 kB sent ahead, unread", _pipelined_heads, {"memory, MB": 24}),
