@@ -56,8 +56,11 @@ _MAX_SECONDS: Final = 86_400.0
 """Longest estimated time; beyond it the advice is more traffic."""
 
 
-def report(view: ObservationView, style: TextStyle) -> str:
-    """Return an observation as text. Engines and events that cannot be written are omitted."""
+def report(view: ObservationView, style: TextStyle, *, ended: bool = True) -> str:
+    """Return an observation as text. Engines and events that cannot be written are omitted.
+
+    One that has not ``ended`` counts down to its verdict.
+    """
     errors = Isolation()
 
     def written(macro: Callable[..., Markup], items: Iterable[_Item]) -> dict[str, Markup]:
@@ -71,19 +74,19 @@ def report(view: ObservationView, style: TextStyle) -> str:
         "moment": datetime.fromtimestamp(view.time, UTC),
         "events": events,
         "written": written,
-        "headline": errors.attempt("report", NO_ITEM, partial(answer, view)) or _NO_ANSWER,
+        "headline": errors.attempt("report", NO_ITEM, partial(answer, view, ended=ended)) or _NO_ANSWER,
         "saved": errors.attempt("report", NO_ITEM, partial(time_saved, view.engines, view.time)) or "",
     }
     return render("observation.md", style, **_CONTEXT, **context)
 
 
-def answer(view: ObservationView) -> Headline:
+def answer(view: ObservationView, *, ended: bool = True) -> Headline:
     """Return whether speculation pays and what to do, with untrusted names as code spans."""
     engines = [_quoted(each, "target", "model_name", "engine") for each in view.engines]
     targets = [_quoted(each, "target", "error", "version") for each in view.targets]
     found = headline(engines, targets, view.time)
     early = (each for each in view.engines if found.remedy in {countdown(each, view.time), _no_advice(each)})
-    waiting = next(early, None) if found.remedy else None
+    waiting = next(early, None) if found.remedy and ended else None
     return found if waiting is None else found._replace(remedy=_again(waiting))
 
 

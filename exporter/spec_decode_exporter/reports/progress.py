@@ -105,9 +105,10 @@ class ObservationOutput:
             NotWrittenError: The stream cannot be written.
         """
         if self._is_live:
-            self._draw(self._written(view).splitlines())
+            self._draw(self._written(view, ended=False).splitlines())
         elif self._is_repeated:
-            write_report(self._streams.out, self._written(view) + ("" if self._form == "json" else "\n"))
+            text = self._written(view, ended=False)
+            write_report(self._streams.out, text + ("" if self._form == "json" else "\n"))
         elif self._bar is not None:
             words = f"{view.seconds:.0f} of {format_duration(self._seconds)}  {_gist(view)}  Ctrl-C ends it"
             self._bar.show(view.seconds / self._seconds, words)
@@ -129,10 +130,10 @@ class ObservationOutput:
         """Write the report at the end; raise like ``show``."""
         write_report(self._streams.out, self._written(view))
 
-    def _written(self, view: ObservationView) -> str:
+    def _written(self, view: ObservationView, *, ended: bool = True) -> str:
         if self._form == "json":
             return json_report(view, indented=not self._is_repeated)
-        return report(view, text_style(self._streams.out, self._streams.environ))
+        return report(view, text_style(self._streams.out, self._streams.environ), ended=ended)
 
     def _draw(self, lines: list[str]) -> None:
         """Draw the first lines, as many as the terminal has rows."""

@@ -64,6 +64,16 @@ async def test_a_warning_takes_its_own_line_and_a_live_report_has_none(observed)
     assert not live.err.getvalue()
 
 
+async def test_only_the_last_report_advises_to_observe_again(observed):
+    where, view = streams(), await observed("harmful")
+    output = ObservationOutput("text", 0, None, where)
+    output.show(view)
+    first = where.out.getvalue()
+    output.report(view)
+    assert "Observe it again" not in first.partition("\n")[0]
+    assert "Observe it again with --for 1m." in where.out.getvalue()[len(first) :].partition("\n")[0]
+
+
 async def test_each_json_report_is_one_line(observed):
     where = streams()
     shown = ObservationOutput("json", 0, None, where)
