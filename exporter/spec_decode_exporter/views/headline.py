@@ -129,7 +129,9 @@ def countdown(engine: EngineView, now: float) -> str:
         return "" if not is_sure else "At this rate too few requests pass for a verdict: send more."
     if abs(verdict - bounds) < SAME_SECONDS:
         return f"Bounds and verdict in {_wait(bounds)}."
-    about = f"about {utc_clock(now + verdict)[:5]} UTC" if verdict < inf else ""
+    if verdict == inf:
+        return f"Bounds in {_wait(bounds)}; a verdict needs more drafts."
+    about = f"about {utc_clock(now + verdict)[:5]} UTC"
     if bounds > verdict:
         return f"Verdict {about}; bounds need more requests."
     return f"Bounds in {_wait(bounds)}, verdict {about}."
@@ -226,9 +228,8 @@ def _without_engines(targets: Sequence[TargetView]) -> Headline:
 
 
 _TROUBLES: Final = ("dropped", Verdict.HARMFUL, State.STALLED, State.UNREACHABLE)
-_VERDICTS: Final = (Verdict.POOR, Verdict.UNCLEAR, *PAYING, Verdict.INSUFFICIENT)
-_ORDER: Final = (*_TROUBLES, *_VERDICTS, State.IDLE, State.UNKNOWN, State.DISABLED)
-_PLACES: Final = {standing: place for place, standing in enumerate(_ORDER)}
+_OTHERS: Final = (Verdict.POOR, Verdict.UNCLEAR, *PAYING, Verdict.INSUFFICIENT, State.IDLE, State.UNKNOWN)
+_PLACES: Final = {each: place for place, each in enumerate((*_TROUBLES, *_OTHERS, State.DISABLED))}
 
 
 def _trouble(engine: EngineView) -> int:
@@ -319,8 +320,7 @@ def time_saved(engines: Iterable[EngineView], now: float) -> str:
     between = f"{written(lower)} {name} {_than(lower)} to {written(upper)} {name} {_than(upper)}"
     if lower >= 0 or upper <= 0:
         between = f"{' to '.join(map(written, sorted((lower, upper), key=abs)))} {name}"
-    times = f"{written(value)} {name} {_than(value)} {today}"
-    return f"Users waited {times} than without speculation ({between})."
+    return f"Users waited {written(value)} {name} {_than(value)} {today} than without speculation ({between})."
 
 
 _UNITS: Final = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))

@@ -218,6 +218,7 @@ def test_a_drop_comes_first_and_never_says_that_it_pays_if_the_newest_data_exclu
         (Countdown(12.0, 130.0), "Bounds in 12 s, verdict about 14:32 UTC."),
         (Countdown(240.0, 300.0), "Bounds in 4 min, verdict about 14:35 UTC."),
         (Countdown(inf, 130.0), "Verdict about 14:32 UTC; bounds need more requests."),
+        (Countdown(12.0, inf), "Bounds in 12 s; a verdict needs more drafts."),
         (Countdown(inf, inf), "At this rate too few requests pass for a verdict: send more."),
     ],
 )
