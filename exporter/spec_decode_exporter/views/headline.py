@@ -312,7 +312,7 @@ def time_saved(engines: Iterable[EngineView], now: float) -> str:
     total, since = map(sum, zip(*(day.time for day in days), strict=True)), min(day.since for day in days)
     value, lower, upper = DecodeTime(*total).saved
     unit, name = next(one for one in _UNITS if max(abs(lower), abs(upper)) >= one[0] or one[0] == 1)
-    today = "today" if since % DAY_SECONDS <= MIDNIGHT_SECONDS else f"since {utc_clock(since)[:5]} UTC"
+    when = "today" if since % DAY_SECONDS <= MIDNIGHT_SECONDS else f"since {utc_clock(since)[:5]} UTC"
 
     def written(seconds: float) -> str:
         return three_digits(abs(seconds) / unit, int(unit > 1))
@@ -320,7 +320,7 @@ def time_saved(engines: Iterable[EngineView], now: float) -> str:
     between = f"{written(lower)} {name} {_than(lower)} to {written(upper)} {name} {_than(upper)}"
     if lower >= 0 or upper <= 0:
         between = f"{' to '.join(map(written, sorted((lower, upper), key=abs)))} {name}"
-    return f"Users waited {written(value)} {name} {_than(value)} {today} than without speculation ({between})."
+    return f"Users waited {written(value)} {name} {_than(value)} {when} than without speculation ({between})."
 
 
 _UNITS: Final = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
