@@ -105,11 +105,9 @@ class Events:
 
     def of(self, engine: EngineView) -> list[RecordedEvent]:
         """Return the events of an engine and of its target."""
-        of_engine, of_target = (
-            self._places.get(("engine", engine.id)),
-            self._places.get(("target", engine.target)),
-        )
-        return [self.all[place] for place in sorted([*(of_engine or ()), *(of_target or ())])]
+        subjects = ("engine", engine.id), ("target", engine.target)
+        places = [place for subject in subjects for place in self._places.get(subject, ())]
+        return [self.all[place] for place in sorted(places)]
 
     def beside(self, engines: Iterable[EngineView]) -> list[RecordedEvent]:
         """Return the events that the panels of these engines do not show."""
