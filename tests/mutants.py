@@ -103,7 +103,7 @@ MUTANTS = (
         "            if found.get(key, 0) < strength\n",
         "            if key not in found\n",
     ),
-    Mutant("security", "web/security.py", " or self._waiting[address] >= MAX_CHECKS_PER_CLIENT", ""),
+    Mutant("security", "web/security.py", " if self._waiting.total() < MAX_CHECKS else 1", ""),
     Mutant("security", "web/hosts.py", 'or (secure and scheme == "http")', ""),
     Mutant("security", "web/limits.py", "retry_after=1, close=True", "retry_after=1"),
     # Simulator: what a page of each front end shows, restarts, acceptance by position.

@@ -25,7 +25,6 @@ from spec_decode_exporter.reports.text import TextStyle, text_style
 FORMATS: Final[Mapping[str, Callable[[DeploymentPlan, TextStyle], str]]] = {
     "text": as_text,
     "json": lambda plan, _: as_json(plan),
-    "markdown": lambda plan, _: as_text(plan, TextStyle()),
 }
 _DESCRIPTION: Final = """\
 Calculate whether a draft fits beside its target, the memory left for the KV

@@ -371,7 +371,7 @@ class Passwords:
         """Return whether ``password`` is that of the user ``name``, for a client counted by ``address``.
 
         Raises:
-            TooManyChecksError: Too many checks wait, of this address or in all.
+            TooManyChecksError: Too many checks of this address wait.
         """
         password = password[:_SIGNIFICANT_BYTES]
         known = users.get(name)
@@ -380,7 +380,7 @@ class Passwords:
         key = self._digest(password_hash.encode(), user, password)
         if (result := self._cached(key)) is not None:
             return result
-        if self._waiting.total() >= MAX_CHECKS or self._waiting[address] >= MAX_CHECKS_PER_CLIENT:
+        if self._waiting[address] >= (MAX_CHECKS_PER_CLIENT if self._waiting.total() < MAX_CHECKS else 1):
             raise TooManyChecksError
         self._waiting[address] += 1
         try:

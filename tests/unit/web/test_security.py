@@ -797,16 +797,18 @@ async def test_a_right_password_of_another_address_is_checked_during_an_attack(u
     assert not passwords._waiting
 
 
-async def test_many_addresses_together_have_a_limit_of_checks(users, monkeypatch):
+async def test_addresses_with_all_places_leave_one_check_to_each_other_address(users, monkeypatch):
     bcrypt, passwords = Bcrypt(monkeypatch), Passwords()
+    addresses = ["10.0.0.1"] * MAX_CHECKS + ["10.0.0.2"] * MAX_CHECKS + ["10.0.0.3"] * 2
     guesses = [
-        asyncio.create_task(passwords.match(users, "alice", b"%d" % guess, f"10.0.0.{guess}"))
-        for guess in range(40)
+        asyncio.create_task(passwords.match(users, "alice", b"%d" % guess, address))
+        for guess, address in enumerate(addresses)
     ]
     await asyncio.sleep(0)
-    bcrypt.go_on(40)
+    bcrypt.go_on(len(guesses))
     answers = await asyncio.gather(*guesses, return_exceptions=True)
-    assert answers.count(False) == MAX_CHECKS == len(bcrypt.done)
+    assert answers.count(False) == MAX_CHECKS + 1 == len(bcrypt.done)
+    assert answers[-2] is False
 
 
 async def test_a_result_is_cached_until_the_hash_changes(users, hashed, compared):
