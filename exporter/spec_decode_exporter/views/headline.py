@@ -207,7 +207,7 @@ def headline(engines: Sequence[EngineView], targets: Sequence[TargetView], now: 
     short = matter.partition(". ")[0].partition(",")[0].removesuffix(".")
     remedy = f"{worst.name}: {own.matter} {own.remedy}" if _trouble(worst) < len(_TROUBLES) else ""
     tone = own.tone if remedy else _tone(standings)
-    return Headline(tone, short, matter, remedy or _fleet_remedy(engines, own))
+    return Headline(tone, short, matter, remedy or _fleet_remedy(engines, worst, own))
 
 
 def _without_engines(targets: Sequence[TargetView]) -> Headline:
@@ -294,11 +294,11 @@ def _tone(standings: Counter[Standing]) -> str:
 _CHANGES: Final = (Action.INCREASE, Action.DECREASE)
 
 
-def _fleet_remedy(engines: Sequence[EngineView], own: Headline) -> str:
+def _fleet_remedy(engines: Sequence[EngineView], worst: EngineView, own: Headline) -> str:
     """Return what to do in a fleet without a fault."""
     if better := sum(engine.recommendation in _CHANGES for engine in engines):
         return f"Another number of draft tokens is faster on {plural(better, 'engine')}: see the table."
-    return own.remedy if own.tone != "good" else ""
+    return {"good": "", "off": f"{worst.name}: {own.remedy}"}.get(own.tone, own.remedy)
 
 
 # Time saved

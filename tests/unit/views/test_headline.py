@@ -321,7 +321,7 @@ EARLY, UNCLEAR = engine(Verdict.INSUFFICIENT), engine(Verdict.UNCLEAR, share=0.5
         ([EARLY, EARLY], "waiting", "Too early to say on both engines that draft.", "Advice of insufficient."),
         ([engine(State.IDLE), engine()], "good", "Speculation pays on the only engine that drafts.", ""),
         ([engine(State.IDLE), engine(State.DISABLED)], "waiting", "No engine drafts now.", "Send requests: the first bounds take half a minute of traffic."),
-        ([engine(State.DISABLED)] * 2, "off", "No engine speculates.", "Its page has no counters of drafts, so speculation is off: start vLLM with `--speculative-config`."),
+        ([engine(State.DISABLED)] * 2, "off", "No engine speculates.", "llama on chat, engine 0: Its page has no counters of drafts, so speculation is off: start vLLM with `--speculative-config`."),
         ([engine(), engine(findings=(SUDDEN,), name="code")], "bad", "Acceptance dropped on 1 engine. Speculation pays on both engines that draft.", "llama on code, engine 0: Acceptance dropped at 14:03:00 UTC: it was 2.50 tokens. Speculation pays now. Look for a change."),
         ([engine(), engine(State.STALLED, findings=(STALLED,)), engine(State.UNREACHABLE)], "bad", "Drafting stalled on 1 engine, 1 engine is out of reach. Speculation pays on the only engine that drafts.", "llama on chat, engine 0: The engine drafted before. Read the server's log."),
     ],
