@@ -38,9 +38,9 @@ while True:
 SAVES_FOR_EVER = """
 import sys, time
 from spec_decode_exporter.__main__ import main
-from spec_decode_exporter.cli import run
+from spec_decode_exporter.cli import process
 from spec_decode_exporter.monitor.state_file import StateFile
-run.STOP_SECONDS = 1.0
+process.STOP_SECONDS = 1.0
 StateFile.save = lambda *_: time.sleep(600)
 main()
 """

@@ -26,7 +26,7 @@ class Rows(HTMLParser):
     def __init__(self, page):
         super().__init__()
         self.numbers, self._row, self._type = {}, [], None
-        begin = page.index("<tbody", page.index('class="groups"'))
+        begin = page.index("<tbody", page.index('class="groups '))
         self.feed(page[begin : page.index("</table>", begin)])
 
     def handle_starttag(self, tag, attrs):

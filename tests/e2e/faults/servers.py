@@ -69,7 +69,8 @@ async def _end(listening: list[asyncio.Server]) -> None:
 
 async def _listen(faults: Mapping[str, Respond | None], servers: Servers) -> list[asyncio.Server]:
     listening = []
-    for name, respond in faults.items():
+    # Ports without a listener come last: the system gives a free one to the next that listens.
+    for name, respond in sorted(faults.items(), key=lambda fault: fault[1] is None):
         servers.requests[name] = 0
         if respond is None:
             servers.ports[name] = _unused()
