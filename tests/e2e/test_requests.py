@@ -36,7 +36,7 @@ class Rows(HTMLParser):
             self._row.append(float(dict(attrs)["value"]))
 
     def handle_data(self, data):
-        if self._type is None and self._row == []:
+        if self._type is None and self._row == [] and data.strip():
             self._type = data
             self.numbers[data] = self._row
 
