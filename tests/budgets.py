@@ -24,12 +24,12 @@ BUDGETS = {
     "experiments": 705,
     "findings": 650,
     "requests": 1814,  # 1,150 was the plan: one schema with its texts, slots that names take over, two findings with their statistics
-    "monitor": 2700,  # the state file and the number of engines of a container came from core; identifiers of engines came from views
+    "monitor": 2701,  # the state file and the number of engines of a container came from core; identifiers of engines came from views
     "history": 2340,  # 1,900 was the plan: HA pairs, Rust front ends, pages that adapt, baselines in slices, and a bound for each number
     "metrics": 884,  # metrics without own labels are written on a path of their own: a fifth of the page's time; the counters of time saved
     "views": 2015,  # a row and a description for each JSON field: 1,070; sentences on verdict, setting and fleet: 800; formats of templates
     "reports": 4470,  # 2,300 was the plan: sizes of models, a comparison with its conditions, charts of a history
-    "web": 3348,  # 2,350 was the plan: accept loop, limits and TLS with a bound for each attack, a sentence for each mistake; the page is 613
+    "web": 3351,  # 2,350 was the plan: accept loop, limits and TLS with a bound for each attack, a sentence for each mistake; the page is 613
     "app": 590,  # 500 was the plan: warnings about a configuration, shared snapshots and the schedule of garbage collections stay
     "cli": 2132,  # output through a thread, the past of the demo, limits of each flag's value
     "simulator": 1300,  # two front ends, restarts, a KV cache and kinds of requests: 1,150 would cost one of them

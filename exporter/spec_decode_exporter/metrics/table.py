@@ -63,9 +63,7 @@ def _decode_time(key: str, name: str, text: str) -> Metric:
         return time
 
     source = *_WORK, "decode_nanoseconds"
-    return Metric(
-        Group.COUNTERS, STANDARD, f"spec_decode_{key}_total", text, read, kind="counter", source=source
-    )
+    return Metric(Group.PAY, STANDARD, f"spec_decode_{key}_total", text, read, kind="counter", source=source)
 
 
 @cache

@@ -366,7 +366,8 @@ class Connection(web.RequestHandler):
         """Log an internal error; count an error of the client, with which clients could fill the log."""
         error = kw.get("exc_info")
         if isinstance(error, (web.RequestPayloadError, ConnectionError)):
-            self._pool.log("requests_incomplete", reason=type(error).__name__)
+            if count := self._pool.due("requests_incomplete"):
+                _log.warning("requests_incomplete", reason=type(error).__name__, count=count)
         elif not isinstance(error, HttpProcessingError):
             super().log_exception(*args, **kw)
 
@@ -452,9 +453,9 @@ class Connections:
                 if error.errno in _EXHAUSTED:
                     await self._free_descriptor(error)
                 elif error.errno in _BROKEN:
-                    await self._pause("connection_failed", exc_info=error)
+                    await self._pause(error)
             except Exception as error:  # noqa: BLE001  it is logged with its traceback
-                await self._pause("connection_failed", exc_info=error)
+                await self._pause(error)
             await yield_to_event_loop()  # a flood of connections must not block other tasks
 
     async def close(self) -> None:
@@ -468,9 +469,9 @@ class Connections:
         is_scarce = 0 < resource.getrlimit(resource.RLIMIT_NOFILE)[0] <= accepted.fileno() + RESERVED
         if len(self._open) >= (SCARCE_CONNECTIONS if is_scarce else self._limit):
             if is_scarce:
-                self.log("connections_not_taken", connections=len(self), reason=os.strerror(errno.EMFILE))
-            else:
-                self.log("connections_full", connections=len(self))
+                self._not_taken(os.strerror(errno.EMFILE))
+            elif count := self.due("connections_full"):
+                _log.warning("connections_full", connections=len(self), count=count)
             if not self._replace(self._candidates(address)):
                 accepted.close()
                 return
@@ -536,7 +537,7 @@ class Connections:
 
     async def _free_descriptor(self, error: OSError) -> None:
         """Make room for one more connection: by the spare descriptor, or by closing a connection."""
-        self.log("connections_not_taken", connections=len(self._open), reason=error.strerror)
+        self._not_taken(error.strerror)
         if self.has_spare:
             self._give_spare()
         elif self._replace(
@@ -556,17 +557,21 @@ class Connections:
             with suppress(OSError):
                 self._spare = os.open(os.devnull, os.O_RDONLY)
 
-    async def _pause(self, event: str, **fields: object) -> None:
-        self.log(event, level=logging.ERROR, **fields)
+    async def _pause(self, error: Exception) -> None:
+        if count := self.due("connection_failed"):
+            _log.error("connection_failed", count=count, exc_info=error)
         await asyncio.sleep(PAUSE)
 
-    def log(self, event: str, level: int = logging.WARNING, **fields: object) -> None:
-        """Log an event at most once a minute, with the number of times since the last line."""
+    def _not_taken(self, reason: str | None) -> None:
+        if count := self.due("connections_not_taken"):
+            _log.warning("connections_not_taken", connections=len(self), reason=reason, count=count)
+
+    def due(self, event: str) -> int:
+        """Count an event; return the number since its last line of the log, 0 within a minute of that."""
         now, (logged_at, count) = asyncio.get_running_loop().time(), self._logged.get(event, (-math.inf, 0))
         is_due = now - logged_at > LOG_AGAIN_SECONDS
         self._logged[event] = (now, 0) if is_due else (logged_at, count + 1)
-        if is_due:
-            _log.log(level, event, count=count + 1, **fields)
+        return count + 1 if is_due else 0
 
 
 async def _readable(accepted: socket.socket) -> None:
