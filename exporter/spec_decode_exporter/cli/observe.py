@@ -69,7 +69,7 @@ _EVERY: Final = Flag("--every", "DURATION", "time between two reports during the
 _INTERRUPTED: Final = 130
 _WARNING_INTERVAL: Final = 0.1
 _MAX_WARNINGS: Final = 10
-"""Servers whose first failure is told at once; the report has all."""
+"""Servers whose first failure is printed immediately; the report has all."""
 
 
 def add_arguments(parser: argparse.ArgumentParser, environ: Mapping[str, str]) -> None:
